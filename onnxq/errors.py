@@ -1,0 +1,72 @@
+"""What can go wrong, and the exit code that the command line gives it.
+
+    OnnxqError             1   base of all; never raised itself
+    |- ModelError          3   the model file or graph: unreadable, truncated, of an opset or type we refuse
+    |- ShapeError          4   arrays whose shapes or dtypes do not fit together
+    |- QConfigError        5   an unknown node, tensor, operator, target, observer or option
+    |- CalibrationError    6   the samples or the statistics: NaN, Inf, empty, wrong input, of another model
+    |- UnsupportedError    7   a thing that onnxq cannot do, with the remedy
+    |- VerificationError   8   a bound that the caller set is broken
+    |- OutputError         9   a file that cannot be written
+
+(2 is click's own code for wrong usage.) Every message says what, where, got, wanted, and what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class OnnxqError(Exception):
+    """Base of every error that onnxq raises on purpose."""
+
+    exit_code = 1
+
+
+class ModelError(OnnxqError):
+    """The model cannot be read, or is one that onnxq refuses."""
+
+    exit_code = 3
+
+
+class ShapeError(OnnxqError):
+    """Shapes or dtypes of arrays do not fit together."""
+
+    exit_code = 4
+
+
+class QConfigError(OnnxqError):
+    """A name in the configuration is not known."""
+
+    exit_code = 5
+
+
+class CalibrationError(OnnxqError):
+    """Samples or statistics cannot be used."""
+
+    exit_code = 6
+
+
+class UnsupportedError(OnnxqError):
+    """onnxq cannot do this; the message names the remedy."""
+
+    exit_code = 7
+
+
+class VerificationError(OnnxqError):
+    """A bound that the caller set is broken."""
+
+    exit_code = 8
+
+
+class OutputError(OnnxqError):
+    """A file cannot be written."""
+
+    exit_code = 9
+
+
+def nearest(name: str, candidates: Iterable[str]) -> str:
+    """A phrase to end a message with: " Did you mean 'x'?", or the empty string when nothing is near."""
+    matches = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.5)
+    return f" Did you mean '{matches[0]}'?" if matches else ""

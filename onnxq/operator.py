@@ -1,0 +1,208 @@
+"""The contract that a file in operators/ fulfils, and what a plan says of one node.
+
+An operator states as data (`Rule`) which of its tensors are quantized and how these depend on each
+other. Placement, planning and the QDQ rewrite read the rule; none of them knows an operator by name.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxq.qparams import QParams
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from onnx_ir.tape import Tape
+
+Array = npt.NDArray[np.generic]
+
+
+class Role(enum.Enum):
+    """How an operator's integer form pays, which decides when `prepare` chooses it."""
+
+    COMPUTE = "compute"
+    """Multiplies and adds with weights or two activations (Conv, MatMul): quantized wherever it can be."""
+    ELEMENTWISE = "elementwise"
+    """Cheap per element (Add, Sigmoid, GlobalAveragePool): quantized when an input is in integers already."""
+    MOVEMENT = "movement"
+    """Copies or selects codes (Reshape, MaxPool): outputs share the qparams of the inputs that they copy."""
+    CLAMP = "clamp"
+    """Bounds its input (Relu, Clip): folded into the Q before it, else a Clip on the codes."""
+
+
+class Form(enum.Enum):
+    """How the QDQ rewrite writes a node that runs in integers."""
+
+    QDQ = "qdq"
+    """DQ -> op -> Q: ONNX Runtime fuses it."""
+    CODES = "codes"
+    """The plain op on the integer tensor itself: ONNX Runtime has the kernel but no fusion for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightSlot:
+    """A constant input that is quantized ahead of time; scale has one entry per w.shape[axis]."""
+
+    slot: int
+    axis: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Which tensors of one node are quantized, and what their qparams depend on.
+
+    Attributes:
+        role: when the integer form pays.
+        activations: input slots that hold activations.
+        weight: the constant weight, where the operator has one.
+        bias: input slot whose constant becomes int32 at scale x_scale * w_scale, zero point 0.
+        outputs: output slots that hold results in float32 (or codes, in integers).
+        shares_qparams: outputs have the qparams of the activation inputs (one group for all of them).
+        needs_output: ONNX Runtime has the integer kernel only with a Q behind it (Conv); without it,
+            a result that no integer node reads is left in float32 (Gemm).
+        output_range: real interval that the result lies in whatever the input is (Sigmoid: 0 to 1);
+            None: it is observed.
+        clamp: for Role.CLAMP, the real bounds; -inf or inf for none.
+        form: how the QDQ rewrite writes it.
+        saturating_pairs: products of two codes are summed in pairs in int16 on x86 without VNNI, so
+            that weights beyond +-64 can saturate (depthwise convolutions are exempt).
+    """
+
+    role: Role
+    activations: tuple[int, ...] = (0,)
+    weight: WeightSlot | None = None
+    bias: int | None = None
+    outputs: tuple[int, ...] = (0,)
+    shares_qparams: bool = False
+    needs_output: bool = True
+    output_range: tuple[float, float] | None = None
+    clamp: tuple[float, float] | None = None
+    form: Form = Form.QDQ
+    saturating_pairs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Float:
+    """A node stays in float, with the reason in words that a user understands."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """The numbers of one node that runs in integers.
+
+    Attributes:
+        inputs: one entry per input slot; None where the input is not quantized (absent, a shape ...).
+            A bias has int32 qparams at x_scale * w_scale.
+        outputs: one entry per output slot; None where the result stays in float32.
+    """
+
+    inputs: tuple[QParams | None, ...]
+    outputs: tuple[QParams | None, ...]
+
+
+AttributeValue = int | float | str | bytes | Sequence[int] | Sequence[float] | Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """A small example of a node, for the contract test.
+
+    Attributes:
+        name: unique within the operator; a claim or the nasty thing about it.
+        inputs: one array per input slot, None for an absent one. float32 where quantized.
+        constants: input slots that are initializers; the others are graph inputs.
+        attributes: of the node.
+        outputs: number of outputs.
+        opset: ai.onnx opset of the model.
+    """
+
+    name: str
+    inputs: tuple[Array | None, ...]
+    constants: tuple[int, ...] = ()
+    attributes: Mapping[str, AttributeValue] | None = None
+    outputs: int = 1
+    opset: int = 21
+
+
+class Operator(ABC):
+    """One ONNX operator: its quantization rule, its integer lowering, its reference kernel, its cases."""
+
+    op_type: ClassVar[str]
+    domain: ClassVar[str] = ""
+
+    @abstractmethod
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """The rule for this node, or why this node cannot run in integers.
+
+        May look at attributes, at the constant values, types and ranks of inputs; never at neighbours.
+        """
+
+    @abstractmethod
+    def cases(self) -> Iterable[Case]:
+        """Small examples, the nasty ones included."""
+
+    def lower(
+        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
+    ) -> Sequence[ir.Value]:
+        """Writes the integer form (QLinear*, com.microsoft, plain op on codes) and returns its outputs.
+
+        Args:
+            tape: records the new nodes and initializers.
+            node: the float node; its attributes are read.
+            plan: qparams per slot.
+            inputs: per input slot, the integer value where plan.inputs has qparams, else the value as it is.
+        Raises:
+            NotImplementedError: this operator has no lowering (see `lowers`).
+        """
+        raise NotImplementedError(f"{self.op_type} has no integer lowering")
+
+    def kernel(
+        self,
+        inputs: Sequence[Array | None],
+        plan: NodePlan,
+        attributes: Mapping[str, AttributeValue],
+    ) -> tuple[Array, ...]:
+        """The integer arithmetic in NumPy, bit-equal to ONNX Runtime: integers in, integers out.
+
+        Args:
+            inputs: per input slot, integers where plan.inputs has qparams, else the array as it is.
+            plan: qparams per slot.
+            attributes: of the float node.
+        Raises:
+            NotImplementedError: this operator has no kernel yet (see `has_kernel`).
+        """
+        raise NotImplementedError(f"{self.op_type} has no reference kernel")
+
+    @classmethod
+    def has_lowering(cls) -> bool:
+        """Whether `lower` is written."""
+        return cls.lower is not Operator.lower
+
+    @classmethod
+    def has_kernel(cls) -> bool:
+        """Whether `kernel` is written."""
+        return cls.kernel is not Operator.kernel
+
+
+registry: dict[tuple[str, str], Operator] = {}
+"""(domain, op_type) -> operator; filled by `register`, read through onnxq.catalog."""
+
+OperatorClass = TypeVar("OperatorClass", bound=type[Operator])
+
+
+def register(cls: OperatorClass) -> OperatorClass:
+    """Class decorator: makes the operator known under its (domain, op_type)."""
+    key = (cls.domain, cls.op_type)
+    if key in registry:
+        raise ValueError(f"operator {key} is registered twice")
+    registry[key] = cls()
+    return cls

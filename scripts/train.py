@@ -1,0 +1,123 @@
+"""Trains the CIFAR-10 models of models/ and writes their weights as safetensors.
+
+    python scripts/train.py resnet20 --data cifar10_jpeg.npz -o models/resnet20.safetensors
+
+The data is one npz with train_jpeg, train_offsets, train_labels and the same for test: the CIFAR-10
+images as JPEG files, one after another. SGD with a one-cycle learning rate; random crops and flips.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+import sys
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from models.cifar10 import load_jpeg_split  # noqa: E402
+
+FACTORIES = {"resnet20": "models.resnet", "mobilenetv2": "models.mobilenet"}
+BATCH = 128
+PADDING = 4
+
+
+def augment(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Each image flipped with probability 1/2 and shifted by up to PADDING pixels; same shape."""
+    count, _, height, width = images.shape
+    padded = nn.functional.pad(images, (PADDING,) * 4)
+    top = torch.randint(0, 2 * PADDING + 1, (count,), generator=generator)
+    left = torch.randint(0, 2 * PADDING + 1, (count,), generator=generator)
+    rows = top[:, None] + torch.arange(height)
+    columns = left[:, None] + torch.arange(width)
+    flip = torch.rand(count, generator=generator) < 0.5
+    columns = torch.where(flip[:, None], columns.flip(1), columns)
+    n = torch.arange(count)[:, None, None]
+    return padded.permute(0, 2, 3, 1)[n, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+
+
+def accuracy(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
+    """Share of images whose largest logit is their label."""
+    model.eval()
+    with torch.inference_mode():
+        hits = [
+            (model(x.contiguous(memory_format=torch.channels_last)).argmax(1) == y).sum().item()
+            for x, y in zip(images.split(500), labels.split(500), strict=True)
+        ]
+    return sum(hits) / len(labels)
+
+
+def train(model: nn.Module, data: Path, epochs: int, seed: int, peak_lr: float, bfloat16: bool) -> float:
+    """Trains in place; returns top-1 on the test images."""
+    torch.manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
+    images, labels = (torch.from_numpy(a) for a in load_jpeg_split(data, "train"))
+    test_images, test_labels = (torch.from_numpy(a) for a in load_jpeg_split(data, "test"))
+    labels, test_labels = labels.long(), test_labels.long()
+    model.to(memory_format=torch.channels_last)
+    decayed = [p for p in model.parameters() if p.ndim > 1]
+    others = [p for p in model.parameters() if p.ndim <= 1]
+    optimizer = torch.optim.SGD(
+        [{"params": decayed, "weight_decay": 5e-4}, {"params": others, "weight_decay": 0.0}],
+        lr=peak_lr, momentum=0.9, nesterov=True,
+    )
+    steps = len(images) // BATCH
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, peak_lr, total_steps=epochs * steps, pct_start=0.2, anneal_strategy="linear",
+        final_div_factor=1e3,
+    )
+    top1 = 0.0
+    for epoch in range(epochs):
+        model.train()
+        started, total = time.perf_counter(), 0.0
+        order = torch.randperm(len(images), generator=generator)
+        for step in range(steps):
+            chosen = order[step * BATCH : (step + 1) * BATCH]
+            x = augment(images[chosen], generator).contiguous(memory_format=torch.channels_last)
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bfloat16):
+                logits = model(x)
+            loss = cross_entropy(logits.float(), labels[chosen])
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            total += loss.item()
+        if epoch % 4 == 3 or epoch == epochs - 1:
+            top1 = accuracy(model, test_images, test_labels)
+        print(
+            f"epoch {epoch + 1}/{epochs}: loss {total / steps:.3f}, test top-1 {100 * top1:.2f}%, "
+            f"{time.perf_counter() - started:.0f} s", flush=True,
+        )
+    return top1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", choices=sorted(FACTORIES))
+    parser.add_argument("--data", type=Path, required=True, help="npz of JPEG files")
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--lr", type=float, default=0.2, help="peak learning rate")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--bfloat16", action="store_true", help="forward pass under autocast")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(args.seed)
+    model = getattr(importlib.import_module(FACTORIES[args.model]), args.model)()
+    top1 = train(model, args.data, args.epochs, args.seed, args.lr, args.bfloat16)
+    state = {k: v.contiguous() for k, v in model.state_dict().items() if "num_batches" not in k}
+    save_file(state, args.output, metadata={"top1": f"{100 * top1:.2f}"})
+    print(f"wrote {args.output}: top-1 {100 * top1:.2f}%")
+
+
+if __name__ == "__main__":
+    main()
