@@ -1,0 +1,201 @@
+"""Decides placement: every node Quantize or Float(reason), every tensor its observer. Needs no data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from onnxq import runtime, targets
+from onnxq.errors import CalibrationError, QConfigError, nearest
+from onnxq.graph.canonical import canonicalize
+from onnxq.graph.io import load, model_hash
+from onnxq.observers import ObserverSpec
+from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
+from onnxq.stages import calibrate as calibration
+from onnxq.stages.placement import Decision, Placement, Quantize, place, value_name, walk
+from onnxq.targets import Target
+
+if TYPE_CHECKING:
+    import onnx
+
+ModelSource = str | Path | "onnx.ModelProto" | ir.Model
+
+__all__ = ["Decision", "Prepared", "Quantize", "TensorGroup", "prepare"]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorGroup:
+    """Tensors that have one set of qparams, because nodes between them only copy.
+
+    Attributes:
+        members: every tensor of the group.
+        sources: the members that are not copies of others and are known at run time only: observed.
+        constants: the members that are initializers.
+        observer: how qparams come from the data.
+        range: real interval that replaces observation where an operator guarantees it (Sigmoid).
+    """
+
+    members: tuple[str, ...]
+    sources: tuple[str, ...]
+    constants: tuple[str, ...]
+    observer: ObserverSpec
+    range: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A canonical float model, and what is to become of each node and tensor.
+
+    Attributes:
+        model: canonical float graph; treat it as read-only.
+        model_hash: names graph and weights; Statistics and Plan carry it.
+        target: the machine that the model is for.
+        qconfig: what was asked for.
+        decisions: node name -> Quantize or Float(reason), in graph order, subgraphs included.
+        groups: the quantized activation tensors.
+        clamps: tensor -> real bounds of the Relu and Clip that were folded into its Q.
+        feedback: output name -> input name, for models whose state goes round.
+        notes: what canonicalization did that a user should know.
+    """
+
+    model: ir.Model
+    model_hash: str
+    target: Target
+    qconfig: QConfigMapping
+    decisions: Mapping[str, Decision]
+    groups: tuple[TensorGroup, ...]
+    clamps: Mapping[str, tuple[float, float]]
+    feedback: Mapping[str, str]
+    notes: tuple[str, ...]
+    _recorded: list[calibration.Statistics] = field(default_factory=list, repr=False)
+
+    @property
+    def observed(self) -> dict[str, ObserverSpec]:
+        """Tensor name -> observer, for every tensor that calibration looks at."""
+        return {
+            source: group.observer
+            for group in self.groups
+            if group.range is None
+            for source in group.sources
+        }
+
+    def run(self, batch: Mapping[str, npt.NDArray[np.generic]]) -> None:
+        """Observes one batch ({input name: array}), after those that came before it.
+
+        Raises:
+            CalibrationError: an input is missing, misnamed, of another shape or dtype, NaN or Inf.
+        """
+        previous = self._recorded[-1] if self._recorded else None
+        self._recorded[:] = [calibration.calibrate(self, [batch], statistics=previous)]
+
+    @property
+    def statistics(self) -> calibration.Statistics:
+        """What `run` has observed so far.
+
+        Raises:
+            CalibrationError: `run` was never called.
+        """
+        if not self._recorded:
+            raise CalibrationError("no batch was observed; call run(batch) first, or calibrate().")
+        return self._recorded[-1]
+
+
+def prepare(
+    model: ModelSource,
+    qconfig: QConfigMapping | None = None,
+    target: str | Target | None = None,
+    feedback: Mapping[str, str] | None = None,
+) -> Prepared:
+    """A Prepared: the canonical graph with a decision for every node and an observer for every tensor.
+
+    Args:
+        model: path, ModelProto or onnx_ir.Model; it is not changed.
+        qconfig: what to quantize and how; None: onnxq's default for every operator.
+        target: name or value; None: `targets.get_default()`, which is "portable" unless set.
+        feedback: {output name: input name} of state that each batch hands to the next one.
+    Raises:
+        ModelError: the model is unreadable, quantized already, or of a type or opset that is refused.
+        QConfigError: the qconfig, target or feedback names what is not there.
+    """
+    chosen = _target(target)
+    mapping = qconfig if qconfig is not None else default_qconfig_mapping()
+    canonical = canonicalize(load(model), runtime.infer_types)
+    nodes = [node for node, _ in walk(canonical.model.graph)]
+    mapping.check(
+        {node.op_type for node in nodes},
+        {node.name for node in nodes if node.name},
+        _tensor_names(canonical.model, nodes),
+    )
+    placement = place(canonical.model, mapping, chosen)
+    return Prepared(
+        model=canonical.model,
+        model_hash=model_hash(canonical.model),
+        target=chosen,
+        qconfig=mapping,
+        decisions=placement.decisions,
+        groups=_groups(placement, mapping),
+        clamps=placement.clamps,
+        feedback=_checked_feedback(canonical.model, feedback or {}),
+        notes=tuple(canonical.notes),
+    )
+
+
+def _target(target: str | Target | None) -> Target:
+    if target is None:
+        return targets.get_default()
+    return targets.find(target) if isinstance(target, str) else target
+
+
+def _tensor_names(model: ir.Model, nodes: list[ir.Node]) -> set[str]:
+    names = {value_name(v) for v in model.graph.inputs}
+    names |= set(model.graph.initializers)
+    return names | {v.name for node in nodes for v in node.outputs if v.name}
+
+
+def _groups(placement: Placement, qconfig: QConfigMapping) -> tuple[TensorGroup, ...]:
+    members: dict[str, list[str]] = {}
+    for tensor in placement.quantized:
+        members.setdefault(placement.root(tensor), []).append(tensor)
+    return tuple(_group(tensors, placement, qconfig) for tensors in members.values())
+
+
+def _group(tensors: list[str], placement: Placement, qconfig: QConfigMapping) -> TensorGroup:
+    copies = placement.shared_outputs | placement.constants
+    sources = tuple(t for t in tensors if t not in copies)
+    constants = tuple(t for t in tensors if t in placement.constants)
+    ranges = {placement.ranges.get(t) for t in sources}
+    fixed = ranges.pop() if len(ranges) == 1 and not constants else None
+    return TensorGroup(tuple(tensors), sources, constants, _observer(tensors, placement, qconfig), fixed)
+
+
+def _observer(tensors: list[str], placement: Placement, qconfig: QConfigMapping) -> ObserverSpec:
+    """The observer that the qconfig names for a tensor of the group, else for the node behind it."""
+    for tensor in tensors:
+        override = qconfig.for_tensor(tensor)
+        if isinstance(override, ObserverSpec):
+            return override
+    for tensor in tensors:
+        if tensor in placement.owners:
+            chosen = qconfig.for_node(*placement.owners[tensor])
+            assert chosen is not None  # a node without a qconfig is float and owns nothing
+            return chosen.activation_observer
+    raise AssertionError(f"no node owns any of {tensors}")
+
+
+def _checked_feedback(model: ir.Model, feedback: Mapping[str, str]) -> dict[str, str]:
+    outputs = [value_name(v) for v in model.graph.outputs]
+    inputs = [value_name(v) for v in model.graph.inputs]
+    for output, fed in feedback.items():
+        for name, known, kind in ((output, outputs, "output"), (fed, inputs, "input")):
+            if name not in known:
+                raise QConfigError(
+                    f"feedback: the model has no {kind} '{name}'; it has {', '.join(known)}."
+                    f"{nearest(name, known)}"
+                )
+    return dict(feedback)
