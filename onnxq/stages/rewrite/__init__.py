@@ -1,0 +1,54 @@
+"""Carries out a plan: a float model in, an integer model out. Decides nothing."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnxq.errors import CalibrationError, QConfigError, nearest
+from onnxq.graph.canonical import upgrade_opset
+from onnxq.qparams import PerBlock, QParams
+from onnxq.stages.plan import Plan
+from onnxq.stages.prepare import Prepared
+from onnxq.stages.rewrite.qdq import write_qdq
+
+FORMATS = {"qdq": write_qdq}
+PER_BLOCK_OPSET = 21
+
+
+def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> ir.Model:  # noqa: A002, documented name
+    """The quantized model; `prepared.model` stays as it is and shares its unquantized weights.
+
+    Args:
+        prepared: what the plan was made from.
+        plan: every decision with its numbers.
+        format: "qdq": QuantizeLinear and DequantizeLinear around float operators, which ONNX Runtime
+            fuses to integer kernels.
+    Raises:
+        CalibrationError: the plan is of another model.
+        QConfigError: the format is not known.
+        UnsupportedError: the opset cannot be raised as far as the plan's types need.
+    """
+    if format not in FORMATS:
+        raise QConfigError(
+            f"format '{format}' is not known; known: {', '.join(FORMATS)}.{nearest(format, FORMATS)}"
+        )
+    if plan.model_hash != prepared.model_hash:
+        raise CalibrationError(
+            f"the plan is of model {plan.model_hash[:12]}, this one is {prepared.model_hash[:12]}; "
+            "make the plan from this model."
+        )
+    model = prepared.model.clone()
+    FORMATS[format](model, plan)
+    upgrade_opset(model, _opset_needed(plan))
+    model.metadata_props.update(
+        {"onnxq.target": plan.target, "onnxq.float_model_hash": plan.model_hash, "onnxq.format": format}
+    )
+    return model
+
+
+def _opset_needed(plan: Plan) -> int:
+    every: list[QParams] = [*plan.tensors.values()]
+    every += [w.qparams for w in plan.weights.values()]
+    opsets = [p.dtype.min_opset for p in every]
+    opsets += [PER_BLOCK_OPSET for p in every if isinstance(p.granularity, PerBlock)]
+    return max(opsets, default=0)

@@ -1,0 +1,358 @@
+"""Carries out a plan with QuantizeLinear and DequantizeLinear nodes that ONNX Runtime fuses.
+
+    float producer -> T                     T -> Q -> T_quantized -> DQ -> T_dequantized -> integer node
+    integer node -> [Relu, Clip dropped]    -> Q [-> Clip on codes] -> T_quantized -> DQ -> every reader
+    W (float initializer)                   W_quantized -> DQ -> W_dequantized -> integer node
+
+One sweep in graph order, subgraphs where they stand; every edit is local.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq import catalog
+from onnxq.operator import Float, Form, Rule
+from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
+from onnxq.stages.placement import Quantize, node_name, value_name, walk
+from onnxq.stages.plan import Plan
+from onnxq.stages.rewrite.weights import integer_tensor, scale_tensor, zero_point_tensor
+
+# The operator between a DequantizeLinear and a node that is to stay float: a copy that ONNX Runtime's
+# optimizers do not remove (they do remove Identity), so that its pattern DQ -> op -> Q does not match.
+GUARD = "Max"
+
+
+def write_qdq(model: ir.Model, plan: Plan) -> None:
+    """Rewrites a clone of the canonical model in place."""
+    _QdqWriter(model, plan).write()
+
+
+class _QdqWriter:
+    """The state of one sweep: the integer twin of each tensor, and the names in use."""
+
+    def __init__(self, model: ir.Model, plan: Plan) -> None:
+        self.plan = plan
+        self.model = model
+        nodes = [node for node, _ in walk(model.graph)]
+        self.tensor_of = {v: value_name(v) for node in nodes for v in node.outputs if v.name}
+        self.tensor_of |= {v: value_name(v) for v in model.graph.inputs}
+        self.used = set(self.tensor_of.values()) | {node_name(n) for n in nodes}
+        for graph in _graphs(model, nodes):
+            self.tensor_of |= {v: value_name(v) for v in graph.initializers.values()}
+        self.used |= set(self.tensor_of.values())
+        decisions = plan.decisions.values()
+        self.from_integers = {
+            t for d in decisions if isinstance(d, Quantize) and not d.folded_into for t in d.results
+        }
+        self.folded: dict[str, list[ir.Node]] = {}
+        for node in nodes:
+            decision = plan.decisions[node_name(node)]
+            if isinstance(decision, Quantize) and decision.folded_into:
+                self.folded.setdefault(decision.folded_into, []).append(node)
+        self.codes: dict[str, ir.Value] = {}
+        self.float_codes: dict[tuple[str, ir.Graph], ir.Value] = {}
+        self.constants: dict[tuple[ir.Value, QParams], tuple[ir.Value, str]] = {}
+        self.qparam_values: dict[tuple[str, ir.Graph], tuple[ir.Value, ir.Value]] = {}
+        self.dead: list[ir.Node] = []
+        self.replaced: dict[ir.Value, None] = {}
+
+    def write(self) -> None:
+        self._sweep(self.model.graph)
+        for node in reversed(self.dead):
+            assert isinstance(node.graph, ir.Graph)
+            node.graph.remove(node, safe=True)
+        for value in self.replaced:
+            graph = value.graph
+            if isinstance(graph, ir.Graph) and not value.uses() and not value.is_graph_output():
+                del graph.initializers[value_name(value)]
+
+    # --- the sweep
+
+    def _sweep(self, graph: ir.Graph) -> None:
+        for node in list(graph):
+            for attribute in node.attributes.values():
+                if attribute.type == ir.AttributeType.GRAPH:
+                    self._sweep(attribute.as_graph())
+                elif attribute.type == ir.AttributeType.GRAPHS:
+                    for subgraph in attribute.as_graphs():
+                        self._sweep(subgraph)
+            decision = self.plan.decisions[node_name(node)]
+            if isinstance(decision, Float):
+                self._float_inputs(node, ())
+                self._guard(node)
+            elif decision.folded_into:
+                if decision.rule.clamp is not None:
+                    self.dead.append(node)
+            elif decision.rule.form is Form.CODES:
+                self._on_codes(node, decision.rule)
+            else:
+                self._between_qdq(node, decision)
+        for i, value in enumerate(graph.outputs):
+            if self.tensor_of.get(value) in self.from_integers:
+                graph.outputs[i] = self._as_output(value, graph)
+
+    def _between_qdq(self, node: ir.Node, decision: Quantize) -> None:
+        """DQ -> op -> Q."""
+        rule = decision.rule
+        self._float_inputs(node, rule.activations)
+        for slot in rule.activations:
+            value = node.inputs[slot]
+            assert value is not None
+            node.replace_input_with(slot, self._dequantized(value, _graph_of(node)))
+        self._weight_and_bias(node, rule)
+        for slot, tensor in zip(rule.outputs, decision.results, strict=False):
+            raw = node.outputs[slot]
+            for folded in self.folded.get(node_name(node), ()):
+                raw = raw if _is_clamp(self.plan, folded) else folded.outputs[0]
+            self.codes[tensor] = self._quantize_linear(raw, tensor)
+
+    def _on_codes(self, node: ir.Node, rule: Rule) -> None:
+        """The op itself on the integer tensor; a Relu or Clip becomes a Clip with bounds in codes."""
+        self._float_inputs(node, rule.activations)
+        tensor = self.tensor_of[node.outputs[rule.outputs[0]]]
+        source = node.inputs[rule.activations[0]]
+        assert source is not None
+        if rule.clamp is not None:
+            p = self.plan.tensors[tensor]
+            low, high = (int(c) for c in quantize(np.array(rule.clamp, np.float32), p))
+            codes = self._clip(self._codes(source), (low, high), tensor, node)
+            self.dead.append(node)
+            self.codes[tensor] = codes
+            return
+        for slot in rule.activations:
+            value = node.inputs[slot]
+            assert value is not None
+            node.replace_input_with(slot, self._codes(value))
+        for slot in rule.outputs:
+            value = node.outputs[slot]
+            tensor = self.tensor_of[value]
+            value.name = self._unique(f"{tensor}_quantized")
+            value.type = ir.TensorType(ir.DataType[self.plan.tensors[tensor].dtype.onnx])
+            self.codes[tensor] = value
+
+    def _float_inputs(self, node: ir.Node, activations: Iterable[int]) -> None:
+        """Lets the slots that are not activations read what an integer node left of their tensor."""
+        skipped = set(activations)
+        for slot, value in enumerate(node.inputs):
+            if value is None or slot in skipped:
+                continue
+            if self.tensor_of.get(value) in self.from_integers:
+                node.replace_input_with(slot, self._dequantized(value, _graph_of(node)))
+
+    def _weight_and_bias(self, node: ir.Node, rule: Rule) -> None:
+        name = node_name(node)
+        if rule.weight is not None:
+            weight = self.plan.weights[name]
+            dq = self._constant(node, rule.weight.slot, weight.qparams, weight.code_limit)
+            node.replace_input_with(rule.weight.slot, dq)
+        if rule.bias is not None and name in self.plan.biases:
+            dq = self._constant(node, rule.bias, self.plan.biases[name].qparams, None)
+            node.replace_input_with(rule.bias, dq)
+
+    def _guard(self, node: ir.Node) -> None:
+        """Keeps ONNX Runtime from quantizing by itself a node that is to stay float."""
+        operator = catalog.find(node.op_type, node.domain)
+        rule = None if operator is None else operator.rule(node)
+        if not isinstance(rule, Rule) or rule.form is not Form.QDQ:
+            return  # nothing that ONNX Runtime fuses
+        varying = [
+            (i, v) for i, v in enumerate(node.inputs) if v is not None and not v.is_initializer()
+        ]
+        if not varying or not all(_from_dequantize(v) for _, v in varying):
+            return
+        has_q = any(self.tensor_of.get(v) in self.plan.tensors for v in node.outputs)
+        fuses_without_q = not rule.needs_output and len(varying) > 1  # MatMul of two activations
+        if not has_q and not fuses_without_q:
+            return
+        slot, value = varying[0]
+        guard = ir.node(GUARD, [value], name=self._unique(f"{node.name}_stays_float"))
+        guard.outputs[0].name = self._unique(f"{value.name}_copied")
+        guard.outputs[0].type, guard.outputs[0].shape = value.type, value.shape
+        _graph_of(node).insert_before(node, guard)
+        node.replace_input_with(slot, guard.outputs[0])
+
+    # --- integer twins
+
+    def _codes(self, value: ir.Value) -> ir.Value:
+        """The integer twin of a tensor, made at its producer when it is first asked for."""
+        tensor = self.tensor_of[value]
+        if tensor not in self.codes:
+            qparams = self.plan.tensors[tensor]
+            if value.is_initializer():
+                self.codes[tensor], _ = self._integer_constant(value, qparams, None)
+            else:
+                self.codes[tensor] = self._quantize_linear(value, tensor)
+        return self.codes[tensor]
+
+    def _quantize_linear(self, raw: ir.Value, tensor: str) -> ir.Value:
+        qparams = self.plan.tensors[tensor]
+        graph = raw.graph
+        assert isinstance(graph, ir.Graph)
+        scale, zero_point = self._qparam_values(graph, tensor, qparams)
+        node = self._node("QuantizeLinear", [raw, scale, zero_point], tensor, qparams, "quantize")
+        codes = node.outputs[0]
+        codes.name = self._unique(f"{tensor}_quantized")
+        codes.type, codes.shape = ir.TensorType(ir.DataType[qparams.dtype.onnx]), raw.shape
+        _insert_behind(raw, node, graph)
+        if tensor not in self.plan.code_bounds:
+            return codes
+        codes.name = self._unique(f"{tensor}_unbounded")
+        return self._clip(codes, self.plan.code_bounds[tensor], tensor, node)
+
+    def _clip(
+        self, codes: ir.Value, bounds: tuple[int, int], tensor: str, behind: ir.Node
+    ) -> ir.Value:
+        """Clip on codes: exact for Relu and Clip, because rounding to a grid keeps order."""
+        graph = _graph_of(behind)
+        dtype = self.plan.tensors[tensor].dtype
+        ends = [
+            self._initializer(graph, f"{tensor}_code_{end}", np.array(code, dtype.storage))
+            for end, code in zip(("min", "max"), bounds, strict=True)
+        ]
+        node = ir.node("Clip", [codes, *ends], name=self._unique(f"{tensor}_clip"))
+        result = node.outputs[0]
+        result.name = self._unique(f"{tensor}_quantized")
+        result.type, result.shape = codes.type, codes.shape
+        graph.insert_after(behind, node)
+        return result
+
+    def _dequantized(self, value: ir.Value, graph: ir.Graph) -> ir.Value:
+        """The DequantizeLinear of a tensor in the graph of its reader (fusion does not cross graphs)."""
+        tensor = self.tensor_of[value]
+        qparams = self.plan.tensors[tensor]
+        if value.is_initializer():
+            codes, stem = self._integer_constant(value, qparams, None)
+            return self._dequantize_linear(codes, stem, qparams, graph)
+        return self._dequantize_linear(self._codes(value), tensor, qparams, graph)
+
+    def _constant(
+        self, node: ir.Node, slot: int, qparams: QParams, code_limit: int | None
+    ) -> ir.Value:
+        """DQ of the codes of a constant; readers that agree in qparams share both."""
+        value = node.inputs[slot]
+        assert value is not None
+        codes, stem = self._integer_constant(value, qparams, code_limit)
+        return self._dequantize_linear(codes, stem, qparams, _graph_of(node))
+
+    def _dequantize_linear(
+        self, codes: ir.Value, stem: str, qparams: QParams, graph: ir.Graph
+    ) -> ir.Value:
+        if (stem, graph) in self.float_codes:
+            return self.float_codes[stem, graph]
+        scale, zero_point = self._qparam_values(graph, stem, qparams)
+        node = self._node("DequantizeLinear", [codes, scale, zero_point], stem, qparams, "dequantize")
+        result = node.outputs[0]
+        result.name = self._unique(f"{stem}_dequantized")
+        result.type, result.shape = ir.TensorType(ir.DataType.FLOAT), codes.shape
+        _insert_behind(codes, node, graph)
+        self.float_codes[stem, graph] = result
+        return result
+
+    def _integer_constant(
+        self, value: ir.Value, qparams: QParams, code_limit: int | None
+    ) -> tuple[ir.Value, str]:
+        """(integer initializer beside the float one, stem of the names around it)."""
+        if (value, qparams) not in self.constants:
+            assert value.const_value is not None
+            stem = value_name(value)
+            if f"{stem}_quantized" in self.used:  # a second layout of a tied weight
+                stem = self._unique(f"{stem}_again")
+            name = self._unique(f"{stem}_quantized")
+            tensor = integer_tensor(value.const_value, qparams, code_limit, name)
+            graph = value.graph
+            assert isinstance(graph, ir.Graph)
+            self.constants[value, qparams] = (_register(graph, name, tensor), stem)
+            self.replaced[value] = None
+        return self.constants[value, qparams]
+
+    # --- small things
+
+    def _as_output(self, value: ir.Value, graph: ir.Graph) -> ir.Value:
+        """The DQ of a graph output, under the output's own name."""
+        tensor = self.tensor_of[value]
+        result = self._dequantized(value, graph)
+        if value.name == tensor:
+            value.name = self._unique(f"{tensor}_float")
+        result.name = tensor
+        return result
+
+    def _qparam_values(
+        self, graph: ir.Graph, stem: str, qparams: QParams
+    ) -> tuple[ir.Value, ir.Value]:
+        """Scale and zero point as initializers of this graph."""
+        if (stem, graph) not in self.qparam_values:
+            scale, zero_point = (self._unique(f"{stem}_{part}") for part in ("scale", "zero_point"))
+            self.qparam_values[stem, graph] = (
+                _register(graph, scale, scale_tensor(qparams, scale)),
+                _register(graph, zero_point, zero_point_tensor(qparams, zero_point)),
+            )
+        return self.qparam_values[stem, graph]
+
+    def _initializer(self, graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
+        unique = self._unique(name)
+        return _register(graph, unique, ir.Tensor(array, name=unique))
+
+    def _node(
+        self, op_type: str, inputs: list[ir.Value], stem: str, qparams: QParams, verb: str
+    ) -> ir.Node:
+        attributes: dict[str, int] = {}
+        match qparams.granularity:
+            case PerTensor():
+                pass
+            case PerChannel(axis):
+                attributes = {"axis": axis}
+            case block:
+                attributes = {"axis": block.axis, "block_size": block.size}
+        return ir.node(op_type, inputs, attributes, name=self._unique(f"{stem}_{verb}"))
+
+    def _unique(self, name: str) -> str:
+        candidate, n = name, 1
+        while candidate in self.used:
+            candidate, n = f"{name}_{n}", n + 1
+        self.used.add(candidate)
+        return candidate
+
+
+def _register(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir.Value:
+    value = ir.Value(
+        name=name,
+        type=ir.TensorType(tensor.dtype),
+        shape=ir.Shape(tensor.shape),
+        const_value=tensor,
+    )
+    graph.register_initializer(value)
+    return value
+
+
+def _insert_behind(value: ir.Value, node: ir.Node, graph: ir.Graph) -> None:
+    """Inserts the node right behind the value's producer, or first where the graph does not make it."""
+    producer = value.producer()
+    if producer is not None and producer.graph is graph:
+        graph.insert_after(producer, node)
+    elif len(graph):
+        graph.insert_before(graph[0], node)
+    else:
+        graph.append(node)
+
+
+def _graph_of(node: ir.Node) -> ir.Graph:
+    assert isinstance(node.graph, ir.Graph)
+    return node.graph
+
+
+def _graphs(model: ir.Model, nodes: Iterable[ir.Node]) -> list[ir.Graph]:
+    return [model.graph, *dict.fromkeys(_graph_of(n) for n in nodes if n.graph is not model.graph)]
+
+
+def _is_clamp(plan: Plan, node: ir.Node) -> bool:
+    decision = plan.decisions[node_name(node)]
+    return isinstance(decision, Quantize) and decision.rule.clamp is not None
+
+
+def _from_dequantize(value: ir.Value) -> bool:
+    producer = value.producer()
+    return producer is not None and producer.op_type == "DequantizeLinear"

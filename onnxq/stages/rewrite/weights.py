@@ -1,0 +1,59 @@
+"""Constants as integer initializers: quantized when they are written, not before."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from onnxq.dtypes import QDType
+from onnxq.qparams import PerChannel, QParams, quantize
+
+LAZY_BYTES = 1 << 20  # below it, codes are made at once; above, each time they are asked for
+
+
+def integer_tensor(
+    source: ir.TensorProtocol, qparams: QParams, code_limit: int | None, name: str
+) -> ir.TensorProtocol:
+    """The codes of a float constant, as a tensor for the ONNX file.
+
+    Args:
+        source: float tensor; large ones are read only when the result is written.
+        qparams: of the codes.
+        code_limit: codes are clipped to [-code_limit, code_limit]; None: not clipped.
+        name: of the tensor.
+    """
+
+    def make() -> ir.Tensor:
+        codes = quantize(_oriented(source.numpy(), qparams), qparams)
+        if code_limit is not None:
+            np.clip(codes, -code_limit, code_limit, out=codes)
+        return ir.Tensor(_stored(codes, qparams.dtype), name=name)
+
+    if source.nbytes < LAZY_BYTES:
+        return make()
+    return ir.LazyTensor(make, ir.DataType[qparams.dtype.onnx], ir.Shape(source.shape), name=name)
+
+
+def scale_tensor(qparams: QParams, name: str) -> ir.Tensor:
+    """The scale initializer; rank 0 for per-tensor qparams (QLinearAdd refuses rank 1)."""
+    return ir.Tensor(qparams.scale, name=name)
+
+
+def zero_point_tensor(qparams: QParams, name: str) -> ir.Tensor:
+    """The zero point initializer, of the codes' type."""
+    return ir.Tensor(_stored(qparams.zero_point, qparams.dtype), name=name)
+
+
+def _stored(codes: npt.NDArray[np.integer], dtype: QDType) -> npt.NDArray[np.generic]:
+    """Codes in the NumPy dtype that onnx_ir packs (int4 and narrower)."""
+    narrow = getattr(ml_dtypes, dtype.name, None) if dtype.bits < 8 else None
+    return codes if narrow is None else codes.astype(narrow)
+
+
+def _oriented(x: npt.NDArray[np.float32], qparams: QParams) -> npt.NDArray[np.float32]:
+    """A bias of one element, or of shape (1, channels), as the vector that per-channel qparams need."""
+    if qparams.granularity != PerChannel(0) or x.shape[:1] == qparams.scale.shape:
+        return x
+    return np.broadcast_to(x.reshape(-1), qparams.scale.shape)
