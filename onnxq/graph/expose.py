@@ -1,0 +1,155 @@
+"""Makes inner tensors outputs of a copy of the model, so that a runtime hands them out.
+
+A tensor of the main graph simply becomes a graph output. A tensor inside a branch of an If becomes
+one more output of that If; the other branch gives an empty tensor (shape [0]) in its place, so that
+the reader sees which branch ran. Nested Ifs repeat this outwards. Bodies of Loop and Scan are not
+opened: their tensors have one value per iteration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.errors import ModelError, UnsupportedError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+BRANCHES = {"then_branch": "else_branch", "else_branch": "then_branch"}
+"""If's two branches, each with the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exposed:
+    """A model with more outputs.
+
+    Attributes:
+        model: the copy; weights are shared with the original.
+        outputs: asked tensor -> name of the graph output that carries it. The names differ only for
+            tensors inside branches.
+    """
+
+    model: ir.Model
+    outputs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a value is: the (If node, branch name) pairs on the way in, outermost first."""
+
+    value: ir.Value
+    way: tuple[tuple[ir.Node, str], ...]
+
+
+def expose(model: ir.Model, tensors: Sequence[str]) -> Exposed:
+    """A copy of `model` in which every tensor of `tensors` is a graph output.
+
+    Args:
+        model: names are unique over the whole model (canonical); left untouched.
+        tensors: names of node outputs or graph inputs, in the main graph or in branches of If. An
+            initializer is no tensor of this kind.
+
+    Returns:
+        The outputs of the original come first, in their order; the others follow as asked.
+
+    Raises:
+        ModelError: a name that no node output or graph input has.
+        UnsupportedError: a tensor inside the body of a Loop or Scan.
+    """
+    copy = model.clone()
+    places = {place.value.name or "": place for place in _walk(copy.graph, ())}
+    taken = {name for name in places if name} | set(copy.graph.initializers)
+    outputs: dict[str, str] = {}
+    for name in tensors:
+        if name not in places:
+            raise _unknown(name, copy, places)
+        outputs[name] = _expose_one(copy.graph, places[name], taken)
+    return Exposed(copy, outputs)
+
+
+def observable(model: ir.Model) -> list[str]:
+    """Names of every node output that `expose` takes, in graph order."""
+    return [p.value.name for p in _walk(model.graph, ()) if p.value.name and p.value.producer()]
+
+
+def _walk(graph: ir.Graph, way: tuple[tuple[ir.Node, str], ...]) -> Iterator[_Place]:
+    for value in graph.inputs:
+        yield _Place(value, way)
+    for node in graph:
+        for value in node.outputs:
+            if value.name:
+                yield _Place(value, way)
+        if node.op_type != "If" or node.domain:
+            continue
+        for branch in BRANCHES:
+            yield from _walk(node.attributes[branch].as_graph(), (*way, (node, branch)))
+
+
+def _unknown(
+    name: str, model: ir.Model, places: Mapping[str, _Place]
+) -> ModelError | UnsupportedError:
+    inside = {v.name for node in model.graph.all_nodes() for v in node.outputs}
+    if name in inside:
+        return UnsupportedError(
+            f"tensor '{name}' is inside the body of a Loop or Scan, with one value per iteration; "
+            "such bodies stay in float. Take it out of the tensors to observe."
+        )
+    if name in model.graph.initializers:
+        return ModelError(
+            f"tensor '{name}' is a constant of the model; only activations are observed."
+        )
+    return ModelError(f"tensor '{name}' is not in the model.{nearest(name, places)}")
+
+
+def _expose_one(graph: ir.Graph, place: _Place, taken: set[str]) -> str:
+    value = place.value
+    for node, branch in reversed(place.way):
+        value = _lift(value, node, branch, taken)
+    if value not in graph.outputs:
+        graph.outputs.append(value)
+    return str(value.name)
+
+
+def _lift(value: ir.Value, node: ir.Node, branch: str, taken: set[str]) -> ir.Value:
+    """One more output of the If `node` that carries `value` of its branch, empty from the other."""
+    kind = value.type or ir.TensorType(ir.DataType.FLOAT)
+    value.type = kind
+    own = node.attributes[branch].as_graph()
+    other = node.attributes[BRANCHES[branch]].as_graph()
+    own.outputs.append(_own_output(value, own, taken))
+    empty = ir.tensor(np.zeros(0, kind.dtype.numpy()), dtype=kind.dtype)
+    blank = ir.node("Constant", [], {"value": empty}, name=_fresh(f"{value.name}_none", taken))
+    _describe(blank.outputs[0], _fresh(f"{value.name}_empty", taken), kind, ir.Shape([0]))
+    other.append(blank)
+    other.outputs.append(blank.outputs[0])
+    node.resize_outputs(len(node.outputs) + 1)
+    return _describe(node.outputs[-1], _fresh(f"{value.name}_exposed", taken), kind, None)
+
+
+def _own_output(value: ir.Value, graph: ir.Graph, taken: set[str]) -> ir.Value:
+    """`value`, or a copy of it where the branch has it as an output (or input) already."""
+    if value not in graph.outputs:
+        return value
+    copy = ir.node("Identity", [value], name=_fresh(f"{value.name}_again", taken))
+    graph.append(copy)
+    assert value.type is not None
+    return _describe(copy.outputs[0], _fresh(f"{value.name}_copy", taken), value.type, value.shape)
+
+
+def _describe(
+    value: ir.Value, name: str, kind: ir.TypeProtocol, shape: ir.Shape | None
+) -> ir.Value:
+    value.name, value.type, value.shape = name, kind, shape
+    return value
+
+
+def _fresh(name: str, taken: set[str]) -> str:
+    number, unique = 1, name
+    while unique in taken:
+        unique, number = f"{name}_{number}", number + 1
+    taken.add(unique)
+    return unique
