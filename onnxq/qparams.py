@@ -4,26 +4,39 @@
     dequantize  x = (q - zero_point) * scale                     ONNX DequantizeLinear
     requantize  q = saturate(rint(acc * multiplier) + zero_point)
 
-rint rounds halves to even, in float32, before the zero point is added, as ONNX Runtime does; the ONNX
-text says "to nearest even" of x / scale. int32 is the exception: no runtime quantizes to it, so it is
-computed in float64 and saturates.
+rint rounds halves to even, in float32, before the zero point is added, as ONNX Runtime does; the
+ONNX text says "to nearest even" of x / scale. int32 is the exception: no runtime quantizes to it,
+so it is computed in float64 and saturates. Arrays are worked on in chunks that fit a cache, so that a
+weight mapped from disk costs its codes in memory and nothing else.
+
+(Longer than 300 lines: the value and the arithmetic on it change together.)
 """
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.dtypes import INT32, QDType
-from onnxq.errors import ShapeError
+from onnxq import dtypes
+from onnxq.errors import QConfigError, ShapeError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from onnxq.dtypes import QDType
 
 FloatArray = npt.NDArray[np.floating]
 IntArray = npt.NDArray[np.integer]
 
 MIN_SCALE = np.float32(2**-126)  # smallest normal float32: an all-zero tensor must not give scale 0
+_CHUNK = (
+    1 << 17
+)  # elements: 512 KiB of float32 stay in a core's cache between the five operations on them
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +53,14 @@ class PerChannel:
 
 @dataclass(frozen=True, slots=True)
 class PerBlock:
-    """scale has x's shape, but ceil(x.shape[axis] / size) along axis: one scale per `size` elements."""
+    """scale has x's shape, but ceil(x.shape[axis] / size) along axis: one per `size` elements."""
 
     axis: int
     size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ShapeError(f"block size: got {self.size}; wanted 1 or more.")
 
 
 Granularity = PerTensor | PerChannel | PerBlock
@@ -84,9 +101,12 @@ class QParams:
         dtype: type of the codes.
         granularity: what one scale covers.
 
+    The arrays are copied and read-only.
+
     Raises:
-        ShapeError: a scale that is not positive and finite, a zero point outside the type, shapes that
-            differ or do not suit the granularity.
+        UnsupportedError: dtype is not an integer type.
+        ShapeError: a scale that is not positive and finite, a zero point outside the type, shapes
+            that differ or do not suit the granularity.
     """
 
     scale: npt.NDArray[np.float32]
@@ -95,27 +115,30 @@ class QParams:
     granularity: Granularity = PerTensor()
 
     def __post_init__(self) -> None:
-        scale = np.asarray(self.scale, np.float32)
-        zero_point = np.asarray(self.zero_point)
-        if not (np.isfinite(scale).all() and (scale > 0).all()):
-            worst = scale[~(np.isfinite(scale) & (scale > 0))].flat[0]
-            raise ShapeError(f"scale: got {worst}; wanted positive, finite numbers.")
-        if zero_point.size and not (
-            self.dtype.qmin <= zero_point.min() and zero_point.max() <= self.dtype.qmax
-        ):
-            raise ShapeError(
-                f"zero_point: got {zero_point.min()}..{zero_point.max()}; "
-                f"{self.dtype} holds {self.dtype.qmin}..{self.dtype.qmax}."
+        if not self.dtype.is_integer:
+            raise UnsupportedError(
+                f"{self.dtype} is a storage type without scale and zero point; "
+                "cast to it, or choose an integer type."
             )
+        with np.errstate(over="ignore"):
+            scale = np.array(self.scale, np.float32)
+        zero_point = np.asarray(self.zero_point)
+        _check_scale(scale)
+        _check_zero_point(zero_point, self.dtype)
         if scale.shape != zero_point.shape:
             raise ShapeError(
                 f"scale has shape {scale.shape}, zero_point {zero_point.shape}; they must be equal."
             )
         wanted_rank = {PerTensor: 0, PerChannel: 1}.get(type(self.granularity), scale.ndim)
         if scale.ndim != wanted_rank:
-            raise ShapeError(f"scale has rank {scale.ndim}; {self.granularity} wants {wanted_rank}.")
+            raise ShapeError(
+                f"scale has rank {scale.ndim}; {self.granularity} wants {wanted_rank}."
+            )
+        zero_point = zero_point.astype(self.dtype.storage)
+        scale.setflags(write=False)  # a value that is hashed must not change
+        zero_point.setflags(write=False)
         object.__setattr__(self, "scale", scale)
-        object.__setattr__(self, "zero_point", zero_point.astype(self.dtype.storage))
+        object.__setattr__(self, "zero_point", zero_point)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, QParams):
@@ -130,45 +153,150 @@ class QParams:
     def __hash__(self) -> int:
         return hash((self.dtype, self.granularity, self.scale.tobytes(), self.zero_point.tobytes()))
 
+    def to_dict(self) -> dict[str, object]:
+        """JSON values; float32 to the bit, since each prints as the double that it is."""
+        return {
+            "dtype": self.dtype.name,
+            "granularity": _GRANULARITY_NAMES[type(self.granularity)],
+            **{name: getattr(self.granularity, name) for name in _fields(type(self.granularity))},
+            "shape": list(self.scale.shape),
+            "scale": self.scale.ravel().tolist(),
+            "zero_point": self.zero_point.ravel().tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, object]) -> QParams:
+        """The QParams that `to_dict` wrote.
+
+        Raises:
+            QConfigError: a key is missing or unknown, the dtype or granularity is not known.
+            ShapeError: as the constructor.
+        """
+        kinds = {name: kind for kind, name in _GRANULARITY_NAMES.items()}
+        kind = kinds.get(str(values.get("granularity")))
+        if kind is None:
+            raise QConfigError(
+                f"qparams: granularity is {values.get('granularity')!r}; "
+                f"wanted one of {', '.join(kinds)}."
+            )
+        wanted = {"dtype", "granularity", "shape", "scale", "zero_point", *_fields(kind)}
+        if set(values) != wanted:
+            raise QConfigError(f"qparams: got keys {sorted(values)}; wanted {sorted(wanted)}.")
+        shape = np.asarray(values["shape"], np.int64)
+        return cls(
+            np.asarray(values["scale"], np.float32).reshape(shape),
+            np.asarray(values["zero_point"], np.int64).reshape(shape),
+            dtypes.find(str(values["dtype"])),
+            kind(*(int(str(values[name])) for name in _fields(kind))),
+        )
+
+
+_GRANULARITY_NAMES: dict[type[Granularity], str] = {
+    PerTensor: "per_tensor",
+    PerChannel: "per_channel",
+    PerBlock: "per_block",
+}
+
+
+def _fields(kind: type[Granularity]) -> list[str]:
+    return [field.name for field in fields(kind)]
+
+
+def _check_scale(scale: npt.NDArray[np.float32]) -> None:
+    good = np.isfinite(scale) & (scale > 0)
+    if not good.all():
+        raise ShapeError(
+            f"scale: got {scale[~good].flat[0]}; wanted positive, finite float32 numbers."
+        )
+
+
+def _check_zero_point(zero_point: npt.NDArray[np.generic], dtype: QDType) -> None:
+    if not zero_point.size:
+        return
+    low, high = zero_point.min(), zero_point.max()
+    if not (dtype.qmin <= low and high <= dtype.qmax):
+        raise ShapeError(
+            f"zero_point: got {low}..{high}; {dtype} holds {dtype.qmin}..{dtype.qmax}."
+        )
+    if not np.array_equal(zero_point, np.rint(zero_point)):
+        raise ShapeError(f"zero_point: got {zero_point.flat[0]}...; wanted whole numbers.")
+
 
 def per_tensor(scale: float | np.floating, zero_point: int, dtype: QDType) -> QParams:
     """QParams of one scale for the whole tensor."""
-    return QParams(np.float32(scale), np.asarray(zero_point), dtype, PerTensor())
+    return QParams(np.asarray(scale, np.float32), np.asarray(zero_point), dtype, PerTensor())
 
 
-def _expand(values: npt.NDArray[np.generic], x: npt.NDArray[np.generic], p: QParams) -> npt.NDArray[np.generic]:
-    """`values` (shaped as p.scale) in a shape that broadcasts with x.
-
-    Raises:
-        ShapeError: x has no such axis, or another number of channels or blocks.
-    """
-    match p.granularity:
-        case PerTensor():
-            return values
-        case PerChannel(axis):
-            axis = _checked_axis(axis, x.ndim)
-            if x.shape[axis] != values.size:
-                raise ShapeError(
-                    f"axis {axis} of an array of shape {x.shape} has {x.shape[axis]} channels; "
-                    f"scale has {values.size}."
-                )
-            return values.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
-        case PerBlock(axis, size):
-            axis = _checked_axis(axis, x.ndim)
-            wanted = tuple(-(-n // size) if i == axis else n for i, n in enumerate(x.shape))
-            if values.shape != wanted:
-                raise ShapeError(
-                    f"an array of shape {x.shape} in blocks of {size} along axis {axis} wants scale of "
-                    f"shape {wanted}; got {values.shape}."
-                )
-            repeated = np.repeat(values, size, axis=axis)
-            return np.take(repeated, np.arange(x.shape[axis]), axis=axis)
+Index = tuple[slice, ...]
 
 
-def _checked_axis(axis: int, rank: int) -> int:
+def _chunks(shape: tuple[int, ...]) -> Iterator[Index]:
+    """Indices of parts of at most _CHUNK elements that cover an array of that shape, in order."""
+    if math.prod(shape) <= _CHUNK:
+        yield ()
+        return
+    row = math.prod(shape[1:])
+    if row <= _CHUNK:
+        step = _CHUNK // row
+        yield from ((slice(i, i + step),) for i in range(0, shape[0], step))
+        return
+    rests = list(_chunks(shape[1:]))
+    yield from ((slice(i, i + 1), *rest) for i in range(shape[0]) for rest in rests)
+
+
+def _check_shape(shape: tuple[int, ...], p: QParams) -> None:
+    """Raises ShapeError where an array of that shape has no such axis, other channels or blocks."""
+    if isinstance(p.granularity, PerTensor):
+        return
+    rank, axis = len(shape), p.granularity.axis
     if not -rank <= axis < rank:
         raise ShapeError(f"axis {axis} is outside an array of rank {rank}.")
-    return axis % rank
+    axis %= rank
+    if isinstance(p.granularity, PerChannel):
+        if shape[axis] != p.scale.size:
+            raise ShapeError(
+                f"axis {axis} of an array of shape {shape} has {shape[axis]} channels; "
+                f"scale has {p.scale.size}."
+            )
+        return
+    size = p.granularity.size
+    wanted = tuple(-(-n // size) if i == axis else n for i, n in enumerate(shape))
+    if p.scale.shape != wanted:
+        raise ShapeError(
+            f"an array of shape {shape} in blocks of {size} along axis {axis} wants scale of "
+            f"shape {wanted}; got {p.scale.shape}."
+        )
+
+
+Numbers = TypeVar("Numbers", bound=np.integer | np.floating)
+
+
+def _part(
+    values: npt.NDArray[Numbers], granularity: Granularity, shape: tuple[int, ...], index: Index
+) -> npt.NDArray[Numbers]:
+    """The scales or zero points of x[index], shaped to broadcast with it; x.shape is `shape`."""
+    if values.ndim == 0 or isinstance(granularity, PerTensor):
+        return values
+    rank = len(shape)
+    axis = granularity.axis % rank
+    along = index[axis] if axis < len(index) else slice(None)
+    if isinstance(granularity, PerChannel):
+        return values[along].reshape([-1 if i == axis else 1 for i in range(rank)])
+    others = tuple(slice(None) if i == axis else part for i, part in enumerate(index))
+    blocks = np.arange(shape[axis])[along] // granularity.size
+    return values[others].take(blocks, axis=axis)
+
+
+def _uniform(values: npt.NDArray[Numbers]) -> npt.NDArray[Numbers]:
+    """One value in place of many equal ones: NumPy clips to a scalar twice as fast as to many."""
+    if values.size and (values == values.flat[0]).all():
+        return np.asarray(values.flat[0])
+    return values
+
+
+def _work_dtype(dtype: QDType) -> np.dtype[np.floating]:
+    """Where codes, and differences of codes, are exact: float32 up to 16 bits, as ONNX Runtime."""
+    return np.dtype(np.float32 if dtype.bits <= 16 else np.float64)
 
 
 def quantize(x: FloatArray, p: QParams) -> IntArray:
@@ -177,26 +305,39 @@ def quantize(x: FloatArray, p: QParams) -> IntArray:
     Args:
         x: float16 or float32, any shape; computed in float32 (float64 for int32 codes).
         p: qparams whose granularity suits x's shape.
+
     Returns:
-        p.dtype.storage, x's shape.
+        p.dtype.storage, x's shape, C order.
+
     Raises:
         ShapeError: channels or blocks of x and p differ.
     """
-    work: type[np.floating] = np.float64 if p.dtype == INT32 else np.float32
     x = np.asarray(x)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        v = np.asarray(x.astype(work, copy=False) / _expand(p.scale, x, p).astype(work, copy=False))
-    return _round_saturate(v, p, _expand(p.zero_point, x, p))
+    _check_shape(x.shape, p)
+    work = _work_dtype(p.dtype)
+    zero_point = _uniform(p.zero_point)
+    out = np.empty(x.shape, p.dtype.storage)
+    for index in _chunks(x.shape):
+        scale = _part(p.scale, p.granularity, x.shape, index).astype(work, copy=False)
+        with np.errstate(all="ignore"):
+            v = np.asarray(x[index].astype(work, copy=False) / scale)
+        out[index] = _round_saturate(v, p.dtype, _part(zero_point, p.granularity, x.shape, index))
+    return out
 
 
-def _round_saturate(v: FloatArray, p: QParams, zero_point: npt.NDArray[np.generic]) -> IntArray:
-    """saturate(rint(v) + zero_point), clamping before rounding so that ties do not depend on zero_point."""
-    wide = np.int64 if p.dtype == INT32 else np.int32
-    zp = zero_point.astype(wide)
-    low, high = (p.dtype.qmin - zp).astype(v.dtype), (p.dtype.qmax - zp).astype(v.dtype)
-    with np.errstate(invalid="ignore"):
-        clamped = np.where(np.isnan(v), low, np.minimum(np.maximum(v, low), high))
-    return np.asarray((np.rint(clamped).astype(wide) + zp).astype(p.dtype.storage))
+def _round_saturate(v: FloatArray, dtype: QDType, zero_point: IntArray) -> FloatArray:
+    """saturate(rint(v) + zero_point) as whole floats, computed in v itself.
+
+    Clamped before rounding, and rounded before the zero point is added: ties do not depend on it.
+    """
+    zp = zero_point.astype(v.dtype)
+    low, high = v.dtype.type(dtype.qmin) - zp, v.dtype.type(dtype.qmax) - zp
+    nan = np.isnan(v)
+    if nan.any():
+        np.copyto(v, low, where=nan)
+    np.clip(v, low, high, out=v)
+    np.rint(v, out=v)
+    return np.add(v, zp, out=v)
 
 
 def dequantize(q: IntArray, p: QParams) -> npt.NDArray[np.float32]:
@@ -205,25 +346,56 @@ def dequantize(q: IntArray, p: QParams) -> npt.NDArray[np.float32]:
     Args:
         q: codes of p.dtype, any shape.
         p: qparams whose granularity suits q's shape.
+
+    Returns:
+        float32, q's shape, C order; exact to half an ulp (int32 codes: q - zero_point is rounded to
+        float32 first, as ONNX Runtime does). Its float16 result is this one cast to float16.
+
     Raises:
         ShapeError: channels or blocks of q and p differ.
     """
-    # int8 - int8 would wrap; int32 - int32 wraps in ONNX Runtime too, but a bias has zero point 0
-    centred = q.astype(np.int32) - _expand(p.zero_point, q, p).astype(np.int32)
-    return np.asarray(centred.astype(np.float32) * _expand(p.scale, q, p))
+    q = np.asarray(q)
+    _check_shape(q.shape, p)
+    zero_point = _uniform(p.zero_point)
+    out = np.empty(q.shape, np.float32)
+    for index in _chunks(q.shape):
+        zp = _part(zero_point, p.granularity, q.shape, index)
+        part = out[index]
+        if p.dtype.bits <= 16:
+            part[...] = q[index]
+            part -= zp.astype(np.float32)  # whole numbers below 2^17: exact
+        else:
+            part[...] = q[index].astype(np.int64) - zp.astype(np.int64)
+        with np.errstate(over="ignore", under="ignore"):
+            part *= _part(p.scale, p.granularity, q.shape, index)
+    return out
 
 
-def requantize(acc: npt.NDArray[np.int32], multiplier: npt.NDArray[np.float32], p: QParams) -> IntArray:
+def requantize(
+    acc: npt.NDArray[np.int32], multiplier: npt.NDArray[np.float32], p: QParams
+) -> IntArray:
     """Codes of an int32 accumulator: saturate(rint(float32(acc) * multiplier) + zero_point).
 
     Args:
-        acc: int32, any shape; values beyond 2^24 are rounded to float32 first, as ONNX Runtime does.
-        multiplier: float32, x_scale * w_scale / y_scale, rounded to float32 after each step; a shape
-            that broadcasts with acc.
-        p: per-tensor qparams of the result.
+        acc: int32, any shape; values beyond 2^24 are rounded to float32 first, as ONNX Runtime does
+            (int32 codes: computed in float64).
+        multiplier: float32, x_scale * w_scale / y_scale, rounded to float32 after each step; a
+            shape that broadcasts with acc.
+        p: qparams of the result, whose granularity suits acc's shape.
+
+    Returns:
+        p.dtype.storage, acc's shape.
+
+    Raises:
+        ShapeError: channels or blocks of acc and p differ.
     """
-    v = np.asarray(acc.astype(np.float32) * np.asarray(multiplier, np.float32))
-    return _round_saturate(v, p, _expand(p.zero_point, acc, p))
+    acc = np.asarray(acc)
+    _check_shape(acc.shape, p)
+    work = _work_dtype(p.dtype)
+    with np.errstate(all="ignore"):
+        v = np.asarray(acc.astype(work) * np.asarray(multiplier, np.float32).astype(work))
+    zero_point = _part(_uniform(p.zero_point), p.granularity, acc.shape, ())
+    return np.asarray(_round_saturate(v, p.dtype, zero_point)).astype(p.dtype.storage)
 
 
 def fake_quantize(x: FloatArray, p: QParams) -> npt.NDArray[np.float32]:
