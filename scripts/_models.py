@@ -1,0 +1,52 @@
+"""The float models and images that the bench scripts measure on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # for models/, which is no installed package
+
+FloatArray = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class FloatModel:
+    """A trained float model as an ONNX file."""
+
+    name: str
+    path: Path
+
+
+def evaluation_data(data: Path | None) -> tuple[FloatArray, FloatArray, npt.NDArray[np.uint8]]:
+    """(calibration images, test images, test labels): embedded, or the test set of a full npz."""
+    from models.cifar10 import load_jpeg_split, load_sample
+
+    calibration = load_sample("calibration")[0]
+    images, labels = load_sample("test") if data is None else load_jpeg_split(data, "test")
+    return calibration, images, labels
+
+
+def float_models(folder: Path, calibration: FloatArray) -> Iterator[FloatModel]:
+    """ResNet-20, MobileNetV2, and MobileNetV2 with imbalanced channels, exported into the folder."""
+    from make_imbalanced import imbalance
+
+    from onnxq.pytorch import export
+    from onnxq.pytorch.factory import load_factory
+
+    for name, factory in (
+        ("resnet20", "models.resnet:resnet20"),
+        ("mobilenetv2", "models.mobilenet:mobilenetv2"),
+    ):
+        path = folder / f"{name}.onnx"
+        export(load_factory(factory, ROOT / "models" / f"{name}.safetensors"), (calibration[:2],), path)
+        yield FloatModel(name, path)
+    path = folder / "mobilenetv2-imbalanced.onnx"
+    imbalance(folder / "mobilenetv2.onnx", path, calibration)
+    yield FloatModel("mobilenetv2-imbalanced", path)

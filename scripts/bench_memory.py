@@ -1,0 +1,144 @@
+"""Anonymous memory (RssAnon) of quantizing a model of 3 GB, with Statistics given.
+
+    python scripts/bench_memory.py [--gigabytes 3] [--folder FOLDER]
+
+Three processes: one makes the model (external data) and its statistics, one quantizes it (load,
+canonicalize, prepare, plan, rewrite, save) while a thread samples /proc/self/status, one reads the
+result back and runs it on ONNX Runtime. Needs about 1.3 times the model's size on disk. Linux only.
+The line that this printed is in scripts/bench_memory.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+
+import onnxq
+from onnxq import runtime
+from onnxq.graph.io import save
+from onnxq.stages.calibrate import Statistics
+
+ROWS, COLUMNS = 4096, 8192  # 128 MiB in float32; an even number of layers maps ROWS to ROWS
+LAYER_BYTES = ROWS * COLUMNS * 4
+
+
+def make_model(path: Path, gigabytes: float) -> None:
+    """MatMul + Relu layers with random weights, made one at a time while they are written."""
+    layers = 2 * max(1, round(gigabytes * 1e9 / LAYER_BYTES / 2))
+
+    def weight(layer: int, shape: tuple[int, int]) -> ir.Tensor:
+        rng = np.random.default_rng(layer)
+        values = rng.standard_normal(shape, dtype=np.float32)
+        values *= np.float32(np.sqrt(2 / shape[0]))
+        return ir.Tensor(values, name=f"w{layer}")
+
+    x = ir.Value(name="x", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape([1, ROWS]))
+    tensor, nodes, initializers = x, [], []
+    for layer in range(layers):
+        shape = (ROWS, COLUMNS) if layer % 2 == 0 else (COLUMNS, ROWS)
+        lazy = ir.LazyTensor(
+            lambda layer=layer, shape=shape: weight(layer, shape),
+            ir.DataType.FLOAT,
+            ir.Shape(shape),
+            name=f"w{layer}",
+        )
+        w = ir.Value(name=f"w{layer}", type=ir.TensorType(ir.DataType.FLOAT), const_value=lazy)
+        initializers.append(w)
+        nodes.append(ir.node("MatMul", [tensor, w], name=f"matmul{layer}"))
+        nodes[-1].outputs[0].name = f"m{layer}"
+        nodes.append(ir.node("Relu", [nodes[-1].outputs[0]], name=f"relu{layer}"))
+        tensor = nodes[-1].outputs[0]
+        tensor.name = f"r{layer}"
+    tensor.type, tensor.shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape([1, ROWS])
+    graph = ir.Graph(
+        [x], [tensor], nodes=nodes, initializers=initializers, opset_imports={"": 21}, name="big"
+    )
+    save(ir.Model(graph, ir_version=10), path)
+
+
+def rss_anon_kib() -> int:
+    """Anonymous memory of this process."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1])
+    raise RuntimeError("no RssAnon in /proc/self/status: Linux 4.5 or newer is needed")
+
+
+def quantize(model: Path, statistics: Path, output: Path) -> None:
+    """Prints the peak of RssAnon over the whole quantization."""
+    peak, done = rss_anon_kib(), threading.Event()
+
+    def sample() -> None:
+        nonlocal peak
+        while not done.wait(0.002):
+            peak = max(peak, rss_anon_kib())
+
+    thread = threading.Thread(target=sample)
+    before = rss_anon_kib()
+    thread.start()
+    started = time.process_time()
+    prepared = onnxq.prepare(model)
+    save(onnxq.rewrite(prepared, onnxq.plan(prepared, Statistics.load(statistics))), output)
+    seconds = time.process_time() - started
+    done.set()
+    thread.join()
+    size = sum(f.stat().st_size for f in model.parent.glob("model.onnx*"))
+    written = sum(f.stat().st_size for f in output.parent.glob("quantized.onnx*"))
+    print("| model GB | quantized GB | RssAnon before MiB | RssAnon peak MiB | CPU s |")
+    print("|---|---|---|---|---|")
+    print(
+        f"| {size / 1e9:.2f} | {written / 1e9:.2f} | {before / 1024:.0f} | {peak / 1024:.0f} "
+        f"| {seconds:.0f} |"
+    )
+
+
+def run(model: Path) -> None:
+    """Reads the result back and runs it once."""
+    session = runtime.open_session(model)
+    x = np.random.default_rng(0).standard_normal((1, ROWS)).astype(np.float32)
+    (y,) = runtime.run(session, {"x": x}).values()
+    if not (np.isfinite(y).all() and y.any()):
+        raise SystemExit("the quantized model's output is zero or not finite")
+    print(f"read back and run: output {y.shape}, mean magnitude {np.abs(y).mean():.3f}")
+
+
+def calibrate(model: Path, statistics: Path) -> None:
+    """Statistics from one random sample."""
+    x = np.random.default_rng(0).standard_normal((1, ROWS)).astype(np.float32)
+    onnxq.calibrate(onnxq.prepare(model), [{"x": x}]).save(statistics)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gigabytes", type=float, default=3.0)
+    parser.add_argument("--folder", type=Path, help="where to put the models; default: a temporary one")
+    parser.add_argument("--step", choices=["make", "quantize", "run"], help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.step is None:
+        with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+            for step in ("make", "quantize", "run"):
+                command = [sys.executable, __file__, "--folder", folder, "--step", step]
+                command += ["--gigabytes", str(args.gigabytes)]
+                subprocess.run(command, check=True)
+        return
+    model, statistics = args.folder / "model.onnx", args.folder / "model.stats"
+    output = args.folder / "quantized.onnx"
+    if args.step == "make":
+        make_model(model, args.gigabytes)
+        calibrate(model, statistics)
+    elif args.step == "quantize":
+        quantize(model, statistics, output)
+    else:
+        run(output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Time to quantize a long chain, calibration excluded on both sides, beside onnxruntime.quantization.
+
+    python scripts/bench_rewrite.py
+
+The chain is MatMul(32x32) + Relu, again and again. onnxq: load, canonicalize, prepare, plan, rewrite,
+save, with Statistics given. quantize_static: the whole call, less the CPU time spent inside its
+calibrator (building, running and reading it), which is measured by wrapping it. CPU time of this process.
+The table that this printed is in scripts/bench_rewrite.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
+from onnxruntime.quantization import quantize as ort_quantize
+
+import onnxq
+from onnxq.graph.io import save
+
+WIDTH = 32
+
+
+def chain(nodes: int, path: Path) -> None:
+    """MatMul, Relu, MatMul, Relu ...: `nodes` in all; weights keep the signal's size."""
+    rng = np.random.default_rng(0)
+    made, initializers, tensor = [], [], "x"
+    for i in range(nodes // 2):
+        weight = rng.standard_normal((WIDTH, WIDTH)).astype(np.float32) * np.sqrt(2 / WIDTH)
+        initializers.append(numpy_helper.from_array(weight.astype(np.float32), f"w{i}"))
+        made.append(helper.make_node("MatMul", [tensor, f"w{i}"], [f"m{i}"], name=f"matmul{i}"))
+        made.append(helper.make_node("Relu", [f"m{i}"], [f"r{i}"], name=f"relu{i}"))
+        tensor = f"r{i}"
+    graph = helper.make_graph(
+        made,
+        "chain",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, WIDTH])],
+        [helper.make_tensor_value_info(tensor, TensorProto.FLOAT, [1, WIDTH])],
+        initializers,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    onnx.save(model, path)
+
+
+class Reader(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no types
+    """Two random samples."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(1)
+        self.batches = iter(
+            [{"x": rng.standard_normal((1, WIDTH)).astype(np.float32)} for _ in range(2)]
+        )
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        return next(self.batches, None)
+
+
+def samples() -> list[dict[str, np.ndarray]]:
+    reader, batches = Reader(), []
+    while (batch := reader.get_next()) is not None:
+        batches.append(batch)
+    return batches
+
+
+def onnxq_seconds(path: Path, output: Path) -> float:
+    """CPU seconds of everything but calibration."""
+    statistics = onnxq.calibrate(onnxq.prepare(path), samples())
+    started = time.process_time()
+    prepared = onnxq.prepare(path)
+    save(onnxq.rewrite(prepared, onnxq.plan(prepared, statistics)), output)
+    return time.process_time() - started
+
+
+def onnxruntime_seconds(path: Path, output: Path) -> float:
+    """CPU seconds of quantize_static less those inside its calibrator."""
+    inside = 0.0
+
+    def timed(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal inside
+            started = time.process_time()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                inside += time.process_time() - started
+
+        return call
+
+    create = ort_quantize.create_calibrator
+
+    def create_timed(*args: Any, **kwargs: Any) -> Any:
+        calibrator = timed(create)(*args, **kwargs)
+        calibrator.collect_data = timed(calibrator.collect_data)
+        calibrator.compute_data = timed(calibrator.compute_data)
+        return calibrator
+
+    ort_quantize.create_calibrator = create_timed
+    try:
+        started = time.process_time()
+        quantize_static(str(path), str(output), Reader(), quant_format=QuantFormat.QDQ)
+        return time.process_time() - started - inside
+    finally:
+        ort_quantize.create_calibrator = create
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[1000, 2000, 4000])
+    parser.add_argument("--rounds", type=int, default=3, help="of onnxq; the best one counts")
+    parser.add_argument("--peer-limit", type=int, default=2000, help="no quantize_static beyond it")
+    args = parser.parse_args()
+    print("| nodes | onnxq CPU s | quantize_static CPU s | onnxq / quantize_static | onnxq vs half the nodes |")
+    print("|---|---|---|---|---|")
+    previous: dict[int, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for nodes in args.nodes:
+            path, output = Path(folder) / f"chain{nodes}.onnx", Path(folder) / "out.onnx"
+            chain(nodes, path)
+            ours = min(onnxq_seconds(path, output) for _ in range(args.rounds))
+            theirs = onnxruntime_seconds(path, output) if nodes <= args.peer_limit else None
+            previous[nodes] = ours
+            half = previous.get(nodes // 2)
+            print(
+                f"| {nodes} | {ours:.2f} | {'-' if theirs is None else f'{theirs:.2f}'} "
+                f"| {'-' if theirs is None else f'{ours / theirs:.3f}'} "
+                f"| {'-' if half is None else f'{ours / half:.2f}'} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
