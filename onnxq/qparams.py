@@ -6,8 +6,8 @@
 
 rint rounds halves to even, in float32, before the zero point is added, as ONNX Runtime does; the
 ONNX text says "to nearest even" of x / scale. int32 is the exception: no runtime quantizes to it,
-so it is computed in float64 and saturates. Arrays are worked on in chunks that fit a cache, so that a
-weight mapped from disk costs its codes in memory and nothing else.
+so it is computed in float64 and saturates. Arrays are worked on in chunks that fit a cache, so that
+a weight mapped from disk costs its codes in memory and nothing else.
 
 (Longer than 300 lines: the value and the arithmetic on it change together.)
 """
