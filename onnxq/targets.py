@@ -1,0 +1,264 @@
+"""What each instruction set computes exactly, and what is fast there: a Target each.
+
+    x86-sse      SSE2                     exact
+    x86-avx2     AVX2                     two u8*s8 products are summed in int16 and SATURATE
+    x86-avx512   AVX512BW without VNNI    as x86-avx2
+    x86-avxvnni  AVX-VNNI                 exact
+    x86-vnni     AVX512-VNNI              exact
+    arm64        NEON                     two (-128)*(-128) products WRAP in int16, in any layer
+    arm64-dot    NEON with dot product    as arm64, depthwise 3x3 convolutions only
+    arm64-i8mm   NEON with i8mm           as arm64-dot
+    portable     all of the above: the bounds that are exact everywhere (the default)
+    auto         whichever of them this machine is (see `detect`)
+
+`fbgemm` is x86-avx2 and `qnnpack` is arm64, PyTorch's names of backends.
+
+Where the numbers come from: ONNX Runtime 1.31 ran 107 cases of its integer operators and 471 stress
+shapes on each instruction set (silicon, qemu, or CPUID bits hidden from it), and was compared bit for
+bit with exact integer arithmetic.
+
+    Saturation: vpmaddubsw adds two neighbouring products of u8 by s8 in int16. With weights of the
+    full range 314 of the 471 shapes were wrong, and ResNet-20's logits by up to 0.6 of 4.8. Weights in
+    [-64, 64] never saturate, since 255 * 64 * 2 = 32640 is below 2^15; measured: no difference.
+    Depthwise convolutions do not use that instruction.
+
+    Wrap: 2 * (-128 * -128) = 2^15. u8 activations are flipped to s8, so the code 0 counts as -128.
+    Weights in [-127, 127] never wrap; no weight of -128 is emitted, whatever the target.
+
+    Speed on x86 in GMAC/s, with VNNI: uint8 by int8 474, uint8 by uint8 192, int8 by int8 23.
+
+Which operators are slow in integers was measured on AVX512-VNNI by scripts/bench_elementwise.py; what
+it printed is in scripts/bench_elementwise.txt. The other targets use the same numbers.
+"""
+
+from __future__ import annotations
+
+import enum
+import platform
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnxq.errors import QConfigError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Overflow(enum.Enum):
+    """What a pair of products does that does not fit int16."""
+
+    NEVER = "never"
+    """Products are summed in int32."""
+    SATURATES = "saturates"
+    """It becomes 32767 or -32768: x86 without VNNI."""
+    WRAPS = "wraps"
+    """It becomes -32768: ARM, only where weight and shifted activation are both -128."""
+
+
+TypePair = tuple[str, str]
+"""Names of QDTypes: (activation, weight)."""
+
+_PAIRS: tuple[TypePair, ...] = (("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8"))
+
+# fp32 time / int8 time between two quantized convolutions
+SLOW_IN_INTEGERS: Mapping[str, float] = {
+    "AveragePool": 0.10,
+    "Softmax": 0.12,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A machine that quantized models run on.
+
+    Attributes:
+        name: as `find` knows it.
+        description: instruction set and what is special, in one line.
+        weight_qmax_saturating: largest magnitude of an int8 weight in operators whose products are
+            summed in pairs in int16 (a rule's `saturating_pairs`): 64 or 127.
+        weight_qmax: largest magnitude of int8 weights elsewhere: 127, never 128.
+        overflow: what happens beyond weight_qmax_saturating.
+        pairs: (activation, weight) types that QLinearConv and QLinearMatMul have kernels for.
+        preferred: the fastest pair that is exact.
+        slow_in_integers: op_type -> time in float / time in integers, inside an int8 network;
+            `prepare` leaves these operators in float unless the qconfig names them.
+        proven: whether results were compared bit for bit on this instruction set.
+        evidence: how that was done.
+    """
+
+    name: str
+    description: str
+    weight_qmax_saturating: int
+    weight_qmax: int = 127
+    overflow: Overflow = Overflow.NEVER
+    pairs: tuple[TypePair, ...] = _PAIRS
+    preferred: TypePair = ("uint8", "int8")
+    slow_in_integers: Mapping[str, float] = field(
+        default_factory=lambda: SLOW_IN_INTEGERS, hash=False
+    )
+    proven: bool = True
+    evidence: str = ""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_TARGETS = (
+    Target(
+        "portable",
+        "exact on every instruction set below",
+        64,
+        overflow=Overflow.SATURATES,
+        evidence="the intersection of the others",
+    ),
+    Target(
+        "x86-sse",
+        "x86-64 without AVX; Linux builds of ONNX Runtime (Windows builds: use x86-avx2)",
+        127,
+        evidence="AVX hidden by a masked CPUID",
+    ),
+    Target(
+        "x86-avx2",
+        "Haswell to Coffee Lake, Zen 1 to 3",
+        64,
+        overflow=Overflow.SATURATES,
+        evidence="qemu (Haswell) and masked CPUID agree",
+    ),
+    Target(
+        "x86-avx512",
+        "AVX512BW without VNNI: Skylake-X",
+        64,
+        overflow=Overflow.SATURATES,
+        evidence="VNNI hidden by a masked CPUID",
+    ),
+    Target(
+        "x86-avxvnni",
+        "AVX-VNNI: Alder Lake and later desktops",
+        127,
+        evidence="AVX512 hidden by a masked CPUID",
+    ),
+    Target(
+        "x86-vnni",
+        "AVX512-VNNI: Cascade Lake, Ice Lake, Zen 4 and later",
+        127,
+        evidence="silicon (Zen 5)",
+    ),
+    Target(
+        "arm64",
+        "NEON only: Cortex-A53, A72; Raspberry Pi 4",
+        127,
+        overflow=Overflow.WRAPS,
+        evidence="qemu (Cortex-A53 and A72)",
+    ),
+    Target(
+        "arm64-dot",
+        "dot product: Cortex-A76, Neoverse N1, Apple M1",
+        127,
+        overflow=Overflow.WRAPS,
+        evidence="qemu (Cortex-A76 and A55)",
+    ),
+    Target(
+        "arm64-i8mm",
+        "8-bit matrix multiply: Neoverse V1 and N2, Cortex-A710, Apple M2",
+        127,
+        overflow=Overflow.WRAPS,
+        evidence="qemu (Cortex-A710, Neoverse V1)",
+    ),
+)
+_BY_NAME = {target.name: target for target in _TARGETS}
+_ALIASES = {"fbgemm": "x86-avx2", "qnnpack": "arm64"}
+AUTO = "auto"
+
+_default = _BY_NAME["portable"]
+
+
+def all_targets() -> tuple[Target, ...]:
+    """Every target, `portable` first."""
+    return _TARGETS
+
+
+def aliases() -> dict[str, str]:
+    """Other names that `find` knows: alias -> name; `auto` gives this machine's."""
+    return {**_ALIASES, AUTO: detect().name}
+
+
+def find(name: str) -> Target:
+    """The target of that name or alias; `auto` is this machine's.
+
+    Raises:
+        QConfigError: no target has that name.
+    """
+    if name == AUTO:
+        return detect()
+    known = _ALIASES.get(name, name)
+    if known not in _BY_NAME:
+        names = [*_BY_NAME, AUTO, *_ALIASES]
+        raise QConfigError(
+            f"target '{name}' is not known; known: {', '.join(names)}.{nearest(name, names)}"
+        )
+    return _BY_NAME[known]
+
+
+def get_default() -> Target:
+    """The target of models for which none is named: `portable` until `set_default`."""
+    return _default
+
+
+def set_default(target: str | Target) -> Target:
+    """Makes it the default and returns it; stands for torch.backends.quantized.engine.
+
+    Raises:
+        QConfigError: no target has that name.
+    """
+    global _default
+    _default = find(target) if isinstance(target, str) else target
+    return _default
+
+
+def detect() -> Target:
+    """This machine's target, never one whose results would be wrong here.
+
+    Linux says what it has in /proc/cpuinfo. Elsewhere only the architecture is known without
+    running other programs: x86 counts as x86-avx2 (whose weights every x86 computes exactly), Apple's
+    ARM as arm64-dot, which all of it has, other ARM as arm64. Other architectures are `portable`.
+    """
+    cpuinfo = Path("/proc/cpuinfo")
+    text = cpuinfo.read_text(errors="replace") if cpuinfo.is_file() else ""
+    return _classify(platform.system(), platform.machine(), text)
+
+
+def _classify(system: str, machine: str, cpuinfo: str) -> Target:
+    """The target for what platform.system() and machine() say, and the text of /proc/cpuinfo."""
+    architecture = machine.lower()
+    if architecture in {"x86_64", "amd64"}:
+        return _BY_NAME[_x86(_flags(cpuinfo, "flags"))]
+    if architecture in {"arm64", "aarch64"}:
+        fallback = {"asimddp"} if system == "Darwin" else set[str]()
+        return _BY_NAME[_arm(_flags(cpuinfo, "features") or fallback)]
+    return _BY_NAME["portable"]
+
+
+def _flags(cpuinfo: str, key: str) -> set[str]:
+    """Flags that every core has: the slow cores of a phone may lack what the fast ones have."""
+    per_core = [
+        set(values.split())
+        for label, _, values in (line.partition(":") for line in cpuinfo.splitlines())
+        if label.strip().lower() == key
+    ]
+    return set.intersection(*per_core) if per_core else set()
+
+
+def _x86(flags: set[str]) -> str:
+    if flags >= {"avx512f", "avx512bw", "avx512dq", "avx512vl"}:
+        return "x86-vnni" if "avx512_vnni" in flags else "x86-avx512"
+    if "avx_vnni" in flags:
+        return "x86-avxvnni"
+    # nothing known: the bounds of AVX2 suit every x86
+    return "x86-avx2" if "avx2" in flags or not flags else "x86-sse"
+
+
+def _arm(flags: set[str]) -> str:
+    if "i8mm" in flags:
+        return "arm64-i8mm"
+    return "arm64-dot" if "asimddp" in flags else "arm64"
