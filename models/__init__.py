@@ -1,1 +1,1 @@
-"""Small CIFAR-10 networks, their trained weights and a sample of real images: what the demo and the tests run on."""
+"""Small CIFAR-10 networks, their weights and a sample of images: the demo and tests run on them."""

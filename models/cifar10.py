@@ -14,13 +14,21 @@ import numpy.typing as npt
 
 def normalize(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
     """Model input (N, 3, 32, 32) from pixels (N, 32, 32, 3)."""
-    return ((pixels.astype(np.float32) - 128) / 64).transpose(0, 3, 1, 2).copy()
+    scaled = (pixels.astype(np.float32) - np.float32(128)) / np.float32(64)
+    return scaled.transpose(0, 3, 1, 2).copy()
+
+
+def load_sample(name: str) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]]:
+    """(images, labels) of a sample in this folder: "calibration" (256) or "test" (1,000)."""
+    folder = Path(__file__).parent
+    with np.load(folder / f"{name}.npz") as data, np.load(folder / "labels.npz") as labels:
+        return data["image"], labels[name]
 
 
 def load_jpeg_split(
     file: Path, split: str
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]]:
-    """(images, labels) of one split of an npz that holds <split>_jpeg, <split>_offsets, <split>_labels.
+    """(images, labels) of a split of an npz with <split>_jpeg, <split>_offsets, <split>_labels.
 
     Args:
         file: the npz; JPEG i is bytes offsets[i]:offsets[i + 1].

@@ -1,9 +1,11 @@
-"""A MobileNetV2-style network (Sandler et al. 2018) for 32x32 images: depthwise convolutions and ReLU6."""
+"""A MobileNetV2-style network (Sandler et al. 2018) for 32x32 images: depthwise, ReLU6."""
 
 from __future__ import annotations
 
 import torch
 from torch import nn
+
+from models.cifar10 import load_sample
 
 # (expansion, channels, blocks, stride of the first block)
 STAGES = ((1, 16, 1, 2), (6, 24, 2, 1), (6, 32, 2, 1), (6, 64, 3, 2), (6, 96, 2, 1))
@@ -11,7 +13,9 @@ STEM_CHANNELS = 32
 HEAD_CHANNELS = 256
 
 
-def conv_bn_relu6(in_channels: int, channels: int, kernel: int, stride: int, groups: int) -> nn.Sequential:
+def conv_bn_relu6(
+    in_channels: int, channels: int, kernel: int, stride: int, groups: int
+) -> nn.Sequential:
     """Convolution without bias, batch norm, ReLU6; 'same' padding."""
     return nn.Sequential(
         nn.Conv2d(in_channels, channels, kernel, stride, kernel // 2, groups=groups, bias=False),
@@ -69,3 +73,8 @@ class MobileNetV2(nn.Module):
 def mobilenetv2() -> MobileNetV2:
     """An untrained MobileNetV2-style network for CIFAR-10."""
     return MobileNetV2()
+
+
+def example_inputs() -> dict[str, torch.Tensor]:
+    """What `onnxq export` traces these models with and checks them on: four training images."""
+    return {"image": torch.from_numpy(load_sample("calibration")[0][:4])}

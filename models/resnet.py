@@ -1,9 +1,11 @@
-"""ResNet-20 for 32x32 images (He et al. 2015, section 4.2), with 1x1 convolutions on the shortcuts."""
+"""ResNet-20 for 32x32 images (He et al. 2015, section 4.2), 1x1 convolutions on the shortcuts."""
 
 from __future__ import annotations
 
 import torch
 from torch import nn
+
+from models.cifar10 import load_sample
 
 
 class BasicBlock(nn.Module):
@@ -26,7 +28,8 @@ class BasicBlock(nn.Module):
         """Feature maps (N, channels, H/stride, W/stride)."""
         y = self.relu(self.bn1(self.conv1(x)))
         y = self.bn2(self.conv2(y))
-        return self.relu(y + self.shortcut(x))
+        sum_: torch.Tensor = self.relu(y + self.shortcut(x))
+        return sum_
 
 
 class ResNet(nn.Module):
@@ -58,3 +61,8 @@ class ResNet(nn.Module):
 def resnet20() -> ResNet:
     """An untrained ResNet-20 for CIFAR-10."""
     return ResNet(blocks=3)
+
+
+def example_inputs() -> dict[str, torch.Tensor]:
+    """What `onnxq export` traces these models with and checks them on: four training images."""
+    return {"image": torch.from_numpy(load_sample("calibration")[0][:4])}

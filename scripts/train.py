@@ -11,19 +11,18 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-import sys
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find models/
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from models.cifar10 import load_jpeg_split  # noqa: E402
+from models.cifar10 import load_jpeg_split
 
 FACTORIES = {"resnet20": "models.resnet", "mobilenetv2": "models.mobilenet"}
 BATCH = 128
@@ -50,28 +49,36 @@ def accuracy(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> fl
     with torch.inference_mode():
         hits = [
             (model(x.contiguous(memory_format=torch.channels_last)).argmax(1) == y).sum().item()
-            for x, y in zip(images.split(500), labels.split(500), strict=True)
+            for x, y in zip(torch.split(images, 500), torch.split(labels, 500), strict=True)
         ]
-    return sum(hits) / len(labels)
+    return float(sum(hits) / len(labels))
 
 
-def train(model: nn.Module, data: Path, epochs: int, seed: int, peak_lr: float, bfloat16: bool) -> float:
+def train(
+    model: nn.Module, data: Path, epochs: int, seed: int, peak_lr: float, bfloat16: bool
+) -> float:
     """Trains in place; returns top-1 on the test images."""
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     images, labels = (torch.from_numpy(a) for a in load_jpeg_split(data, "train"))
     test_images, test_labels = (torch.from_numpy(a) for a in load_jpeg_split(data, "test"))
     labels, test_labels = labels.long(), test_labels.long()
-    model.to(memory_format=torch.channels_last)
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
     decayed = [p for p in model.parameters() if p.ndim > 1]
     others = [p for p in model.parameters() if p.ndim <= 1]
     optimizer = torch.optim.SGD(
         [{"params": decayed, "weight_decay": 5e-4}, {"params": others, "weight_decay": 0.0}],
-        lr=peak_lr, momentum=0.9, nesterov=True,
+        lr=peak_lr,
+        momentum=0.9,
+        nesterov=True,
     )
     steps = len(images) // BATCH
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, peak_lr, total_steps=epochs * steps, pct_start=0.2, anneal_strategy="linear",
+        optimizer,
+        peak_lr,
+        total_steps=epochs * steps,
+        pct_start=0.2,
+        anneal_strategy="linear",
         final_div_factor=1e3,
     )
     top1 = 0.0
@@ -86,7 +93,7 @@ def train(model: nn.Module, data: Path, epochs: int, seed: int, peak_lr: float, 
                 logits = model(x)
             loss = cross_entropy(logits.float(), labels[chosen])
             optimizer.zero_grad(set_to_none=True)
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]  # torch's has no types
             optimizer.step()
             schedule.step()
             total += loss.item()
@@ -94,7 +101,8 @@ def train(model: nn.Module, data: Path, epochs: int, seed: int, peak_lr: float, 
             top1 = accuracy(model, test_images, test_labels)
         print(
             f"epoch {epoch + 1}/{epochs}: loss {total / steps:.3f}, test top-1 {100 * top1:.2f}%, "
-            f"{time.perf_counter() - started:.0f} s", flush=True,
+            f"{time.perf_counter() - started:.0f} s",
+            flush=True,
         )
     return top1
 
