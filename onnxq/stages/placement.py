@@ -11,38 +11,16 @@ form a group with one set for all.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from onnxq import catalog
-from onnxq.operator import Float, Form, Role, Rule
+from onnxq.operator import Float, Form, Role
 from onnxq.qconfig import QConfigMapping
+from onnxq.stages.candidates import UNBOUNDED, Candidate, find_candidates
+from onnxq.stages.decision import Decision, Quantize, node_name, value_name, walk
 from onnxq.targets import Target
-
-MAX_RANK_OF_BIAS = 1  # MatMul + Add counts as a biased MatMul for a vector bias only
-
-
-@dataclass(frozen=True, slots=True)
-class Quantize:
-    """A node runs in integers.
-
-    Attributes:
-        rule: what its operator says of it.
-        how: in words, for people.
-        folded_into: the node whose integer kernel carries this one out (a Relu after a Conv); else None.
-        results: tensors behind this node, and behind what is folded into it, that get a QuantizeLinear.
-    """
-
-    rule: Rule
-    how: str
-    folded_into: str | None = None
-    results: tuple[str, ...] = ()
-
-
-Decision = Quantize | Float
 
 
 @dataclass(slots=True)
@@ -85,60 +63,13 @@ class Placement:
         self.shares[self.root(second)] = self.root(first)
 
 
-@dataclass(slots=True)
-class _Candidate:
-    """A node that could run in integers, with the nodes folded into it."""
-
-    node: ir.Node
-    rule: Rule
-    results: list[ir.Value]  # rule.outputs, each behind the nodes folded into it
-    folded: list[tuple[ir.Node, Rule]]
-    needs_output: bool
-
-
-def value_name(value: ir.Value) -> str:
-    """The value's name; canonical graphs name every value."""
-    assert value.name
-    return value.name
-
-
-def node_name(node: ir.Node) -> str:
-    """The node's name; canonical graphs name every node."""
-    assert node.name
-    return node.name
-
-
-def walk(graph: ir.Graph, loop: str | None = None) -> Iterator[tuple[ir.Node, str | None]]:
-    """Nodes in the order in which they run, those of subgraphs before the node that holds them.
-
-    Yields:
-        (node, name of the innermost Loop or Scan around it or None).
-    """
-    for node in graph:
-        inner = loop if node.op_type == "If" else f"{node.op_type} '{node.name}'"
-        for attribute in node.attributes.values():
-            if attribute.type == ir.AttributeType.GRAPH:
-                yield from walk(attribute.as_graph(), inner)
-            elif attribute.type == ir.AttributeType.GRAPHS:
-                for subgraph in attribute.as_graphs():
-                    yield from walk(subgraph, inner)
-        yield node, loop
-
-
 def place(model: ir.Model, qconfig: QConfigMapping, target: Target) -> Placement:
     """Runs the three sweeps over a canonical model."""
-    placement = Placement()
     order = list(walk(model.graph))
-    candidates: dict[ir.Node, _Candidate] = {}
-    for node, loop in order:
-        verdict = _judge(node, loop, qconfig, target)
-        placement.decisions[node_name(node)] = (
-            verdict if isinstance(verdict, Float) else Float("not decided")
-        )
-        if isinstance(verdict, Rule):
-            outputs = [node.outputs[slot] for slot in verdict.outputs]
-            candidates[node] = _Candidate(node, verdict, outputs, [], verdict.needs_output)
-    _fold(candidates, placement)
+    candidates, floats = find_candidates(order, qconfig, target)
+    placement = Placement()
+    for node, _ in order:  # graph order; those of candidates are overwritten below
+        placement.decisions[node_name(node)] = floats.get(node, Float("not decided"))
     demand = _demand(order, candidates)
     explicit = {n for n in candidates if qconfig.explicit_for_node(node_name(n), n.op_type)}
     for value in model.graph.inputs:
@@ -151,117 +82,6 @@ def place(model: ir.Model, qconfig: QConfigMapping, target: Target) -> Placement
     return placement
 
 
-def _judge(node: ir.Node, loop: str | None, qconfig: QConfigMapping, target: Target) -> Rule | Float:
-    """The rule of a node that can and should run in integers as far as the node alone tells."""
-    label = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
-    if loop is not None:
-        return Float(f"inside the body of {loop}: static quantization leaves loop bodies in float")
-    operator = catalog.find(node.op_type, node.domain)
-    if operator is None:
-        return Float(f"onnxq has no integer form of {label}")
-    if qconfig.for_node(node_name(node), node.op_type) is None:
-        return Float("the qconfig leaves it in float")
-    rule = operator.rule(node)
-    if isinstance(rule, Float):
-        return rule
-    if reason := _why_slots_forbid(node, rule, qconfig):
-        return Float(reason)
-    ratio = target.slow_in_integers.get(node.op_type)
-    if ratio is not None and not qconfig.explicit_for_node(node_name(node), node.op_type):
-        return Float(
-            f"ONNX Runtime runs {label} in integers at {ratio:.2f} of its float speed; "
-            "name it in the qconfig to have it in integers all the same"
-        )
-    return rule
-
-
-def _why_slots_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> str:
-    """Why a tensor of this node cannot be quantized, or the empty string."""
-    tensors = [node.inputs[slot] for slot in rule.activations if slot < len(node.inputs)]
-    tensors += [node.outputs[slot] for slot in rule.outputs if slot < len(node.outputs)]
-    for value in tensors:
-        if value is None:
-            return "an input that it needs is absent"
-        if value.dtype is None:
-            return f"the type of tensor '{value.name}' is not known"
-        if value.dtype != ir.DataType.FLOAT:
-            return f"tensor '{value.name}' is {value.dtype.name.lower()}, not float32"
-        if qconfig.for_tensor(value_name(value)) is None:
-            return f"the qconfig leaves tensor '{value.name}' in float"
-    if rule.weight is not None and _constant(node, rule.weight.slot) is None:
-        return f"its weight '{_input_name(node, rule.weight.slot)}' is computed at run time"
-    if rule.bias is not None and len(node.inputs) > rule.bias and node.inputs[rule.bias] is not None:
-        if _constant(node, rule.bias) is None:
-            return f"its bias '{_input_name(node, rule.bias)}' is computed at run time"
-    return ""
-
-
-def _input_name(node: ir.Node, slot: int) -> str | None:
-    value = node.inputs[slot]
-    return None if value is None else value.name
-
-
-def _constant(node: ir.Node, slot: int) -> ir.TensorProtocol | None:
-    """The constant in an input slot, or None."""
-    value = node.inputs[slot] if slot < len(node.inputs) else None
-    return None if value is None or not value.is_initializer() else value.const_value
-
-
-def _only_reader(value: ir.Value) -> ir.Node | None:
-    """The one node that reads the value, in the value's own graph; None if there are others."""
-    uses = value.uses()
-    if len(uses) != 1 or value.is_graph_output():
-        return None
-    (use,) = uses
-    producer = value.producer()
-    return use.node if producer is not None and use.node.graph is producer.graph else None
-
-
-def _fold(candidates: dict[ir.Node, _Candidate], placement: Placement) -> None:
-    """Folds a vector bias behind a MatMul, then Relu and Clip, into the node that feeds them."""
-    for candidate in list(candidates.values()):
-        if candidate.node not in candidates or len(candidate.results) != 1:
-            continue
-        rule = candidate.rule
-        if rule.role not in (Role.COMPUTE, Role.ELEMENTWISE) or rule.shares_qparams:
-            continue
-        if rule.role is Role.COMPUTE and rule.bias is None:
-            _fold_bias(candidate, candidates)
-        _fold_clamps(candidate, candidates, placement)
-
-
-def _fold_bias(candidate: _Candidate, candidates: dict[ir.Node, _Candidate]) -> None:
-    """MatMul -> Add(vector): one Q behind the Add, which ONNX Runtime fuses with the MatMul."""
-    reader = _only_reader(candidate.results[0])
-    if reader is None or reader.op_type != "Add" or reader not in candidates:
-        return
-    others = [v for v in reader.inputs if v is not candidate.results[0]]
-    if len(others) != 1 or others[0] is None or not others[0].is_initializer():
-        return
-    if others[0].shape is None or len(others[0].shape) > MAX_RANK_OF_BIAS:
-        return
-    candidate.folded.append((reader, candidates.pop(reader).rule))
-    candidate.results = [reader.outputs[0]]
-    candidate.needs_output = True  # without a Q, ONNX Runtime runs a float Gemm (static shapes)
-
-
-def _fold_clamps(
-    candidate: _Candidate, candidates: dict[ir.Node, _Candidate], placement: Placement
-) -> None:
-    low, high = float("-inf"), float("inf")
-    while (reader := _only_reader(candidate.results[0])) is not None:
-        following = candidates.get(reader)
-        if following is None or following.rule.clamp is None:
-            break
-        bounds = following.rule.clamp
-        low, high = min(max(low, bounds[0]), bounds[1]), max(min(high, bounds[1]), bounds[0])
-        candidate.folded.append((reader, candidates.pop(reader).rule))
-        candidate.results = [reader.outputs[0]]
-        candidate.needs_output = True
-    if candidate.folded and (low, high) != (float("-inf"), float("inf")):
-        placement.clamps[value_name(candidate.results[0])] = (low, high)
-
-
 @dataclass(slots=True)
 class _Demand:
     """Values that integer nodes read, directly or behind nodes that only move data."""
@@ -271,7 +91,7 @@ class _Demand:
 
 
 def _demand(
-    order: list[tuple[ir.Node, str | None]], candidates: Mapping[ir.Node, _Candidate]
+    order: list[tuple[ir.Node, str | None]], candidates: Mapping[ir.Node, Candidate]
 ) -> _Demand:
     demand = _Demand()
     for node, _ in reversed(order):
@@ -293,7 +113,7 @@ def _demand(
     return demand
 
 
-def _decide(candidate: _Candidate, demand: _Demand, explicit: bool, placement: Placement) -> None:
+def _decide(candidate: Candidate, demand: _Demand, explicit: bool, placement: Placement) -> None:
     node, rule = candidate.node, candidate.rule
     read = [v for slot in rule.activations if (v := node.inputs[slot]) is not None]
     varying = [v for v in read if not v.is_initializer()]
@@ -326,6 +146,8 @@ def _decide(candidate: _Candidate, demand: _Demand, explicit: bool, placement: P
             placement.owners[value_name(value)] = owner
             if rule.output_range is not None and not candidate.folded:
                 placement.ranges[value_name(value)] = rule.output_range
+    if candidate.clamp != UNBOUNDED:
+        placement.clamps[results[0]] = candidate.clamp
     if rule.shares_qparams or rule.role is Role.CLAMP:
         _share(candidate, read, placement)
     how = "in integers" if has_output else "in integers, float32 result"
@@ -335,11 +157,10 @@ def _decide(candidate: _Candidate, demand: _Demand, explicit: bool, placement: P
         placement.decisions[node_name(folded)] = Quantize(folded_rule, how, node_name(node))
 
 
-def _leave_float(candidate: _Candidate, reason: str, placement: Placement) -> None:
+def _leave_float(candidate: Candidate, reason: str, placement: Placement) -> None:
     placement.decisions[node_name(candidate.node)] = Float(reason)
     for folded, _ in candidate.folded:
         placement.decisions[node_name(folded)] = Float(reason)
-    placement.clamps.pop(value_name(candidate.results[0]), None)
 
 
 def _quantize_tensor(value: ir.Value, placement: Placement) -> None:
@@ -348,7 +169,7 @@ def _quantize_tensor(value: ir.Value, placement: Placement) -> None:
         placement.constants.add(value_name(value))
 
 
-def _share(candidate: _Candidate, read: list[ir.Value], placement: Placement) -> None:
+def _share(candidate: Candidate, read: list[ir.Value], placement: Placement) -> None:
     """Joins the tensors that a node copies.
 
     Where several inputs meet (Concat, Where), an input that others read too keeps its own qparams: the

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 from collections.abc import Mapping
@@ -10,46 +9,32 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
-from onnxq.dtypes import INT8, INT32, QDType
-from onnxq.errors import CalibrationError, ModelError, QConfigError
+from onnxq.dtypes import QDType
+from onnxq.errors import CalibrationError
 from onnxq.graph.io import write_atomically
-from onnxq.observers import Observer, ObserverSpec
-from onnxq.operator import Float, Form, Role, Rule, WeightSlot
-from onnxq.qparams import PerChannel, PerTensor, QParams, per_tensor, quantize
+from onnxq.observers import Observer
+from onnxq.operator import Float
+from onnxq.qparams import QParams, per_tensor, quantize
 from onnxq.stages.calibrate import Statistics
-from onnxq.stages.placement import Decision, Quantize, node_name, walk
+from onnxq.stages.decision import (
+    Decision,
+    Quantize,
+    decision_from_dict,
+    decision_to_dict,
+    node_name,
+    walk,
+)
+from onnxq.stages.plan_constants import (
+    BiasPlan,
+    WeightKey,
+    WeightPlan,
+    constant_array,
+    plan_bias,
+    plan_weight,
+)
 from onnxq.stages.prepare import Prepared, TensorGroup
-
-# The int32 accumulator wraps; half of its range is kept for the products, the other half for the bias.
-MAX_BIAS_CODE = 2**30
-CHUNK_ELEMENTS = 1 << 22  # weights are looked at in pieces: a model may be larger than the memory
-
-
-@dataclass(frozen=True, slots=True)
-class WeightPlan:
-    """How one node's weight is stored.
-
-    Attributes:
-        tensor: name of the float initializer.
-        qparams: of the codes.
-        code_limit: codes are clipped to [-code_limit, code_limit]; None: the type's own range.
-    """
-
-    tensor: str
-    qparams: QParams
-    code_limit: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class BiasPlan:
-    """int32 codes of a bias at x_scale * w_scale, zero point 0."""
-
-    tensor: str
-    qparams: QParams
-
 
 @dataclass(frozen=True, eq=False)
 class Plan:
@@ -87,7 +72,7 @@ class Plan:
             "format": "onnxq plan 1",
             "model_hash": self.model_hash,
             "target": self.target,
-            "decisions": {k: _decision_to_dict(d) for k, d in self.decisions.items()},
+            "decisions": {k: decision_to_dict(d) for k, d in self.decisions.items()},
             "tensors": {k: p.to_dict() for k, p in self.tensors.items()},
             "code_bounds": {k: list(b) for k, b in self.code_bounds.items()},
             "weights": {
@@ -123,7 +108,7 @@ class Plan:
             return cls(
                 data["model_hash"],
                 data["target"],
-                {k: _decision_from_dict(d) for k, d in data["decisions"].items()},
+                {k: decision_from_dict(d) for k, d in data["decisions"].items()},
                 {k: QParams.from_dict(p) for k, p in data["tensors"].items()},
                 {k: (b[0], b[1]) for k, b in data["code_bounds"].items()},
                 {
@@ -157,15 +142,15 @@ def plan(prepared: Prepared, statistics: Statistics) -> Plan:
     nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
     weights: dict[str, WeightPlan] = {}
     biases: dict[str, BiasPlan] = {}
-    observed: dict[_WeightKey, QParams] = {}
+    observed: dict[WeightKey, QParams] = {}
     for name, decision in decisions.items():
         if isinstance(decision, Float) or decision.rule.weight is None or decision.folded_into:
             continue
         node = nodes[name]
-        weight = _plan_weight(prepared, node, decision.rule, observed, notes)
+        weight = plan_weight(prepared, node, decision.rule, observed, notes)
         if decision.rule.bias is not None and _has_input(node, decision.rule.bias):
             x = tensors[_tensor_name(node, decision.rule.activations[0])]
-            weight, biases[name] = _plan_bias(node, decision.rule, x, weight, notes)
+            weight, biases[name] = plan_bias(node, decision.rule, x, weight, notes)
         weights[name] = weight
     return Plan(
         prepared.model_hash,
@@ -195,7 +180,7 @@ def _tensor_qparams(
             tensors.update(dict.fromkeys(group.members, qparams))
             continue
         merged = _merged(group, prepared, statistics, constants)
-        if merged.is_empty():
+        if _saw_nothing(merged):
             reason = f"tensor '{group.members[0]}' was never observed: no sample reached it"
             unseen.update(dict.fromkeys(group.members, reason))
             continue
@@ -212,9 +197,15 @@ def _merged(
     observers = [statistics.observer(source, group.observer) for source in group.sources]
     for name in group.constants:
         observer = group.observer()
-        observer.observe(_constant_array(_find_constant(prepared.model, name)), 0)
+        observer.observe(constant_array(_find_constant(prepared.model, name)), 0)
         observers.append(observer)
     return functools.reduce(lambda a, b: a.merge(b), observers)
+
+
+def _saw_nothing(observer: Observer) -> bool:
+    """Whether the observer is as a new one is."""
+    fresh, state = observer.spec().state(), observer.state()
+    return all(np.array_equal(state[key], fresh[key]) for key in fresh)
 
 
 def _find_constant(model: ir.Model, name: str) -> ir.Value:
@@ -274,141 +265,6 @@ def _code_bounds(
     return bounds
 
 
-# --- weights
-
-
-@dataclass(frozen=True, slots=True)
-class _WeightKey:
-    """What makes the codes of a weight: nodes that agree in it share one integer tensor."""
-
-    tensor: str
-    axis: int
-    limit: int
-    observer: ObserverSpec
-
-
-def _plan_weight(
-    prepared: Prepared,
-    node: ir.Node,
-    rule: Rule,
-    observed: dict[_WeightKey, QParams],
-    notes: list[str],
-) -> WeightPlan:
-    assert rule.weight is not None
-    value = node.inputs[rule.weight.slot]
-    assert value is not None
-    assert value.name
-    target = prepared.target
-    limit = target.weight_qmax_saturating if rule.saturating_pairs else target.weight_qmax
-    qconfig = prepared.qconfig.for_node(node_name(node), node.op_type)
-    assert qconfig is not None
-    spec = qconfig.weight_observer
-    key = _WeightKey(value.name, rule.weight.axis, limit, spec)
-    if key not in observed:
-        observed[key] = _observe_weight(value, key, notes)
-    qparams = observed[key]
-    return WeightPlan(value.name, qparams, limit if qparams.dtype == INT8 else None)
-
-
-def _observe_weight(value: ir.Value, key: _WeightKey, notes: list[str]) -> QParams:
-    weight = _constant_array(value)
-    spec = key.observer
-    probe = spec()
-    axis = key.axis % weight.ndim
-    if probe.qscheme.per_channel:
-        spec = spec.with_args(ch_axis=axis)
-    if probe.dtype == INT8 and key.limit < INT8.qmax and spec.accepts("quant_max"):
-        spec = spec.with_args(**_limited_range(spec, key.limit))
-    observer = spec()
-    try:
-        observer.observe(weight, 0)
-    except CalibrationError as error:
-        raise ModelError(f"weight '{key.tensor}': {error}") from error
-    qparams = observer.calculate_qparams()
-    if qparams.dtype == INT8:
-        _check_codes(weight, qparams, key, notes)
-    return qparams
-
-
-def _limited_range(spec: ObserverSpec, limit: int) -> dict[str, int]:
-    return {"quant_max": limit} | ({"quant_min": -limit} if spec.accepts("quant_min") else {})
-
-
-def _check_codes(
-    weight: npt.NDArray[np.float32], qparams: QParams, key: _WeightKey, notes: list[str]
-) -> None:
-    """Counts codes outside the limit: clipped and noted at 127, refused where products would saturate."""
-    outside = sum(
-        int(np.count_nonzero(np.abs(quantize(piece, p).astype(np.int16)) > key.limit))
-        for piece, p in _pieces(weight, qparams)
-    )
-    if not outside:
-        return
-    if key.limit < INT8.qmax:
-        raise QConfigError(
-            f"weight '{key.tensor}': {key.observer.name} gives {outside} codes outside "
-            f"[-{key.limit}, {key.limit}], which the target does not run exactly. Use a symmetric "
-            "observer with quant_max, reduce_range=True, or a target such as 'x86-vnni'."
-        )
-    notes.append(
-        f"weight '{key.tensor}': {outside} of {weight.size} codes of -128 were clipped to -127; "
-        "sums with -128 wrap on ARM"
-    )
-
-
-def _pieces(
-    weight: npt.NDArray[np.float32], qparams: QParams
-) -> list[tuple[npt.NDArray[np.float32], QParams]]:
-    """The weight in pieces along its first axis, each with the qparams of its channels."""
-    if weight.size <= CHUNK_ELEMENTS or weight.ndim == 0:
-        return [(weight, qparams)]
-    rows = max(1, CHUNK_ELEMENTS // max(1, weight[0].size))
-    pieces = []
-    for start in range(0, len(weight), rows):
-        piece_qparams = qparams
-        if qparams.granularity == PerChannel(0):
-            piece_qparams = dataclasses.replace(
-                qparams,
-                scale=qparams.scale[start : start + rows],
-                zero_point=qparams.zero_point[start : start + rows],
-            )
-        pieces.append((weight[start : start + rows], piece_qparams))
-    return pieces
-
-
-# --- biases
-
-
-def _plan_bias(
-    node: ir.Node, rule: Rule, x: QParams, weight: WeightPlan, notes: list[str]
-) -> tuple[WeightPlan, BiasPlan]:
-    """The bias at x_scale * w_scale; raises w_scale of channels whose bias would leave int32."""
-    assert rule.bias is not None
-    value = node.inputs[rule.bias]
-    assert value is not None
-    assert value.name
-    bias = _constant_array(value).reshape(-1).astype(np.float64)
-    if not np.isfinite(bias).all():
-        raise ModelError(f"bias '{value.name}' of '{node.name}' holds NaN or Inf; repair the model.")
-    w_scale = weight.qparams.scale
-    needed = np.abs(bias) / (np.float64(x.scale) * MAX_BIAS_CODE)
-    needed = needed if w_scale.ndim else needed.max(initial=0.0)
-    raised = np.maximum(w_scale, np.asarray(needed, np.float32))
-    count = int(np.count_nonzero(raised > w_scale))
-    if count:
-        notes.append(
-            f"'{node.name}': the weight scale of {count} channel(s) was raised so that the bias fits "
-            "int32 at x_scale * w_scale"
-        )
-        weight = dataclasses.replace(weight, qparams=dataclasses.replace(weight.qparams, scale=raised))
-    scale = np.float32(x.scale) * raised
-    # a product of two tiny scales is 0 in float32; the smallest normal number keeps it positive
-    scale = np.maximum(scale, np.finfo(np.float32).tiny)
-    granularity = PerChannel(0) if raised.ndim else PerTensor()
-    zero_point = np.zeros(scale.shape, np.int32)
-    return weight, BiasPlan(value.name, QParams(scale, zero_point, INT32, granularity))
-
-
 # --- small things
 
 
@@ -421,36 +277,3 @@ def _tensor_name(node: ir.Node, slot: int) -> str:
     assert value is not None
     assert value.name
     return value.name
-
-
-def _constant_array(value: ir.Value) -> npt.NDArray[np.float32]:
-    assert value.const_value is not None
-    return value.const_value.numpy()
-
-
-def _decision_to_dict(decision: Decision) -> dict[str, object]:
-    if isinstance(decision, Float):
-        return {"float": decision.reason}
-    rule = dataclasses.asdict(decision.rule)
-    rule["role"], rule["form"] = decision.rule.role.value, decision.rule.form.value
-    return {
-        "quantize": decision.how,
-        "folded_into": decision.folded_into,
-        "results": list(decision.results),
-        "rule": rule,
-    }
-
-
-def _decision_from_dict(data: Mapping[str, object]) -> Decision:
-    if "float" in data:
-        return Float(str(data["float"]))
-    fields = data["rule"]
-    assert isinstance(fields, dict)
-    values = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
-    values |= {"role": Role(fields["role"]), "form": Form(fields["form"])}
-    if fields["weight"] is not None:
-        values["weight"] = WeightSlot(**fields["weight"])
-    results, folded_into = data["results"], data["folded_into"]
-    assert isinstance(results, list)
-    assert folded_into is None or isinstance(folded_into, str)
-    return Quantize(Rule(**values), str(data["quantize"]), folded_into, tuple(results))

@@ -18,7 +18,8 @@ from onnxq.graph.io import load, model_hash
 from onnxq.observers import ObserverSpec
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
 from onnxq.stages import calibrate as calibration
-from onnxq.stages.placement import Decision, Placement, Quantize, place, value_name, walk
+from onnxq.stages.decision import Decision, Quantize, value_name, walk
+from onnxq.stages.placement import Placement, place
 from onnxq.targets import Target
 
 if TYPE_CHECKING:

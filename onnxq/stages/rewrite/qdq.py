@@ -17,7 +17,7 @@ import onnx_ir as ir
 from onnxq import catalog
 from onnxq.operator import Float, Form, Rule
 from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
-from onnxq.stages.placement import Quantize, node_name, value_name, walk
+from onnxq.stages.decision import Quantize, node_name, value_name, walk
 from onnxq.stages.plan import Plan
 from onnxq.stages.rewrite.weights import integer_tensor, scale_tensor, zero_point_tensor
 

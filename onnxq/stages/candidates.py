@@ -1,0 +1,168 @@
+"""Which nodes could run in integers, each looked at alone, and what folds into them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from onnxq import catalog
+from onnxq.operator import Float, Role, Rule
+from onnxq.qconfig import QConfigMapping
+from onnxq.stages.decision import node_name, value_name
+from onnxq.targets import Target
+
+MAX_RANK_OF_BIAS = 1  # MatMul + Add counts as a biased MatMul for a vector bias only
+UNBOUNDED = (float("-inf"), float("inf"))
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A node that could run in integers, with the nodes folded into it.
+
+    Attributes:
+        results: values of rule.outputs, each behind the nodes folded into this one.
+        folded: nodes that its integer kernel carries out too, in graph order.
+        needs_output: ONNX Runtime has the integer kernel only with a Q behind the result.
+        clamp: real bounds of the folded Relu and Clip nodes.
+    """
+
+    node: ir.Node
+    rule: Rule
+    results: list[ir.Value]
+    folded: list[tuple[ir.Node, Rule]]
+    needs_output: bool
+    clamp: tuple[float, float] = UNBOUNDED
+
+
+def find_candidates(
+    order: Iterable[tuple[ir.Node, str | None]], qconfig: QConfigMapping, target: Target
+) -> tuple[dict[ir.Node, Candidate], dict[ir.Node, Float]]:
+    """(nodes that could run in integers, the others with the reason); folded nodes are in neither.
+
+    Args:
+        order: what `decision.walk` yields.
+        qconfig: what to leave in float.
+        target: which operators are slow in integers.
+    """
+    candidates: dict[ir.Node, Candidate] = {}
+    floats: dict[ir.Node, Float] = {}
+    for node, loop in order:
+        verdict = _judge(node, loop, qconfig, target)
+        if isinstance(verdict, Float):
+            floats[node] = verdict
+            continue
+        outputs = [node.outputs[slot] for slot in verdict.outputs]
+        candidates[node] = Candidate(node, verdict, outputs, [], verdict.needs_output)
+    for candidate in list(candidates.values()):
+        if candidate.node in candidates:
+            _fold(candidate, candidates)
+    return candidates, floats
+
+
+def _judge(node: ir.Node, loop: str | None, qconfig: QConfigMapping, target: Target) -> Rule | Float:
+    """The rule of a node that can and should run in integers as far as the node alone tells."""
+    label = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+    if loop is not None:
+        return Float(f"inside the body of {loop}: static quantization leaves loop bodies in float")
+    operator = catalog.find(node.op_type, node.domain)
+    if operator is None:
+        return Float(f"onnxq has no integer form of {label}")
+    if qconfig.for_node(node_name(node), node.op_type) is None:
+        return Float("the qconfig leaves it in float")
+    rule = operator.rule(node)
+    if isinstance(rule, Float):
+        return rule
+    if reason := _why_slots_forbid(node, rule, qconfig):
+        return Float(reason)
+    ratio = target.slow_in_integers.get(node.op_type)
+    if ratio is not None and not qconfig.explicit_for_node(node_name(node), node.op_type):
+        return Float(
+            f"ONNX Runtime runs {label} in integers at {ratio:.2f} of its float speed; "
+            "name it in the qconfig to have it in integers all the same"
+        )
+    return rule
+
+
+def _why_slots_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> str:
+    """Why a tensor of this node cannot be quantized, or the empty string."""
+    tensors = [node.inputs[slot] for slot in rule.activations if slot < len(node.inputs)]
+    tensors += [node.outputs[slot] for slot in rule.outputs if slot < len(node.outputs)]
+    for value in tensors:
+        if value is None:
+            return "an input that it needs is absent"
+        if value.dtype is None:
+            return f"the type of tensor '{value.name}' is not known"
+        if value.dtype != ir.DataType.FLOAT:
+            return f"tensor '{value.name}' is {value.dtype.name.lower()}, not float32"
+        if qconfig.for_tensor(value_name(value)) is None:
+            return f"the qconfig leaves tensor '{value.name}' in float"
+    if rule.weight is not None and _constant(node, rule.weight.slot) is None:
+        return f"its weight '{_input_name(node, rule.weight.slot)}' is computed at run time"
+    if rule.bias is not None and len(node.inputs) > rule.bias and node.inputs[rule.bias] is not None:
+        if _constant(node, rule.bias) is None:
+            return f"its bias '{_input_name(node, rule.bias)}' is computed at run time"
+    return ""
+
+
+def _input_name(node: ir.Node, slot: int) -> str | None:
+    value = node.inputs[slot]
+    return None if value is None else value.name
+
+
+def _constant(node: ir.Node, slot: int) -> ir.TensorProtocol | None:
+    """The constant in an input slot, or None."""
+    value = node.inputs[slot] if slot < len(node.inputs) else None
+    return None if value is None or not value.is_initializer() else value.const_value
+
+
+def _only_reader(value: ir.Value) -> ir.Node | None:
+    """The one node that reads the value, in the value's own graph; None if there are others."""
+    uses = value.uses()
+    if len(uses) != 1 or value.is_graph_output():
+        return None
+    (use,) = uses
+    producer = value.producer()
+    return use.node if producer is not None and use.node.graph is producer.graph else None
+
+
+def _fold(candidate: Candidate, candidates: dict[ir.Node, Candidate]) -> None:
+    """Folds a vector bias behind a MatMul, then Relu and Clip, into the node that feeds them."""
+    rule = candidate.rule
+    if len(candidate.results) != 1 or rule.shares_qparams:
+        return
+    if rule.role not in (Role.COMPUTE, Role.ELEMENTWISE):
+        return
+    if rule.role is Role.COMPUTE and rule.bias is None:
+        _fold_bias(candidate, candidates)
+    _fold_clamps(candidate, candidates)
+
+
+def _fold_bias(candidate: Candidate, candidates: dict[ir.Node, Candidate]) -> None:
+    """MatMul -> Add(vector): one Q behind the Add, which ONNX Runtime fuses with the MatMul."""
+    reader = _only_reader(candidate.results[0])
+    if reader is None or reader.op_type != "Add" or reader not in candidates:
+        return
+    others = [v for v in reader.inputs if v is not candidate.results[0]]
+    if len(others) != 1 or others[0] is None or not others[0].is_initializer():
+        return
+    if others[0].shape is None or len(others[0].shape) > MAX_RANK_OF_BIAS:
+        return
+    candidate.folded.append((reader, candidates.pop(reader).rule))
+    candidate.results = [reader.outputs[0]]
+    candidate.needs_output = True  # without a Q, ONNX Runtime runs a float Gemm (static shapes)
+
+
+def _fold_clamps(candidate: Candidate, candidates: dict[ir.Node, Candidate]) -> None:
+    """Relu and Clip become bounds of the codes: saturation to uint8 with zero_point 0 is a Relu."""
+    while (reader := _only_reader(candidate.results[0])) is not None:
+        following = candidates.get(reader)
+        if following is None or following.rule.clamp is None:
+            return
+        (low, high), (next_low, next_high) = candidate.clamp, following.rule.clamp
+        low, high = (min(max(bound, next_low), next_high) for bound in (low, high))
+        candidate.clamp = (low, high)
+        candidate.folded.append((reader, candidates.pop(reader).rule))
+        candidate.results = [reader.outputs[0]]
+        candidate.needs_output = True

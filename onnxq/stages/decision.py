@@ -1,0 +1,90 @@
+"""What is decided of a node, and how the stages walk over nodes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from onnxq.operator import Float, Form, Role, Rule, WeightSlot
+
+
+@dataclass(frozen=True, slots=True)
+class Quantize:
+    """A node runs in integers.
+
+    Attributes:
+        rule: what its operator says of it.
+        how: in words, for people.
+        folded_into: the node whose integer kernel carries this one out (a Relu after a Conv); else None.
+        results: tensors behind this node, and behind what is folded into it, that get a QuantizeLinear.
+    """
+
+    rule: Rule
+    how: str
+    folded_into: str | None = None
+    results: tuple[str, ...] = ()
+
+
+Decision = Quantize | Float
+
+
+def value_name(value: ir.Value) -> str:
+    """The value's name; canonical graphs name every value."""
+    assert value.name
+    return value.name
+
+
+def node_name(node: ir.Node) -> str:
+    """The node's name; canonical graphs name every node."""
+    assert node.name
+    return node.name
+
+
+def walk(graph: ir.Graph, loop: str | None = None) -> Iterator[tuple[ir.Node, str | None]]:
+    """Nodes in the order in which they run, those of subgraphs before the node that holds them.
+
+    Yields:
+        (node, name of the innermost Loop or Scan around it or None).
+    """
+    for node in graph:
+        inner = loop if node.op_type == "If" else f"{node.op_type} '{node.name}'"
+        for attribute in node.attributes.values():
+            if attribute.type == ir.AttributeType.GRAPH:
+                yield from walk(attribute.as_graph(), inner)
+            elif attribute.type == ir.AttributeType.GRAPHS:
+                for subgraph in attribute.as_graphs():
+                    yield from walk(subgraph, inner)
+        yield node, loop
+
+
+def decision_to_dict(decision: Decision) -> dict[str, object]:
+    """Plain values that JSON can hold."""
+    if isinstance(decision, Float):
+        return {"float": decision.reason}
+    rule = dataclasses.asdict(decision.rule)
+    rule["role"], rule["form"] = decision.rule.role.value, decision.rule.form.value
+    return {
+        "quantize": decision.how,
+        "folded_into": decision.folded_into,
+        "results": list(decision.results),
+        "rule": rule,
+    }
+
+
+def decision_from_dict(data: Mapping[str, object]) -> Decision:
+    """The inverse of decision_to_dict."""
+    if "float" in data:
+        return Float(str(data["float"]))
+    fields = data["rule"]
+    assert isinstance(fields, dict)
+    values = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+    values |= {"role": Role(fields["role"]), "form": Form(fields["form"])}
+    if fields["weight"] is not None:
+        values["weight"] = WeightSlot(**fields["weight"])
+    results, folded_into = data["results"], data["folded_into"]
+    assert isinstance(results, list)
+    assert folded_into is None or isinstance(folded_into, str)
+    return Quantize(Rule(**values), str(data["quantize"]), folded_into, tuple(results))

@@ -1,0 +1,197 @@
+"""qparams of constants: the weight and the bias of a node."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from onnxq.dtypes import INT8, INT32
+from onnxq.errors import CalibrationError, ModelError, QConfigError
+from onnxq.observers import ObserverSpec
+from onnxq.operator import Rule
+from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
+from onnxq.stages.decision import node_name
+from onnxq.stages.prepare import Prepared
+
+# The int32 accumulator wraps; half of its range is kept for the products, the other half for the bias.
+MAX_BIAS_CODE = 2**30
+CHUNK_ELEMENTS = 1 << 22  # weights are looked at in pieces: a model may be larger than the memory
+
+
+@dataclass(frozen=True, slots=True)
+class WeightPlan:
+    """How one node's weight is stored.
+
+    Attributes:
+        tensor: name of the float initializer.
+        qparams: of the codes.
+        code_limit: codes are clipped to [-code_limit, code_limit]; None: the type's own range.
+    """
+
+    tensor: str
+    qparams: QParams
+    code_limit: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BiasPlan:
+    """int32 codes of a bias at x_scale * w_scale, zero point 0."""
+
+    tensor: str
+    qparams: QParams
+
+
+@dataclass(frozen=True, slots=True)
+class WeightKey:
+    """What makes the codes of a weight: nodes that agree in it share one integer tensor."""
+
+    tensor: str
+    axis: int
+    limit: int
+    observer: ObserverSpec
+
+
+def plan_weight(
+    prepared: Prepared,
+    node: ir.Node,
+    rule: Rule,
+    observed: dict[WeightKey, QParams],
+    notes: list[str],
+) -> WeightPlan:
+    """The weight of one node: its observer's scale, within the codes that the target runs exactly.
+
+    Args:
+        prepared: target and qconfig are read.
+        node: the float node.
+        rule: its operator's.
+        observed: qparams of the weights seen so far; grows.
+        notes: what a user should know; grows.
+
+    Raises:
+        ModelError: the weight holds NaN or Inf.
+        QConfigError: the observer gives codes that the target cannot run exactly.
+    """
+    assert rule.weight is not None
+    value = node.inputs[rule.weight.slot]
+    assert value is not None
+    assert value.name
+    target = prepared.target
+    limit = target.weight_qmax_saturating if rule.saturating_pairs else target.weight_qmax
+    qconfig = prepared.qconfig.for_node(node_name(node), node.op_type)
+    assert qconfig is not None
+    spec = qconfig.weight_observer
+    key = WeightKey(value.name, rule.weight.axis, limit, spec)
+    if key not in observed:
+        observed[key] = _observe_weight(value, key, notes)
+    qparams = observed[key]
+    return WeightPlan(value.name, qparams, limit if qparams.dtype == INT8 else None)
+
+
+def _observe_weight(value: ir.Value, key: WeightKey, notes: list[str]) -> QParams:
+    weight = constant_array(value)
+    spec = key.observer
+    probe = spec()
+    axis = key.axis % weight.ndim
+    if probe.qscheme.per_channel:
+        spec = spec.with_args(ch_axis=axis)
+    if probe.dtype == INT8 and key.limit < INT8.qmax and spec.accepts("quant_max"):
+        spec = spec.with_args(**_limited_range(spec, key.limit))
+    observer = spec()
+    try:
+        observer.observe(weight, 0)
+    except CalibrationError as error:
+        raise ModelError(f"weight '{key.tensor}': {error}") from error
+    qparams = observer.calculate_qparams()
+    if qparams.dtype == INT8:
+        _check_codes(weight, qparams, key, notes)
+    return qparams
+
+
+def _limited_range(spec: ObserverSpec, limit: int) -> dict[str, int]:
+    return {"quant_max": limit} | ({"quant_min": -limit} if spec.accepts("quant_min") else {})
+
+
+def _check_codes(
+    weight: npt.NDArray[np.float32], qparams: QParams, key: WeightKey, notes: list[str]
+) -> None:
+    """Counts codes outside the limit: clipped and noted at 127, refused where products would saturate."""
+    outside = sum(
+        int(np.count_nonzero(np.abs(quantize(piece, p).astype(np.int16)) > key.limit))
+        for piece, p in _pieces(weight, qparams)
+    )
+    if not outside:
+        return
+    if key.limit < INT8.qmax:
+        raise QConfigError(
+            f"weight '{key.tensor}': {key.observer.name} gives {outside} codes outside "
+            f"[-{key.limit}, {key.limit}], which the target does not run exactly. Use a symmetric "
+            "observer with quant_max, reduce_range=True, or a target such as 'x86-vnni'."
+        )
+    notes.append(
+        f"weight '{key.tensor}': {outside} of {weight.size} codes of -128 were clipped to -127; "
+        "sums with -128 wrap on ARM"
+    )
+
+
+def _pieces(
+    weight: npt.NDArray[np.float32], qparams: QParams
+) -> Iterator[tuple[npt.NDArray[np.float32], QParams]]:
+    """The weight in pieces along its first axis, each with the qparams of its channels."""
+    if weight.size <= CHUNK_ELEMENTS or weight.ndim == 0:
+        yield weight, qparams
+        return
+    rows = max(1, CHUNK_ELEMENTS // max(1, weight[0].size))
+    for start in range(0, len(weight), rows):
+        piece_qparams = qparams
+        if qparams.granularity == PerChannel(0):
+            piece_qparams = dataclasses.replace(
+                qparams,
+                scale=qparams.scale[start : start + rows],
+                zero_point=qparams.zero_point[start : start + rows],
+            )
+        yield weight[start : start + rows], piece_qparams
+
+
+def plan_bias(
+    node: ir.Node, rule: Rule, x: QParams, weight: WeightPlan, notes: list[str]
+) -> tuple[WeightPlan, BiasPlan]:
+    """The bias at x_scale * w_scale; raises w_scale of channels whose bias would leave int32.
+
+    Raises:
+        ModelError: the bias holds NaN or Inf.
+    """
+    assert rule.bias is not None
+    value = node.inputs[rule.bias]
+    assert value is not None
+    assert value.name
+    bias = constant_array(value).reshape(-1).astype(np.float64)
+    if not np.isfinite(bias).all():
+        raise ModelError(f"bias '{value.name}' of '{node.name}' holds NaN or Inf; repair the model.")
+    w_scale = weight.qparams.scale
+    needed = np.abs(bias) / (np.float64(x.scale) * MAX_BIAS_CODE)
+    needed = needed if w_scale.ndim else needed.max(initial=0.0)
+    raised = np.maximum(w_scale, np.asarray(needed, np.float32))
+    count = int(np.count_nonzero(raised > w_scale))
+    if count:
+        notes.append(
+            f"'{node.name}': the weight scale of {count} channel(s) was raised so that the bias fits "
+            "int32 at x_scale * w_scale"
+        )
+        weight = dataclasses.replace(weight, qparams=dataclasses.replace(weight.qparams, scale=raised))
+    scale = np.float32(x.scale) * raised
+    # a product of two tiny scales is 0 in float32; the smallest normal number keeps it positive
+    scale = np.maximum(scale, np.finfo(np.float32).tiny)
+    granularity = PerChannel(0) if raised.ndim else PerTensor()
+    zero_point = np.zeros(scale.shape, np.int32)
+    return weight, BiasPlan(value.name, QParams(scale, zero_point, INT32, granularity))
+
+
+def constant_array(value: ir.Value) -> npt.NDArray[np.float32]:
+    """The initializer's array, mapped from disk where it is external."""
+    assert value.const_value is not None
+    return value.const_value.numpy()
