@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import onnx_ir as ir
-
 from onnxq.errors import CalibrationError
-from onnxq.qconfig import QConfigMapping
-from onnxq.samples import Samples
 from onnxq.stages.calibrate import Statistics, calibrate
 from onnxq.stages.plan import plan
 from onnxq.stages.prepare import ModelSource, Prepared, prepare
 from onnxq.stages.rewrite import rewrite
-from onnxq.targets import Target
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
     import numpy as np
     import numpy.typing as npt
+    import onnx_ir as ir
+
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.samples import Samples
+    from onnxq.targets import Target
 
     Batch = Mapping[str, npt.NDArray[np.generic]]
     RunFunction = Callable[..., object]
 
 
-def convert(prepared: Prepared, format: str = "qdq") -> ir.Model:  # noqa: A002, documented name
+def convert(prepared: Prepared, format: str = "qdq") -> ir.Model:
     """The quantized model, from what `prepared.run` has observed: plan and rewrite in one.
 
     Raises:
@@ -41,7 +42,7 @@ def quantize(
     *,
     qconfig: QConfigMapping | None = None,
     target: str | Target | None = None,
-    format: str = "qdq",  # noqa: A002, documented name
+    format: str = "qdq",
     statistics: Statistics | None = None,
 ) -> ir.Model:
     """Prepare, calibrate, plan, rewrite: the quantized model.
@@ -59,7 +60,9 @@ def quantize(
         CalibrationError: neither or both of samples and statistics, or unusable ones.
     """
     if (samples is None) == (statistics is None):
-        raise CalibrationError("quantize wants either samples or statistics of an earlier calibration.")
+        raise CalibrationError(
+            "quantize wants either samples or statistics of an earlier calibration."
+        )
     prepared = prepare(model, qconfig, target)
     if callable(samples):
         samples(prepared, *run_args)

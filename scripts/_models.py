@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # for models/, which is no installed package
@@ -45,7 +48,9 @@ def float_models(folder: Path, calibration: FloatArray) -> Iterator[FloatModel]:
         ("mobilenetv2", "models.mobilenet:mobilenetv2"),
     ):
         path = folder / f"{name}.onnx"
-        export(load_factory(factory, ROOT / "models" / f"{name}.safetensors"), (calibration[:2],), path)
+        export(
+            load_factory(factory, ROOT / "models" / f"{name}.safetensors"), (calibration[:2],), path
+        )
         yield FloatModel(name, path)
     path = folder / "mobilenetv2-imbalanced.onnx"
     imbalance(folder / "mobilenetv2.onnx", path, calibration)

@@ -20,11 +20,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
+from onnxq.stages.calibrate import Statistics
 
 import onnxq
 from onnxq import runtime
 from onnxq.graph.io import save
-from onnxq.stages.calibrate import Statistics
 
 ROWS, COLUMNS = 4096, 8192  # 128 MiB in float32; an even number of layers maps ROWS to ROWS
 LAYER_BYTES = ROWS * COLUMNS * 4
@@ -104,7 +104,7 @@ def run(model: Path) -> None:
     """Reads the result back and runs it once."""
     session = runtime.open_session(model)
     x = np.random.default_rng(0).standard_normal((1, ROWS)).astype(np.float32)
-    (y,) = runtime.run(session, {"x": x}).values()
+    (y,) = session.run({"x": x})
     if not (np.isfinite(y).all() and y.any()):
         raise SystemExit("the quantized model's output is zero or not finite")
     print(f"read back and run: output {y.shape}, mean magnitude {np.abs(y).mean():.3f}")
@@ -119,7 +119,9 @@ def calibrate(model: Path, statistics: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gigabytes", type=float, default=3.0)
-    parser.add_argument("--folder", type=Path, help="where to put the models; default: a temporary one")
+    parser.add_argument(
+        "--folder", type=Path, help="where to put the models; default: a temporary one"
+    )
     parser.add_argument("--step", choices=["make", "quantize", "run"], help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.step is None:

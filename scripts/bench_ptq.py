@@ -15,9 +15,9 @@ import argparse
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,9 @@ from onnxruntime.quantization import (
 import onnxq
 from onnxq import runtime
 from onnxq.graph.io import save
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 FloatArray = npt.NDArray[np.float32]
 BATCH = 100

@@ -13,9 +13,8 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -25,6 +24,9 @@ from onnxruntime.quantization import quantize as ort_quantize
 
 import onnxq
 from onnxq.graph.io import save
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 WIDTH = 32
 
@@ -117,7 +119,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="of onnxq; the best one counts")
     parser.add_argument("--peer-limit", type=int, default=2000, help="no quantize_static beyond it")
     args = parser.parse_args()
-    print("| nodes | onnxq CPU s | quantize_static CPU s | onnxq / quantize_static | onnxq vs half the nodes |")
+    print(
+        "| nodes | onnxq CPU s | quantize_static CPU s | onnxq / quantize_static | onnxq vs half the nodes |"
+    )
     print("|---|---|---|---|---|")
     previous: dict[int, float] = {}
     with tempfile.TemporaryDirectory() as folder:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.operator import Float, Role, Rule
-from onnxq.qconfig import QConfigMapping
 from onnxq.stages.decision import node_name, value_name
-from onnxq.targets import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.targets import Target
 
 MAX_RANK_OF_BIAS = 1  # MatMul + Add counts as a biased MatMul for a vector bias only
 UNBOUNDED = (float("-inf"), float("inf"))
@@ -61,7 +65,9 @@ def find_candidates(
     return candidates, floats
 
 
-def _judge(node: ir.Node, loop: str | None, qconfig: QConfigMapping, target: Target) -> Rule | Float:
+def _judge(
+    node: ir.Node, loop: str | None, qconfig: QConfigMapping, target: Target
+) -> Rule | Float:
     """The rule of a node that can and should run in integers as far as the node alone tells."""
     label = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
     if loop is not None:
@@ -100,7 +106,11 @@ def _why_slots_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> str
             return f"the qconfig leaves tensor '{value.name}' in float"
     if rule.weight is not None and _constant(node, rule.weight.slot) is None:
         return f"its weight '{_input_name(node, rule.weight.slot)}' is computed at run time"
-    if rule.bias is not None and len(node.inputs) > rule.bias and node.inputs[rule.bias] is not None:
+    if (
+        rule.bias is not None
+        and len(node.inputs) > rule.bias
+        and node.inputs[rule.bias] is not None
+    ):
         if _constant(node, rule.bias) is None:
             return f"its bias '{_input_name(node, rule.bias)}' is computed at run time"
     return ""

@@ -11,16 +11,20 @@ form a group with one set for all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-import onnx_ir as ir
+from typing import TYPE_CHECKING
 
 from onnxq.operator import Float, Form, Role
-from onnxq.qconfig import QConfigMapping
 from onnxq.stages.candidates import UNBOUNDED, Candidate, find_candidates
 from onnxq.stages.decision import Decision, Quantize, node_name, value_name, walk
-from onnxq.targets import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.targets import Target
 
 
 @dataclass(slots=True)

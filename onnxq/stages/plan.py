@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx_ir as ir
 
-from onnxq.dtypes import QDType
 from onnxq.errors import CalibrationError
 from onnxq.graph.io import write_atomically
-from onnxq.observers import Observer
 from onnxq.operator import Float
 from onnxq.qparams import QParams, per_tensor, quantize
-from onnxq.stages.calibrate import Statistics
 from onnxq.stages.decision import (
     Decision,
     Quantize,
@@ -34,7 +30,17 @@ from onnxq.stages.plan_constants import (
     plan_bias,
     plan_weight,
 )
-from onnxq.stages.prepare import Prepared, TensorGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+
+    from onnxq.dtypes import QDType
+    from onnxq.observers import Observer
+    from onnxq.stages.calibrate import Statistics
+    from onnxq.stages.prepare import Prepared, TensorGroup
+
 
 @dataclass(frozen=True, eq=False)
 class Plan:
@@ -80,7 +86,8 @@ class Plan:
                 for k, w in self.weights.items()
             },
             "biases": {
-                k: {"tensor": b.tensor, "qparams": b.qparams.to_dict()} for k, b in self.biases.items()
+                k: {"tensor": b.tensor, "qparams": b.qparams.to_dict()}
+                for k, b in self.biases.items()
             },
             "notes": list(self.notes),
         }

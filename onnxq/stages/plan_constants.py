@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import onnx_ir as ir
 
 from onnxq.dtypes import INT8, INT32
 from onnxq.errors import CalibrationError, ModelError, QConfigError
-from onnxq.observers import ObserverSpec
-from onnxq.operator import Rule
 from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
 from onnxq.stages.decision import node_name
-from onnxq.stages.prepare import Prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx_ir as ir
+
+    from onnxq.observers import ObserverSpec
+    from onnxq.operator import Rule
+    from onnxq.stages.prepare import Prepared
 
 # The int32 accumulator wraps; half of its range is kept for the products, the other half for the bias.
 MAX_BIAS_CODE = 2**30
@@ -171,7 +176,9 @@ def plan_bias(
     assert value.name
     bias = constant_array(value).reshape(-1).astype(np.float64)
     if not np.isfinite(bias).all():
-        raise ModelError(f"bias '{value.name}' of '{node.name}' holds NaN or Inf; repair the model.")
+        raise ModelError(
+            f"bias '{value.name}' of '{node.name}' holds NaN or Inf; repair the model."
+        )
     w_scale = weight.qparams.scale
     needed = np.abs(bias) / (np.float64(x.scale) * MAX_BIAS_CODE)
     needed = needed if w_scale.ndim else needed.max(initial=0.0)
@@ -182,7 +189,9 @@ def plan_bias(
             f"'{node.name}': the weight scale of {count} channel(s) was raised so that the bias fits "
             "int32 at x_scale * w_scale"
         )
-        weight = dataclasses.replace(weight, qparams=dataclasses.replace(weight.qparams, scale=raised))
+        weight = dataclasses.replace(
+            weight, qparams=dataclasses.replace(weight.qparams, scale=raised)
+        )
     scale = np.float32(x.scale) * raised
     # a product of two tiny scales is 0 in float32; the smallest normal number keeps it positive
     scale = np.maximum(scale, np.finfo(np.float32).tiny)

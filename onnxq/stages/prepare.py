@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq import runtime, targets
@@ -20,10 +17,15 @@ from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
 from onnxq.stages import calibrate as calibration
 from onnxq.stages.decision import Decision, Quantize, value_name, walk
 from onnxq.stages.placement import Placement, place
-from onnxq.targets import Target
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    import numpy.typing as npt
     import onnx
+
+    from onnxq.targets import Target
 
 ModelSource = str | Path | "onnx.ModelProto" | ir.Model
 
@@ -172,7 +174,9 @@ def _group(tensors: list[str], placement: Placement, qconfig: QConfigMapping) ->
     constants = tuple(t for t in tensors if t in placement.constants)
     ranges = {placement.ranges.get(t) for t in sources}
     fixed = ranges.pop() if len(ranges) == 1 and not constants else None
-    return TensorGroup(tuple(tensors), sources, constants, _observer(tensors, placement, qconfig), fixed)
+    return TensorGroup(
+        tuple(tensors), sources, constants, _observer(tensors, placement, qconfig), fixed
+    )
 
 
 def _observer(tensors: list[str], placement: Placement, qconfig: QConfigMapping) -> ObserverSpec:

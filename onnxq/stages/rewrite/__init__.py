@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import onnx_ir as ir
+from typing import TYPE_CHECKING
 
 from onnxq.errors import CalibrationError, QConfigError, nearest
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.qparams import PerBlock, QParams
-from onnxq.stages.plan import Plan
-from onnxq.stages.prepare import Prepared
 from onnxq.stages.rewrite.qdq import write_qdq
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from onnxq.stages.plan import Plan
+    from onnxq.stages.prepare import Prepared
 
 FORMATS = {"qdq": write_qdq}
 PER_BLOCK_OPSET = 21
 
 
-def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> ir.Model:  # noqa: A002, documented name
+def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> ir.Model:
     """The quantized model; `prepared.model` stays as it is and shares its unquantized weights.
 
     Args:
@@ -41,7 +45,11 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> ir.Model:  #
     FORMATS[format](model, plan)
     upgrade_opset(model, _opset_needed(plan))
     model.metadata_props.update(
-        {"onnxq.target": plan.target, "onnxq.float_model_hash": plan.model_hash, "onnxq.format": format}
+        {
+            "onnxq.target": plan.target,
+            "onnxq.float_model_hash": plan.model_hash,
+            "onnxq.format": format,
+        }
     )
     return model
 

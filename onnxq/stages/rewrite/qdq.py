@@ -9,7 +9,7 @@ One sweep in graph order, subgraphs where they stand; every edit is local.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
@@ -18,8 +18,12 @@ from onnxq import catalog
 from onnxq.operator import Float, Form, Rule
 from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
 from onnxq.stages.decision import Quantize, node_name, value_name, walk
-from onnxq.stages.plan import Plan
 from onnxq.stages.rewrite.weights import integer_tensor, scale_tensor, zero_point_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onnxq.stages.plan import Plan
 
 # The operator between a DequantizeLinear and a node that is to stay float: a copy that ONNX Runtime's
 # optimizers do not remove (they do remove Identity), so that its pattern DQ -> op -> Q does not match.
@@ -244,7 +248,9 @@ class _QdqWriter:
         if (stem, graph) in self.float_codes:
             return self.float_codes[stem, graph]
         scale, zero_point = self._qparam_values(graph, stem, qparams)
-        node = self._node("DequantizeLinear", [codes, scale, zero_point], stem, qparams, "dequantize")
+        node = self._node(
+            "DequantizeLinear", [codes, scale, zero_point], stem, qparams, "dequantize"
+        )
         result = node.outputs[0]
         result.name = self._unique(f"{stem}_dequantized")
         result.type, result.shape = ir.TensorType(ir.DataType.FLOAT), codes.shape

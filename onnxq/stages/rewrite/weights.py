@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnxq.dtypes import QDType
 from onnxq.qparams import PerChannel, QParams, quantize
+
+if TYPE_CHECKING:
+    from onnxq.dtypes import QDType
 
 LAZY_BYTES = 1 << 20  # below it, codes are made at once; above, each time they are asked for
 
