@@ -1,0 +1,88 @@
+"""The one form of a float model that all later stages rely on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxq.errors import ModelError
+from onnxq.graph import checks
+from onnxq.graph.passes.batch_norm import FoldBatchNorm
+from onnxq.graph.passes.constants import LiftConstants
+from onnxq.graph.passes.float32 import ConvertToFloat32
+from onnxq.graph.passes.fold_constants import FoldConstants
+from onnxq.graph.passes.global_pool import MeanToGlobalPool
+from onnxq.graph.passes.inline import InlineFunctions
+from onnxq.graph.passes.inputs import RemoveInitializersFromInputs
+from onnxq.graph.passes.names import UniqueNames
+from onnxq.graph.passes.no_ops import RemoveNoOps
+from onnxq.graph.passes.opset import UpgradeOpset
+from onnxq.graph.passes.unused import RemoveUnused
+from onnxq.graph.types import RunCallable, infer_types
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+OPTIONAL_INPUTS_IR_VERSION = 4  # before, every initializer had to be listed as an input
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """A canonical model, and what the user should know of how it came about.
+
+    Attributes:
+        model: functions inlined; names unique; weights are initializers of the graph that owns them;
+            BatchNormalization folded; no Identity or Dropout; opset >= 13; float32; types and ranks known
+            where they can be.
+        notes: sentences for the report ("the model is float16 ...").
+    """
+
+    model: ir.Model
+    notes: tuple[str, ...] = ()
+
+
+def canonicalize(model: ir.Model, run: RunCallable | None = None) -> Canonical:
+    """The canonical form of a copy of the model; weights are shared with it, never copied or read whole.
+
+    Args:
+        model: as loaded; left as it is.
+        run: one real run, asked only for types that inference does not find (see graph.types).
+
+    Raises:
+        ModelError: the model is not one that can be quantized (see graph.checks).
+        UnsupportedError: its opset must be raised and cannot be.
+    """
+    checks.check_quantizable(model)
+    copy = _copy(model)
+    notes: list[str] = []
+    defaults = RemoveInitializersFromInputs()(copy).modified
+    if defaults and model.ir_version >= OPTIONAL_INPUTS_IR_VERSION:
+        notes.append("inputs that have a default value are constants in the quantized model.")
+    for first in (InlineFunctions(), UniqueNames(), UpgradeOpset(), LiftConstants(), UniqueNames()):
+        first(copy)
+    if ConvertToFloat32()(copy).modified:
+        notes.append(
+            "the model is float16; it was converted to float32, inputs and outputs included."
+        )
+    infer_types(copy, run)
+    for then in (
+        RemoveNoOps(),
+        FoldConstants(),
+        FoldBatchNorm(),
+        MeanToGlobalPool(),
+        RemoveUnused(),
+        UniqueNames(),
+    ):
+        then(copy)
+    return Canonical(copy, tuple(notes))
+
+
+def _copy(model: ir.Model) -> ir.Model:
+    """Nodes and values are new, tensors are shared."""
+    try:
+        return model.clone()
+    except RuntimeError as error:
+        raise ModelError(
+            "the model's nodes are not in topological order. Call model.graph.sort() first."
+        ) from error

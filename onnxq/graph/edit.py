@@ -1,0 +1,74 @@
+"""Small moves on a graph that several passes share: take a node out, find a free name, walk the bodies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def all_nodes(model: ir.Model) -> Iterator[ir.Node]:
+    """Every node of the model, bodies of If, Loop and Scan included; nodes may be removed on the way."""
+    return iter(ir.traversal.RecursiveGraphIterator(model.graph))
+
+
+def all_values(graph: ir.Graph) -> Iterator[ir.Value]:
+    """Inputs, initializers and node outputs of one graph, without its subgraphs; inputs may come twice."""
+    yield from graph.inputs
+    yield from graph.initializers.values()
+    for node in graph:
+        yield from node.outputs
+
+
+def bypass(node: ir.Node) -> bool:
+    """Takes a node y = x out of its graph: who read y reads x. False where ONNX needs the node.
+
+    A graph output keeps its name (x takes it); a body must produce its outputs itself, so that y stays
+    where it is an output and x comes from outside, is an input, an initializer, or another output.
+    """
+    x, y, graph = node.inputs[0], node.outputs[0], node.graph
+    if x is None or graph is None:
+        return False
+    name = y.name
+    is_output = y.is_graph_output()
+    if is_output and (
+        x.is_graph_input() or x.is_initializer() or x.is_graph_output() or x.graph is not graph
+    ):
+        return False
+    if x.type is None:
+        x.type = y.type
+    if x.shape is None:
+        x.shape = y.shape
+    y.replace_all_uses_with(x, replace_graph_outputs=True)
+    graph.remove(node, safe=True)
+    if is_output:
+        x.name = name
+    return True
+
+
+class FreeNames:
+    """Names that no value and no node of a model has; each name is given out once."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self._values = {v.name for graph in model.graphs() for v in all_values(graph)}
+        self._nodes = {node.name for node in all_nodes(model)}
+        self._next: dict[str, int] = {}
+
+    def value(self, wanted: str) -> str:
+        """`wanted` if it is free, else wanted_1, wanted_2 ..."""
+        return self._free(wanted, self._values)
+
+    def node(self, wanted: str) -> str:
+        """`wanted` if it is free, else wanted_1, wanted_2 ..."""
+        return self._free(wanted, self._nodes)
+
+    def _free(self, wanted: str, used: set[str | None]) -> str:
+        name = wanted
+        while name in used:
+            self._next[wanted] = self._next.get(wanted, 0) + 1
+            name = f"{wanted}_{self._next[wanted]}"
+        used.add(name)
+        return name

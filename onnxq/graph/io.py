@@ -1,0 +1,88 @@
+"""Models from files and into files: checked at the door, weights memory-mapped, written atomically."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+from google.protobuf.message import DecodeError
+
+from onnxq.errors import ModelError, nearest
+from onnxq.graph import checks
+from onnxq.graph.diagnose import why_unreadable
+from onnxq.graph.hashing import model_hash
+from onnxq.graph.saving import check_writable, save
+
+__all__ = ["check_writable", "load", "model_hash", "save"]
+
+
+def load(model: str | Path | onnx.ModelProto | ir.Model) -> ir.Model:
+    """The model as onnx_ir.Model; external data is memory-mapped, never read here.
+
+    Args:
+        model: a path, a ModelProto (its tensors are shared, not copied), or an ir.Model, which comes
+            back as it is.
+
+    Raises:
+        ModelError: no such file, not a model, truncated, external data missing or too short, or an opset
+            that is too old or too new.
+    """
+    if isinstance(model, ir.Model):
+        checks.check_opset(model, "the model")
+        return model
+    if isinstance(model, onnx.ModelProto):
+        return _from_proto(model, "the ModelProto", None)
+    path = Path(model).absolute()
+    return _from_proto(_parse(path), f"'{path}'", path.parent)
+
+
+def _parse(path: Path) -> onnx.ModelProto:
+    if not path.exists():
+        siblings = [p.name for p in path.parent.glob("*.onnx")]
+        raise ModelError(f"'{path}': no such file.{nearest(path.name, siblings)}")
+    if path.is_dir():
+        raise ModelError(f"'{path}' is a folder; give the .onnx file inside.")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"'{path}' cannot be read: {error.strerror}.") from error
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except DecodeError as error:
+        raise ModelError(f"'{path}' cannot be read: {why_unreadable(data)}") from error
+    if not proto.HasField("graph"):  # many files parse as an unknown message
+        raise ModelError(f"'{path}' cannot be read: {why_unreadable(data)}")
+    return proto
+
+
+def _from_proto(proto: onnx.ModelProto, where: str, folder: Path | None) -> ir.Model:
+    if proto.graph.sparse_initializer:
+        name = proto.graph.sparse_initializer[0].values.name
+        raise ModelError(
+            f"{where}: initializer '{name}' is sparse; only dense weights are supported. "
+            "Make it dense (numpy, then onnx.numpy_helper.from_array) first."
+        )
+    try:
+        model = ir.from_proto(proto)
+    except (ValueError, KeyError, TypeError, ir.serde.SerdeError) as error:
+        reason = str(error.__cause__ or error).splitlines()[0]
+        raise ModelError(f"{where} is not a valid ONNX model: {reason}.") from error
+    checks.check_opset(model, where)
+    if folder is not None:
+        ir.external_data.set_base_dir(model.graph, folder)
+    checks.check_external_data(model, where)
+    _sort(model.graph)
+    return model
+
+
+def _sort(graph: ir.Graph) -> None:
+    """Brings nodes into topological order where a file breaks the rule; onnx_ir needs it for copies."""
+    seen: set[ir.Node] = set()
+    for node in graph:
+        producers = (x.producer() for x in node.inputs if x is not None)
+        if any(p is not None and p.graph is graph and p not in seen for p in producers):
+            graph.sort()
+            return
+        seen.add(node)

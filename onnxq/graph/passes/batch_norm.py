@@ -1,0 +1,174 @@
+"""BatchNormalization behind Conv, ConvTranspose or Gemm disappears into weight and bias."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from onnxq.graph.edit import FreeNames, all_nodes, bypass
+from onnxq.graph.weights import Array, constant, derived, is_private
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_DEFAULT_EPSILON = 1e-5
+_WEIGHT, _BIAS = 1, 2  # slots of Conv, ConvTranspose and Gemm
+_PRODUCERS = ("Conv", "ConvTranspose", "Gemm")
+
+
+class FoldBatchNorm(ir.passes.InPlacePass):
+    """BN(w x + b) = (f w) x + f (b - mean) + beta, with f = gamma / sqrt(var + eps), per output channel.
+
+    All graphs. Only at inference, only float32 constants, only where nothing else reads the producer's
+    output. A weight or bias that others read too is left to them, and the folded one is a copy. The output
+    keeps the name of the BatchNormalization's.
+    """
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Folds all that match."""
+        names: FreeNames | None = None
+        for node in all_nodes(model):
+            affine = _affine(node)
+            if affine is None:
+                continue
+            producer = _producer(node, len(affine.factor))
+            if producer is None:
+                continue
+            names = names or FreeNames(model)
+            _fold(producer, affine, names)
+            _take_over(node, producer)
+        return ir.passes.PassResult(model, modified=names is not None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Affine:
+    """y = (x - mean) * factor + beta; float64, shape (channels,)."""
+
+    factor: npt.NDArray[np.float64]
+    mean: npt.NDArray[np.float64]
+    beta: npt.NDArray[np.float64]
+
+
+def _affine(node: ir.Node) -> _Affine | None:
+    if node.op_type != "BatchNormalization" or node.domain or len(node.inputs) != 5:
+        return None
+    if node.attributes.get_int("training_mode", 0) or any(_is_read(y) for y in node.outputs[1:]):
+        return None
+    tensors = [constant(x) for x in node.inputs[1:]]
+    parts = [t.numpy().astype(np.float64) for t in tensors if t is not None]
+    if len(parts) != len(tensors):
+        return None
+    gamma, beta, mean, variance = parts
+    spread = variance + node.attributes.get_float("epsilon", _DEFAULT_EPSILON)
+    if not (np.isfinite(spread).all() and (spread > 0).all()):
+        return None  # NaN at run time; not ours to hide
+    return _Affine(gamma / np.sqrt(spread), mean, beta)
+
+
+def _is_read(value: ir.Value) -> bool:
+    return bool(value.uses()) or value.is_graph_output()
+
+
+def _producer(norm: ir.Node, channels: int) -> ir.Node | None:
+    """The node whose weight can take the normalization of `channels` channels."""
+    x = norm.inputs[0]
+    node = x.producer() if x is not None else None
+    if x is None or node is None or node.op_type not in _PRODUCERS or node.domain:
+        return None
+    if len(x.uses()) != 1 or x.is_graph_output() or node.graph is not norm.graph:
+        return None
+    weight = constant(node.inputs[_WEIGHT])
+    if weight is None or weight.dtype != ir.DataType.FLOAT:
+        return None
+    shape = tuple(weight.shape.numpy())
+    return node if _channels(node, shape) == channels and _bias_folds(node, channels) else None
+
+
+def _channels(node: ir.Node, shape: tuple[int, ...]) -> int:
+    if node.op_type == "Conv":
+        return shape[0]
+    if node.op_type == "ConvTranspose":
+        return shape[1] * node.attributes.get_int("group", 1)
+    return shape[0] if node.attributes.get_int("transB", 0) else shape[1]
+
+
+def _bias(node: ir.Node) -> ir.Value | None:
+    return node.inputs[_BIAS] if len(node.inputs) > _BIAS else None
+
+
+def _bias_folds(node: ir.Node, channels: int) -> bool:
+    value = _bias(node)
+    if value is None:
+        return True
+    tensor = constant(value)  # Gemm's C may also be a whole matrix
+    allowed = ((), (1,), (1, 1), (channels,), (1, channels), (channels, 1) if channels == 1 else ())
+    return tensor is not None and tensor.shape.numpy() in allowed
+
+
+def _fold(node: ir.Node, affine: _Affine, names: FreeNames) -> None:
+    weight = node.inputs[_WEIGHT]
+    assert weight is not None
+    stored = constant(weight)
+    assert stored is not None
+    bias, scaled = _scaled_bias(node, affine), _scaler(node, stored, affine)
+    tensor = derived(scaled, ir.DataType.FLOAT, stored.shape.numpy())
+    _exchange(node, _WEIGHT, tensor, names, f"{weight.name}_folded")
+    _exchange(node, _BIAS, ir.tensor(bias), names, f"{weight.name}_bias")
+    if "beta" in node.attributes:
+        node.attributes["beta"] = ir.AttrFloat32("beta", 1.0)
+
+
+def _scaled_bias(node: ir.Node, affine: _Affine) -> npt.NDArray[np.float32]:
+    tensor = constant(_bias(node))
+    bias = np.zeros(1) if tensor is None else tensor.numpy().astype(np.float64).reshape(-1)
+    if node.op_type == "Gemm":
+        bias = bias * node.attributes.get_float("beta", 1.0)
+    return ((bias - affine.mean) * affine.factor + affine.beta).astype(np.float32)
+
+
+def _scaler(node: ir.Node, tensor: ir.TensorProtocol, affine: _Affine) -> Callable[[], Array]:
+    """Computes weight * factor, the factor along the output channels."""
+    shape = tensor.shape.numpy()
+    factor = affine.factor.astype(np.float32)
+    if node.op_type == "ConvTranspose":  # (in, out / group, ...): group g owns a block of both
+        group = node.attributes.get_int("group", 1)
+        per_row = np.repeat(factor.reshape(group, -1), shape[0] // group, axis=0)
+        factor = per_row.reshape(shape[0], shape[1], *[1] * (len(shape) - 2))
+    elif node.op_type == "Conv" or node.attributes.get_int("transB", 0) == 1:
+        factor = factor.reshape(-1, *[1] * (len(shape) - 1))
+    return lambda: tensor.numpy() * factor
+
+
+def _exchange(
+    node: ir.Node, slot: int, tensor: ir.TensorProtocol, names: FreeNames, new_name: str
+) -> None:
+    """Puts a tensor into a slot: under the present name where the initializer is the node's own."""
+    value = node.inputs[slot] if slot < len(node.inputs) else None
+    graph = node.graph
+    assert graph is not None
+    if value is not None and is_private(value):
+        tensor.name = value.name
+        value.const_value = tensor
+        value.shape = ir.Shape(tensor.shape.numpy())
+        return
+    name = names.value(new_name)
+    tensor.name = name
+    new = ir.Value(
+        name=name,
+        type=ir.TensorType(tensor.dtype),
+        shape=ir.Shape(tensor.shape.numpy()),
+        const_value=tensor,
+    )
+    graph.register_initializer(new)
+    node.resize_inputs(max(len(node.inputs), slot + 1))
+    node.replace_input_with(slot, new)
+
+
+def _take_over(norm: ir.Node, producer: ir.Node) -> None:
+    name = norm.outputs[0].name
+    bypass(norm)
+    producer.outputs[0].name = name

@@ -1,0 +1,100 @@
+"""Constants computed from constants become initializers: a transposed, reshaped or scaled weight."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from onnxq.graph.edit import all_nodes
+from onnxq.graph.weights import EAGER_BYTES, Array, constant, derived
+
+# deterministic, one output, and NumPy computes what ONNX Runtime computes
+_FOLDABLE = frozenset(
+    ["Abs", "Add", "And", "Cast", "Ceil", "Concat", "Div", "Equal", "Exp", "Expand", "Flatten", "Floor", "Gather", "Greater", "Identity", "Less", "Log", "Max", "Min", "Mul", "Neg", "Not", "Or", "Pow", "Range", "Reciprocal", "ReduceL2", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Shape", "Sign", "Slice", "Sqrt", "Squeeze", "Sub", "Tile", "Transpose", "Unsqueeze", "Where"]
+)
+_GROWING = frozenset(("Expand", "Range", "Tile"))  # small inputs, outputs of any size
+
+
+class FoldConstants(ir.passes.InPlacePass):
+    """y = f(constants) becomes initializer y of the graph that holds the node, bodies included.
+
+    Small results are computed now; big ones, of static type and shape, when they are read, so that a model
+    of any size folds without memory. Graph outputs stay: an output must be produced by a node.
+    """
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Folds, in one sweep, chains included."""
+        opset = model.opset_imports.get("", 0)
+        modified = False
+        for node in all_nodes(model):
+            tensor = _folded(node, opset)
+            if tensor is not None:
+                _replace(node, tensor)
+                modified = True
+        return ir.passes.PassResult(model, modified)
+
+
+def _folded(node: ir.Node, opset: int) -> ir.TensorProtocol | None:
+    if node.op_type not in _FOLDABLE or node.domain or node.outputs[0].is_graph_output():
+        return None
+    if not node.inputs:
+        return None
+    inputs = [constant(x) for x in node.inputs]
+    absent = [x is None for x in node.inputs]
+    if any(t is None and not a for t, a in zip(inputs, absent, strict=True)):
+        return None
+    if any(t is not None and t.dtype == ir.DataType.STRING for t in inputs):
+        return None
+    return _result(node, inputs, opset)
+
+
+def _result(
+    node: ir.Node, inputs: list[ir.TensorProtocol | None], opset: int
+) -> ir.TensorProtocol | None:
+    from onnx.reference import ReferenceEvaluator
+
+    evaluator = ReferenceEvaluator(_as_model(node, opset))
+    name = node.outputs[0].name
+
+    def compute() -> Array:
+        feeds = {f"x{i}": t.numpy() for i, t in enumerate(inputs) if t is not None}
+        return np.asarray(evaluator.run(None, feeds)[0])  # type: ignore[index]
+
+    y = node.outputs[0]
+    if y.dtype is not None and y.shape is not None and y.shape.is_static():
+        return derived(compute, y.dtype, y.shape.numpy(), name)
+    small = sum(t.nbytes for t in inputs if t is not None) <= EAGER_BYTES
+    if small and node.op_type not in _GROWING:
+        return ir.tensor(compute(), dtype=y.dtype, name=name)
+    return None
+
+
+def _as_model(node: ir.Node, opset: int) -> onnx.ModelProto:
+    """A model of that one node; inputs x0, x1 ..., output y."""
+    proto = ir.to_proto(node)
+    proto.input[:] = ["" if x is None else f"x{i}" for i, x in enumerate(node.inputs)]
+    proto.output[:] = ["y"]
+    inputs = [
+        onnx.helper.make_tensor_value_info(f"x{i}", x.dtype.value, None)
+        for i, x in enumerate(node.inputs)
+        if x is not None and x.dtype is not None
+    ]
+    undefined = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.UNDEFINED, None)
+    graph = onnx.helper.make_graph([proto], "constant", inputs, [undefined])
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+
+
+def _replace(node: ir.Node, tensor: ir.TensorProtocol) -> None:
+    y, graph = node.outputs[0], node.graph
+    assert graph is not None
+    value = ir.Value(
+        name=y.name,
+        type=ir.TensorType(tensor.dtype),
+        shape=ir.Shape(tensor.shape.numpy()),
+        const_value=tensor,
+        metadata_props=dict(y.metadata_props),
+    )
+    y.replace_all_uses_with(value)
+    graph.remove(node, safe=True)
+    graph.register_initializer(value)

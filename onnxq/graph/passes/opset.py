@@ -1,0 +1,135 @@
+"""A newer opset, where an operator or a data type needs one."""
+
+from __future__ import annotations
+
+import onnx
+import onnx_ir as ir
+
+from onnxq.errors import UnsupportedError
+from onnxq.graph.edit import all_nodes, all_values
+from onnxq.graph.skeleton import skeleton
+
+QUANTIZABLE_OPSET = 13  # the first whose DequantizeLinear takes one scale per channel
+NEWEST_IR_VERSION = 13  # the last that ONNX Runtime 1.31 reads; 14 adds nothing that opset 26 needs
+_IN_PLACE_FROM = 18  # onnxscript's converter, which keeps all objects; onnx's C++ converter below
+_FREE_INITIALIZERS_IR = 4  # before, initializers had to be inputs, which canonical models undo
+_GROUP_NORM_CHANGE = 21  # scale and bias per channel instead of per group
+
+
+class UpgradeOpset(ir.passes.InPlacePass):
+    """opset(ai.onnx) >= minimum, with every node rewritten to mean the same; bodies included.
+
+    From opset 18 on nodes are changed in place. Below, the model gets a new graph (nodes and values are
+    other objects, with the same names, weights and metadata).
+    """
+
+    def __init__(self, minimum: int = QUANTIZABLE_OPSET) -> None:
+        super().__init__()
+        self.minimum = minimum
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Converts where the opset is lower.
+
+        Raises:
+            UnsupportedError: the converter cannot translate a node.
+        """
+        before = (_opset(model), model.ir_version)
+        if before[0] < self.minimum:
+            self._convert(model)
+        oldest_ir = onnx.helper.find_min_ir_version_for(
+            [onnx.helper.make_opsetid("", _opset(model))], ignore_unknown=True
+        )
+        model.ir_version = min(max(model.ir_version, oldest_ir), NEWEST_IR_VERSION)
+        return ir.passes.PassResult(model, (_opset(model), model.ir_version) != before)
+
+    def _convert(self, model: ir.Model) -> None:
+        if _opset(model) < _IN_PLACE_FROM:
+            _convert_cpp(model, min(self.minimum, _IN_PLACE_FROM))
+        if _opset(model) < self.minimum:
+            _convert_in_place(model, self.minimum)
+
+
+def upgrade_opset(model: ir.Model, minimum: int) -> ir.Model:
+    """The model, changed in place, with opset(ai.onnx) >= minimum; no weight is read or copied.
+
+    Names must be unique and functions inlined (canonical models are so). Below opset 18 references to the
+    model's nodes and values no longer belong to it; look them up again by name.
+
+    Raises:
+        UnsupportedError: the converter cannot translate a node.
+    """
+    UpgradeOpset(minimum)(model)
+    return model
+
+
+def _opset(model: ir.Model) -> int:
+    return model.opset_imports.get("", 0)
+
+
+def _convert_in_place(model: ir.Model, target: int) -> None:
+    from onnxscript.version_converter import convert_version
+
+    source = _opset(model)
+    if source < _GROUP_NORM_CHANGE <= target:
+        _check_group_norms(model, source, target)
+    try:
+        convert_version(model, target)
+    except Exception as error:  # the converter raises RuntimeError, ValueError, TypeError ...
+        raise _unsupported(source, target, str(error)) from error
+
+
+def _check_group_norms(model: ir.Model, source: int, target: int) -> None:
+    """The converter skips a GroupNormalization of unknown size with a mere log line."""
+    for node in all_nodes(model):
+        if node.op_type != "GroupNormalization" or node.domain:
+            continue
+        x, scale = node.inputs[0], node.inputs[1]
+        sizes = (
+            None if v is None or v.shape is None or len(v.shape) <= axis else v.shape[axis]
+            for v, axis in ((x, 1), (scale, 0))
+        )
+        if not all(isinstance(size, int) for size in sizes):
+            raise _unsupported(
+                source, target, f"the channels of GroupNormalization '{node.name}' are not known"
+            )
+
+
+def _convert_cpp(model: ir.Model, target: int) -> None:
+    source = _opset(model)
+    try:
+        proto = skeleton(model)
+        proto.ir_version = max(proto.ir_version, _FREE_INITIALIZERS_IR)
+        converted = ir.from_proto(onnx.version_converter.convert_version(proto, target))
+    except Exception as error:  # C++ errors arrive as RuntimeError, ConvertError, IndexError ...
+        raise _unsupported(source, target, str(error)) from error
+    _restore(converted, model)
+    model.graph = converted.graph
+
+
+def _restore(converted: ir.Model, original: ir.Model) -> None:
+    """Gives the converted graph what C++ does not carry: weights, node names, metadata, other opsets."""
+    values = {v.name: v for graph in original.graphs() for v in all_values(graph) if v.name}
+    for graph in converted.graphs():
+        for value in all_values(graph):
+            old = values.get(value.name or "")
+            if old is None:
+                continue
+            value.metadata_props.update(old.metadata_props)
+            if value.is_initializer() and old.const_value is not None:
+                value.const_value = old.const_value
+    for node in all_nodes(converted):
+        first = values.get(node.outputs[0].name or "") if node.outputs else None
+        old_node = first.producer() if first is not None else None
+        if old_node is not None:
+            node.name = old_node.name
+            node.metadata_props.update(old_node.metadata_props)
+    for domain, version in original.opset_imports.items():
+        converted.opset_imports.setdefault(domain, version)
+
+
+def _unsupported(source: int, target: int, reason: str) -> UnsupportedError:
+    line = reason.strip().splitlines()[0] if reason.strip() else "the converter gave no reason"
+    return UnsupportedError(
+        f"the model's opset {source} cannot be raised to {target}, which the quantized model needs: {line}. "
+        f"Export the model with opset_version={target}."
+    )

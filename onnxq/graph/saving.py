@@ -1,0 +1,238 @@
+"""Writes a model in one stroke: temporary files in the target folder, then a rename."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import onnx_ir as ir
+from google.protobuf.message import EncodeError
+
+from onnxq.errors import ModelError, OutputError
+from onnxq.graph.edit import all_nodes
+from onnxq.graph.skeleton import Swap, in_memory, is_big, placeholder, serialize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx
+
+EXTERNAL_BYTES = 1_900_000_000  # protobuf stops at 2^31 - 1 bytes; graph and names need some of it
+ALIGNMENT = 4096  # a page: readers can map each weight on its own
+
+# field numbers of onnx.proto; all length-delimited
+_MODEL_GRAPH = 7
+_GRAPH_INITIALIZER = 5
+_TENSOR_RAW_DATA = 9
+
+
+def save(model: ir.Model, path: str | Path) -> None:
+    """Writes the model to path: all of it or nothing; the model itself is left as it is.
+
+    One self-contained file up to EXTERNAL_BYTES of weights; above, the weights go to `<name>.data` beside
+    it. Lazy tensors are evaluated one at a time and forgotten. A data file that the model itself reads may
+    be overwritten; its tensors are then invalid, so load the new file.
+
+    Raises:
+        OutputError: the file cannot be written; nothing is left behind.
+        ModelError: the graph without its weights does not fit into protobuf.
+    """
+    target = check_writable(path)
+    external = _weight_bytes(model) > EXTERNAL_BYTES
+    data_target = target.with_name(f"{target.name}.data")
+    if external and data_target.is_dir():
+        raise OutputError(
+            f"'{data_target}', the file for the weights, is a folder; choose another name."
+        )
+    with _temporary(target) as part, _temporary(data_target) as data_part:
+        try:
+            if external:
+                _write_external(model, part, data_part, data_target.name)
+                data_part.replace(data_target)
+            else:
+                _write_inline(model, part)
+            part.replace(target)
+        except OSError as error:
+            raise OutputError(
+                f"'{target}' cannot be written: {error.strerror or error}."
+            ) from error
+    if external:
+        _invalidate(model, data_target)
+
+
+def check_writable(path: str | Path) -> Path:
+    """The path of the file that `save` would write (links followed); leaves nothing behind.
+
+    Raises:
+        OutputError: the folder is missing, or path is a folder, or the folder takes no new file.
+    """
+    target = Path(path).absolute()
+    if target.is_symlink():
+        target = target.resolve()
+    if target.is_dir():
+        raise OutputError(
+            f"'{target}' is a folder; give a file name, like '{target / 'model.onnx'}'."
+        )
+    if not target.parent.is_dir():
+        raise OutputError(f"'{target}' cannot be written: folder '{target.parent}' does not exist.")
+    try:
+        with _temporary(target) as part, part.open("xb"):
+            pass
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OutputError(
+            f"'{target}' cannot be written: {reason}. Choose another place."
+        ) from error
+    return target
+
+
+@contextlib.contextmanager
+def _temporary(target: Path) -> Iterator[Path]:
+    """A free name beside the target (a rename within one file system is atomic), removed at the end."""
+    suffix = f".{secrets.token_hex(8)}.tmp"
+    part = target.with_name(f".{target.name[:200]}{suffix}")  # names end at 255 bytes
+    try:
+        yield part
+    finally:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            part.unlink()
+
+
+def _weight_bytes(model: ir.Model) -> int:
+    tensors = (v.const_value for g in model.graphs() for v in g.initializers.values())
+    return sum(t.nbytes for t in tensors if t is not None and t.dtype != ir.DataType.STRING)
+
+
+@dataclass
+class _Layout:
+    """Places tensors one behind the other; a tensor that several values share is stored once."""
+
+    location: str
+    size: int = 0
+
+    def __post_init__(self) -> None:
+        self.offsets: dict[int, tuple[int, ir.TensorProtocol]] = {}
+
+    def place(self, tensor: ir.TensorProtocol) -> int:
+        if id(tensor) not in self.offsets:
+            start = -(-self.size // ALIGNMENT) * ALIGNMENT
+            self.offsets[id(tensor)] = (start, tensor)
+            self.size = start + tensor.nbytes
+        return self.offsets[id(tensor)][0]
+
+
+def _write_external(model: ir.Model, part: Path, data_part: Path, location: str) -> None:
+    layout = _Layout(location)
+
+    def swap(_graph: ir.Graph, value: ir.Value, tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+        if not is_big(tensor):
+            return in_memory(tensor)
+        return placeholder(tensor, value.name or "", location, layout.place(tensor))
+
+    data = _encode(_serialize(model, swap))
+    with data_part.open("xb") as file:
+        for offset, tensor in layout.offsets.values():
+            file.seek(offset)
+            _stream(tensor, file)
+    with part.open("xb") as file:
+        file.write(data)
+
+
+def _write_inline(model: ir.Model, part: Path) -> None:
+    """One protobuf message, written field by field so that only one big weight is in memory at a time."""
+    big: dict[str, ir.TensorProtocol] = {}
+
+    def swap(graph: ir.Graph, value: ir.Value, tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+        if graph is not model.graph or not is_big(tensor):
+            return in_memory(tensor)
+        name = value.name or ""
+        big[name] = tensor
+        return placeholder(tensor, name)
+
+    proto = _serialize(model, swap)
+    tensors = [(_tensor_header(t, big), big.get(t.name)) for t in proto.graph.initializer]
+    del proto.graph.initializer[:]
+    graph = _encode(proto.graph)
+    proto.ClearField("graph")
+    sizes = [len(header) + (t.nbytes if t is not None else 0) for header, t in tensors]
+    framed = sum(len(_key(_GRAPH_INITIALIZER, size)) + size for size in sizes)
+    with part.open("xb") as file:
+        file.write(_encode(proto))
+        file.write(_key(_MODEL_GRAPH, len(graph) + framed) + graph)
+        for (header, tensor), size in zip(tensors, sizes, strict=True):
+            file.write(_key(_GRAPH_INITIALIZER, size) + header)
+            if tensor is not None:
+                _stream(tensor, file)
+
+
+def _serialize(model: ir.Model, swap: Swap) -> onnx.ModelProto:
+    """As protobuf; tensors in attributes that lie in a file are read, since their file stays behind."""
+    external = [
+        (node, attribute)
+        for node in all_nodes(model)
+        for attribute in node.attributes.values()
+        if attribute.type == ir.AttributeType.TENSOR
+        and isinstance(attribute.value, ir.ExternalTensor)
+    ]
+    try:
+        for node, a in external:
+            node.attributes[a.name] = ir.AttrTensor(a.name, in_memory(a.as_tensor()))
+        return serialize(model, swap)
+    finally:
+        for node, a in external:
+            node.attributes[a.name] = a
+
+
+def _tensor_header(proto: onnx.TensorProto, big: dict[str, ir.TensorProtocol]) -> bytes:
+    """A TensorProto up to its data: complete for small tensors, up to the key of raw_data for big ones."""
+    tensor = big.get(proto.name)
+    if tensor is None:
+        return proto.SerializeToString()
+    del proto.external_data[:]
+    proto.ClearField("data_location")
+    return proto.SerializeToString() + _key(_TENSOR_RAW_DATA, tensor.nbytes)
+
+
+def _key(field: int, length: int) -> bytes:
+    """Tag and length of a length-delimited protobuf field."""
+    return _varint(field << 3 | 2) + _varint(length)
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _stream(tensor: ir.TensorProtocol, file: BinaryIO) -> None:
+    start = file.tell()
+    tensor.tofile(file)
+    written = file.tell() - start
+    if written != tensor.nbytes:
+        raise ModelError(
+            f"weight '{tensor.name}': its data has {written} bytes, its type and shape want {tensor.nbytes}."
+        )
+
+
+def _encode(proto: onnx.ModelProto | onnx.GraphProto) -> bytes:
+    try:
+        return proto.SerializeToString()
+    except (EncodeError, ValueError) as error:
+        raise ModelError(
+            "the graph without its weights exceeds protobuf's 2 GiB: large constants in the bodies of If, "
+            "Loop or Scan. Move them to the main graph."
+        ) from error
+
+
+def _invalidate(model: ir.Model, data_target: Path) -> None:
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            tensor = value.const_value
+            if isinstance(tensor, ir.ExternalTensor) and Path(tensor.path) == data_target:
+                tensor.invalidate()

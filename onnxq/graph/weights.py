@@ -1,0 +1,69 @@
+"""Tensors that stand for weights without holding them: computed when read, forgotten when written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Array = npt.NDArray[Any]
+
+EAGER_BYTES = 1 << 20  # up to here a copy is cheaper than computing the tensor at every read
+BYTE = np.uint8
+
+
+def constant(value: ir.Value | None) -> ir.TensorProtocol | None:
+    """The tensor of an initializer that nothing can override, else None."""
+    if value is None or not value.is_initializer() or value.is_graph_input():
+        return None
+    return value.const_value
+
+
+def is_private(value: ir.Value) -> bool:
+    """Whether one node reads this initializer, once, and nobody else: then its tensor may be exchanged."""
+    return len(value.uses()) == 1 and not value.is_graph_output() and not value.is_graph_input()
+
+
+def derived(
+    compute: Callable[[], Array], dtype: ir.DataType, shape: Sequence[int], name: str | None = None
+) -> ir.TensorProtocol:
+    """The tensor that `compute` returns: at once where it is small, else at every read and never kept.
+
+    Args:
+        compute: returns an array of that dtype and shape; called again at every read of a big tensor.
+        dtype: of the elements.
+        shape: static.
+        name: of the tensor.
+    """
+
+    def evaluate() -> ir.Tensor[Any]:
+        # copies transposed views: writing them to a file element by element takes minutes
+        array = np.ascontiguousarray(compute()).reshape(tuple(shape))
+        return ir.Tensor(array, dtype=dtype, shape=ir.Shape(shape), name=name)
+
+    if int(np.prod(shape, dtype=np.int64)) * dtype.itemsize <= EAGER_BYTES:
+        return evaluate()
+    return ir.LazyTensor(evaluate, dtype, ir.Shape(shape), name=name)
+
+
+def renamed(tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
+    """The same data under another name; the tensor itself, which other models share, keeps its own."""
+    if isinstance(tensor, ir.ExternalTensor):
+        return ir.ExternalTensor(
+            tensor.location,
+            tensor.offset,
+            tensor.length,
+            tensor.dtype,
+            shape=tensor.shape,
+            name=name,
+            base_dir=tensor.base_dir,
+        )
+    if isinstance(tensor, ir.StringTensor):
+        return ir.StringTensor(tensor.raw, shape=tensor.shape, name=name)
+    shape = ir.Shape(tensor.shape.numpy())
+    return ir.LazyTensor(lambda: tensor, tensor.dtype, shape, name=name)
