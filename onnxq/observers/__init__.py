@@ -1,0 +1,47 @@
+"""Observers: each watches one tensor over the calibration samples, and then says its qparams.
+
+    spec = HistogramObserver.with_args(dtype="qint8", qscheme="per_tensor_symmetric")   # a value
+    observer = spec()
+    for index, batch in enumerate(batches):
+        observer.observe(batch, index)
+    qparams = observer.calculate_qparams()
+
+An observer of your own: subclass Observer, implement its five abstract methods.
+"""
+
+from __future__ import annotations
+
+from onnxq.observers._base import Observer, ObserverBase
+from onnxq.observers._spec import ObserverSpec, find_observer
+from onnxq.observers.entropy import EntropyObserver
+from onnxq.observers.histogram import HistogramObserver
+from onnxq.observers.minmax import MinMaxObserver
+from onnxq.observers.moving_average import MovingAverageMinMaxObserver
+from onnxq.observers.moving_average_per_channel import MovingAveragePerChannelMinMaxObserver
+from onnxq.observers.narrow_range import NarrowRangeObserver
+from onnxq.observers.noop import NoopObserver
+from onnxq.observers.per_channel import PerChannelMinMaxObserver
+from onnxq.observers.percentile import PercentileObserver
+from onnxq.observers.recording import RecordingObserver
+
+default_observer = MinMaxObserver.with_args(reduce_range=True)
+default_weight_observer = MinMaxObserver.with_args(dtype="qint8", qscheme="per_tensor_symmetric")
+
+__all__ = [
+    "EntropyObserver",
+    "HistogramObserver",
+    "MinMaxObserver",
+    "MovingAverageMinMaxObserver",
+    "MovingAveragePerChannelMinMaxObserver",
+    "NarrowRangeObserver",
+    "NoopObserver",
+    "Observer",
+    "ObserverBase",
+    "ObserverSpec",
+    "PerChannelMinMaxObserver",
+    "PercentileObserver",
+    "RecordingObserver",
+    "default_observer",
+    "default_weight_observer",
+    "find_observer",
+]

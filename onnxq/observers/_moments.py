@@ -1,0 +1,100 @@
+"""Moments: integrals over a histogram, from which the squared error of a quantization grid follows.
+
+Unit of length is the width of a bin. Values at an edge (even places) are points; those inside a bin are
+taken as spread evenly over it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxq.observers._bins import Counts, ZeroAnchoredHistogram
+
+F64Array = npt.NDArray[np.float64]
+I64Array = npt.NDArray[np.int64]
+
+
+class Moments:
+    """Cumulative mass and first moment of a histogram that is not empty.
+
+    Attributes:
+        first: edge below which there is nothing; edge i is at first + i.
+        edges: int64 (n,), counts at the edges.
+        inside: int64 (n,), counts between edge i and edge i + 1.
+        one_sided: whether no two values differ in sign.
+        total: number of values.
+        mean: sum of all values.
+        square: sum of their squares.
+    """
+
+    def __init__(self, histogram: ZeroAnchoredHistogram) -> None:
+        start, counts = histogram.dense()
+        if start % 2:  # begins inside a bin: begin at its lower edge
+            start, counts = start - 1, np.concatenate([np.zeros(1, np.int64), counts])
+        padded = np.zeros(counts.size + counts.size % 2 + 2, np.int64)
+        padded[: counts.size] = counts
+        self.first = start // 2
+        self.edges, self.inside = padded[0::2], padded[1::2]
+        self.one_sided = bool(histogram.minimum >= 0 or histogram.maximum <= 0)
+        k = np.arange(self.edges.size, dtype=np.float64) + self.first
+        # mass and moment of what is below edge i, and of that with edge i itself
+        step = self.edges + self.inside
+        moment = self.edges * k + self.inside * (k + 0.5)
+        self._mass = np.cumsum(step) - self.inside + 0.0
+        self._moment = np.cumsum(moment) - self.inside * (k + 0.5)
+        self.total = int(step.sum())
+        self.mean = float(moment.sum())
+        self.square = float((self.edges * k**2 + self.inside * (k * k + k + 1 / 3)).sum())
+
+    def below(self, t: F64Array) -> tuple[F64Array, F64Array]:
+        """(mass, moment) of the values below t, an edge at t included; shapes as t's."""
+        u = np.clip(t - self.first, -1e-9, self.edges.size - 1.0)
+        i = np.floor(u).astype(np.intp)
+        outside = i < 0
+        i[outside] = 0
+        part = u - i
+        spread = self.inside[i] * part
+        mass = self._mass[i] + spread
+        moment = self._moment[i] + spread * (self.first + i + 0.5 * part)
+        mass[outside] = 0.0
+        moment[outside] = 0.0
+        return mass, moment
+
+    def squared_error(self, scale: F64Array, low: I64Array, high: I64Array) -> F64Array:
+        """Sum of (x - scale * clip(rint(x / scale), low, high))^2 over all values, for each grid.
+
+            sum_c int (x - c s)^2 = S2 - 2 s sum_c c M1_c + s^2 sum_c c^2 M0_c
+
+        Both sums telescope over the boundaries (c + 1/2) s between the codes c and c + 1.
+
+        Args:
+            scale: float64 (grids,), in widths of a bin.
+            low: int64 (grids,), smallest code less zero_point; high - low is the same for all.
+            high: int64 (grids,), largest code less zero_point.
+        """
+        steps = int(high[0] - low[0])
+        code = low[:, None] + np.arange(steps, dtype=np.int64)
+        mass, moment = self.below((code + 0.5) * scale[:, None])
+        linear = high * self.mean - moment.sum(axis=1)
+        squares = high.astype(np.float64) ** 2 * self.total - ((2.0 * code + 1) * mass).sum(axis=1)
+        return np.maximum(self.square - 2 * scale * linear + scale**2 * squares, 0.0)
+
+    def quantile(self, share: float) -> float:
+        """Where the cumulative mass reaches that share of the total, in widths of a bin."""
+        target = share * self.total
+        i = int(np.searchsorted(self._mass, target))  # first edge at or below which there is enough
+        if i == 0:
+            return float(self.first)
+        gap = target - self._mass[i - 1]
+        spread = self.inside[i - 1]
+        return (
+            float(self.first + i - 1 + min(gap / spread, 1.0)) if spread else float(self.first + i)
+        )
+
+    def occupied(self) -> tuple[Counts, Counts]:
+        """Edges that hold values, and bins that hold values inside, by the number of the (lower) edge."""
+        return (
+            np.flatnonzero(self.edges) + self.first,
+            np.flatnonzero(self.inside) + self.first,
+        )

@@ -1,0 +1,215 @@
+"""From the smallest and largest value to qparams, by PyTorch's formulas; and how to find these two.
+
+    affine     scale = max((mx - mn) / (qmax - qmin), eps),  zero_point = clip(qmin - rint(mn / scale))
+    symmetric  scale = max(max(-mn, mx) / ((qmax - qmin) / 2), eps),  zero_point = the middle code
+
+with mn = min(0, smallest) and mx = max(0, largest), all in float32. qint8 symmetric has scale =
+absmax / 127.5, so that absmax itself saturates half a step below; onnxq's own NarrowRangeObserver
+divides by 127.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxq.dtypes import QDType
+from onnxq.errors import CalibrationError, QConfigError
+from onnxq.qparams import Granularity, PerTensor, QParams, QScheme
+
+F32Array = npt.NDArray[np.float32]
+
+EPS = 2.0**-23  # torch.finfo(torch.float32).eps
+_CHUNK = 1 << 15  # 128 KiB of float32: the second look at a chunk finds it in the cache
+
+
+@dataclass(frozen=True, slots=True)
+class QuantRange:
+    """The codes that an observer may use, and the formulas that map a range of values onto them.
+
+    Attributes:
+        dtype: type of the codes.
+        qscheme: affine or symmetric.
+        quant_min: smallest code.
+        quant_max: largest code.
+        middle: zero point of the symmetric schemes.
+        eps: smallest scale.
+    """
+
+    dtype: QDType
+    qscheme: QScheme
+    quant_min: int
+    quant_max: int
+    middle: int
+    eps: float
+
+    @property
+    def steps(self) -> int:
+        """Distance of the largest from the smallest code."""
+        return self.quant_max - self.quant_min
+
+    def qparams(
+        self, minimum: npt.ArrayLike, maximum: npt.ArrayLike, granularity: Granularity = PerTensor()
+    ) -> QParams:
+        """The scale and zero_point that cover [minimum, maximum] and represent 0 exactly.
+
+        Args:
+            minimum: float32, shape () or (channels,).
+            maximum: same shape.
+            granularity: PerTensor or PerChannel, as the shape.
+
+        Raises:
+            CalibrationError: maximum - minimum overflows float32.
+        """
+        low = np.minimum(np.asarray(minimum, np.float32), np.float32(0))
+        high = np.maximum(np.asarray(maximum, np.float32), np.float32(0))
+        if self.qscheme.symmetric:
+            scale = np.maximum(-low, high) / np.float32(self.steps / 2)
+            scale = np.maximum(scale, np.float32(self.eps))
+            return QParams(scale, np.full(scale.shape, self.middle), self.dtype, granularity)
+        with np.errstate(over="ignore"):
+            width = high - low
+        if not np.isfinite(width).all():
+            raise CalibrationError(
+                f"values range from {low.min()} to {high.max()}, wider than float32 can say; "
+                "use a symmetric qscheme, or leave the tensor float."
+            )
+        scale = np.maximum(width / np.float32(self.steps), np.float32(self.eps))
+        # int64: for qint32, torch's int32 overflows here and gives a wrong zero point; this saturates
+        zero_point = self.quant_min - np.rint(low / scale).astype(np.int64)
+        zero_point = np.clip(zero_point, self.quant_min, self.quant_max)
+        return QParams(scale, zero_point, self.dtype, granularity)
+
+    def check_width(self, minimum: np.float32, maximum: np.float32, index: int) -> None:
+        """Guards against a range that qparams() will refuse, while the batch is known.
+
+        Raises:
+            CalibrationError: an affine qscheme, and max(0, maximum) - min(0, minimum) overflows float32.
+        """
+        if self.qscheme.symmetric:
+            return
+        width = max(float(maximum), 0.0) - min(float(minimum), 0.0)
+        if width > np.finfo(np.float32).max:
+            raise CalibrationError(
+                f"batch {index}: values range from {minimum} to {maximum}, wider than float32 can say; "
+                "use a symmetric qscheme, or leave the tensor float."
+            )
+
+    def default(self, granularity: Granularity = PerTensor()) -> QParams:
+        """What an observer that saw nothing gives: scale 1, zero_point 0."""
+        shape = () if isinstance(granularity, PerTensor) else (1,)
+        return QParams(
+            np.ones(shape, np.float32), np.zeros(shape, np.int64), self.dtype, granularity
+        )
+
+
+def resolve_range(
+    dtype: QDType,
+    qscheme: QScheme,
+    reduce_range: bool,
+    quant_min: int | None,
+    quant_max: int | None,
+    eps: float,
+) -> QuantRange:
+    """The QuantRange that the documented constructor arguments ask for.
+
+    reduce_range halves it: 0..127 of quint8, -64..63 of qint8; quant_min // 2, quant_max // 2 of a range
+    that was given.
+
+    Raises:
+        QConfigError: one end without the other, ends that do not enclose 0 or leave the type, an eps that
+            is not positive, or reduce_range with symmetric unsigned codes, whose middle is 128.
+    """
+    low, high = _ends(dtype, quant_min, quant_max)
+    unsigned_symmetric = qscheme.symmetric and not dtype.signed
+    if reduce_range and unsigned_symmetric:
+        raise QConfigError(
+            f"reduce_range with {dtype} and {qscheme.value}: the zero point {1 << (dtype.bits - 1)} "
+            "lies outside the reduced range; use qint8 or an affine qscheme."
+        )
+    if not 0 < eps < np.inf:
+        raise QConfigError(f"eps: got {eps}; wanted a positive number, the smallest scale.")
+    if reduce_range:
+        low, high = low // 2, high // 2
+    custom = quant_min is not None
+    middle = 0
+    if unsigned_symmetric:
+        middle = (low + high) // 2 if custom else 1 << (dtype.bits - 1)
+    return QuantRange(dtype, qscheme, low, high, middle, eps)
+
+
+def _ends(dtype: QDType, quant_min: int | None, quant_max: int | None) -> tuple[int, int]:
+    if quant_min is None and quant_max is None:
+        return dtype.qmin, dtype.qmax
+    if quant_min is None or quant_max is None:
+        raise QConfigError(f"got quant_min={quant_min}, quant_max={quant_max}; give both or none.")
+    if not dtype.qmin <= quant_min <= 0 <= quant_max <= dtype.qmax or quant_min == quant_max:
+        raise QConfigError(
+            f"got quant_min={quant_min}, quant_max={quant_max}; wanted a range that encloses 0 and "
+            f"lies inside {dtype}'s {dtype.qmin}..{dtype.qmax}."
+        )
+    return quant_min, quant_max
+
+
+def as_float32(x: npt.ArrayLike, index: int) -> F32Array:
+    """x as float32, without a copy if it is already.
+
+    Raises:
+        CalibrationError: x does not hold real numbers.
+    """
+    array = np.asarray(x)
+    if array.dtype == np.float32:
+        return array
+    # ml_dtypes' bfloat16 and float8 have kind V and a name
+    if array.dtype.kind not in "fiub" and not array.dtype.name.startswith(("bfloat16", "float")):
+        raise CalibrationError(
+            f"batch {index}: got {array.dtype}; wanted an array of real numbers."
+        )
+    with np.errstate(over="ignore"):  # what overflows is infinite, and refused as such
+        return array.astype(np.float32)
+
+
+def finite_range(x: F32Array, index: int) -> tuple[np.float32, np.float32]:
+    """Smallest and largest value of x (not empty), read once.
+
+    Raises:
+        CalibrationError: NaN or Inf in x.
+    """
+    flat = x.reshape(-1)
+    chunks = [flat[i : i + _CHUNK] for i in range(0, flat.size, _CHUNK)]
+    # min and max of a chunk, then the next chunk: memory is read once, and NaN and Inf show in them
+    ends = [(chunk.min(), chunk.max()) for chunk in chunks]
+    low, high = (np.asarray(e, np.float32) for e in zip(*ends, strict=True))
+    minimum, maximum = low.min(), high.max()
+    if not (np.isfinite(minimum) and np.isfinite(maximum)):
+        raise_not_finite(x, index)
+    return np.float32(minimum), np.float32(maximum)
+
+
+def channel_range(x: F32Array, axis: int, index: int) -> tuple[F32Array, F32Array]:
+    """Smallest and largest value of each channel, shape (channels,) both.
+
+    Raises:
+        CalibrationError: x has no such axis; NaN or Inf in x.
+    """
+    if not -x.ndim <= axis < x.ndim:
+        raise CalibrationError(f"batch {index}: shape {x.shape} has no ch_axis {axis}.")
+    others = tuple(i for i in range(x.ndim) if i != axis % x.ndim)
+    minimum = np.asarray(x.min(axis=others))
+    maximum = np.asarray(x.max(axis=others))
+    if not (np.isfinite(minimum).all() and np.isfinite(maximum).all()):
+        raise_not_finite(x, index)
+    return minimum, maximum
+
+
+def raise_not_finite(x: F32Array, index: int) -> None:
+    """Raises the CalibrationError for x, which holds NaN or Inf."""
+    bad = ~np.isfinite(x)
+    first = tuple(int(i) for i in np.argwhere(bad)[0])
+    raise CalibrationError(
+        f"batch {index}: {np.count_nonzero(bad)} of {x.size} values are NaN or infinite in float32, "
+        f"the first, {x[first]}, at {list(first)} of shape {list(x.shape)}; correct the sample, or the "
+        "model that computes them from it."
+    )

@@ -1,0 +1,133 @@
+"""The search for the scale and integer zero_point of least squared error, on a histogram.
+
+Zeros cost nothing on any grid, since 0 is always a code; the grid that is searched is the one that
+QuantizeLinear has, with its integer zero point. (PyTorch's search moves the ends of a range by mass,
+counts zeros as if spread over their bin, and rounds the zero point afterwards.)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxq.observers._bins import ZeroAnchoredHistogram
+from onnxq.observers._moments import F64Array, I64Array, Moments
+from onnxq.observers._range import QuantRange
+from onnxq.qparams import QParams, per_tensor
+
+MAX_STEPS = (
+    4096  # above: noise of rounding is negligible, clipping never pays, the range is taken whole
+)
+_COARSE = 0.75 ** np.arange(24.0)  # shares of the range to keep: 1 down to 0.001
+_COARSE_ONE_SIDED = 0.93 ** np.arange(96.0)
+# (relative scales, changes of zero point) around the best grids so far; then the best grids to go on with
+_STAGES = (
+    (np.linspace(0.86, 1.16, 31), 3, 4),
+    (np.linspace(0.985, 1.015, 31), 1, 3),
+    (np.linspace(0.999, 1.001, 21), 0, 2),
+)
+_CAUTION = 1.0
+
+
+def search_qparams(histogram: ZeroAnchoredHistogram, codes: QuantRange) -> QParams:
+    """The qparams with the least squared error on what the histogram counted (not empty)."""
+    widest = codes.qparams(histogram.minimum, histogram.maximum)
+    if codes.steps > MAX_STEPS or float(widest.scale) <= codes.eps:
+        return widest
+    moments = Moments(histogram)
+    scale = float(widest.scale) / histogram.width
+    if _on_grid(moments, scale):
+        return widest
+    lattice = _lattice(moments, codes)
+    if lattice is not None:
+        return per_tensor(max(lattice[0] * histogram.width, codes.eps), lattice[1], codes.dtype)
+    best_scale, zero_point = _least_error(moments, codes, scale, int(widest.zero_point))
+    return per_tensor(max(best_scale * histogram.width, codes.eps), zero_point, codes.dtype)
+
+
+def _on_grid(moments: Moments, scale: float) -> bool:
+    """Whether every value lies within a bin's width of a multiple of scale: nothing to gain then.
+
+    True of images of 8-bit pixels, of masks and of one-hot vectors: counts inside a bin are not spread
+    over it, so the error that the search would weigh is not there.
+    """
+    if scale < 8:  # bins too coarse to tell a grid from spread values
+        return False
+    edges, bins = moments.occupied()
+    off_edge = np.abs(edges - np.rint(edges / scale) * scale)
+    off_bin = np.abs(bins + 0.5 - np.rint((bins + 0.5) / scale) * scale)
+    return bool((off_edge <= 0.5).all() and (off_bin <= 1.0).all())
+
+
+def _lattice(moments: Moments, codes: QuantRange) -> tuple[float, int] | None:
+    """(scale, zero_point) that represents every value exactly, if all are multiples of one number.
+
+    The scale is that number, or a whole fraction of it; codes left over go to both sides alike, as the
+    values that calibration did not meet may.
+    """
+    edges, bins = moments.occupied()
+    if bins.size or not edges.any():
+        return None
+    divisor = int(np.gcd.reduce(np.abs(edges)))
+    low, high = min(int(edges[0]), 0) // divisor, max(int(edges[-1]), 0) // divisor
+    if codes.qscheme.symmetric:
+        above, below = codes.quant_max - codes.middle, codes.middle - codes.quant_min
+        fraction = min(above // high if high else above, below // -low if low else below)
+        return (divisor / fraction, codes.middle) if fraction else None
+    fraction = codes.steps // (high - low)
+    if fraction < 1:
+        return None
+    spare = codes.steps - (high - low) * fraction
+    below = 0 if low == 0 else spare if high == 0 else spare // 2
+    return divisor / fraction, codes.quant_min - low * fraction + below
+
+
+def _least_error(
+    moments: Moments, codes: QuantRange, widest: float, zero_point: int
+) -> tuple[float, int]:
+    """(scale, zero_point) of least error; scales in widths of a bin."""
+    scale, zero = _first_grids(moments, codes, widest, zero_point)
+    tried = [(scale, zero, _errors(moments, codes, scale, zero))]
+    fixed = codes.qscheme.symmetric or moments.one_sided
+    for relative, reach, keep in _STAGES:
+        chosen = _best_apart(*tried[-1], keep)
+        shifts = np.arange(-reach, reach + 1) if not fixed else np.zeros(1, np.int64)
+        scale = tried[-1][0][chosen][:, None, None] * relative[None, :, None]
+        zero = tried[-1][1][chosen][:, None, None] + shifts[None, None, :]
+        scale, zero = (np.ascontiguousarray(a).ravel() for a in np.broadcast_arrays(scale, zero))
+        zero = np.clip(zero, codes.quant_min, codes.quant_max)
+        tried.append((scale, zero, _errors(moments, codes, scale, zero)))
+    scale, zero, error = (np.concatenate(column) for column in zip(*tried, strict=True))
+    allowed = np.flatnonzero(error <= error.min() * _CAUTION)
+    best = allowed[np.argmax(scale[allowed])]
+    return float(scale[best]), int(zero[best])
+
+
+def _first_grids(
+    moments: Moments, codes: QuantRange, widest: float, zero_point: int
+) -> tuple[F64Array, I64Array]:
+    """Grids that keep a share of the range: of both ends where the zero point is free to move."""
+    if codes.qscheme.symmetric or moments.one_sided:
+        scale = widest * _COARSE_ONE_SIDED
+        return scale, np.full(scale.shape, zero_point, np.int64)
+    low, high = (zero_point - codes.quant_min) * widest, (codes.quant_max - zero_point) * widest
+    lows, highs = (a.ravel() for a in np.meshgrid(low * _COARSE, high * _COARSE))
+    scale = (lows + highs) / codes.steps
+    zero = codes.quant_min + np.rint(lows / scale).astype(np.int64)
+    # the whole range itself comes first, with its exact scale
+    return scale, np.clip(zero, codes.quant_min, codes.quant_max)
+
+
+def _errors(moments: Moments, codes: QuantRange, scale: F64Array, zero: I64Array) -> F64Array:
+    return moments.squared_error(scale, codes.quant_min - zero, codes.quant_max - zero)
+
+
+def _best_apart(scale: F64Array, zero: I64Array, error: F64Array, keep: int) -> I64Array:
+    """Indices of the best grids, no two of them nearly the same."""
+    chosen: list[int] = []
+    for i in np.argsort(error, kind="stable")[: 16 * keep]:
+        near = [j for j in chosen if zero[i] == zero[j] and abs(scale[i] / scale[j] - 1) < 0.02]
+        if not near:
+            chosen.append(int(i))
+        if len(chosen) == keep:
+            break
+    return np.asarray(chosen, np.int64)

@@ -1,0 +1,101 @@
+"""HistogramObserver: the scale and zero_point of least squared error, from a histogram."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxq import dtypes
+from onnxq.dtypes import QDType
+from onnxq.errors import QConfigError
+from onnxq.observers._base import Observer, State, warn_unobserved
+from onnxq.observers._bins import ZeroAnchoredHistogram
+from onnxq.observers._checks import check_per_tensor
+from onnxq.observers._range import EPS, as_float32, finite_range
+from onnxq.observers._search import search_qparams
+from onnxq.qparams import QParams, QScheme
+
+DEFAULT_BINS = 4096
+MIN_BINS, MAX_BINS = 64, 1 << 16
+
+
+class HistogramObserver(Observer):
+    """Counts values in bins, and searches the grid that minimises the squared error (the L2 norm).
+
+        minimise over scale and zero_point   sum_x (x - dequantize(quantize(x)))^2
+
+    The histogram has a fixed size, and merges exactly in any order (see _bins), so torch's upsampling
+    of a histogram whose range grows has no counterpart. Codes of more than 12 bits take the whole range.
+
+    Args:
+        bins: bins for each sign, rounded up to a power of two; 32 bytes each. Between half and all of
+            them cover the largest absolute value.
+        upsample_rate: documented; accepted, and without effect.
+        dtype: as Observer; the others too.
+
+    State: see ZeroAnchoredHistogram.state.
+
+    Raises:
+        QConfigError: a per-channel qscheme; bins out of 64..65536; arguments that do not fit together.
+    """
+
+    def __init__(
+        self,
+        bins: int = DEFAULT_BINS,
+        upsample_rate: int | None = None,
+        dtype: QDType | str = dtypes.quint8,
+        qscheme: QScheme | str = QScheme.PER_TENSOR_AFFINE,
+        reduce_range: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        eps: float = EPS,
+    ) -> None:
+        super().__init__(dtype, qscheme, reduce_range, quant_min, quant_max, eps)
+        check_per_tensor(self)
+        if not MIN_BINS <= bins <= MAX_BINS:
+            raise QConfigError(f"bins: got {bins}; wanted {MIN_BINS} to {MAX_BINS}.")
+        self.bins = bins
+        self.upsample_rate = upsample_rate
+        self.histogram = ZeroAnchoredHistogram(1 << (bins - 1).bit_length())
+
+    def observe(self, x: npt.NDArray[np.generic], index: int) -> None:
+        """Counts the values of x: about 2 ns each."""
+        if x.size == 0:
+            return
+        values = as_float32(x, index)
+        low, high = finite_range(values, index)
+        seen = self.histogram
+        self.range.check_width(min(low, seen.minimum), max(high, seen.maximum), index)
+        seen.add(values, low, high)
+
+    def merge(self, other: Self) -> Self:
+        """The counts of both."""
+        merged = self._fresh_for(other)
+        merged.histogram = self.histogram.merged(other.histogram)
+        return merged
+
+    def calculate_qparams(self) -> QParams:
+        """QParams of granularity PerTensor; about 10 ms.
+
+        Raises:
+            CalibrationError: the range overflows float32.
+        """
+        if self.histogram.minimum > self.histogram.maximum:
+            warn_unobserved(self)
+            return self.range.default()
+        return self._qparams()
+
+    def _qparams(self) -> QParams:
+        """What the histogram, which is not empty, says; for subclasses with another criterion."""
+        return search_qparams(self.histogram, self.range)
+
+    def state(self) -> State:
+        """The histogram's state."""
+        return self.histogram.state()
+
+    def load_state(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
+        """Takes over the histogram."""
+        self.histogram = ZeroAnchoredHistogram.from_state(self.histogram.bins, state)

@@ -1,0 +1,105 @@
+"""NarrowRangeObserver: onnxq's own default for weights, codes symmetric around 0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxq import dtypes
+from onnxq.dtypes import QDType
+from onnxq.errors import CalibrationError, QConfigError
+from onnxq.observers._base import Observer, State, warn_unobserved
+from onnxq.observers._range import EPS, F32Array, as_float32, channel_range, finite_range
+from onnxq.qparams import PerChannel, PerTensor, QParams, QScheme
+
+
+class NarrowRangeObserver(Observer):
+    """Scale = absmax / quant_max, zero_point 0: codes lie in [-quant_max, quant_max].
+
+    The smallest code, -128 of int8, stays unused: x86 instructions overflow on it, and absmax is exact.
+    quant_max 64 keeps sums of two products with uint8 within int16, for CPUs that saturate there.
+    A channel gets at least eps times the largest channel's scale, so that one whose weights are all zero
+    neither has scale 0 nor one so small that its bias overflows at once; a tensor of zeros gets eps.
+
+    Args:
+        quant_max: largest code; 127 or 64 for int8.
+        ch_axis: axis of the channels; None for one scale.
+        dtype: signed type of the codes.
+        eps: smallest scale, relative to the largest channel's.
+
+    State: absmax: float32, shape (), or (channels,).
+
+    Raises:
+        QConfigError: an unsigned dtype; a quant_max that it does not hold.
+    """
+
+    def __init__(
+        self,
+        quant_max: int = 127,
+        ch_axis: int | None = 0,
+        dtype: QDType | str = dtypes.qint8,
+        eps: float = EPS,
+    ) -> None:
+        per_channel = ch_axis is not None
+        scheme = QScheme.PER_CHANNEL_SYMMETRIC if per_channel else QScheme.PER_TENSOR_SYMMETRIC
+        super().__init__(dtype, scheme, False, -quant_max, quant_max, eps)
+        if not self.dtype.signed:
+            raise QConfigError(f"NarrowRangeObserver: got {self.dtype}; wanted a signed dtype.")
+        self.ch_axis = ch_axis
+        self.absmax: F32Array = np.empty(0, np.float32)
+
+    def observe(self, x: npt.NDArray[np.generic], index: int) -> None:
+        """Raises each channel's absmax to that of x."""
+        if x.size == 0:
+            return
+        if self.ch_axis is None:
+            low, high = finite_range(as_float32(x, index), index)
+            absmax = np.asarray(max(-low, high), np.float32)
+        else:
+            lows, highs = channel_range(as_float32(x, index), self.ch_axis, index)
+            absmax = np.maximum(-lows, highs)
+        self.absmax = self._raised(absmax, f"batch {index}")
+
+    def _raised(self, absmax: F32Array, what: str) -> F32Array:
+        if self.absmax.size == 0 or absmax.size == 0:
+            return absmax if self.absmax.size == 0 else self.absmax
+        if absmax.shape != self.absmax.shape:
+            raise CalibrationError(
+                f"{what}: got {absmax.size} channels on axis {self.ch_axis}; before there were "
+                f"{self.absmax.size}. Is ch_axis the channels' axis?"
+            )
+        return np.asarray(np.maximum(self.absmax, absmax))
+
+    def merge(self, other: Self) -> Self:
+        """The larger absmax of both.
+
+        Raises:
+            CalibrationError: the specs or the numbers of channels differ.
+        """
+        merged = self._fresh_for(other)
+        merged.absmax = self._raised(other.absmax, "merge")
+        return merged
+
+    def calculate_qparams(self) -> QParams:
+        """QParams of granularity PerChannel(ch_axis), or PerTensor if that is None."""
+        granularity = PerTensor() if self.ch_axis is None else PerChannel(self.ch_axis)
+        if self.absmax.size == 0:
+            warn_unobserved(self)
+            return self.range.default(granularity)
+        scale = self.absmax / np.float32(self.quant_max)
+        largest = scale.max()
+        floor = np.float32(self.eps) * (largest if largest > 0 else np.float32(1))
+        # a tensor of subnormal numbers: the floor itself could vanish
+        scale = np.maximum(scale, max(floor, np.finfo(np.float32).tiny))
+        return QParams(scale, np.zeros(scale.shape, np.int64), self.dtype, granularity)
+
+    def state(self) -> State:
+        """{"absmax"}: float32, shape (channels,) or (); (0,) before any data."""
+        return {"absmax": self.absmax}
+
+    def load_state(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
+        """Takes over absmax."""
+        self.absmax = state["absmax"].astype(np.float32)

@@ -1,0 +1,100 @@
+"""RecordingObserver: keeps every batch, for debugging."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxq import dtypes
+from onnxq.dtypes import QDType
+from onnxq.errors import CalibrationError, QConfigError, UnsupportedError
+from onnxq.observers._base import Observer, State
+from onnxq.qparams import QParams
+
+Batch = npt.NDArray[np.generic]
+
+DEFAULT_LIMIT = 1 << 28  # 256 MiB
+
+
+class RecordingObserver(Observer):
+    """Keeps a copy of what passes; it computes no qparams.
+
+    Args:
+        dtype: type of the codes; recorded only, as documented.
+        byte_limit: largest size of all batches together, in bytes; more is an error.
+
+    State: index: int64 (batches,); "batch 0", "batch 1"...: the batches, in the order of index, and within
+    one index (tensors that share qparams) in the order of their bytes.
+
+    Raises:
+        QConfigError: a byte_limit that is not positive.
+    """
+
+    def __init__(
+        self, dtype: QDType | str = dtypes.quint8, byte_limit: int = DEFAULT_LIMIT
+    ) -> None:
+        super().__init__(dtype)
+        if byte_limit <= 0:
+            raise QConfigError(f"byte_limit: got {byte_limit}; wanted a positive number of bytes.")
+        self.byte_limit = byte_limit
+        self._batches: list[tuple[int, Batch]] = []
+
+    def observe(self, x: Batch, index: int) -> None:
+        """Keeps a copy of x.
+
+        Raises:
+            CalibrationError: the byte limit is exceeded.
+        """
+        self._check_size(x.nbytes, f"batch {index}")
+        self._batches.append((index, np.array(x)))
+
+    def _check_size(self, more: int, what: str) -> None:
+        size = sum(x.nbytes for _, x in self._batches) + more
+        if size > self.byte_limit:
+            raise CalibrationError(
+                f"{what}: RecordingObserver would hold {size:,} bytes; its byte_limit is "
+                f"{self.byte_limit:,}. Record fewer samples, or raise byte_limit."
+            )
+
+    def get_tensor_value(self) -> list[Batch]:
+        """The batches, in the order of their index."""
+        return [x for _, x in self._ordered()]
+
+    def _ordered(self) -> list[tuple[int, Batch]]:
+        return sorted(self._batches, key=lambda b: (b[0], b[1].shape, b[1].tobytes()))
+
+    def merge(self, other: Self) -> Self:
+        """The batches of both.
+
+        Raises:
+            CalibrationError: the specs differ; the byte limit is exceeded.
+        """
+        merged = self._fresh_for(other)
+        self._check_size(sum(x.nbytes for _, x in other._batches), "merge")
+        merged._batches = self._batches + other._batches
+        return merged
+
+    def calculate_qparams(self) -> QParams:
+        """Nothing: always an error.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError(
+            "RecordingObserver computes no qparams; read get_tensor_value(), and calibrate with another "
+            "observer to quantize."
+        )
+
+    def state(self) -> State:
+        """{"index": int64 (batches,), "batch 0"...: the arrays}."""
+        ordered = self._ordered()
+        state: State = {"index": np.asarray([i for i, _ in ordered], np.int64)}
+        return state | {f"batch {row}": x for row, (_, x) in enumerate(ordered)}
+
+    def load_state(self, state: Mapping[str, Batch]) -> None:
+        """Takes over the batches."""
+        indices = state["index"].tolist()
+        self._batches = [(int(i), state[f"batch {row}"]) for row, i in enumerate(indices)]
