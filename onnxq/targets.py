@@ -14,12 +14,12 @@
 `fbgemm` is x86-avx2 and `qnnpack` is arm64, PyTorch's names of backends.
 
 Where the numbers come from: ONNX Runtime 1.31 ran 107 cases of its integer operators and 471 stress
-shapes on each instruction set (silicon, qemu, or CPUID bits hidden from it), and was compared bit for
-bit with exact integer arithmetic.
+shapes on each instruction set (silicon, qemu, or CPUID bits hidden from it), and was compared
+bit for bit with exact integer arithmetic.
 
     Saturation: vpmaddubsw adds two neighbouring products of u8 by s8 in int16. With weights of the
-    full range 314 of the 471 shapes were wrong, and ResNet-20's logits by up to 0.6 of 4.8. Weights in
-    [-64, 64] never saturate, since 255 * 64 * 2 = 32640 is below 2^15; measured: no difference.
+    full range 314 of the 471 shapes were wrong, and ResNet-20's logits by up to 0.6 of 4.8. Weights
+    in [-64, 64] never saturate, since 255 * 64 * 2 = 32640 is below 2^15; measured: no difference.
     Depthwise convolutions do not use that instruction.
 
     Wrap: 2 * (-128 * -128) = 2^15. u8 activations are flipped to s8, so the code 0 counts as -128.
@@ -27,8 +27,8 @@ bit with exact integer arithmetic.
 
     Speed on x86 in GMAC/s, with VNNI: uint8 by int8 474, uint8 by uint8 192, int8 by int8 23.
 
-Which operators are slow in integers was measured on AVX512-VNNI by scripts/bench_elementwise.py; what
-it printed is in scripts/bench_elementwise.txt. The other targets use the same numbers.
+Which operators are slow in integers was measured on AVX512-VNNI by scripts/bench_elementwise.py;
+what it printed is in scripts/bench_elementwise.txt. The other targets use the same numbers.
 """
 
 from __future__ import annotations
@@ -220,8 +220,8 @@ def detect() -> Target:
     """This machine's target, never one whose results would be wrong here.
 
     Linux says what it has in /proc/cpuinfo. Elsewhere only the architecture is known without
-    running other programs: x86 counts as x86-avx2 (whose weights every x86 computes exactly), Apple's
-    ARM as arm64-dot, which all of it has, other ARM as arm64. Other architectures are `portable`.
+    running other programs: x86 counts as x86-avx2 (whose weights every x86 computes exactly),
+    Apple's ARM as arm64-dot, which all of it has, other ARM as arm64. Others are `portable`.
     """
     cpuinfo = Path("/proc/cpuinfo")
     text = cpuinfo.read_text(errors="replace") if cpuinfo.is_file() else ""

@@ -1,0 +1,50 @@
+"""What to quantize and how: QConfig, QConfigMapping, the documented defaults.
+
+mapping = default_qconfig_mapping().set_op_type("Softmax", None).set_node("/head/*", None)
+mapping = QConfigMapping.from_yaml(Path("qconfig.yaml"))
+"""
+
+from onnxq.qconfig._defaults import (
+    default_debug_qconfig,
+    default_dynamic_qconfig,
+    default_fake_quant,
+    default_per_channel_qconfig,
+    default_per_channel_weight_fake_quant,
+    default_qat_qconfig,
+    default_qconfig,
+    default_weight_fake_quant,
+    float16_dynamic_qconfig,
+    get_default_qat_qconfig,
+    get_default_qconfig,
+    onnxq_default_qat_qconfig,
+    onnxq_default_qconfig,
+    per_channel_dynamic_qconfig,
+)
+from onnxq.qconfig._mapping import NOT_SET, NotSet, QConfigMapping, default_qconfig_mapping
+from onnxq.qconfig._values import Entry, FakeQuantSpec, Part, QConfig, QConfigDynamic
+
+__all__ = [
+    "NOT_SET",
+    "Entry",
+    "FakeQuantSpec",
+    "NotSet",
+    "Part",
+    "QConfig",
+    "QConfigDynamic",
+    "QConfigMapping",
+    "default_debug_qconfig",
+    "default_dynamic_qconfig",
+    "default_fake_quant",
+    "default_per_channel_qconfig",
+    "default_per_channel_weight_fake_quant",
+    "default_qat_qconfig",
+    "default_qconfig",
+    "default_qconfig_mapping",
+    "default_weight_fake_quant",
+    "float16_dynamic_qconfig",
+    "get_default_qat_qconfig",
+    "get_default_qconfig",
+    "onnxq_default_qat_qconfig",
+    "onnxq_default_qconfig",
+    "per_channel_dynamic_qconfig",
+]

@@ -1,0 +1,302 @@
+"""QConfigMapping: which entry each node and tensor of a model gets, and its plain-data forms.
+
+global: default                        # a name, null (float), or activation and weight
+op_types:
+  Softmax: null                        # null leaves it in float
+nodes:
+  /layer1/*: fbgemm                    # glob over node names
+  /head/Gemm: {weight: {observer: MinMaxObserver, dtype: qint8, qscheme: per_tensor_symmetric}}
+tensors:
+  logits: null                         # glob over tensor names
+  /stem/*: {observer: PercentileObserver}
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from onnxq.errors import QConfigError, UnsupportedError, nearest
+from onnxq.qconfig._defaults import NAMED, get_default_qconfig, onnxq_default_qconfig
+from onnxq.qconfig._plain import (
+    base_of,
+    check_keys,
+    entry_from,
+    pairs_of,
+    plain_from,
+    section_of,
+    tensor_from,
+)
+from onnxq.qconfig._text import dump_yaml, parse_override, parse_yaml
+from onnxq.qconfig._values import Entry, QConfig, QConfigDynamic, as_observer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from onnxq.observers import ObserverSpec
+
+
+class NotSet(enum.Enum):
+    """The type of NOT_SET, which None cannot stand for: None leaves a tensor in float."""
+
+    NOT_SET = "not set"
+
+
+NOT_SET = NotSet.NOT_SET
+
+Value = TypeVar("Value")
+
+_GLOB = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True)
+class QConfigMapping:
+    """What the user asks for, node by node.
+
+    For a node: its exact name, else the glob that matches it with the most characters that are no
+    wildcards (in alphabetical order if equal), else its op type, else the global entry. For a
+    tensor: the same, without op type and global. The order of the entries never matters.
+
+    Attributes:
+        global_qconfig: for every node that nothing else names; None leaves them in float.
+        op_types: ONNX op type -> entry.
+        nodes: node name or glob (*, ?, [...]) -> entry.
+        tensors: tensor name or glob -> observer; None leaves the tensor in float.
+
+    Raises:
+        QConfigError: a value is no QConfig, observer or None.
+    """
+
+    global_qconfig: Entry = None
+    op_types: Mapping[str, Entry] = field(default_factory=dict, hash=False)
+    nodes: Mapping[str, Entry] = field(default_factory=dict, hash=False)
+    tensors: Mapping[str, ObserverSpec | None] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        _check_entry(self.global_qconfig, "global")
+        for kind, entries in (("op_types", self.op_types), ("nodes", self.nodes)):
+            for name, entry in entries.items():
+                _check_entry(entry, f"{kind} '{name}'")
+            object.__setattr__(self, kind, dict(entries))
+        tensors = {
+            name: None if spec is None else as_observer(spec, f"tensors '{name}'")
+            for name, spec in self.tensors.items()
+        }
+        object.__setattr__(self, "tensors", tensors)
+
+    def set_global(self, entry: Entry) -> QConfigMapping:
+        """A mapping with another global entry."""
+        return replace(self, global_qconfig=entry)
+
+    def set_op_type(self, op_type: str, entry: Entry) -> QConfigMapping:
+        """A mapping in which nodes of that ONNX op type have this entry."""
+        return replace(self, op_types={**self.op_types, op_type: entry})
+
+    def set_node(self, pattern: str, entry: Entry) -> QConfigMapping:
+        """A mapping in which nodes of that name, or that match that glob, have this entry."""
+        return replace(self, nodes={**self.nodes, pattern: entry})
+
+    def set_tensor(self, pattern: str, spec: ObserverSpec | None) -> QConfigMapping:
+        """A mapping in which tensors of that name, or that match that glob, have this observer."""
+        return replace(self, tensors={**self.tensors, pattern: spec})
+
+    def entry_for_node(self, name: str, op_type: str) -> Entry:
+        """The entry that applies to the node, static or dynamic; None leaves it in float."""
+        entry = _match(self.nodes, name)
+        if entry is not NOT_SET:
+            return entry
+        return self.op_types.get(op_type, self.global_qconfig)
+
+    def for_node(self, name: str, op_type: str) -> QConfig | None:
+        """The static QConfig that applies to the node; None leaves it in float.
+
+        Raises:
+            UnsupportedError: a QConfigDynamic applies.
+        """
+        entry = self.entry_for_node(name, op_type)
+        if isinstance(entry, QConfigDynamic):
+            raise UnsupportedError(
+                f"node '{name}' ({op_type}): the qconfig asks for dynamic quantization, and this "
+                "is static quantization. Give it a QConfig or None, or use quantize_dynamic."
+            )
+        return entry
+
+    def explicit_for_node(self, name: str, op_type: str) -> bool:
+        """Whether the user named this node or its op type, not merely every node."""
+        return _match(self.nodes, name) is not NOT_SET or op_type in self.op_types
+
+    def for_tensor(self, name: str) -> ObserverSpec | NotSet | None:
+        """The observer that the user named for the tensor; None leaves it in float."""
+        return _match(self.tensors, name)
+
+    def check(
+        self, op_types: Iterable[str], node_names: Iterable[str], tensor_names: Iterable[str]
+    ) -> None:
+        """Compares every name with those of a model.
+
+        An op type of the ONNX standard need not occur: one file may serve several models.
+
+        Raises:
+            QConfigError: a name or glob fits nothing; the message suggests the nearest.
+        """
+        known_ops = set(op_types)
+        for op_type in self.op_types:
+            if op_type not in known_ops and not _is_onnx_op(op_type):
+                raise QConfigError(
+                    f"qconfig: op type '{op_type}' is not in the model and not known to ONNX; "
+                    f"the model has {', '.join(sorted(known_ops))}.{nearest(op_type, known_ops)}"
+                )
+        _check_patterns(self.nodes, set(node_names), "node")
+        _check_patterns(self.tensors, set(tensor_names), "tensor")
+
+    def with_overrides(self, overrides: Iterable[str]) -> QConfigMapping:
+        """A mapping with settings from a command line on top, later ones last.
+
+        Each is `global=VALUE`, `op:TYPE=VALUE`, `node:GLOB=VALUE` or `tensor:GLOB=VALUE`. VALUE is
+        `float`, a name (default, fbgemm, qnnpack, default_qconfig, ...), or YAML in one line:
+        `op:Conv={weight: {observer: PerChannelMinMaxObserver, dtype: qint8}}`. For a tensor it is
+        `float`, an observer's name or `{observer: ..., ...}`.
+
+        Raises:
+            QConfigError: another form, an unknown name or argument.
+        """
+        mapping = self
+        for text in overrides:
+            kind, pattern, data = parse_override(text)
+            mapping = mapping._overridden(kind, pattern, data, f"override '{text}'")
+        return mapping
+
+    def _overridden(self, kind: str, pattern: str, data: object, where: str) -> QConfigMapping:
+        if kind == "tensor":
+            return self.set_tensor(pattern, tensor_from(data, where))
+        entry = entry_from(data, where, NAMED, base_of(self.global_qconfig))
+        if kind == "global":
+            return self.set_global(entry)
+        return self.set_op_type(pattern, entry) if kind == "op" else self.set_node(pattern, entry)
+
+    def to_yaml(self) -> str:
+        """YAML text that `from_yaml` reads back to an equal mapping."""
+        return dump_yaml(
+            {
+                "global": plain_from(self.global_qconfig),
+                "op_types": {k: plain_from(v) for k, v in self.op_types.items()},
+                "nodes": {k: plain_from(v) for k, v in self.nodes.items()},
+                "tensors": {k: None if v is None else v.to_dict() for k, v in self.tensors.items()},
+            }
+        )
+
+    @staticmethod
+    def from_yaml(source: str | Path) -> QConfigMapping:
+        """The mapping that YAML describes (see the head of this module).
+
+        Without the key `global`, that is onnxq's default: a file may hold exceptions only. An entry
+        with `activation` or `weight` alone takes the other one from the global entry.
+
+        Args:
+            source: a Path is read; a str is the YAML itself.
+
+        Raises:
+            QConfigError: unreadable, no YAML, unknown or repeated keys, unknown names.
+        """
+        where = str(source) if isinstance(source, Path) else "qconfig"
+        data = parse_yaml(source)
+        check_keys(data, ["global", "op_types", "nodes", "tensors"], where)
+        default = onnxq_default_qconfig
+        overall = entry_from(data.get("global", default), f"{where}: global", NAMED, default)
+        base = base_of(overall)
+        op_types, nodes, tensors = (
+            section_of(data, key, where) for key in ("op_types", "nodes", "tensors")
+        )
+        return QConfigMapping(
+            overall,
+            {
+                k: entry_from(v, f"{where}: op_types '{k}'", NAMED, base)
+                for k, v in op_types.items()
+            },
+            {k: entry_from(v, f"{where}: nodes '{k}'", NAMED, base) for k, v in nodes.items()},
+            {k: tensor_from(v, f"{where}: tensors '{k}'") for k, v in tensors.items()},
+        )
+
+    @staticmethod
+    def from_dict(qconfig_dict: Mapping[str, object]) -> QConfigMapping:
+        """The mapping that the documented qconfig_dict describes.
+
+        {"": global entry, node name or glob: entry, "object_type": [(ONNX op type, entry)],
+        "module_name": [(node name or glob, entry)]}. Without the key "" what is not named stays in
+        float, as documented.
+
+        Raises:
+            QConfigError: a regular expression, a class for a type, an entry that is no QConfig.
+        """
+        if "module_name_regex" in qconfig_dict:
+            raise QConfigError(
+                "qconfig_dict: 'module_name_regex' is not supported; write a glob, such as "
+                "'/layer1/*', as a key."
+            )
+        overall = entry_from(qconfig_dict.get(""), "qconfig_dict ''", NAMED, onnxq_default_qconfig)
+        base = base_of(overall)
+        special = ("", "object_type", "module_name")
+        nodes = [(k, v) for k, v in qconfig_dict.items() if k not in special]
+        nodes += pairs_of(qconfig_dict, "module_name")
+        return QConfigMapping(
+            overall,
+            {
+                k: entry_from(v, f"qconfig_dict '{k}'", NAMED, base)
+                for k, v in pairs_of(qconfig_dict, "object_type")
+            },
+            {k: entry_from(v, f"qconfig_dict '{k}'", NAMED, base) for k, v in nodes},
+        )
+
+
+def default_qconfig_mapping(backend: str = "") -> QConfigMapping:
+    """One QConfig for every node: onnxq's default, or a backend's.
+
+    Raises:
+        QConfigError: the backend is not known.
+    """
+    return QConfigMapping(get_default_qconfig(backend))
+
+
+def _match(entries: Mapping[str, Value], name: str) -> Value | NotSet:
+    """The value of the exact name, else of the glob with most literal characters that matches."""
+    if name in entries:
+        return entries[name]
+    matching = [p for p in entries if not _GLOB.isdisjoint(p) and fnmatchcase(name, p)]
+    if not matching:
+        return NOT_SET
+    return entries[min(matching, key=lambda p: (-_literals(p), p))]
+
+
+@cache
+def _literals(pattern: str) -> int:
+    return sum(character not in _GLOB for character in pattern)
+
+
+def _check_patterns(entries: Mapping[str, object], names: set[str], kind: str) -> None:
+    for pattern in entries:
+        if pattern in names or any(fnmatchcase(name, pattern) for name in names):
+            continue
+        what = f"{kind} '{pattern}' is not in the model"
+        if not _GLOB.isdisjoint(pattern):
+            what = f"no {kind} matches '{pattern}'"
+        raise QConfigError(
+            f"qconfig: {what}, which has {len(names)} named {kind}s. "
+            f"'onnxq inspect' lists them.{nearest(pattern, names)}"
+        )
+
+
+def _is_onnx_op(op_type: str) -> bool:
+    import onnx  # not at the top: a mapping can be made without loading it
+
+    return any(onnx.defs.has(op_type, domain) for domain in ("", "ai.onnx.ml"))
+
+
+def _check_entry(entry: object, where: str) -> None:
+    if entry is not None and not isinstance(entry, QConfig | QConfigDynamic):
+        raise QConfigError(
+            f"{where}: got {entry!r}; wanted a QConfig, a QConfigDynamic or None (float)."
+        )

@@ -1,0 +1,161 @@
+"""Plain data (of YAML, JSON or a qconfig_dict) to entries and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq.errors import QConfigError, nearest
+from onnxq.observers import ObserverSpec
+from onnxq.qconfig._defaults import NAMED, onnxq_default_qconfig
+from onnxq.qconfig._values import (
+    Entry,
+    FakeQuantSpec,
+    Part,
+    QConfig,
+    QConfigDynamic,
+    as_observer,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+def check_keys(got: Iterable[object], known: Iterable[str], where: str) -> None:
+    """Raises QConfigError, with the nearest known key, if there is a key that is not known."""
+    known = list(known)
+    for key in got:
+        if key not in known:
+            raise QConfigError(
+                f"{where}: key '{key}' is not known; known: {', '.join(known)}."
+                f"{nearest(str(key), known)}"
+            )
+
+
+def observer_from(data: object, where: str) -> ObserverSpec:
+    """The spec that {"observer": name, argument: value...}, a bare name, or a spec stands for.
+
+    Raises:
+        QConfigError: unknown observer or argument.
+    """
+    if isinstance(data, str):
+        data = {"observer": data}
+    if not isinstance(data, dict):
+        return as_observer(data, where)
+    try:
+        return ObserverSpec.from_dict(data)
+    except QConfigError as error:
+        raise QConfigError(f"{where}: {error}") from error
+
+
+def part_from(data: object, where: str) -> Part:
+    """As `observer_from`, and {"fake_quantize": {"observer": ...}} too.
+
+    Raises:
+        QConfigError: unknown key, observer or argument.
+    """
+    if isinstance(data, FakeQuantSpec):
+        return data
+    if not isinstance(data, dict) or "fake_quantize" not in data:
+        return observer_from(data, where)
+    check_keys(data, ["fake_quantize"], where)
+    return FakeQuantSpec(observer_from(data["fake_quantize"], f"{where}.fake_quantize"))
+
+
+def entry_from(
+    data: object, where: str, named: Mapping[str, QConfig | QConfigDynamic], base: QConfig
+) -> Entry:
+    """The entry that plain data stands for.
+
+    Args:
+        data: None or "float"; a name; {"activation": ..., "weight": ...}; {"dynamic":
+            {"weight": ...}}; or an entry, which is returned as it is.
+        where: where the data stands, for messages.
+        named: the names that may stand for an entry.
+        base: gives the part that {"activation": ...} or {"weight": ...} alone leaves out.
+
+    Raises:
+        QConfigError: unknown name, key, observer or argument.
+    """
+    if data is None or data == "float":
+        return None
+    if isinstance(data, QConfig | QConfigDynamic):
+        return data
+    if isinstance(data, str):
+        if data not in named:
+            names = ["float", *named]
+            raise QConfigError(
+                f"{where}: qconfig '{data}' is not known; known: {', '.join(names)}."
+                f"{nearest(data, names)}"
+            )
+        return named[data]
+    if not isinstance(data, dict) or not data:
+        raise QConfigError(
+            f"{where}: got {data!r}; wanted null, a name ({', '.join(named)}) or the keys "
+            "'activation' and 'weight'."
+        )
+    if "dynamic" in data:
+        return _dynamic_from(data, where)
+    check_keys(data, ["activation", "weight", "dynamic"], where)
+    return QConfig(
+        part_from(data.get("activation", base.activation), f"{where}.activation"),
+        part_from(data.get("weight", base.weight), f"{where}.weight"),
+    )
+
+
+def _dynamic_from(data: dict[object, object], where: str) -> QConfigDynamic:
+    check_keys(data, ["dynamic"], where)
+    inner = data["dynamic"]
+    if not isinstance(inner, dict) or "weight" not in inner:
+        raise QConfigError(f"{where}.dynamic: got {inner!r}; wanted the key 'weight'.")
+    check_keys(inner, ["weight"], f"{where}.dynamic")
+    return QConfigDynamic(part_from(inner["weight"], f"{where}.dynamic.weight"))
+
+
+def tensor_from(data: object, where: str) -> ObserverSpec | None:
+    """As `observer_from`; None for null and "float"."""
+    return None if data is None or data == "float" else observer_from(data, where)
+
+
+def base_of(entry: Entry) -> QConfig:
+    """What entries take the part from that they leave out."""
+    return entry if isinstance(entry, QConfig) else onnxq_default_qconfig
+
+
+def plain_from(entry: Entry) -> object:
+    """The plain data that `entry_from` reads back to the entry; a name where it has one."""
+    names = [name for name, known in NAMED.items() if known == entry]
+    if names:
+        return names[0]
+    return None if entry is None else entry.to_dict()
+
+
+def section_of(data: Mapping[str, object], key: str, where: str) -> dict[str, object]:
+    """The mapping under that key, {} without it.
+
+    Raises:
+        QConfigError: it is no mapping from names.
+    """
+    section = data.get(key)
+    if section is None:
+        return {}
+    if not isinstance(section, dict) or not all(isinstance(name, str) for name in section):
+        raise QConfigError(f"{where}: {key}: got {section!r}; wanted a mapping from names.")
+    return section
+
+
+def pairs_of(qconfig_dict: Mapping[str, object], key: str) -> list[tuple[str, object]]:
+    """The documented list of (name, entry) under that key, [] without it.
+
+    Raises:
+        QConfigError: it is something else.
+    """
+    pairs = qconfig_dict.get(key, [])
+    if not isinstance(pairs, list | tuple) or not all(
+        isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str)
+        for pair in pairs
+    ):
+        raise QConfigError(
+            f"qconfig_dict: '{key}': got {pairs!r}; wanted a list of (name, entry) pairs, with "
+            "names of ONNX op types or nodes, not classes."
+        )
+    return [(name, entry) for name, entry in pairs]

@@ -1,0 +1,86 @@
+"""Text to plain data and back: strict YAML, and the settings of a command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from onnxq.errors import QConfigError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_KINDS = ("global", "op", "node", "tensor")
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """YAML's safe subset; a key that is written twice is an error, not the last one's."""
+
+
+def _construct_mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[object, object]:
+    result: dict[object, object] = {}
+    for key_node, value_node in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if isinstance(key, dict | list) or key in result:
+            line = key_node.start_mark.line + 1
+            raise QConfigError(f"qconfig: line {line}: key {key!r} is repeated or no name.")
+        result[key] = loader.construct_object(value_node, deep=True)
+    return result
+
+
+_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _construct_mapping)
+
+
+def parse_yaml(source: str | Path) -> dict[str, object]:
+    """The mapping at the top of a YAML text (str) or file (Path); {} for an empty one.
+
+    Raises:
+        QConfigError: unreadable file, no YAML, something else at the top, a repeated key.
+    """
+    where, text = "qconfig", source
+    if isinstance(source, Path):
+        where = str(source)
+        try:
+            text = source.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise QConfigError(f"qconfig '{source}' cannot be read: {error}.") from error
+    data = _parse(str(text), where)
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise QConfigError(
+            f"{where}: got {type(data).__name__}; wanted the keys global, op_types, nodes, tensors."
+        )
+    return data
+
+
+def _parse(text: str, where: str) -> object:
+    try:
+        return yaml.load(text, _StrictLoader)  # which is a SafeLoader
+    except yaml.YAMLError as error:
+        raise QConfigError(f"{where} is not YAML: {error}") from error
+
+
+def dump_yaml(data: Mapping[str, object]) -> str:
+    """YAML text of plain data, in its order."""
+    return yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=100)
+
+
+def parse_override(text: str) -> tuple[str, str, object]:
+    """(kind, pattern, data) of `op:Softmax=float` and the like; kinds: global, op, node, tensor.
+
+    Raises:
+        QConfigError: another form.
+    """
+    # a name may hold ':' and '=' ("input:0"), a value only behind an opening brace
+    head, brace, tail = text.partition("={")
+    target, equals, value = (head, "=", "{" + tail) if brace else text.rpartition("=")
+    kind, colon, pattern = target.partition(":")
+    if not equals or not value or kind not in _KINDS or (kind == "global") == bool(colon):
+        raise QConfigError(
+            f"override '{text}': wanted global=VALUE, op:TYPE=VALUE, node:GLOB=VALUE or "
+            f"tensor:GLOB=VALUE, with VALUE 'float', a name or YAML.{nearest(kind, _KINDS)}"
+        )
+    return kind, pattern, _parse(value, f"override '{text}'")

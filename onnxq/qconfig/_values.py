@@ -1,0 +1,139 @@
+"""The values a configuration is made of: QConfig, QConfigDynamic, FakeQuantSpec."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onnxq.errors import QConfigError
+from onnxq.observers import Observer, ObserverSpec
+
+
+@dataclass(frozen=True, slots=True)
+class FakeQuantSpec:
+    """Fake quantization while training, as a value: what FakeQuantize.with_args(observer=...) says.
+
+    Attributes:
+        observer: finds scale and zero point; its dtype, qscheme and range are what is rounded to.
+    """
+
+    observer: ObserverSpec
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "observer", as_observer(self.observer, "FakeQuantSpec.observer"))
+
+    def with_args(
+        self, observer: ObserverSpec | None = None, **observer_args: object
+    ) -> FakeQuantSpec:
+        """This spec with another observer, or other arguments of it (the documented form).
+
+        Raises:
+            QConfigError: the observer does not take one of the arguments.
+        """
+        chosen = self.observer if observer is None else as_observer(observer, "observer")
+        return FakeQuantSpec(chosen.with_args(**observer_args))
+
+    def to_dict(self) -> dict[str, object]:
+        """{"fake_quantize": what ObserverSpec.to_dict gives}."""
+        return {"fake_quantize": self.observer.to_dict()}
+
+
+Part = ObserverSpec | FakeQuantSpec
+
+
+@dataclass(frozen=True, slots=True)
+class QConfig:
+    """How the activations that a node produces, and its weights, are quantized.
+
+    An observer class stands for its spec with default arguments, as in the documents.
+
+    Attributes:
+        activation: observer, or fake quantization for training.
+        weight: the same for weights.
+
+    Raises:
+        QConfigError: an observer instance, or something else that is no observer.
+    """
+
+    activation: Part
+    weight: Part
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "activation", as_part(self.activation, "QConfig.activation"))
+        object.__setattr__(self, "weight", as_part(self.weight, "QConfig.weight"))
+
+    @property
+    def activation_observer(self) -> ObserverSpec:
+        """The observer of activations, out of its fake quantization where there is one."""
+        return _observer_of(self.activation)
+
+    @property
+    def weight_observer(self) -> ObserverSpec:
+        """The observer of weights, out of its fake quantization where there is one."""
+        return _observer_of(self.weight)
+
+    def to_dict(self) -> dict[str, object]:
+        """{"activation": ..., "weight": ...} of plain values."""
+        return {"activation": self.activation.to_dict(), "weight": self.weight.to_dict()}
+
+
+@dataclass(frozen=True, slots=True)
+class QConfigDynamic:
+    """Weights are quantized ahead of time, activations when the model runs.
+
+    Attributes:
+        weight: observer of the weights; NoopObserver(dtype=float16) stores them as float16.
+
+    Raises:
+        QConfigError: an observer instance, or something else that is no observer.
+    """
+
+    weight: Part
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weight", as_part(self.weight, "QConfigDynamic.weight"))
+
+    @property
+    def weight_observer(self) -> ObserverSpec:
+        """The observer of weights, out of its fake quantization where there is one."""
+        return _observer_of(self.weight)
+
+    def to_dict(self) -> dict[str, object]:
+        """{"dynamic": {"weight": ...}} of plain values."""
+        return {"dynamic": {"weight": self.weight.to_dict()}}
+
+
+Entry = QConfig | QConfigDynamic | None
+"""What a mapping holds; None leaves a node in float."""
+
+
+def as_observer(value: object, where: str) -> ObserverSpec:
+    """The spec that a spec or an observer class stands for.
+
+    Raises:
+        QConfigError: it is neither.
+    """
+    if isinstance(value, ObserverSpec):
+        return value
+    if isinstance(value, type) and issubclass(value, Observer):
+        return value.with_args()
+    if isinstance(value, Observer):
+        raise QConfigError(
+            f"{where}: got an instance of {type(value).__name__}, which holds one tensor's "
+            f"statistics; pass the class or {type(value).__name__}.with_args(...)."
+        )
+    raise QConfigError(
+        f"{where}: got {value!r}; wanted an observer class or Observer.with_args(...)."
+    )
+
+
+def as_part(value: object, where: str) -> Part:
+    """The spec that a spec, a FakeQuantSpec or an observer class stands for.
+
+    Raises:
+        QConfigError: it is none of them.
+    """
+    return value if isinstance(value, FakeQuantSpec) else as_observer(value, where)
+
+
+def _observer_of(part: Part) -> ObserverSpec:
+    return part.observer if isinstance(part, FakeQuantSpec) else part
