@@ -1,0 +1,68 @@
+"""onnxq: ONNX-centric quantization: calibrate, rewrite, run on ONNX Runtime, check every integer.
+
+    int8 = onnxq.quantize("model.onnx", samples)    # or prepare, calibrate, plan, rewrite
+
+Each name is loaded when it is first used, so that `import onnxq` is quick and needs no torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from onnxq import errors, observers, pytorch, qconfig, targets
+    from onnxq.pipeline import convert, quantize
+    from onnxq.pytorch import export
+    from onnxq.stages.calibrate import calibrate
+    from onnxq.stages.plan import plan
+    from onnxq.stages.prepare import prepare
+    from onnxq.stages.rewrite import rewrite
+    from onnxq.stages.verify import verify
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "__version__",
+    "calibrate",
+    "convert",
+    "errors",
+    "export",
+    "observers",
+    "plan",
+    "prepare",
+    "pytorch",
+    "qconfig",
+    "quantize",
+    "rewrite",
+    "targets",
+    "verify",
+]
+
+_HOMES = {
+    "calibrate": "onnxq.stages.calibrate",
+    "convert": "onnxq.pipeline",
+    "export": "onnxq.pytorch",
+    "plan": "onnxq.stages.plan",
+    "prepare": "onnxq.stages.prepare",
+    "quantize": "onnxq.pipeline",
+    "rewrite": "onnxq.stages.rewrite",
+    "verify": "onnxq.stages.verify",
+}
+"""Public function -> the module that defines it; other names of __all__ are modules of onnxq."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        from onnxq.errors import nearest
+
+        raise AttributeError(f"module 'onnxq' has no attribute '{name}'.{nearest(name, __all__)}")
+    if name not in _HOMES:
+        return import_module(f"onnxq.{name}")  # the import system binds it here
+    function: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = function
+    return function
+
+
+def __dir__() -> list[str]:
+    return __all__

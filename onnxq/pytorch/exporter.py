@@ -1,0 +1,293 @@
+"""PyTorch module -> float ONNX model: one file, dynamic batch, checked against the module.
+
+Usage: onnxq.export(module, example_images, "model.onnx")
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+import torch
+from torch import nn
+
+from onnxq import runtime
+from onnxq.errors import QConfigError, UnsupportedError, nearest
+from onnxq.graph import io
+from onnxq.pytorch.check import check_against, compute, relative_tolerance
+from onnxq.pytorch.inputs import BoundInputs, Inputs, bind
+from onnxq.pytorch.quiet import quiet_exporter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MIN_OPSET = 18  # the exporter's translations are written for it; asked for less it returns 18
+MAX_OPSET = 22  # from 23 on attention becomes one Attention node, which hides its MatMuls
+DEFAULT_OPSET = (
+    21  # GELU and GroupNorm stay one node; Q and DQ take 4- and 16-bit types without a conversion
+)
+BATCH = "batch"
+
+DynamicAxes = Mapping[str, Mapping[int, str]]
+
+# Machine paths of the author, and another file at every run: not for a file that is handed on.
+_STACK_TRACE = "pkg.torch.onnx.stack_trace"
+
+# Part of the exporter's message -> what the user can do.
+_ADVICE = (
+    (
+        "data-dependent",
+        "forward branches on the values of a tensor: use torch.where or torch.cond.",
+    ),
+    (
+        "inferred a static shape",
+        "forward fixes this size: make it general, or fix the axis (dynamic_axes={}).",
+    ),
+    (
+        "__obj_flatten__",
+        "the module is quantized by torch already: export the float one and let onnxq quantize it.",
+    ),
+    ("observer_enabled", "the module holds torch's FakeQuantize: export the float module instead."),
+    (
+        "No ONNX function found",
+        "this torch operator has no ONNX form: replace it by operators that have.",
+    ),
+)
+
+
+def export(
+    module: nn.Module,
+    inputs: Inputs,
+    path: str | Path | None = None,
+    *,
+    opset: int = DEFAULT_OPSET,
+    output_names: Sequence[str] | None = None,
+    dynamic_axes: DynamicAxes | None = None,
+    tolerance: float | None = None,
+) -> ir.Model:
+    """The module as a float ONNX model, computing what it computes in eval mode.
+
+    The model is run on ONNX Runtime with the example inputs, with their first row alone and with
+    one row more, and compared with the module before anything is written (see onnxq.pytorch.check).
+    The module's own modes (train or eval, each submodule) are as before afterwards.
+
+    Args:
+        module: anything that torch.export can trace.
+        inputs: example inputs of forward: a tensor, a sequence, or a mapping by parameter name. The
+            names of forward's parameters become the model's input names.
+        path: where to write it, as one file (weights go to `<name>.data` beside it above 2 GB);
+            None writes nothing.
+        opset: 18 to 22.
+        output_names: in order; None takes the keys where forward returns a mapping of tensors, else
+            the exporter's names.
+        dynamic_axes: input name -> {axis: name of its size}. None makes axis 0 of every input the
+            batch; {} fixes all shapes to those of the example inputs.
+        tolerance: largest accepted difference as a share of the largest absolute output value;
+            None derives it from the module's size.
+    Returns:
+        The model; its weights are copies, so that it stays as it is when training goes on.
+    Raises:
+        QConfigError: inputs or axes that forward does not have.
+        UnsupportedError: an opset out of range, a module that cannot be exported, a request
+            that the exporter did not fulfil.
+        VerificationError: the exported model computes something else than the module.
+        OutputError: path cannot be written.
+    """
+    if not MIN_OPSET <= opset <= MAX_OPSET:
+        raise UnsupportedError(
+            f"opset {opset}: export writes {MIN_OPSET} to {MAX_OPSET}. Leave it out for "
+            f"{DEFAULT_OPSET}."
+        )
+    bound = bind(module, inputs)
+    axes = _resolved_axes(dynamic_axes, bound)
+    bound = _traceable(bound, axes)
+    with _eval_mode(module):
+        names = output_names or _mapping_keys(compute(module, bound), bound)
+        model = _trace(module, bound, axes, opset, names)
+        _check_request(model, bound, axes, opset, names)
+        _tidy(model)
+        _check_values(module, model, bound, axes, tolerance)
+    if path is not None:
+        io.save(model, path)
+    _own_weights(model)
+    return model
+
+
+def _resolved_axes(axes: DynamicAxes | None, bound: BoundInputs) -> dict[str, dict[int, str]]:
+    """Input name -> {axis >= 0: name}; every input that has axes is in it where axes is None."""
+    if axes is None:
+        return {name: {0: BATCH} for name, x in bound.tensors.items() if x.ndim}
+    for name, of_input in axes.items():
+        if name not in bound.tensors:
+            known = list(bound.tensors)
+            raise QConfigError(
+                f"dynamic_axes: no input '{name}'; inputs: {', '.join(known)}."
+                f"{nearest(name, known)}"
+            )
+        rank = bound.tensors[name].ndim
+        for axis in of_input:
+            if not -rank <= axis < rank:
+                raise QConfigError(f"dynamic_axes: input '{name}' has rank {rank}, no axis {axis}.")
+    return {
+        name: {axis % bound.tensors[name].ndim: size for axis, size in of_input.items()}
+        for name, of_input in axes.items()
+    }
+
+
+def _traceable(bound: BoundInputs, axes: Mapping[str, Mapping[int, str]]) -> BoundInputs:
+    """Example inputs whose dynamic axes are 2 or longer: torch.export fixes 0 and 1."""
+    for name, of_input in axes.items():
+        for axis in of_input:
+            if bound.tensors[name].shape[axis] < 2:
+                if bound.tensors[name].shape[axis] == 0:
+                    raise QConfigError(
+                        f"example input '{name}' is empty along axis {axis}; give one row or more."
+                    )
+                bound = bound.resized({name: axis}, 2)
+    return bound
+
+
+@contextlib.contextmanager
+def _eval_mode(module: nn.Module) -> Iterator[None]:
+    """Eval mode inside; each submodule's own mode outside."""
+    modes = {part: part.training for part in module.modules()}
+    try:
+        module.eval()
+        yield
+    finally:
+        for part, training in modes.items():
+            part.training = training
+
+
+def _mapping_keys(outputs: object, bound: BoundInputs) -> list[str] | None:
+    """The keys, where they can name the outputs; an output called like an input gets "_out"."""
+    if not isinstance(outputs, Mapping):
+        return None
+    if not all(isinstance(value, torch.Tensor) for value in outputs.values()):
+        return None  # nested or partly None: the exporter's names
+    return [f"{key}_out" if key in bound.tensors else str(key) for key in outputs]
+
+
+def _trace(
+    module: nn.Module,
+    bound: BoundInputs,
+    axes: Mapping[str, Mapping[int, str]],
+    opset: int,
+    output_names: Sequence[str] | None,
+) -> ir.Model:
+    # None, not {}, for an input without dynamic axes: torch wants an entry per input
+    shapes = {name: dict(axes[name]) if axes.get(name) else None for name in bound.tensors}
+    try:
+        with quiet_exporter():
+            program = torch.onnx.export(
+                module,
+                bound.args,
+                kwargs=bound.kwargs,
+                dynamo=True,
+                verbose=False,
+                opset_version=opset,
+                input_names=list(bound.tensors),
+                output_names=output_names,
+                dynamic_shapes=shapes,
+            )
+    except torch.onnx.OnnxExporterError as error:
+        raise UnsupportedError(_explained(module, error)) from error
+    if program is None:
+        raise AssertionError("torch.onnx.export(dynamo=True) returns a program")
+    return program.model
+
+
+def _explained(module: nn.Module, error: BaseException) -> str:
+    """What failed in one line, the exporter's own reason, and the remedy where it is known."""
+    reasons = []
+    cause: BaseException | None = error
+    while cause is not None:
+        reasons.append(str(cause))
+        cause = cause.__cause__
+    known = [advice for mark, advice in _ADVICE if any(mark in reason for reason in reasons)]
+    innermost = " ".join(reasons[-1].split())[:400]
+    remedy = known[0] if known else "change the line of forward that the message above names."
+    return f"{type(module).__name__} cannot be exported to ONNX: {innermost}\nWhat to do: {remedy}"
+
+
+def _check_request(
+    model: ir.Model,
+    bound: BoundInputs,
+    axes: Mapping[str, Mapping[int, str]],
+    opset: int,
+    output_names: Sequence[str] | None,
+) -> None:
+    """The exporter sometimes returns another opset, or fixes an axis, without an error."""
+    got = model.opset_imports.get("")
+    if got != opset:
+        raise UnsupportedError(
+            f"the exporter returned opset {got} where {opset} was asked: it could not convert a "
+            f"node. Ask for opset {got}."
+        )
+    names = [value.name for value in model.graph.inputs]
+    if names != list(bound.tensors):
+        raise UnsupportedError(
+            f"the exporter gave inputs {names}; forward takes {list(bound.tensors)}. An input that "
+            "forward does not use is dropped: remove it from forward or use it."
+        )
+    for value in model.graph.inputs:
+        shape = value.shape
+        for axis in axes.get(value.name or "", {}):
+            if shape is None or isinstance(shape[axis], int):
+                raise UnsupportedError(
+                    f"the exporter fixed axis {axis} of input '{value.name}' (shape {shape}), that "
+                    "was to be dynamic. Make forward general in it, or fix the axis "
+                    "(dynamic_axes={})."
+                )
+    outputs = [value.name for value in model.graph.outputs]
+    if output_names is not None and outputs != list(output_names):
+        raise UnsupportedError(
+            f"the exporter gave outputs {outputs}; asked were {list(output_names)}."
+        )
+
+
+def _tidy(model: ir.Model) -> None:
+    """Removes stack traces, and makes every value's name its own."""
+    taken = {v.name for v in itertools.chain(model.graph.inputs, model.graph.outputs)}
+    outputs = set(model.graph.outputs)
+    for node in ir.traversal.RecursiveGraphIterator(model.graph):
+        node.metadata_props.pop(_STACK_TRACE, None)
+        for value in node.outputs:
+            if value.name in taken and value not in outputs:
+                value.name = f"{value.name}_inner"
+
+
+def _check_values(
+    module: nn.Module,
+    model: ir.Model,
+    bound: BoundInputs,
+    axes: Mapping[str, Mapping[int, str]],
+    tolerance: float | None,
+) -> None:
+    """The example inputs, and where the batch is dynamic also one row and one row more."""
+    limit = relative_tolerance(module) if tolerance is None else tolerance
+    names = [value.name or "" for value in model.graph.outputs]
+    batches = {
+        name: axis for name, of in axes.items() for axis, size in of.items() if size == BATCH
+    }
+    trials = [bound]
+    if batches:
+        name, axis = next(iter(batches.items()))
+        rows = bound.tensors[name].shape[axis]
+        trials += [bound.resized(batches, size) for size in (1, rows + 1)]
+    with runtime.open_session(model) as session:
+        for trial in trials:
+            check_against(module, session.run, names, trial, limit)
+
+
+def _own_weights(model: ir.Model) -> None:
+    """Replaces initializers that share memory with the module's parameters by copies."""
+    for value in model.graph.initializers.values():
+        tensor = value.const_value
+        if tensor is not None and type(tensor) is not ir.Tensor:  # TorchTensor is a subclass
+            value.const_value = ir.Tensor(
+                tensor.numpy().copy(), dtype=tensor.dtype, name=tensor.name
+            )

@@ -1,0 +1,133 @@
+"""Finds the module that a command line names: "package.file:factory", and loads weights into it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import nn
+
+from onnxq.errors import ModelError, QConfigError, nearest
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+Factory = Callable[[], nn.Module]
+
+_UNUSED_IN_EVAL = "num_batches_tracked"  # BatchNorm's step counter: no export depends on it
+
+
+def load_factory(spec: str) -> Factory:
+    """The callable that "module.path:name" names; the current folder is put on the module path.
+
+    Raises:
+        QConfigError: spec of another form, no such module, no such callable in it.
+    """
+    path, colon, name = spec.partition(":")
+    if not (path and colon and name):
+        raise QConfigError(f"'{spec}': wanted MODULE:FACTORY, as in models.resnet:resnet20.")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    file = _import(path, spec)
+    factory: Factory | None = getattr(file, name, None)
+    if callable(factory):
+        return factory
+    known = [n for n, value in vars(file).items() if callable(value) and not n.startswith("_")]
+    raise QConfigError(f"'{spec}': {path} has no callable '{name}'.{nearest(name, known)}")
+
+
+def _import(path: str, spec: str) -> ModuleType:
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if path != missing and not path.startswith(f"{missing}."):
+            raise QConfigError(
+                f"'{spec}': {path} imports '{missing}', which is not installed. Install it first."
+            ) from error
+        raise QConfigError(
+            f"'{spec}': no module '{path}' in {Path.cwd()} or on the Python path."
+            f"{nearest(path, _siblings(path))} Run the command in the folder that holds it."
+        ) from error
+
+
+def _siblings(path: str) -> list[str]:
+    """Importable names beside the one that is missing."""
+    parent, _, _ = path.rpartition(".")
+    if not parent:
+        return [module.name for module in pkgutil.iter_modules([str(Path.cwd())])]
+    try:
+        package = importlib.import_module(parent)
+    except ImportError:
+        return []  # only the suggestion is lost; the caller raises
+    return [
+        f"{parent}.{module.name}"
+        for module in pkgutil.iter_modules(getattr(package, "__path__", []))
+    ]
+
+
+def load_module(spec: str, weights: str | Path | None = None) -> nn.Module:
+    """The module that the factory makes, with weights loaded, in eval mode.
+
+    Raises:
+        QConfigError: as load_factory.
+        ModelError: the factory fails or makes no nn.Module; as load_weights.
+    """
+    factory = load_factory(spec)
+    try:
+        module = factory()
+    except TypeError as error:
+        raise ModelError(
+            f"'{spec}' cannot be called without arguments: {error}. "
+            "Write a function that makes the module and name that."
+        ) from error
+    if not isinstance(module, nn.Module):
+        raise ModelError(f"'{spec}' returned a {type(module).__name__}; wanted a torch.nn.Module.")
+    if weights is not None:
+        load_weights(module, weights)
+    return module.eval()
+
+
+def load_weights(module: nn.Module, path: str | Path) -> None:
+    """Copies every tensor of a safetensors file into the module; the names must be the same.
+
+    BatchNorm's num_batches_tracked may be missing: it only counts training steps.
+
+    Raises:
+        ModelError: unreadable file; missing or unknown names; shapes that differ.
+    """
+    name = type(module).__name__
+    try:
+        state = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"weights '{path}': cannot be read as safetensors ({error}).") from error
+    wanted = module.state_dict()
+    missing = [key for key in wanted if key not in state and not key.endswith(_UNUSED_IN_EVAL)]
+    unknown = [key for key in state if key not in wanted]
+    if missing or unknown:
+        raise ModelError(
+            f"weights '{path}' are not those of {name}: {_some('missing', missing)}"
+            f"{_some('unknown', unknown)}Are they of another model or version?"
+        )
+    for key, tensor in state.items():
+        if tensor.shape != wanted[key].shape:
+            raise ModelError(
+                f"weights '{path}': '{key}' has shape {tuple(tensor.shape)}; "
+                f"{name} wants {tuple(wanted[key].shape)}."
+            )
+    module.load_state_dict(state, strict=False)  # strictness is checked above, with better words
+
+
+def _some(what: str, names: list[str]) -> str:
+    if not names:
+        return ""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{what} {', '.join(repr(n) for n in names[:3])}{more}. "

@@ -1,0 +1,137 @@
+"""The main job, command by command, on the embedded models and images; then a table of results.
+
+    python scripts/demo.py [--target x86-vnni] [--output FOLDER] [resnet20] [mobilenetv2]
+
+Every step that a user would type is printed and run as typed. Accuracy is measured here, on the
+1,000 embedded test images; speed and the nodes in integers are what `onnxq bench` says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq import runtime
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find models/
+
+from models.cifar10 import load_sample
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+ROOT = Path(__file__).resolve().parent.parent
+
+FACTORIES = {"resnet20": "models.resnet:resnet20", "mobilenetv2": "models.mobilenet:mobilenetv2"}
+SAMPLES = "models/calibration.npz"
+BATCH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the closing table."""
+
+    model: str
+    float_top1: float
+    int8_top1: float
+    float_bytes: int
+    int8_bytes: int
+    speedup: float
+    integer_nodes: int
+    nodes: int
+
+
+def onnxq(*arguments: str) -> None:
+    """Prints a command of onnxq and runs it."""
+    print(f"\n$ onnxq {shlex.join(arguments)}", flush=True)
+    subprocess.run(_command(arguments), cwd=ROOT, check=True)
+
+
+def _command(arguments: tuple[str, ...]) -> list[str]:
+    return [sys.executable, "-c", "from onnxq.cli import main; main(prog_name='onnxq')", *arguments]
+
+
+def top1(path: Path, images: npt.NDArray[np.float32], labels: npt.NDArray[np.uint8]) -> float:
+    """Share of images whose largest logit is their class."""
+    hits = 0
+    with runtime.open_session(path) as session:
+        for start in range(0, len(images), BATCH):
+            (logits,) = session.run({"image": images[start : start + BATCH]})
+            hits += int((np.argmax(logits, 1) == labels[start : start + BATCH]).sum())
+    return hits / len(images)
+
+
+def run_model(name: str, folder: Path, target: str) -> Row:
+    """The main job for one model; its files go into the folder."""
+    model, int8, stats = (str(folder / f"{name}{end}") for end in (".onnx", ".int8.onnx", ".stats"))
+    weights = f"models/{name}.safetensors"
+    onnxq("export", FACTORIES[name], "--weights", weights, "-o", model)
+    onnxq("inspect", model, "--target", target)
+    onnxq("calibrate", model, SAMPLES, "-o", stats)
+    onnxq("quantize", model, "--stats", stats, "-o", int8, "--target", target)
+    onnxq("verify", model, int8, SAMPLES)
+    onnxq("bench", model, int8)
+    measured = subprocess.run(
+        _command(("bench", model, int8, "--json")),
+        cwd=ROOT,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    found = json.loads(measured.stdout)
+    integer = sum(found["execution"]["integer_nodes"].values())
+    images, labels = load_sample("test")
+    return Row(
+        model=name,
+        float_top1=top1(ROOT / model, images, labels),
+        int8_top1=top1(ROOT / int8, images, labels),
+        float_bytes=found["float_bytes"],
+        int8_bytes=found["quantized_bytes"],
+        speedup=found["speedup"],
+        integer_nodes=integer,
+        nodes=integer + sum(found["execution"]["float_nodes"].values()),
+    )
+
+
+def table(rows: list[Row]) -> str:
+    """The rows as a Markdown table."""
+    lines = [
+        "| model | top-1 float | top-1 int8 | size float | size int8 | speed | nodes in integers |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {r.model} | {100 * r.float_top1:.1f}% | {100 * r.int8_top1:.1f}% "
+        f"| {r.float_bytes / 1e3:.0f} kB | {r.int8_bytes / 1e3:.0f} kB "
+        f"| {r.speedup:.2f}x | {r.integer_nodes} of {r.nodes} |"
+        for r in rows
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", nargs="*", default=list(FACTORIES), help="resnet20, mobilenetv2")
+    parser.add_argument("--target", default="auto", help="a name that `onnxq targets` lists")
+    parser.add_argument("--output", type=Path, default=Path("build/demo"), help="folder for files")
+    args = parser.parse_args()
+    unknown = set(args.models) - set(FACTORIES)
+    if unknown:
+        parser.error(f"unknown model {', '.join(sorted(unknown))}; known: {', '.join(FACTORIES)}")
+    (ROOT / args.output).mkdir(parents=True, exist_ok=True)
+    rows = [run_model(name, args.output, args.target) for name in args.models]
+    print(
+        f"\nTarget {args.target}; top-1 over the 1,000 embedded test images; files in {args.output}\n"
+    )
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()
