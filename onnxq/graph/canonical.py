@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.errors import ModelError
 from onnxq.graph import checks
+from onnxq.graph.collector import without_collector
 from onnxq.graph.passes.batch_norm import FoldBatchNorm
 from onnxq.graph.passes.constants import LiftConstants
 from onnxq.graph.passes.float32 import ConvertToFloat32
@@ -16,9 +17,11 @@ from onnxq.graph.passes.inline import InlineFunctions
 from onnxq.graph.passes.inputs import RemoveInitializersFromInputs
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.passes.no_ops import RemoveNoOps
-from onnxq.graph.passes.opset import UpgradeOpset
+from onnxq.graph.passes.opset import UpgradeOpset, upgrade_opset
 from onnxq.graph.passes.unused import RemoveUnused
-from onnxq.graph.types import RunCallable, infer_types
+from onnxq.graph.types import RunCallable, infer_by_run, infer_types, untyped
+
+__all__ = ["Canonical", "RunCallable", "canonicalize", "upgrade_opset"]
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -54,6 +57,11 @@ def canonicalize(model: ir.Model, run: RunCallable | None = None) -> Canonical:
         UnsupportedError: its opset must be raised and cannot be.
     """
     checks.check_quantizable(model)
+    with without_collector():
+        return _canonicalize(model, run)
+
+
+def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
     copy = _copy(model)
     notes: list[str] = []
     defaults = RemoveInitializersFromInputs()(copy).modified
@@ -65,7 +73,9 @@ def canonicalize(model: ir.Model, run: RunCallable | None = None) -> Canonical:
         notes.append(
             "the model is float16; it was converted to float32, inputs and outputs included."
         )
-    infer_types(copy, run)
+    infer_types(copy)
+    if run is not None:
+        notes.extend(_run_notes(copy, run))
     for then in (
         RemoveNoOps(),
         FoldConstants(),
@@ -76,6 +86,16 @@ def canonicalize(model: ir.Model, run: RunCallable | None = None) -> Canonical:
     ):
         then(copy)
     return Canonical(copy, tuple(notes))
+
+
+def _run_notes(model: ir.Model, run: RunCallable) -> list[str]:
+    """Finds the rest of the types by a run; where that fails, says which tensors stay unknown."""
+    try:
+        infer_by_run(model, run)
+    except ModelError as error:
+        names = untyped(model)
+        return [f"the types of {len(names)} tensors, like '{names[0]}', are not known: {error}"]
+    return []
 
 
 def _copy(model: ir.Model) -> ir.Model:

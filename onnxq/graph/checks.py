@@ -20,7 +20,25 @@ _REFUSED_TYPES = {ir.DataType.DOUBLE: "double (float64)", ir.DataType.BFLOAT16: 
 _QUANTIZED_DOMAINS = ("", "com.microsoft")
 _QUANTIZED_PREFIXES = ("QLinear", "QOrdered", "DynamicQuantize", "MatMulInteger", "MatMulNBits")
 _QUANTIZED = frozenset(
-    ["QuantizeLinear", "DequantizeLinear", "ConvInteger", "QGemm", "QAttention", "QMoE", "QEmbedLayerNormalization", "NhwcMaxPool", "GatherBlockQuantized", "MatMulBnb4", "MatMulFpQ4", "DequantizeBFP", "QuantizeBFP", "MulInteger", "ReduceSumInteger", "QuantizeWithOrder", "DequantizeWithOrder"]
+    [
+        "QuantizeLinear",
+        "DequantizeLinear",
+        "ConvInteger",
+        "QGemm",
+        "QAttention",
+        "QMoE",
+        "QEmbedLayerNormalization",
+        "NhwcMaxPool",
+        "GatherBlockQuantized",
+        "MatMulBnb4",
+        "MatMulFpQ4",
+        "DequantizeBFP",
+        "QuantizeBFP",
+        "MulInteger",
+        "ReduceSumInteger",
+        "QuantizeWithOrder",
+        "DequantizeWithOrder",
+    ]
 )
 
 

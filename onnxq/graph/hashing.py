@@ -51,7 +51,7 @@ class _Digest:
     def add_stream(self, size: int, chunks: Iterator[npt.NDArray[np.uint8]]) -> None:
         self._state.update(size.to_bytes(8, "little"))
         for chunk in chunks:
-            self._state.update(chunk)
+            self._state.update(chunk)  # type: ignore[arg-type]  # NumPy's stubs lack Buffer
 
     def hex(self) -> str:
         return self._state.hexdigest()

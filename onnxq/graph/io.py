@@ -6,15 +6,17 @@ from pathlib import Path
 
 import onnx
 import onnx_ir as ir
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from onnxq.errors import ModelError, nearest
 from onnxq.graph import checks
+from onnxq.graph.atomic import check_writable, write_atomically
+from onnxq.graph.collector import without_collector
 from onnxq.graph.diagnose import why_unreadable
 from onnxq.graph.hashing import model_hash
-from onnxq.graph.saving import check_writable, save
+from onnxq.graph.saving import save
 
-__all__ = ["check_writable", "load", "model_hash", "save"]
+__all__ = ["check_writable", "load", "model_hash", "save", "write_atomically"]
 
 
 def load(model: str | Path | onnx.ModelProto | ir.Model) -> ir.Model:
@@ -31,10 +33,11 @@ def load(model: str | Path | onnx.ModelProto | ir.Model) -> ir.Model:
     if isinstance(model, ir.Model):
         checks.check_opset(model, "the model")
         return model
-    if isinstance(model, onnx.ModelProto):
-        return _from_proto(model, "the ModelProto", None)
-    path = Path(model).absolute()
-    return _from_proto(_parse(path), f"'{path}'", path.parent)
+    with without_collector():
+        if isinstance(model, onnx.ModelProto):
+            return _from_proto(model, "the ModelProto", None)
+        path = Path(model).absolute()
+        return _from_proto(_parse(path), f"'{path}'", path.parent)
 
 
 def _parse(path: Path) -> onnx.ModelProto:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import onnx_ir as ir
-from google.protobuf.message import EncodeError
+from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 
 from onnxq.errors import ModelError, OutputError
+from onnxq.graph.atomic import as_output_error, check_writable, temporary, write_atomically
 from onnxq.graph.edit import all_nodes
 from onnxq.graph.skeleton import Swap, in_memory, is_big, placeholder, serialize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import onnx
 
 EXTERNAL_BYTES = 1_900_000_000  # protobuf stops at 2^31 - 1 bytes; graph and names need some of it
@@ -47,58 +44,14 @@ def save(model: ir.Model, path: str | Path) -> None:
         raise OutputError(
             f"'{data_target}', the file for the weights, is a folder; choose another name."
         )
-    with _temporary(target) as part, _temporary(data_target) as data_part:
-        try:
-            if external:
-                _write_external(model, part, data_part, data_target.name)
-                data_part.replace(data_target)
-            else:
-                _write_inline(model, part)
-            part.replace(target)
-        except OSError as error:
-            raise OutputError(
-                f"'{target}' cannot be written: {error.strerror or error}."
-            ) from error
-    if external:
-        _invalidate(model, data_target)
-
-
-def check_writable(path: str | Path) -> Path:
-    """The path of the file that `save` would write (links followed); leaves nothing behind.
-
-    Raises:
-        OutputError: the folder is missing, or path is a folder, or the folder takes no new file.
-    """
-    target = Path(path).absolute()
-    if target.is_symlink():
-        target = target.resolve()
-    if target.is_dir():
-        raise OutputError(
-            f"'{target}' is a folder; give a file name, like '{target / 'model.onnx'}'."
-        )
-    if not target.parent.is_dir():
-        raise OutputError(f"'{target}' cannot be written: folder '{target.parent}' does not exist.")
-    try:
-        with _temporary(target) as part, part.open("xb"):
-            pass
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise OutputError(
-            f"'{target}' cannot be written: {reason}. Choose another place."
-        ) from error
-    return target
-
-
-@contextlib.contextmanager
-def _temporary(target: Path) -> Iterator[Path]:
-    """A free name beside the target (a rename within one file system is atomic), removed at the end."""
-    suffix = f".{secrets.token_hex(8)}.tmp"
-    part = target.with_name(f".{target.name[:200]}{suffix}")  # names end at 255 bytes
-    try:
-        yield part
-    finally:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            part.unlink()
+    if not external:
+        write_atomically(target, lambda file: _write_inline(model, file))
+        return
+    with temporary(target) as part, temporary(data_target) as data_part, as_output_error(target):
+        _write_external(model, part, data_part, data_target.name)
+        data_part.replace(data_target)
+        part.replace(target)
+    _invalidate(model, data_target)
 
 
 def _weight_bytes(model: ir.Model) -> int:
@@ -141,7 +94,7 @@ def _write_external(model: ir.Model, part: Path, data_part: Path, location: str)
         file.write(data)
 
 
-def _write_inline(model: ir.Model, part: Path) -> None:
+def _write_inline(model: ir.Model, file: BinaryIO) -> None:
     """One protobuf message, written field by field so that only one big weight is in memory at a time."""
     big: dict[str, ir.TensorProtocol] = {}
 
@@ -159,13 +112,12 @@ def _write_inline(model: ir.Model, part: Path) -> None:
     proto.ClearField("graph")
     sizes = [len(header) + (t.nbytes if t is not None else 0) for header, t in tensors]
     framed = sum(len(_key(_GRAPH_INITIALIZER, size)) + size for size in sizes)
-    with part.open("xb") as file:
-        file.write(_encode(proto))
-        file.write(_key(_MODEL_GRAPH, len(graph) + framed) + graph)
-        for (header, tensor), size in zip(tensors, sizes, strict=True):
-            file.write(_key(_GRAPH_INITIALIZER, size) + header)
-            if tensor is not None:
-                _stream(tensor, file)
+    file.write(_encode(proto))
+    file.write(_key(_MODEL_GRAPH, len(graph) + framed) + graph)
+    for (header, tensor), size in zip(tensors, sizes, strict=True):
+        file.write(_key(_GRAPH_INITIALIZER, size) + header)
+        if tensor is not None:
+            _stream(tensor, file)
 
 
 def _serialize(model: ir.Model, swap: Swap) -> onnx.ModelProto:
@@ -190,10 +142,10 @@ def _tensor_header(proto: onnx.TensorProto, big: dict[str, ir.TensorProtocol]) -
     """A TensorProto up to its data: complete for small tensors, up to the key of raw_data for big ones."""
     tensor = big.get(proto.name)
     if tensor is None:
-        return proto.SerializeToString()
+        return _encode(proto)
     del proto.external_data[:]
     proto.ClearField("data_location")
-    return proto.SerializeToString() + _key(_TENSOR_RAW_DATA, tensor.nbytes)
+    return _encode(proto) + _key(_TENSOR_RAW_DATA, tensor.nbytes)
 
 
 def _key(field: int, length: int) -> bytes:
@@ -212,7 +164,11 @@ def _varint(number: int) -> bytes:
 
 def _stream(tensor: ir.TensorProtocol, file: BinaryIO) -> None:
     start = file.tell()
-    tensor.tofile(file)
+    tofile = getattr(tensor, "tofile", None)
+    if tofile is not None:
+        tofile(file)  # external tensors copy inside the kernel
+    else:  # the protocol asks for no more than this
+        file.write(tensor.tobytes())
     written = file.tell() - start
     if written != tensor.nbytes:
         raise ModelError(
@@ -220,9 +176,9 @@ def _stream(tensor: ir.TensorProtocol, file: BinaryIO) -> None:
         )
 
 
-def _encode(proto: onnx.ModelProto | onnx.GraphProto) -> bytes:
+def _encode(proto: onnx.ModelProto | onnx.GraphProto | onnx.TensorProto) -> bytes:
     try:
-        return proto.SerializeToString()
+        return bytes(proto.SerializeToString())
     except (EncodeError, ValueError) as error:
         raise ModelError(
             "the graph without its weights exceeds protobuf's 2 GiB: large constants in the bodies of If, "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import onnx
 import onnx_ir as ir
@@ -10,37 +10,44 @@ import onnx_ir as ir
 from onnxq.graph.edit import all_values
 from onnxq.graph.skeleton import skeleton
 
-RunCallable = Callable[[ir.Model, Sequence[str]], Mapping[str, tuple[ir.DataType, tuple[int, ...]]]]
-"""run(model, names): one real run of the model, on any input; (dtype, shape) of each named value."""
+RunCallable = Callable[[ir.Model], Mapping[str, tuple[ir.DataType, tuple[int, ...]]]]
+"""run(model): one real run of the model, on any input; (dtype, shape) by name of its values."""
 
 
-def infer_types(model: ir.Model, run: RunCallable | None = None) -> bool:
-    """Fills in types and shapes of values, in all bodies; whether any was new.
+def infer_types(model: ir.Model) -> bool:
+    """Fills in types and shapes of values, in all bodies, by onnx's inference; whether any was new.
 
-    Names must be unique in the whole model. What is known stays, unless it contradicts onnx's inference.
-    A run (only where a value of the main graph has no type or rank) tells type and rank; its sizes belong
-    to one input and are not kept.
-
-    Args:
-        model: changed in place; weights are not read.
-        run: see RunCallable; None: values may stay unknown.
+    Names must be unique in the whole model. What is known stays, unless inference contradicts it.
+    Weights are not read.
     """
-    changed = _infer(model)
+    inferred = onnx.shape_inference.infer_shapes(skeleton(model), data_prop=True)
+    values = {v.name: v for graph in model.graphs() for v in all_values(graph)}
+    changed = False
+    for info in _infos([inferred.graph]):
+        value = values.get(info.name)
+        if value is not None and info.HasField("type"):
+            changed |= _merge(value, info.type)
+    return changed
+
+
+def infer_by_run(model: ir.Model, run: RunCallable) -> bool:
+    """Fills in types and ranks that inference did not find, from one real run; whether any was new.
+
+    Sizes belong to the one input of that run and are not kept. Does not run where all is known.
+    """
     missing = untyped(model)
-    if run is None or not missing:
-        return changed
+    if not missing:
+        return False
     values = {v.name: v for v in all_values(model.graph)}
-    for name, (dtype, shape) in run(model, missing).items():
+    for name, (dtype, shape) in run(model).items():
         value = values.get(name)
         if value is None:
             continue
         value.type = value.type or ir.TensorType(dtype)
         if value.shape is None:
             value.shape = ir.Shape([None] * len(shape))
-    if len(untyped(model)) < len(missing):
-        _infer(model)  # what follows the values that the run told
-        return True
-    return changed
+    infer_types(model)  # what follows the values that the run told
+    return len(untyped(model)) < len(missing)
 
 
 def untyped(model: ir.Model) -> list[str]:
@@ -52,17 +59,6 @@ def untyped(model: ir.Model) -> list[str]:
         and (v.type is None or (isinstance(v.type, ir.TensorType) and v.shape is None))
         and (v.uses() or v.is_graph_output())
     ]
-
-
-def _infer(model: ir.Model) -> bool:
-    inferred = onnx.shape_inference.infer_shapes(skeleton(model), data_prop=True)
-    values = {v.name: v for graph in model.graphs() for v in all_values(graph)}
-    changed = False
-    for info in _infos([inferred.graph]):
-        value = values.get(info.name)
-        if value is not None and info.HasField("type"):
-            changed |= _merge(value, info.type)
-    return changed
 
 
 def _infos(graphs: Iterable[onnx.GraphProto]) -> Iterator[onnx.ValueInfoProto]:
