@@ -25,7 +25,7 @@ import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from onnxq.errors import CalibrationError, ModelError, nearest
-from onnxq.graph.expose import expose, observable
+from onnxq.graph.expose import expose
 from onnxq.graph.kernels import Arithmetic, NodeUse, count, integer_nodes
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ ORT_ERRORS: tuple[type[Exception], ...] = tuple(
     if isinstance(kind, type) and issubclass(kind, Exception)
 )
 """Every exception class that ONNX Runtime defines; they have no common base."""
+OPEN_ERRORS: tuple[type[Exception], ...] = (*ORT_ERRORS, RuntimeError)
+RUN_ERRORS: tuple[type[Exception], ...] = (*ORT_ERRORS, RuntimeError, ValueError)
 INLINE_BYTES = 1024
 """Smaller weights stay in the protobuf: shape inference reads them there (shapes, axes, scales)."""
 SEPARATE_BYTES = 1 << 30
@@ -100,7 +102,7 @@ class Session:
         self._check_names(feeds)
         try:
             arrays: list[Array] = self._session.run(outputs and list(outputs), dict(feeds))
-        except (*ORT_ERRORS, RuntimeError, ValueError) as error:
+        except RUN_ERRORS as error:
             shapes = {name: (str(x.dtype), x.shape) for name, x in feeds.items()}
             raise CalibrationError(
                 f"{self._name} does not run on inputs {shapes}: {_first_line(error)} "
@@ -174,7 +176,7 @@ def _open(model: ir.Model | str | Path, options: ort.SessionOptions) -> Session:
             raise ModelError(f"{name}: there is no such file. Check the path.")
     try:
         session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-    except (*ORT_ERRORS, RuntimeError) as error:
+    except OPEN_ERRORS as error:
         raise ModelError(
             f"{name}: ONNX Runtime {ort.__version__} does not accept it: {_first_line(error)} "
             "Check it with onnx.checker.check_model(path, full_check=True)."
@@ -247,16 +249,23 @@ def _weight_bytes(model: ir.Model | str | Path) -> int:
     return sum(tensor.nbytes for tensor in tensors if tensor is not None)
 
 
-def infer_types(model: ir.Model) -> dict[str, tuple[ir.DataType, tuple[int, ...]]]:
-    """Type and shape of every value, found by one real run: {value name: (dtype, shape)}.
+def infer_types(
+    model: ir.Model, names: Sequence[str]
+) -> dict[str, tuple[ir.DataType, tuple[int, ...]]]:
+    """Type and shape of the named values, found by one real run: {value name: (dtype, shape)}.
 
-    The run gets ones (True for booleans), with 1 for each dimension that is not static. A value in a
-    branch of an If that does not run, or in the body of a Loop or Scan, is not in the result.
+    The run gets ones (True for booleans), with 1 for each dimension that is not static. A value in
+    a branch of an If that does not run is not in the result.
+
+    Args:
+        model: names are unique over the whole model.
+        names: node outputs or graph inputs, in the main graph or in branches of If.
 
     Raises:
         ModelError: ONNX Runtime does not accept the model, or the model cannot run on ones.
+        UnsupportedError: a value inside the body of a Loop or Scan.
     """
-    exposed = expose(model, observable(model))
+    exposed = expose(model, names)
     feeds = {value.name or "": _ones(value) for value in _real_inputs(model)}
     with open_session(exposed.model, threads=1, optimization=Optimization.NONE) as session:
         try:
@@ -266,12 +275,10 @@ def infer_types(model: ir.Model) -> dict[str, tuple[ir.DataType, tuple[int, ...]
                 f"types cannot be found by a run on inputs of ones: {error} Run shape inference "
                 "first (onnx.shape_inference.infer_shapes), or give the inputs static shapes."
             ) from error
-    tops = {value.name for value in model.graph.outputs}
-    tops |= {v.name for node in model.graph for v in node.outputs}
     return {
-        tensor: (ir.DataType.from_numpy(arrays[output].dtype), arrays[output].shape)
-        for tensor, output in exposed.outputs.items()
-        if tensor in tops or arrays[output].shape != (0,)
+        name: (ir.DataType.from_numpy(arrays[output].dtype), arrays[output].shape)
+        for name, output in exposed.outputs.items()
+        if name == output or arrays[output].shape != (0,)  # (0,): the branch did not run
     }
 
 

@@ -1,0 +1,28 @@
+"""Samples: batches of {input name: array} to calibrate and verify with, whatever they are kept in.
+
+    open_samples("images.npz", input_specs(model))
+
+    .npz file, or {name: array}   one array per input, named by it; first axis = samples
+    .npy file, or one array       the same, for a model with one input
+    folder of .npz / .npy files   one sample or one batch per file, in the order of the names
+    iterable (list, torch         one sample or one batch per item: a dict, an array or tensor for a
+      DataLoader, generator),     model with one input, or a tuple in the order of the inputs; one
+      or function returning one   further entry of a tuple is taken for the label and left aside
+
+In a file of a folder or an item, an array of the input's rank is a *batch* and runs as it is; an
+array of one axis less is a *sample*, and samples are stacked to batches. In the first two kinds, an
+array of the input's rank has its samples along the batch axis; one of a rank more is a stack of
+whole inputs, one per run.
+
+The batch size is the model's static batch where it has one, else 1. The last batch may be smaller
+when the batch is dynamic; when it is static, left-over samples are an error. Files are read batch
+by batch, npz members too, compressed or not. Nothing is converted: another dtype, NaN or Inf is an
+error.
+"""
+
+from __future__ import annotations
+
+from onnxq.samples.batches import Samples, open_samples
+from onnxq.samples.inputs import InputSpec, input_specs
+
+__all__ = ["InputSpec", "Samples", "input_specs", "open_samples"]

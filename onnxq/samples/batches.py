@@ -1,0 +1,225 @@
+"""Samples, and how each kind of source is cut into batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from onnxq.errors import CalibrationError
+from onnxq.samples.columns import Column, memory_column, npy_column, npz_columns
+from onnxq.samples.inputs import (
+    Batch,
+    InputSpec,
+    batch_of,
+    check_dtype,
+    check_finite,
+    check_names,
+    check_shape,
+)
+from onnxq.samples.items import batches_of_folder, batches_of_iterable, folder_files
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Batches of {input name: array}; every `iter()` begins at the first one again.
+
+    Attributes:
+        where: what they are, for messages.
+        count: number of batches, where it is known beforehand.
+        produce: called once per iteration.
+    """
+
+    where: str
+    count: int | None
+    produce: Callable[[], Iterator[Batch]]
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self.produce()
+
+
+def open_samples(
+    source: object,
+    inputs: Sequence[InputSpec],
+    batch_size: int | None = None,
+    ignore: Collection[str] = (),
+) -> Samples:
+    """Samples for a model, from any source that `onnxq.samples` lists; Samples stay as they are.
+
+    Names, dtypes and shapes in files are checked now, values as they are read. A one-shot generator
+    can be gone through once.
+
+    Args:
+        source: path, arrays, iterable, or a function that returns an iterable.
+        inputs: what the model wants; see `input_specs`.
+        batch_size: samples per batch; None: the model's static batch, else 1.
+        ignore: names of arrays that are no inputs (labels).
+
+    Raises:
+        CalibrationError: a file that is missing or unreadable; no samples; another name, dtype or
+            shape than the model's; left-over samples with a static batch. While they are read: NaN,
+            Inf.
+    """
+    if isinstance(source, Samples):
+        return source
+    if isinstance(source, str | Path):
+        return _open_path(Path(source), inputs, batch_size, ignore)
+    if isinstance(source, np.ndarray):
+        name = _only_input(inputs, "samples array").name
+        return _table({name: memory_column(source, "samples array")}, inputs, batch_size, "samples")
+    if isinstance(source, Mapping):
+        columns = {
+            str(name): memory_column(np.asarray(array), f"samples, array '{name}'")
+            for name, array in source.items()
+            if name not in ignore
+        }
+        return _table(columns, inputs, batch_size, "samples")
+    return _open_iterable(source, inputs, batch_size, ignore)
+
+
+def _open_path(
+    path: Path, inputs: Sequence[InputSpec], batch_size: int | None, ignore: Collection[str]
+) -> Samples:
+    where = f"samples '{path}'"
+    if path.is_dir():
+        files = folder_files(path, where)
+        batch = batch_of(inputs, batch_size, where)
+        produce = partial(batches_of_folder, files, inputs, batch_size, ignore, where)
+        return Samples(where, len(files) if batch == 1 else None, produce)
+    if not path.is_file():
+        raise CalibrationError(f"{where}: there is no such file or folder. Check the path.")
+    if path.suffix == ".npy":
+        name = _only_input(inputs, where).name
+        return _table({name: npy_column(path, where)}, inputs, batch_size, where)
+    columns = {n: c for n, c in npz_columns(path, where).items() if n not in ignore}
+    return _table(columns, inputs, batch_size, where)
+
+
+def _only_input(inputs: Sequence[InputSpec], where: str) -> InputSpec:
+    wanted = [spec for spec in inputs if not spec.optional]
+    if len(wanted) != 1:
+        names = ", ".join(spec.name for spec in wanted)
+        raise CalibrationError(
+            f"{where}: one array without a name, for a model with {len(wanted)} inputs ({names}). "
+            "Save them with numpy.savez, named by input."
+        )
+    return wanted[0]
+
+
+def _open_iterable(
+    source: object, inputs: Sequence[InputSpec], batch_size: int | None, ignore: Collection[str]
+) -> Samples:
+    where = "samples"
+    produce: Callable[[], Iterable[object]]
+    if callable(source) and not isinstance(source, Iterable):
+        produce = source
+    elif isinstance(source, Iterator):
+        produce = _Once(source)
+    elif isinstance(source, Iterable):
+        produce = partial(iter, source)
+    else:
+        raise CalibrationError(
+            f"samples are a {type(source).__name__}; wanted a path, arrays by input name, or an "
+            "iterable of batches."
+        )
+    length = len(source) if isinstance(source, Sized) else None
+    batch = batch_of(inputs, batch_size, where)
+    count = length if batch == 1 else None
+    return Samples(
+        where, count, lambda: batches_of_iterable(produce(), inputs, batch_size, ignore, where)
+    )
+
+
+class _Once:
+    """Hands an iterator out once: a second pass over it would silently see nothing."""
+
+    def __init__(self, iterator: Iterator[object]) -> None:
+        self._iterator: Iterator[object] | None = iterator
+
+    def __call__(self) -> Iterator[object]:
+        iterator, self._iterator = self._iterator, None
+        if iterator is None:
+            raise CalibrationError(
+                "samples: this generator was gone through already. Pass a list, or a function that "
+                "returns a new generator."
+            )
+        return iterator
+
+
+def _table(
+    columns: Mapping[str, Column],
+    inputs: Sequence[InputSpec],
+    batch_size: int | None,
+    where: str,
+) -> Samples:
+    """Samples along the first axes of arrays."""
+    check_names(columns, inputs, where)
+    specs = {spec.name: spec for spec in inputs if spec.name in columns}
+    stacked = {name for name, spec in specs.items() if _is_stack(columns[name], spec)}
+    total = _length(columns, where)
+    batch = batch_of([s for n, s in specs.items() if n not in stacked], batch_size, where)
+    if stacked and batch != 1:
+        raise CalibrationError(
+            f"{where}: array '{min(stacked)}' is a stack of whole inputs, which run one by one; "
+            f"the batch size is {batch}. Leave the stacking axis out, or the batch size."
+        )
+    for name, spec in specs.items():
+        column = columns[name]
+        label = _label(column, name)
+        check_dtype(column.dtype, spec, label)
+        shape = column.shape[1:] if name in stacked else (batch, *column.shape[1:])
+        check_shape(shape, spec, label, f"{column.shape}")
+    if total % batch and any(s.static_batch for n, s in specs.items() if n not in stacked):
+        raise CalibrationError(
+            f"{where}: {total} samples; the model has a static batch of {batch}, which leaves "
+            f"{total % batch} over. Give {total - total % batch} samples, or export the model with "
+            "a dynamic batch."
+        )
+    produce = partial(_rows, columns, total, batch, frozenset(stacked))
+    return Samples(where, -(-total // batch), produce)
+
+
+def _label(column: Column, name: str) -> str:
+    return column.where if "array" in column.where else f"{column.where}, array '{name}'"
+
+
+def _is_stack(column: Column, spec: InputSpec) -> bool:
+    return spec.shape is not None and len(column.shape) == len(spec.shape) + 1
+
+
+def _length(columns: Mapping[str, Column], where: str) -> int:
+    lengths = {}
+    for name, column in columns.items():
+        if not column.shape:
+            raise CalibrationError(
+                f"{where}: array '{name}' is a single number; its first axis must be the samples."
+            )
+        lengths[name] = column.shape[0]
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"'{name}' {length}" for name, length in lengths.items())
+        raise CalibrationError(
+            f"{where}: arrays have different numbers of samples ({listed}); wanted equal ones."
+        )
+    total = next(iter(lengths.values()), 0)
+    if total == 0:
+        raise CalibrationError(f"{where}: no samples. Give at least one; 100 to 500 are usual.")
+    return total
+
+
+def _rows(
+    columns: Mapping[str, Column], total: int, batch: int, stacked: frozenset[str]
+) -> Iterator[Batch]:
+    with ExitStack() as stack:
+        readers = {n: stack.enter_context(column.open()) for n, column in columns.items()}
+        for first in range(0, total, batch):
+            size = min(batch, total - first)
+            result = {}
+            for name, reader in readers.items():
+                array = reader.rows(size)
+                check_finite(array, _label(columns[name], name), first)
+                result[name] = array[0] if name in stacked else array
+            yield result

@@ -1,0 +1,195 @@
+"""What a model wants to be fed with, and the checks that hold an array against it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxq.errors import CalibrationError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    import onnx_ir as ir
+
+Array = npt.NDArray[np.generic]
+Batch = dict[str, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """One input of a model.
+
+    Attributes:
+        name: of the input.
+        dtype: NumPy's.
+        shape: an int per static dimension, a name or None per dynamic one; None: unknown rank.
+        optional: samples may leave it out (state that a model feeds back into itself).
+    """
+
+    name: str
+    dtype: np.dtype[np.generic]
+    shape: tuple[int | str | None, ...] | None
+    optional: bool = False
+
+    @property
+    def static_batch(self) -> int | None:
+        """Size of the first dimension, where it is static."""
+        first = self.shape[0] if self.shape else None
+        return first if isinstance(first, int) else None
+
+    def __str__(self) -> str:
+        if self.shape is None:
+            return f"'{self.name}': {self.dtype} of any shape"
+        dims = ", ".join("?" if n is None else str(n) for n in self.shape)
+        return f"'{self.name}': {self.dtype} of shape ({dims})"
+
+
+def input_specs(model: ir.Model, optional: Collection[str] = ()) -> tuple[InputSpec, ...]:
+    """The inputs of a model; initializers that are listed as inputs too are none.
+
+    Args:
+        model: float or quantized.
+        optional: names of inputs that samples may leave out.
+    """
+    return tuple(
+        InputSpec(
+            value.name or "",
+            np.dtype(value.dtype.numpy() if value.dtype is not None else np.float32),
+            _dimensions(value.shape),
+            (value.name or "") in optional,
+        )
+        for value in model.graph.inputs
+        if value.name not in model.graph.initializers
+    )
+
+
+def _dimensions(shape: ir.Shape | None) -> tuple[int | str | None, ...] | None:
+    if shape is None:
+        return None
+    return tuple(n if isinstance(n, int) else n.value for n in shape)
+
+
+def check_names(names: Collection[str], inputs: Sequence[InputSpec], where: str) -> None:
+    """Refuses arrays that no input is named like, and inputs that have no array.
+
+    Raises:
+        CalibrationError: with the nearest name.
+    """
+    known = [spec.name for spec in inputs]
+    for name in names:
+        if name not in known:
+            raise CalibrationError(
+                f"{where}: the model has no input '{name}'; it has {', '.join(known)}."
+                f"{nearest(name, known)} Rename the array, or name it in `ignore`."
+            )
+    for spec in inputs:
+        if spec.name not in names and not spec.optional:
+            raise CalibrationError(
+                f"{where}: input '{spec.name}' is missing; got {', '.join(names) or 'nothing'}. "
+                f"Add an array of that name ({spec})."
+            )
+
+
+def check_dtype(dtype: np.dtype[np.generic], spec: InputSpec, where: str) -> None:
+    """Refuses another dtype: a conversion nobody asked for would hide a wrong preprocessing.
+
+    Raises:
+        CalibrationError: with the remedy.
+    """
+    if dtype == spec.dtype:
+        return
+    floats = np.issubdtype(spec.dtype, np.floating)
+    if floats and dtype.kind in "iub":
+        remedy = (
+            "Preprocess them as in training (scale, normalize), then convert with "
+            f".astype(numpy.{spec.dtype})."
+        )
+    else:
+        remedy = f"Convert them with .astype(numpy.{spec.dtype})."
+    raise CalibrationError(f"{where} is {dtype}; the model wants {spec.dtype}. {remedy}")
+
+
+def check_shape(shape: Sequence[int], spec: InputSpec, where: str, got: str) -> None:
+    """Refuses a batch of another rank, or of another size in a static dimension.
+
+    Args:
+        shape: of one batch.
+        spec: the input.
+        where: the array, to begin the message with.
+        got: the shape as the user sees it, to name in the message.
+
+    Raises:
+        CalibrationError: shapes differ.
+    """
+    if spec.shape is None:
+        return
+    fits = len(shape) == len(spec.shape) and all(
+        size == wanted
+        for size, wanted in zip(shape, spec.shape, strict=True)
+        if isinstance(wanted, int)
+    )
+    if not fits:
+        raise CalibrationError(f"{where} has shape {got}; the model wants {spec}.")
+
+
+def check_finite(array: Array, where: str, first: int) -> None:
+    """Refuses NaN and Inf, and says in which sample of the array they are.
+
+    Args:
+        array: one batch; samples along the first axis.
+        where: the array, to begin the message with.
+        first: number of the batch's first sample.
+
+    Raises:
+        CalibrationError: with the array and the sample.
+    """
+    if array.dtype.kind != "f" or np.isfinite(array).all():
+        return
+    place = np.argwhere(~np.isfinite(array))[0]
+    value = array[tuple(place)]
+    sample = first + int(place[0]) if place.size else first
+    raise CalibrationError(
+        f"{where}, sample {sample}: holds {value} at {tuple(int(i) for i in place[1:])}; "
+        "wanted finite numbers. Remove the sample or repair it."
+    )
+
+
+def batch_of(inputs: Sequence[InputSpec], batch_size: int | None, where: str) -> int:
+    """The batch size: as asked, else the model's static batch, else 1.
+
+    Args:
+        inputs: those that have their samples along the batch axis.
+        batch_size: as asked.
+        where: the samples, to begin a message with.
+
+    Raises:
+        CalibrationError: the model has another static batch, or several.
+    """
+    static = {spec.name: spec.static_batch for spec in inputs if spec.static_batch is not None}
+    if batch_size is not None and batch_size < 1:
+        raise CalibrationError(f"{where}: batch size {batch_size}; wanted 1 or more.")
+    sizes = set(static.values())
+    if len(sizes) > 1:
+        listed = ", ".join(f"'{name}': {size}" for name, size in static.items())
+        raise CalibrationError(
+            f"{where}: the model's inputs have different static first dimensions ({listed}), so "
+            "that they have no batch axis in common. Stack whole inputs along a new first axis."
+        )
+    if not sizes:
+        return batch_size or 1
+    size = sizes.pop()
+    if batch_size not in (None, size):
+        raise CalibrationError(
+            f"{where}: batch size {batch_size}; the model has a static batch of {size}. Leave the "
+            "batch size out, or export the model with a dynamic batch."
+        )
+    return size
+
+
+def stack(samples: Sequence[Mapping[str, Array]]) -> Batch:
+    """One batch of samples that have no batch axis."""
+    return {name: np.stack([sample[name] for sample in samples]) for name in samples[0]}

@@ -1,0 +1,234 @@
+"""Sources that come piece by piece: files of a folder, items of an iterable."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.errors import CalibrationError
+from onnxq.samples.columns import npy_column, npz_columns, whole
+from onnxq.samples.inputs import (
+    Array,
+    Batch,
+    InputSpec,
+    batch_of,
+    check_dtype,
+    check_finite,
+    check_names,
+    check_shape,
+    stack,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """What one file or item holds.
+
+    Attributes:
+        where: to begin a message with.
+        arrays: by input name.
+    """
+
+    where: str
+    arrays: Batch
+
+
+def folder_files(folder: Path, where: str) -> list[Path]:
+    """The .npz and .npy files of a folder, in the order of their names.
+
+    Raises:
+        CalibrationError: there is none.
+    """
+    files = sorted(path for path in folder.iterdir() if path.suffix in (".npz", ".npy"))
+    if not files:
+        raise CalibrationError(
+            f"{where}: no samples; wanted .npz or .npy files in the folder, one sample or batch "
+            "each."
+        )
+    return files
+
+
+def batches_of_folder(
+    files: Sequence[Path],
+    inputs: Sequence[InputSpec],
+    batch_size: int | None,
+    ignore: Collection[str],
+    where: str,
+) -> Iterator[Batch]:
+    """Batches from files with one sample or one batch each."""
+    items = (_read(path, inputs, ignore) for path in files)
+    return _batches(items, inputs, batch_size, where)
+
+
+def batches_of_iterable(
+    source: Iterable[object],
+    inputs: Sequence[InputSpec],
+    batch_size: int | None,
+    ignore: Collection[str],
+    where: str,
+) -> Iterator[Batch]:
+    """Batches from dicts, tuples, arrays or tensors with one sample or one batch each."""
+    items = (
+        _convert(item, inputs, ignore, f"{where} item {number}")
+        for number, item in enumerate(source)
+    )
+    return _batches(items, inputs, batch_size, where)
+
+
+def _read(path: Path, inputs: Sequence[InputSpec], ignore: Collection[str]) -> _Item:
+    where = f"samples '{path}'"
+    if path.suffix == ".npy":
+        return _convert(whole(npy_column(path, where)), inputs, ignore, where)
+    columns = npz_columns(path, where)
+    return _Item(where, {n: whole(c) for n, c in columns.items() if n not in ignore})
+
+
+def _convert(
+    item: object, inputs: Sequence[InputSpec], ignore: Collection[str], where: str
+) -> _Item:
+    """The item's arrays by input name; nothing is checked yet but their number."""
+    if isinstance(item, Mapping):
+        arrays = {str(n): _array(x, f"{where}, '{n}'") for n, x in item.items() if n not in ignore}
+        return _Item(where, arrays)
+    wanted = [spec.name for spec in inputs if not spec.optional]
+    entries = list(item) if isinstance(item, tuple | list) else [item]
+    if len(entries) not in (len(wanted), len(wanted) + 1):
+        raise CalibrationError(
+            f"{where}: {len(entries)} arrays; the model has {len(wanted)} inputs "
+            f"({', '.join(wanted)}), and one more entry would be a label. Use a dict by input name."
+        )
+    return _Item(
+        where,
+        {n: _array(x, f"{where}, '{n}'") for n, x in zip(wanted, entries, strict=False)},
+    )
+
+
+def _array(value: object, where: str) -> Array:
+    """A NumPy array of an array or tensor, without importing the tensor's library."""
+    if isinstance(value, np.ndarray):
+        return value
+    try:
+        for step in ("detach", "cpu", "numpy"):  # a torch tensor needs all three
+            if hasattr(value, step):
+                value = getattr(value, step)()
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise CalibrationError(
+            f"{where}: {type(value).__name__} is not an array ({error}); wanted NumPy arrays or "
+            "tensors."
+        ) from error
+    if array.dtype.hasobject or array.dtype.kind in "USV":
+        raise CalibrationError(
+            f"{where}: {type(value).__name__} is not an array of numbers; wanted NumPy arrays or "
+            "tensors."
+        )
+    return array
+
+
+def _batches(
+    items: Iterable[_Item], inputs: Sequence[InputSpec], batch_size: int | None, where: str
+) -> Iterator[Batch]:
+    """Stacks samples to batches, as long as their shapes are equal; batches run as they are."""
+    size = batch_of(inputs, batch_size, where)
+    static = any(spec.static_batch is not None for spec in inputs)
+    pending: list[Batch] = []
+    empty = True
+    for item in items:
+        empty = False
+        if _is_batch(item, inputs):
+            if pending:
+                yield _stacked(pending, size, static, where)
+                pending = []
+            yield _checked_batch(item, inputs, batch_size)
+            continue
+        sample = _checked_sample(item, inputs)
+        if pending and _shapes(sample) != _shapes(pending[0]):
+            yield _stacked(pending, size, static, where)
+            pending = []
+        pending.append(sample)
+        if len(pending) == size:
+            yield stack(pending)
+            pending = []
+    if pending:
+        yield _stacked(pending, size, static, where)
+    if empty:
+        raise CalibrationError(f"{where}: no samples. Give at least one; 100 to 500 are usual.")
+
+
+def _shapes(sample: Batch) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape for name, array in sample.items()}
+
+
+def _stacked(pending: Sequence[Batch], size: int, static: bool, where: str) -> Batch:
+    """A smaller batch: the last, or the last before another shape."""
+    if static and len(pending) < size:
+        raise CalibrationError(
+            f"{where}: {len(pending)} samples are left over; the model has a static batch of "
+            f"{size}. Give a multiple of {size} samples, or export the model with a dynamic batch."
+        )
+    return stack(pending)
+
+
+def _is_batch(item: _Item, inputs: Sequence[InputSpec]) -> bool:
+    """Whether the arrays have the inputs' ranks; False: all have one axis less."""
+    check_names(item.arrays, inputs, item.where)
+    less = {}
+    for spec in inputs:
+        if spec.name not in item.arrays:
+            continue
+        rank = item.arrays[spec.name].ndim
+        if spec.shape is None or spec.shape == ():
+            continue
+        if rank not in (len(spec.shape), len(spec.shape) - 1):
+            got = f"{item.arrays[spec.name].shape}"
+            raise CalibrationError(
+                f"{item.where}, array '{spec.name}' has shape {got}; the model wants {spec}, or "
+                "one sample of it without the first axis."
+            )
+        less[spec.name] = rank < len(spec.shape)
+    if len(set(less.values())) > 1:
+        listed = ", ".join(f"'{n}' {'sample' if x else 'batch'}" for n, x in less.items())
+        raise CalibrationError(
+            f"{item.where}: some arrays are batches, others single samples ({listed}); wanted one "
+            "kind. Add or remove the first axis."
+        )
+    return not any(less.values())
+
+
+def _checked_batch(item: _Item, inputs: Sequence[InputSpec], batch_size: int | None) -> Batch:
+    for spec in inputs:
+        array = item.arrays.get(spec.name)
+        if array is None:
+            continue
+        where = f"{item.where}, array '{spec.name}'"
+        check_dtype(array.dtype, spec, where)
+        check_shape(array.shape, spec, where, f"{array.shape}")
+        if array.ndim and array.shape[0] == 0:
+            raise CalibrationError(f"{where}: no samples (shape {array.shape}).")
+        if batch_size is not None and spec.shape and array.shape[0] != batch_size:
+            raise CalibrationError(
+                f"{where} is a batch of {array.shape[0]}, which runs as it is; batch size "
+                f"{batch_size} was asked for. Leave the batch size out."
+            )
+        check_finite(array, where, 0)
+    return item.arrays
+
+
+def _checked_sample(item: _Item, inputs: Sequence[InputSpec]) -> Batch:
+    for spec in inputs:
+        array = item.arrays.get(spec.name)
+        if array is None:
+            continue
+        where = f"{item.where}, array '{spec.name}'"
+        check_dtype(array.dtype, spec, where)
+        if spec.shape:
+            first = spec.static_batch or 1
+            check_shape((first, *array.shape), spec, where, f"{array.shape} (one sample)")
+        check_finite(array[None], where, 0)
+    return item.arrays
