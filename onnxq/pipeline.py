@@ -49,8 +49,8 @@ def quantize(
 
     Args:
         model: path, ModelProto or onnx_ir.Model of the float model; it is not changed.
-        samples: what to calibrate on; or, as PyTorch documents `quantize(model, run_fn, run_args)`, a
-            function that is called with a Prepared and run_args, and calls prepared.run(batch).
+        samples: what to calibrate on; or a function that is called with a Prepared and run_args and
+            calls prepared.run(batch), as PyTorch documents quantize(model, run_fn, run_args).
         run_args: for a run function.
         qconfig: what to quantize and how; None: onnxq's default.
         target: the machine that the result is for; None: `targets.get_default()`.

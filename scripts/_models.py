@@ -37,7 +37,7 @@ def evaluation_data(data: Path | None) -> tuple[FloatArray, FloatArray, npt.NDAr
 
 
 def float_models(folder: Path, calibration: FloatArray) -> Iterator[FloatModel]:
-    """ResNet-20, MobileNetV2, and MobileNetV2 with imbalanced channels, exported into the folder."""
+    """ResNet-20, MobileNetV2 and MobileNetV2 with imbalanced channels, as files of the folder."""
     from make_imbalanced import imbalance
 
     from onnxq.pytorch import export

@@ -1,11 +1,11 @@
-"""Post-training static quantization beside onnxruntime.quantization: accuracy, SQNR, speed, integer nodes.
+"""Static quantization beside onnxruntime.quantization: accuracy, SQNR, speed, integer nodes.
 
     python scripts/bench_ptq.py                                  # the 1,000 embedded test images
     python scripts/bench_ptq.py --data cifar10_jpeg.npz          # all 10,000
 
-Calibration: the 256 embedded training images, for every tool. Accuracy is paired: the same images in the
-same order. Speed: one thread, CPU time, the sessions take turns; medians. SQNR: of the logits against
-the float model's. "Integer nodes": in ONNX Runtime's optimized graph, not in the file.
+Calibration: the 256 embedded training images, for every tool. Accuracy is paired: the same images
+in the same order. Speed: one thread, CPU time, the sessions take turns; medians. SQNR: of the logits
+against the float model's. "Integer nodes": in ONNX Runtime's optimized graph, not in the file.
 The table that this printed is in scripts/bench_ptq.md.
 """
 
@@ -33,7 +33,7 @@ from onnxruntime.quantization import (
 
 import onnxq
 from onnxq import runtime
-from onnxq.graph.io import save
+from onnxq.graph.io import load, save
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -111,7 +111,7 @@ def logits(path: Path, images: FloatArray) -> FloatArray:
 
 
 def cpu_seconds(paths: list[Path], image: FloatArray) -> list[float]:
-    """Median CPU seconds of one run per file; the files take turns, the first round is a warm-up."""
+    """Median CPU seconds of one run per file; the files take turns, after a warm-up round."""
     sessions = [session(path) for path in paths]
     samples: list[list[float]] = [[] for _ in paths]
     for turn in range(ROUNDS + 1):
@@ -154,14 +154,16 @@ def result(
     correct = got.argmax(1) == labels
     noise = np.square((got - reference).astype(np.float64)).sum()
     signal = np.square(reference.astype(np.float64)).sum()
-    counts = runtime.integer_nodes(runtime.optimized_graph(path))
+    uses = runtime.integer_nodes(runtime.optimized_graph(load(path)))
+    integer = runtime.count(uses, runtime.Arithmetic.INTEGER).total()
+    floating = runtime.count(uses, runtime.Arithmetic.FLOAT).total()
     return Result(
         tool,
         100 * float(correct.mean()),
         correct,
         10 * np.log10(signal / noise) if noise else np.inf,
-        len(counts.integer),
-        len(counts.floating),
+        integer,
+        floating,
         path.stat().st_size,
         seconds,
     )
@@ -175,8 +177,8 @@ def table(model: FloatModel, results: list[Result]) -> str:
     lines = [
         f"### {model.name} ({len(results[0].correct):,} test images)",
         "",
-        "| model | top-1 % | behind best of quantize_static | logits SQNR dB | integer / float nodes "
-        "| MB | x float speed | x fastest quantize_static |",
+        "| model | top-1 % | behind best of quantize_static | logits SQNR dB "
+        "| integer / float nodes | MB | x float speed | x fastest quantize_static |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for r in results:

@@ -1,10 +1,10 @@
-"""Time to quantize a long chain, calibration excluded on both sides, beside onnxruntime.quantization.
+"""Time to quantize a long chain, calibration excluded, beside onnxruntime.quantization.
 
     python scripts/bench_rewrite.py
 
-The chain is MatMul(32x32) + Relu, again and again. onnxq: load, canonicalize, prepare, plan, rewrite,
-save, with Statistics given. quantize_static: the whole call, less the CPU time spent inside its
-calibrator (building, running and reading it), which is measured by wrapping it. CPU time of this process.
+The chain is MatMul(32x32) + Relu, again and again. onnxq: load, canonicalize, prepare, plan,
+rewrite, save, with Statistics given. quantize_static: the whole call, less the CPU time spent inside
+its calibrator (building, running and reading it), measured by wrapping it. CPU time of this process.
 The table that this printed is in scripts/bench_rewrite.md.
 """
 
@@ -120,7 +120,8 @@ def main() -> None:
     parser.add_argument("--peer-limit", type=int, default=2000, help="no quantize_static beyond it")
     args = parser.parse_args()
     print(
-        "| nodes | onnxq CPU s | quantize_static CPU s | onnxq / quantize_static | onnxq vs half the nodes |"
+        "| nodes | onnxq CPU s | quantize_static CPU s | onnxq / quantize_static "
+        "| onnxq vs half the nodes |"
     )
     print("|---|---|---|---|---|")
     previous: dict[int, float] = {}

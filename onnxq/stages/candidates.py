@@ -106,18 +106,14 @@ def _why_slots_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> str
             return f"the qconfig leaves tensor '{value.name}' in float"
     if rule.weight is not None and _constant(node, rule.weight.slot) is None:
         return f"its weight '{_input_name(node, rule.weight.slot)}' is computed at run time"
-    if (
-        rule.bias is not None
-        and len(node.inputs) > rule.bias
-        and node.inputs[rule.bias] is not None
-    ):
-        if _constant(node, rule.bias) is None:
-            return f"its bias '{_input_name(node, rule.bias)}' is computed at run time"
+    has_bias = rule.bias is not None and _input_name(node, rule.bias) is not None
+    if rule.bias is not None and has_bias and _constant(node, rule.bias) is None:
+        return f"its bias '{_input_name(node, rule.bias)}' is computed at run time"
     return ""
 
 
 def _input_name(node: ir.Node, slot: int) -> str | None:
-    value = node.inputs[slot]
+    value = node.inputs[slot] if slot < len(node.inputs) else None
     return None if value is None else value.name
 
 

@@ -21,8 +21,8 @@ class Quantize:
     Attributes:
         rule: what its operator says of it.
         how: in words, for people.
-        folded_into: the node whose integer kernel carries this one out (a Relu after a Conv); else None.
-        results: tensors behind this node, and behind what is folded into it, that get a QuantizeLinear.
+        folded_into: the node whose integer kernel carries this one out (a Relu after a Conv), or None.
+        results: tensors behind this node and what is folded into it that get a QuantizeLinear.
     """
 
     rule: Rule
@@ -46,6 +46,15 @@ def node_name(node: ir.Node) -> str:
     return node.name
 
 
+def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
+    """The graphs that a node holds: branches of If, bodies of Loop and Scan."""
+    for attribute in node.attributes.values():
+        if attribute.type == ir.AttributeType.GRAPH:
+            yield attribute.as_graph()
+        elif attribute.type == ir.AttributeType.GRAPHS:
+            yield from attribute.as_graphs()
+
+
 def walk(graph: ir.Graph, loop: str | None = None) -> Iterator[tuple[ir.Node, str | None]]:
     """Nodes in the order in which they run, those of subgraphs before the node that holds them.
 
@@ -54,12 +63,8 @@ def walk(graph: ir.Graph, loop: str | None = None) -> Iterator[tuple[ir.Node, st
     """
     for node in graph:
         inner = loop if node.op_type == "If" else f"{node.op_type} '{node.name}'"
-        for attribute in node.attributes.values():
-            if attribute.type == ir.AttributeType.GRAPH:
-                yield from walk(attribute.as_graph(), inner)
-            elif attribute.type == ir.AttributeType.GRAPHS:
-                for subgraph in attribute.as_graphs():
-                    yield from walk(subgraph, inner)
+        for subgraph in subgraphs(node):
+            yield from walk(subgraph, inner)
         yield node, loop
 
 

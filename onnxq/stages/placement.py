@@ -5,8 +5,8 @@ Three sweeps over the graph, each linear:
     demand      backwards: does an integer node read this tensor, through whatever only moves data
     decide      forwards: element-wise nodes follow their inputs, data movement follows either side
 
-A tensor that is quantized has one set of qparams, whoever reads it. Tensors that a node merely copies
-form a group with one set for all.
+A tensor that is quantized has one set of qparams, whoever reads it. Tensors that a node merely
+copies form a group with one set for all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from onnxq.operator import Float, Form, Role
+from onnxq.operator import Float, Form, Role, Rule
 from onnxq.stages.candidates import UNBOUNDED, Candidate, find_candidates
 from onnxq.stages.decision import Decision, Quantize, node_name, value_name, walk
 
@@ -75,14 +75,14 @@ def place(model: ir.Model, qconfig: QConfigMapping, target: Target) -> Placement
     for node, _ in order:  # graph order; those of candidates are overwritten below
         placement.decisions[node_name(node)] = floats.get(node, Float("not decided"))
     demand = _demand(order, candidates)
-    explicit = {n for n in candidates if qconfig.explicit_for_node(node_name(n), n.op_type)}
+    asked = {n for n in candidates if qconfig.explicit_for_node(node_name(n), n.op_type)}
     for value in model.graph.inputs:
         if value in demand.by_compute:
             _quantize_tensor(value, placement)
             placement.from_integers.add(value_name(value))
     for node, _ in order:
         if node in candidates:
-            _decide(candidates[node], demand, node in explicit, placement)
+            _decide(candidates[node], demand, node in asked, target, placement)
     return placement
 
 
@@ -117,21 +117,15 @@ def _demand(
     return demand
 
 
-def _decide(candidate: Candidate, demand: _Demand, explicit: bool, placement: Placement) -> None:
+def _decide(
+    candidate: Candidate, demand: _Demand, asked: bool, target: Target, placement: Placement
+) -> None:
     node, rule = candidate.node, candidate.rule
     read = [v for slot in rule.activations if (v := node.inputs[slot]) is not None]
-    varying = [v for v in read if not v.is_initializer()]
-    arrive = [value_name(v) in placement.from_integers for v in varying]
-    if rule.role is Role.ELEMENTWISE and not (explicit or any(arrive)):
-        reason = "its inputs are float: integers here would cost more conversions than they save"
+    reason = "" if asked else _why_not_worth(candidate, read, demand, placement)
+    if reason:
         _leave_float(candidate, reason, placement)
         return
-    if rule.role in (Role.MOVEMENT, Role.CLAMP):
-        wanted = any(v in demand.by_compute for v in candidate.results)
-        if not (explicit or wanted or (arrive and all(arrive))):
-            reason = "it only moves data, and neither side of it is in integers"
-            _leave_float(candidate, reason, placement)
-            return
     has_output = (
         rule.role is not Role.COMPUTE
         or candidate.needs_output
@@ -141,24 +135,52 @@ def _decide(candidate: Candidate, demand: _Demand, explicit: bool, placement: Pl
     for value in read:
         _quantize_tensor(value, placement)
         placement.owners.setdefault(value_name(value), owner)
-    results: tuple[str, ...] = ()
-    if has_output:
-        results = tuple(value_name(v) for v in candidate.results)
-        for value in candidate.results:
-            _quantize_tensor(value, placement)
-            placement.from_integers.add(value_name(value))
-            placement.owners[value_name(value)] = owner
-            if rule.output_range is not None and not candidate.folded:
-                placement.ranges[value_name(value)] = rule.output_range
-    if candidate.clamp != UNBOUNDED:
-        placement.clamps[results[0]] = candidate.clamp
+    results = candidate.results if has_output else []
+    for value in results:
+        _quantize_tensor(value, placement)
+        placement.from_integers.add(value_name(value))
+        placement.owners[value_name(value)] = owner
+        if rule.output_range is not None and not candidate.folded:
+            placement.ranges[value_name(value)] = rule.output_range
+        if candidate.clamp != UNBOUNDED:
+            placement.clamps[value_name(value)] = candidate.clamp
     if rule.shares_qparams or rule.role is Role.CLAMP:
         _share(candidate, read, placement)
-    how = "in integers" if has_output else "in integers, float32 result"
-    placement.decisions[node_name(node)] = Quantize(rule, how, None, results)
+    names = tuple(value_name(v) for v in results)
+    placement.decisions[node_name(node)] = Quantize(
+        rule, _how(rule, has_output, target), None, names
+    )
     for folded, folded_rule in candidate.folded:
         how = f"part of {node.op_type} '{node.name}'"
         placement.decisions[node_name(folded)] = Quantize(folded_rule, how, node_name(node))
+
+
+def _why_not_worth(
+    candidate: Candidate, read: list[ir.Value], demand: _Demand, placement: Placement
+) -> str:
+    """Why the integer form would cost more conversions than it saves, or the empty string."""
+    arrive = [value_name(v) in placement.from_integers for v in read if not v.is_initializer()]
+    if candidate.rule.role is Role.ELEMENTWISE and not any(arrive):
+        return "its inputs are float: integers here would cost more conversions than they save"
+    if candidate.rule.role in (Role.MOVEMENT, Role.CLAMP):
+        wanted = any(v in demand.by_compute for v in candidate.results)
+        if not wanted and not (arrive and all(arrive)):
+            return "it only moves data, and neither side of it is in integers"
+    return ""
+
+
+def _how(rule: Rule, has_output: bool, target: Target) -> str:
+    """In words, what the integer form of a node is."""
+    if rule.role is Role.CLAMP:
+        return "bounds on the codes"
+    if rule.shares_qparams:
+        return "moves codes, qparams shared"
+    parts = ["codes in"]
+    if rule.weight is not None:
+        limit = target.weight_qmax_saturating if rule.saturating_pairs else target.weight_qmax
+        parts.append(f"int8 weight within +-{limit}")
+    parts.append("codes out" if has_output else "float32 out")
+    return ", ".join(parts)
 
 
 def _leave_float(candidate: Candidate, reason: str, placement: Placement) -> None:
@@ -176,8 +198,8 @@ def _quantize_tensor(value: ir.Value, placement: Placement) -> None:
 def _share(candidate: Candidate, read: list[ir.Value], placement: Placement) -> None:
     """Joins the tensors that a node copies.
 
-    Where several inputs meet (Concat, Where), an input that others read too keeps its own qparams: the
-    integer kernel requantizes it, and its other readers do not pay for the common range.
+    Where several inputs meet (Concat, Where), an input that others read too keeps its own qparams:
+    the integer kernel requantizes it, and its other readers do not pay for the common range.
     """
     results = [value_name(v) for v in candidate.results]
     may_requantize = candidate.rule.form is Form.QDQ and len(read) > 1

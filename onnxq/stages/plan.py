@@ -1,4 +1,7 @@
-"""Adds the numbers: qparams of every tensor, weight and bias. May only demote a node to float, with a reason."""
+"""Adds the numbers: qparams of every tensor, weight and bias.
+
+It may only demote a node to float, with a reason.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,12 @@ import functools
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from onnxq.errors import CalibrationError
-from onnxq.graph.io import write_atomically
+from onnxq.graph.atomic import write_atomically
 from onnxq.operator import Float
 from onnxq.qparams import QParams, per_tensor, quantize
 from onnxq.stages.decision import (
@@ -38,8 +41,11 @@ if TYPE_CHECKING:
 
     from onnxq.dtypes import QDType
     from onnxq.observers import Observer
-    from onnxq.stages.calibrate import Statistics
+    from onnxq.stages.statistics import Statistics
     from onnxq.stages.prepare import Prepared, TensorGroup
+
+
+FORMAT = "onnxq plan 1"
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +57,8 @@ class Plan:
         target: name of the target.
         decisions: node name -> Quantize or Float(reason).
         tensors: activation tensor -> qparams (constants that stand in activation slots included).
-        code_bounds: tensor -> codes that a folded Relu or Clip bounds it to, where its qparams reach further.
+        code_bounds: tensor -> codes that a folded Relu or Clip bounds it to, where its qparams reach
+            further.
         weights: node name -> WeightPlan.
         biases: node name -> BiasPlan.
         notes: what a user should know.
@@ -75,7 +82,7 @@ class Plan:
     def to_dict(self) -> dict[str, object]:
         """Plain values that JSON can hold; float32 survives exactly."""
         return {
-            "format": "onnxq plan 1",
+            "format": FORMAT,
             "model_hash": self.model_hash,
             "target": self.target,
             "decisions": {k: decision_to_dict(d) for k, d in self.decisions.items()},
@@ -109,37 +116,41 @@ class Plan:
             CalibrationError: the file is missing or is not a plan of this version.
         """
         try:
-            data = json.loads(Path(path).read_text())
-            if data["format"] != "onnxq plan 1":
-                raise KeyError("format")
-            return cls(
-                data["model_hash"],
-                data["target"],
-                {k: decision_from_dict(d) for k, d in data["decisions"].items()},
-                {k: QParams.from_dict(p) for k, p in data["tensors"].items()},
-                {k: (b[0], b[1]) for k, b in data["code_bounds"].items()},
-                {
-                    k: WeightPlan(w["tensor"], QParams.from_dict(w["qparams"]), w["code_limit"])
-                    for k, w in data["weights"].items()
-                },
-                {
-                    k: BiasPlan(b["tensor"], QParams.from_dict(b["qparams"]))
-                    for k, b in data["biases"].items()
-                },
-                tuple(data["notes"]),
-            )
+            return _from_dict(json.loads(Path(path).read_text()))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise CalibrationError(
-                f"{path}: not a plan that this version of onnxq wrote ({error}). "
+                f"{path}: not a plan that this version of onnxq wrote ({error!r}). "
                 "Make it anew with `onnxq quantize --save-plan`."
             ) from error
+
+
+def _from_dict(data: Any) -> Plan:
+    """The inverse of Plan.to_dict; whatever JSON held, so any of the errors that `load` catches."""
+    if data["format"] != FORMAT:
+        raise ValueError(f"format {data['format']}")
+    return Plan(
+        data["model_hash"],
+        data["target"],
+        {k: decision_from_dict(d) for k, d in data["decisions"].items()},
+        {k: QParams.from_dict(p) for k, p in data["tensors"].items()},
+        {k: (b[0], b[1]) for k, b in data["code_bounds"].items()},
+        {
+            k: WeightPlan(w["tensor"], QParams.from_dict(w["qparams"]), w["code_limit"])
+            for k, w in data["weights"].items()
+        },
+        {
+            k: BiasPlan(b["tensor"], QParams.from_dict(b["qparams"]))
+            for k, b in data["biases"].items()
+        },
+        tuple(data["notes"]),
+    )
 
 
 def plan(prepared: Prepared, statistics: Statistics) -> Plan:
     """A Plan: the decisions of `prepared`, with qparams from `statistics` and from the weights.
 
     Raises:
-        CalibrationError: the statistics are of another model, or lack a tensor that prepared asks for.
+        CalibrationError: the statistics are of another model, or lack a tensor that is observed.
         QConfigError: a weight observer gives codes that the target cannot run exactly.
     """
     statistics.check_model(prepared.model_hash)
@@ -180,13 +191,12 @@ def _tensor_qparams(
     """(tensor -> qparams, tensor -> why it has none)."""
     tensors: dict[str, QParams] = {}
     unseen: dict[str, str] = {}
-    constants = prepared.model.graph.initializers
     for group in prepared.groups:
         if group.range is not None:
             qparams = _qparams_of_range(group.range, group.observer().dtype)
             tensors.update(dict.fromkeys(group.members, qparams))
             continue
-        merged = _merged(group, prepared, statistics, constants)
+        merged = _merged(group, prepared.model, statistics)
         if _saw_nothing(merged):
             reason = f"tensor '{group.members[0]}' was never observed: no sample reached it"
             unseen.update(dict.fromkeys(group.members, reason))
@@ -195,16 +205,11 @@ def _tensor_qparams(
     return tensors, unseen
 
 
-def _merged(
-    group: TensorGroup,
-    prepared: Prepared,
-    statistics: Statistics,
-    constants: Mapping[str, ir.Value],
-) -> Observer:
+def _merged(group: TensorGroup, model: ir.Model, statistics: Statistics) -> Observer:
     observers = [statistics.observer(source, group.observer) for source in group.sources]
     for name in group.constants:
         observer = group.observer()
-        observer.observe(constant_array(_find_constant(prepared.model, name)), 0)
+        observer.observe(constant_array(_find_constant(model, name)), 0)
         observers.append(observer)
     return functools.reduce(lambda a, b: a.merge(b), observers)
 
@@ -226,7 +231,7 @@ def _find_constant(model: ir.Model, name: str) -> ir.Value:
 
 
 def _qparams_of_range(interval: tuple[float, float], dtype: QDType) -> QParams:
-    """qparams that cover [low, high) with 2^bits steps.
+    """QParams that cover [low, high) with 2^bits steps.
 
     The end itself saturates to the last code: scale 1/256 for [0, 1] is a power of two, and ONNX
     Runtime's integer Softmax computes floor(1 / scale), which loses a step at 1/255.

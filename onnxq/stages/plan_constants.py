@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onnxq.operator import Rule
     from onnxq.stages.prepare import Prepared
 
-# The int32 accumulator wraps; half of its range is kept for the products, the other half for the bias.
+# The int32 accumulator wraps; half of its range is left for the sum of products.
 MAX_BIAS_CODE = 2**30
 CHUNK_ELEMENTS = 1 << 22  # weights are looked at in pieces: a model may be larger than the memory
 
@@ -124,7 +124,7 @@ def _limited_range(spec: ObserverSpec, limit: int) -> dict[str, int]:
 def _check_codes(
     weight: npt.NDArray[np.float32], qparams: QParams, key: WeightKey, notes: list[str]
 ) -> None:
-    """Counts codes outside the limit: clipped and noted at 127, refused where products would saturate."""
+    """Counts codes outside the limit: noted at 127, refused where products would saturate."""
     outside = sum(
         int(np.count_nonzero(np.abs(quantize(piece, p).astype(np.int16)) > key.limit))
         for piece, p in _pieces(weight, qparams)
@@ -186,8 +186,8 @@ def plan_bias(
     count = int(np.count_nonzero(raised > w_scale))
     if count:
         notes.append(
-            f"'{node.name}': the weight scale of {count} channel(s) was raised so that the bias fits "
-            "int32 at x_scale * w_scale"
+            f"'{node.name}': the weight scale of {count} channel(s) was raised so that the bias "
+            "fits int32 at x_scale * w_scale"
         )
         weight = dataclasses.replace(
             weight, qparams=dataclasses.replace(weight.qparams, scale=raised)

@@ -1,4 +1,4 @@
-"""Decides placement: every node Quantize or Float(reason), every tensor its observer. Needs no data."""
+"""Decides placement without data: every node Quantize or Float(reason), every tensor its observer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load, model_hash
 from onnxq.observers import ObserverSpec
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
-from onnxq.stages import calibrate as calibration
+from onnxq.samples import open_samples
+from onnxq.stages.calibrate import Calibration
 from onnxq.stages.decision import Decision, Quantize, value_name, walk
 from onnxq.stages.placement import Placement, place
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import onnx
 
+    from onnxq.stages.statistics import Statistics
     from onnxq.targets import Target
 
 ModelSource = str | Path | "onnx.ModelProto" | ir.Model
@@ -76,7 +78,7 @@ class Prepared:
     clamps: Mapping[str, tuple[float, float]]
     feedback: Mapping[str, str]
     notes: tuple[str, ...]
-    _recorded: list[calibration.Statistics] = field(default_factory=list, repr=False)
+    _calibration: list[Calibration] = field(default_factory=list, repr=False)  # begun by run()
 
     @property
     def observed(self) -> dict[str, ObserverSpec]:
@@ -94,19 +96,22 @@ class Prepared:
         Raises:
             CalibrationError: an input is missing, misnamed, of another shape or dtype, NaN or Inf.
         """
-        previous = self._recorded[-1] if self._recorded else None
-        self._recorded[:] = [calibration.calibrate(self, [batch], statistics=previous)]
+        if not self._calibration:
+            self._calibration.append(Calibration(self))
+        calibration = self._calibration[0]
+        for checked in open_samples([batch], calibration.inputs):
+            calibration.observe(checked)
 
     @property
-    def statistics(self) -> calibration.Statistics:
+    def statistics(self) -> Statistics:
         """What `run` has observed so far.
 
         Raises:
             CalibrationError: `run` was never called.
         """
-        if not self._recorded:
+        if not self._calibration:
             raise CalibrationError("no batch was observed; call run(batch) first, or calibrate().")
-        return self._recorded[-1]
+        return self._calibration[0].statistics()
 
 
 def prepare(
@@ -115,7 +120,7 @@ def prepare(
     target: str | Target | None = None,
     feedback: Mapping[str, str] | None = None,
 ) -> Prepared:
-    """A Prepared: the canonical graph with a decision for every node and an observer for every tensor.
+    """A Prepared: the canonical graph, a decision for every node, an observer for every tensor.
 
     Args:
         model: path, ModelProto or onnx_ir.Model; it is not changed.
@@ -123,7 +128,7 @@ def prepare(
         target: name or value; None: `targets.get_default()`, which is "portable" unless set.
         feedback: {output name: input name} of state that each batch hands to the next one.
     Raises:
-        ModelError: the model is unreadable, quantized already, or of a type or opset that is refused.
+        ModelError: the model is unreadable, quantized already, or of a refused type or opset.
         QConfigError: the qconfig, target or feedback names what is not there.
     """
     chosen = _target(target)
@@ -180,7 +185,7 @@ def _group(tensors: list[str], placement: Placement, qconfig: QConfigMapping) ->
 
 
 def _observer(tensors: list[str], placement: Placement, qconfig: QConfigMapping) -> ObserverSpec:
-    """The observer that the qconfig names for a tensor of the group, else for the node behind it."""
+    """The observer that the qconfig names for a tensor of the group, else for its node."""
     for tensor in tensors:
         override = qconfig.for_tensor(tensor)
         if isinstance(override, ObserverSpec):

@@ -25,8 +25,8 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> ir.Model:
     Args:
         prepared: what the plan was made from.
         plan: every decision with its numbers.
-        format: "qdq": QuantizeLinear and DequantizeLinear around float operators, which ONNX Runtime
-            fuses to integer kernels.
+        format: "qdq": QuantizeLinear and DequantizeLinear around float operators; ONNX Runtime
+            fuses them to integer kernels.
     Raises:
         CalibrationError: the plan is of another model.
         QConfigError: the format is not known.
@@ -34,7 +34,8 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> ir.Model:
     """
     if format not in FORMATS:
         raise QConfigError(
-            f"format '{format}' is not known; known: {', '.join(FORMATS)}.{nearest(format, FORMATS)}"
+            f"format '{format}' is not known; known: {', '.join(FORMATS)}."
+            f"{nearest(format, FORMATS)}"
         )
     if plan.model_hash != prepared.model_hash:
         raise CalibrationError(

@@ -1,8 +1,8 @@
 """Carries out a plan with QuantizeLinear and DequantizeLinear nodes that ONNX Runtime fuses.
 
-    float producer -> T                     T -> Q -> T_quantized -> DQ -> T_dequantized -> integer node
-    integer node -> [Relu, Clip dropped]    -> Q [-> Clip on codes] -> T_quantized -> DQ -> every reader
-    W (float initializer)                   W_quantized -> DQ -> W_dequantized -> integer node
+    float node -> T                  T -> Q -> T_quantized -> DQ -> T_dequantized -> integer node
+    integer node -> [Relu dropped]   -> Q [-> Clip on codes] -> T_quantized -> DQ -> every reader
+    W (float initializer)            W_quantized -> DQ -> W_dequantized -> integer node
 
 One sweep in graph order, subgraphs where they stand; every edit is local.
 """
@@ -17,7 +17,7 @@ import onnx_ir as ir
 from onnxq import catalog
 from onnxq.operator import Float, Form, Rule
 from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
-from onnxq.stages.decision import Quantize, node_name, value_name, walk
+from onnxq.stages.decision import Quantize, node_name, subgraphs, value_name, walk
 from onnxq.stages.rewrite.weights import integer_tensor, scale_tensor, zero_point_tensor
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from onnxq.stages.plan import Plan
 
-# The operator between a DequantizeLinear and a node that is to stay float: a copy that ONNX Runtime's
-# optimizers do not remove (they do remove Identity), so that its pattern DQ -> op -> Q does not match.
+# The operator between a DequantizeLinear and a node that is to stay float: a copy that ONNX
+# Runtime's optimizers do not remove (as they do Identity), so that DQ -> op -> Q does not match.
 GUARD = "Max"
 
 
@@ -78,12 +78,8 @@ class _QdqWriter:
 
     def _sweep(self, graph: ir.Graph) -> None:
         for node in list(graph):
-            for attribute in node.attributes.values():
-                if attribute.type == ir.AttributeType.GRAPH:
-                    self._sweep(attribute.as_graph())
-                elif attribute.type == ir.AttributeType.GRAPHS:
-                    for subgraph in attribute.as_graphs():
-                        self._sweep(subgraph)
+            for subgraph in subgraphs(node):
+                self._sweep(subgraph)
             decision = self.plan.decisions[node_name(node)]
             if isinstance(decision, Float):
                 self._float_inputs(node, ())
@@ -115,7 +111,7 @@ class _QdqWriter:
             self.codes[tensor] = self._quantize_linear(raw, tensor)
 
     def _on_codes(self, node: ir.Node, rule: Rule) -> None:
-        """The op itself on the integer tensor; a Relu or Clip becomes a Clip with bounds in codes."""
+        """The op itself on the integer tensor; Relu and Clip become a Clip with bounds in codes."""
         self._float_inputs(node, rule.activations)
         tensor = self.tensor_of[node.outputs[rule.outputs[0]]]
         source = node.inputs[rule.activations[0]]
@@ -139,7 +135,7 @@ class _QdqWriter:
             self.codes[tensor] = value
 
     def _float_inputs(self, node: ir.Node, activations: Iterable[int]) -> None:
-        """Lets the slots that are not activations read what an integer node left of their tensor."""
+        """Lets slots that are no activations read what an integer node left of their tensor."""
         skipped = set(activations)
         for slot, value in enumerate(node.inputs):
             if value is None or slot in skipped:
@@ -225,7 +221,7 @@ class _QdqWriter:
         return result
 
     def _dequantized(self, value: ir.Value, graph: ir.Graph) -> ir.Value:
-        """The DequantizeLinear of a tensor in the graph of its reader (fusion does not cross graphs)."""
+        """The DQ of a tensor in the graph of its reader: fusion does not cross graphs."""
         tensor = self.tensor_of[value]
         qparams = self.plan.tensors[tensor]
         if value.is_initializer():
@@ -335,7 +331,7 @@ def _register(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir.Value
 
 
 def _insert_behind(value: ir.Value, node: ir.Node, graph: ir.Graph) -> None:
-    """Inserts the node right behind the value's producer, or first where the graph does not make it."""
+    """Inserts the node right behind the value's producer, or first where that is elsewhere."""
     producer = value.producer()
     if producer is not None and producer.graph is graph:
         graph.insert_after(producer, node)

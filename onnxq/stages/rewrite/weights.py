@@ -57,7 +57,7 @@ def _stored(codes: npt.NDArray[np.integer], dtype: QDType) -> npt.NDArray[np.gen
 
 
 def _oriented(x: npt.NDArray[np.float32], qparams: QParams) -> npt.NDArray[np.float32]:
-    """A bias of one element, or of shape (1, channels), as the vector that per-channel qparams need."""
+    """A bias of one element, or of shape (1, channels), as the vector that its scales need."""
     if qparams.granularity != PerChannel(0) or x.shape[:1] == qparams.scale.shape:
         return x
     return np.broadcast_to(x.reshape(-1), qparams.scale.shape)

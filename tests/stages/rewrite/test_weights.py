@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.dtypes import INT4, INT8, INT32
+from onnxq.qparams import PerChannel, QParams, per_tensor, quantize
+from onnxq.stages.rewrite.weights import (
+    LAZY_BYTES,
+    integer_tensor,
+    scale_tensor,
+    zero_point_tensor,
+)
+
+
+def test_codes_are_clipped_to_the_limit() -> None:
+    w = ir.Tensor(np.array([-1.0, 1.0], np.float32))
+    codes = integer_tensor(w, per_tensor(1 / 128, 0, INT8), 127, "w")
+    assert codes.numpy().tolist() == [-127, 127]
+
+
+def test_large_weight_is_quantized_only_when_asked_for() -> None:
+    asked = []
+
+    def make() -> ir.Tensor:
+        asked.append(1)
+        return ir.Tensor(np.ones(LAZY_BYTES, np.float32))
+
+    w = ir.LazyTensor(make, ir.DataType.FLOAT, ir.Shape([LAZY_BYTES]), name="w")
+    codes = integer_tensor(w, per_tensor(1 / 64, 0, INT8), 127, "w_quantized")
+    assert not asked
+    assert (codes.dtype, codes.shape.numpy(), codes.name) == (
+        ir.DataType.INT8,
+        (LAZY_BYTES,),
+        "w_quantized",
+    )
+    assert (codes.numpy() == 64).all()
+    assert len(asked) == 1
+
+
+def test_int4_codes_are_packed_two_to_a_byte() -> None:
+    w = ir.Tensor(np.arange(-8, 8).astype(np.float32))
+    codes = integer_tensor(w, per_tensor(1, 0, INT4), None, "w")
+    assert codes.dtype == ir.DataType.INT4
+    assert len(codes.tobytes()) == 8
+    assert codes.numpy().astype(int).tolist() == list(range(-8, 8))
+
+
+def test_bias_of_one_element_is_repeated_for_per_channel_scales() -> None:
+    p = QParams(np.float32([0.5, 0.25]), np.zeros(2, np.int32), INT32, PerChannel(0))
+    codes = integer_tensor(ir.Tensor(np.float32([3.0])), p, None, "b")
+    assert codes.numpy().tolist() == [6, 12]
+
+
+def test_per_tensor_scale_has_rank_0() -> None:
+    p = per_tensor(0.5, 3, INT8)
+    assert scale_tensor(p, "s").numpy().shape == ()
+    assert zero_point_tensor(p, "z").numpy() == np.int8(3)
+
+
+def test_bits_are_those_of_quantize() -> None:
+    x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
+    p = QParams(np.float32([0.01, 0.02, 0.03]), np.zeros(3, np.int8), INT8, PerChannel(0))
+    codes = integer_tensor(ir.Tensor(x), p, None, "w")
+    np.testing.assert_array_equal(codes.numpy(), quantize(x, p))
