@@ -1,0 +1,35 @@
+"""What a rule may look at: constants, presence and shapes of a node's inputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq.operator import Array
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+def has_input(node: ir.Node, slot: int) -> bool:
+    """Whether something is connected to the input slot."""
+    return slot < len(node.inputs) and node.inputs[slot] is not None
+
+
+def is_constant(node: ir.Node, slot: int) -> bool:
+    """Whether the input is an initializer that no caller can override; reads no data."""
+    value = node.inputs[slot] if slot < len(node.inputs) else None
+    return value is not None and value.const_value is not None and not value.is_graph_input()
+
+
+def constant(node: ir.Node, slot: int) -> Array | None:
+    """The constant in an input slot; None where it is absent or computed at run time."""
+    value = node.inputs[slot] if is_constant(node, slot) else None
+    return None if value is None or value.const_value is None else value.const_value.numpy()
+
+
+def shape(node: ir.Node, slot: int) -> tuple[int | None, ...] | None:
+    """Sizes of an input, None for those not known; None where not even the rank is known."""
+    value = node.inputs[slot] if slot < len(node.inputs) else None
+    if value is None or value.shape is None:
+        return None
+    return tuple(size if isinstance(size, int) else None for size in value.shape)

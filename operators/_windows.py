@@ -1,0 +1,120 @@
+"""Sliding windows over the spatial axes of (batch, channels, *spatial), by ONNX's padding rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxq.errors import ShapeError
+from onnxq.operators._attributes import Attributes, integer, integers, text
+
+Number = TypeVar("Number", bound=np.generic)
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Geometry of a convolution or pool; one entry per spatial axis.
+
+    Attributes:
+        kernel: taps.
+        strides: between windows.
+        dilations: between taps.
+        begin: padding before the first element.
+        out: number of windows.
+    """
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    begin: tuple[int, ...]
+    out: tuple[int, ...]
+
+
+def geometry(
+    op: str, spatial: Sequence[int], kernel: Sequence[int], attributes: Attributes
+) -> Windows:
+    """Windows of an input with those spatial sizes.
+
+    out = floor or ceil((size + pads - dilation * (kernel - 1) - 1) / stride) + 1
+
+    Raises:
+        ShapeError: attributes of another rank, unknown auto_pad, or a kernel larger than the input.
+    """
+    rank = len(spatial)
+    strides = integers(attributes, "strides", [1] * rank)
+    dilations = integers(attributes, "dilations", [1] * rank)
+    pads = integers(attributes, "pads", [0] * 2 * rank)
+    if not len(kernel) == len(strides) == len(dilations) == rank or len(pads) != 2 * rank:
+        raise ShapeError(
+            f"{op}: {rank} spatial axes; got kernel {list(kernel)}, strides {strides}, "
+            f"dilations {dilations}, pads {pads}."
+        )
+    span = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
+    begin, end = _padding(op, spatial, span, strides, pads, attributes)
+    out = []
+    for size, width, stride, before, after in zip(spatial, span, strides, begin, end, strict=True):
+        room = size + before + after - width
+        if room < 0:
+            raise ShapeError(
+                f"{op}: windows of {span} do not fit into an input of {list(spatial)}, "
+                f"padded by {begin} and {end}."
+            )
+        steps = room // stride
+        if integer(attributes, "ceil_mode", 0) and room % stride:
+            # ONNX: windows that would start in the padding behind the input are left out
+            steps += (steps + 1) * stride < size + before
+        out.append(steps + 1)
+    return Windows(tuple(kernel), tuple(strides), tuple(dilations), tuple(begin), tuple(out))
+
+
+def _padding(
+    op: str,
+    spatial: Sequence[int],
+    span: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    attributes: Attributes,
+) -> tuple[list[int], list[int]]:
+    """Padding before and behind, one entry per axis."""
+    rank = len(spatial)
+    mode = text(attributes, "auto_pad", "NOTSET")
+    if mode == "NOTSET":
+        return list(pads[:rank]), list(pads[rank:])
+    if mode == "VALID":
+        return [0] * rank, [0] * rank
+    if mode not in ("SAME_UPPER", "SAME_LOWER"):
+        raise ShapeError(f"{op}: auto_pad is '{mode}'; ONNX knows NOTSET, SAME_UPPER, SAME_LOWER, VALID.")
+    total = [
+        max((-(-size // stride) - 1) * stride + width - size, 0)
+        for size, width, stride in zip(spatial, span, strides, strict=True)
+    ]
+    less, more = [n // 2 for n in total], [n - n // 2 for n in total]
+    return (less, more) if mode == "SAME_UPPER" else (more, less)
+
+
+def sliding(
+    x: npt.NDArray[Number], windows: Windows, fill: int
+) -> npt.NDArray[Number]:
+    """A view (batch, channels, *out, *kernel) of x padded with `fill`."""
+    rank = len(windows.out)
+    span = [d * (k - 1) + 1 for k, d in zip(windows.kernel, windows.dilations, strict=True)]
+    widths = [(0, 0), (0, 0)]
+    cut = [slice(None), slice(None)]
+    for size, width, stride, before, out in zip(
+        x.shape[2:], span, windows.strides, windows.begin, windows.out, strict=True
+    ):
+        needed = (out - 1) * stride + width
+        widths.append((before, max(needed - before - size, 0)))
+        cut.append(slice(0, needed))
+    padded = np.pad(x, widths, constant_values=fill) if any(map(any, widths)) else x
+    view = np.lib.stride_tricks.sliding_window_view(
+        padded[tuple(cut)], span, axis=tuple(range(2, 2 + rank))
+    )
+    steps = [slice(None), slice(None)]
+    steps += [slice(None, None, stride) for stride in windows.strides]
+    steps += [slice(None, None, dilation) for dilation in windows.dilations]
+    return view[tuple(steps)]

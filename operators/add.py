@@ -1,0 +1,116 @@
+"""Element-wise sum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    Float,
+    NodePlan,
+    Operator,
+    Role,
+    Rule,
+    register,
+)
+from onnxq.operators._check import codes, qparams_in, qparams_out
+from onnxq.operators._emit import MICROSOFT, check_same_type, emit, scale_and_zero_point
+from onnxq.operators._examples import normal
+from onnxq.operators._fma import fma
+from onnxq.operators._tables import Codes, look_up_pairs
+from onnxq.qparams import IntArray, QParams
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+    from onnx_ir.tape import Tape
+
+
+@register
+class Add(Operator):
+    """C = A + B with broadcasting; ONNX Add-14.
+
+    Integers: com.microsoft QLinearAdd, which computes in float32 with fused multiply-adds:
+    ra = a_scale / c_scale, rb = b_scale / c_scale, r = c_zp - fma(ra, a_zp, rb * b_zp),
+    c = saturate(rint(fma(a, ra, fma(b, rb, r)))).
+    """
+
+    op_type = "Add"
+
+    def rule(self, node: ir.Node) -> Rule | Float:  # noqa: ARG002 - every Add is alike
+        """Both operands are activations; a constant one is quantized per tensor."""
+        return Rule(Role.ELEMENTWISE, activations=(0, 1))
+
+    def cases(self) -> Iterable[Case]:
+        """Broadcasts of every kind: the inner one changes how ONNX Runtime rounds."""
+        x = normal(2, 3, 4)
+        yield Case("same shape", (x, normal(2, 3, 4, seed=1)))
+        yield Case("constant vector", (x, normal(4, seed=1)), (1,))
+        yield Case("channels", (x, normal(3, 1, seed=1)), (1,))
+        yield Case("channels first", (normal(3, 1, seed=1), x), (0,))
+        yield Case("scalar", (x, normal(seed=1)), (1,))
+        yield Case("scalar first", (normal(seed=1), x), (0,))
+        yield Case("two scalars", (normal(), normal(1, seed=1)))
+        yield Case("outer product", (normal(3, 1), normal(1, 4, seed=1)))
+        yield Case("empty batch", (normal(0, 3), normal(3, seed=1)), (1,))
+
+    def lower(
+        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
+    ) -> Sequence[ir.Value]:
+        """QLinearAdd."""
+        check_same_type(node, plan)
+        a = scale_and_zero_point(tape, node, "a", qparams_in("Add", plan, 0))
+        b = scale_and_zero_point(tape, node, "b", qparams_in("Add", plan, 1))
+        c = scale_and_zero_point(tape, node, "c", qparams_out("Add", plan))
+        slots = [inputs[0], *a, inputs[1], *b, *c]
+        return emit(
+            tape, node, plan, slots, op_type="QLinearAdd", domain=MICROSOFT, attributes={}
+        )
+
+    def kernel(
+        self,
+        inputs: Sequence[Array | None],
+        plan: NodePlan,
+        attributes: Mapping[str, AttributeValue],  # noqa: ARG002 - Add has none
+    ) -> tuple[Array, ...]:
+        """Codes of C. Raises ShapeError where shapes do not broadcast or dtypes are wrong."""
+        a, b = codes("Add", inputs, plan, 0), codes("Add", inputs, plan, 1)
+        p, q = qparams_in("Add", plan, 0), qparams_in("Add", plan, 1)
+        out = qparams_out("Add", plan)
+        if scalar_inside(a.shape, b.shape):
+            a, b, p, q = b, a, q, p
+
+        def pair_sum(first: Codes, second: Codes) -> IntArray:
+            return add_codes(first, second, p, q, out)
+
+        return (look_up_pairs("Add", pair_sum, (a, p.dtype), (b, q.dtype)),)
+
+
+def add_codes(a: Codes, b: Codes, p: QParams, q: QParams, out: QParams) -> IntArray:
+    """QLinearAdd's arithmetic on broadcasting int32 arrays; p, q, out: qparams of a, b, result."""
+    ratio_a, ratio_b = p.scale / out.scale, q.scale / out.scale
+    zero_b = np.float32(ratio_b * q.zero_point.astype(np.float32))
+    rest = out.zero_point.astype(np.float32) - fma(ratio_a, p.zero_point, zero_b)
+    value = np.rint(fma(a, ratio_a, fma(b, ratio_b, rest)))
+    return np.asarray(np.clip(value, out.dtype.qmin, out.dtype.qmax).astype(out.dtype.storage))
+
+
+def scalar_inside(a: Sequence[int], b: Sequence[int]) -> bool:
+    """Whether ONNX Runtime's inner loop takes A as a scalar, which swaps the operands' roles.
+
+    The loop runs over the last axis along which the shapes, aligned at their ends, are not both 1.
+    Where the shorter shape ends first, both are scalars to it, and A is asked first.
+    """
+    if len(a) == 0 or len(b) == 0:
+        last = (b or a or (1,))[-1]
+        return len(a) == 0 or last == 1
+    for m, n in zip(reversed(a), reversed(b), strict=False):
+        if max(m, n) > 1:
+            return m == 1
+    return True

@@ -1,0 +1,98 @@
+"""Clamping to constant bounds: ReLU6, hardtanh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    Float,
+    Form,
+    NodePlan,
+    Operator,
+    Role,
+    Rule,
+    register,
+)
+from onnxq.operators._attributes import real
+from onnxq.operators._clamp import Bounds, clamp_codes, lower_clamp
+from onnxq.operators._examples import normal
+from onnxq.operators._nodes import constant, has_input
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+    from onnx_ir.tape import Tape
+
+INF = float("inf")
+
+
+@register
+class Clip(Operator):
+    """Y = min(max(X, low), high), any shape; ONNX Clip-13 (bounds are inputs) and Clip-6 (attributes).
+
+    Folded into the saturation of the quantizer before it; else a Clip between the bounds' codes.
+    """
+
+    op_type = "Clip"
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """Clamps to its bounds, which must be constants."""
+        bounds = _bounds(node)
+        if bounds is None:
+            return Float("its bounds are computed at run time; constant bounds are needed")
+        if bounds[0] > bounds[1]:
+            return Float(f"its lower bound {bounds[0]} is above its upper bound {bounds[1]}")
+        return Rule(Role.CLAMP, clamp=bounds, form=Form.CODES)
+
+    def cases(self) -> Iterable[Case]:
+        """Bounds on either side, attributes of opset 6, empty batch."""
+        x = normal(2, 3, 4)
+        low, high = np.float32(-0.5), np.float32(0.75)
+        yield Case("both bounds", (x, np.array(low), np.array(high)), (1, 2))
+        yield Case("lower only", (x, np.array(low)), (1,))
+        yield Case("upper only", (x, None, np.array(high)), (2,))
+        yield Case("no bounds", (x,))
+        yield Case("bounds beyond the range", (x, np.array(-1e9, np.float32)), (1,))
+        yield Case("attributes", (x,), (), {"min": -0.5, "max": 0.75}, opset=10)
+        yield Case("empty batch", (normal(0, 3), np.array(low)), (1,))
+
+    def lower(
+        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
+    ) -> Sequence[ir.Value]:
+        """Clip on codes."""
+        bounds = _bounds(node)
+        assert bounds is not None, "rule refused it"
+        return lower_clamp(tape, node, plan, inputs, bounds)
+
+    def kernel(
+        self,
+        inputs: Sequence[Array | None],
+        plan: NodePlan,
+        attributes: Mapping[str, AttributeValue],
+    ) -> tuple[Array, ...]:
+        """Codes of Y; bounds are real numbers. Raises ShapeError where dtypes or qparams differ."""
+        low, high = [*inputs, None, None][1:3]
+        bounds = (
+            real(attributes, "min", -INF) if low is None else float(low.item()),
+            real(attributes, "max", INF) if high is None else float(high.item()),
+        )
+        return (clamp_codes("Clip", inputs, plan, bounds),)
+
+
+def _bounds(node: ir.Node) -> Bounds | None:
+    """The bounds, infinite where absent; None where they are computed at run time."""
+    found = [node.attributes.get_float("min", -INF), node.attributes.get_float("max", INF)]
+    for slot in (1, 2):
+        if has_input(node, slot):
+            value = constant(node, slot)
+            if value is None or value.size != 1:
+                return None
+            found[slot - 1] = float(value.item())
+    return found[0], found[1]

@@ -1,0 +1,167 @@
+"""Convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.errors import ShapeError
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    Float,
+    NodePlan,
+    Operator,
+    Role,
+    Rule,
+    WeightSlot,
+    register,
+)
+from onnxq.operators._attributes import integer, integers
+from onnxq.operators._check import codes, qparams_in, qparams_out, weight_qparams
+from onnxq.operators._emit import attributes_of, check_pair, emit, scale_and_zero_point
+from onnxq.operators._examples import normal
+from onnxq.operators._gemm import Floats, Ints, centred, integer_matmul
+from onnxq.operators._nodes import has_input, is_constant, shape
+from onnxq.operators._windows import Windows, geometry, sliding
+from onnxq.qparams import requantize
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+    from onnx_ir.tape import Tape
+
+SPATIAL_RANKS = (1, 2, 3)
+COLUMN_ELEMENTS = 1 << 24  # 64 MiB of float32: images unfolded at once
+
+
+@register
+class Conv(Operator):
+    """Y[n, o, p] = B[o] + sum_{c, k} X[n, c, p * stride + k * dilation - pad] * W[o, c, k]; ONNX Conv-11.
+
+    1, 2 or 3 spatial axes; `group` splits channels. Integers: QLinearConv-10,
+    requantize(sum (x - x_zp) (w - w_zp) + b, x_scale * w_scale[o] / y_scale); padding is x_zp.
+    """
+
+    op_type = "Conv"
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """Weight per output channel; needs a Q behind it, since there is no kernel with float output."""
+        if not is_constant(node, 1):
+            return Float("its weight is computed at run time; constant weights are needed")
+        if has_input(node, 2) and not is_constant(node, 2):
+            return Float("its bias is computed at run time; a constant bias is needed")
+        weight = shape(node, 1)
+        if weight is None or len(weight) - 2 not in SPATIAL_RANKS:
+            return Float(f"its weight has shape {weight}; ONNX Runtime convolves integers over 1 to 3 axes")
+        group = node.attributes.get_int("group", 1)
+        depthwise = group > 1 and weight[0] == group and weight[1] == 1
+        return Rule(
+            Role.COMPUTE,
+            weight=WeightSlot(1, 0),
+            bias=2,
+            saturating_pairs=not depthwise,
+        )
+
+    def cases(self) -> Iterable[Case]:
+        """Ranks, groups, pads, strides, dilations, auto_pad, empty batch."""
+        x = normal(2, 4, 7, 6)
+        yield Case("plain", (x, normal(3, 4, 3, 3, seed=1), normal(3, seed=2)), (1, 2))
+        yield Case("no bias, 1x1", (x, normal(5, 4, 1, 1, seed=1)), (1,))
+        yield Case(
+            "asymmetric pads, stride, dilation",
+            (x, normal(3, 4, 3, 2, seed=1), normal(3, seed=2)),
+            (1, 2),
+            {"pads": [2, 0, 1, 3], "strides": [2, 1], "dilations": [1, 2]},
+        )
+        yield Case("groups", (x, normal(6, 2, 3, 3, seed=1)), (1,), {"group": 2, "pads": [1] * 4})
+        yield Case(
+            "depthwise", (x, normal(4, 1, 3, 3, seed=1), normal(4)), (1, 2), {"group": 4, "pads": [1] * 4}
+        )
+        yield Case("depthwise, two outputs each", (x, normal(8, 1, 3, 3, seed=1)), (1,), {"group": 4})
+        for mode in ("SAME_UPPER", "SAME_LOWER", "VALID"):
+            yield Case(
+                mode, (x, normal(3, 4, 4, 2, seed=1)), (1,), {"auto_pad": mode, "strides": [2, 1]}
+            )
+        yield Case("1d", (normal(2, 3, 9), normal(4, 3, 3, seed=1), normal(4)), (1, 2), {"pads": [1, 0]})
+        yield Case("3d", (normal(1, 2, 4, 5, 4), normal(3, 2, 2, 3, 2, seed=1), normal(3)), (1, 2))
+        yield Case("empty batch", (normal(0, 4, 7, 6), normal(3, 4, 3, 3, seed=1)), (1,))
+
+    def lower(
+        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
+    ) -> Sequence[ir.Value]:
+        """QLinearConv."""
+        check_pair(node, plan)
+        x = scale_and_zero_point(tape, node, "x", qparams_in("Conv", plan, 0))
+        w_qparams = plan.inputs[1]
+        assert w_qparams is not None, "check_pair looked"
+        w = scale_and_zero_point(tape, node, "w", w_qparams)
+        y = scale_and_zero_point(tape, node, "y", qparams_out("Conv", plan))
+        bias = [inputs[2]] if has_input(node, 2) else []
+        slots = [inputs[0], *x, inputs[1], *w, *y, *bias]
+        return emit(tape, node, plan, slots, op_type="QLinearConv", attributes=attributes_of(node))
+
+    def kernel(
+        self,
+        inputs: Sequence[Array | None],
+        plan: NodePlan,
+        attributes: Mapping[str, AttributeValue],
+    ) -> tuple[Array, ...]:
+        """Codes of Y. Raises ShapeError where shapes, dtypes or channels do not fit together."""
+        x, w = codes("Conv", inputs, plan, 0), codes("Conv", inputs, plan, 1)
+        group = integer(attributes, "group", 1)
+        _check_shapes(x.shape, w.shape, group, integers(attributes, "kernel_shape", w.shape[2:]))
+        x_qparams, y_qparams = qparams_in("Conv", plan, 0), qparams_out("Conv", plan)
+        w_qparams = weight_qparams("Conv", plan, 1, w, 0)
+        windows = geometry("Conv", x.shape[2:], w.shape[2:], attributes)
+        total = convolve(centred(x, x_qparams), centred(w, w_qparams), group, windows)
+        along = (-1, *[1] * (x.ndim - 2))
+        if len(inputs) > 2 and inputs[2] is not None:
+            bias = codes("Conv", inputs, plan, 2)
+            if bias.shape != w.shape[:1]:
+                raise ShapeError(f"Conv: bias of shape {bias.shape}; wanted {w.shape[:1]}.")
+            total = total + bias.astype(np.int32).reshape(along)
+        multiplier = x_qparams.scale * w_qparams.scale / y_qparams.scale
+        return (requantize(total, np.asarray(multiplier).reshape(along), y_qparams),)
+
+
+def _check_shapes(
+    x: tuple[int, ...], w: tuple[int, ...], group: int, kernel_shape: Sequence[int]
+) -> None:
+    """Raises ShapeError where x (N, C, *S) and w (O, C / group, *K) do not fit together."""
+    if len(x) != len(w) or len(x) - 2 not in SPATIAL_RANKS:
+        raise ShapeError(f"Conv: x {x} and w {w}; wanted the same rank, 3 to 5.")
+    if group < 1 or w[0] % group or w[1] * group != x[1]:
+        raise ShapeError(f"Conv: x {x}, w {w}, group {group}; wanted {x[1]} = {w[1]} * group channels.")
+    if tuple(kernel_shape) != w[2:]:
+        raise ShapeError(f"Conv: kernel_shape {list(kernel_shape)}, but w is {w}.")
+
+
+def convolve(x: Floats, w: Floats, group: int, windows: Windows) -> Ints:
+    """The convolution of whole numbers, exact modulo 2^32.
+
+    Args:
+        x: float32 (batch, channels, *spatial), zero points subtracted.
+        w: float32 (outputs, channels / group, *kernel), likewise.
+        group: channels and outputs are split into this many groups.
+        windows: of x.
+    Returns:
+        int32 (batch, outputs, *windows.out).
+    """
+    batch, outputs = x.shape[0], w.shape[0]
+    rank = len(windows.out)
+    rows = w.reshape(group, outputs // group, -1)
+    taps, places = rows.shape[2], int(np.prod(windows.out))
+    # (batch, channels, *out, *kernel) -> (batch, channels, *kernel, *out)
+    order = (0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank))
+    unfolded = sliding(x, windows, 0).transpose(order)
+    total = np.empty((batch, group, outputs // group, places), np.int32)
+    step = max(1, COLUMN_ELEMENTS // max(group * taps * places, 1))
+    for start in range(0, batch, step):
+        part = unfolded[start : start + step]
+        total[start : start + step] = integer_matmul(rows, part.reshape(-1, group, taps, places))
+    return total.reshape(batch, outputs, *windows.out)

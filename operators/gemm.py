@@ -1,0 +1,136 @@
+"""General matrix product."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.errors import ShapeError
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    Float,
+    NodePlan,
+    Operator,
+    Role,
+    Rule,
+    WeightSlot,
+    register,
+)
+from onnxq.operators._attributes import integer, real
+from onnxq.operators._check import codes, qparams_in, qparams_out, weight_qparams
+from onnxq.operators._emit import MICROSOFT, attributes_of, check_pair, emit, scale_and_zero_point
+from onnxq.operators._examples import normal
+from onnxq.operators._gemm import centred, integer_matmul
+from onnxq.operators._nodes import has_input, is_constant, shape
+from onnxq.qparams import requantize
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+    from onnx_ir.tape import Tape
+
+
+@register
+class Gemm(Operator):
+    """Y = alpha * A' B' + beta * C, A' = A or A^T by transA, B' likewise; ONNX Gemm-13.
+
+    A' is (M, K), B' is (K, N), C broadcasts to (M, N). Integers: com.microsoft QGemm,
+    acc = sum (a - a_zp) (b - b_zp) + c; requantize(acc, alpha * a_scale * b_scale[n] / y_scale), or
+    float32(acc) * (alpha * a_scale * b_scale[n]) where the result stays in float32.
+    """
+
+    op_type = "Gemm"
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """Weight per column of B'; the int32 bias holds C at a_scale * b_scale, so beta must be 1."""
+        trans_b = node.attributes.get_int("transB", 0)
+        constant = is_constant(node, 1)
+        rule = Rule(
+            Role.COMPUTE,
+            activations=(0,) if constant else (0, 1),
+            weight=WeightSlot(1, 0 if trans_b else 1) if constant else None,
+            needs_output=False,
+            saturating_pairs=True,
+        )
+        if not has_input(node, 2):
+            return rule
+        return _with_bias(node, rule, 0 if trans_b else 1)
+
+    def cases(self) -> Iterable[Case]:
+        """Both transpositions, alpha, biases of rank 1 and 2, run-time B, empty batch."""
+        a, b, c = normal(3, 5), normal(5, 4, seed=1), normal(4, seed=2)
+        yield Case("plain", (a, b, c), (1, 2))
+        yield Case("transB", (a, normal(4, 5, seed=1), c), (1, 2), {"transB": 1})
+        yield Case("transA", (normal(5, 3), b, c), (1, 2), {"transA": 1})
+        yield Case("alpha, no bias", (a, b), (1,), {"alpha": 0.3})
+        yield Case("bias of one row", (a, b, normal(1, 4, seed=2)), (1, 2))
+        yield Case("bias of all rows", (a, b, normal(3, 4, seed=2)), (1, 2))
+        yield Case("computed B", (a, normal(4, 5, seed=1)), (), {"transB": 1})
+        yield Case("long sums", (normal(2, 1500), normal(1500, 3, seed=1)), (1,))
+        yield Case("empty batch", (normal(0, 5), b, c), (1, 2))
+
+    def lower(
+        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
+    ) -> Sequence[ir.Value]:
+        """QGemm, with float32 output where the plan has no qparams for it."""
+        check_pair(node, plan)
+        a = scale_and_zero_point(tape, node, "a", qparams_in("Gemm", plan, 0))
+        b_qparams = plan.inputs[1]
+        assert b_qparams is not None, "check_pair looked"
+        b = scale_and_zero_point(tape, node, "b", b_qparams)
+        slots = [inputs[0], *a, inputs[1], *b, inputs[2] if has_input(node, 2) else None]
+        if plan.outputs[0] is not None:
+            slots += scale_and_zero_point(tape, node, "y", plan.outputs[0])
+        attributes = attributes_of(node, "alpha", "transA", "transB")
+        return emit(
+            tape, node, plan, slots, op_type="QGemm", domain=MICROSOFT, attributes=attributes
+        )
+
+    def kernel(
+        self,
+        inputs: Sequence[Array | None],
+        plan: NodePlan,
+        attributes: Mapping[str, AttributeValue],
+    ) -> tuple[Array, ...]:
+        """Codes of Y, or float32. Raises ShapeError where shapes or dtypes do not fit together."""
+        a, b = codes("Gemm", inputs, plan, 0), codes("Gemm", inputs, plan, 1)
+        if a.ndim != 2 or b.ndim != 2:
+            raise ShapeError(f"Gemm: A {a.shape} and B {b.shape}; wanted two matrices.")
+        trans_a, trans_b = integer(attributes, "transA", 0), integer(attributes, "transB", 0)
+        a_qparams = qparams_in("Gemm", plan, 0)
+        b_qparams = weight_qparams("Gemm", plan, 1, b, 0 if trans_b else 1)
+        left, right = centred(a, a_qparams), centred(b, b_qparams)
+        total = integer_matmul(left.T if trans_a else left, right.T if trans_b else right)
+        if len(inputs) > 2 and inputs[2] is not None:
+            bias = codes("Gemm", inputs, plan, 2).astype(np.int32)
+            try:
+                total = total + np.broadcast_to(bias, total.shape)
+            except ValueError as error:
+                raise ShapeError(f"Gemm: bias {bias.shape}, result {total.shape}.") from error
+        alpha = np.float32(real(attributes, "alpha", 1.0))
+        multiplier = np.asarray(alpha * a_qparams.scale * b_qparams.scale)
+        if plan.outputs[0] is None:
+            return (np.asarray(total.astype(np.float32) * multiplier),)
+        y_qparams = qparams_out("Gemm", plan)
+        return (requantize(total, np.asarray(multiplier / y_qparams.scale), y_qparams),)
+
+
+def _with_bias(node: ir.Node, rule: Rule, column_axis: int) -> Rule | Float:
+    """The rule with its bias in slot 2, or why an int32 bias cannot hold it."""
+    if not is_constant(node, 2):
+        return Float("its bias is computed at run time; a constant bias is needed")
+    if node.attributes.get_float("beta", 1.0) != 1.0:
+        return Float("beta is not 1: an int32 bias needs beta = 1; fold beta into the bias")
+    if node.attributes.get_float("alpha", 1.0) != 1.0:
+        return Float("alpha is not 1 and there is a bias; fold alpha into the weight")
+    b, c = shape(node, 1), shape(node, 2)
+    columns = b[column_axis] if b else None
+    if not c or (columns is not None and c[-1] != columns):
+        return Float(f"its bias of shape {c} does not have one number per column ({columns})")
+    return replace(rule, bias=2)

@@ -1,0 +1,116 @@
+"""Matrix product with NumPy's broadcasting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    Float,
+    NodePlan,
+    Operator,
+    Role,
+    Rule,
+    WeightSlot,
+    register,
+)
+from onnxq.operators._check import codes, qparams_in, qparams_out, weight_qparams
+from onnxq.operators._emit import MICROSOFT, check_pair, emit, scale_and_zero_point
+from onnxq.operators._examples import normal
+from onnxq.operators._gemm import centred, integer_matmul
+from onnxq.operators._nodes import is_constant, shape
+from onnxq.qparams import requantize
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+    from onnx_ir.tape import Tape
+
+
+@register
+class MatMul(Operator):
+    """Y = A B, (..., M, K) by (..., K, N), with NumPy's rules for rank 1 and batches; ONNX MatMul-13.
+
+    Integers: QLinearMatMul-10, requantize(sum (a - a_zp) (b - b_zp), a_scale * b_scale[n] / y_scale);
+    where the result stays in float32, com.microsoft MatMulIntegerToFloat,
+    float32(sum) * (a_scale * b_scale[n]).
+    """
+
+    op_type = "MatMul"
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """A constant matrix is a weight per column; other ranks are quantized per tensor.
+
+        ONNX Runtime fuses a B of rank 3 with scales per column, and then fails when it runs.
+        """
+        b = shape(node, 1)
+        matrix = is_constant(node, 1) and b is not None and len(b) == 2
+        return Rule(
+            Role.COMPUTE,
+            activations=(0,) if matrix else (0, 1),
+            weight=WeightSlot(1, 1) if matrix else None,
+            needs_output=False,
+            saturating_pairs=True,
+        )
+
+    def cases(self) -> Iterable[Case]:
+        """Ranks 1 to 4, broadcast batches, weights and activations, empty batch."""
+        b = normal(5, 4, seed=1)
+        yield Case("weight", (normal(3, 5), b), (1,))
+        yield Case("weight, batches", (normal(2, 3, 5), b), (1,))
+        yield Case("weight of rank 1", (normal(3, 5), normal(5, seed=1)), (1,))
+        yield Case("weight of rank 3", (normal(2, 3, 5), normal(2, 5, 4, seed=1)), (1,))
+        yield Case("constant on the left", (normal(3, 5), b), (0,))
+        yield Case("two activations", (normal(2, 3, 5), normal(2, 5, 4, seed=1)))
+        yield Case("broadcast batches", (normal(2, 1, 3, 5), normal(4, 5, 2, seed=1)))
+        yield Case("row by matrix", (normal(5), b), (1,))
+        yield Case("row by column", (normal(5), normal(5, seed=1)))
+        yield Case("long sums", (normal(2, 1500), normal(1500, 3, seed=1)), (1,))
+        yield Case("empty batch", (normal(0, 3, 5), b), (1,))
+
+    def lower(
+        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
+    ) -> Sequence[ir.Value]:
+        """QLinearMatMul, or MatMulIntegerToFloat where the plan has no qparams for the output."""
+        check_pair(node, plan)
+        a = scale_and_zero_point(tape, node, "a", qparams_in("MatMul", plan, 0))
+        b_qparams = plan.inputs[1]
+        assert b_qparams is not None, "check_pair looked"
+        b = scale_and_zero_point(tape, node, "b", b_qparams)
+        if plan.outputs[0] is None:
+            slots = [inputs[0], inputs[1], a[0], b[0], a[1], b[1]]
+            return emit(
+                tape,
+                node,
+                plan,
+                slots,
+                op_type="MatMulIntegerToFloat",
+                domain=MICROSOFT,
+                attributes={},
+            )
+        y = scale_and_zero_point(tape, node, "y", plan.outputs[0])
+        slots = [inputs[0], *a, inputs[1], *b, *y]
+        return emit(tape, node, plan, slots, op_type="QLinearMatMul", attributes={})
+
+    def kernel(
+        self,
+        inputs: Sequence[Array | None],
+        plan: NodePlan,
+        attributes: Mapping[str, AttributeValue],  # noqa: ARG002 - MatMul has none
+    ) -> tuple[Array, ...]:
+        """Codes of Y, or float32. Raises ShapeError where shapes or dtypes do not fit together."""
+        a, b = codes("MatMul", inputs, plan, 0), codes("MatMul", inputs, plan, 1)
+        a_qparams = qparams_in("MatMul", plan, 0)
+        b_qparams = weight_qparams("MatMul", plan, 1, b, b.ndim - 1)
+        total = integer_matmul(centred(a, a_qparams), centred(b, b_qparams))
+        multiplier = np.asarray(a_qparams.scale * b_qparams.scale)
+        if plan.outputs[0] is None:
+            return (np.asarray(total.astype(np.float32) * multiplier),)
+        y_qparams = qparams_out("MatMul", plan)
+        return (requantize(total, np.asarray(multiplier / y_qparams.scale), y_qparams),)

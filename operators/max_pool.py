@@ -1,0 +1,96 @@
+"""Maximum over windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.errors import ShapeError
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    Float,
+    NodePlan,
+    Operator,
+    Role,
+    Rule,
+    register,
+)
+from onnxq.operators._attributes import integers
+from onnxq.operators._check import codes, shared
+from onnxq.operators._emit import on_codes
+from onnxq.operators._examples import normal
+from onnxq.operators._windows import geometry, sliding
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+    from onnx_ir.tape import Tape
+
+
+@register
+class MaxPool(Operator):
+    """Y[n, c, p] = max_k X[n, c, p * stride + k * dilation - pad]; ONNX MaxPool-12.
+
+    1, 2 or 3 spatial axes. Scales are positive, so the maximum of codes is the code of the maximum;
+    padding is the smallest code.
+    """
+
+    op_type = "MaxPool"
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """Copies codes, so the output has the input's qparams."""
+        if len(node.outputs) > 1 and (node.outputs[1].uses() or node.outputs[1].is_graph_output()):
+            return Float("its Indices output is used, which ONNX Runtime has for float only")
+        return Rule(Role.MOVEMENT, shares_qparams=True)
+
+    def cases(self) -> Iterable[Case]:
+        """Ranks, pads, strides, dilations, ceil_mode, auto_pad, empty batch."""
+        x = normal(2, 3, 7, 6)
+        yield Case("plain", (x,), (), {"kernel_shape": [2, 3]})
+        yield Case(
+            "asymmetric pads, stride",
+            (x,),
+            (),
+            {"kernel_shape": [3, 3], "pads": [1, 0, 2, 1], "strides": [2, 3]},
+        )
+        yield Case("dilation", (x,), (), {"kernel_shape": [3, 2], "dilations": [2, 3]})
+        yield Case(
+            "ceil_mode",
+            (x,),
+            (),
+            {"kernel_shape": [2, 2], "strides": [2, 4], "ceil_mode": 1, "pads": [0, 1, 1, 1]},
+        )
+        for mode in ("SAME_UPPER", "SAME_LOWER", "VALID"):
+            yield Case(
+                mode, (x,), (), {"kernel_shape": [4, 2], "auto_pad": mode, "strides": [2, 1]}
+            )
+        yield Case("1d", (normal(2, 3, 9),), (), {"kernel_shape": [3], "pads": [1, 1]})
+        yield Case("3d", (normal(1, 2, 4, 5, 4),), (), {"kernel_shape": [2, 3, 2]})
+        yield Case("empty batch", (normal(0, 3, 7, 6),), (), {"kernel_shape": [2, 2]})
+
+    def lower(
+        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
+    ) -> Sequence[ir.Value]:
+        """MaxPool on codes."""
+        return on_codes(tape, node, plan, inputs)
+
+    def kernel(
+        self,
+        inputs: Sequence[Array | None],
+        plan: NodePlan,
+        attributes: Mapping[str, AttributeValue],
+    ) -> tuple[Array, ...]:
+        """Codes of Y. Raises ShapeError where kernel, attributes and x do not fit, or qparams differ."""
+        x = codes("MaxPool", inputs, plan, 0)
+        kernel = integers(attributes, "kernel_shape", [])
+        if x.ndim < 3 or not kernel:
+            raise ShapeError(f"MaxPool: x {x.shape}, kernel_shape {kernel}; wanted (N, C, *spatial).")
+        qparams = shared("MaxPool", plan)
+        windows = geometry("MaxPool", x.shape[2:], kernel, attributes)
+        view = sliding(x, windows, qparams.dtype.qmin)
+        return (np.asarray(view.max(axis=tuple(range(x.ndim, view.ndim)))),)

@@ -1,0 +1,64 @@
+"""Rectifier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    Float,
+    Form,
+    NodePlan,
+    Operator,
+    Role,
+    Rule,
+    register,
+)
+from onnxq.operators._clamp import clamp_codes, lower_clamp
+from onnxq.operators._examples import normal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+    from onnx_ir.tape import Tape
+
+BOUNDS = (0.0, float("inf"))
+
+
+@register
+class Relu(Operator):
+    """Y = max(X, 0), any shape; ONNX Relu-14.
+
+    Folded into the saturation of the quantizer before it; else max(x, zero_point) on codes.
+    """
+
+    op_type = "Relu"
+
+    def rule(self, node: ir.Node) -> Rule | Float:  # noqa: ARG002 - every Relu is alike
+        """Clamps to [0, inf)."""
+        return Rule(Role.CLAMP, clamp=BOUNDS, form=Form.CODES)
+
+    def cases(self) -> Iterable[Case]:
+        """Any rank, empty batch."""
+        yield Case("plain", (normal(2, 3, 4),))
+        yield Case("rank 0", (normal(),))
+        yield Case("empty batch", (normal(0, 3),))
+
+    def lower(
+        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
+    ) -> Sequence[ir.Value]:
+        """Clip on codes: ONNX Runtime has Relu for int8 only."""
+        return lower_clamp(tape, node, plan, inputs, BOUNDS)
+
+    def kernel(
+        self,
+        inputs: Sequence[Array | None],
+        plan: NodePlan,
+        attributes: Mapping[str, AttributeValue],  # noqa: ARG002 - Relu has none
+    ) -> tuple[Array, ...]:
+        """Codes of Y. Raises ShapeError where dtypes or qparams differ."""
+        return (clamp_codes("Relu", inputs, plan, BOUNDS),)

@@ -1,0 +1,272 @@
+"""Builds the small models that the operator tests run: float, QDQ and lowered forms of a Case."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnx_ir as ir
+import onnxruntime
+from onnx import helper
+from onnx_ir.tape import Tape
+
+from onnxq.dtypes import INT8, INT32, UINT8, QDType
+from onnxq.operator import Array, Case, Float, NodePlan, Operator, Rule
+from onnxq.qparams import (
+    PerChannel,
+    PerTensor,
+    QParams,
+    dequantize,
+    per_tensor,
+    quantize,
+)
+
+IR_VERSION = 10
+MICROSOFT = "com.microsoft"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Types:
+    """Types of activations and weights; where zero points and scales lie."""
+
+    x: QDType = UINT8
+    w: QDType = INT8
+    zero_point: str = "fitted"  # or low, high: at the ends of the type
+    power_of_two: bool = False  # scales: many ties
+    squeeze: float = 1.0  # output range over what would fit: below 1 saturates
+
+    def __str__(self) -> str:
+        ties = "-ties" if self.power_of_two else ""
+        return f"{self.x}-{self.w}-{self.zero_point}{ties}-{self.squeeze}"
+
+
+def names(case: Case) -> list[str]:
+    """Input names by slot, empty for absent ones."""
+    return [f"in{i}" if x is not None else "" for i, x in enumerate(case.inputs)]
+
+
+def float_model(operator: Operator, case: Case) -> onnx.ModelProto:
+    """The case as a float model; outputs out0, out1 ..."""
+    outputs = [f"out{i}" for i in range(case.outputs)]
+    node = helper.make_node(
+        operator.op_type, names(case), outputs, "node", domain=operator.domain, **case.attributes or {}
+    )
+    present = [(i, n, x) for i, (n, x) in enumerate(zip(names(case), case.inputs, strict=True)) if n]
+    graph = helper.make_graph(
+        [node],
+        "case",
+        [
+            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+            for i, n, x in present
+            if x is not None and i not in case.constants
+        ],
+        [onnx.ValueInfoProto(name=n) for n in outputs],
+        [onnx.numpy_helper.from_array(np.asarray(x), n) for i, n, x in present if i in case.constants],
+    )
+    opsets = [helper.make_opsetid("", case.opset)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
+    return onnx.shape_inference.infer_shapes(model, strict_mode=True)
+
+
+def node_of(operator: Operator, case: Case) -> ir.Node:
+    """The case's node inside a graph."""
+    return ir.from_proto(float_model(operator, case)).graph[0]
+
+
+def rule_of(operator: Operator, case: Case) -> Rule:
+    """The case's rule, which must not be Float."""
+    rule = operator.rule(node_of(operator, case))
+    assert isinstance(rule, Rule), f"{operator.op_type}, {case.name}: {rule.reason}"
+    return rule
+
+
+def session(model: onnx.ModelProto | ir.Model) -> onnxruntime.InferenceSession:
+    """A single-threaded ONNX Runtime session."""
+    proto = ir.to_proto(model) if isinstance(model, ir.Model) else model
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+
+
+def run(
+    model: onnx.ModelProto | ir.Model, case: Case, inputs: Sequence[Array | None]
+) -> list[Array]:
+    """Outputs of ONNX Runtime; `inputs` by slot, those of the case's constants are in the model."""
+    feeds = {
+        n: x
+        for i, (n, x) in enumerate(zip(names(case), inputs, strict=True))
+        if x is not None and i not in case.constants
+    }
+    return [np.asarray(y) for y in session(model).run(None, feeds)]
+
+
+def run_float(operator: Operator, case: Case) -> list[Array]:
+    """Outputs of the float operator."""
+    return run(float_model(operator, case), case, case.inputs)
+
+
+def fit(low: float, high: float, dtype: QDType, types: Types) -> QParams:
+    """Per-tensor qparams that cover [low, high] and 0, with the zero point that `types` asks for."""
+    low, high = min(low, 0.0), max(high, 0.0)
+    scale = max((high - low) * types.squeeze / (dtype.qmax - dtype.qmin), 1e-4)
+    if types.power_of_two:
+        scale = 2.0 ** np.ceil(np.log2(scale))
+    fitted = round(dtype.qmin - low * types.squeeze / scale)
+    ends = {"low": dtype.qmin, "high": dtype.qmax, "fitted": fitted}
+    return per_tensor(scale, int(np.clip(ends[types.zero_point], dtype.qmin, dtype.qmax)), dtype)
+
+
+def plan_of(operator: Operator, case: Case, types: Types, *, output: bool = True) -> NodePlan:
+    """Qparams by the operator's rule, fitted to the case's data."""
+    rule = rule_of(operator, case)
+    inputs: list[QParams | None] = [None] * len(case.inputs)
+    outputs: list[QParams | None] = [None] * case.outputs
+    exact = dataclasses.replace(types, squeeze=1.0)
+    for slot in rule.activations:
+        inputs[slot] = fit(*_range(case.inputs[slot]), types.x, exact)
+    copies = rule.shares_qparams or rule.clamp is not None
+    if copies:
+        ranges = [_range(case.inputs[slot]) for slot in rule.activations]
+        common = fit(min(r[0] for r in ranges), max(r[1] for r in ranges), types.x, exact)
+        for slot in rule.activations:
+            inputs[slot] = common
+    if rule.weight is not None:
+        weight = np.asarray(case.inputs[rule.weight.slot])
+        inputs[rule.weight.slot] = _fit_weight(weight, rule.weight.axis, types)
+        if rule.bias is not None and len(case.inputs) > rule.bias:
+            inputs[rule.bias] = _bias(inputs, rule, np.asarray(case.inputs[rule.bias]))
+    results = run_float(operator, case)
+    for slot in rule.outputs if output or rule.needs_output else ():
+        low, high = rule.output_range or _range(results[slot])
+        outputs[slot] = inputs[rule.activations[0]] if copies else fit(low, high, types.x, types)
+    return NodePlan(tuple(inputs), tuple(outputs))
+
+
+def _range(x: Array | None) -> tuple[float, float]:
+    values = np.asarray(x, np.float32)
+    return float(values.min(initial=0)), float(values.max(initial=0))
+
+
+def _fit_weight(w: npt.NDArray[np.floating], axis: int, types: Types) -> QParams:
+    others = tuple(i for i in range(w.ndim) if i != axis)
+    scale = np.maximum(np.abs(w).max(axis=others), 1e-3) / 127
+    if types.power_of_two:
+        scale = 2.0 ** np.ceil(np.log2(scale))
+    zero_point = np.full(scale.shape, 0 if types.w.signed else 128)
+    return QParams(scale.astype(np.float32), zero_point, types.w, PerChannel(axis))
+
+
+def _bias(inputs: list[QParams | None], rule: Rule, bias: Array) -> QParams:
+    x, w = inputs[0], inputs[rule.weight.slot if rule.weight else 1]
+    assert x is not None
+    assert w is not None
+    scale = np.asarray(x.scale * w.scale)
+    granularity = PerChannel(bias.ndim - 1) if scale.ndim else PerTensor()
+    return QParams(scale, np.zeros(scale.shape, np.int32), INT32, granularity)
+
+
+def codes_of(case: Case, plan: NodePlan) -> list[Array | None]:
+    """The case's inputs, as codes where the plan has qparams."""
+    return [
+        x if x is None or p is None else quantize(np.asarray(x, np.float32), p)
+        for x, p in zip(case.inputs, plan.inputs, strict=True)
+    ]
+
+
+def reals_of(codes: Sequence[Array | None], plan: NodePlan) -> tuple[Array | None, ...]:
+    """What the codes stand for."""
+    return tuple(
+        x if x is None or p is None else dequantize(np.asarray(x), p)
+        for x, p in zip(codes, plan.inputs, strict=True)
+    )
+
+
+def lowered_model(
+    operator: Operator, case: Case, plan: NodePlan, codes: Sequence[Array | None]
+) -> ir.Model:
+    """The operator's own lowering, its constants in the model."""
+    node = node_of(operator, case)
+    tape = Tape()
+    values: list[ir.Value | None] = []
+    for i, (name, x) in enumerate(zip(names(case), codes, strict=True)):
+        if x is None:
+            values.append(None)
+        elif i in case.constants:
+            values.append(tape.initializer(ir.tensor(x), name=name))
+        else:
+            values.append(ir.val(name, dtype=ir.tensor(x).dtype, shape=x.shape))
+    outputs = list(operator.lower(tape, node, plan, values))
+    for i, value in enumerate(outputs):
+        value.name = f"out{i}"
+    graph = ir.Graph(
+        [v for v in values if v is not None and v.const_value is None],
+        outputs,
+        nodes=tape.nodes,
+        initializers=tape.initializers,
+        opset_imports={"": max(case.opset, 13), MICROSOFT: 1},
+        name="lowered",
+    )
+    return ir.Model(graph, ir_version=IR_VERSION)
+
+
+def qdq_model(
+    operator: Operator, case: Case, plan: NodePlan, codes: Sequence[Array | None]
+) -> onnx.ModelProto:
+    """DQ on every quantized input, Q on every quantized output."""
+    model = float_model(operator, case)
+    del model.graph.value_info[:]
+    nodes, inits = [], []
+    node = model.graph.node[0]
+    for i, (p, x) in enumerate(zip(plan.inputs, codes, strict=True)):
+        if p is None or x is None:
+            continue
+        inits += _parameters(f"in{i}", p)
+        nodes.append(_convert("DequantizeLinear", f"in{i}", f"in{i}_real", p))
+        node.input[i] = f"in{i}_real"
+        tensor = onnx.numpy_helper.from_array(np.asarray(x), f"in{i}")
+        for old in (*model.graph.initializer, *model.graph.input):
+            if old.name == f"in{i}" and isinstance(old, onnx.TensorProto):
+                old.CopyFrom(tensor)
+            elif old.name == f"in{i}":
+                old.type.tensor_type.elem_type = tensor.data_type
+    nodes.append(node)
+    for i, p in enumerate(plan.outputs):
+        if p is not None:
+            node.output[i] = f"out{i}_real"
+            inits += _parameters(f"out{i}", p)
+            nodes.append(_convert("QuantizeLinear", f"out{i}_real", f"out{i}", p))
+    graph = model.graph
+    outputs = [onnx.ValueInfoProto(name=o.name) for o in graph.output]
+    built = helper.make_graph(nodes, "qdq", graph.input, outputs, [*graph.initializer, *inits])
+    opsets: Mapping[str, int] = {"": max(case.opset, 13)}
+    return onnx.shape_inference.infer_shapes(
+        helper.make_model(
+            built,
+            opset_imports=[helper.make_opsetid(d, v) for d, v in opsets.items()],
+            ir_version=IR_VERSION,
+        )
+    )
+
+
+def _parameters(name: str, p: QParams) -> list[onnx.TensorProto]:
+    return [
+        onnx.numpy_helper.from_array(np.asarray(p.scale), f"{name}_scale"),
+        onnx.numpy_helper.from_array(np.asarray(p.zero_point), f"{name}_zero_point"),
+    ]
+
+
+def _convert(op: str, x: str, y: str, p: QParams) -> onnx.NodeProto:
+    name = x if op == "DequantizeLinear" else y
+    axis = {"axis": p.granularity.axis} if isinstance(p.granularity, PerChannel) else {}
+    return helper.make_node(op, [x, f"{name}_scale", f"{name}_zero_point"], [y], **axis)
+
+
+def is_float(operator: Operator, case: Case) -> bool:
+    """Whether the operator leaves the case in float."""
+    return isinstance(operator.rule(node_of(operator, case)), Float)

@@ -1,0 +1,252 @@
+"""One contract for every registered operator: what its rule, lowering and kernel promise, against ORT."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from onnxq import catalog
+from onnxq.dtypes import INT8, INT32, UINT8
+from onnxq.errors import ShapeError
+from onnxq.operator import Array, Case, Form, NodePlan, Operator, Role
+from onnxq.qparams import dequantize
+from tests.operators import builder
+from tests.operators.builder import Types
+
+OPERATORS = catalog.all_operators()
+FOLDER = Path(catalog.__file__).parent / "operators"
+
+# Grow these never, shrink them often.
+WITHOUT_RULE = {"ConvTranspose"}
+WITHOUT_LOWERING = {"ConvTranspose"}
+WITHOUT_KERNEL = {"ConvTranspose"}
+
+# The result is rounded once (half a step); integer and float arithmetic may round to different
+# sides of a tie, so that they end one step apart.
+STEPS = 1.0
+
+TYPES = (
+    Types(),
+    Types(power_of_two=True),
+    Types(zero_point="low"),
+    Types(zero_point="high", power_of_two=True),
+    Types(squeeze=0.3),
+    Types(w=UINT8),
+    Types(x=INT8),
+    Types(x=INT8, power_of_two=True, squeeze=0.3),
+)
+
+Parameters = tuple[Operator, Case]
+CASES = [
+    pytest.param(op, case, id=f"{op.op_type}-{case.name}")
+    for op in OPERATORS
+    for case in op.cases()
+    if not builder.is_float(op, case)
+]
+BY_OPERATOR = [pytest.param(op, id=op.op_type) for op in OPERATORS]
+
+
+
+
+@pytest.mark.parametrize("operator", BY_OPERATOR)
+def test_case_names_are_unique(operator: Operator) -> None:
+    found = [case.name for case in operator.cases()]
+    assert found
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize(("operator", "case"), CASES)
+def test_slots_exist_in_the_onnx_schema(operator: Operator, case: Case) -> None:
+    schema = onnx.defs.get_schema(operator.op_type, case.opset, operator.domain)
+    rule = builder.rule_of(operator, case)
+    slots = [*rule.activations, *([rule.weight.slot] if rule.weight else [])]
+    slots += [] if rule.bias is None else [rule.bias]
+    assert len(set(slots)) == len(slots)
+    assert all(0 <= slot < schema.max_input for slot in slots)
+    assert all(0 <= slot < schema.max_output for slot in rule.outputs)
+    assert all(slot < len(case.inputs) for slot in rule.activations)
+    if rule.weight is not None:
+        weight = case.inputs[rule.weight.slot]
+        assert weight is not None
+        assert 0 <= rule.weight.axis < weight.ndim
+
+
+@pytest.mark.parametrize(("operator", "case"), CASES)
+def test_rule_is_consistent(operator: Operator, case: Case) -> None:
+    rule = builder.rule_of(operator, case)
+    assert (rule.clamp is not None) == (rule.role is Role.CLAMP)
+    assert rule.bias is None or rule.weight is not None
+    if rule.role is Role.MOVEMENT:
+        assert rule.shares_qparams
+    if rule.form is Form.CODES:
+        assert operator.has_lowering(), "the QDQ rewrite calls lower for Form.CODES"
+
+
+@pytest.mark.parametrize(("operator", "case"), CASES)
+@pytest.mark.parametrize("types", [Types(), Types(x=INT8)], ids=str)
+def test_qdq_form_is_within_a_step_of_float(operator: Operator, case: Case, types: Types) -> None:
+    if builder.rule_of(operator, case).form is Form.CODES:
+        return  # it has no QDQ form; the lowered form is compared below
+    plan = builder.plan_of(operator, case, types)
+    codes = builder.codes_of(case, plan)
+    got = builder.run(builder.qdq_model(operator, case, plan, codes), case, codes)
+    assert_close_to_float(operator, case, plan, codes, got)
+
+
+@pytest.mark.parametrize(("operator", "case"), CASES)
+def test_lowered_form_is_within_a_step_of_float(operator: Operator, case: Case) -> None:
+    if not operator.has_lowering():
+        return
+    plan = builder.plan_of(operator, case, Types())
+    codes = builder.codes_of(case, plan)
+    got = builder.run(builder.lowered_model(operator, case, plan, codes), case, codes)
+    assert_close_to_float(operator, case, plan, codes, got)
+
+
+def assert_close_to_float(
+    operator: Operator, case: Case, plan: NodePlan, codes: list[Array | None], got: list[Array]
+) -> None:
+    reals = dataclasses.replace(case, inputs=builder.reals_of(codes, plan))
+    for y, p, wanted in zip(got, plan.outputs, builder.run_float(operator, reals), strict=True):
+        assert y.shape == wanted.shape
+        if p is None:
+            assert np.array_equal(y, wanted)
+            continue
+        ends = np.array([p.dtype.qmin, p.dtype.qmax], p.dtype.storage)
+        inside = np.clip(wanted, *dequantize(ends, p))
+        steps = np.abs(dequantize(y, p).astype(np.float64) - inside) / p.scale
+        assert steps.max(initial=0) <= STEPS + 1e-3  # 1e-3: float32 noise of both sums, in steps
+
+
+@pytest.mark.parametrize(("operator", "case"), CASES)
+@pytest.mark.parametrize("types", TYPES, ids=str)
+def test_kernel_equals_onnx_runtime(operator: Operator, case: Case, types: Types) -> None:
+    if not (operator.has_lowering() and operator.has_kernel()):
+        return
+    assert_kernel_equals(operator, case, types, case_codes=None, output=True)
+    if not builder.rule_of(operator, case).needs_output:
+        assert_kernel_equals(operator, case, types, case_codes=None, output=False)
+
+
+def assert_kernel_equals(
+    operator: Operator, case: Case, types: Types, case_codes: int | None, *, output: bool
+) -> None:
+    """case_codes: seed of random codes in place of the case's own data."""
+    plan = builder.plan_of(operator, case, types, output=output)
+    codes = builder.codes_of(case, plan)
+    if case_codes is not None:
+        codes = randomized(codes, plan, case_codes)
+    wanted = builder.run(builder.lowered_model(operator, case, plan, codes), case, codes)
+    got = operator.kernel(codes, plan, case.attributes or {})
+    assert len(got) == len(wanted)
+    for y, ort in zip(got, wanted, strict=True):
+        assert y.dtype == ort.dtype
+        assert y.shape == ort.shape
+        assert np.array_equal(y, ort)
+
+
+def randomized(codes: list[Array | None], plan: NodePlan, seed: int) -> list[Array | None]:
+    """Uniform codes over the whole type, ends included; biases and weights' -128 stay out."""
+    random = np.random.default_rng(seed)
+    return [
+        x
+        if x is None or p is None or p.dtype == INT32
+        else random.integers(p.dtype.qmin, p.dtype.qmax + 1, x.shape).astype(p.dtype.storage)
+        for x, p in zip(codes, plan.inputs, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("operator", BY_OPERATOR)
+@settings(
+    max_examples=12,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data())
+def test_kernel_equals_onnx_runtime_over_all_codes(operator: Operator, data: st.DataObject) -> None:
+    cases = [c for c in operator.cases() if not builder.is_float(operator, c)]
+    if not (cases and operator.has_lowering() and operator.has_kernel()):
+        return
+    case = data.draw(st.sampled_from(cases))
+    types = Types(
+        x=data.draw(st.sampled_from([UINT8, INT8])),
+        zero_point=data.draw(st.sampled_from(["low", "high", "fitted"])),
+        power_of_two=data.draw(st.booleans()),
+        squeeze=data.draw(st.floats(0.05, 4.0)),
+    )
+    if types.x == UINT8:
+        types = dataclasses.replace(types, w=data.draw(st.sampled_from([UINT8, INT8])))
+    seed = data.draw(st.integers(0, 2**31))
+    assert_kernel_equals(operator, case, types, seed, output=True)
+
+
+@pytest.mark.parametrize("operator", BY_OPERATOR)
+def test_kernel_refuses_a_wrong_dtype(operator: Operator) -> None:
+    for case in operator.cases():
+        if not operator.has_kernel() or builder.is_float(operator, case):
+            continue
+        plan = builder.plan_of(operator, case, Types())
+        codes = builder.codes_of(case, plan)
+        slot = builder.rule_of(operator, case).activations[0]
+        codes[slot] = np.asarray(codes[slot], np.int16)
+        with pytest.raises(ShapeError, match="int16"):
+            operator.kernel(codes, plan, case.attributes or {})
+
+
+@pytest.mark.parametrize("operator", BY_OPERATOR)
+def test_kernel_refuses_missing_qparams(operator: Operator) -> None:
+    for case in operator.cases():
+        if not operator.has_kernel() or builder.is_float(operator, case):
+            continue
+        plan = builder.plan_of(operator, case, Types())
+        codes = builder.codes_of(case, plan)
+        bare = NodePlan((None,) * len(plan.inputs), plan.outputs)
+        with pytest.raises(ShapeError, match="qparams"):
+            operator.kernel(codes, bare, case.attributes or {})
+
+
+@pytest.mark.parametrize("operator", BY_OPERATOR)
+def test_kernel_leaves_its_inputs_untouched(operator: Operator) -> None:
+    for case in operator.cases():
+        if not operator.has_kernel() or builder.is_float(operator, case):
+            continue
+        plan = builder.plan_of(operator, case, Types())
+        codes = builder.codes_of(case, plan)
+        for x in codes:
+            if x is not None:
+                x.setflags(write=False)
+        operator.kernel(codes, plan, case.attributes or {})
+
+
+def test_rules_lowerings_and_kernels_still_missing_are_exactly_those_listed() -> None:
+    without_rule = {
+        op.op_type for op in OPERATORS if all(builder.is_float(op, case) for case in op.cases())
+    }
+    assert without_rule == WITHOUT_RULE
+    assert {op.op_type for op in OPERATORS if not op.has_lowering()} == WITHOUT_LOWERING
+    assert {op.op_type for op in OPERATORS if not op.has_kernel()} == WITHOUT_KERNEL
+
+
+def test_every_operator_states_its_equation_and_onnx_version() -> None:
+    for operator in OPERATORS:
+        assert operator.__doc__
+        assert f"ONNX {operator.op_type}-" in operator.__doc__, operator.op_type
+
+
+def test_every_file_has_a_twin_test_and_one_operator_named_like_it() -> None:
+    files = {path.stem for path in FOLDER.glob("*.py") if not path.name.startswith("_")}
+    twins = {path.stem.removeprefix("test_") for path in Path(__file__).parent.glob("test_*.py")}
+    assert files <= twins
+    homes = [type(op).__module__.rpartition(".")[2] for op in OPERATORS]
+    assert sorted(homes) == sorted(files)
+    for operator, home in zip(OPERATORS, homes, strict=True):
+        assert home.replace("_", "") == operator.op_type.lower()
+
+
