@@ -1,0 +1,203 @@
+"""Tables for people, with rich. Renders values; computes nothing."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from onnxq.report.summary import Summary
+    from onnxq.stages.bench import Benchmark
+    from onnxq.stages.findings import Execution, Findings
+    from onnxq.targets import Target
+
+PIPE_WIDTH = 160  # columns where the output is no terminal: rich's 80 would break long node names
+MAX_NAMED = 4  # nodes named per reason
+KILO = 1000.0
+
+
+def open_console(file: TextIO | None = None) -> Console:
+    """A console that takes names literally: "[0]" in a node name is no markup."""
+    console = Console(file=file or sys.stdout, markup=False, highlight=False, emoji=False)
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH
+    return console
+
+
+def print_inspection(console: Console, summary: Summary, notes: Sequence[str]) -> None:
+    """Every node with its decision, then counts per op type."""
+    rows = [
+        (n.name, n.op_type, "integers" if n.in_integers else "float", n.words)
+        for n in summary.nodes
+    ]
+    console.print(_table("", ("node", "op", "decision", "how, or why not"), rows))
+    _print_counts(console, summary)
+    print_notes(console, notes)
+
+
+def print_quantization(
+    console: Console,
+    summary: Summary,
+    execution: Execution,
+    sizes: tuple[int, int],
+    notes: Sequence[str],
+) -> None:
+    """Counts per op type, what stays float and why, what ONNX Runtime runs, sizes, notes."""
+    _print_counts(console, summary)
+    rows = [(r.op_type, str(len(r.nodes)), r.words, _some(r.nodes)) for r in summary.reasons]
+    if rows:
+        console.print(_table("stays in float", ("op", "nodes", "why", "which"), rows, numbers=(1,)))
+    _print_execution(console, execution)
+    before, after = sizes
+    console.print(
+        f"size: {size_text(before)} -> {size_text(after)} ({_ratio(before, after)} smaller)"
+    )
+    print_notes(console, notes)
+
+
+def print_findings(console: Console, findings: Findings) -> None:
+    """Tensors, outputs, what could not be compared, and what ONNX Runtime runs."""
+    rows = [
+        (
+            t.name,
+            t.dtype,
+            f"{t.scale:.6g}",
+            _db(t.sqnr_db),
+            f"{t.cosine:.6f}",
+            f"{t.max_error_steps:.2f}",
+            f"{t.saturated_share:.3%}",
+        )
+        for t in findings.tensors
+    ]
+    header = ("tensor", "codes", "scale", "SQNR dB", "cosine", "max error, steps", "saturated")
+    console.print(_table("", header, rows, numbers=(2, 3, 4, 5, 6)))
+    output_rows = [
+        (
+            o.name,
+            _db(o.sqnr_db),
+            f"{o.cosine:.6f}",
+            f"{o.max_error:.6g}",
+            "-" if o.max_error_steps is None else f"{o.max_error_steps:.2f}",
+            "-" if o.top1_agreement is None else f"{o.top1_agreement:.2%}",
+        )
+        for o in findings.outputs
+    ]
+    output_header = ("output", "SQNR dB", "cosine", "max error", "in steps", "same top-1")
+    console.print(_table("", output_header, output_rows, numbers=(1, 2, 3, 4, 5)))
+    if findings.unmatched:
+        missing = [(u.name, u.reason) for u in findings.unmatched]
+        console.print(_table("not compared", ("name", "why"), missing))
+    _print_execution(console, findings.execution)
+    console.print(
+        f"batches: {findings.batches}; float model {findings.float_hash[:12]}, "
+        f"quantized {findings.quantized_hash[:12]}"
+    )
+
+
+def print_benchmark(console: Console, benchmark: Benchmark) -> None:
+    """Times, sizes and what ONNX Runtime runs."""
+    b = benchmark
+    rows = [
+        (
+            "CPU time per run, median",
+            f"{b.float_ms:.3f} ms",
+            f"{b.quantized_ms:.3f} ms",
+            f"{b.speedup:.2f}x",
+        ),
+        (
+            "size",
+            size_text(b.float_bytes),
+            size_text(b.quantized_bytes),
+            _ratio(b.float_bytes, b.quantized_bytes),
+        ),
+    ]
+    console.print(_table("", ("", "float", "quantized", "ratio"), rows, numbers=(1, 2, 3)))
+    _print_execution(console, b.execution)
+    shapes = ", ".join(f"{name} {list(shape)}" for name, shape in b.input_shapes.items())
+    console.print(f"{b.runs} interleaved pairs of runs, one thread; inputs: {shapes}")
+
+
+def print_targets(
+    console: Console, targets: Iterable[Target], default: str, aliases: Mapping[str, str]
+) -> None:
+    """One row per target, and the other names."""
+    rows = [
+        (
+            t.name + (" (default)" if t.name == default else ""),
+            f"[-{t.weight_qmax_saturating}, {t.weight_qmax_saturating}]",
+            t.description,
+        )
+        for t in targets
+    ]
+    console.print(_table("", ("target", "weights that could saturate", "what it is"), rows))
+    console.print("also: " + ", ".join(f"{alias} = {name}" for alias, name in aliases.items()))
+
+
+def print_notes(console: Console, notes: Sequence[str]) -> None:
+    """One line per note."""
+    for note in notes:
+        console.print(f"note: {note}")
+
+
+def size_text(size_bytes: int) -> str:
+    """Like 1.23 MB; decimal units."""
+    value, units = float(size_bytes), ["B", "kB", "MB", "GB", "TB"]
+    while value >= KILO and len(units) > 1:
+        value, units = value / KILO, units[1:]
+    return f"{size_bytes} B" if units[0] == "B" else f"{value:.2f} {units[0]}"
+
+
+def _print_counts(console: Console, summary: Summary) -> None:
+    counts = summary.counts
+    rows = [(op, str(c.integers), str(c.floats)) for op, c in counts.items()]
+    total = (sum(c.integers for c in counts.values()), sum(c.floats for c in counts.values()))
+    rows.append(("total", str(total[0]), str(total[1])))
+    console.print(
+        _table("plan: nodes per op", ("op", "in integers", "in float"), rows, numbers=(1, 2))
+    )
+
+
+def _print_execution(console: Console, execution: Execution) -> None:
+    rows = [(op, "integers", str(count)) for op, count in _by_count(execution.integer_nodes)]
+    rows += [(op, "float", str(count)) for op, count in _by_count(execution.float_nodes)]
+    title = "ONNX Runtime runs (its optimized graph, on this machine)"
+    console.print(_table(title, ("op", "on", "nodes"), rows, numbers=(2,)))
+    for fallback in execution.fallbacks:
+        console.print(
+            f"fell back to float: {fallback.op_type} '{fallback.name}' stands between integers in "
+            "the file, but ONNX Runtime has no integer kernel for it here"
+        )
+
+
+def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda item: -item[1])
+
+
+def _table(
+    title: str, header: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()
+) -> Table:
+    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False)
+    for i, name in enumerate(header):
+        table.add_column(name, justify="right" if i in numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more
+
+
+def _db(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _ratio(before: int, after: int) -> str:
+    return f"{before / after:.2f}x" if after else "-"

@@ -1,0 +1,72 @@
+"""Plain values for `--json`: dicts, lists, strings and finite numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from onnxq.report.summary import Summary
+    from onnxq.stages.bench import Benchmark
+    from onnxq.stages.findings import Execution
+    from onnxq.targets import Target
+
+JsonObject = dict[str, object]
+
+
+def to_text(value: Mapping[str, object] | Sequence[object]) -> str:
+    """JSON text; a NaN in it is an error of ours."""
+    return json.dumps(value, indent=1, allow_nan=False)
+
+
+def summary(value: Summary) -> JsonObject:
+    """Counts per op type, reasons, and every node."""
+    return {
+        "counts": {op: dataclasses.asdict(count) for op, count in value.counts.items()},
+        "reasons": [
+            {"op_type": r.op_type, "reason": r.words, "nodes": list(r.nodes)} for r in value.reasons
+        ],
+        "nodes": [
+            {
+                "name": n.name,
+                "op_type": n.op_type,
+                "decision": "integers" if n.in_integers else "float",
+                "how" if n.in_integers else "reason": n.words,
+            }
+            for n in value.nodes
+        ],
+    }
+
+
+def execution(value: Execution) -> JsonObject:
+    """What ONNX Runtime runs."""
+    return {
+        "integer_nodes": dict(value.integer_nodes),
+        "float_nodes": dict(value.float_nodes),
+        "fallbacks": [dataclasses.asdict(f) for f in value.fallbacks],
+    }
+
+
+def benchmark(value: Benchmark) -> JsonObject:
+    """Times, sizes and what ONNX Runtime runs."""
+    fields = {
+        f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.name != "execution"
+    }
+    return {**fields, "speedup": value.speedup, "execution": execution(value.execution)}
+
+
+def targets(values: Iterable[Target]) -> list[object]:
+    """One object per target."""
+    return [
+        {
+            "name": t.name,
+            "description": t.description,
+            "weight_qmax": t.weight_qmax,
+            "weight_qmax_saturating": t.weight_qmax_saturating,
+            "slow_in_integers": dict(t.slow_in_integers),
+        }
+        for t in values
+    ]

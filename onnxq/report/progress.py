@@ -1,0 +1,30 @@
+"""A progress bar on stderr for long work: on a terminal only, so that logs stay clean."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+Step = Callable[[int, int | None], None]
+"""Called with (done, total or None where that is not known)."""
+
+
+@contextlib.contextmanager
+def progress_bar(what: str) -> Iterator[Step]:
+    """A function that moves the bar; it does nothing where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -1,0 +1,121 @@
+"""Compares two streams of arrays in bounded memory: sums in float64, one pass.
+
+SQNR   = 10 log10( sum x^2 / sum (x - y)^2 )  dB       x: float, y: what quantization made of it
+cosine = sum x y / sqrt( sum x^2  sum y^2 )
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+CHUNK_ELEMENTS = 1 << 20  # float64 copies of an activation are made in pieces of 8 MB
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Running sums over pairs of arrays of equal shape.
+
+    Attributes:
+        elements: pairs seen.
+        max_error: largest |x - y|; NaN as soon as one difference is NaN.
+        saturated: elements of x beyond the interval that the codes reach.
+    """
+
+    elements: int = 0
+    max_error: float = 0.0
+    saturated: int = 0
+    _sum_xx: float = 0.0
+    _sum_yy: float = 0.0
+    _sum_xy: float = 0.0
+    _sum_ee: float = 0.0
+
+    def update(
+        self,
+        x: npt.NDArray[np.generic],
+        y: npt.NDArray[np.generic],
+        reach: tuple[float, float] | None = None,
+    ) -> None:
+        """Adds one pair of arrays.
+
+        Args:
+            x: numbers or booleans, any shape.
+            y: the same shape.
+            reach: real interval of x that the codes represent to half a step; None counts nothing.
+        """
+        flat_x, flat_y = x.reshape(-1), y.reshape(-1)
+        for start in range(0, flat_x.size, CHUNK_ELEMENTS):
+            a = flat_x[start : start + CHUNK_ELEMENTS].astype(np.float64)
+            b = flat_y[start : start + CHUNK_ELEMENTS].astype(np.float64)
+            self._add(a, b, reach)
+        self.elements += flat_x.size
+
+    def _add(
+        self,
+        x: npt.NDArray[np.float64],
+        y: npt.NDArray[np.float64],
+        reach: tuple[float, float] | None,
+    ) -> None:
+        # a model may give NaN or Inf by itself; equal values are no error, inf - inf would be NaN
+        with np.errstate(invalid="ignore", over="ignore"):
+            error = np.where(x == y, 0.0, x - y)
+            self._sum_xx += float(x @ x)
+            self._sum_yy += float(y @ y)
+            self._sum_xy += float(x @ y)
+            self._sum_ee += float(error @ error)
+            self.max_error = float(np.maximum(self.max_error, np.abs(error).max(initial=0.0)))
+        if reach is not None:
+            self.saturated += int(np.count_nonzero((x < reach[0]) | (x > reach[1])))
+
+    @property
+    def sqnr_db(self) -> float:
+        """Inf where nothing differs, -inf where zeros became something else, NaN after a NaN."""
+        if self._sum_ee == 0.0:
+            return math.inf
+        if self._sum_xx == 0.0:
+            return -math.inf
+        return 10.0 * math.log10(self._sum_xx / self._sum_ee) if self._finite else math.nan
+
+    @property
+    def cosine(self) -> float:
+        """1 for two all-zero streams, 0 where only one is all zero."""
+        if not self._finite:
+            return math.nan
+        if self._sum_xx == 0.0 or self._sum_yy == 0.0:
+            return float(self._sum_xx == self._sum_yy)
+        return self._sum_xy / (math.sqrt(self._sum_xx) * math.sqrt(self._sum_yy))
+
+    @property
+    def saturated_share(self) -> float:
+        """Of all elements; 0 for none seen."""
+        return self.saturated / self.elements if self.elements else 0.0
+
+    @property
+    def _finite(self) -> bool:
+        return all(map(math.isfinite, (self._sum_xx, self._sum_yy, self._sum_ee)))
+
+
+@dataclass(slots=True)
+class Agreement:
+    """How often two classifiers name the same class.
+
+    Attributes:
+        samples: rows seen.
+        same: rows whose argmax is equal; the first one counts among equals.
+    """
+
+    samples: int = 0
+    same: int = 0
+
+    def update(self, x: npt.NDArray[np.generic], y: npt.NDArray[np.generic]) -> None:
+        """Adds two arrays of shape (samples, classes), classes >= 2."""
+        self.samples += len(x)
+        self.same += int(np.count_nonzero(x.argmax(axis=1) == y.argmax(axis=1)))
+
+    @property
+    def share(self) -> float | None:
+        """Of all rows; None for none seen."""
+        return self.same / self.samples if self.samples else None
