@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+
+from onnxq import targets
+from onnxq.errors import QConfigError
+from onnxq.targets import Overflow, Target
+
+ROOT = Path(__file__).parents[1]
+NAMES = [
+    "portable",
+    "x86-sse",
+    "x86-avx2",
+    "x86-avx512",
+    "x86-avxvnni",
+    "x86-vnni",
+    "arm64",
+    "arm64-dot",
+    "arm64-i8mm",
+]
+AVX512 = "avx2 avx512f avx512bw avx512dq avx512vl"
+
+
+def cpuinfo(label: str, *cores: str) -> str:
+    return "".join(f"processor\t: {i}\n{label}\t: {flags}\n\n" for i, flags in enumerate(cores))
+
+
+def test_all_designed_targets_are_there() -> None:
+    assert [t.name for t in targets.all_targets()] == NAMES
+    assert all(targets.find(name).name == name for name in NAMES)
+
+
+@pytest.mark.parametrize(("alias", "name"), [("fbgemm", "x86-avx2"), ("qnnpack", "arm64")])
+def test_torch_backends_are_aliases(alias: str, name: str) -> None:
+    assert targets.find(alias) is targets.find(name)
+    assert targets.aliases()[alias] == name
+
+
+def test_unknown_name_suggests_the_nearest() -> None:
+    with pytest.raises(QConfigError, match=r"'x86vnni' is not known.*Did you mean 'x86-vnni'\?"):
+        targets.find("x86vnni")
+
+
+@pytest.mark.parametrize("target", targets.all_targets(), ids=str)
+def test_pairs_of_products_fit_int16(target: Target) -> None:
+    limit = target.weight_qmax_saturating
+    if target.overflow is Overflow.SATURATES:  # u8 by s8
+        assert 255 * limit * 2 <= 2**15 - 1
+        assert 255 * (limit + 1) * 2 > 2**15 - 1
+    if target.overflow is Overflow.WRAPS:  # s8 by s8
+        assert 128 * limit * 2 <= 2**15 - 1
+    assert target.weight_qmax == 127
+
+
+def test_portable_is_as_strict_as_the_strictest() -> None:
+    portable = targets.find("portable")
+    for target in targets.all_targets():
+        assert portable.weight_qmax_saturating <= target.weight_qmax_saturating
+        assert set(portable.pairs) <= set(target.pairs)
+
+
+def test_default_is_portable_until_set() -> None:
+    assert targets.get_default().name == "portable"
+    try:
+        assert targets.set_default("qnnpack").name == "arm64"
+        assert targets.get_default() is targets.find("arm64")
+        assert targets.set_default(targets.find("x86-vnni")) is targets.get_default()
+        with pytest.raises(QConfigError):
+            targets.set_default("nonsense")
+        assert targets.get_default().name == "x86-vnni"
+    finally:
+        targets.set_default("portable")
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "text", "name"),
+    [
+        ("Linux", "x86_64", cpuinfo("flags", f"{AVX512} avx512_vnni avx_vnni"), "x86-vnni"),
+        ("Linux", "x86_64", cpuinfo("flags", AVX512), "x86-avx512"),
+        ("Linux", "x86_64", cpuinfo("flags", "avx avx2 avx_vnni"), "x86-avxvnni"),
+        ("Linux", "x86_64", cpuinfo("flags", "avx avx2"), "x86-avx2"),
+        ("Linux", "x86_64", cpuinfo("flags", "avx512f avx2"), "x86-avx2"),
+        ("Linux", "x86_64", cpuinfo("flags", "sse4_2 avx"), "x86-sse"),
+        ("Linux", "x86_64", cpuinfo("flags", "avx2 avx_vnni", "avx2"), "x86-avx2"),
+        ("Linux", "x86_64", "", "x86-avx2"),
+        ("Linux", "aarch64", cpuinfo("Features", "fp asimd"), "arm64"),
+        ("Linux", "aarch64", cpuinfo("Features", "asimd asimddp"), "arm64-dot"),
+        ("Linux", "aarch64", cpuinfo("Features", "asimd asimddp i8mm"), "arm64-i8mm"),
+        ("Linux", "aarch64", cpuinfo("Features", "asimd asimddp", "asimd"), "arm64"),
+        ("Darwin", "arm64", "", "arm64-dot"),
+        ("Darwin", "x86_64", "", "x86-avx2"),
+        ("Windows", "AMD64", "", "x86-avx2"),
+        ("Windows", "ARM64", "", "arm64"),
+        ("Linux", "riscv64", "", "portable"),
+    ],
+)
+def test_a_machine_is_classified(system: str, machine: str, text: str, name: str) -> None:
+    assert targets._classify(system, machine, text).name == name
+
+
+def test_auto_is_one_of_the_targets() -> None:
+    assert targets.find("auto") in targets.all_targets()
+    assert targets.aliases()["auto"] == targets.find("auto").name
+
+
+def test_targets_hash_and_pickle() -> None:
+    assert len(set(targets.all_targets())) == len(NAMES)
+    assert pickle.loads(pickle.dumps(targets.find("arm64"))) == targets.find("arm64")
+
+
+def test_slow_operators_are_those_that_the_bench_printed() -> None:
+    printed = (ROOT / "scripts" / "bench_elementwise.txt").read_text()
+    table = json.loads(printed.partition("slow_in_integers = ")[2])
+    assert table == targets.SLOW_IN_INTEGERS
+    assert all(t.slow_in_integers == table for t in targets.all_targets())
