@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import onnx
 import onnx_ir as ir
 
 from onnxq import runtime, targets
@@ -24,12 +25,11 @@ if TYPE_CHECKING:
 
     import numpy as np
     import numpy.typing as npt
-    import onnx
 
     from onnxq.stages.statistics import Statistics
     from onnxq.targets import Target
 
-ModelSource = str | Path | "onnx.ModelProto" | ir.Model
+ModelSource = str | Path | onnx.ModelProto | ir.Model
 
 __all__ = ["Decision", "Prepared", "Quantize", "TensorGroup", "prepare"]
 
