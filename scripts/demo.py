@@ -56,7 +56,7 @@ def onnxq(*arguments: str) -> None:
 
 
 def _command(arguments: tuple[str, ...]) -> list[str]:
-    return [sys.executable, "-c", "from onnxq.cli import main; main(prog_name='onnxq')", *arguments]
+    return [sys.executable, "-m", "onnxq", *arguments]
 
 
 def top1(path: Path, images: npt.NDArray[np.float32], labels: npt.NDArray[np.uint8]) -> float:
@@ -127,9 +127,7 @@ def main() -> None:
         parser.error(f"unknown model {', '.join(sorted(unknown))}; known: {', '.join(FACTORIES)}")
     (ROOT / args.output).mkdir(parents=True, exist_ok=True)
     rows = [run_model(name, args.output, args.target) for name in args.models]
-    print(
-        f"\nTarget {args.target}; top-1 over the 1,000 embedded test images; files in {args.output}\n"
-    )
+    print(f"\nTarget {args.target}, 1,000 embedded test images; the files are in {args.output}\n")
     print(table(rows))
 
 

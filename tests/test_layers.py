@@ -12,12 +12,12 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = (
     "errors", "dtypes", "qparams", "qtensor", "operator", "operators", "catalog", "functional",
     "graph", "observers", "targets", "qconfig", "samples", "runtime", "reference", "stages",
-    "report", "pipeline", "pytorch", "cli",
+    "report", "pipeline", "pytorch", "cli", "__main__",
 )
 # the files that serve a stage stand before it; `Prepared.run` is the loop form of calibrate
 STAGES = (
-    "decision", "candidates", "placement", "calibrate", "prepare", "plan_constants", "plan",
-    "dynamic_plan", "rewrite", "improve", "codes", "comparison", "findings", "execution",
+    "decision", "candidates", "placement", "state", "statistics", "calibrate", "prepare",
+    "plan_constants", "plan", "dynamic_plan", "rewrite", "improve", "codes", "comparison", "findings", "execution",
     "verify", "bench",
 )
 # fmt: on

@@ -101,6 +101,8 @@ def export(
             f"opset {opset}: export writes {MIN_OPSET} to {MAX_OPSET}. Leave it out for "
             f"{DEFAULT_OPSET}."
         )
+    if path is not None:
+        io.check_writable(path)  # before the work, not after it
     bound = bind(module, inputs)
     axes = _resolved_axes(dynamic_axes, bound)
     bound = _traceable(bound, axes)

@@ -81,7 +81,7 @@ def bind(module: nn.Module, inputs: Inputs) -> BoundInputs:
     for parameter in signature.parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise UnsupportedError(
-                f"{owner} takes '{parameter}', so its inputs have no fixed names. "
+                f"{owner} takes '{str(parameter).split(':')[0]}': its inputs have no fixed names. "
                 "Wrap the module in one whose forward names each tensor."
             )
     try:

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from onnxq.errors import CalibrationError, QConfigError, UnsupportedError
+from onnxq.pytorch import example_inputs, parse_input, read_inputs
+from onnxq.pytorch.inputs import bind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.oracle
+
+X = torch.arange(6.0).reshape(3, 2)
+
+
+class Pair(nn.Module):
+    def forward(self, first: torch.Tensor, *, second: torch.Tensor) -> torch.Tensor:
+        return first + second
+
+
+def test_inputs_bind_to_the_names_of_forward_in_its_order() -> None:
+    bound = bind(Pair(), {"second": X, "first": X + 1})
+    assert list(bound.tensors) == ["first", "second"]
+    assert len(bound.args) == 1
+    assert list(bound.kwargs) == ["second"]
+
+
+def test_resizing_repeats_rows_in_order_or_cuts() -> None:
+    bound = bind(nn.ReLU(), X)
+    assert bound.resized({"input": 0}, 4).tensors["input"].tolist() == [*X.tolist(), [0, 1]]
+    assert bound.resized({"input": 1}, 1).tensors["input"].tolist() == [[0], [2], [4]]
+
+
+def test_forward_without_fixed_names_is_refused() -> None:
+    class Variadic(nn.Module):
+        def forward(self, *xs: torch.Tensor) -> torch.Tensor:
+            return xs[0]
+
+    with pytest.raises(UnsupportedError, match=r"takes '\*xs'.*names each tensor"):
+        bind(Variadic(), X)
+
+
+def test_example_inputs_come_from_the_module_before_its_file() -> None:
+    module = nn.ReLU()
+    with pytest.raises(QConfigError, match=r"--input 'input=float32\[.*define example_inputs"):
+        example_inputs(module)
+    module.example_input_array = X  # Lightning's name
+    assert example_inputs(module) is X
+    module.example_inputs = lambda: (X, X)  # type: ignore[assignment]
+    assert len(example_inputs(module)) == 2
+
+
+def test_the_models_of_this_repository_offer_real_images() -> None:
+    from models.resnet import resnet20
+
+    inputs = example_inputs(resnet20())
+    assert isinstance(inputs, dict)
+    assert inputs["image"].shape == (4, 3, 32, 32)
+
+
+def test_input_texts_give_seeded_tensors() -> None:
+    name, image = parse_input("image=float32[2,3]")
+    assert (name, image.shape, image.dtype) == ("image", (2, 3), torch.float32)
+    assert torch.equal(image, parse_input("image=float32[2,3]")[1])
+    _, ids = parse_input("ids=int64[100]")
+    assert set(ids.tolist()) == {0, 1}
+    assert parse_input("t=float32[]")[1].shape == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("image", "wanted NAME=DTYPE"), ("x=float23[1]", "Did you mean 'float32'")],
+)
+def test_bad_input_texts_say_what_is_wanted(text: str, message: str) -> None:
+    with pytest.raises(QConfigError, match=message):
+        parse_input(text)
+
+
+def test_inputs_are_the_first_rows_of_an_npz(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", a=np.zeros((9, 2), np.float32), b=np.zeros(9, np.int64))
+    inputs = read_inputs(tmp_path / "x.npz")
+    assert {name: tuple(x.shape) for name, x in inputs.items()} == {"a": (4, 2), "b": (4,)}
+    (tmp_path / "bad.npz").write_text("no zip")
+    for file in ("bad.npz", "missing.npz"):
+        with pytest.raises(CalibrationError, match=file):
+            read_inputs(tmp_path / file)
