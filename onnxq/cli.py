@@ -1,7 +1,7 @@
 """The command line: one command per stage. Heavy imports are inside the commands: --help is quick.
 
-Results go to stdout: tables, or JSON with --json; progress, warnings and errors to stderr. Errors end
-with the exit code that errors.py draws. Every output path is checked before the work begins.
+Results go to stdout: tables, or JSON with --json; progress, warnings and errors to stderr. Errors
+end with the exit code that errors.py draws. Every output path is checked before the work begins.
 """
 
 from __future__ import annotations
@@ -415,7 +415,7 @@ def _same_file(first: Path, second: Path) -> bool:
 
 @contextlib.contextmanager
 def _stoppable() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C sets, so that what was seen is saved; a second one ends all."""
+    """An event that the first Ctrl-C sets, so that what was seen is saved; a second one kills."""
     stopped = threading.Event()
 
     def stop(_signal: int, _frame: object) -> None:

@@ -46,6 +46,7 @@ def execution(value: Execution) -> JsonObject:
     return {
         "integer_nodes": dict(value.integer_nodes),
         "float_nodes": dict(value.float_nodes),
+        "conversions": dict(value.conversions),
         "fallbacks": [dataclasses.asdict(f) for f in value.fallbacks],
     }
 

@@ -98,7 +98,7 @@ def _codes(value: ir.Value, initializers: dict[str | None, ir.Value]) -> Codes:
 def _parameters(
     value: ir.Value, tensor: str, initializers: dict[str | None, ir.Value]
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """(scale, zero point): of a Q or DQ at the value, else the initializers named after the tensor."""
+    """(scale, zero point): of a Q or DQ at the value, else initializers named after the tensor."""
     at = [use.node for use in value.uses() if use.node.op_type == "DequantizeLinear"]
     producer = value.producer()
     if producer is not None and producer.op_type == "QuantizeLinear":

@@ -3,7 +3,7 @@
 A node of the file is meant to run in integers when all that it computes on comes from integers
 (the DequantizeLinear of an activation, or constants), and its results go to a QuantizeLinear or it
 has a quantized weight. It fell back when the optimized graph still has a node of its name that
-computes in float.
+computes in float, or the DequantizeLinear of its weight.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from onnxq import runtime
 from onnxq.graph.io import load
-from onnxq.runtime import Arithmetic
+from onnxq.runtime import Arithmetic, NodeUse
 from onnxq.stages.findings import Execution, Fallback
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-# ONNX Runtime's layout pass renames "conv1" to "conv1_token_12"
-_LAYOUT_SUFFIX = re.compile(r"_token_\d+$")
+# ONNX Runtime renames "conv1" to "conv1_token_12" (layouts), "mm" to "mm/MatMulAddFusion"
+_RENAMED = re.compile(r"(/\w+Fusion)?(_token_\d+)?$")
 _CLAMPS = ("Relu", "Clip")  # between a node and its QuantizeLinear they are part of it
 
 
@@ -34,16 +34,16 @@ def execution(model: ir.Model | Path) -> Execution:
         ModelError: the model cannot be read, or ONNX Runtime does not accept it.
     """
     uses = runtime.integer_nodes(runtime.optimized_graph(model))
-    in_float = {
-        _LAYOUT_SUFFIX.sub("", use.name) for use in uses if use.arithmetic is Arithmetic.FLOAT
-    }
+    in_float = {_original(use) for use in uses if use.arithmetic is Arithmetic.FLOAT}
+    kept = {_original(use) for use in uses if use.op_type == "DequantizeLinear"}
     return Execution(
         dict(runtime.count(uses, Arithmetic.INTEGER)),
         dict(runtime.count(uses, Arithmetic.FLOAT)),
+        dict(runtime.count(uses, Arithmetic.CONVERSION)),
         tuple(
             Fallback(str(node.name), node.op_type)
             for node in meant_in_integers(load(model))
-            if node.name and node.name in in_float
+            if node.name in in_float or kept.intersection(_weight_dequantizers(node))
         ),
     )
 
@@ -60,6 +60,18 @@ def meant_in_integers(model: ir.Model) -> Iterator[ir.Node]:
             continue
         if _has_quantized_weight(node) or all(_is_requantized(v) for v in node.outputs):
             yield node
+
+
+def _original(use: NodeUse) -> str:
+    """The name that the node had in the file."""
+    return _RENAMED.sub("", use.name, count=1)
+
+
+def _weight_dequantizers(node: ir.Node) -> Iterator[str]:
+    for value in node.inputs:
+        producer = None if value is None or not _is_constant(value) else value.producer()
+        if producer is not None and producer.name:
+            yield producer.name
 
 
 def _is_dequantized(value: ir.Value) -> bool:

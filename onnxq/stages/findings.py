@@ -89,11 +89,13 @@ class Execution:
     Attributes:
         integer_nodes: op type -> nodes that compute on integers.
         float_nodes: op type -> nodes that compute on floats.
+        conversions: op type -> nodes that only convert between the two.
         fallbacks: nodes meant to run in integers that do not.
     """
 
     integer_nodes: Mapping[str, int]
     float_nodes: Mapping[str, int]
+    conversions: Mapping[str, int]
     fallbacks: tuple[Fallback, ...]
 
 
@@ -150,7 +152,7 @@ class Findings:
         yield from ((f"tensor '{t.name}'", t.max_error_steps) for t in self.tensors)
 
     def to_dict(self) -> dict[str, object]:
-        """Plain values for JSON; numbers that JSON lacks are the strings "inf", "-inf" and "nan"."""
+        """Plain values for JSON; numbers that it lacks are the strings "inf", "-inf" and "nan"."""
         fields = {k: _plain(v) for k, v in dataclasses.asdict(self).items()}
         return {"format": FORMAT, **fields}
 
@@ -165,7 +167,7 @@ class Findings:
             return _from_dict(data)
         except (KeyError, TypeError, ValueError) as error:
             raise CalibrationError(
-                f"not findings that this version of onnxq wrote ({error!r}); run `onnxq verify` anew."
+                f"not findings that this version of onnxq wrote ({error!r}); run verify anew."
             ) from error
 
     def to_json(self) -> str:
@@ -253,5 +255,5 @@ def _from_dict(data: Mapping[str, object]) -> Findings:
     if not isinstance(execution, dict):
         raise TypeError("execution")
     fallbacks = tuple(Fallback(**f) for f in execution["fallbacks"])
-    rest["execution"] = Execution(execution["integer_nodes"], execution["float_nodes"], fallbacks)
+    rest["execution"] = Execution(**{**execution, "fallbacks": fallbacks})
     return Findings(**rest)  # type: ignore[arg-type]  # a wrong type was caught above or is a TypeError

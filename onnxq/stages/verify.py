@@ -1,8 +1,8 @@
 """Runs float and quantized model side by side on samples, and reports what quantization changed.
 
 Codes `T_quantized` of the quantized model are exposed as extra graph outputs (ONNX Runtime's
-fusions survive that), dequantized in NumPy, and compared with tensor T of the canonical float model.
-One batch is in memory at a time; see comparison.py for the formulas.
+fusions survive that), dequantized in NumPy, and compared with tensor T of the canonical float
+model. One batch is in memory at a time; see comparison.py for the formulas.
 """
 
 from __future__ import annotations
