@@ -145,6 +145,8 @@ def _arithmetic(node: ir.Node, types: set[ir.DataType]) -> Arithmetic:
         return Arithmetic.CONVERSION
     if node.op_type.startswith("QLinear") or node.op_type in INTEGER_OPS:
         return Arithmetic.INTEGER
+    if node.op_type in ("Shape", "Size"):
+        return Arithmetic.OTHER
     if node.op_type == "MatMulNBits":
         level = node.attributes.get_int("accuracy_level", 0)
         return Arithmetic.INTEGER if level == INT8_ACTIVATIONS else Arithmetic.FLOAT

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import lzma
+import struct
 import zipfile
 import zlib
 from contextlib import ExitStack, contextmanager
@@ -18,6 +20,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Array = npt.NDArray[np.generic]
+UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    lzma.LZMAError,
+    EOFError,
+    OSError,
+    NotImplementedError,  # zipfile: a version or compression that it does not know
+    RuntimeError,  # zipfile: an encrypted member
+    ValueError,
+)
+"""What reading a damaged npz raises: one wrong byte can look like any feature of zip."""
 
 
 class Reader(Protocol):
@@ -91,7 +105,7 @@ def _guarded(file: IO[bytes], size: int, where: str) -> bytes:
     """Between 1 and `size` bytes of the file."""
     try:
         data = file.read(min(size, 1 << 22))
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+    except UNREADABLE as error:
         raise _broken(where, str(error)) from error
     if not data:
         raise _broken(where, "it ends early")
@@ -120,7 +134,7 @@ def _header(file: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtyp
             shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
         else:
             shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+    except UNREADABLE as error:
         raise _broken(where, f"it is no npy data ({str(error).splitlines()[0]})") from error
     if dtype.hasobject or dtype.names:
         raise CalibrationError(
@@ -162,7 +176,7 @@ def npz_columns(path: Path, where: str) -> dict[str, Column]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.namelist()
-    except (zipfile.BadZipFile, OSError) as error:
+    except UNREADABLE as error:
         raise CalibrationError(
             f"{where} is not an npz file ({error}). Write it with numpy.savez(path, name=array)."
         ) from error
@@ -171,7 +185,7 @@ def npz_columns(path: Path, where: str) -> dict[str, Column]:
         name = member.removesuffix(".npy")
         try:
             columns[name] = _column(f"{where}, array '{name}'", (path, member))
-        except zipfile.BadZipFile as error:
+        except UNREADABLE as error:
             raise _broken(f"{where}, array '{name}'", str(error)) from error
     return columns
 

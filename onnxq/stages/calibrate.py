@@ -191,6 +191,8 @@ class Calibration:
             )
         tensors = self._run(batch)
         for name, observer in self._observers.items():
+            if tensors[name].size == 0:  # a branch that did not run
+                continue
             try:
                 observer.observe(tensors[name], number)
             except CalibrationError as error:

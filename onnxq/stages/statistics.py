@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +20,12 @@ import numpy.typing as npt
 
 from onnxq.errors import CalibrationError, OutputError, nearest
 from onnxq.observers import Observer, ObserverSpec
+from onnxq.samples.columns import UNREADABLE
 
 FORMAT = "onnxq.stats"
 VERSION = 1
-DAMAGED = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, TypeError, EOFError, OSError)
-"""What reading a truncated or altered npz, its JSON or its arrays raises."""
+DAMAGED = (*UNREADABLE, KeyError, TypeError, IndexError, AttributeError)
+"""What reading a truncated or altered npz, its JSON or an observer's arrays raises."""
 
 Arrays = Mapping[str, npt.NDArray[np.generic]]
 
@@ -104,7 +103,7 @@ class Statistics:
                 f"tensor '{min(apart)}' is in one of the statistics only ({len(apart)} such). "
                 "Calibrate all shards with the same qconfig."
             )
-        merged = {name: seen.merge(other.observers[name]) for name, seen in self.observers.items()}
+        merged = {n: _merged(n, seen, other.observers[n]) for n, seen in self.observers.items()}
         batches = dict(sorted({**self.batches, **other.batches}.items()))
         return Statistics(self.model_hash, MappingProxyType(merged), MappingProxyType(batches))
 
@@ -150,6 +149,13 @@ class Statistics:
             return _restored(header, arrays, path)
         except DAMAGED as error:
             raise _damaged(path, error) from error
+
+
+def _merged(tensor: str, ours: Observer, theirs: Observer) -> Observer:
+    try:
+        return ours.merge(theirs)
+    except CalibrationError as error:
+        raise CalibrationError(f"tensor '{tensor}': {error}") from error
 
 
 def _restored(header: dict[str, object], arrays: Arrays, path: str | Path) -> Statistics:

@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from onnxq.errors import CalibrationError
+from onnxq.samples import InputSpec, open_samples
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Array = npt.NDArray[np.generic]
+F32, I64 = np.dtype(np.float32), np.dtype(np.int64)
+IMAGE = (InputSpec("image", F32, ("n", 3, 4)),)
+STATIC = (InputSpec("image", F32, (2, 3, 4)),)
+TEXT = (InputSpec("ids", I64, ("n", 5)), InputSpec("mask", F32, ("n", 5)))
+
+
+def _images(count: int) -> npt.NDArray[np.float32]:
+    return np.arange(count * 12, dtype=np.float32).reshape(count, 3, 4)
+
+
+def _npz(folder: Path, **arrays: Array) -> Path:
+    path = folder / "images.npz"
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+    return path
+
+
+def _shapes(samples: object) -> list[tuple[int, ...]]:
+    return [batch["image"].shape for batch in samples]  # type: ignore[attr-defined]
+
+
+def test_npz_arrays_are_cut_into_single_samples(tmp_path: Path) -> None:
+    samples = open_samples(_npz(tmp_path, image=_images(3)), IMAGE)
+    assert samples.count == 3
+    np.testing.assert_array_equal(np.concatenate([b["image"] for b in samples]), _images(3))
+
+
+def test_samples_can_be_gone_through_again(tmp_path: Path) -> None:
+    samples = open_samples(_npz(tmp_path, image=_images(3)), IMAGE)
+    assert _shapes(samples) == _shapes(samples) == [(1, 3, 4)] * 3
+
+
+def test_the_last_batch_is_smaller_when_the_batch_is_dynamic(tmp_path: Path) -> None:
+    samples = open_samples(_npz(tmp_path, image=_images(5)), IMAGE, batch_size=2)
+    assert _shapes(samples) == [(2, 3, 4), (2, 3, 4), (1, 3, 4)]
+    assert samples.count == 3
+
+
+def test_the_models_static_batch_is_the_default(tmp_path: Path) -> None:
+    assert _shapes(open_samples(_npz(tmp_path, image=_images(4)), STATIC)) == [(2, 3, 4)] * 2
+
+
+def test_samples_left_over_from_a_static_batch_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(CalibrationError, match=r"5 samples.*static batch of 2.*Give 4 samples"):
+        open_samples(_npz(tmp_path, image=_images(5)), STATIC)
+
+
+def test_another_batch_size_than_the_static_one_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(CalibrationError, match="batch size 3; the model has a static batch of 2"):
+        open_samples(_npz(tmp_path, image=_images(6)), STATIC, batch_size=3)
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_batch_size_below_one_is_an_error(size: int) -> None:
+    with pytest.raises(CalibrationError, match="wanted 1 or more"):
+        open_samples({"image": _images(2)}, IMAGE, batch_size=size)
+
+
+def test_an_array_of_a_rank_more_is_a_stack_of_whole_inputs() -> None:
+    samples = open_samples({"image": _images(4).reshape(2, 2, 3, 4)}, STATIC)
+    assert _shapes(samples) == [(2, 3, 4)] * 2
+
+
+def test_stacked_whole_inputs_take_no_batch_size() -> None:
+    with pytest.raises(CalibrationError, match="stack of whole inputs"):
+        open_samples({"image": _images(4).reshape(2, 2, 3, 4)}, IMAGE, batch_size=2)
+
+
+def test_a_scalar_input_has_one_number_per_sample() -> None:
+    inputs = (InputSpec("scale", F32, ()),)
+    batches = list(open_samples({"scale": np.array([1, 2], np.float32)}, inputs))
+    assert [(b["scale"].shape, float(b["scale"])) for b in batches] == [((), 1.0), ((), 2.0)]
+
+
+def test_several_inputs_and_integers_go_together() -> None:
+    ids = np.arange(15).reshape(3, 5)
+    source = {"ids": ids, "mask": np.ones((3, 5), np.float32)}
+    batches = list(open_samples(source, TEXT, batch_size=2))
+    assert [b["ids"].dtype for b in batches] == [I64, I64]
+    np.testing.assert_array_equal(batches[1]["ids"], ids[2:])
+    assert batches[1]["mask"].shape == (1, 5)
+
+
+def test_inputs_with_different_static_first_dimensions_have_no_common_batch() -> None:
+    inputs = (InputSpec("a", F32, (1, 5)), InputSpec("b", F32, (2,)))
+    source = {"a": np.zeros((2, 5), np.float32), "b": np.zeros(2, np.float32)}
+    with pytest.raises(CalibrationError, match="different static first dimensions"):
+        open_samples(source, inputs)
+
+
+def test_npy_is_for_a_single_input(tmp_path: Path) -> None:
+    path = tmp_path / "images.npy"
+    np.save(path, _images(2))
+    assert _shapes(open_samples(path, IMAGE)) == [(1, 3, 4)] * 2
+    with pytest.raises(CalibrationError, match=r"model with 2 inputs \(ids, mask\)"):
+        open_samples(path, TEXT)
+
+
+def test_an_array_is_for_a_single_input() -> None:
+    assert _shapes(open_samples(_images(2), IMAGE)) == [(1, 3, 4)] * 2
+
+
+def test_samples_stay_as_they_are() -> None:
+    samples = open_samples({"image": _images(2)}, IMAGE)
+    assert open_samples(samples, IMAGE) is samples
+
+
+def test_an_unknown_name_is_an_error_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(CalibrationError, match=r"no input 'imgae'.*Did you mean 'image'"):
+        open_samples(_npz(tmp_path, imgae=_images(2)), IMAGE)
+
+
+def test_labels_can_be_ignored_by_name(tmp_path: Path) -> None:
+    path = _npz(tmp_path, image=_images(2), label=np.zeros(2))
+    with pytest.raises(CalibrationError, match="no input 'label'"):
+        open_samples(path, IMAGE)
+    assert list(next(iter(open_samples(path, IMAGE, ignore=["label"])))) == ["image"]
+
+
+def test_a_missing_input_is_an_error() -> None:
+    with pytest.raises(CalibrationError, match="input 'mask' is missing; got ids"):
+        open_samples({"ids": np.zeros((3, 5), np.int64)}, TEXT)
+
+
+def test_an_optional_input_may_be_missing() -> None:
+    inputs = (*IMAGE, InputSpec("state", F32, ("n", 2), optional=True))
+    assert _shapes(open_samples({"image": _images(2)}, inputs)) == [(1, 3, 4)] * 2
+
+
+def test_another_shape_is_an_error(tmp_path: Path) -> None:
+    path = _npz(tmp_path, image=np.zeros((2, 4, 3), np.float32))
+    with pytest.raises(CalibrationError, match=r"shape \(2, 4, 3\).*'image'.*\(n, 3, 4\)"):
+        open_samples(path, IMAGE)
+
+
+def test_another_rank_is_an_error() -> None:
+    with pytest.raises(CalibrationError, match=r"has shape \(12,\)"):
+        open_samples({"image": np.zeros(12, np.float32)}, IMAGE)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "remedy"),
+    [
+        (np.float64, r"float64; the model wants float32. Convert them with .astype\(numpy.float32"),
+        (np.float16, "float16; the model wants float32"),
+        (np.uint8, "uint8; the model wants float32. Preprocess them as in training"),
+        (np.int64, "Preprocess them"),
+    ],
+)
+def test_another_dtype_is_an_error_with_the_remedy(dtype: type[np.generic], remedy: str) -> None:
+    with pytest.raises(CalibrationError, match=remedy):
+        open_samples({"image": _images(2).astype(dtype)}, IMAGE)
+
+
+def test_floats_for_integers_are_an_error() -> None:
+    source = {"ids": np.zeros((3, 5), np.int32), "mask": np.zeros((3, 5), np.float32)}
+    with pytest.raises(CalibrationError, match="'ids' is int32; the model wants int64"):
+        open_samples(source, TEXT)
+
+
+def test_no_samples_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(CalibrationError, match="no samples"):
+        open_samples(_npz(tmp_path, image=_images(0)), IMAGE)
+
+
+def test_different_numbers_of_samples_are_an_error() -> None:
+    source = {"ids": np.zeros((3, 5), np.int64), "mask": np.zeros((2, 5), np.float32)}
+    with pytest.raises(CalibrationError, match="'ids' 3, 'mask' 2"):
+        open_samples(source, TEXT)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_nan_and_inf_are_errors_that_name_array_and_sample(tmp_path: Path, value: float) -> None:
+    images = _images(5)
+    images[3, 1, 2] = value
+    samples = open_samples(_npz(tmp_path, image=images), IMAGE, batch_size=2)
+    with pytest.raises(CalibrationError, match=r"array 'image', sample 3: holds -?(nan|inf) at"):
+        list(samples)
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(CalibrationError, match="there is no such file or folder"):
+        open_samples(tmp_path / "none.npz", IMAGE)
+
+
+def test_a_file_that_is_no_npz_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "images.npz"
+    path.write_text("these are no images")
+    with pytest.raises(CalibrationError, match="is not an npz file"):
+        open_samples(path, IMAGE)
+
+
+def test_something_else_is_an_error() -> None:
+    with pytest.raises(CalibrationError, match="samples are a int; wanted a path"):
+        open_samples(5, IMAGE)
+
+
+def test_a_generator_is_streamed_once_and_refused_the_second_time() -> None:
+    samples = open_samples(({"image": x} for x in _images(3)), IMAGE)
+    assert _shapes(samples) == [(1, 3, 4)] * 3
+    with pytest.raises(CalibrationError, match="Pass a list, or a function that returns a new"):
+        list(samples)
+
+
+def test_a_function_that_returns_a_generator_can_be_gone_through_again() -> None:
+    samples = open_samples(lambda: ({"image": x} for x in _images(3)), IMAGE)
+    assert _shapes(samples) == _shapes(samples) == [(1, 3, 4)] * 3

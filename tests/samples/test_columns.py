@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import tracemalloc
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from onnxq.errors import CalibrationError
+from onnxq.samples.columns import npy_column, npz_columns, whole
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_rows_of_npz_members_come_in_order(tmp_path: Path, save: object) -> None:
+    x = np.arange(24, dtype=np.int16).reshape(6, 4)
+    assert callable(save)
+    save(tmp_path / "x.npz", x=x, y=x[::-1])
+    columns = npz_columns(tmp_path / "x.npz", "samples")
+    assert columns["x"].shape == (6, 4)
+    assert columns["x"].dtype == np.int16
+    with columns["x"].open() as first, columns["y"].open() as second:
+        for start in (0, 2, 4):
+            np.testing.assert_array_equal(first.rows(2), x[start : start + 2])
+            np.testing.assert_array_equal(second.rows(2), x[::-1][start : start + 2])
+
+
+def test_a_large_npz_member_is_not_loaded_whole(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "x.npz", x=np.zeros((64, 1 << 18), np.float32))  # 64 MB
+    tracemalloc.start()
+    with npz_columns(tmp_path / "x.npz", "samples")["x"].open() as reader:
+        for _ in range(64):
+            reader.rows(1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 << 20
+
+
+@pytest.mark.parametrize("array", [np.zeros((2, 0), np.float32), np.float32(3), np.arange(4) > 1])
+def test_odd_arrays_are_read_whole(tmp_path: Path, array: npt.NDArray[np.generic]) -> None:
+    np.save(tmp_path / "x.npy", array)
+    got = whole(npy_column(tmp_path / "x.npy", "x"))
+    assert got.shape == np.shape(array)
+    np.testing.assert_array_equal(got, array)
+
+
+def test_fortran_ordered_arrays_have_the_same_rows(tmp_path: Path) -> None:
+    x = np.asfortranarray(np.arange(24).reshape(2, 3, 4))
+    np.save(tmp_path / "x.npy", x)
+    column = npy_column(tmp_path / "x.npy", "x")
+    with column.open() as reader:
+        np.testing.assert_array_equal(reader.rows(1), x[:1])
+        np.testing.assert_array_equal(reader.rows(1), x[1:])
+    np.testing.assert_array_equal(whole(column), x)
+
+
+def test_pickled_objects_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.array([{}], object))
+    with pytest.raises(CalibrationError, match="holds Python objects"):
+        npy_column(tmp_path / "x.npy", "samples 'x'")
+
+
+def test_a_truncated_npy_file_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.zeros((4, 100)))
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(CalibrationError, match="it ends early"):
+        whole(npy_column(path, "samples 'x'"))
+
+
+def test_a_file_that_is_no_npy_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "x.npy").write_text("no array at all")
+    with pytest.raises(CalibrationError, match="it is no npy data"):
+        npy_column(tmp_path / "x.npy", "samples 'x'")
+
+
+def test_a_damaged_member_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez(path, x=np.zeros((4, 1000)))
+    data = bytearray(path.read_bytes())
+    data[20000] ^= 1  # inside the stored zeros: only the checksum tells
+    path.write_bytes(bytes(data))
+    with pytest.raises(CalibrationError, match="cannot be read: Bad CRC-32"):
+        whole(npz_columns(path, "samples")["x"])

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+from onnxq.errors import CalibrationError
+from onnxq.samples import InputSpec, input_specs
+from onnxq.samples.inputs import check_finite, check_shape
+
+MODEL = """
+<ir_version: 3, opset_import: ["" : 21]>
+g (float[n,3,4] image, int64[2] ids, float[3] w, float[b,?] state) => (float[n,3,4] y)
+<float[3] w = {1, 2, 3}> { y = Relu(image) }
+"""
+
+
+def test_specs_are_the_inputs_without_the_initializers() -> None:
+    model = ir.serde.deserialize_model(onnx.parser.parse_model(MODEL))
+    image, ids, state = input_specs(model, optional=["state"])
+    assert image == InputSpec("image", np.dtype(np.float32), ("n", 3, 4))
+    assert ids == InputSpec("ids", np.dtype(np.int64), (2,))
+    assert (state.shape, state.optional) == (("b", None), True)
+    assert (image.static_batch, ids.static_batch) == (None, 2)
+
+
+def test_an_input_of_unknown_rank_takes_any_shape() -> None:
+    spec = InputSpec("x", np.dtype(np.float32), None)
+    check_shape((1, 2, 3), spec, "x", "(1, 2, 3)")
+    assert str(spec) == "'x': float32 of any shape"
+
+
+def test_a_dynamic_dimension_takes_any_size() -> None:
+    check_shape((9, 3), InputSpec("x", np.dtype(np.float32), ("n", 3)), "x", "(9, 3)")
+
+
+def test_the_first_number_that_is_not_finite_is_named() -> None:
+    x = np.zeros((2, 3), np.float32)
+    x[1, 2] = np.inf
+    with pytest.raises(CalibrationError, match=r"x, sample 11: holds inf at \(2,\)"):
+        check_finite(x, "x", 10)
+
+
+def test_integers_are_always_finite() -> None:
+    check_finite(np.zeros(3, np.int64), "x", 0)

@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import helper
+
+from onnxq import runtime
+from onnxq.errors import CalibrationError, ModelError, UnsupportedError
+from onnxq.runtime import Arithmetic, Optimization
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+X = np.linspace(-1, 1, 16, dtype=np.float32).reshape(1, 16)
+
+
+def _weight() -> npt.NDArray[np.float32]:
+    return np.random.default_rng(0).standard_normal((16, 256), np.float32)
+
+
+def _proto(weight: npt.NDArray[np.float32]) -> onnx.ModelProto:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"], name="matmul"),
+        helper.make_node("Relu", ["m"], ["y"], name="relu"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 16])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n", 256])],
+        [onnx.numpy_helper.from_array(weight, "w")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+def _model() -> ir.Model:
+    return ir.from_proto(_proto(_weight()))
+
+
+def _parsed(text: str) -> ir.Model:
+    return ir.serde.deserialize_model(
+        onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> {text}')
+    )
+
+
+def test_a_model_runs_from_memory_and_from_a_path_alike(tmp_path: Path) -> None:
+    onnx.save(_proto(_weight()), tmp_path / "net.onnx")
+    with (
+        runtime.open_session(_model()) as ours,
+        runtime.open_session(tmp_path / "net.onnx") as theirs,
+    ):
+        assert (ours.inputs, ours.outputs) == (("x",), ("y",))
+        np.testing.assert_array_equal(ours.run({"x": X})[0], theirs.run({"x": X})[0])
+
+
+def test_weights_mapped_from_an_external_file_run(tmp_path: Path) -> None:
+    onnx.save_model(
+        _proto(_weight()), tmp_path / "net.onnx", save_as_external_data=True, location="net.data"
+    )
+    model = ir.load(tmp_path / "net.onnx")
+    assert isinstance(model.graph.initializers["w"].const_value, ir.ExternalTensor)
+    with runtime.open_session(model) as session:
+        [y] = session.run({"x": X})
+    # sums of 16 products below 4 in size: an ulp or two of 16
+    assert np.abs(y - np.maximum(X @ _weight(), 0)).max() < 1e-5
+
+
+def test_opening_leaves_the_model_as_it_is() -> None:
+    model = _model()
+    weight = model.graph.initializers["w"].const_value
+    runtime.open_session(model).close()
+    assert model.graph.initializers["w"].const_value is weight
+
+
+def test_results_outlive_the_session_and_later_runs() -> None:
+    with runtime.open_session(_model()) as session:
+        first = session.run({"x": X})[0]
+        copy = first.copy()
+        session.run({"x": -X})
+    np.testing.assert_array_equal(first, copy)
+
+
+@pytest.mark.parametrize("optimization", Optimization)
+def test_every_level_runs(optimization: Optimization) -> None:
+    with runtime.open_session(_model(), threads=1, optimization=optimization) as session:
+        assert session.run({"x": X})[0].shape == (1, 256)
+
+
+def test_single_outputs_can_be_asked_for() -> None:
+    model = _parsed("g (float[2] x) => (float[2] a, float[2] b) { a = Neg(x) b = Abs(x) }")
+    with runtime.open_session(model) as session:
+        [b] = session.run({"x": np.array([-1, 2], np.float32)}, ["b"])
+    np.testing.assert_array_equal(b, [1, 2])
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="there is no such file"):
+        runtime.open_session(tmp_path / "none.onnx")
+
+
+def test_a_file_that_is_no_model_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_text("no model")
+    with pytest.raises(ModelError, match="does not accept it"):
+        runtime.open_session(path)
+
+
+def test_a_graph_that_onnx_runtime_refuses_is_an_error() -> None:
+    model = _parsed("g (float[2] x) => (float[2] y) { y = NoSuchOperator(x) }")
+    with pytest.raises(ModelError, match="NoSuchOperator"):
+        runtime.open_session(model)
+
+
+@pytest.mark.parametrize(
+    ("feeds", "message"),
+    [
+        ({"xx": X}, "no input 'xx'; it has x.*Did you mean 'x'"),
+        ({}, "input 'x' is missing; got none"),
+        ({"x": X[0]}, "does not run on inputs.*Invalid rank"),
+        ({"x": X.astype(np.float64)}, "float64.*Unexpected input data type"),
+        ({"x": X[:, :3]}, "does not run on inputs"),
+    ],
+)
+def test_feeds_that_do_not_suit_are_errors(
+    feeds: dict[str, npt.NDArray[np.generic]], message: str
+) -> None:
+    with (
+        runtime.open_session(_model()) as session,
+        pytest.raises(CalibrationError, match=f"(?s){message}"),
+    ):
+        session.run(feeds)
+
+
+def test_a_closed_session_says_so() -> None:
+    session = runtime.open_session(_model())
+    session.close()
+    with pytest.raises(CalibrationError, match="the session is closed"):
+        session.run({"x": X})
+
+
+def test_types_and_shapes_come_from_one_run() -> None:
+    model = _parsed(
+        """
+        g (float[n,3] x, bool c) => (y) {
+          s = Shape(x)
+          y = If (c) <
+            then_branch = t () => (p) { p = Neg(x) },
+            else_branch = e () => (o) { o = Exp(x) }
+          >
+        }
+        """
+    )
+    assert runtime.infer_types(model, ["x", "s", "y", "p", "o"]) == {
+        "x": (ir.DataType.FLOAT, (1, 3)),
+        "s": (ir.DataType.INT64, (2,)),
+        "y": (ir.DataType.FLOAT, (1, 3)),
+        "p": (ir.DataType.FLOAT, (1, 3)),
+    }
+
+
+def test_a_model_that_cannot_run_on_ones_is_an_error() -> None:
+    model = _parsed("g (float[2,3] x, int64[2] n) => (y) { y = Reshape(x, n) }")
+    with pytest.raises(ModelError, match="types cannot be found by a run"):
+        runtime.infer_types(model, ["y"])
+
+
+def test_types_inside_a_loop_are_not_to_be_had() -> None:
+    model = _parsed(
+        """
+        g (float[3] x, int64 n, bool c) => (float[3] y) {
+          y = Loop (n, c, x) <body = b (int64 i, bool ci, float[3] s) => (bool co, float[3] so) {
+            co = Identity(ci)
+            so = Neg(s)
+          }>
+        }
+        """
+    )
+    with pytest.raises(UnsupportedError, match="Loop or Scan"):
+        runtime.infer_types(model, ["so"])
+
+
+def _quantized() -> ir.Model:
+    """DQ -> MatMul -> Q, which ONNX Runtime fuses."""
+    codes = np.arange(-64, 64, dtype=np.int8).reshape(16, 8)
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["xq"]),
+        helper.make_node("DequantizeLinear", ["xq", "s", "z"], ["xd"]),
+        helper.make_node("DequantizeLinear", ["w", "s", "zw"], ["wd"]),
+        helper.make_node("MatMul", ["xd", "wd"], ["m"], name="matmul"),
+        helper.make_node("QuantizeLinear", ["m", "s", "z"], ["mq"]),
+        helper.make_node("DequantizeLinear", ["mq", "s", "z"], ["y"]),
+    ]
+    constants = {"s": np.float32(0.1), "z": np.uint8(128), "zw": np.int8(0), "w": codes}
+    graph = helper.make_graph(
+        nodes,
+        "quantized",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 16])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n", 8])],
+        [onnx.numpy_helper.from_array(np.asarray(a), n) for n, a in constants.items()],
+    )
+    return ir.from_proto(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    )
+
+
+def test_the_optimized_graph_shows_what_runs_in_integers() -> None:
+    uses = runtime.integer_nodes(runtime.optimized_graph(_quantized()))
+    assert Counter(use.arithmetic for use in uses) == {
+        Arithmetic.INTEGER: 1,
+        Arithmetic.CONVERSION: 2,
+    }
+    assert runtime.count(uses, Arithmetic.INTEGER) == {"QLinearMatMul": 1}
+
+
+def test_the_optimized_graph_of_a_path_leaves_no_file(tmp_path: Path) -> None:
+    ir.save(_quantized(), tmp_path / "net.onnx")
+    optimized = runtime.optimized_graph(tmp_path / "net.onnx")
+    assert any(node.op_type == "QLinearMatMul" for node in optimized.graph)
+    assert [path.name for path in tmp_path.iterdir()] == ["net.onnx"]
+
+
+def test_optimized_graphs_beyond_the_protobuf_limit_keep_their_weights_outside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runtime, "SEPARATE_BYTES", 1000)
+    optimized = runtime.optimized_graph(_model())
+    [weight] = [v.const_value for v in optimized.graph.initializers.values()]
+    assert isinstance(weight, ir.ExternalTensor)
+    np.testing.assert_array_equal(weight.numpy(), _weight())
+
+
+def test_times_are_taken_in_turns() -> None:
+    calls: list[str] = []
+
+    class Recorded(runtime.Session):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def run(self, *_: object) -> list[npt.NDArray[np.generic]]:
+            calls.append(self.name)
+            return []
+
+    times = runtime.paired_times({"a": Recorded("a"), "b": Recorded("b")}, {}, rounds=3)
+    assert calls == ["a", "b"] * 5
+    assert {name: len(seconds) for name, seconds in times.seconds.items()} == {"a": 3, "b": 3}
+
+
+def test_the_ratio_is_that_of_the_medians() -> None:
+    times = runtime.PairedTimes({"a": (4.0, 9.0, 6.0), "b": (2.0, 2.0, 50.0)})
+    assert times.median_s("a") == 6.0
+    assert times.ratio("a", "b") == 3.0
