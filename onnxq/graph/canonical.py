@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from onnxq.errors import ModelError
 from onnxq.graph import checks
 from onnxq.graph.collector import without_collector
+from onnxq.graph.edit import use_short_domain
 from onnxq.graph.passes.batch_norm import FoldBatchNorm
 from onnxq.graph.passes.constants import LiftConstants
 from onnxq.graph.passes.float32 import ConvertToFloat32
@@ -63,6 +64,7 @@ def canonicalize(model: ir.Model, run: RunCallable | None = None) -> Canonical:
 
 def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
     copy = _copy(model)
+    use_short_domain(copy)
     notes: list[str] = []
     defaults = RemoveInitializersFromInputs()(copy).modified
     if defaults and model.ir_version >= OPTIONAL_INPUTS_IR_VERSION:

@@ -23,6 +23,13 @@ def all_values(graph: ir.Graph) -> Iterator[ir.Value]:
         yield from node.outputs
 
 
+def use_short_domain(model: ir.Model) -> None:
+    """Writes the opset of "ai.onnx" under "", its other name, which is the one that onnxq looks up."""
+    version = model.opset_imports.pop("ai.onnx", None)
+    if version is not None:
+        model.opset_imports.setdefault("", version)
+
+
 def bypass(node: ir.Node) -> bool:
     """Takes a node y = x out of its graph: who read y reads x. False where ONNX needs the node.
 

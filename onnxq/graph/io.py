@@ -13,6 +13,7 @@ from onnxq.graph import checks
 from onnxq.graph.atomic import check_writable, write_atomically
 from onnxq.graph.collector import without_collector
 from onnxq.graph.diagnose import why_unreadable
+from onnxq.graph.edit import use_short_domain
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.saving import save
 
@@ -70,14 +71,21 @@ def _from_proto(proto: onnx.ModelProto, where: str, folder: Path | None) -> ir.M
     try:
         model = ir.from_proto(proto)
     except (ValueError, KeyError, TypeError, ir.serde.SerdeError) as error:
-        reason = str(error.__cause__ or error).splitlines()[0]
-        raise ModelError(f"{where} is not a valid ONNX model: {reason}.") from error
+        raise ModelError(f"{where} is not a valid ONNX model: {_root(error)}.") from error
+    use_short_domain(model)
     checks.check_opset(model, where)
     if folder is not None:
         ir.external_data.set_base_dir(model.graph, folder)
     checks.check_external_data(model, where)
     _sort(model.graph)
     return model
+
+
+def _root(error: BaseException) -> str:
+    """The first line of the error that all began with."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
 
 
 def _sort(graph: ir.Graph) -> None:

@@ -17,8 +17,7 @@ RunCallable = Callable[[ir.Model], Mapping[str, tuple[ir.DataType, tuple[int, ..
 def infer_types(model: ir.Model) -> bool:
     """Fills in types and shapes of values, in all bodies, by onnx's inference; whether any was new.
 
-    Names must be unique in the whole model. What is known stays, unless inference contradicts it.
-    Weights are not read.
+    Names must be unique in the whole model. What is known stays or becomes more exact. Weights are not read.
     """
     inferred = onnx.shape_inference.infer_shapes(skeleton(model), data_prop=True)
     values = {v.name: v for graph in model.graphs() for v in all_values(graph)}

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from onnxq.graph.passes.fold_constants import FoldConstants
+from onnxq.graph.types import infer_types
+
+W = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("call", "wanted"),
+    [
+        ("Transpose<perm=[2,0,1]>(w)", W.transpose(2, 0, 1)),
+        ("Reshape(w, shape)", W.reshape(6, 4)),
+        ("Unsqueeze(w, one)", W[:, None]),
+        ("Cast<to=7>(w)", W.astype(np.int64)),
+        ("Mul(w, w)", W * W),
+        ("Gather(w, one)", W[[1]]),
+        ("Slice(w, zero, one)", W[:1]),
+        ("Concat<axis=1>(w, w)", np.concatenate([W, W], 1)),
+        ("Expand(one, shape)", np.ones((6, 4), np.int64)),
+        ("Flatten(w)", W.reshape(2, 12)),
+        ("Shape(w)", np.array([2, 3, 4])),
+    ],
+)
+@pytest.mark.parametrize("typed", [True, False])
+def test_a_constant_of_constants_is_an_initializer(call, wanted, typed, parse):
+    model = parse(
+        f"g (float[2] x) => (float[2] y, float z) {{ c = {call} y = Relu(x) z = local.use(c) }}",
+        {"w": W, "shape": np.array([6, 4]), "one": np.array([1]), "zero": np.array([0])},
+    )
+    if typed:
+        infer_types(model)
+    elif call.startswith("Expand"):
+        assert not FoldConstants()(model).modified  # may be huge: its size must be known
+        return
+    assert FoldConstants()(model).modified
+    got = model.graph.initializers["c"].const_value.numpy()
+    assert got.dtype == wanted.dtype
+    np.testing.assert_array_equal(got, wanted)
+    assert [n.op_type for n in model.graph] == ["Relu", "use"]
+    assert not FoldConstants()(model).modified
+
+
+def test_chains_fold_in_one_sweep(parse):
+    model = parse(
+        "g (float[4,2] x) => (float[4,3] y) {"
+        " a = Reshape(w, s) b = Transpose(a) c = Cast<to=1>(b) y = MatMul(x, c) }",
+        {"w": np.arange(6, dtype=np.float32), "s": np.array([3, 2])},
+    )
+    FoldConstants()(model)
+    assert [n.op_type for n in model.graph] == ["MatMul"]
+    assert model.graph.initializers["c"].const_value.numpy().tolist() == [[0, 2, 4], [1, 3, 5]]
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["y = Neg(x)", "a = RandomNormal<shape=[2]>() y = Add(a, x)", "y = Neg(w)", "a = local.f(w) y = Add(a, x)"],
+    ids=["no constant", "random", "graph output", "unknown operator"],
+)
+def test_other_nodes_stay(body, parse):
+    model = parse(f"g (float[2] x) => (float[2] y) {{ {body} }}", {"w": np.ones(2, np.float32)})
+    assert not FoldConstants()(model).modified
+
+
+def test_a_weight_that_a_caller_may_override_is_not_constant(parse):
+    model = parse(
+        "g (float[2] x, float[2] w) => (float[2] y) { a = Neg(w) y = Add(x, a) }",
+        {"w": np.ones(2, np.float32)},
+    )
+    assert not FoldConstants()(model).modified
+
+
+def test_a_big_weight_is_transposed_only_when_it_is_read(parse):
+    weight = np.arange(1 << 19, dtype=np.float32).reshape(512, 1024)
+    model = parse(
+        "g (float[1,1024] x) => (float[1,512] y) { t = Transpose(w) y = MatMul(x, t) }", {"w": weight}
+    )
+    infer_types(model)
+    FoldConstants()(model)
+    tensor = model.graph.initializers["t"].const_value
+    assert isinstance(tensor, ir.LazyTensor)
+    np.testing.assert_array_equal(tensor.numpy(), weight.T)
+
+
+def test_constants_in_branches_fold_into_the_branch(parse):
+    model = parse(
+        """g (bool c, float[2] x) => (float[2] y) {
+        y = If(c) <then_branch = t () => (float[2] p) { n = Neg(w) p = Add(x, n) },
+                   else_branch = e () => (float[2] q) { q = Neg(x) }> }""",
+        {"w": np.ones(2, np.float32)},
+    )
+    FoldConstants()(model)
+    branch = model.graph.node(0).attributes["then_branch"].as_graph()
+    assert branch.initializers["n"].const_value.numpy().tolist() == [-1, -1]

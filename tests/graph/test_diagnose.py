@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import pytest
+from onnx import helper
+
+from onnxq.graph.diagnose import why_unreadable
+
+MODEL = helper.make_model(helper.make_graph([helper.make_node("Relu", ["x"], ["y"])] * 40, "g", [], []))
+DATA = MODEL.SerializeToString()
+
+
+@pytest.mark.parametrize("size", range(20, len(DATA) - 10, 17))
+def test_a_cut_file_is_called_truncated(size):
+    assert "truncated" in why_unreadable(DATA[:size])
+
+
+def test_text_in_any_language_is_called_text():
+    assert "text file" in why_unreadable("modèle = 3\n".encode() * 100)
+
+
+def test_bytes_of_another_format_are_not_called_truncated():
+    for data in (b"PK\x03\x04" + bytes(50), b"\x80\x04\x95" + bytes(range(50)), b"\x89PNG\r\n\x1a\n" + bytes(9)):
+        assert "not an ONNX model" in why_unreadable(data)

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper
+
+from onnxq.errors import ModelError
+from onnxq.graph.io import load, model_hash, save
+
+W = np.arange(900, dtype=np.float32).reshape(30, 30)
+
+
+def proto_of(opset=21, domain=""):
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"], name="mm")],
+        "g",
+        [helper.make_tensor_value_info("x", 1, ["N", 30])],
+        [helper.make_tensor_value_info("y", 1, ["N", 30])],
+        [onnx.numpy_helper.from_array(W, "w")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid(domain, opset)], ir_version=8)
+
+
+@pytest.fixture
+def external(tmp_path):
+    """A model whose weight is in model.data."""
+    path = tmp_path / "model.onnx"
+    onnx.save(proto_of(), path, save_as_external_data=True, location="model.data", size_threshold=0)
+    return path
+
+
+def test_path_proto_and_model_give_the_same_model(tmp_path):
+    proto = proto_of()
+    path = tmp_path / "m.onnx"
+    onnx.save(proto, path)
+    models = [load(path), load(str(path)), load(proto)]
+    assert len({model_hash(m) for m in models}) == 1
+    assert load(models[0]) is models[0]
+
+
+def test_external_data_is_mapped_not_read(external):
+    tensor = load(external).graph.initializers["w"].const_value
+    assert isinstance(tensor, ir.ExternalTensor)
+    np.testing.assert_array_equal(tensor.numpy(), W)
+    assert not tensor.numpy().flags.owndata
+
+
+def test_external_data_is_found_from_another_working_folder(external, monkeypatch):
+    monkeypatch.chdir(external.parent)
+    model = load("model.onnx")
+    monkeypatch.chdir("/")
+    np.testing.assert_array_equal(model.graph.initializers["w"].const_value.numpy(), W)
+
+
+def test_a_missing_file_is_named_with_a_neighbour_that_looks_like_it(tmp_path):
+    (tmp_path / "resnet20.onnx").write_bytes(b"")
+    with pytest.raises(ModelError, match=r"resnet2O.onnx': no such file. Did you mean 'resnet20.onnx'"):
+        load(tmp_path / "resnet2O.onnx")
+
+
+def test_a_folder_is_refused(tmp_path):
+    with pytest.raises(ModelError, match="is a folder"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "empty"),
+        (b"import torch\nmodel = 3\n", "text file"),
+        (b"version https://git-lfs.github.com/spec/v1\noid 1", "Git LFS"),
+        (np.random.default_rng(3).bytes(5000), "not an ONNX model"),
+        (b"\x00" * 100, "not an ONNX model"),
+        (proto_of().SerializeToString()[:-100], "truncated"),
+        (proto_of().SerializeToString()[:40], "truncated"),
+    ],
+    ids=["empty", "text", "lfs", "random", "zeros", "cut at the end", "cut at the start"],
+)
+def test_a_file_that_is_no_model_is_refused_with_the_reason(data, reason, tmp_path):
+    path = tmp_path / "bad.onnx"
+    path.write_bytes(data)
+    with pytest.raises(ModelError, match=f"bad.onnx' cannot be read: .*{reason}"):
+        load(path)
+    assert sorted(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("cut", [1, 20, 200, 3000])
+def test_every_truncation_is_a_model_error(cut, tmp_path):
+    path = tmp_path / "cut.onnx"
+    path.write_bytes(proto_of().SerializeToString()[:-cut])
+    with pytest.raises(ModelError):
+        load(path)
+
+
+def test_missing_external_data_is_named(external):
+    (external.parent / "model.data").unlink()
+    with pytest.raises(ModelError, match=r"model\.data' is missing \(tensor 'w'"):
+        load(external)
+
+
+def test_external_data_that_is_too_short_is_named(external):
+    data = external.parent / "model.data"
+    data.write_bytes(data.read_bytes()[:-1])
+    with pytest.raises(ModelError, match=r"model\.data' is too short: it has 3599 bytes.*'w'.*3600"):
+        load(external)
+
+
+def test_external_data_outside_the_folder_is_refused(external):
+    proto = onnx.load(external, load_external_data=False)
+    data = external.parent / "model.data"
+    inner = external.parent / "inner"
+    inner.mkdir()
+    proto.graph.initializer[0].external_data[0].value = f"../{data.name}"
+    (inner / "m.onnx").write_bytes(proto.SerializeToString())
+    with pytest.raises(ModelError, match="outside the model's folder"):
+        load(inner / "m.onnx")
+
+
+def test_external_data_of_a_wrong_length_is_refused(external):
+    proto = onnx.load(external, load_external_data=False)
+    proto.graph.initializer[0].dims[0] = 29
+    external.write_bytes(proto.SerializeToString())
+    with pytest.raises(ModelError, match=r"'w' is said to have 3600 bytes.*want 3480"):
+        load(external)
+
+
+def test_a_proto_without_its_external_data_says_give_the_path(external, monkeypatch):
+    monkeypatch.chdir("/")
+    with pytest.raises(ModelError, match="path of the model"):
+        load(onnx.load(external, load_external_data=False))
+
+
+@pytest.mark.parametrize(("opset", "word"), [(6, "too old"), (27, "too new")])
+def test_the_opset_must_be_known(opset, word):
+    with pytest.raises(ModelError, match=f"opset {opset} of domain ai.onnx is {word}.*7 to 26"):
+        load(proto_of(opset))
+    with pytest.raises(ModelError, match=word):
+        load(ir.from_proto(proto_of(opset)))
+
+
+def test_a_model_without_an_opset_is_refused():
+    with pytest.raises(ModelError, match="no opset of domain ai.onnx"):
+        load(proto_of(1, "com.example"))
+
+
+def test_the_long_name_of_the_domain_is_understood():
+    assert load(proto_of(21, "ai.onnx")).opset_imports == {"": 21}
+
+
+def test_sparse_weights_are_refused_by_name():
+    proto = proto_of()
+    values = helper.make_tensor("sp", TensorProto.FLOAT, [1], [1.0])
+    indices = helper.make_tensor("i", TensorProto.INT64, [1], [0])
+    proto.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [3]))
+    with pytest.raises(ModelError, match="'sp' is sparse"):
+        load(proto)
+    constant = helper.make_node(
+        "Constant", [], ["k"], sparse_value=helper.make_sparse_tensor(values, indices, [3])
+    )
+    del proto.graph.sparse_initializer[:]
+    proto.graph.node.insert(0, constant)
+    with pytest.raises(ModelError, match="not a valid ONNX model"):
+        load(proto)
+
+
+def test_nodes_out_of_order_are_sorted(tmp_path):
+    proto = proto_of()
+    proto.graph.node.insert(0, helper.make_node("Relu", ["y0"], ["y"]))
+    proto.graph.node[1].output[0] = "y0"
+    assert [n.op_type for n in load(proto).graph] == ["MatMul", "Relu"]
+
+
+def test_what_is_saved_is_what_is_loaded(tmp_path):
+    model = load(proto_of())
+    save(model, tmp_path / "m.onnx")
+    assert model_hash(load(tmp_path / "m.onnx")) == model_hash(model)
+    assert [p.name for p in tmp_path.iterdir()] == ["m.onnx"]

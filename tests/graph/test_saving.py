@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime as ort
+import pytest
+
+from onnxq.errors import ModelError, OutputError
+from onnxq.graph import saving
+from onnxq.graph.hashing import model_hash
+from onnxq.graph.io import load, save
+
+RNG = np.random.default_rng(0)
+W = RNG.normal(size=(40, 40)).astype(np.float32)
+TEXT = "g (float[N,40] x) => (float[N,40] y) { a = MatMul(x, w) b = MatMul(a, v) y = Add(b, c) }"
+
+
+@pytest.fixture
+def model(parse):
+    return parse(TEXT, {"w": W, "c": np.ones(40, np.float32), "v": W.T.copy()})
+
+
+@pytest.fixture
+def external(monkeypatch):
+    """Every model counts as one that needs external data."""
+    monkeypatch.setattr(saving, "EXTERNAL_BYTES", 0)
+
+
+def lazy(array, log):
+    def evaluate():
+        log.append(1)
+        return ir.tensor(array)
+
+    return ir.LazyTensor(evaluate, ir.DataType.FLOAT, ir.Shape(array.shape), name="w")
+
+
+def test_one_file_that_onnx_and_onnxruntime_read(model, run, tmp_path):
+    path = tmp_path / "m.onnx"
+    save(model, path)
+    onnx.checker.check_model(path, full_check=True)
+    x = RNG.normal(size=(3, 40)).astype(np.float32)
+    got = ort.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+    np.testing.assert_array_equal(got, run(model, {"x": x})[0])
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_file_says_the_same_as_onnx_would(model, tmp_path):
+    model.metadata_props["k"] = "v"
+    model.graph.doc_string = "doc"
+    save(model, tmp_path / "m.onnx")
+    got, wanted = onnx.load(tmp_path / "m.onnx"), ir.to_proto(model)
+    assert [t.name for t in got.graph.initializer] == ["w", "c", "v"]
+    for proto in (got, wanted):  # raw_data or float_data: two spellings of one tensor
+        for tensor in proto.graph.initializer:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor), tensor.name))
+    assert got == wanted
+
+
+def test_saving_changes_nothing_in_the_model(model, tmp_path):
+    before, tensor = model_hash(model), model.graph.initializers["w"].const_value
+    save(model, tmp_path / "m.onnx")
+    assert model_hash(model) == before
+    assert model.graph.initializers["w"].const_value is tensor
+
+
+def test_lazy_weights_are_evaluated_once(model, tmp_path):
+    log = []
+    model.graph.initializers["w"].const_value = lazy(W, log)
+    save(model, tmp_path / "m.onnx")
+    assert len(log) == 1
+    np.testing.assert_array_equal(
+        load(tmp_path / "m.onnx").graph.initializers["w"].const_value.numpy(), W
+    )
+
+
+def test_every_element_type_survives(parse, tmp_path):
+    arrays = {
+        f"t{i}": RNG.integers(0, 2, 3001).astype(dtype)
+        for i, dtype in enumerate(("bool", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"))
+    }
+    model = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }", arrays)
+    int4 = ir.Tensor(RNG.integers(-8, 8, 5001).astype(ir.DataType.INT4.numpy()), name="int4")
+    strings = ir.StringTensor([b"a", b"bc"], shape=ir.Shape([2]), name="strings")
+    for tensor in (int4, strings):
+        model.graph.register_initializer(
+            ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
+        )
+    save(model, tmp_path / "m.onnx")
+    got = load(tmp_path / "m.onnx")
+    assert model_hash(got) == model_hash(model)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(got.graph.initializers[name].const_value.numpy(), array)
+
+
+def test_big_models_get_one_data_file_named_after_them(model, external, tmp_path):
+    path = tmp_path / "m.onnx"
+    save(model, path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"]
+    onnx.checker.check_model(path)
+    assert model_hash(load(path)) == model_hash(model)
+    tensors = {t.name: t for t in onnx.load(path, load_external_data=False).graph.initializer}
+    assert {n for n, t in tensors.items() if t.external_data} == {"w", "v"}
+    x = RNG.normal(size=(3, 40)).astype(np.float32)
+    ort.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+
+
+def test_tied_weights_are_stored_once(parse, external, tmp_path):
+    tensor = ir.tensor(W)
+    model = parse(TEXT, {"w": W, "c": np.ones(40, np.float32), "v": W})
+    for name in ("w", "v"):
+        model.graph.initializers[name].const_value = tensor
+    save(model, tmp_path / "m.onnx")
+    assert (tmp_path / "m.onnx.data").stat().st_size == W.nbytes
+
+
+def test_a_model_with_external_data_becomes_one_file(model, external, monkeypatch, tmp_path):
+    save(model, tmp_path / "big.onnx")
+    loaded = load(tmp_path / "big.onnx")
+    monkeypatch.undo()
+    other = tmp_path / "other"
+    other.mkdir()
+    save(loaded, other / "m.onnx")
+    assert [p.name for p in other.iterdir()] == ["m.onnx"]
+    assert model_hash(load(other / "m.onnx")) == model_hash(model)
+
+
+def test_external_data_moves_under_the_new_name(model, external, tmp_path):
+    save(model, tmp_path / "a.onnx")
+    save(load(tmp_path / "a.onnx"), tmp_path / "b.onnx")
+    for name in ("a.onnx", "a.onnx.data"):
+        (tmp_path / name).unlink()
+    assert model_hash(load(tmp_path / "b.onnx")) == model_hash(model)
+
+
+def test_a_model_can_be_saved_over_itself(model, external, tmp_path):
+    path = tmp_path / "m.onnx"
+    save(model, path)
+    loaded = load(path)
+    save(loaded, path)
+    assert model_hash(load(path)) == model_hash(model)
+    with pytest.raises(ValueError, match="invalidated"):
+        loaded.graph.initializers["w"].const_value.numpy()
+
+
+def test_external_constants_in_attributes_come_along(parse, tmp_path):
+    (tmp_path / "k.data").write_bytes(W.tobytes())
+    tensor = ir.ExternalTensor(
+        "k.data", 0, W.nbytes, ir.DataType.FLOAT, shape=ir.Shape(W.shape), name="k", base_dir=tmp_path
+    )
+    model = parse("g (float[N,40] x) => (float[N,40] y) { k = Constant<value_float=1.0>() y = MatMul(x, k) }")
+    node = model.graph.node(0)
+    node.attributes.clear()
+    node.attributes["value"] = ir.AttrTensor("value", tensor)
+    other = tmp_path / "other"
+    other.mkdir()
+    save(model, other / "m.onnx")
+    got = load(other / "m.onnx").graph.node(0).attributes["value"].as_tensor()
+    np.testing.assert_array_equal(got.numpy(), W)
+    assert node.attributes["value"].as_tensor() is tensor
+
+
+@pytest.mark.parametrize("big", [False, True])
+def test_a_weight_that_fails_leaves_the_old_file_and_nothing_else(big, model, monkeypatch, tmp_path):
+    if big:
+        monkeypatch.setattr(saving, "EXTERNAL_BYTES", 0)
+    path = tmp_path / "m.onnx"
+    path.write_bytes(b"old")
+
+    def fail():
+        raise ModelError("no weight today")
+
+    model.graph.initializers["v"].const_value = ir.LazyTensor(
+        fail, ir.DataType.FLOAT, ir.Shape([40, 40]), name="v"
+    )
+    with pytest.raises(ModelError, match="no weight today"):
+        save(model, path)
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_weight_of_the_wrong_size_is_an_error(model, tmp_path):
+    model.graph.initializers["w"].const_value = ir.LazyTensor(
+        lambda: ir.tensor(W[:20]), ir.DataType.FLOAT, ir.Shape([40, 40]), name="w"
+    )
+    with pytest.raises(ModelError, match=r"'w'.*3200 bytes.*6400"):
+        save(model, tmp_path / "m.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_where_the_data_file_belongs_is_refused(model, external, tmp_path):
+    (tmp_path / "m.onnx.data").mkdir()
+    with pytest.raises(OutputError, match="the file for the weights, is a folder"):
+        save(model, tmp_path / "m.onnx")
+    assert [p.name for p in tmp_path.iterdir()] == ["m.onnx.data"]
+
+
+def test_weights_of_branches_are_saved(parse, external, tmp_path):
+    model = parse(
+        """g (bool c, float[2,40] x) => (float[2,40] y) {
+        y = If(c) <then_branch = t () => (float[2,40] p) { p = MatMul(x, u) },
+                   else_branch = e () => (float[2,40] q) { q = Neg(x) }> }""",
+        {"u": W},
+    )
+    branch = model.graph.node(0).attributes["then_branch"].as_graph()
+    value = model.graph.initializers.pop("u")
+    branch.register_initializer(value)
+    save(model, tmp_path / "m.onnx")
+    assert (tmp_path / "m.onnx.data").stat().st_size == W.nbytes
+    assert model_hash(load(tmp_path / "m.onnx")) == model_hash(model)

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.graph.types import infer_by_run, infer_types, untyped
+
+FLOAT = ir.DataType.FLOAT
+W = np.ones((20, 3, 3, 3), np.float32)
+
+
+def shapes(model):
+    return {
+        v.name: None if v.shape is None else [d if isinstance(d, int) else d.value for d in v.shape]
+        for n in model.graph.all_nodes()
+        for v in n.outputs
+    }
+
+
+def test_types_and_shapes_are_filled_in_without_reading_weights(parse):
+    model = parse("g (float[N,3,8,8] x) => (float[] y) { a = Conv(x, w) b = Relu(a) y = Flatten(b) }", {"w": W})
+
+    def fail():
+        raise AssertionError("a weight was read")
+
+    model.graph.initializers["w"].const_value = ir.LazyTensor(fail, FLOAT, ir.Shape(W.shape), name="w")
+    assert infer_types(model)
+    assert shapes(model) == {"a": ["N", 20, 6, 6], "b": ["N", 20, 6, 6], "y": ["N", 720]}
+    assert all(v.dtype == FLOAT for n in model.graph for v in n.outputs)
+    assert not infer_types(model)
+
+
+def test_small_constants_take_part(parse):
+    model = parse("g (float[N,6] x) => (float[] y) { y = Reshape(x, s) }", {"s": np.array([-1, 2, 3])})
+    infer_types(model)
+    assert shapes(model)["y"][1:] == [2, 3]
+
+
+def test_branches_are_typed(parse):
+    model = parse(
+        """g (bool c, float[2,3] x) => (float[] y) {
+        y = If(c) <then_branch = t () => (float[] p) { a = Transpose(x) p = Relu(a) },
+                   else_branch = e () => (float[] q) { b = Transpose(x) q = Neg(b) }> }"""
+    )
+    infer_types(model)
+    assert shapes(model)["a"] == shapes(model)["b"] == [3, 2]
+
+
+def test_names_of_dimensions_stay(parse):
+    model = parse("g (float[N,3] x) => (float[M,3] y) { y = local.f(x) }")
+    infer_types(model)
+    assert shapes(model)["y"] == ["M", 3]
+
+
+CUSTOM = "g (float[N,3] x) => (float[] y) { a = local.f(x) b = Relu(a) y = Unsqueeze(b, i) }"
+
+
+def test_a_run_tells_type_and_rank_but_not_sizes(parse):
+    model = parse(CUSTOM, {"i": np.array([0])})
+    infer_types(model)
+    assert untyped(model) == ["a", "b", "y"]
+    assert infer_by_run(model, lambda _: {"a": (FLOAT, (1, 3)), "nobody": (FLOAT, ())})
+    assert untyped(model) == []
+    assert shapes(model) == {"a": [None, None], "b": [None, None], "y": [1, None, None]}
+
+
+def test_a_run_is_asked_only_where_something_is_missing(parse):
+    model = parse("g (float[N,3] x) => (float[] y) { y = Relu(x) }")
+    infer_types(model)
+
+    def fail(_):
+        raise AssertionError("not needed")
+
+    assert not infer_by_run(model, fail)
+
+
+def test_a_scalar_is_known(parse):
+    model = parse("g (float x) => (float[] y) { y = Relu(x) }")
+    infer_types(model)
+    assert untyped(model) == []

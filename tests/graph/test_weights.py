@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from onnxq.graph.weights import EAGER_BYTES, constant, derived, is_private, renamed
+
+FLOAT = ir.DataType.FLOAT
+
+
+def test_small_tensors_are_computed_once_and_big_ones_at_every_read():
+    calls = []
+
+    def compute(size):
+        calls.append(size)
+        return np.zeros(size, np.float32)
+
+    small = derived(lambda: compute(3), FLOAT, (3,), "s")
+    assert calls == [3]
+    big_size = EAGER_BYTES // 4 + 1
+    big = derived(lambda: compute(big_size), FLOAT, (big_size,), "b")
+    assert calls == [3]
+    for _ in range(2):
+        assert (small.numpy().sum(), big.numpy().sum()) == (0, 0)
+    assert calls == [3, big_size, big_size]
+    assert (small.name, big.name, big.nbytes) == ("s", "b", 4 * big_size)
+
+
+def test_only_what_nothing_can_change_is_constant(parse):
+    one = np.ones(2, np.float32)
+    model = parse("g (float[2] x, float[2] d) => (float[2] y) { a = Add(x, w) y = Add(a, d) }", {"w": one, "d": one})
+    initializers = model.graph.initializers
+    assert constant(initializers["w"]) is initializers["w"].const_value
+    assert constant(initializers["d"]) is None
+    assert constant(model.graph.inputs[0]) is None
+    assert constant(None) is None
+
+
+def test_a_weight_with_two_readers_is_not_private(parse):
+    one = np.ones(2, np.float32)
+    model = parse("g (float[2] x) => (float[2] y) { a = Add(x, w) b = Add(a, v) y = Add(b, v) }", {"w": one, "v": one})
+    assert is_private(model.graph.initializers["w"])
+    assert not is_private(model.graph.initializers["v"])
+
+
+@pytest.mark.parametrize("kind", ["memory", "external", "lazy", "string"])
+def test_a_renamed_tensor_has_the_same_data_and_leaves_the_first_alone(kind, tmp_path):
+    array = np.arange(6, dtype=np.float32)
+    (tmp_path / "d").write_bytes(array.tobytes())
+    shape = ir.Shape([6])
+    tensor = {
+        "memory": ir.tensor(array, name="old"),
+        "external": ir.ExternalTensor("d", 0, 24, FLOAT, shape=shape, name="old", base_dir=tmp_path),
+        "lazy": ir.LazyTensor(lambda: ir.tensor(array), FLOAT, shape, name="old"),
+        "string": ir.StringTensor([b"a"] * 6, shape=shape, name="old"),
+    }[kind]
+    new = renamed(tensor, "new")
+    assert (tensor.name, new.name) == ("old", "new")
+    assert new.dtype == tensor.dtype
+    np.testing.assert_array_equal(new.numpy(), tensor.numpy())
