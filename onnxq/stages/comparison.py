@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-CHUNK_ELEMENTS = 1 << 20  # float64 copies of an activation are made in pieces of 8 MB
+from onnxq.qparams import QParams, dequantize
+
+CHUNK_ELEMENTS = 1 << 15  # float64 copies are made in pieces of 256 kB, which stay in the cache
 
 
 @dataclass(slots=True)
@@ -37,20 +39,22 @@ class Comparison:
         self,
         x: npt.NDArray[np.generic],
         y: npt.NDArray[np.generic],
-        reach: tuple[float, float] | None = None,
+        qparams: QParams | None = None,
     ) -> None:
         """Adds one pair of arrays.
 
         Args:
             x: numbers or booleans, any shape.
-            y: the same shape.
-            reach: real interval of x that the codes represent to half a step; None counts nothing.
+            y: the same shape; codes where qparams are given.
+            qparams: per-tensor; what y's codes mean.
         """
         flat_x, flat_y = x.reshape(-1), y.reshape(-1)
+        reach = None if qparams is None else _reach(qparams)
         for start in range(0, flat_x.size, CHUNK_ELEMENTS):
-            a = flat_x[start : start + CHUNK_ELEMENTS].astype(np.float64)
-            b = flat_y[start : start + CHUNK_ELEMENTS].astype(np.float64)
-            self._add(a, b, reach)
+            a, b = (flat[start : start + CHUNK_ELEMENTS] for flat in (flat_x, flat_y))
+            if qparams is not None:
+                b = dequantize(b.astype(qparams.dtype.storage, copy=False), qparams)
+            self._add(a.astype(np.float64), b.astype(np.float64), reach)
         self.elements += flat_x.size
 
     def _add(
@@ -61,13 +65,15 @@ class Comparison:
     ) -> None:
         # a model may give NaN or Inf by itself; equal values are no error, inf - inf would be NaN
         with np.errstate(invalid="ignore", over="ignore"):
-            error = np.where(x == y, 0.0, x - y)
+            error = x - y
+            if not math.isfinite(float(error @ error)):
+                error = np.where(x == y, 0.0, error)
             self._sum_xx += float(x @ x)
             self._sum_yy += float(y @ y)
             self._sum_xy += float(x @ y)
             self._sum_ee += float(error @ error)
             self.max_error = float(np.maximum(self.max_error, np.abs(error).max(initial=0.0)))
-        if reach is not None:
+        if reach is not None and not (x.min() >= reach[0] and x.max() <= reach[1]):
             self.saturated += int(np.count_nonzero((x < reach[0]) | (x > reach[1])))
 
     @property
@@ -96,6 +102,13 @@ class Comparison:
     @property
     def _finite(self) -> bool:
         return all(map(math.isfinite, (self._sum_xx, self._sum_yy, self._sum_ee)))
+
+
+def _reach(p: QParams) -> tuple[float, float]:
+    """Reals that the codes represent to half a step."""
+    low = p.dtype.qmin - int(p.zero_point) - 0.5
+    high = p.dtype.qmax - int(p.zero_point) + 0.5
+    return low * float(p.scale), high * float(p.scale)
 
 
 @dataclass(slots=True)

@@ -21,7 +21,6 @@ from onnxq.errors import CalibrationError, ModelError, QConfigError, nearest
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.expose import expose, observable
 from onnxq.graph.io import load, model_hash
-from onnxq.qparams import QParams, dequantize
 from onnxq.samples import input_specs, open_samples
 from onnxq.stages.codes import find_codes
 from onnxq.stages.comparison import Agreement, Comparison
@@ -30,6 +29,7 @@ from onnxq.stages.findings import Findings, OutputFinding, TensorFinding, Unmatc
 from onnxq.stages.state import State
 
 if TYPE_CHECKING:
+    from onnxq.qparams import QParams
     from onnxq.samples import Samples
     from onnxq.stages.prepare import ModelSource
 
@@ -63,12 +63,8 @@ class _Pair:
         if x.shape != y.shape:
             self.differing += 1
             return
-        if self.qparams is not None:
-            codes = y.astype(self.qparams.dtype.storage, copy=False)
-            self.sums.update(x, dequantize(codes, self.qparams), _reach(self.qparams))
-            return
-        self.sums.update(x, y)
-        if x.ndim == 2 and x.shape[1] > 1:
+        self.sums.update(x, y, self.qparams)
+        if self.qparams is None and x.ndim == 2 and x.shape[1] > 1:
             self.top1.update(x, y)
 
 
@@ -271,13 +267,6 @@ def _run(
     session: runtime.Session, feeds: Mapping[str, Array], wanted: list[str]
 ) -> dict[str, Array]:
     return dict(zip(wanted, session.run(feeds, wanted), strict=True))
-
-
-def _reach(p: QParams) -> tuple[float, float]:
-    """Reals that the codes represent to half a step."""
-    low = p.dtype.qmin - int(p.zero_point) - 0.5
-    high = p.dtype.qmax - int(p.zero_point) + 0.5
-    return low * float(p.scale), high * float(p.scale)
 
 
 # --- results

@@ -1,0 +1,150 @@
+"""Commands that only look: inspect, verify, bench, targets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from onnxq.cli.options import (
+    PATH,
+    batch_size_option,
+    feedback_option,
+    ignore_option,
+    json_option,
+    qconfig_option,
+    target_option,
+)
+from onnxq.cli.steps import prepare_model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@click.argument("model", type=PATH)
+@qconfig_option
+@target_option
+@json_option
+def inspect(model: Path, qconfig: Path | None, target: str | None, as_json: bool) -> None:
+    """Say of every node whether it would be quantized, how, and if not why. Needs no data."""
+    from onnxq.report import console, machine
+    from onnxq.report.summary import summarize
+
+    prepared = prepare_model(model, qconfig, target, {})
+    summary = summarize(prepared.model, prepared.decisions)
+    if as_json:
+        value = {"target": prepared.target.name, "notes": list(prepared.notes)} | machine.summary(
+            summary
+        )
+        click.echo(machine.to_text(value))
+        return
+    console.print_inspection(console.open_console(), summary, prepared.notes)
+
+
+@click.command()
+@click.argument("model", metavar="FLOAT", type=PATH)
+@click.argument("quantized", metavar="QUANTIZED", type=PATH)
+@click.argument("samples", type=PATH)
+@batch_size_option
+@ignore_option
+@feedback_option
+@click.option(
+    "--min-sqnr", type=float, metavar="DB", help="Fail (exit code 8) where the SQNR is lower."
+)
+@click.option(
+    "--max-steps", type=float, metavar="N", help="Fail where an error is larger, in steps."
+)
+@click.option(
+    "--only", multiple=True, metavar="GLOB", help="Compare these tensors and outputs only."
+)
+@json_option
+def verify(
+    model: Path,
+    quantized: Path,
+    samples: Path,
+    batch_size: int | None,
+    ignore: tuple[str, ...],
+    feedback: dict[str, str],
+    min_sqnr: float | None,
+    max_steps: float | None,
+    only: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Run both models on SAMPLES side by side: what did quantization change?
+
+    The bounds hold for every tensor and output that is compared; --only narrows that down.
+    """
+    from onnxq.report import console
+    from onnxq.report.progress import progress_bar
+    from onnxq.stages.verify import EVERYTHING
+    from onnxq.stages.verify import verify as run
+
+    with progress_bar("verify") as progress:
+        findings = run(
+            model,
+            quantized,
+            samples,
+            batch_size=batch_size,
+            ignore=ignore,
+            feedback=feedback,
+            only=only or EVERYTHING,
+            progress=progress,
+        )
+    if as_json:
+        click.echo(findings.to_json())
+    else:
+        console.print_findings(console.open_console(), findings)
+    findings.check(min_sqnr, max_steps)
+
+
+@click.command()
+@click.argument("model", metavar="FLOAT", type=PATH)
+@click.argument("quantized", metavar="QUANTIZED", type=PATH)
+@click.argument("samples", type=PATH, required=False)
+@ignore_option
+@click.option(
+    "--batch", type=click.IntRange(min=1), help="Samples per run; default: the model's, else 1."
+)
+@click.option(
+    "--runs", type=click.IntRange(min=1), default=50, show_default=True, help="Timed pairs."
+)
+@json_option
+def bench(
+    model: Path,
+    quantized: Path,
+    samples: Path | None,
+    ignore: tuple[str, ...],
+    batch: int | None,
+    runs: int,
+    as_json: bool,
+) -> None:
+    """Time both models in turns, on one thread; inputs are random where no SAMPLES are given."""
+    from onnxq.report import console, machine
+    from onnxq.stages.bench import bench as run
+
+    result = run(model, quantized, samples, batch_size=batch, ignore=ignore, runs=runs)
+    if as_json:
+        click.echo(machine.to_text(machine.benchmark(result)))
+        return
+    console.print_benchmark(console.open_console(), result)
+
+
+@click.command()
+@json_option
+def targets(as_json: bool) -> None:
+    """List the machines that models can be quantized for."""
+    from onnxq import targets as known
+    from onnxq.report import console, machine
+
+    if as_json:
+        value = {
+            "default": known.get_default().name,
+            "aliases": known.aliases(),
+            "targets": machine.targets(known.all_targets()),
+        }
+        click.echo(machine.to_text(value))
+        return
+    console.print_targets(
+        console.open_console(), known.all_targets(), known.get_default().name, known.aliases()
+    )

@@ -1,0 +1,189 @@
+"""Commands that write files: export, calibrate, quantize."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from onnxq.cli.options import (
+    PATH,
+    batch_size_option,
+    feedback_option,
+    ignore_option,
+    json_option,
+    output_option,
+    qconfig_option,
+    shard,
+    target_option,
+)
+from onnxq.cli.steps import (
+    calibrate_model,
+    claim,
+    given,
+    merged,
+    prepare_model,
+    report_quantization,
+    stoppable,
+)
+from onnxq.errors import QConfigError, nearest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+INTERRUPTED = 130  # what shells report of a program that Ctrl-C ended
+
+
+@click.command()
+@click.argument("module", metavar="MODULE:FACTORY")
+@click.option("--weights", type=PATH, help="safetensors file to load into the module.")
+@click.option(
+    "--samples", type=PATH, help="npz file of example inputs, named as forward's parameters."
+)
+@click.option(
+    "--input", "inputs", multiple=True, metavar="NAME=DTYPE[SHAPE]", help="A random example input."
+)
+@click.option("--output-name", "output_names", multiple=True, help="Name of an output, in order.")
+@click.option("--opset", type=int, help="18 to 22.")
+@output_option
+def export(
+    module: str,
+    weights: Path | None,
+    samples: Path | None,
+    inputs: tuple[str, ...],
+    output_names: tuple[str, ...],
+    opset: int | None,
+    output: Path,
+) -> None:
+    """Export a PyTorch module to a float ONNX model and check one against the other.
+
+    MODULE:FACTORY names a function without arguments that makes the module, as in
+    models.resnet:resnet20; the current folder is on the module path.
+    """
+    if samples is not None and inputs:
+        raise click.UsageError("give --samples or --input, not both.")
+    claim([output], [p for p in (weights, samples) if p is not None])
+    from onnxq import pytorch
+    from onnxq.report.console import size_text
+
+    made = pytorch.load_module(module, weights)
+    if samples is not None:
+        example: pytorch.Inputs = pytorch.read_inputs(samples)
+    elif inputs:
+        example = dict(pytorch.parse_input(text) for text in inputs)
+    else:
+        example = pytorch.example_inputs(made)
+    names = output_names or None
+    if opset is None:
+        model = pytorch.export(made, example, output, output_names=names)
+    else:
+        model = pytorch.export(made, example, output, opset=opset, output_names=names)
+    click.echo(
+        f"{output}: opset {model.opset_imports['']}, {len(model.graph)} nodes, "
+        f"{size_text(output.stat().st_size)}; agrees with the module on its example inputs"
+    )
+
+
+@click.command()
+@click.argument("model", type=PATH)
+@click.argument("samples", type=PATH)
+@output_option
+@qconfig_option
+@target_option
+@batch_size_option
+@ignore_option
+@feedback_option
+@click.option("--resume", is_flag=True, help="Go on from the statistics in the output file.")
+@click.option(
+    "--shard",
+    metavar="I/N",
+    default="1/1",
+    callback=shard,
+    help="Only every N-th batch, from the I-th on.",
+)
+def calibrate(
+    model: Path,
+    samples: Path,
+    output: Path,
+    qconfig: Path | None,
+    target: str | None,
+    batch_size: int | None,
+    ignore: tuple[str, ...],
+    feedback: dict[str, str],
+    resume: bool,
+    shard: tuple[int, int],
+) -> None:
+    """Observe the activations of MODEL on SAMPLES: an npz or npy file, or a folder of them."""
+    claim([output], [model, samples, *given(qconfig)])
+    from onnxq.stages.calibrate import Statistics
+
+    prepared = prepare_model(model, qconfig, target, feedback)
+    previous = Statistics.load(output) if resume and output.exists() else None
+    with stoppable() as stopped:
+        statistics = calibrate_model(
+            prepared, samples, ignore, batch_size, previous, shard, stopped
+        )
+    statistics.save(output)
+    count = len(statistics.batches)
+    click.echo(f"{output}: {len(prepared.observed)} tensors, {count} batches")
+    if stopped.is_set():
+        click.echo("stopped; go on with the same command and --resume", err=True)
+        raise click.exceptions.Exit(INTERRUPTED)
+
+
+@click.command()
+@click.argument("model", type=PATH)
+@click.argument("samples", type=PATH, required=False)
+@output_option
+@qconfig_option
+@target_option
+@batch_size_option
+@ignore_option
+@feedback_option
+@click.option(
+    "--stats", multiple=True, type=PATH, help="Statistics in place of SAMPLES; repeated: merged."
+)
+@click.option(
+    "--format", "form", default="qdq", show_default=True, help="Form of the integer graph."
+)
+@click.option("--save-plan", type=PATH, help="Write the plan, as JSON.")
+@click.option("--save-stats", type=PATH, help="Write the statistics.")
+@json_option
+def quantize(
+    model: Path,
+    samples: Path | None,
+    output: Path,
+    qconfig: Path | None,
+    target: str | None,
+    batch_size: int | None,
+    ignore: tuple[str, ...],
+    feedback: dict[str, str],
+    stats: tuple[Path, ...],
+    form: str,
+    save_plan: Path | None,
+    save_stats: Path | None,
+    as_json: bool,
+) -> None:
+    """Quantize MODEL, calibrated on SAMPLES or with --stats."""
+    if (samples is None) != bool(stats):
+        raise click.UsageError("give SAMPLES or --stats, one of the two.")
+    claim([output, *given(save_plan, save_stats)], [model, *given(samples, qconfig), *stats])
+    from onnxq.graph.io import save
+    from onnxq.stages.execution import execution
+    from onnxq.stages.plan import plan
+    from onnxq.stages.rewrite import FORMATS, rewrite
+
+    if form not in FORMATS:  # before the calibration, which may take minutes
+        known = ", ".join(FORMATS)
+        raise QConfigError(f"format '{form}' is not known; known: {known}.{nearest(form, FORMATS)}")
+    prepared = prepare_model(model, qconfig, target, feedback)
+    statistics = merged(stats) if stats else calibrate_model(prepared, samples, ignore, batch_size)
+    made = plan(prepared, statistics)
+    quantized = rewrite(prepared, made, form)
+    runs = execution(quantized)  # first: a model that ONNX Runtime refuses is not written
+    save(quantized, output)
+    if save_plan is not None:
+        made.save(save_plan)
+    if save_stats is not None:
+        statistics.save(save_stats)
+    report_quantization(prepared, made, runs, (model, output), as_json)

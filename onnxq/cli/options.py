@@ -1,0 +1,51 @@
+"""Options that several commands share, and the forms of their values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+PATH = click.Path(path_type=Path)
+
+
+def pair(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """{"out": "in"} of ("out=in",)."""
+    pairs = {}
+    for text in values:
+        left, equals, right = text.partition("=")
+        if not (left and equals and right):
+            raise click.BadParameter(f"'{text}': wanted OUTPUT=INPUT.", param=param)
+        pairs[left] = right
+    return pairs
+
+
+def shard(_ctx: click.Context, param: click.Parameter, text: str) -> tuple[int, int]:
+    """(0, 4) of "1/4"."""
+    index, _, count = text.partition("/")
+    if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
+        raise click.BadParameter(f"'{text}': wanted I/N with 1 <= I <= N, as in 1/4.", param=param)
+    return int(index) - 1, int(count)
+
+
+output_option = click.option("-o", "--output", type=PATH, required=True, help="File to write.")
+json_option = click.option("--json", "as_json", is_flag=True, help="JSON on stdout, for programs.")
+target_option = click.option(
+    "--target", metavar="NAME", help="Machine it is for; see `onnxq targets`."
+)
+qconfig_option = click.option("--qconfig", type=PATH, help="YAML file: what to quantize, and how.")
+batch_size_option = click.option(
+    "--batch-size",
+    type=click.IntRange(min=1),
+    help="Samples per run; default: the model's, else 1.",
+)
+ignore_option = click.option(
+    "--ignore", multiple=True, metavar="NAME", help="An array in SAMPLES that is no input (labels)."
+)
+feedback_option = click.option(
+    "--feedback",
+    multiple=True,
+    metavar="OUTPUT=INPUT",
+    callback=pair,
+    help="State: this output of a batch is that input of the next one. May be repeated.",
+)

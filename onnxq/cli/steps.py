@@ -1,0 +1,153 @@
+"""What commands have in common: paths checked first, then the stages, then the report."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+import click
+
+from onnxq.errors import OutputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.stages.calibrate import Statistics
+    from onnxq.stages.findings import Execution
+    from onnxq.stages.plan import Plan
+    from onnxq.stages.prepare import Prepared
+
+
+def given(*paths: Path | None) -> list[Path]:
+    """Those that are not None."""
+    return [path for path in paths if path is not None]
+
+
+def claim(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
+    """Passes where every output can be written and is none of the files that are read.
+
+    Raises:
+        OutputError: with the path, before any work is done.
+    """
+    from onnxq.graph.io import check_writable
+
+    taken = {path.resolve(): "is also read" for path in inputs}
+    for path in outputs:
+        target = check_writable(path).resolve()
+        if target in taken or any(_same_file(target, other) for other in taken):
+            raise OutputError(
+                f"'{path}' {taken.get(target, 'is also read')} by this command; choose another."
+            )
+        taken[target] = "is written twice"
+
+
+def _same_file(first: Path, second: Path) -> bool:
+    """Hard links count: writing one would change the other."""
+    return first.exists() and second.exists() and first.samefile(second)
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C sets, so that what was seen is saved; a second one kills."""
+    stopped = threading.Event()
+
+    def stop(_signal: int, _frame: object) -> None:
+        stopped.set()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield stopped
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def prepare_model(
+    model: Path, qconfig: Path | None, target: str | None, feedback: dict[str, str]
+) -> Prepared:
+    """A Prepared of the model file, with the configuration and target that were named."""
+    from onnxq import targets as known
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.stages.prepare import prepare
+
+    # cheap checks of names first: a typing error should not wait for a model of gigabytes
+    chosen = None if target is None else known.find(target)
+    mapping: QConfigMapping | None = None if qconfig is None else QConfigMapping.from_yaml(qconfig)
+    return prepare(model, mapping, chosen, feedback)
+
+
+def calibrate_model(
+    prepared: Prepared,
+    samples: Path | None,
+    ignore: tuple[str, ...],
+    batch_size: int | None,
+    previous: Statistics | None = None,
+    shard: tuple[int, int] = (0, 1),
+    stopped: threading.Event | None = None,
+) -> Statistics:
+    """Statistics of the samples, from the first on; those that `previous` has are not run again."""
+    from onnxq.report.progress import progress_bar
+    from onnxq.samples import Samples, input_specs, open_samples
+    from onnxq.stages.calibrate import Shard, calibrate
+
+    assert samples is not None
+    specs = input_specs(prepared.model, prepared.feedback.values())
+    batches = open_samples(samples, specs, batch_size, ignore)
+
+    def until_stopped() -> Iterator[dict[str, npt.NDArray[np.generic]]]:
+        for batch in batches:
+            if stopped is not None and stopped.is_set():
+                return
+            yield batch
+
+    with progress_bar("calibrate") as progress:
+        return calibrate(
+            prepared,
+            Samples(batches.where, batches.count, until_stopped),
+            statistics=previous,
+            first_batch=0,
+            shard=Shard(*shard),
+            progress=progress,
+        )
+
+
+def merged(files: tuple[Path, ...]) -> Statistics:
+    """The statistics of all files, as if one run had made them."""
+    from onnxq.stages.calibrate import Statistics
+
+    first, *others = (Statistics.load(file) for file in files)
+    for other in others:
+        first = first.merge(other)
+    return first
+
+
+def report_quantization(
+    prepared: Prepared, made: Plan, runs: Execution, files: tuple[Path, Path], as_json: bool
+) -> None:
+    """Says what became of each operator, and what ONNX Runtime runs."""
+    from onnxq.report import console, machine
+    from onnxq.report.summary import summarize
+    from onnxq.stages.bench import size_bytes
+
+    summary = summarize(prepared.model, made.decisions)
+    sizes = size_bytes(files[0]), size_bytes(files[1])
+    if as_json:
+        value = {
+            "output": str(files[1]),
+            "target": made.target,
+            "float_bytes": sizes[0],
+            "quantized_bytes": sizes[1],
+            "notes": list(made.notes),
+            "execution": machine.execution(runs),
+        }
+        click.echo(machine.to_text(value | machine.summary(summary)))
+        return
+    click.echo(f"{files[1]}: quantized for {made.target}")
+    console.print_quantization(console.open_console(), summary, runs, sizes, made.notes)
