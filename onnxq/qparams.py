@@ -227,7 +227,7 @@ def per_tensor(scale: float | np.floating, zero_point: int, dtype: QDType) -> QP
     return QParams(np.asarray(scale, np.float32), np.asarray(zero_point), dtype, PerTensor())
 
 
-Index = tuple[slice, ...]
+Index = tuple[slice, ...]  # of leading axes
 
 
 def _chunks(shape: tuple[int, ...]) -> Iterator[Index]:
@@ -302,6 +302,10 @@ def _work_dtype(dtype: QDType) -> np.dtype[np.floating]:
 def quantize(x: FloatArray, p: QParams) -> IntArray:
     """Codes: saturate(rint(x / scale) + zero_point), NaN to qmin (as ONNX Runtime).
 
+    Some kernels of ONNX Runtime 1.31 (float16; blocks along any but the last axis; odd elements
+    below 8 bits) convert x / scale to int32 before they clamp: NaN, Inf and quotients beyond 2^31
+    give a code that depends on the CPU (x86: +Inf becomes 0). Here they saturate as elsewhere.
+
     Args:
         x: float16 or float32, any shape; computed in float32 (float64 for int32 codes).
         p: qparams whose granularity suits x's shape.
@@ -360,7 +364,7 @@ def dequantize(q: IntArray, p: QParams) -> npt.NDArray[np.float32]:
     out = np.empty(q.shape, np.float32)
     for index in _chunks(q.shape):
         zp = _part(zero_point, p.granularity, q.shape, index)
-        part = out[index]
+        part = out[index] if index else out  # out[()] of rank 0 would be a copy
         if p.dtype.bits <= 16:
             part[...] = q[index]
             part -= zp.astype(np.float32)  # whole numbers below 2^17: exact
@@ -372,7 +376,7 @@ def dequantize(q: IntArray, p: QParams) -> npt.NDArray[np.float32]:
 
 
 def requantize(
-    acc: npt.NDArray[np.int32], multiplier: npt.NDArray[np.float32], p: QParams
+    acc: npt.NDArray[np.int32], multiplier: npt.NDArray[np.float32] | np.float32, p: QParams
 ) -> IntArray:
     """Codes of an int32 accumulator: saturate(rint(float32(acc) * multiplier) + zero_point).
 
