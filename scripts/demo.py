@@ -15,7 +15,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -51,11 +51,20 @@ class Row:
 
 def onnxq(*arguments: str) -> None:
     """Prints a command of onnxq and runs it."""
+    subprocess.run(_announced(arguments), cwd=ROOT, check=True)
+
+
+def onnxq_json(*arguments: str) -> dict[str, Any]:
+    """Prints a command of onnxq, runs it with --json, and returns what it wrote (shown here too)."""
+    command = _announced((*arguments, "--json"))
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    print(done.stdout, end="", flush=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _announced(arguments: tuple[str, ...]) -> list[str]:
     print(f"\n$ onnxq {shlex.join(arguments)}", flush=True)
-    subprocess.run(_command(arguments), cwd=ROOT, check=True)
-
-
-def _command(arguments: tuple[str, ...]) -> list[str]:
     return [sys.executable, "-m", "onnxq", *arguments]
 
 
@@ -78,15 +87,7 @@ def run_model(name: str, folder: Path, target: str) -> Row:
     onnxq("calibrate", model, SAMPLES, "-o", stats)
     onnxq("quantize", model, "--stats", stats, "-o", int8, "--target", target)
     onnxq("verify", model, int8, SAMPLES)
-    onnxq("bench", model, int8)
-    measured = subprocess.run(
-        _command(("bench", model, int8, "--json")),
-        cwd=ROOT,
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    found = json.loads(measured.stdout)
+    found = onnxq_json("bench", model, int8)
     integer = sum(found["execution"]["integer_nodes"].values())
     images, labels = load_sample("test")
     return Row(
@@ -126,7 +127,10 @@ def main() -> None:
     if unknown:
         parser.error(f"unknown model {', '.join(sorted(unknown))}; known: {', '.join(FACTORIES)}")
     (ROOT / args.output).mkdir(parents=True, exist_ok=True)
-    rows = [run_model(name, args.output, args.target) for name in args.models]
+    try:
+        rows = [run_model(name, args.output, args.target) for name in args.models]
+    except subprocess.CalledProcessError as error:  # the command has said why
+        sys.exit(error.returncode)
     print(f"\nTarget {args.target}, 1,000 embedded test images; the files are in {args.output}\n")
     print(table(rows))
 
