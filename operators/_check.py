@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from onnxq.errors import ShapeError
-from onnxq.operator import Array, NodePlan
 from onnxq.qparams import IntArray, PerChannel, PerTensor, QParams
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from onnxq.operator import Array, NodePlan
 
 
 def codes(op: str, inputs: Sequence[Array | None], plan: NodePlan, slot: int) -> IntArray:
@@ -68,7 +72,7 @@ def _per_tensor(op: str, qparams: QParams | None, place: str) -> QParams:
 
 
 def weight_qparams(op: str, plan: NodePlan, slot: int, w: Array, axis: int) -> QParams:
-    """Qparams of a weight: per-tensor, or per-channel along `axis` with one scale per w.shape[axis].
+    """Qparams of a weight: per-tensor, or one scale per w.shape[axis] along `axis`.
 
     Raises:
         ShapeError: another granularity, axis or number of channels.

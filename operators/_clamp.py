@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.operator import Array, NodePlan
 from onnxq.operators._check import codes, shared
 from onnxq.operators._emit import emit, initializer
 from onnxq.qparams import IntArray, QParams, quantize
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import onnx_ir as ir
     from onnx_ir.tape import Tape
+
+    from onnxq.operator import Array, NodePlan
 
 Bounds = tuple[float, float]
 

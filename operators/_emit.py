@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 from onnxq.errors import UnsupportedError
+from onnxq.operators._check import qparams_in, qparams_out, shared
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from onnx_ir.tape import Tape
 
     from onnxq.dtypes import QDType
@@ -35,9 +37,7 @@ def scale_and_zero_point(
 ) -> tuple[ir.Value, ir.Value]:
     """Initializers `<node>_<label>_scale` and `<node>_<label>_zero_point`."""
     scale = tape.initializer(ir.tensor(qparams.scale), name=f"{node.name}_{label}_scale")
-    zero_point = initializer(
-        tape, node, f"{label}_zero_point", qparams.zero_point, qparams.dtype
-    )
+    zero_point = initializer(tape, node, f"{label}_zero_point", qparams.zero_point, qparams.dtype)
     return scale, zero_point
 
 
@@ -80,8 +80,36 @@ def emit(
 def on_codes(
     tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
 ) -> list[ir.Value]:
-    """The same operator, with the same attributes, on codes in place of reals."""
+    """The same operator, with the same attributes, on codes in place of reals.
+
+    Raises:
+        ShapeError: qparams differ, so that codes cannot be copied.
+    """
+    shared(node.op_type, plan, [i for i, qparams in enumerate(plan.inputs) if qparams is not None])
     return emit(tape, node, plan, inputs)
+
+
+def qlinear(
+    tape: Tape,
+    node: ir.Node,
+    plan: NodePlan,
+    inputs: Sequence[ir.Value | None],
+    op_type: str,
+    attributes: Mapping[str, ir.Attr | int],
+) -> list[ir.Value]:
+    """A com.microsoft QLinear operator: codes, scale, zero point per operand, then the result's.
+
+    Raises:
+        UnsupportedError: operands and result are not all uint8 or all int8.
+        ShapeError: an operand or the result has no per-tensor qparams.
+    """
+    check_same_type(node, plan)
+    slots: list[ir.Value | None] = []
+    for i, value in enumerate(inputs):
+        parameters = scale_and_zero_point(tape, node, f"in{i}", qparams_in(op_type, plan, i))
+        slots += [value, *parameters]
+    slots += scale_and_zero_point(tape, node, "out0", qparams_out(op_type, plan))
+    return emit(tape, node, plan, slots, op_type=op_type, domain=MICROSOFT, attributes=attributes)
 
 
 def check_pair(node: ir.Node, plan: NodePlan, first: int = 0, second: int = 1) -> None:

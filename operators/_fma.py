@@ -6,13 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 
-def fma(
-    a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike
-) -> npt.NDArray[np.float32]:
+def fma(a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike) -> npt.NDArray[np.float32]:
     """float32(a * b + c), rounded once; arrays of float32 that broadcast.
 
     The product of two float32 is exact in float64. Its sum with c is rounded to odd (Boldo and
-    Melquiond, 2008): 53 bits >= 2 * 24 + 2, so that rounding again to float32 gives the right result.
+    Melquiond, 2008): 53 bits >= 2 * 24 + 2, so rounding that to float32 gives the right result.
     """
     product = np.asarray(a, np.float64) * np.asarray(b, np.float64)
     c = np.asarray(c, np.float64)

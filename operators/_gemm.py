@@ -1,8 +1,9 @@
 """Exact integer matrix products at the speed of float BLAS.
 
-A float32 holds every integer up to 2^24. With |a| <= A and |b| <= B, sums of 2^24 / (A B) products are
-exact in whatever order BLAS adds them; longer ones are cut into blocks that are added as int32, which
-wraps modulo 2^32 as ONNX Runtime's accumulators do. (NumPy's own int32 product is 30 times slower.)
+A float32 holds every integer up to 2^24. With |a| <= A and |b| <= B, sums of 2^24 / (A B) products
+are exact in whatever order BLAS adds them; longer ones are cut into blocks that are added as int32,
+which wraps modulo 2^32 as ONNX Runtime's accumulators do. (NumPy's own int32 product is 30 times
+slower.)
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ MIN_BLOCK = 32  # shorter blocks cost more in additions than float64 costs in BL
 
 
 def centred(q: IntArray, p: QParams) -> Floats:
-    """q - zero_point as float32, exact for codes of up to 16 bits; shape of q."""
+    """Codes minus zero points as float32, exact for codes of up to 16 bits; shape of q."""
     if isinstance(p.granularity, PerTensor):
         return np.asarray(q.astype(np.float32) - np.float32(p.zero_point))
     axis = p.granularity.axis % q.ndim
@@ -31,7 +32,7 @@ def centred(q: IntArray, p: QParams) -> Floats:
 
 
 def integer_matmul(a: Floats, b: Floats) -> Ints:
-    """a @ b for whole numbers in float32, exact modulo 2^32; shapes as np.matmul.
+    """The product a @ b of whole numbers in float32, exact modulo 2^32; shapes as np.matmul.
 
     Raises:
         ShapeError: the inner sizes differ, batches do not broadcast, or an operand has rank 0.
@@ -43,7 +44,7 @@ def integer_matmul(a: Floats, b: Floats) -> Ints:
         return np.asarray(np.matmul(a, b)).astype(np.int32)
     if block < min(MIN_BLOCK, inner):
         block = EXACT_FLOAT64 // bound
-        a, b = a.astype(np.float64), b.astype(np.float64)  # type: ignore[assignment]
+        a, b = a.astype(np.float64), b.astype(np.float64)
     blocks = -(-inner // block)
     block = -(-inner // blocks)  # of equal size
     parts = (slice(k, k + block) for k in range(0, inner, block))
@@ -56,8 +57,10 @@ def integer_matmul(a: Floats, b: Floats) -> Ints:
 
 def _checked_inner(a: Floats, b: Floats) -> int:
     if a.ndim == 0 or b.ndim == 0:
-        raise ShapeError(f"matrix product of shapes {a.shape} and {b.shape}: rank 0 has no columns.")
-    inner = a.shape[-1]
+        raise ShapeError(
+            f"matrix product of shapes {a.shape} and {b.shape}: rank 0 has no columns."
+        )
+    inner: int = a.shape[-1]
     if inner != b.shape[-min(b.ndim, 2)]:
         raise ShapeError(
             f"matrix product of shapes {a.shape} and {b.shape}: "

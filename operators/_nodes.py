@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.operator import Array
+import numpy as np
+
+from onnxq.operator import Array, Float
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import onnx_ir as ir
+
+UNBOUNDED = (
+    1e6  # masks write infinity as -1e9, -3.4e38, -inf: one scale cannot hold it and the data
+)
 
 
 def has_input(node: ir.Node, slot: int) -> bool:
@@ -33,3 +41,20 @@ def shape(node: ir.Node, slot: int) -> tuple[int | None, ...] | None:
     if value is None or value.shape is None:
         return None
     return tuple(size if isinstance(size, int) else None for size in value.shape)
+
+
+def infinite(value: Array) -> bool:
+    """Whether the constant holds numbers that stand for infinity."""
+    return bool(value.size) and not bool((np.abs(value) < UNBOUNDED).all())
+
+
+def infinite_operand(node: ir.Node, slots: Iterable[int]) -> Float | None:
+    """Why a node stays float where a constant operand stands for infinity; else None."""
+    for slot in slots:
+        value = constant(node, slot)
+        if value is not None and infinite(value):
+            return Float(
+                "it masks with numbers that stand for infinity: "
+                "no scale can hold them beside the data"
+            )
+    return None

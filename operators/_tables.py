@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.dtypes import QDType
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.qparams import IntArray
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onnxq.dtypes import QDType
+    from onnxq.qparams import IntArray
 
 Codes = npt.NDArray[np.int32]
 

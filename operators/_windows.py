@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import ShapeError
 from onnxq.operators._attributes import Attributes, integer, integers, text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Number = TypeVar("Number", bound=np.generic)
 
@@ -87,7 +89,9 @@ def _padding(
     if mode == "VALID":
         return [0] * rank, [0] * rank
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
-        raise ShapeError(f"{op}: auto_pad is '{mode}'; ONNX knows NOTSET, SAME_UPPER, SAME_LOWER, VALID.")
+        raise ShapeError(
+            f"{op}: auto_pad is '{mode}'; ONNX knows NOTSET, SAME_UPPER, SAME_LOWER, VALID."
+        )
     total = [
         max((-(-size // stride) - 1) * stride + width - size, 0)
         for size, width, stride in zip(spatial, span, strides, strict=True)
@@ -96,9 +100,7 @@ def _padding(
     return (less, more) if mode == "SAME_UPPER" else (more, less)
 
 
-def sliding(
-    x: npt.NDArray[Number], windows: Windows, fill: int
-) -> npt.NDArray[Number]:
+def sliding(x: npt.NDArray[Number], windows: Windows, fill: int) -> npt.NDArray[Number]:
     """A view (batch, channels, *out, *kernel) of x padded with `fill`."""
     rank = len(windows.out)
     span = [d * (k - 1) + 1 for k, d in zip(windows.kernel, windows.dilations, strict=True)]

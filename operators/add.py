@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,17 +18,19 @@ from onnxq.operator import (
     register,
 )
 from onnxq.operators._check import codes, qparams_in, qparams_out
-from onnxq.operators._emit import MICROSOFT, check_same_type, emit, scale_and_zero_point
+from onnxq.operators._emit import qlinear
 from onnxq.operators._examples import normal
 from onnxq.operators._fma import fma
+from onnxq.operators._nodes import infinite_operand
 from onnxq.operators._tables import Codes, look_up_pairs
-from onnxq.qparams import IntArray, QParams
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import onnx_ir as ir
     from onnx_ir.tape import Tape
+
+    from onnxq.qparams import IntArray, QParams
 
 
 @register
@@ -43,9 +44,9 @@ class Add(Operator):
 
     op_type = "Add"
 
-    def rule(self, node: ir.Node) -> Rule | Float:  # noqa: ARG002 - every Add is alike
+    def rule(self, node: ir.Node) -> Rule | Float:
         """Both operands are activations; a constant one is quantized per tensor."""
-        return Rule(Role.ELEMENTWISE, activations=(0, 1))
+        return infinite_operand(node, (0, 1)) or Rule(Role.ELEMENTWISE, activations=(0, 1))
 
     def cases(self) -> Iterable[Case]:
         """Broadcasts of every kind: the inner one changes how ONNX Runtime rounds."""
@@ -64,20 +65,13 @@ class Add(Operator):
         self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
     ) -> Sequence[ir.Value]:
         """QLinearAdd."""
-        check_same_type(node, plan)
-        a = scale_and_zero_point(tape, node, "a", qparams_in("Add", plan, 0))
-        b = scale_and_zero_point(tape, node, "b", qparams_in("Add", plan, 1))
-        c = scale_and_zero_point(tape, node, "c", qparams_out("Add", plan))
-        slots = [inputs[0], *a, inputs[1], *b, *c]
-        return emit(
-            tape, node, plan, slots, op_type="QLinearAdd", domain=MICROSOFT, attributes={}
-        )
+        return qlinear(tape, node, plan, inputs, "QLinearAdd", {})
 
     def kernel(
         self,
         inputs: Sequence[Array | None],
         plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],  # noqa: ARG002 - Add has none
+        attributes: Mapping[str, AttributeValue],
     ) -> tuple[Array, ...]:
         """Codes of C. Raises ShapeError where shapes do not broadcast or dtypes are wrong."""
         a, b = codes("Add", inputs, plan, 0), codes("Add", inputs, plan, 1)

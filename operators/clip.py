@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +24,7 @@ from onnxq.operators._examples import normal
 from onnxq.operators._nodes import constant, has_input
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import onnx_ir as ir
     from onnx_ir.tape import Tape
@@ -35,7 +34,7 @@ INF = float("inf")
 
 @register
 class Clip(Operator):
-    """Y = min(max(X, low), high), any shape; ONNX Clip-13 (bounds are inputs) and Clip-6 (attributes).
+    """Y = min(max(X, low), high), any shape; ONNX Clip-13, and Clip-6 whose bounds are attributes.
 
     Folded into the saturation of the quantizer before it; else a Clip between the bounds' codes.
     """

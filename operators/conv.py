@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +29,7 @@ from onnxq.operators._windows import Windows, geometry, sliding
 from onnxq.qparams import requantize
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import onnx_ir as ir
     from onnx_ir.tape import Tape
@@ -41,23 +40,23 @@ COLUMN_ELEMENTS = 1 << 24  # 64 MiB of float32: images unfolded at once
 
 @register
 class Conv(Operator):
-    """Y[n, o, p] = B[o] + sum_{c, k} X[n, c, p * stride + k * dilation - pad] * W[o, c, k]; ONNX Conv-11.
+    """Y[n, o, p] = B[o] + sum_{c, k} X[n, c, p * stride + k * dilation - pad] W[o, c, k].
 
-    1, 2 or 3 spatial axes; `group` splits channels. Integers: QLinearConv-10,
+    ONNX Conv-11, 1, 2 or 3 spatial axes; `group` splits channels. Integers: QLinearConv-10,
     requantize(sum (x - x_zp) (w - w_zp) + b, x_scale * w_scale[o] / y_scale); padding is x_zp.
     """
 
     op_type = "Conv"
 
     def rule(self, node: ir.Node) -> Rule | Float:
-        """Weight per output channel; needs a Q behind it, since there is no kernel with float output."""
+        """Weight per output channel; a Q behind it, for there is no kernel with float output."""
         if not is_constant(node, 1):
             return Float("its weight is computed at run time; constant weights are needed")
         if has_input(node, 2) and not is_constant(node, 2):
             return Float("its bias is computed at run time; a constant bias is needed")
         weight = shape(node, 1)
         if weight is None or len(weight) - 2 not in SPATIAL_RANKS:
-            return Float(f"its weight has shape {weight}; ONNX Runtime convolves integers over 1 to 3 axes")
+            return Float(f"its weight has shape {weight}; wanted 1 to 3 spatial axes")
         group = node.attributes.get_int("group", 1)
         depthwise = group > 1 and weight[0] == group and weight[1] == 1
         return Rule(
@@ -80,14 +79,21 @@ class Conv(Operator):
         )
         yield Case("groups", (x, normal(6, 2, 3, 3, seed=1)), (1,), {"group": 2, "pads": [1] * 4})
         yield Case(
-            "depthwise", (x, normal(4, 1, 3, 3, seed=1), normal(4)), (1, 2), {"group": 4, "pads": [1] * 4}
+            "depthwise",
+            (x, normal(4, 1, 3, 3, seed=1), normal(4)),
+            (1, 2),
+            {"group": 4, "pads": [1] * 4},
         )
-        yield Case("depthwise, two outputs each", (x, normal(8, 1, 3, 3, seed=1)), (1,), {"group": 4})
+        yield Case(
+            "depthwise, two outputs each", (x, normal(8, 1, 3, 3, seed=1)), (1,), {"group": 4}
+        )
         for mode in ("SAME_UPPER", "SAME_LOWER", "VALID"):
             yield Case(
                 mode, (x, normal(3, 4, 4, 2, seed=1)), (1,), {"auto_pad": mode, "strides": [2, 1]}
             )
-        yield Case("1d", (normal(2, 3, 9), normal(4, 3, 3, seed=1), normal(4)), (1, 2), {"pads": [1, 0]})
+        yield Case(
+            "1d", (normal(2, 3, 9), normal(4, 3, 3, seed=1), normal(4)), (1, 2), {"pads": [1, 0]}
+        )
         yield Case("3d", (normal(1, 2, 4, 5, 4), normal(3, 2, 2, 3, 2, seed=1), normal(3)), (1, 2))
         yield Case("empty batch", (normal(0, 4, 7, 6), normal(3, 4, 3, 3, seed=1)), (1,))
 
@@ -136,7 +142,9 @@ def _check_shapes(
     if len(x) != len(w) or len(x) - 2 not in SPATIAL_RANKS:
         raise ShapeError(f"Conv: x {x} and w {w}; wanted the same rank, 3 to 5.")
     if group < 1 or w[0] % group or w[1] * group != x[1]:
-        raise ShapeError(f"Conv: x {x}, w {w}, group {group}; wanted {x[1]} = {w[1]} * group channels.")
+        raise ShapeError(
+            f"Conv: x {x}, w {w}, group {group}; wanted {x[1]} = {w[1]} * group channels."
+        )
     if tuple(kernel_shape) != w[2:]:
         raise ShapeError(f"Conv: kernel_shape {list(kernel_shape)}, but w is {w}.")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,7 @@ from onnxq.operators._nodes import has_input, is_constant, shape
 from onnxq.qparams import requantize
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import onnx_ir as ir
     from onnx_ir.tape import Tape
@@ -41,14 +40,14 @@ class Gemm(Operator):
     """Y = alpha * A' B' + beta * C, A' = A or A^T by transA, B' likewise; ONNX Gemm-13.
 
     A' is (M, K), B' is (K, N), C broadcasts to (M, N). Integers: com.microsoft QGemm,
-    acc = sum (a - a_zp) (b - b_zp) + c; requantize(acc, alpha * a_scale * b_scale[n] / y_scale), or
-    float32(acc) * (alpha * a_scale * b_scale[n]) where the result stays in float32.
+    acc = sum (a - a_zp) (b - b_zp) + c; requantize(acc, alpha * a_scale * b_scale[n] / y_scale),
+    or float32(acc) * (alpha * a_scale * b_scale[n]) where the result stays in float32.
     """
 
     op_type = "Gemm"
 
     def rule(self, node: ir.Node) -> Rule | Float:
-        """Weight per column of B'; the int32 bias holds C at a_scale * b_scale, so beta must be 1."""
+        """Weight per column of B'; the int32 bias is at a_scale * b_scale, so beta must be 1."""
         trans_b = node.attributes.get_int("transB", 0)
         constant = is_constant(node, 1)
         rule = Rule(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,12 +19,12 @@ from onnxq.operator import (
     register,
 )
 from onnxq.operators._check import codes, qparams_in, qparams_out
-from onnxq.operators._emit import MICROSOFT, check_same_type, emit, scale_and_zero_point
+from onnxq.operators._emit import qlinear
 from onnxq.operators._examples import normal
 from onnxq.qparams import requantize
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import onnx_ir as ir
     from onnx_ir.tape import Tape
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 @register
 class GlobalAveragePool(Operator):
-    """Y[n, c] = mean of X[n, c] over its spatial axes, which stay with size 1; ONNX GlobalAveragePool-1.
+    """Y[n, c] = mean of X[n, c] over its spatial axes, which stay; ONNX GlobalAveragePool-1.
 
     Integers: com.microsoft QLinearGlobalAveragePool,
     requantize(sum x - count * x_zp, x_scale / (y_scale * count)).
@@ -41,7 +40,7 @@ class GlobalAveragePool(Operator):
 
     op_type = "GlobalAveragePool"
 
-    def rule(self, node: ir.Node) -> Rule | Float:  # noqa: ARG002 - every one is alike
+    def rule(self, node: ir.Node) -> Rule | Float:
         """Element-wise in cost: one addition per input element."""
         return Rule(Role.ELEMENTWISE)
 
@@ -57,30 +56,19 @@ class GlobalAveragePool(Operator):
         self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
     ) -> Sequence[ir.Value]:
         """QLinearGlobalAveragePool, channels first."""
-        check_same_type(node, plan)
-        x = scale_and_zero_point(tape, node, "x", qparams_in("GlobalAveragePool", plan, 0))
-        y = scale_and_zero_point(tape, node, "y", qparams_out("GlobalAveragePool", plan))
-        return emit(
-            tape,
-            node,
-            plan,
-            [inputs[0], *x, *y],
-            op_type="QLinearGlobalAveragePool",
-            domain=MICROSOFT,
-            attributes={"channels_last": 0},
-        )
+        return qlinear(tape, node, plan, inputs, "QLinearGlobalAveragePool", {"channels_last": 0})
 
     def kernel(
         self,
         inputs: Sequence[Array | None],
         plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],  # noqa: ARG002 - it has none
+        attributes: Mapping[str, AttributeValue],
     ) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError for rank below 3, no elements to average, wrong dtype."""
         x = codes("GlobalAveragePool", inputs, plan, 0)
         count = int(np.prod(x.shape[2:]))
         if x.ndim < 3 or count == 0:
-            raise ShapeError(f"GlobalAveragePool: x {x.shape}; wanted (N, C, *spatial), none of size 0.")
+            raise ShapeError(f"GlobalAveragePool: x {x.shape}; wanted (N, C, *spatial), no size 0.")
         p, q = qparams_in("GlobalAveragePool", plan, 0), qparams_out("GlobalAveragePool", plan)
         total = x.sum(axis=tuple(range(2, x.ndim)), keepdims=True, dtype=np.int32)
         total = total - np.int32(count) * p.zero_point.astype(np.int32)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +26,7 @@ from onnxq.operators._nodes import is_constant, shape
 from onnxq.qparams import requantize
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import onnx_ir as ir
     from onnx_ir.tape import Tape
@@ -35,11 +34,11 @@ if TYPE_CHECKING:
 
 @register
 class MatMul(Operator):
-    """Y = A B, (..., M, K) by (..., K, N), with NumPy's rules for rank 1 and batches; ONNX MatMul-13.
+    """Y = A B, (..., M, K) by (..., K, N), as np.matmul for rank 1 and batches; ONNX MatMul-13.
 
-    Integers: QLinearMatMul-10, requantize(sum (a - a_zp) (b - b_zp), a_scale * b_scale[n] / y_scale);
-    where the result stays in float32, com.microsoft MatMulIntegerToFloat,
-    float32(sum) * (a_scale * b_scale[n]).
+    Integers: QLinearMatMul-10,
+    requantize(sum (a - a_zp) (b - b_zp), a_scale * b_scale[n] / y_scale); where the result stays in
+    float32, com.microsoft MatMulIntegerToFloat, float32(sum) * (a_scale * b_scale[n]).
     """
 
     op_type = "MatMul"
@@ -102,7 +101,7 @@ class MatMul(Operator):
         self,
         inputs: Sequence[Array | None],
         plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],  # noqa: ARG002 - MatMul has none
+        attributes: Mapping[str, AttributeValue],
     ) -> tuple[Array, ...]:
         """Codes of Y, or float32. Raises ShapeError where shapes or dtypes do not fit together."""
         a, b = codes("MatMul", inputs, plan, 0), codes("MatMul", inputs, plan, 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +25,7 @@ from onnxq.operators._examples import normal
 from onnxq.operators._windows import geometry, sliding
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import onnx_ir as ir
     from onnx_ir.tape import Tape
@@ -85,11 +84,13 @@ class MaxPool(Operator):
         plan: NodePlan,
         attributes: Mapping[str, AttributeValue],
     ) -> tuple[Array, ...]:
-        """Codes of Y. Raises ShapeError where kernel, attributes and x do not fit, or qparams differ."""
+        """Codes of Y. Raises ShapeError where kernel and x do not fit, or qparams differ."""
         x = codes("MaxPool", inputs, plan, 0)
         kernel = integers(attributes, "kernel_shape", [])
         if x.ndim < 3 or not kernel:
-            raise ShapeError(f"MaxPool: x {x.shape}, kernel_shape {kernel}; wanted (N, C, *spatial).")
+            raise ShapeError(
+                f"MaxPool: x {x.shape}, kernel_shape {kernel}; wanted (N, C, *spatial)."
+            )
         qparams = shared("MaxPool", plan)
         windows = geometry("MaxPool", x.shape[2:], kernel, attributes)
         view = sliding(x, windows, qparams.dtype.qmin)

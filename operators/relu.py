@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from onnxq.operator import (
@@ -21,7 +20,7 @@ from onnxq.operators._clamp import clamp_codes, lower_clamp
 from onnxq.operators._examples import normal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import onnx_ir as ir
     from onnx_ir.tape import Tape
@@ -38,7 +37,7 @@ class Relu(Operator):
 
     op_type = "Relu"
 
-    def rule(self, node: ir.Node) -> Rule | Float:  # noqa: ARG002 - every Relu is alike
+    def rule(self, node: ir.Node) -> Rule | Float:
         """Clamps to [0, inf)."""
         return Rule(Role.CLAMP, clamp=BOUNDS, form=Form.CODES)
 
@@ -58,7 +57,7 @@ class Relu(Operator):
         self,
         inputs: Sequence[Array | None],
         plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],  # noqa: ARG002 - Relu has none
+        attributes: Mapping[str, AttributeValue],
     ) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where dtypes or qparams differ."""
         return (clamp_codes("Relu", inputs, plan, BOUNDS),)

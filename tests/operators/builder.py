@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,9 @@ from onnxq.qparams import (
     per_tensor,
     quantize,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 IR_VERSION = 10
 MICROSOFT = "com.microsoft"
@@ -51,10 +54,11 @@ def names(case: Case) -> list[str]:
 def float_model(operator: Operator, case: Case) -> onnx.ModelProto:
     """The case as a float model; outputs out0, out1 ..."""
     outputs = [f"out{i}" for i in range(case.outputs)]
-    node = helper.make_node(
-        operator.op_type, names(case), outputs, "node", domain=operator.domain, **case.attributes or {}
-    )
-    present = [(i, n, x) for i, (n, x) in enumerate(zip(names(case), case.inputs, strict=True)) if n]
+    node = helper.make_node(operator.op_type, names(case), outputs, "node", domain=operator.domain)
+    node.attribute.extend(helper.make_attribute(k, v) for k, v in (case.attributes or {}).items())
+    present = [
+        (i, n, x) for i, (n, x) in enumerate(zip(names(case), case.inputs, strict=True)) if n
+    ]
     graph = helper.make_graph(
         [node],
         "case",
@@ -64,7 +68,11 @@ def float_model(operator: Operator, case: Case) -> onnx.ModelProto:
             if x is not None and i not in case.constants
         ],
         [onnx.ValueInfoProto(name=n) for n in outputs],
-        [onnx.numpy_helper.from_array(np.asarray(x), n) for i, n, x in present if i in case.constants],
+        [
+            onnx.numpy_helper.from_array(np.asarray(x), n)
+            for i, n, x in present
+            if i in case.constants
+        ],
     )
     opsets = [helper.make_opsetid("", case.opset)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
@@ -112,7 +120,7 @@ def run_float(operator: Operator, case: Case) -> list[Array]:
 
 
 def fit(low: float, high: float, dtype: QDType, types: Types) -> QParams:
-    """Per-tensor qparams that cover [low, high] and 0, with the zero point that `types` asks for."""
+    """Per-tensor qparams that cover [low, high] and 0, zero point as `types` asks."""
     low, high = min(low, 0.0), max(high, 0.0)
     scale = max((high - low) * types.squeeze / (dtype.qmax - dtype.qmin), 1e-4)
     if types.power_of_two:
@@ -263,8 +271,10 @@ def _parameters(name: str, p: QParams) -> list[onnx.TensorProto]:
 
 def _convert(op: str, x: str, y: str, p: QParams) -> onnx.NodeProto:
     name = x if op == "DequantizeLinear" else y
-    axis = {"axis": p.granularity.axis} if isinstance(p.granularity, PerChannel) else {}
-    return helper.make_node(op, [x, f"{name}_scale", f"{name}_zero_point"], [y], **axis)
+    node = helper.make_node(op, [x, f"{name}_scale", f"{name}_zero_point"], [y])
+    if isinstance(p.granularity, PerChannel):
+        node.attribute.append(helper.make_attribute("axis", p.granularity.axis))
+    return node
 
 
 def is_float(operator: Operator, case: Case) -> bool:

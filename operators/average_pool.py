@@ -1,0 +1,99 @@
+"""Mean over windows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.errors import ShapeError
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    Float,
+    NodePlan,
+    Operator,
+    Role,
+    Rule,
+    register,
+)
+from onnxq.operators._attributes import integer, integers
+from onnxq.operators._check import codes, qparams_in, qparams_out
+from onnxq.operators._emit import attributes_of, qlinear
+from onnxq.operators._examples import normal
+from onnxq.operators._windows import geometry, sliding
+from onnxq.qparams import dequantize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import onnx_ir as ir
+    from onnx_ir.tape import Tape
+
+
+@register
+class AveragePool(Operator):
+    """Y[n, c, p] = mean_k X[n, c, p * stride + k - pad]; ONNX AveragePool-22.
+
+    Padding counts by count_include_pad; dilations stay float.
+    Integers: com.microsoft QLinearAveragePool: dequantize, add tap by tap in float32, divide, and
+    saturate(rint(mean / y_scale + y_zp)): the zero point is added before rounding.
+    """
+
+    op_type = "AveragePool"
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """Element-wise in cost: one addition per tap."""
+        if any(step != 1 for step in node.attributes.get_ints("dilations", [])):
+            return Float("dilations are not 1, which ONNX Runtime's integer kernel does not know")
+        return Rule(Role.ELEMENTWISE)
+
+    def cases(self) -> Iterable[Case]:
+        """The plain one, the nasty ones, an empty batch."""
+        x = normal(2, 3, 7, 6)
+        yield Case("plain", (x,), (), {"kernel_shape": [2, 3]})
+        pads = {"kernel_shape": [3, 3], "pads": [1, 0, 2, 1], "strides": [2, 3]}
+        yield Case("asymmetric pads, stride", (x,), (), pads)
+        yield Case("padding counts", (x,), (), {**pads, "count_include_pad": 1})
+        yield Case(
+            "ceil_mode", (x,), (), {"kernel_shape": [2, 2], "strides": [2, 4], "ceil_mode": 1}
+        )
+        yield Case("SAME_UPPER", (x,), (), {"kernel_shape": [4, 2], "auto_pad": "SAME_UPPER"})
+        yield Case("1d", (normal(2, 3, 9),), (), {"kernel_shape": [3], "pads": [1, 1]})
+        yield Case("3d", (normal(1, 2, 4, 5, 4),), (), {"kernel_shape": [2, 3, 2]})
+        yield Case("empty batch", (normal(0, 3, 7, 6),), (), {"kernel_shape": [2, 2]})
+
+    def lower(
+        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
+    ) -> Sequence[ir.Value]:
+        """QLinearAveragePool, channels first."""
+        attributes: dict[str, ir.Attr | int] = {**attributes_of(node), "channels_last": 0}
+        attributes.pop("dilations", None)
+        return qlinear(tape, node, plan, inputs, "QLinearAveragePool", attributes)
+
+    def kernel(
+        self,
+        inputs: Sequence[Array | None],
+        plan: NodePlan,
+        attributes: Mapping[str, AttributeValue],
+    ) -> tuple[Array, ...]:
+        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        x = codes("AveragePool", inputs, plan, 0)
+        kernel = integers(attributes, "kernel_shape", [])
+        if x.ndim < 3 or not kernel:
+            raise ShapeError(
+                f"AveragePool: x {x.shape}, kernel_shape {kernel}; wanted (N, C, *spatial)."
+            )
+        p, q = qparams_in("AveragePool", plan, 0), qparams_out("AveragePool", plan)
+        windows = geometry("AveragePool", x.shape[2:], kernel, attributes)
+        taps = sliding(dequantize(x, p), windows, 0)
+        total = np.zeros(taps.shape[: x.ndim], np.float32)
+        for index in np.ndindex(*kernel):  # one by one, as ONNX Runtime adds
+            total += taps[(..., *index)]
+        count = np.float32(np.prod(kernel))
+        if not integer(attributes, "count_include_pad", 0):
+            inside = sliding(np.ones((1, 1, *x.shape[2:]), np.float32), windows, 0)
+            count = inside.sum(axis=tuple(range(x.ndim, inside.ndim)), dtype=np.float32)
+        value = np.rint(total / count / q.scale + q.zero_point.astype(np.float32))
+        return (np.clip(value, q.dtype.qmin, q.dtype.qmax).astype(q.dtype.storage),)

@@ -1,0 +1,76 @@
+"""Channels to pixels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq.errors import ShapeError
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    Float,
+    NodePlan,
+    Operator,
+    Role,
+    Rule,
+    register,
+)
+from onnxq.operators._attributes import integer, text
+from onnxq.operators._check import codes, shared
+from onnxq.operators._emit import on_codes
+from onnxq.operators._examples import normal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import onnx_ir as ir
+    from onnx_ir.tape import Tape
+
+
+@register
+class DepthToSpace(Operator):
+    """Y[n, c, h * b + i, w * b + j] = X[n, d, h, w]; ONNX DepthToSpace-13.
+
+    Mode DCR: d = (i * b + j) * C + c; CRD: d = (c * b + i) * b + j;
+    b is the blocksize, C = channels / b^2.
+    """
+
+    op_type = "DepthToSpace"
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """Copies codes, so the output has the input's qparams."""
+        return Rule(Role.MOVEMENT, shares_qparams=True)
+
+    def cases(self) -> Iterable[Case]:
+        """The plain one, the nasty ones, an empty batch."""
+        x = normal(2, 8, 2, 3)
+        yield Case("DCR", (x,), (), {"blocksize": 2})
+        yield Case("CRD", (x,), (), {"blocksize": 2, "mode": "CRD"})
+        yield Case("empty batch", (normal(0, 8, 2, 3),), (), {"blocksize": 2})
+
+    def lower(
+        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
+    ) -> Sequence[ir.Value]:
+        """DepthToSpace on codes."""
+        return on_codes(tape, node, plan, inputs)
+
+    def kernel(
+        self,
+        inputs: Sequence[Array | None],
+        plan: NodePlan,
+        attributes: Mapping[str, AttributeValue],
+    ) -> tuple[Array, ...]:
+        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        x = codes("DepthToSpace", inputs, plan, 0)
+        shared("DepthToSpace", plan)
+        block = integer(attributes, "blocksize", 0)
+        if x.ndim != 4 or block < 1 or x.shape[1] % block**2:
+            raise ShapeError(f"DepthToSpace: x {x.shape}, blocksize {block}.")
+        n, depth, height, width = x.shape
+        channels = depth // block**2
+        if text(attributes, "mode", "DCR") == "DCR":
+            y = x.reshape(n, block, block, channels, height, width).transpose(0, 3, 4, 1, 5, 2)
+        else:
+            y = x.reshape(n, channels, block, block, height, width).transpose(0, 1, 4, 2, 5, 3)
+        return (y.reshape(n, channels, height * block, width * block),)

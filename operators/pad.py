@@ -1,0 +1,128 @@
+"""Borders around a tensor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.errors import ShapeError
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    Float,
+    Form,
+    NodePlan,
+    Operator,
+    Role,
+    Rule,
+    register,
+)
+from onnxq.operators._attributes import text
+from onnxq.operators._check import codes, plain, shape_errors, shared
+from onnxq.operators._emit import emit, initializer
+from onnxq.operators._examples import ints, normal
+from onnxq.operators._nodes import constant, has_input, infinite
+from onnxq.qparams import IntArray, QParams, quantize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import onnx_ir as ir
+    from onnx_ir.tape import Tape
+
+
+@register
+class Pad(Operator):
+    """Y = X between pads[i] elements before and pads[i + rank] behind along axis i; ONNX Pad-21.
+
+    They are a constant, or X itself by mode reflect, edge or wrap; negative pads cut away.
+
+    On codes, the constant is its code: the zero point for 0.
+    """
+
+    op_type = "Pad"
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """Copies codes, so the output has the input's qparams."""
+        if has_input(node, 2):
+            value = constant(node, 2)
+            if value is None:
+                return Float("its pad value is computed at run time; a constant is needed")
+            if infinite(value):
+                return Float(
+                    f"it pads with {value.item():g}: no scale can hold that beside the data"
+                )
+        return Rule(Role.MOVEMENT, shares_qparams=True, form=Form.CODES)
+
+    def cases(self) -> Iterable[Case]:
+        """The plain one, the nasty ones, an empty batch."""
+        x = normal(2, 3, 4)
+        yield Case("zeros", (x, ints(0, 1, 2, 0, 0, 1)), (1,))
+        yield Case("a value", (x, ints(0, 1, 2, 0, 0, 1), np.array(0.5, np.float32)), (1, 2))
+        yield Case("cut away", (x, ints(0, -1, 1, 0, 0, -1)), (1,))
+        yield Case("axes", (x, ints(1, 2, 0, 1), None, ints(2, 0)), (1, 3))
+        for mode in ("reflect", "edge", "wrap"):
+            yield Case(mode, (x, ints(0, 1, 2, 0, 1, 1)), (1,), {"mode": mode})
+        yield Case("pads computed at run time", (x, ints(0, 0, 1, 0, 0, 1)))
+        yield Case("empty batch", (normal(0, 3), ints(0, 1, 0, 1)), (1,))
+
+    def lower(
+        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
+    ) -> Sequence[ir.Value]:
+        """Pad on codes, its value replaced by the code of it."""
+        slots = list(inputs)
+        if node.attributes.get_string("mode", "constant") == "constant":
+            qparams = shared("Pad", plan)
+            value = constant(node, 2) if has_input(node, 2) else None
+            slots += [None] * (3 - len(slots))
+            slots[2] = initializer(tape, node, "value", _code(value, qparams), qparams.dtype)
+        return emit(tape, node, plan, slots)
+
+    def kernel(
+        self,
+        inputs: Sequence[Array | None],
+        plan: NodePlan,
+        attributes: Mapping[str, AttributeValue],
+    ) -> tuple[Array, ...]:
+        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        x = codes("Pad", inputs, plan, 0)
+        qparams = shared("Pad", plan)
+        before, behind = _widths(
+            x.ndim, plain("Pad", inputs, 1), inputs[3] if len(inputs) > 3 else None
+        )
+        widths = [(max(b, 0), max(e, 0)) for b, e in zip(before, behind, strict=True)]
+        mode, value = text(attributes, "mode", "constant"), inputs[2] if len(inputs) > 2 else None
+        with shape_errors("Pad"):
+            # mypy cannot see that np.pad takes these names
+            if mode == "constant":
+                y = np.pad(x, widths, constant_values=_code(value, qparams).item())
+            else:
+                y = np.pad(x, widths, mode)  # type: ignore[call-overload]
+        cut = [
+            slice(max(-b, 0), n - max(-e, 0))
+            for b, e, n in zip(before, behind, y.shape, strict=True)
+        ]
+        return (np.asarray(y[tuple(cut)]),)
+
+
+def _code(value: Array | None, qparams: QParams) -> IntArray:
+    """The code of the pad value, rank 0; 0 where it is absent."""
+    real = 0.0 if value is None else float(value.item())
+    return quantize(np.asarray(real, np.float32), qparams)
+
+
+def _widths(rank: int, pads: Array, axes: Array | None) -> tuple[list[int], list[int]]:
+    """Elements before and behind, one entry per axis.
+
+    Raises:
+        ShapeError: two pads per axis are wanted.
+    """
+    along = list(range(rank)) if axes is None else [int(axis) for axis in axes]
+    if len(pads) != 2 * len(along) or any(not -rank <= axis < rank for axis in along):
+        raise ShapeError(f"Pad: {len(pads)} pads for axes {along} of a tensor of rank {rank}.")
+    before, behind = [0] * rank, [0] * rank
+    for i, axis in enumerate(along):
+        before[axis], behind[axis] = int(pads[i]), int(pads[i + len(along)])
+    return before, behind

@@ -1,0 +1,71 @@
+"""Largest element along axes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    Float,
+    NodePlan,
+    Operator,
+    Role,
+    Rule,
+    register,
+)
+from onnxq.operators._check import codes, shape_errors, shared
+from onnxq.operators._emit import on_codes
+from onnxq.operators._examples import ints, normal
+from onnxq.operators._reduce import reduce_codes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import onnx_ir as ir
+    from onnx_ir.tape import Tape
+
+
+@register
+class ReduceMax(Operator):
+    """Y = max of X over the given axes, or over all; ONNX ReduceMax-20.
+
+    Scales are positive, so codes are ordered as the numbers are.
+    """
+
+    op_type = "ReduceMax"
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """Copies codes, so the output has the input's qparams."""
+        return Rule(Role.MOVEMENT, shares_qparams=True)
+
+    def cases(self) -> Iterable[Case]:
+        """The plain one, the nasty ones, an empty batch."""
+        x = normal(2, 3, 4)
+        yield Case("axes", (x, ints(0, -1)), (1,))
+        yield Case("all axes", (x,))
+        yield Case("no axes left", (x, ints()), (1,), {"noop_with_empty_axes": 1})
+        yield Case("axes dropped", (x, ints(1)), (1,), {"keepdims": 0})
+        yield Case("attribute of opset 13", (x,), (), {"axes": [1]}, opset=13)
+        yield Case("empty batch", (normal(0, 3), ints(1)), (1,))
+
+    def lower(
+        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
+    ) -> Sequence[ir.Value]:
+        """ReduceMax on codes."""
+        return on_codes(tape, node, plan, inputs)
+
+    def kernel(
+        self,
+        inputs: Sequence[Array | None],
+        plan: NodePlan,
+        attributes: Mapping[str, AttributeValue],
+    ) -> tuple[Array, ...]:
+        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        x = codes("ReduceMax", inputs, plan, 0)
+        shared("ReduceMax", plan)
+        with shape_errors("ReduceMax"):
+            return (reduce_codes(x, np.maximum, inputs, attributes),)

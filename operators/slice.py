@@ -1,0 +1,79 @@
+"""A range of every axis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq.errors import ShapeError
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    Float,
+    NodePlan,
+    Operator,
+    Role,
+    Rule,
+    register,
+)
+from onnxq.operators._check import codes, plain, shape_errors, shared
+from onnxq.operators._emit import on_codes
+from onnxq.operators._examples import ints, normal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import onnx_ir as ir
+    from onnx_ir.tape import Tape
+
+
+@register
+class Slice(Operator):
+    """Y = X[start : end : step] along the given axes; ONNX Slice-13."""
+
+    op_type = "Slice"
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """Copies codes, so the output has the input's qparams."""
+        return Rule(Role.MOVEMENT, shares_qparams=True)
+
+    def cases(self) -> Iterable[Case]:
+        """The plain one, the nasty ones, an empty batch."""
+        x = normal(4, 5, 6)
+        yield Case("two axes", (x, ints(1, 2), ints(3, 5), ints(0, 2)), (1, 2, 3))
+        yield Case("no axes", (x, ints(1), ints(3)), (1, 2))
+        yield Case("steps", (x, ints(0, 0), ints(9, 9), ints(0, -1), ints(2, 3)), (1, 2, 3, 4))
+        yield Case("backwards", (x, ints(9), ints(-(2**40)), ints(1), ints(-2)), (1, 2, 3, 4))
+        yield Case("ends computed at run time", (x, ints(1), ints(-1), ints(1)))
+        yield Case("nothing left", (x, ints(3), ints(3)), (1, 2))
+        yield Case("empty batch", (normal(0, 5), ints(1), ints(3), ints(1)), (1, 2, 3))
+
+    def lower(
+        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
+    ) -> Sequence[ir.Value]:
+        """Slice on codes."""
+        return on_codes(tape, node, plan, inputs)
+
+    def kernel(
+        self,
+        inputs: Sequence[Array | None],
+        plan: NodePlan,
+        attributes: Mapping[str, AttributeValue],
+    ) -> tuple[Array, ...]:
+        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        x = codes("Slice", inputs, plan, 0)
+        shared("Slice", plan)
+        starts, ends = plain("Slice", inputs, 1), plain("Slice", inputs, 2)
+        axes, steps = [*inputs[3:], None, None][:2]
+        count = len(starts)
+        along = range(count) if axes is None else [int(axis) for axis in axes]
+        by = [1] * count if steps is None else [int(step) for step in steps]
+        if not len(along) == len(by) == len(ends) == count:
+            raise ShapeError(
+                f"Slice: {count} starts, {len(ends)} ends, {len(along)} axes, {len(by)} steps."
+            )
+        index = [slice(None)] * x.ndim
+        with shape_errors("Slice"):
+            for axis, start, end, step in zip(along, starts, ends, by, strict=True):
+                index[axis] = slice(int(start), int(end), step)
+            return (x[tuple(index)].copy(),)

@@ -1,0 +1,107 @@
+"""Exponentials that sum to 1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    Float,
+    NodePlan,
+    Operator,
+    Role,
+    Rule,
+    register,
+)
+from onnxq.operators._attributes import integer
+from onnxq.operators._check import codes, qparams_in, qparams_out, shape_errors
+from onnxq.operators._emit import qlinear
+from onnxq.operators._examples import normal
+from onnxq.operators._nodes import shape
+from onnxq.operators._tables import all_codes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import onnx_ir as ir
+    from onnx_ir.tape import Tape
+
+# QLinearSoftmax counts in steps of 1 / floor(1 / y_scale), and float32(1) / float32(1 / 255) < 255.
+# This range gives 8 bits the scale 1 / 256, for which that is exact; 1 becomes the last code.
+OUTPUT_RANGE = (0.0, 255 / 256)
+OPSET = 13  # from which on `axis` means one axis
+CODES = 256
+HEADROOM = 5  # what ONNX Runtime keeps below the largest exponent of float32
+
+
+@register
+class Softmax(Operator):
+    """Y = exp(X - max) / sum exp(X - max) along `axis`; ONNX Softmax-13.
+
+    Integers: com.microsoft QLinearSoftmax. Its table holds float32(exp((i - 255) x_scale + shift))
+    for i = x + 255 - max(x), the shift keeping the largest sum just inside float32;
+    y = saturate(rint(e * floor(1 / y_scale) / sum) + y_zp).
+    """
+
+    op_type = "Softmax"
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """Element-wise in cost, with results in [0, 1] whatever the data."""
+        sizes = shape(node, 0)
+        axis = node.attributes.get_int("axis", -1)
+        if sizes and -len(sizes) <= axis < len(sizes) and sizes[axis] == 1:
+            return Float(
+                "it runs over a single element, where ONNX Runtime's integer kernel overflows"
+            )
+        return Rule(Role.ELEMENTWISE, output_range=OUTPUT_RANGE)
+
+    def cases(self) -> Iterable[Case]:
+        """No empty batch: QLinearSoftmax then returns no output at all."""
+        yield Case("plain", (normal(2, 3, 40),))
+        yield Case("axis", (normal(2, 30, 4),), (), {"axis": 1})
+        yield Case("wide", (20 * normal(3, 17),))
+
+    def lower(
+        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
+    ) -> Sequence[ir.Value]:
+        """QLinearSoftmax."""
+        attributes = {"axis": node.attributes.get_int("axis", -1), "opset": OPSET}
+        return qlinear(tape, node, plan, inputs, "QLinearSoftmax", attributes)
+
+    def kernel(
+        self,
+        inputs: Sequence[Array | None],
+        plan: NodePlan,
+        attributes: Mapping[str, AttributeValue],
+    ) -> tuple[Array, ...]:
+        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        x = codes("Softmax", inputs, plan, 0)
+        p, q = qparams_in("Softmax", plan, 0), qparams_out("Softmax", plan)
+        axis = integer(attributes, "axis", -1)
+        with shape_errors("Softmax"):
+            rows = np.moveaxis(x, axis, -1).astype(np.int32)
+        all_codes(p.dtype)  # guards the width
+        if rows.shape[-1] == 0:
+            return (x.copy(),)
+        table = _exponentials(p.scale, rows.shape[-1])
+        terms = table[rows - rows.max(axis=-1, keepdims=True) + CODES - 1]
+        total = np.zeros(rows.shape[:-1], np.float32)
+        for i in range(rows.shape[-1]):  # one by one, as ONNX Runtime adds
+            total += terms[..., i]
+        parts = np.floor(np.float32(1) / q.scale)
+        value = np.rint(terms * parts / total[..., None]) + q.zero_point.astype(np.float32)
+        y = np.clip(value, q.dtype.qmin, q.dtype.qmax).astype(q.dtype.storage)
+        return (np.ascontiguousarray(np.moveaxis(y, -1, axis)),)
+
+
+def _exponentials(scale: npt.NDArray[np.float32], count: int) -> npt.NDArray[np.float32]:
+    """exp((i - 255) * scale + shift) for i = 0..255; `count` terms of it stay inside float32."""
+    largest = np.float32(np.finfo(np.float32).max) / np.float32(count)
+    shift = max(0.0, float(np.log(largest)) - HEADROOM) / float(scale)
+    exponents = (np.arange(CODES) - (CODES - 1) + shift) * float(scale)
+    return np.asarray(np.exp(exponents), np.float32)

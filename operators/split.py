@@ -1,0 +1,83 @@
+"""Consecutive parts along an axis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.errors import ShapeError
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    Float,
+    NodePlan,
+    Operator,
+    Role,
+    Rule,
+    register,
+)
+from onnxq.operators._attributes import integer
+from onnxq.operators._check import codes, shared
+from onnxq.operators._emit import on_codes
+from onnxq.operators._examples import ints, normal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import onnx_ir as ir
+    from onnx_ir.tape import Tape
+
+
+@register
+class Split(Operator):
+    """Y_0, Y_1, ... = X cut along `axis`; ONNX Split-18 and 13.
+
+    Into parts of the given sizes, or of equal size, of which the last may be smaller.
+    """
+
+    op_type = "Split"
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """Copies codes, so all outputs have the input's qparams."""
+        return Rule(Role.MOVEMENT, outputs=tuple(range(len(node.outputs))), shares_qparams=True)
+
+    def cases(self) -> Iterable[Case]:
+        """The plain one, the nasty ones, an empty batch."""
+        x = normal(4, 6)
+        yield Case("sizes", (x, ints(1, 3, 2)), (1,), {"axis": 1}, outputs=3)
+        yield Case("equal parts", (x,), (), {"axis": -1, "num_outputs": 2}, outputs=2)
+        yield Case("last part smaller", (normal(5, 2),), (), {"num_outputs": 3}, outputs=3)
+        yield Case("opset 13", (x,), (), {"axis": 0}, outputs=2, opset=13)
+        yield Case("empty batch", (normal(0, 6), ints(2, 4)), (1,), {"axis": 1}, outputs=2)
+
+    def lower(
+        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
+    ) -> Sequence[ir.Value]:
+        """Split on codes."""
+        return on_codes(tape, node, plan, inputs)
+
+    def kernel(
+        self,
+        inputs: Sequence[Array | None],
+        plan: NodePlan,
+        attributes: Mapping[str, AttributeValue],
+    ) -> tuple[Array, ...]:
+        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        x = codes("Split", inputs, plan, 0)
+        shared("Split", plan)
+        axis, parts = integer(attributes, "axis", 0), len(plan.outputs)
+        if not -x.ndim <= axis < x.ndim:
+            raise ShapeError(f"Split: axis {axis} is outside x of shape {x.shape}.")
+        size = x.shape[axis]
+        given = inputs[1] if len(inputs) > 1 else None
+        part = -(-size // parts)
+        sizes = [part] * (parts - 1) + [size - part * (parts - 1)]
+        if given is not None:
+            sizes = [int(n) for n in given]
+        if sum(sizes) != size or len(sizes) != parts or min(sizes) < 0:
+            raise ShapeError(
+                f"Split: {parts} parts of sizes {sizes} along axis {axis} of x {x.shape}."
+            )
+        return tuple(np.split(x, np.cumsum(sizes)[:-1], axis))

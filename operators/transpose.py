@@ -1,0 +1,69 @@
+"""Axes in another order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    Float,
+    NodePlan,
+    Operator,
+    Role,
+    Rule,
+    register,
+)
+from onnxq.operators._attributes import integers
+from onnxq.operators._check import codes, shape_errors, shared
+from onnxq.operators._emit import on_codes
+from onnxq.operators._examples import normal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import onnx_ir as ir
+    from onnx_ir.tape import Tape
+
+
+@register
+class Transpose(Operator):
+    """Y[i_perm[0], i_perm[1], ...] = X[i_0, i_1, ...]; ONNX Transpose-13.
+
+    Without perm the axes are reversed.
+    """
+
+    op_type = "Transpose"
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """Copies codes, so the output has the input's qparams."""
+        return Rule(Role.MOVEMENT, shares_qparams=True)
+
+    def cases(self) -> Iterable[Case]:
+        """The plain one, the nasty ones, an empty batch."""
+        yield Case("reversed", (normal(2, 3, 4),))
+        yield Case("permuted", (normal(2, 3, 4),), (), {"perm": [1, 2, 0]})
+        yield Case("channels last", (normal(2, 3, 4, 5),), (), {"perm": [0, 2, 3, 1]})
+        yield Case("empty batch", (normal(0, 3, 4),), (), {"perm": [0, 2, 1]})
+
+    def lower(
+        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
+    ) -> Sequence[ir.Value]:
+        """Transpose on codes."""
+        return on_codes(tape, node, plan, inputs)
+
+    def kernel(
+        self,
+        inputs: Sequence[Array | None],
+        plan: NodePlan,
+        attributes: Mapping[str, AttributeValue],
+    ) -> tuple[Array, ...]:
+        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        x = codes("Transpose", inputs, plan, 0)
+        shared("Transpose", plan)
+        order = integers(attributes, "perm", range(x.ndim)[::-1])
+        with shape_errors("Transpose"):
+            return (np.ascontiguousarray(x.transpose(order)),)
