@@ -37,12 +37,13 @@ from onnxq.stages.plan_constants import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import numpy.typing as npt
     import onnx_ir as ir
 
     from onnxq.dtypes import QDType
-    from onnxq.observers import Observer
-    from onnxq.stages.statistics import Statistics
+    from onnxq.observers import Observer, ObserverSpec
     from onnxq.stages.prepare import Prepared, TensorGroup
+    from onnxq.stages.statistics import Statistics
 
 
 FORMAT = "onnxq plan 1"
@@ -216,8 +217,13 @@ def _merged(group: TensorGroup, model: ir.Model, statistics: Statistics) -> Obse
 
 def _saw_nothing(observer: Observer) -> bool:
     """Whether the observer is as a new one is."""
-    fresh, state = observer.spec().state(), observer.state()
-    return all(np.array_equal(state[key], fresh[key]) for key in fresh)
+    state = observer.state()
+    return all(np.array_equal(state[key], value) for key, value in _fresh_state(observer.spec))
+
+
+@functools.cache
+def _fresh_state(spec: ObserverSpec) -> tuple[tuple[str, npt.NDArray[np.generic]], ...]:
+    return tuple(spec().state().items())
 
 
 def _find_constant(model: ir.Model, name: str) -> ir.Value:

@@ -112,7 +112,9 @@ def _observe_weight(value: ir.Value, key: WeightKey, notes: list[str]) -> QParam
     except CalibrationError as error:
         raise ModelError(f"weight '{key.tensor}': {error}") from error
     qparams = observer.calculate_qparams()
-    if qparams.dtype == INT8:
+    # a symmetric range inside the limit gives codes inside it; others are counted
+    inside = -key.limit <= observer.quant_min and observer.quant_max <= key.limit
+    if qparams.dtype == INT8 and not (observer.qscheme.symmetric and inside):
         _check_codes(weight, qparams, key, notes)
     return qparams
 

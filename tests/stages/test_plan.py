@@ -108,7 +108,7 @@ def test_activations_are_uint8_and_relu_has_zero_point_0() -> None:
 def test_statistics_of_another_model_are_refused() -> None:
     _, prepared, _ = planned(model())
     _, _, statistics = planned(model())  # other random weights
-    with pytest.raises(CalibrationError, match="another model|of model"):
+    with pytest.raises(CalibrationError, match="another model"):
         plan(prepared, statistics)
 
 
@@ -129,17 +129,20 @@ def test_file_that_is_no_plan_is_refused(tmp_path: Path, content: str) -> None:
 
 
 def test_nan_in_a_weight_names_the_weight() -> None:
+    prepared = prepare(model(), None, "x86-vnni")
+    statistics = calibrate(prepared, batches())
     weight = np.ones((4, 4, 1, 1), np.float32)
     weight[2, 1] = np.nan
-    with pytest.raises(ModelError, match="weight 'w'.*NaN"):
-        planned(model(weight=weight, bias=np.zeros(4, np.float32)))
+    prepared.model.graph.initializers["w"].const_value = ir.Tensor(weight)
+    with pytest.raises(ModelError, match=r"weight 'w'.*NaN"):
+        plan(prepared, statistics)
 
 
 def test_inf_in_a_bias_names_the_bias() -> None:
     prepared = prepare(model(), None, "x86-vnni")
     statistics = calibrate(prepared, batches())
     prepared.model.graph.initializers["b"].const_value = ir.Tensor(np.float32([0, np.inf, 0, 0]))
-    with pytest.raises(ModelError, match="bias 'b'.*Inf"):
+    with pytest.raises(ModelError, match=r"bias 'b'.*Inf"):
         plan(prepared, statistics)
 
 

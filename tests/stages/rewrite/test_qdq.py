@@ -188,9 +188,8 @@ def test_weights_are_never_minus_128() -> None:
     )
     qconfig = base.set_global(QConfig(base.for_node("", "Conv").activation, weight))  # type: ignore[union-attr]
     negative = np.random.default_rng(2).standard_normal((8, 8, 1, 1)).astype(np.float32)
-    negative[
-        :, 0
-    ] = -4  # the largest magnitude of every channel is negative: torch's scale gives -128
+    # torch's scale is absmax / 127.5 = 1 / 16, and rint(-127.5) = -128
+    negative[:, 0] = -127.5 / 16
     integer, made, _ = quantized(conv_model("y = Conv(x, w)", constants={"w": negative}), qconfig)
     value = integer.graph.initializers["w_quantized"].const_value
     assert value is not None
