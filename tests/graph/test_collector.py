@@ -4,20 +4,28 @@ import gc
 
 import pytest
 
-from onnxq.graph.collector import without_collector
+from onnxq.graph.collector import collector_paused
 
 
-def test_the_collector_rests_inside_and_is_put_back_after_an_error():
-    with pytest.raises(KeyError), without_collector():
+def test_collector_is_off_inside_and_on_behind() -> None:
+    with collector_paused():
         assert not gc.isenabled()
-        raise KeyError
+        with collector_paused():
+            pass
+        assert not gc.isenabled()
     assert gc.isenabled()
 
 
-def test_a_collector_that_was_off_stays_off():
+def test_collector_is_on_again_after_an_error() -> None:
+    with pytest.raises(ZeroDivisionError), collector_paused():
+        _ = 1 / 0
+    assert gc.isenabled()
+
+
+def test_collector_that_the_caller_switched_off_stays_off() -> None:
     gc.disable()
     try:
-        with without_collector():
+        with collector_paused():
             pass
         assert not gc.isenabled()
     finally:
