@@ -1,19 +1,21 @@
-"""Python's cyclic garbage collector, out of the way of graph sweeps."""
+"""Python's garbage collector, held still while a graph is built."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """A context, or decorator, in which the cyclic collector does not run.
+@contextlib.contextmanager
+def without_collector() -> Iterator[None]:
+    """Runs the body without the cyclic collector, and puts it back as it was.
 
-    The nodes and values that a sweep makes all stay, but each full collection walks every one of
-    them again: on a chain of 4,000 nodes that was more than half of the time of a rewrite, and grew
-    faster than the graph. Reference counting still frees arrays at once.
+    Each full collection walks the whole graph, and growth triggers them: measured on 8,000 nodes, half of
+    the time of `canonicalize`, and more than linear.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -11,7 +11,7 @@ from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 
 from onnxq.errors import ModelError, OutputError
 from onnxq.graph.atomic import as_output_error, check_writable, temporary, write_atomically
-from onnxq.graph.collector import collector_paused
+from onnxq.graph.collector import without_collector
 from onnxq.graph.edit import all_nodes
 from onnxq.graph.skeleton import Swap, in_memory, is_big, placeholder, serialize
 
@@ -27,7 +27,7 @@ _GRAPH_INITIALIZER = 5
 _TENSOR_RAW_DATA = 9
 
 
-@collector_paused()
+@without_collector()
 def save(model: ir.Model, path: str | Path) -> None:
     """Writes the model to path: all of it or nothing; the model itself is left as it is.
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from onnxq.errors import CalibrationError
 from onnxq.graph.atomic import write_atomically
-from onnxq.graph.collector import collector_paused
+from onnxq.graph.collector import without_collector
 from onnxq.operator import Float
 from onnxq.qparams import QParams, per_tensor, quantize
 from onnxq.stages.decision import (
@@ -148,7 +148,7 @@ def _from_dict(data: Any) -> Plan:
     )
 
 
-@collector_paused()
+@without_collector()
 def plan(prepared: Prepared, statistics: Statistics) -> Plan:
     """A Plan: the decisions of `prepared`, with qparams from `statistics` and from the weights.
 

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnxq import runtime, targets
 from onnxq.errors import CalibrationError, QConfigError, nearest
 from onnxq.graph.canonical import canonicalize
-from onnxq.graph.collector import collector_paused
+from onnxq.graph.collector import without_collector
 from onnxq.graph.io import load, model_hash
 from onnxq.observers import ObserverSpec
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
@@ -115,7 +115,7 @@ class Prepared:
         return self._calibration[0].statistics()
 
 
-@collector_paused()
+@without_collector()
 def prepare(
     model: ModelSource,
     qconfig: QConfigMapping | None = None,

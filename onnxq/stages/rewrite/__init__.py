@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.errors import CalibrationError, QConfigError, nearest
 from onnxq.graph.canonical import upgrade_opset
-from onnxq.graph.collector import collector_paused
+from onnxq.graph.collector import without_collector
 from onnxq.qparams import PerBlock, QParams
 from onnxq.stages.rewrite.qdq import write_qdq
 
@@ -20,7 +20,7 @@ FORMATS = {"qdq": write_qdq}
 PER_BLOCK_OPSET = 21
 
 
-@collector_paused()
+@without_collector()
 def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> ir.Model:
     """The quantized model; `prepared.model` stays as it is and shares its unquantized weights.
 
