@@ -1,12 +1,17 @@
-"""Squared error that each observer's qparams leave on held-out images, beside torch's HistogramObserver.
+"""Squared error on held-out images that each observer's qparams leave, beside torch's histogram.
 
-    python scripts/bench_observers.py                              # embedded sample: 256 + 1,000 images
-    python scripts/bench_observers.py --data cifar10_jpeg.npz      # 1,024 training and 2,000 test images
+    python scripts/bench_observers.py                            # embedded sample
+    python scripts/bench_observers.py --data cifar10_jpeg.npz    # the full data set
 
-Every activation of the trained models (inputs and outputs of each leaf module, residual sums) is observed
-over the calibration images in batches of 32, as quint8 affine; the mean squared error of
-dequantize(quantize(x)) is then taken on the test images, and printed relative to torch's. The exit code
-is 1 if HistogramObserver is above 1.01 anywhere, or not below 1 on the output of a ReLU.
+Every activation of the trained models (inputs and outputs of leaf modules, batch norms folded) is
+observed over the calibration images in batches of 32, as quint8 affine; the squared error of
+dequantize(quantize(x)) is then summed over the test images, and printed relative to that of
+torch's HistogramObserver. The exit code is 1 if HistogramObserver's is above 1.01 anywhere, or not
+below 1 on the output of a ReLU.
+
+The full data set is 4,096 training and 10,000 test images. The embedded sample is 256 and 1,000: so
+few that which images were drawn moves the best scale by 5% and the ratios by 0.04 either way (both
+observers then do well on their calibration images, and one of them has luck on the others).
 """
 
 from __future__ import annotations
@@ -16,8 +21,9 @@ import importlib
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -25,16 +31,19 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from models.cifar10 import load_jpeg_split, load_sample  # noqa: E402
-from onnxq.observers import (  # noqa: E402
+from models.cifar10 import load_jpeg_split, load_sample
+from onnxq.observers import (
     EntropyObserver,
     HistogramObserver,
     MinMaxObserver,
     ObserverSpec,
     PercentileObserver,
 )
-from onnxq.qparams import QParams, fake_quantize, per_tensor  # noqa: E402
+from onnxq.qparams import QParams, fake_quantize, per_tensor
 
 MODELS = {"resnet20": "models.resnet", "mobilenetv2": "models.mobilenet"}
 OURS = {
@@ -54,7 +63,7 @@ def load_images(data: Path | None) -> tuple[Images, Images]:
     """(calibration, test) images: the embedded ones, or of the full data set's npz."""
     if data is None:
         return load_sample("calibration")[0], load_sample("test")[0]
-    return load_jpeg_split(data, "train")[0][:1024], load_jpeg_split(data, "test")[0][:2000]
+    return load_jpeg_split(data, "train")[0][:4096], load_jpeg_split(data, "test")[0]
 
 
 def load_model(name: str, weights: Path) -> nn.Module:
@@ -68,7 +77,7 @@ def fold_batch_norms(model: nn.Module) -> nn.Module:
     """Each BatchNorm2d that follows a Conv2d among its siblings becomes part of it."""
     for parent in list(model.modules()):
         children = list(parent.named_children())
-        for (conv_name, conv), (bn_name, bn) in zip(children, children[1:], strict=False):
+        for (conv_name, conv), (bn_name, bn) in pairwise(children):
             if isinstance(conv, nn.Conv2d) and isinstance(bn, nn.BatchNorm2d):
                 fused = nn.utils.fusion.fuse_conv_bn_eval(conv, bn)
                 setattr(parent, conv_name, fused)
@@ -92,10 +101,13 @@ def activations(model: nn.Module) -> Callable[[Images], Tensors]:
         suffix = " (relu)" if isinstance(module, RELUS) else ""
 
         def hook(
-            module: nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor,
+            _module: nn.Module,
+            inputs: tuple[torch.Tensor, ...],
+            output: torch.Tensor,
             label: str = name + suffix,
         ) -> None:
-            # the sum of a residual block has no module of its own: it is what the ReLU or the next takes
+            # the sum of a residual block has no module of its own: it is what the ReLU or the next
+            # takes
             keep(f"{label}.in", inputs[0])
             keep(label, output)
 
@@ -141,7 +153,7 @@ def torch_qparams(observer: torch.ao.quantization.HistogramObserver) -> QParams:
 def calibrate(
     run: Callable[[Images], Tensors], images: Images, specs: dict[str, ObserverSpec]
 ) -> tuple[dict[str, dict[str, QParams]], dict[str, float]]:
-    """(qparams by observer and tensor, seconds by observer); 'torch' is torch's HistogramObserver."""
+    """(qparams by observer and tensor, seconds by observer); 'torch' is torch's histogram."""
     observers: dict[str, dict[str, object]] = {name: {} for name in [*specs, "torch"]}
     seconds = dict.fromkeys(observers, 0.0)
     for index, batch in enumerate(batches(images)):
@@ -190,14 +202,18 @@ def report(name: str, sums: dict[str, dict[str, float]]) -> bool:
     columns = [c for c in sums if c != "torch"]
     print(f"\n{name}: squared error on held-out images, torch's HistogramObserver = 1")
     print(f"{'tensor':44s}" + "".join(f"{c:>12s}" for c in columns))
-    good = True
+    good, ratios_of_histogram = True, []
     for tensor, reference in sums["torch"].items():
         ratios = {c: sums[c][tensor] / reference for c in columns}
         limit = 1.0 if tensor_is_relu(tensor) else BOUND
         fine = ratios["Histogram"] < limit or ratios["Histogram"] <= limit != 1.0
         good &= fine
+        ratios_of_histogram.append(ratios["Histogram"])
         row = "".join(f"{ratios[c]:12.4f}" for c in columns)
         print(f"{tensor:44s}{row}{'' if fine else '   <-- above ' + str(limit)}")
+    print(
+        f"Histogram: worst {max(ratios_of_histogram):.4f}, mean {np.mean(ratios_of_histogram):.4f}"
+    )
     return good
 
 
@@ -210,7 +226,9 @@ def main() -> int:
     """Prints a table per model; 1 if a bound is broken."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="npz of the full data set")
-    parser.add_argument("--model", choices=MODELS, action="append", help="default: all with weights")
+    parser.add_argument(
+        "--model", choices=MODELS, action="append", help="default: all with weights"
+    )
     parser.add_argument("--weights", type=Path, default=Path(__file__).parent.parent / "models")
     arguments = parser.parse_args()
     # torch.ao.quantization says that it is deprecated, for each observer made

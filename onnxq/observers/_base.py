@@ -5,18 +5,21 @@ from __future__ import annotations
 import inspect
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq import dtypes
-from onnxq.dtypes import QDType
 from onnxq.errors import CalibrationError
 from onnxq.observers._range import EPS, resolve_range
 from onnxq.observers._spec import ObserverSpec, as_qdtype, as_qscheme, register_observer
 from onnxq.qparams import QParams, QScheme
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onnxq.dtypes import QDType
 
 State = dict[str, npt.NDArray[np.generic]]
 
@@ -24,10 +27,11 @@ State = dict[str, npt.NDArray[np.generic]]
 class Observer(ABC):
     """Watches one tensor over many batches, and then says its scale and zero_point.
 
-    A subclass is known by its name from its definition on: in QConfigs, saved Statistics and YAML files.
-    It implements the five abstract methods. Arguments of the constructor are numbers, texts, QDTypes and
-    QSchemes, so that its spec can be saved. Merging must be associative and commutative, and give the
-    same state however the batches were split: calibration may run in many processes.
+    A subclass is known by its name from its definition on: in QConfigs, saved Statistics and YAML
+    files. It implements the five abstract methods. Arguments of the constructor are numbers, texts,
+    QDTypes and QSchemes, so that its spec can be saved. Merging must be associative and
+    commutative, and give the same state however the batches were split: calibration may run in many
+    processes.
 
     Args:
         dtype: type of the codes; a QDType or its name.
@@ -88,8 +92,8 @@ class Observer(ABC):
             index: global number of the batch, whatever shard runs it.
 
         Raises:
-            CalibrationError: NaN, Inf or overflow in x. The message names the batch; the caller knows
-                the tensor: `raise CalibrationError(f"tensor '{name}': {error}") from error`.
+            CalibrationError: NaN, Inf or overflow in x. The message names the batch; the caller
+                knows the tensor: `raise CalibrationError(f"tensor '{name}': {error}") from error`.
         """
 
     @abstractmethod
@@ -156,8 +160,8 @@ ObserverBase = Observer
 def warn_unobserved(observer: Observer) -> None:
     """Warns that calculate_qparams came before any data, as torch does."""
     warnings.warn(
-        f"{observer.spec} has seen no data: returning scale 1, zero_point 0. Run calibration samples "
-        "through the model first.",
+        f"{observer.spec} has seen no data: returning scale 1, zero_point 0. Run calibration "
+        "samples through the model first.",
         UserWarning,
         stacklevel=3,
     )

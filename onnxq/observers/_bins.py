@@ -1,36 +1,40 @@
 """ZeroAnchoredHistogram: bounded counts of any number of values, that merge exactly in any order.
 
-Bins are [k w, (k+1) w) with w = 2^exponent / bins, anchored at zero; 2^exponent is the smallest power of
-two above every |x| seen. A value's place is j = floor(x/w) + ceil(x/w): even, 2k, for x = k w exactly,
-odd, 2k + 1, inside the bin. So values that sit on the grid of the bins, among them zeros, the 6 of ReLU6
-and the pixels of images, are counted apart from those that are spread over the bin.
+Bins are [k w, (k+1) w) with w = 2^exponent / bins, anchored at zero; 2^exponent is the smallest
+power of two above every |x| seen. A value's place is j = floor(x/w) + ceil(x/w): even, 2k, for x =
+k w exactly, odd, 2k + 1, inside the bin. So values that sit on the grid of the bins, among them
+zeros, the 6 of ReLU6 and the pixels of images, are counted apart from those that are spread over
+the bin.
 
-The state depends on nothing but the multiset of values: scaling by a power of two is exact, counts are
-int64, and making bins twice as wide is a sum of counts, since floor(floor(y) / 2) = floor(y / 2), and
-k 2w = x exactly where 2k w = x did.
+The state depends on nothing but the multiset of values: scaling by a power of two is exact, counts
+are int64, and making bins twice as wide is a sum of counts, since floor(floor(y) / 2) = floor(y /
+2), and k 2w = x exactly where 2k w = x did.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.observers._range import F32Array
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onnxq.observers._range import F32Array
 
 Counts = npt.NDArray[np.int64]
 
-# all smaller tensors share these bins: 2^-exponent must not overflow float32, and scales never get there
+# all smaller tensors share these bins: 2^-exponent must not overflow float32, and scales never get
+# there
 MIN_EXPONENT = -80
 _CHUNK = 1 << 15  # elements; the buffers below (512 KiB) and the counts stay in a 1 MiB L2 cache
 _TINY = np.float32(0.5)
 
 
 class _Buffers(threading.local):
-    """Scratch space of one thread: allocating it per call costs more in page faults than counting."""
+    """Scratch space of one thread: page faults of fresh arrays would cost more than counting."""
 
     def __init__(self) -> None:
         self.floor = np.empty(_CHUNK, np.float32)
@@ -99,7 +103,8 @@ class ZeroAnchoredHistogram:
 
     def coarsen(self, exponent: int) -> None:
         """Doubles the width of the bins until the exponent is at least the one given."""
-        # after as many doublings as there are bits in `bins`, every count is in the two bins around 0
+        # after as many doublings as there are bits in `bins`, every count is in the two bins around
+        # 0
         for _ in range(min(exponent - self.exponent, self.bins.bit_length() + 1)):
             zero = 2 * self.bins
             negative = np.zeros(zero, np.int64)
@@ -133,7 +138,7 @@ class ZeroAnchoredHistogram:
         return result
 
     def dense(self) -> tuple[int, Counts]:
-        """(first, counts): counts[i] is that of place first + i; from the first to the last occupied."""
+        """(first, counts): counts[i] is that of place first + i; from first to last occupied."""
         occupied = np.flatnonzero(self.counts)
         if occupied.size == 0:
             return 0, np.zeros(0, np.int64)
@@ -141,7 +146,7 @@ class ZeroAnchoredHistogram:
         return first - 2 * self.bins, self.counts[first : last + 1].copy()
 
     def state(self) -> dict[str, npt.NDArray[np.generic]]:
-        """{"exponent", "first": int64 (), "counts": int64 (occupied places,), "min", "max": float32 ()}."""
+        """{"exponent", "first": int64 (), "counts": int64 (places,), "min", "max": float32 ()}."""
         first, counts = self.dense()
         return {
             "exponent": np.asarray(self.exponent, np.int64),
@@ -168,8 +173,8 @@ class ZeroAnchoredHistogram:
 def _pairs(counts: Counts) -> Counts:
     """Counts of one sign in bins twice as wide: same length, upper half zero.
 
-    Places 4i .. 4i+3 are the edge 2i, the inside of bin 2i, the edge 2i+1, the inside of bin 2i+1; the
-    first stays an edge, the other three become the inside of one bin.
+    Places 4i .. 4i+3 are the edge 2i, the inside of bin 2i, the edge 2i+1, the inside of bin 2i+1;
+    the first stays an edge, the other three become the inside of one bin.
     """
     quads = counts.reshape(-1, 4)
     result = np.zeros_like(counts)

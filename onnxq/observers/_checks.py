@@ -18,8 +18,8 @@ def check_per_tensor(observer: Observer) -> None:
     """
     if observer.qscheme.per_channel:
         raise QConfigError(
-            f"{type(observer).__name__}: got qscheme {observer.qscheme.value}; it has one range for the "
-            "tensor. Use a per_tensor qscheme, or PerChannelMinMaxObserver."
+            f"{type(observer).__name__}: got qscheme {observer.qscheme.value}; it has one range "
+            "for the tensor. Use a per_tensor qscheme, or PerChannelMinMaxObserver."
         )
 
 
@@ -31,8 +31,8 @@ def check_per_channel(observer: Observer) -> None:
     """
     if not observer.qscheme.per_channel:
         raise QConfigError(
-            f"{type(observer).__name__}: got qscheme {observer.qscheme.value}; it has a range for each "
-            "channel. Use a per_channel qscheme, or MinMaxObserver."
+            f"{type(observer).__name__}: got qscheme {observer.qscheme.value}; it has a range for "
+            "each channel. Use a per_channel qscheme, or MinMaxObserver."
         )
 
 
@@ -44,5 +44,6 @@ def check_averaging_constant(observer: Observer, constant: float) -> None:
     """
     if not 0 < constant <= 1:
         raise QConfigError(
-            f"{type(observer).__name__}: got averaging_constant {constant}; wanted 0 < constant <= 1."
+            f"{type(observer).__name__}: got averaging_constant {constant}; "
+            "wanted 0 < constant <= 1."
         )

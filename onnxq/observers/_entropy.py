@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.observers._bins import ZeroAnchoredHistogram
+if TYPE_CHECKING:
+    from onnxq.observers._bins import ZeroAnchoredHistogram
 
 F64Array = npt.NDArray[np.float64]
 
@@ -36,7 +39,7 @@ def least_divergent_threshold(folded: ZeroAnchoredHistogram, levels: int) -> flo
 
 
 def _divergence(mass: F64Array, end: int, levels: int) -> float:
-    """KL(P || Q) for the threshold at bin `end`; Q spreads a group's mass over its occupied bins."""
+    """KL(P || Q) for the threshold at bin `end`; Q spreads a group over its occupied bins."""
     inside = mass[:end]
     if not inside.any():
         return np.inf
@@ -51,5 +54,6 @@ def _divergence(mass: F64Array, end: int, levels: int) -> float:
     q /= q.sum()
     p /= p.sum()
     held = p > 0
-    # the mass from above may land in an empty bin; a tiny share keeps the divergence finite, and large
+    # the mass from above may land in an empty bin; a tiny share keeps the divergence finite, and
+    # large
     return float((p[held] * np.log(p[held] / np.maximum(q[held], 1e-12))).sum())

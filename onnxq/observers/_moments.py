@@ -1,15 +1,18 @@
 """Moments: integrals over a histogram, from which the squared error of a quantization grid follows.
 
-Unit of length is the width of a bin. Values at an edge (even places) are points; those inside a bin are
-taken as spread evenly over it.
+Unit of length is the width of a bin. Values at an edge (even places) are points; those inside a bin
+are taken as spread evenly over it.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.observers._bins import Counts, ZeroAnchoredHistogram
+if TYPE_CHECKING:
+    from onnxq.observers._bins import Counts, ZeroAnchoredHistogram
 
 F64Array = npt.NDArray[np.float64]
 I64Array = npt.NDArray[np.int64]
@@ -30,11 +33,13 @@ class Moments:
 
     def __init__(self, histogram: ZeroAnchoredHistogram) -> None:
         start, counts = histogram.dense()
-        if start % 2:  # begins inside a bin: begin at its lower edge
-            start, counts = start - 1, np.concatenate([np.zeros(1, np.int64), counts])
-        padded = np.zeros(counts.size + counts.size % 2 + 2, np.int64)
-        padded[: counts.size] = counts
-        self.first = start // 2
+        # begin at an edge, with an empty bin: what is below that edge is then 0 without a special
+        # case
+        lead = 2 + start % 2
+        padded = np.zeros(lead + counts.size + counts.size % 2 + 2, np.int64)
+        padded = padded[: padded.size // 2 * 2]
+        padded[lead : lead + counts.size] = counts
+        self.first = (start - lead) // 2
         self.edges, self.inside = padded[0::2], padded[1::2]
         self.one_sided = bool(histogram.minimum >= 0 or histogram.maximum <= 0)
         k = np.arange(self.edges.size, dtype=np.float64) + self.first
@@ -43,22 +48,19 @@ class Moments:
         moment = self.edges * k + self.inside * (k + 0.5)
         self._mass = np.cumsum(step) - self.inside + 0.0
         self._moment = np.cumsum(moment) - self.inside * (k + 0.5)
+        self._inside = self.inside.astype(np.float64)
         self.total = int(step.sum())
         self.mean = float(moment.sum())
         self.square = float((self.edges * k**2 + self.inside * (k * k + k + 1 / 3)).sum())
 
     def below(self, t: F64Array) -> tuple[F64Array, F64Array]:
         """(mass, moment) of the values below t, an edge at t included; shapes as t's."""
-        u = np.clip(t - self.first, -1e-9, self.edges.size - 1.0)
-        i = np.floor(u).astype(np.intp)
-        outside = i < 0
-        i[outside] = 0
+        u = np.clip(t - self.first, 0.0, self.edges.size - 1.0)
+        i = u.astype(np.intp)
         part = u - i
-        spread = self.inside[i] * part
+        spread = self._inside[i] * part
         mass = self._mass[i] + spread
         moment = self._moment[i] + spread * (self.first + i + 0.5 * part)
-        mass[outside] = 0.0
-        moment[outside] = 0.0
         return mass, moment
 
     def squared_error(self, scale: F64Array, low: I64Array, high: I64Array) -> F64Array:
@@ -78,7 +80,8 @@ class Moments:
         mass, moment = self.below((code + 0.5) * scale[:, None])
         linear = high * self.mean - moment.sum(axis=1)
         squares = high.astype(np.float64) ** 2 * self.total - ((2.0 * code + 1) * mass).sum(axis=1)
-        return np.maximum(self.square - 2 * scale * linear + scale**2 * squares, 0.0)
+        error = self.square - 2 * scale * linear + scale**2 * squares
+        return np.asarray(np.maximum(error, 0.0))
 
     def quantile(self, share: float) -> float:
         """Where the cumulative mass reaches that share of the total, in widths of a bin."""
@@ -93,7 +96,7 @@ class Moments:
         )
 
     def occupied(self) -> tuple[Counts, Counts]:
-        """Edges that hold values, and bins that hold values inside, by the number of the (lower) edge."""
+        """Edges that hold values, and bins that hold values inside, by (lower) edge's number."""
         return (
             np.flatnonzero(self.edges) + self.first,
             np.flatnonzero(self.inside) + self.first,

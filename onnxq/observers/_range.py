@@ -1,7 +1,8 @@
 """From the smallest and largest value to qparams, by PyTorch's formulas; and how to find these two.
 
-    affine     scale = max((mx - mn) / (qmax - qmin), eps),  zero_point = clip(qmin - rint(mn / scale))
-    symmetric  scale = max(max(-mn, mx) / ((qmax - qmin) / 2), eps),  zero_point = the middle code
+    affine     scale = max((mx - mn) / (qmax - qmin), eps),  zero_point = clip(qmin - rint(mn /
+    scale)) symmetric  scale = max(max(-mn, mx) / ((qmax - qmin) / 2), eps),  zero_point = the
+    middle code
 
 with mn = min(0, smallest) and mx = max(0, largest), all in float32. qint8 symmetric has scale =
 absmax / 127.5, so that absmax itself saturates half a step below; onnxq's own NarrowRangeObserver
@@ -11,16 +12,20 @@ divides by 127.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.dtypes import QDType
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.qparams import Granularity, PerTensor, QParams, QScheme
 
+if TYPE_CHECKING:
+    from onnxq.dtypes import QDType
+
 F32Array = npt.NDArray[np.float32]
 
+_PER_TENSOR = PerTensor()
 EPS = 2.0**-23  # torch.finfo(torch.float32).eps
 _CHUNK = 1 << 15  # 128 KiB of float32: the second look at a chunk finds it in the cache
 
@@ -51,7 +56,7 @@ class QuantRange:
         return self.quant_max - self.quant_min
 
     def qparams(
-        self, minimum: npt.ArrayLike, maximum: npt.ArrayLike, granularity: Granularity = PerTensor()
+        self, minimum: npt.ArrayLike, maximum: npt.ArrayLike, granularity: Granularity = _PER_TENSOR
     ) -> QParams:
         """The scale and zero_point that cover [minimum, maximum] and represent 0 exactly.
 
@@ -66,38 +71,41 @@ class QuantRange:
         low = np.minimum(np.asarray(minimum, np.float32), np.float32(0))
         high = np.maximum(np.asarray(maximum, np.float32), np.float32(0))
         if self.qscheme.symmetric:
-            scale = np.maximum(-low, high) / np.float32(self.steps / 2)
-            scale = np.maximum(scale, np.float32(self.eps))
+            scale = self._at_least_eps(np.maximum(-low, high) / np.float32(self.steps / 2))
             return QParams(scale, np.full(scale.shape, self.middle), self.dtype, granularity)
         with np.errstate(over="ignore"):
             width = high - low
         if not np.isfinite(width).all():
             raise CalibrationError(
-                f"values range from {low.min()} to {high.max()}, wider than float32 can say; "
-                "use a symmetric qscheme, or leave the tensor float."
+                f"values range from {low.min():.6g} to {high.max():.6g}, wider than "
+                "float32 can say; use a symmetric qscheme, or leave the tensor float."
             )
-        scale = np.maximum(width / np.float32(self.steps), np.float32(self.eps))
-        # int64: for qint32, torch's int32 overflows here and gives a wrong zero point; this saturates
+        scale = self._at_least_eps(width / np.float32(self.steps))
+        # int64: torch's int32 wraps here for qint32 and gives a wrong zero point; this saturates
         zero_point = self.quant_min - np.rint(low / scale).astype(np.int64)
         zero_point = np.clip(zero_point, self.quant_min, self.quant_max)
         return QParams(scale, zero_point, self.dtype, granularity)
+
+    def _at_least_eps(self, scale: F32Array) -> F32Array:
+        return np.asarray(np.maximum(scale, np.float32(self.eps)), np.float32)
 
     def check_width(self, minimum: np.float32, maximum: np.float32, index: int) -> None:
         """Guards against a range that qparams() will refuse, while the batch is known.
 
         Raises:
-            CalibrationError: an affine qscheme, and max(0, maximum) - min(0, minimum) overflows float32.
+            CalibrationError: an affine qscheme, and max(0, maximum) - min(0, minimum) overflows
+                float32.
         """
         if self.qscheme.symmetric:
             return
         width = max(float(maximum), 0.0) - min(float(minimum), 0.0)
-        if width > np.finfo(np.float32).max:
+        if width > float(np.finfo(np.float32).max):
             raise CalibrationError(
-                f"batch {index}: values range from {minimum} to {maximum}, wider than float32 can say; "
-                "use a symmetric qscheme, or leave the tensor float."
+                f"batch {index}: values range from {minimum:.6g} to {maximum:.6g}, "
+                "wider than float32 can say; use a symmetric qscheme, or leave the tensor float."
             )
 
-    def default(self, granularity: Granularity = PerTensor()) -> QParams:
+    def default(self, granularity: Granularity = _PER_TENSOR) -> QParams:
         """What an observer that saw nothing gives: scale 1, zero_point 0."""
         shape = () if isinstance(granularity, PerTensor) else (1,)
         return QParams(
@@ -115,22 +123,23 @@ def resolve_range(
 ) -> QuantRange:
     """The QuantRange that the documented constructor arguments ask for.
 
-    reduce_range halves it: 0..127 of quint8, -64..63 of qint8; quant_min // 2, quant_max // 2 of a range
-    that was given.
+    reduce_range halves it: 0..127 of quint8, -64..63 of qint8; quant_min // 2, quant_max // 2 of a
+    range that was given.
 
     Raises:
-        QConfigError: one end without the other, ends that do not enclose 0 or leave the type, an eps that
-            is not positive, or reduce_range with symmetric unsigned codes, whose middle is 128.
+        QConfigError: one end without the other, ends that do not enclose 0 or leave the type, an
+            eps that is not positive, or reduce_range with symmetric unsigned codes, whose middle is
+            128.
     """
     low, high = _ends(dtype, quant_min, quant_max)
     unsigned_symmetric = qscheme.symmetric and not dtype.signed
     if reduce_range and unsigned_symmetric:
         raise QConfigError(
-            f"reduce_range with {dtype} and {qscheme.value}: the zero point {1 << (dtype.bits - 1)} "
-            "lies outside the reduced range; use qint8 or an affine qscheme."
+            f"reduce_range with {dtype} and {qscheme.value}: the zero point "
+            f"{1 << (dtype.bits - 1)} lies outside the reduced range; use qint8, or affine."
         )
-    if not 0 < eps < np.inf:
-        raise QConfigError(f"eps: got {eps}; wanted a positive number, the smallest scale.")
+    if not np.finfo(np.float32).tiny <= eps <= 1:
+        raise QConfigError(f"eps: got {eps}; the smallest scale is at least 2^-126, at most 1.")
     if reduce_range:
         low, high = low // 2, high // 2
     custom = quant_min is not None
@@ -154,7 +163,7 @@ def _ends(dtype: QDType, quant_min: int | None, quant_max: int | None) -> tuple[
 
 
 def as_float32(x: npt.ArrayLike, index: int) -> F32Array:
-    """x as float32, without a copy if it is already.
+    """The array as float32, without a copy if it is already.
 
     Raises:
         CalibrationError: x does not hold real numbers.
@@ -209,7 +218,7 @@ def raise_not_finite(x: F32Array, index: int) -> None:
     bad = ~np.isfinite(x)
     first = tuple(int(i) for i in np.argwhere(bad)[0])
     raise CalibrationError(
-        f"batch {index}: {np.count_nonzero(bad)} of {x.size} values are NaN or infinite in float32, "
-        f"the first, {x[first]}, at {list(first)} of shape {list(x.shape)}; correct the sample, or the "
-        "model that computes them from it."
+        f"batch {index}: {np.count_nonzero(bad)} of {x.size} values are NaN or infinite in "
+        f"float32, the first, {x[first]}, at {list(first)} of shape {list(x.shape)}; correct the "
+        "sample, or the model that computes them from it."
     )

@@ -1,31 +1,53 @@
 """The search for the scale and integer zero_point of least squared error, on a histogram.
 
 Zeros cost nothing on any grid, since 0 is always a code; the grid that is searched is the one that
-QuantizeLinear has, with its integer zero point. (PyTorch's search moves the ends of a range by mass,
-counts zeros as if spread over their bin, and rounds the zero point afterwards.)
+QuantizeLinear has, with its integer zero point. (PyTorch's search moves the ends of a range by
+mass, counts zeros as if spread over their bin, and rounds the zero point afterwards.)
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 import numpy as np
 
-from onnxq.observers._bins import ZeroAnchoredHistogram
 from onnxq.observers._moments import F64Array, I64Array, Moments
-from onnxq.observers._range import QuantRange
 from onnxq.qparams import QParams, per_tensor
+
+if TYPE_CHECKING:
+    from onnxq.observers._bins import ZeroAnchoredHistogram
+    from onnxq.observers._range import QuantRange
 
 MAX_STEPS = (
     4096  # above: noise of rounding is negligible, clipping never pays, the range is taken whole
 )
-_COARSE = 0.75 ** np.arange(24.0)  # shares of the range to keep: 1 down to 0.001
+_COARSE = 0.75 ** np.arange(20.0)  # shares of an end of the range to keep: 1 down to 0.004
 _COARSE_ONE_SIDED = 0.93 ** np.arange(96.0)
-# (relative scales, changes of zero point) around the best grids so far; then the best grids to go on with
+
+
+class _Stage(NamedTuple):
+    """One round of the search: what to try around each of the best grids so far."""
+
+    keep: int
+    """Best grids to go on with."""
+    scales: F64Array
+    """Factors of the scale."""
+    shifts: I64Array
+    """Changes of the zero point."""
+
+
+# error is smooth in the scale but for the grid's own period; each stage covers the gaps of the one
+# before
 _STAGES = (
-    (np.linspace(0.86, 1.16, 31), 3, 4),
-    (np.linspace(0.985, 1.015, 31), 1, 3),
-    (np.linspace(0.999, 1.001, 21), 0, 2),
+    _Stage(4, np.linspace(0.82, 1.22, 17), np.arange(-12, 13, 3)),
+    _Stage(3, np.linspace(0.97, 1.03, 13), np.arange(-2, 3)),
+    _Stage(2, np.linspace(0.996, 1.004, 9), np.arange(-1, 2)),
+    _Stage(1, np.linspace(0.9993, 1.0007, 8), np.zeros(1, np.int64)),
 )
-_CAUTION = 1.0
+_STAGES_ONE_SIDED = (
+    _Stage(4, np.linspace(0.94, 1.06, 61), np.zeros(1, np.int64)),
+    _Stage(3, np.linspace(0.997, 1.003, 31), np.zeros(1, np.int64)),
+)
 
 
 def search_qparams(histogram: ZeroAnchoredHistogram, codes: QuantRange) -> QParams:
@@ -47,8 +69,8 @@ def search_qparams(histogram: ZeroAnchoredHistogram, codes: QuantRange) -> QPara
 def _on_grid(moments: Moments, scale: float) -> bool:
     """Whether every value lies within a bin's width of a multiple of scale: nothing to gain then.
 
-    True of images of 8-bit pixels, of masks and of one-hot vectors: counts inside a bin are not spread
-    over it, so the error that the search would weigh is not there.
+    True of images of 8-bit pixels, of masks and of one-hot vectors: counts inside a bin are not
+    spread over it, so the error that the search would weigh is not there.
     """
     if scale < 8:  # bins too coarse to tell a grid from spread values
         return False
@@ -61,8 +83,8 @@ def _on_grid(moments: Moments, scale: float) -> bool:
 def _lattice(moments: Moments, codes: QuantRange) -> tuple[float, int] | None:
     """(scale, zero_point) that represents every value exactly, if all are multiples of one number.
 
-    The scale is that number, or a whole fraction of it; codes left over go to both sides alike, as the
-    values that calibration did not meet may.
+    The scale is that number, or a whole fraction of it; codes left over go to both sides alike, as
+    the values that calibration did not meet may.
     """
     edges, bins = moments.occupied()
     if bins.size or not edges.any():
@@ -87,26 +109,28 @@ def _least_error(
     """(scale, zero_point) of least error; scales in widths of a bin."""
     scale, zero = _first_grids(moments, codes, widest, zero_point)
     tried = [(scale, zero, _errors(moments, codes, scale, zero))]
-    fixed = codes.qscheme.symmetric or moments.one_sided
-    for relative, reach, keep in _STAGES:
-        chosen = _best_apart(*tried[-1], keep)
-        shifts = np.arange(-reach, reach + 1) if not fixed else np.zeros(1, np.int64)
-        scale = tried[-1][0][chosen][:, None, None] * relative[None, :, None]
-        zero = tried[-1][1][chosen][:, None, None] + shifts[None, None, :]
+    for stage in _STAGES_ONE_SIDED if _fixed_zero(moments, codes) else _STAGES:
+        chosen = _best_apart(*tried[-1], stage.keep)
+        scale = tried[-1][0][chosen][:, None, None] * stage.scales[None, :, None]
+        zero = tried[-1][1][chosen][:, None, None] + stage.shifts[None, None, :]
         scale, zero = (np.ascontiguousarray(a).ravel() for a in np.broadcast_arrays(scale, zero))
         zero = np.clip(zero, codes.quant_min, codes.quant_max)
         tried.append((scale, zero, _errors(moments, codes, scale, zero)))
     scale, zero, error = (np.concatenate(column) for column in zip(*tried, strict=True))
-    allowed = np.flatnonzero(error <= error.min() * _CAUTION)
-    best = allowed[np.argmax(scale[allowed])]
+    best = int(np.argmin(error))
     return float(scale[best]), int(zero[best])
+
+
+def _fixed_zero(moments: Moments, codes: QuantRange) -> bool:
+    """Whether only the scale is free: in symmetric schemes, and for values of one sign."""
+    return codes.qscheme.symmetric or moments.one_sided
 
 
 def _first_grids(
     moments: Moments, codes: QuantRange, widest: float, zero_point: int
 ) -> tuple[F64Array, I64Array]:
     """Grids that keep a share of the range: of both ends where the zero point is free to move."""
-    if codes.qscheme.symmetric or moments.one_sided:
+    if _fixed_zero(moments, codes):
         scale = widest * _COARSE_ONE_SIDED
         return scale, np.full(scale.shape, zero_point, np.int64)
     low, high = (zero_point - codes.quant_min) * widest, (codes.quant_max - zero_point) * widest

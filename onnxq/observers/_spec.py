@@ -1,10 +1,9 @@
-"""ObserverSpec, the value that says which observer with which arguments; and the table of observers."""
+"""ObserverSpec: which observer with which arguments, as a value; and the table of observers."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,8 @@ from onnxq.errors import QConfigError, nearest
 from onnxq.qparams import QScheme
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from onnxq.observers._base import Observer
 
 FLOAT16 = np.dtype(np.float16)  # NoopObserver's: stored as float16, so there is nothing to observe
@@ -89,7 +90,7 @@ def as_qscheme(value: object) -> QScheme:
 
 @dataclass(frozen=True, slots=True)
 class ObserverSpec:
-    """Which observer, with which arguments: a value that can be printed, compared, hashed and saved.
+    """Which observer, with which arguments: a value to print, compare, hash and save.
 
     `HistogramObserver.with_args(bins=1024)` makes one; calling it makes a new observer.
 
@@ -103,7 +104,8 @@ class ObserverSpec:
 
     def __call__(self) -> Observer:
         """A new observer that has seen nothing."""
-        return find_observer(self.name)(**dict(self.args))
+        make: Callable[..., Observer] = find_observer(self.name)
+        return make(**dict(self.args))
 
     def with_args(self, **kwargs: object) -> ObserverSpec:
         """This spec with some arguments replaced.
@@ -124,7 +126,7 @@ class ObserverSpec:
         return dict(self.args).get(name, default)
 
     def accepts(self, argument: str) -> bool:
-        """Whether the observer's constructor has that argument ("ch_axis": it can be per channel)."""
+        """Whether the constructor has that argument ("ch_axis": it can be per channel)."""
         return argument in _parameters(find_observer(self.name))[0]
 
     def restore(self, state: Mapping[str, npt.NDArray[np.generic]]) -> Observer:
@@ -159,7 +161,7 @@ def _parameters(observer: type[Observer]) -> tuple[dict[str, object], bool]:
     parameters = list(inspect.signature(observer.__init__).parameters.values())[1:]
     named = [p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     # a missing default is Parameter.empty, which no value equals
-    defaults = {
+    defaults: dict[str, object] = {
         p.name: p.default if p.default is p.empty else _plain(p.name, p.default) for p in named
     }
     return defaults, any(p.kind is p.VAR_KEYWORD for p in parameters)

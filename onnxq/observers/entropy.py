@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from onnxq.observers._entropy import least_divergent_threshold
 from onnxq.observers.histogram import HistogramObserver
-from onnxq.qparams import QParams
+
+if TYPE_CHECKING:
+    from onnxq.qparams import QParams
 
 
 class EntropyObserver(HistogramObserver):
-    """Scale and zero_point for the range [-T, T], cut to that of the values, of least KL divergence.
+    """Scale and zero_point for the range [-T, T], cut to the values', of least KL divergence.
 
         minimise over T   sum_i P_i log(P_i / Q_i)
 
-    P is the distribution of |x| below T, with all that is above T in its last bin; Q is P's part below T
-    averaged over as many groups of bins as there are codes (Migacz, 8-bit inference with TensorRT, 2017).
-    Exact zeros are left out, as every grid holds them. Arguments and state are HistogramObserver's.
+    P is the distribution of |x| below T, with all that is above T in its last bin; Q is P's part
+    below T averaged over as many groups of bins as there are codes (Migacz, 8-bit inference with
+    TensorRT, 2017). Exact zeros are left out, as every grid holds them. Arguments and state are
+    HistogramObserver's.
     """
 
     def _qparams(self) -> QParams:

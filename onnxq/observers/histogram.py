@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Self
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Self
 
 from onnxq import dtypes
-from onnxq.dtypes import QDType
 from onnxq.errors import QConfigError
 from onnxq.observers._base import Observer, State, warn_unobserved
 from onnxq.observers._bins import ZeroAnchoredHistogram
@@ -17,6 +12,14 @@ from onnxq.observers._checks import check_per_tensor
 from onnxq.observers._range import EPS, as_float32, finite_range
 from onnxq.observers._search import search_qparams
 from onnxq.qparams import QParams, QScheme
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from onnxq.dtypes import QDType
 
 DEFAULT_BINS = 4096
 MIN_BINS, MAX_BINS = 64, 1 << 16
@@ -27,19 +30,21 @@ class HistogramObserver(Observer):
 
         minimise over scale and zero_point   sum_x (x - dequantize(quantize(x)))^2
 
-    The histogram has a fixed size, and merges exactly in any order (see _bins), so torch's upsampling
-    of a histogram whose range grows has no counterpart. Codes of more than 12 bits take the whole range.
+    The histogram has a fixed size, and merges exactly in any order (see _bins), so torch's
+    upsampling of a histogram whose range grows has no counterpart. Codes of more than 12 bits take
+    the whole range.
 
     Args:
-        bins: bins for each sign, rounded up to a power of two; 32 bytes each. Between half and all of
-            them cover the largest absolute value.
+        bins: bins for each sign, rounded up to a power of two; 32 bytes each. Between half and all
+            of them cover the largest absolute value.
         upsample_rate: documented; accepted, and without effect.
         dtype: as Observer; the others too.
 
     State: see ZeroAnchoredHistogram.state.
 
     Raises:
-        QConfigError: a per-channel qscheme; bins out of 64..65536; arguments that do not fit together.
+        QConfigError: a per-channel qscheme; bins out of 64..65536; arguments that do not fit
+            together.
     """
 
     def __init__(

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq import dtypes
-from onnxq.dtypes import QDType
 from onnxq.observers._base import Observer, State, warn_unobserved
 from onnxq.observers._checks import check_per_tensor
 from onnxq.observers._range import EPS, as_float32, finite_range
 from onnxq.qparams import QParams, QScheme
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onnxq.dtypes import QDType
 
 
 class MinMaxObserver(Observer):

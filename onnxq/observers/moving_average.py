@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq import dtypes
-from onnxq.dtypes import QDType
 from onnxq.observers._base import Observer, State, warn_unobserved
 from onnxq.observers._checks import check_averaging_constant, check_per_tensor
 from onnxq.observers._log import RangeLog
 from onnxq.observers._range import EPS, as_float32, finite_range
 from onnxq.qparams import QParams, QScheme
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onnxq.dtypes import QDType
+
 
 class MovingAverageMinMaxObserver(Observer):
     """Scale and zero_point for the moving averages of the batches' min and max.
 
-        m_0 = min(x_0),  m_i = m_(i-1) + averaging_constant * (min(x_i) - m_(i-1))      float32; max alike
+        m_0 = min(x_0),  m_i = m_(i-1) + averaging_constant * (min(x_i) - m_(i-1))      float32; max
+        alike
 
-    The result depends on the order of the batches by definition, so the observer keeps (index, min, max)
-    of each, 16 bytes, and folds them in the order of their index. Two batches of the same index (tensors
-    that share qparams) count as one batch.
+    The result depends on the order of the batches by definition, so the observer keeps (index, min,
+    max) of each, 16 bytes, and folds them in the order of their index. Two batches of the same
+    index (tensors that share qparams) count as one batch.
 
     Args:
         averaging_constant: weight of a new batch, in (0, 1].
@@ -50,7 +54,7 @@ class MovingAverageMinMaxObserver(Observer):
         check_per_tensor(self)
         check_averaging_constant(self, averaging_constant)
         self.averaging_constant = averaging_constant
-        self._log = RangeLog()
+        self.log = RangeLog()
 
     def observe(self, x: npt.NDArray[np.generic], index: int) -> None:
         """Logs the range of x."""
@@ -58,12 +62,12 @@ class MovingAverageMinMaxObserver(Observer):
             return
         minimum, maximum = finite_range(as_float32(x, index), index)
         self.range.check_width(minimum, maximum, index)
-        self._log.add(index, np.asarray(minimum), np.asarray(maximum))
+        self.log.add(index, np.asarray(minimum), np.asarray(maximum))
 
     def merge(self, other: Self) -> Self:
         """The log of both."""
         merged = self._fresh_for(other)
-        merged._log = self._log.merged(other._log)
+        merged.log = self.log.merged(other.log)
         return merged
 
     def calculate_qparams(self) -> QParams:
@@ -72,15 +76,15 @@ class MovingAverageMinMaxObserver(Observer):
         Raises:
             CalibrationError: the range overflows float32.
         """
-        if not self._log:
+        if not self.log:
             warn_unobserved(self)
             return self.range.default()
-        return self.range.qparams(*self._log.moving_average(self.averaging_constant))
+        return self.range.qparams(*self.log.moving_average(self.averaging_constant))
 
     def state(self) -> State:
         """{"index", "min", "max"}: shape (batches,)."""
-        return self._log.state()
+        return self.log.state()
 
     def load_state(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
         """Takes over the log."""
-        self._log = RangeLog.from_state(state)
+        self.log = RangeLog.from_state(state)

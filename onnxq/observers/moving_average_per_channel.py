@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq import dtypes
-from onnxq.dtypes import QDType
 from onnxq.observers._base import Observer, State, warn_unobserved
 from onnxq.observers._checks import check_averaging_constant, check_per_channel
 from onnxq.observers._log import RangeLog
 from onnxq.observers._range import EPS, as_float32, channel_range
 from onnxq.qparams import PerChannel, QParams, QScheme
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onnxq.dtypes import QDType
+
 
 class MovingAveragePerChannelMinMaxObserver(Observer):
     """A scale and zero_point per channel, for the moving averages of its min and max.
 
-    The average and its dependence on order are MovingAverageMinMaxObserver's; the log takes 8 bytes per
-    channel and batch.
+    The average and its dependence on order are MovingAverageMinMaxObserver's; the log takes 8 bytes
+    per channel and batch.
 
     Args:
         averaging_constant: weight of a new batch, in (0, 1].
@@ -50,7 +53,7 @@ class MovingAveragePerChannelMinMaxObserver(Observer):
         check_averaging_constant(self, averaging_constant)
         self.averaging_constant = averaging_constant
         self.ch_axis = ch_axis
-        self._log = RangeLog()
+        self.log = RangeLog()
 
     def observe(self, x: npt.NDArray[np.generic], index: int) -> None:
         """Logs the range of each channel of x."""
@@ -59,7 +62,7 @@ class MovingAveragePerChannelMinMaxObserver(Observer):
         minimum, maximum = channel_range(as_float32(x, index), self.ch_axis, index)
         worst = np.argmax(maximum.astype(np.float64) - minimum)
         self.range.check_width(minimum[worst], maximum[worst], index)
-        self._log.add(index, minimum, maximum)
+        self.log.add(index, minimum, maximum)
 
     def merge(self, other: Self) -> Self:
         """The log of both.
@@ -68,7 +71,7 @@ class MovingAveragePerChannelMinMaxObserver(Observer):
             CalibrationError: the specs or the numbers of channels differ.
         """
         merged = self._fresh_for(other)
-        merged._log = self._log.merged(other._log)
+        merged.log = self.log.merged(other.log)
         return merged
 
     def calculate_qparams(self) -> QParams:
@@ -77,16 +80,16 @@ class MovingAveragePerChannelMinMaxObserver(Observer):
         Raises:
             CalibrationError: a range overflows float32.
         """
-        if not self._log:
+        if not self.log:
             warn_unobserved(self)
             return self.range.default(PerChannel(self.ch_axis))
-        averages = self._log.moving_average(self.averaging_constant)
+        averages = self.log.moving_average(self.averaging_constant)
         return self.range.qparams(*averages, PerChannel(self.ch_axis))
 
     def state(self) -> State:
         """{"index", "min", "max"}: shapes (batches,) and (batches, channels)."""
-        return self._log.state()
+        return self.log.state()
 
     def load_state(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
         """Takes over the log."""
-        self._log = RangeLog.from_state(state)
+        self.log = RangeLog.from_state(state)

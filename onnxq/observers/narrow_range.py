@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq import dtypes
-from onnxq.dtypes import QDType
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.observers._base import Observer, State, warn_unobserved
 from onnxq.observers._range import EPS, F32Array, as_float32, channel_range, finite_range
 from onnxq.qparams import PerChannel, PerTensor, QParams, QScheme
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onnxq.dtypes import QDType
+
 
 class NarrowRangeObserver(Observer):
     """Scale = absmax / quant_max, zero_point 0: codes lie in [-quant_max, quant_max].
 
-    The smallest code, -128 of int8, stays unused: x86 instructions overflow on it, and absmax is exact.
-    quant_max 64 keeps sums of two products with uint8 within int16, for CPUs that saturate there.
-    A channel gets at least eps times the largest channel's scale, so that one whose weights are all zero
-    neither has scale 0 nor one so small that its bias overflows at once; a tensor of zeros gets eps.
+    The smallest code, -128 of int8, stays unused: x86 instructions overflow on it, and absmax is
+    exact. quant_max 64 keeps sums of two products with uint8 within int16, for CPUs that saturate
+    there. A channel gets at least eps times the largest channel's scale, so that one whose weights
+    are all zero neither has scale 0 nor one so small that its bias overflows at once; a tensor of
+    zeros gets eps.
 
     Args:
         quant_max: largest code; 127 or 64 for int8.

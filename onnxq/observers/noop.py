@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.dtypes import QDType
 from onnxq.errors import UnsupportedError
 from onnxq.observers._base import Observer, State
 from onnxq.observers._spec import FLOAT16, as_qdtype
-from onnxq.qparams import QParams
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onnxq.dtypes import QDType
+    from onnxq.qparams import QParams
 
 
 class NoopObserver(Observer):

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq import dtypes
-from onnxq.dtypes import QDType
 from onnxq.errors import CalibrationError
 from onnxq.observers._base import Observer, State, warn_unobserved
 from onnxq.observers._checks import check_per_channel
 from onnxq.observers._range import EPS, F32Array, as_float32, channel_range
 from onnxq.qparams import PerChannel, QParams, QScheme
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onnxq.dtypes import QDType
 
 
 class PerChannelMinMaxObserver(Observer):

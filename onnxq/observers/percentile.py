@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from onnxq import dtypes
-from onnxq.dtypes import QDType
 from onnxq.errors import QConfigError
 from onnxq.observers._moments import Moments
 from onnxq.observers._range import EPS
 from onnxq.observers.histogram import DEFAULT_BINS, HistogramObserver
 from onnxq.qparams import QParams, QScheme
 
+if TYPE_CHECKING:
+    from onnxq.dtypes import QDType
+
 
 class PercentileObserver(HistogramObserver):
     """Scale and zero_point for the range that holds `percentile` percent of the values.
 
-    affine: (100 - percentile) / 2 percent are left out at each end. symmetric: the percentile of the
-    absolute values. Within a bin of HistogramObserver's histogram values count as spread evenly, so an
-    end is exact to a bin; it never leaves the range of the values. The range is widened to hold 0.
+    affine: (100 - percentile) / 2 percent are left out at each end. symmetric: the percentile of
+    the absolute values. Within a bin of HistogramObserver's histogram values count as spread
+    evenly, so an end is exact to a bin; it never leaves the range of the values. The range is
+    widened to hold 0.
 
     Args:
         percentile: share of the values to keep, in percent; in (0, 100].

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq import dtypes
-from onnxq.dtypes import QDType
 from onnxq.errors import CalibrationError, QConfigError, UnsupportedError
 from onnxq.observers._base import Observer, State
-from onnxq.qparams import QParams
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onnxq.dtypes import QDType
+    from onnxq.qparams import QParams
 
 Batch = npt.NDArray[np.generic]
 
@@ -26,8 +29,8 @@ class RecordingObserver(Observer):
         dtype: type of the codes; recorded only, as documented.
         byte_limit: largest size of all batches together, in bytes; more is an error.
 
-    State: index: int64 (batches,); "batch 0", "batch 1"...: the batches, in the order of index, and within
-    one index (tensors that share qparams) in the order of their bytes.
+    State: index: int64 (batches,); "batch 0", "batch 1"...: the batches, in the order of index, and
+    within one index (tensors that share qparams) in the order of their bytes.
 
     Raises:
         QConfigError: a byte_limit that is not positive.
@@ -40,7 +43,7 @@ class RecordingObserver(Observer):
         if byte_limit <= 0:
             raise QConfigError(f"byte_limit: got {byte_limit}; wanted a positive number of bytes.")
         self.byte_limit = byte_limit
-        self._batches: list[tuple[int, Batch]] = []
+        self.batches: list[tuple[int, Batch]] = []
 
     def observe(self, x: Batch, index: int) -> None:
         """Keeps a copy of x.
@@ -49,10 +52,10 @@ class RecordingObserver(Observer):
             CalibrationError: the byte limit is exceeded.
         """
         self._check_size(x.nbytes, f"batch {index}")
-        self._batches.append((index, np.array(x)))
+        self.batches.append((index, np.array(x)))
 
     def _check_size(self, more: int, what: str) -> None:
-        size = sum(x.nbytes for _, x in self._batches) + more
+        size = sum(x.nbytes for _, x in self.batches) + more
         if size > self.byte_limit:
             raise CalibrationError(
                 f"{what}: RecordingObserver would hold {size:,} bytes; its byte_limit is "
@@ -64,7 +67,7 @@ class RecordingObserver(Observer):
         return [x for _, x in self._ordered()]
 
     def _ordered(self) -> list[tuple[int, Batch]]:
-        return sorted(self._batches, key=lambda b: (b[0], b[1].shape, b[1].tobytes()))
+        return sorted(self.batches, key=lambda b: (b[0], b[1].shape, b[1].tobytes()))
 
     def merge(self, other: Self) -> Self:
         """The batches of both.
@@ -73,8 +76,8 @@ class RecordingObserver(Observer):
             CalibrationError: the specs differ; the byte limit is exceeded.
         """
         merged = self._fresh_for(other)
-        self._check_size(sum(x.nbytes for _, x in other._batches), "merge")
-        merged._batches = self._batches + other._batches
+        self._check_size(sum(x.nbytes for _, x in other.batches), "merge")
+        merged.batches = self.batches + other.batches
         return merged
 
     def calculate_qparams(self) -> QParams:
@@ -84,8 +87,8 @@ class RecordingObserver(Observer):
             UnsupportedError: always.
         """
         raise UnsupportedError(
-            "RecordingObserver computes no qparams; read get_tensor_value(), and calibrate with another "
-            "observer to quantize."
+            "RecordingObserver computes no qparams; read get_tensor_value(), and calibrate with "
+            "another observer to quantize."
         )
 
     def state(self) -> State:
@@ -97,4 +100,4 @@ class RecordingObserver(Observer):
     def load_state(self, state: Mapping[str, Batch]) -> None:
         """Takes over the batches."""
         indices = state["index"].tolist()
-        self._batches = [(int(i), state[f"batch {row}"]) for row, i in enumerate(indices)]
+        self.batches = [(int(i), state[f"batch {row}"]) for row, i in enumerate(indices)]
