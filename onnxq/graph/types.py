@@ -10,6 +10,8 @@ import onnx_ir as ir
 from onnxq.graph.edit import all_values
 from onnxq.graph.skeleton import skeleton
 
+Dim = int | ir.SymbolicDim | None
+
 RunCallable = Callable[[ir.Model], Mapping[str, tuple[ir.DataType, tuple[int, ...]]]]
 """run(model): one real run of the model, on any input; (dtype, shape) by name of its values."""
 
@@ -84,8 +86,15 @@ def _merge(value: ir.Value, proto: onnx.TypeProto) -> bool:
 
 
 def _merged(known: ir.Shape | None, inferred: ir.Shape) -> ir.Shape:
-    """The inferred shape, with the known names where it has only a symbol of its own or none."""
-    if known is None or len(known) != len(inferred):
+    """The inferred sizes; where inference has none, what was known. Symbols that it made up are dropped."""
+    old = known if known is not None and len(known) == len(inferred) else [None] * len(inferred)
+    return ir.Shape([_dim(k, i) for k, i in zip(old, inferred, strict=True)])
+
+
+def _dim(known: Dim, inferred: Dim) -> Dim:
+    if isinstance(inferred, int):
         return inferred
-    dims = [i if isinstance(i, int) else k for k, i in zip(known, inferred, strict=True)]
-    return ir.Shape(dims)
+    if isinstance(known, int) or (known is not None and known.value is not None):
+        return known
+    made_up = inferred is None or inferred.value is None or inferred.value.startswith("unk__")
+    return None if made_up else inferred

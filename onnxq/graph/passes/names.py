@@ -76,9 +76,11 @@ def _name_value(value: ir.Value, taken: _Taken) -> bool:
         if producer is None or len(producer.outputs) > 1:
             return False  # an optional output that the model does not ask for
     name = taken.claim(value, value.name or "value")
+    tensor = value.const_value
+    if value.is_initializer() and tensor is not None and tensor.name != name:
+        # writing a model gives each tensor its value's name; other models may share this one
+        value.const_value = renamed(tensor, name)
     if name == value.name:
         return False
-    if value.const_value is not None:
-        value.const_value = renamed(value.const_value, name)
     value.name = name
     return True
