@@ -78,7 +78,13 @@ def parse_override(text: str) -> tuple[str, str, object]:
     head, brace, tail = text.partition("={")
     target, equals, value = (head, "=", "{" + tail) if brace else text.rpartition("=")
     kind, colon, pattern = target.partition(":")
-    if not equals or not value or kind not in _KINDS or (kind == "global") == bool(colon):
+    if (
+        not equals
+        or not value
+        or kind not in _KINDS
+        or bool(colon) == (kind == "global")
+        or bool(colon) != bool(pattern)
+    ):
         raise QConfigError(
             f"override '{text}': wanted global=VALUE, op:TYPE=VALUE, node:GLOB=VALUE or "
             f"tensor:GLOB=VALUE, with VALUE 'float', a name or YAML.{nearest(kind, _KINDS)}"

@@ -1,0 +1,457 @@
+from __future__ import annotations
+
+import pickle
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from onnxq import qconfig
+from onnxq.errors import QConfigError, UnsupportedError
+from onnxq.observers import (
+    HistogramObserver,
+    MinMaxObserver,
+    NarrowRangeObserver,
+    NoopObserver,
+    ObserverSpec,
+    PerChannelMinMaxObserver,
+)
+from onnxq.qconfig import (
+    NOT_SET,
+    Entry,
+    FakeQuantSpec,
+    QConfig,
+    QConfigDynamic,
+    QConfigMapping,
+    default_qconfig_mapping,
+    get_default_qat_qconfig,
+    get_default_qconfig,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+A = get_default_qconfig("fbgemm")
+B = get_default_qconfig("qnnpack")
+C = qconfig.default_qconfig
+SPEC = MinMaxObserver.with_args(reduce_range=True)
+
+
+# documented values, against torch
+
+
+def described(spec: ObserverSpec) -> tuple[object, ...]:
+    observer = spec()
+    return (
+        spec.name,
+        observer.dtype.name,
+        observer.qscheme.value,
+        observer.quant_min,
+        observer.quant_max,
+        spec.argument("ch_axis", 0),
+    )
+
+
+def described_by_torch(factory: Any) -> tuple[object, ...]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = factory()
+    observer = getattr(made, "activation_post_process", made)
+    dtype = str(observer.dtype).removeprefix("torch.").replace("qu", "u").replace("qi", "i")
+    return (
+        type(observer).__name__,
+        dtype,
+        str(observer.qscheme).removeprefix("torch."),
+        observer.quant_min,
+        observer.quant_max,
+        getattr(observer, "ch_axis", 0),
+    )
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("backend", ["fbgemm", "x86", "qnnpack", "onednn"])
+@pytest.mark.parametrize("part", ["activation", "weight"])
+def test_backend_defaults_are_those_of_torch(backend: str, part: str) -> None:
+    import torch.ao.quantization as torch_ao
+
+    static: Any = torch_ao.get_default_qconfig
+    qat: Any = torch_ao.get_default_qat_qconfig
+
+    pairs = [
+        (get_default_qconfig(backend), static(backend)),
+        (get_default_qat_qconfig(backend), qat(backend, version=0)),
+    ]
+    for ours, theirs in pairs:
+        spec = getattr(ours, f"{part}_observer")
+        assert described(spec) == described_by_torch(getattr(theirs, part))
+    assert isinstance(getattr(pairs[1][0], part), FakeQuantSpec)
+    assert isinstance(getattr(pairs[0][0], part), ObserverSpec)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("part", ["activation", "weight"])
+@pytest.mark.parametrize(
+    "name", ["default_qconfig", "default_per_channel_qconfig", "default_qat_qconfig"]
+)
+def test_documented_qconfigs_are_those_of_torch(name: str, part: str) -> None:
+    import torch.ao.quantization.qconfig as torch_qconfig
+
+    spec = getattr(getattr(qconfig, name), f"{part}_observer")
+    assert described(spec) == described_by_torch(getattr(getattr(torch_qconfig, name), part))
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", ["default_dynamic_qconfig", "per_channel_dynamic_qconfig"])
+def test_dynamic_weights_are_those_of_torch(name: str) -> None:
+    import torch.ao.quantization.qconfig as torch_qconfig
+
+    ours = getattr(qconfig, name)
+    assert isinstance(ours, QConfigDynamic)
+    theirs = getattr(torch_qconfig, name).weight
+    assert described(ours.weight_observer) == described_by_torch(theirs)
+
+
+def test_float16_dynamic_stores_weights_as_float16() -> None:
+    weight = qconfig.float16_dynamic_qconfig.weight
+    assert weight == NoopObserver.with_args(dtype="float16")
+
+
+def test_without_a_backend_it_is_onnxqs_own() -> None:
+    assert get_default_qconfig() == qconfig.onnxq_default_qconfig
+    assert get_default_qconfig("") == QConfig(
+        HistogramObserver.with_args(), NarrowRangeObserver.with_args()
+    )
+    assert default_qconfig_mapping().for_node("n", "Conv") == get_default_qconfig()
+    observer = get_default_qat_qconfig().weight_observer()
+    assert (observer.quant_min, observer.quant_max) == (-127, 127)
+
+
+@pytest.mark.parametrize("function", [get_default_qconfig, get_default_qat_qconfig])
+def test_unknown_backend_suggests_the_nearest(function: Any) -> None:
+    with pytest.raises(QConfigError, match=r"'fbgem' is not known.*Did you mean 'fbgemm'\?"):
+        function("fbgem")
+
+
+# QConfig
+
+
+def test_a_class_stands_for_its_spec() -> None:
+    made = QConfig(MinMaxObserver, FakeQuantSpec(PerChannelMinMaxObserver))  # type: ignore[arg-type]
+    assert made.activation == made.activation_observer == MinMaxObserver.with_args()
+    assert made.weight_observer == PerChannelMinMaxObserver.with_args()
+
+
+def test_an_observer_instance_is_refused() -> None:
+    with pytest.raises(QConfigError, match=r"QConfig.weight: got an instance of MinMaxObserver"):
+        QConfig(MinMaxObserver, MinMaxObserver())  # type: ignore[arg-type]
+    with pytest.raises(QConfigError, match=r"QConfig.activation: got 8"):
+        QConfig(8, MinMaxObserver)  # type: ignore[arg-type]
+
+
+def test_fake_quant_takes_the_documented_arguments() -> None:
+    spec = qconfig.default_fake_quant.with_args(
+        observer=MinMaxObserver.with_args(), quant_min=0, quant_max=127
+    )
+    assert spec == FakeQuantSpec(MinMaxObserver.with_args(quant_min=0, quant_max=127))
+    with pytest.raises(QConfigError, match="quant_mim"):
+        spec.with_args(quant_mim=1)
+
+
+def test_values_are_hashable_printable_and_pickle() -> None:
+    assert len({A, B, C, get_default_qconfig("x86")}) == 3
+    assert "HistogramObserver(reduce_range=True)" in repr(A)
+    mapping = QConfigMapping(A, nodes={"x": B})
+    assert pickle.loads(pickle.dumps(mapping)) == mapping
+
+
+# precedence
+
+
+def test_exact_name_beats_glob_beats_op_type_beats_global() -> None:
+    mapping = QConfigMapping(C, {"Conv": A}, {"/l1/conv": B, "/l1/*": None})
+    assert mapping.for_node("/l1/conv", "Conv") == B
+    assert mapping.for_node("/l1/conv2", "Conv") is None
+    assert mapping.for_node("/l2/conv", "Conv") == A
+    assert mapping.for_node("/l2/add", "Add") == C
+    assert QConfigMapping().for_node("n", "Conv") is None
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_more_specific_glob_wins_in_any_order(reverse: bool) -> None:
+    entries: list[tuple[str, Entry]] = [("*", A), ("/l1/*", B), ("/l1/conv?", None)]
+    mapping = QConfigMapping(nodes=dict(entries[::-1] if reverse else entries))
+    assert mapping.for_node("/l1/conv1", "Conv") is None
+    assert mapping.for_node("/l1/add", "Add") == B
+    assert mapping.for_node("/head", "Gemm") == A
+
+
+def test_a_name_with_brackets_is_found_exactly() -> None:
+    mapping = QConfigMapping(A, nodes={"layer[0]": None})
+    assert mapping.for_node("layer[0]", "Conv") is None
+    mapping.check(set(), {"layer[0]"}, set())
+
+
+def test_globs_tell_cases_apart() -> None:
+    assert QConfigMapping(A, nodes={"conv*": None}).for_node("Conv1", "Conv") == A
+
+
+def test_explicit_means_named_by_node_or_op_type() -> None:
+    mapping = QConfigMapping(A, {"Softmax": A}, {"/l1/*": B})
+    assert mapping.explicit_for_node("n", "Softmax")
+    assert mapping.explicit_for_node("/l1/n", "Tanh")
+    assert not mapping.explicit_for_node("n", "Tanh")
+
+
+def test_tensors_have_their_own_observers() -> None:
+    mapping = QConfigMapping(A, tensors={"x": SPEC, "y*": None})
+    assert mapping.for_tensor("x") == SPEC
+    assert mapping.for_tensor("y1") is None
+    assert mapping.for_tensor("z") is NOT_SET
+
+
+def test_setters_give_new_values() -> None:
+    empty = QConfigMapping()
+    made = empty.set_global(A).set_op_type("Conv", B).set_node("n", None).set_tensor("t", SPEC)
+    assert made == QConfigMapping(A, {"Conv": B}, {"n": None}, {"t": SPEC})
+    assert empty == QConfigMapping()
+
+
+def test_a_mapping_does_not_change_with_its_source() -> None:
+    source: dict[str, Entry] = {"Conv": A}
+    mapping = QConfigMapping(op_types=source)
+    source["Conv"] = None
+    assert mapping.for_node("n", "Conv") == A
+
+
+def test_values_of_a_mapping_are_checked() -> None:
+    with pytest.raises(QConfigError, match="nodes 'n': got 'int8'"):
+        QConfigMapping(nodes={"n": "int8"})  # type: ignore[dict-item]
+    with pytest.raises(QConfigError, match="tensors 't': got 3"):
+        QConfigMapping(tensors={"t": 3})  # type: ignore[dict-item]
+
+
+def test_dynamic_entries_are_not_static() -> None:
+    mapping = default_qconfig_mapping().set_op_type("LSTM", qconfig.default_dynamic_qconfig)
+    assert mapping.entry_for_node("n", "LSTM") == qconfig.default_dynamic_qconfig
+    with pytest.raises(UnsupportedError, match=r"node 'n' \(LSTM\).*use quantize_dynamic"):
+        mapping.for_node("n", "LSTM")
+
+
+# check
+
+
+def test_names_of_the_model_pass() -> None:
+    mapping = QConfigMapping(A, {"Conv": A}, {"/l?/*": B, "head": A}, {"x": SPEC})
+    mapping.check({"Conv"}, {"/l1/conv", "head"}, {"x", "y"})
+
+
+def test_an_operator_of_onnx_need_not_occur() -> None:
+    QConfigMapping(A, {"Softmax": None}).check({"Conv"}, set(), set())
+
+
+@pytest.mark.parametrize(
+    ("mapping", "message"),
+    [
+        (QConfigMapping(op_types={"Convv": None}), r"op type 'Convv'.*Did you mean 'Conv'\?"),
+        (QConfigMapping(nodes={"/l1/cnov": None}), r"node '/l1/cnov'.*mean '/l1/conv'\?"),
+        (QConfigMapping(nodes={"/l9/*": None}), r"no node matches '/l9/\*'"),
+        (QConfigMapping(tensors={"logit": None}), r"tensor 'logit'.*mean 'logits'\?"),
+    ],
+)
+def test_unknown_names_suggest_the_nearest(mapping: QConfigMapping, message: str) -> None:
+    with pytest.raises(QConfigError, match=message):
+        mapping.check({"Conv", "Add"}, {"/l1/conv"}, {"logits"})
+
+
+# YAML
+
+FULL = """
+global: fbgemm
+op_types:
+  Softmax: null
+  Conv:
+    weight: {observer: NarrowRangeObserver}
+  LSTM: {dynamic: {weight: {observer: MinMaxObserver, dtype: qint8}}}
+nodes:
+  /head/*: float
+  /stem:
+    activation: {fake_quantize: {observer: MovingAverageMinMaxObserver, averaging_constant: 0.1}}
+    weight: PerChannelMinMaxObserver
+tensors:
+  logits: null
+  "x:0": {observer: MinMaxObserver, reduce_range: true}
+"""
+
+
+def test_yaml_says_everything() -> None:
+    mapping = QConfigMapping.from_yaml(FULL)
+    assert mapping.global_qconfig == A
+    assert mapping.op_types["Softmax"] is None
+    # what an entry leaves out is the global entry's
+    assert mapping.op_types["Conv"] == QConfig(A.activation, NarrowRangeObserver.with_args())
+    assert isinstance(mapping.op_types["LSTM"], QConfigDynamic)
+    assert mapping.nodes["/head/*"] is None
+    stem = mapping.nodes["/stem"]
+    assert isinstance(stem, QConfig)
+    assert isinstance(stem.activation, FakeQuantSpec)
+    assert mapping.tensors == {"logits": None, "x:0": SPEC}
+
+
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        QConfigMapping(),
+        default_qconfig_mapping(),
+        default_qconfig_mapping("qnnpack"),
+        QConfigMapping.from_yaml(FULL),
+        QConfigMapping(get_default_qat_qconfig("fbgemm")),
+        QConfigMapping(qconfig.float16_dynamic_qconfig, {"Gemm": qconfig.default_debug_qconfig}),
+    ],
+)
+def test_yaml_round_trip(mapping: QConfigMapping, tmp_path: Path) -> None:
+    text = mapping.to_yaml()
+    assert QConfigMapping.from_yaml(text) == mapping
+    (tmp_path / "q.yaml").write_text(text)
+    assert QConfigMapping.from_yaml(tmp_path / "q.yaml") == mapping
+
+
+def test_yaml_of_exceptions_only_has_the_default_elsewhere() -> None:
+    mapping = QConfigMapping.from_yaml("nodes: {'/head/*': null}")
+    assert mapping.global_qconfig == get_default_qconfig()
+    assert QConfigMapping.from_yaml("") == default_qconfig_mapping()
+    assert QConfigMapping.from_yaml("global: null") == QConfigMapping()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("globl: null", r"key 'globl' is not known.*Did you mean 'global'\?"),
+        ("global: fbgem", r"qconfig 'fbgem' is not known.*Did you mean 'fbgemm'\?"),
+        ("op_types: {Conv: {wieght: x}}", r"op_types 'Conv': key 'wieght'.*mean 'weight'\?"),
+        ("nodes: {n: {weight: {observer: MinMax}}}", r"nodes 'n'\.weight: .*'MinMaxObserver'\?"),
+        ("nodes: {n: {weight: {dtype: qint8}}}", "needs the key 'observer'"),
+        (
+            "tensors: {t: {observer: MinMaxObserver, reduce: true}}",
+            r"tensors 't': .*'reduce'.*mean 'reduce_range'\?",
+        ),
+        ("nodes: {n: {}}", "nodes 'n': got {}"),
+        ("nodes: {n: 8}", "nodes 'n': got 8"),
+        ("nodes: {n: {dynamic: {}}}", "wanted the key 'weight'"),
+        ("nodes: {n: {dynamic: {weight: MinMaxObserver}, activation: x}}", "key 'activation'"),
+        ("nodes: [a]", "nodes: got \\['a'\\]; wanted a mapping"),
+        ("op_types: {1: null}", "wanted a mapping from names"),
+        ("- a", "got list; wanted the keys"),
+        ("a: [", "is not YAML"),
+        ("nodes:\n  a: null\n  a: fbgemm", "line 3: key 'a' is repeated"),
+        ("nodes: {n: !!python/name:os.system null}", "is not YAML"),
+    ],
+)
+def test_yaml_is_strict(text: str, message: str) -> None:
+    with pytest.raises(QConfigError, match=message):
+        QConfigMapping.from_yaml(text)
+
+
+def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(QConfigError, match=r"none\.yaml' cannot be read"):
+        QConfigMapping.from_yaml(tmp_path / "none.yaml")
+    (tmp_path / "odd.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(QConfigError, match=r"odd\.yaml' cannot be read"):
+        QConfigMapping.from_yaml(tmp_path / "odd.yaml")
+
+
+# documented qconfig_dict
+
+
+def test_qconfig_dict_is_as_documented() -> None:
+    mapping = QConfigMapping.from_dict(
+        {
+            "": A,
+            "head": None,
+            "layer1.*": B,
+            "object_type": [("Conv", C), ("Softmax", None)],
+            "module_name": [("stem", "default")],
+        }
+    )
+    assert mapping == QConfigMapping(
+        A,
+        {"Conv": C, "Softmax": None},
+        {"head": None, "layer1.*": B, "stem": get_default_qconfig()},
+    )
+
+
+def test_what_a_qconfig_dict_does_not_name_stays_float() -> None:
+    mapping = QConfigMapping.from_dict({"head": A})
+    assert mapping.for_node("other", "Conv") is None
+    assert mapping.for_node("head", "Gemm") == A
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"module_name_regex": [("a.*", None)]}, "write a glob"),
+        ({"object_type": [(MinMaxObserver, None)]}, "names of ONNX op types"),
+        ({"object_type": "Conv"}, "wanted a list"),
+        ({"head": {"wight": None}}, r"qconfig_dict 'head': key 'wight'.*'weight'\?"),
+        ({"": "fbgem"}, r"mean 'fbgemm'\?"),
+    ],
+)
+def test_qconfig_dict_is_strict(data: dict[str, object], message: str) -> None:
+    with pytest.raises(QConfigError, match=message):
+        QConfigMapping.from_dict(data)
+
+
+# the command line
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("global=float", QConfigMapping()),
+        ("global=qnnpack", QConfigMapping(B)),
+        ("op:Softmax=float", QConfigMapping(A, {"Softmax": None})),
+        ("node:/l1/*=default_qconfig", QConfigMapping(A, nodes={"/l1/*": C})),
+        ("tensor:input:0=float", QConfigMapping(A, tensors={"input:0": None})),
+        (
+            "tensor:a=b=MinMaxObserver",
+            QConfigMapping(A, tensors={"a=b": MinMaxObserver.with_args()}),
+        ),
+        (
+            "tensor:x={observer: MinMaxObserver, reduce_range: true}",
+            QConfigMapping(A, tensors={"x": SPEC}),
+        ),
+        (
+            "op:Conv={weight: {observer: NarrowRangeObserver}}",
+            QConfigMapping(A, {"Conv": QConfig(A.activation, NarrowRangeObserver.with_args())}),
+        ),
+    ],
+)
+def test_overrides(text: str, wanted: QConfigMapping) -> None:
+    assert QConfigMapping(A).with_overrides([text]) == wanted
+
+
+def test_the_last_override_of_a_name_wins() -> None:
+    mapping = QConfigMapping(A).with_overrides(["op:Conv=float", "op:Conv=qnnpack"])
+    assert mapping.op_types == {"Conv": B}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("op:Conv", "wanted global=VALUE"),
+        ("op:Conv=", "wanted global=VALUE"),
+        ("op:=float", "wanted global=VALUE"),
+        ("Conv=float", "wanted global=VALUE"),
+        ("global:x=float", "wanted global=VALUE"),
+        ("nodes:x=float", r"Did you mean 'node'\?"),
+        ("op:Conv=fbgem", r"override 'op:Conv=fbgem': .*mean 'fbgemm'\?"),
+        ("tensor:x=MinMaxObservr", r"mean 'MinMaxObserver'\?"),
+        ("op:Conv={weight", "is not YAML"),
+    ],
+)
+def test_overrides_are_strict(text: str, message: str) -> None:
+    with pytest.raises(QConfigError, match=message):
+        QConfigMapping(A).with_overrides([text])
+
+
+def test_all_public_names_exist() -> None:
+    assert all(hasattr(qconfig, name) for name in qconfig.__all__)
