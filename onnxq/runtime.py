@@ -191,7 +191,9 @@ def _hand_over(model: ir.Model, options: ort.SessionOptions) -> tuple[bytes, lis
     values: list[ort.OrtValue] = []
     for name, value in graph.graph.initializers.items():
         tensor = value.const_value
-        if tensor is None or tensor.nbytes < INLINE_BYTES or tensor.dtype.bitwidth < 8:
+        if tensor is None or tensor.dtype == ir.DataType.STRING or tensor.dtype.bitwidth < 8:
+            continue
+        if tensor.nbytes < INLINE_BYTES:
             continue
         array = np.ascontiguousarray(tensor.numpy())
         if array.dtype.type.__module__ != "numpy":
@@ -246,7 +248,8 @@ def _weight_bytes(model: ir.Model | str | Path) -> int:
         path = Path(model)
         return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
     tensors = (value.const_value for value in model.graph.initializers.values())
-    return sum(tensor.nbytes for tensor in tensors if tensor is not None)
+    # a tensor of texts has no size in bytes
+    return sum(t.nbytes for t in tensors if t is not None and t.dtype != ir.DataType.STRING)
 
 
 def infer_types(

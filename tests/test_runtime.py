@@ -71,6 +71,31 @@ def test_weights_mapped_from_an_external_file_run(tmp_path: Path) -> None:
     assert np.abs(y - np.maximum(X @ _weight(), 0)).max() < 1e-5
 
 
+def test_weights_that_numpy_has_no_type_for_run_too() -> None:
+    texts = ir.StringTensor([b"a" * 2000, b"b"], shape=ir.Shape([2]), name="w")
+    model = _parsed("g (string[2] x) => (bool[2] y) { y = Equal(x, x) }")
+    weight = ir.Value(name="w", const_value=texts, type=ir.TensorType(ir.DataType.STRING))
+    model.graph.register_initializer(weight)
+    model.graph[0].replace_input_with(1, weight)
+    with runtime.open_session(model) as session:
+        [y] = session.run({"x": np.array(["a", "b"], object)})
+    np.testing.assert_array_equal(y, [False, True])
+    assert runtime.optimized_graph(model).graph.outputs[0].name == "y"
+
+
+@pytest.mark.parametrize("kind", [ir.DataType.INT4, ir.DataType.BFLOAT16])
+def test_packed_and_extended_types_are_handed_over(kind: ir.DataType) -> None:
+    model = _parsed("g (float[4096] x, float s) => (y) { w = Identity(x) y = Cast<to = 1>(w) }")
+    values = ir.tensor(np.arange(4096).astype(np.float32) % 8).numpy().astype(kind.numpy())
+    weight = ir.Value(name="c", const_value=ir.Tensor(values, dtype=kind, name="c"))
+    weight.type = ir.TensorType(kind)
+    model.graph.register_initializer(weight)
+    model.graph[1].replace_input_with(0, weight)
+    with runtime.open_session(model) as session:
+        [y] = session.run({"x": np.zeros(4096, np.float32), "s": np.array(1, np.float32)})
+    np.testing.assert_array_equal(y, np.arange(4096) % 8)
+
+
 def test_opening_leaves_the_model_as_it_is() -> None:
     model = _model()
     weight = model.graph.initializers["w"].const_value
