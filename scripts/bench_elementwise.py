@@ -27,7 +27,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -49,7 +49,7 @@ class Op:
     """One operator: its node, and (scale, zero point) of its output; None: those of its input."""
 
     op_type: str
-    attributes: dict[str, object] = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict)
     inputs: int = 1
     constants: Sequence[np.ndarray | None] = ()
     output: tuple[float, int] | None = (0.02, 128)
@@ -63,9 +63,9 @@ class Op:
 
 INPUT = (0.02, 128)
 SCALES_UP = np.array([1, 1, 2, 2], np.float32)
-WINDOW: dict[str, object] = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
-HALVING: dict[str, object] = {"kernel_shape": [2, 2], "strides": [2, 2]}
-UPSAMPLE: dict[str, object] = {
+WINDOW: dict[str, Any] = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+HALVING: dict[str, Any] = {"kernel_shape": [2, 2], "strides": [2, 2]}
+UPSAMPLE: dict[str, Any] = {
     "mode": "nearest",
     "nearest_mode": "floor",
     "coordinate_transformation_mode": "asymmetric",
@@ -107,7 +107,7 @@ class Builder:
         self.initializers.append(numpy_helper.from_array(array, name))
         return name
 
-    def node(self, op_type: str, inputs: Sequence[str], **attributes: object) -> str:
+    def node(self, op_type: str, inputs: Sequence[str], **attributes: Any) -> str:
         """The name of a new node's output."""
         name = f"t{len(self.nodes)}"
         self.nodes.append(helper.make_node(op_type, inputs, [name], **attributes))
