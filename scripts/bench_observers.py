@@ -23,7 +23,7 @@ import time
 import warnings
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -154,7 +154,7 @@ def calibrate(
     run: Callable[[Images], Tensors], images: Images, specs: dict[str, ObserverSpec]
 ) -> tuple[dict[str, dict[str, QParams]], dict[str, float]]:
     """(qparams by observer and tensor, seconds by observer); 'torch' is torch's histogram."""
-    observers: dict[str, dict[str, object]] = {name: {} for name in [*specs, "torch"]}
+    observers: dict[str, dict[str, Any]] = {name: {} for name in [*specs, "torch"]}
     seconds = dict.fromkeys(observers, 0.0)
     for index, batch in enumerate(batches(images)):
         for tensor, x in run(batch).items():

@@ -86,7 +86,7 @@ class QuantRange:
         zero_point = np.clip(zero_point, self.quant_min, self.quant_max)
         return QParams(scale, zero_point, self.dtype, granularity)
 
-    def _at_least_eps(self, scale: F32Array) -> F32Array:
+    def _at_least_eps(self, scale: npt.NDArray[np.floating]) -> F32Array:
         return np.asarray(np.maximum(scale, np.float32(self.eps)), np.float32)
 
     def check_width(self, minimum: np.float32, maximum: np.float32, index: int) -> None:

@@ -198,7 +198,7 @@ def test_wrong_arguments_are_named(args: dict[str, object], message: str) -> Non
 
 
 def test_wrong_argument_of_the_constructor_is_named_too() -> None:
-    arguments = {"reduced_range": True}
+    arguments: dict[str, Any] = {"reduced_range": True}
     with pytest.raises(QConfigError, match="Did you mean 'reduce_range'"):
         MinMaxObserver(**arguments)
 
