@@ -11,7 +11,8 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq import runtime
-from onnxq.errors import CalibrationError, UnsupportedError
+from onnxq.errors import CalibrationError, ModelError, UnsupportedError
+from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.samples import InputSpec, Samples, input_specs, open_samples
 from onnxq.stages.execution import execution
@@ -38,6 +39,7 @@ class Benchmark:
         float_bytes, quantized_bytes: sizes, external data included.
         input_shapes: of the batch that was run.
         execution: which nodes of the quantized model run in integers.
+        notes: what was done to make the two comparable.
     """
 
     float_ms: float
@@ -47,6 +49,7 @@ class Benchmark:
     quantized_bytes: int
     input_shapes: Mapping[str, tuple[int, ...]]
     execution: Execution
+    notes: tuple[str, ...] = ()
 
     @property
     def speedup(self) -> float:
@@ -73,13 +76,14 @@ def bench(
         ignore: names of arrays in the samples that are no inputs.
         runs: pairs of timed runs.
     Raises:
-        ModelError: a model cannot be read.
+        ModelError: a model cannot be read, or the two have different inputs.
         CalibrationError: unusable samples.
         UnsupportedError: batch_size differs from the model's static batch.
     """
-    batch = _one_batch(input_specs(load(model)), samples, batch_size, ignore)
+    source, notes = _comparable(model, quantized)
+    batch = _one_batch(input_specs(load(quantized)), samples, batch_size, ignore)
     with (
-        runtime.open_session(model, threads=1) as ours,
+        runtime.open_session(source, threads=1) as ours,
         runtime.open_session(quantized, threads=1) as theirs,
     ):
         times = runtime.paired_times({"float": ours, "quantized": theirs}, batch, runs)
@@ -91,7 +95,23 @@ def bench(
         size_bytes(quantized),
         {name: array.shape for name, array in batch.items()},
         execution(quantized),
+        notes,
     )
+
+
+def _comparable(model: Path, quantized: Path) -> tuple[Path | ir.Model, tuple[str, ...]]:
+    """The float model in a form that takes the quantized one's inputs, and what was done for that."""
+    ours, theirs = ({s.name: s.dtype for s in input_specs(load(m))} for m in (model, quantized))
+    if ours == theirs:
+        return model, ()
+    if ours.keys() != theirs.keys():
+        raise ModelError(
+            f"the models do not belong together: inputs of '{model}' are "
+            f"{', '.join(sorted(ours))}; of '{quantized}' {', '.join(sorted(theirs))}."
+        )
+    # a float16 model: its quantized form takes float32
+    canonical = canonicalize(load(model), runtime.infer_types)
+    return canonical.model, canonical.notes
 
 
 def size_bytes(path: Path) -> int:
@@ -114,7 +134,7 @@ def external_files(path: Path) -> list[Path]:
 
 
 def random_batch(inputs: Iterable[InputSpec], batch_size: int | None = None) -> dict[str, Array]:
-    """Normal floats, zeros elsewhere (valid indices); dynamic axes are 1, the first is batch_size.
+    """Normal floats, zeros elsewhere; dynamic axes are 1, the first is batch_size.
 
     Raises:
         UnsupportedError: batch_size differs from a static batch; an input of strings.

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from onnxq import targets
+from onnxq.report import machine
+from onnxq.report.summary import NodeDecision, Summary
+from onnxq.stages.bench import Benchmark
+from onnxq.stages.findings import Execution, Fallback
+
+EXECUTION = Execution({"QLinearConv": 2}, {"Softmax": 1}, {"Cast": 1}, (Fallback("c", "Conv"),))
+
+
+def test_summary_says_how_or_why() -> None:
+    nodes = (NodeDecision("c", "Conv", True, "codes"), NodeDecision("s", "Softmax", False, "slow"))
+    value = json.loads(machine.to_text(machine.summary(Summary(nodes))))
+    assert value["nodes"][0] == {
+        "name": "c",
+        "op_type": "Conv",
+        "decision": "integers",
+        "how": "codes",
+    }
+    assert value["nodes"][1]["reason"] == "slow"
+    assert value["counts"]["Conv"] == {"integers": 1, "floats": 0}
+    assert value["reasons"] == [{"op_type": "Softmax", "reason": "slow", "nodes": ["s"]}]
+
+
+def test_benchmark_has_times_ratio_and_nodes() -> None:
+    value = machine.benchmark(Benchmark(3.0, 1.5, 10, 40, 10, {"x": (1, 3)}, EXECUTION))
+    text = json.loads(machine.to_text(value))
+    assert text["speedup"] == 2.0
+    assert text["input_shapes"] == {"x": [1, 3]}
+    assert text["execution"]["fallbacks"] == [{"name": "c", "op_type": "Conv"}]
+
+
+def test_targets_are_all_listed() -> None:
+    value = json.loads(machine.to_text(machine.targets(targets.all_targets())))
+    assert [t["name"] for t in value] == [t.name for t in targets.all_targets()]
+
+
+def test_nan_is_no_json() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        machine.to_text({"x": float("nan")})
