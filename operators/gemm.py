@@ -122,6 +122,8 @@ class Gemm(Operator):
 
 def _with_bias(node: ir.Node, rule: Rule, column_axis: int) -> Rule | Float:
     """The rule with its bias in slot 2, or why an int32 bias cannot hold it."""
+    if rule.weight is None:
+        return Float("its B is computed at run time; a bias needs constant weights beside it")
     if not is_constant(node, 2):
         return Float("its bias is computed at run time; a constant bias is needed")
     if node.attributes.get_float("beta", 1.0) != 1.0:

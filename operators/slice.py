@@ -75,5 +75,14 @@ class Slice(Operator):
         index = [slice(None)] * x.ndim
         with shape_errors("Slice"):
             for axis, start, end, step in zip(along, starts, ends, by, strict=True):
-                index[axis] = slice(int(start), int(end), step)
+                index[axis] = _range(int(start), int(end), step, x.shape[axis])
             return (x[tuple(index)].copy(),)
+
+
+def _range(start: int, end: int, step: int, size: int) -> slice:
+    """ONNX's bounds, which differ from Python's where a backward range starts before the first."""
+    if size == 0 or step > 0:
+        return slice(start, end, step)
+    first = min(max(start + size * (start < 0), 0), size - 1)
+    last = min(max(end + size * (end < 0), -1), size - 1)
+    return slice(first, None if last < 0 else last, step)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from onnxq.errors import UnsupportedError
 from onnxq.operator import (
     Array,
     AttributeValue,
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
     from onnx_ir.tape import Tape
 
 # QLinearSoftmax counts in steps of 1 / floor(1 / y_scale), and float32(1) / float32(1 / 255) < 255.
-# This range gives 8 bits the scale 1 / 256, for which that is exact; 1 becomes the last code.
-OUTPUT_RANGE = (0.0, 255 / 256)
+# The planner gives this range the scale 1 / 256, for which that is exact; 1 becomes the last code.
+OUTPUT_RANGE = (0.0, 1.0)
 OPSET = 13  # from which on `axis` means one axis
 CODES = 256
 HEADROOM = 5  # what ONNX Runtime keeps below the largest exponent of float32
@@ -94,9 +96,19 @@ class Softmax(Operator):
         for i in range(rows.shape[-1]):  # one by one, as ONNX Runtime adds
             total += terms[..., i]
         parts = np.floor(np.float32(1) / q.scale)
+        _check_headroom(float(parts), rows.shape[-1])
         value = np.rint(terms * parts / total[..., None]) + q.zero_point.astype(np.float32)
         y = np.clip(value, q.dtype.qmin, q.dtype.qmax).astype(q.dtype.storage)
         return (np.ascontiguousarray(np.moveaxis(y, -1, axis)),)
+
+
+def _check_headroom(parts: float, count: int) -> None:
+    """Raises UnsupportedError where ONNX Runtime's e * floor(1 / y_scale) overflows to infinity."""
+    if parts > count * math.exp(HEADROOM):
+        raise UnsupportedError(
+            f"Softmax over {count} elements with output scale 1 / {parts:g}: "
+            f"ONNX Runtime overflows; choose a scale of at least 1 / {count * math.exp(HEADROOM):.0f}."
+        )
 
 
 def _exponentials(scale: npt.NDArray[np.float32], count: int) -> npt.NDArray[np.float32]:

@@ -14,7 +14,7 @@ from onnx import helper
 from onnx_ir.tape import Tape
 
 from onnxq.dtypes import INT8, INT32, UINT8, QDType
-from onnxq.operator import Array, Case, Float, NodePlan, Operator, Rule
+from onnxq.operator import Array, AttributeValue, Case, Float, NodePlan, Operator, Rule
 from onnxq.qparams import (
     PerChannel,
     PerTensor,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 IR_VERSION = 10
+Codes = npt.NDArray[np.generic]
 MICROSOFT = "com.microsoft"
 
 
@@ -151,8 +152,11 @@ def plan_of(operator: Operator, case: Case, types: Types, *, output: bool = True
             inputs[rule.bias] = _bias(inputs, rule, np.asarray(case.inputs[rule.bias]))
     results = run_float(operator, case)
     for slot in rule.outputs if output or rule.needs_output else ():
+        fitting = types
+        if rule.output_range is not None:  # known, so that no plan saturates it badly
+            fitting = dataclasses.replace(types, squeeze=max(types.squeeze, 0.3))
         low, high = rule.output_range or _range(results[slot])
-        outputs[slot] = inputs[rule.activations[0]] if copies else fit(low, high, types.x, types)
+        outputs[slot] = inputs[rule.activations[0]] if copies else fit(low, high, types.x, fitting)
     return NodePlan(tuple(inputs), tuple(outputs))
 
 
@@ -280,3 +284,38 @@ def _convert(op: str, x: str, y: str, p: QParams) -> onnx.NodeProto:
 def is_float(operator: Operator, case: Case) -> bool:
     """Whether the operator leaves the case in float."""
     return isinstance(operator.rule(node_of(operator, case)), Float)
+
+
+def rule(operator: Operator, case: Case) -> Rule | Float:
+    """The rule, or the reason for float."""
+    return operator.rule(node_of(operator, case))
+
+
+SHARED = per_tensor(0.5, 7, UINT8)
+
+
+def copied(
+    operator: Operator,
+    *inputs: npt.ArrayLike | None,
+    results: int = 1,
+    **attributes: AttributeValue,
+) -> tuple[Array, ...]:
+    """The kernel's outputs where uint8 inputs and all results have the qparams SHARED."""
+    arrays = [None if x is None else np.asarray(x) for x in inputs]
+    qparams = tuple(None if x is None or x.dtype != np.uint8 else SHARED for x in arrays)
+    return operator.kernel(arrays, NodePlan(qparams, (SHARED,) * results), attributes)
+
+
+def codes(*shape: int) -> npt.NDArray[np.uint8]:
+    """0, 1, 2 ... in that shape."""
+    return np.arange(np.prod(shape), dtype=np.uint8).reshape(shape)
+
+
+def u8(values: npt.ArrayLike) -> npt.NDArray[np.uint8]:
+    """The values as uint8."""
+    return np.asarray(values, np.uint8)
+
+
+def i16(values: npt.ArrayLike) -> npt.NDArray[np.int16]:
+    """The values as int16."""
+    return np.asarray(values).astype(np.int16)

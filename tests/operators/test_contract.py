@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import onnx
@@ -139,7 +140,7 @@ def assert_close_to_float(
     [
         pytest.param(*param.values, types, id=f"{param.id}-{types}")
         for param in CASES
-        for types in types_for(*param.values)
+        for types in types_for(*cast("tuple[Operator, Case]", param.values))
     ],
 )
 def test_kernel_equals_onnx_runtime(operator: Operator, case: Case, types: Types) -> None:

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxq.dtypes import UINT8
+from onnxq.errors import ShapeError
+from onnxq.operator import Case, Float, NodePlan
+from onnxq.operators.clip import Clip
+from onnxq.qparams import per_tensor
+from tests.operators import builder
+from tests.operators.builder import SHARED, codes
+
+OP = Clip()
+
+
+X = np.zeros((2, 2), np.float32)
+LOW, HIGH = np.array(0, np.float32), np.array(6, np.float32)
+INF = float("inf")
+
+
+@pytest.mark.parametrize(
+    ("case", "bounds"),
+    [
+        (Case("", (X, LOW, HIGH), (1, 2)), (0.0, 6.0)),
+        (Case("", (X, None, HIGH), (2,)), (-INF, 6.0)),
+        (Case("", (X, LOW), (1,)), (0.0, INF)),
+        (Case("", (X,), attributes={"min": -1.0}, opset=10), (-1.0, INF)),
+    ],
+)
+def test_bounds_are_read_wherever_they_stand(case: Case, bounds: tuple[float, float]) -> None:
+    rule = builder.rule_of(OP, case)
+    assert rule.clamp is not None
+    assert np.allclose(rule.clamp, bounds, rtol=1e-6)
+
+
+def test_attributes_of_opset_six_default_to_the_float_range() -> None:
+    rule = builder.rule_of(OP, Case("", (X,), opset=10))
+    assert rule.clamp == (-INF, INF)
+
+
+def test_bounds_computed_at_run_time_stay_float() -> None:
+    rule = builder.rule(OP, Case("", (X, LOW, HIGH), (1,)))
+    assert isinstance(rule, Float)
+    assert "run time" in rule.reason
+
+
+def test_crossed_bounds_stay_float() -> None:
+    assert isinstance(builder.rule(OP, Case("", (X, HIGH, LOW), (1, 2))), Float)
+
+
+def test_kernel_refuses_to_copy_codes_between_different_qparams() -> None:
+    plan = NodePlan((SHARED,), (per_tensor(0.25, 7, UINT8),))
+    with pytest.raises(ShapeError, match="equal qparams"):
+        OP.kernel([codes(2, 3)], plan, {})

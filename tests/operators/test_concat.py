@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onnxq.dtypes import UINT8
+from onnxq.errors import ShapeError
+from onnxq.operator import Case, NodePlan
+from onnxq.operators.concat import Concat
+from onnxq.qparams import per_tensor
+from tests.operators import builder
+from tests.operators.builder import SHARED, Codes, codes, copied
+
+OP = Concat()
+
+
+def test_all_parts_share_qparams() -> None:
+    x = np.zeros((2, 2), np.float32)
+    rule = builder.rule_of(OP, Case("", (x, x, x), attributes={"axis": 0}))
+    assert rule.activations == (0, 1, 2)
+    assert rule.shares_qparams
+
+
+def test_kernel_refuses_parts_of_different_qparams() -> None:
+    plan = NodePlan((SHARED, per_tensor(0.25, 7, UINT8)), (SHARED,))
+    with pytest.raises(ShapeError, match="equal qparams"):
+        OP.kernel([codes(2, 3), codes(2, 3)], plan, {"axis": 0})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "attributes"),
+    [((codes(3, 2), codes(2, 3)), {"axis": 0}), ((codes(3, 2),), {"axis": 2})],
+)
+def test_kernel_refuses_shapes_that_do_not_fit(
+    inputs: tuple[Codes | None, ...], attributes: dict[str, Any]
+) -> None:
+    with pytest.raises(ShapeError, match=OP.op_type):
+        copied(OP, *inputs, **attributes)

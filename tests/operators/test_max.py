@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onnxq.errors import ShapeError
+from onnxq.operator import Case, Float, Form
+from onnxq.operators.max import Max
+from tests.operators import builder
+from tests.operators.builder import Codes, codes, copied
+
+OP = Max()
+
+
+def test_operands_broadcast() -> None:
+    x, y = np.array([[2], [5]], np.uint8), np.array([3], np.uint8)
+    assert copied(OP, x, y)[0].ravel().tolist() == [3, 5]
+
+
+def test_masks_stay_float() -> None:
+    x = np.zeros((2, 2), np.float32)
+    case = Case("", (x, np.array(-3.4e38, np.float32)), (1,))
+    assert isinstance(builder.rule(OP, case), Float)
+
+
+def test_onnx_runtime_has_the_kernel_but_no_fusion() -> None:
+    x = np.zeros((2, 2), np.float32)
+    rule = builder.rule_of(OP, Case("", (x, x, x)))
+    assert rule.form is Form.CODES
+    assert rule.activations == (0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "attributes"),
+    [((codes(3, 2), codes(2, 3)), {})],
+)
+def test_kernel_refuses_shapes_that_do_not_fit(
+    inputs: tuple[Codes | None, ...], attributes: dict[str, Any]
+) -> None:
+    with pytest.raises(ShapeError, match=OP.op_type):
+        copied(OP, *inputs, **attributes)

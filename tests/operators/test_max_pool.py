@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onnxq.errors import ShapeError
+from onnxq.operator import AttributeValue, Case, Float, NodePlan
+from onnxq.operators.max_pool import MaxPool
+from tests.operators import builder
+from tests.operators.builder import SHARED, Codes, codes, copied
+
+OP = MaxPool()
+
+
+X = np.zeros((1, 1, 4, 4), np.float32)
+
+
+def test_used_indices_stay_float() -> None:
+    case = Case("", (X,), attributes={"kernel_shape": [2, 2]}, outputs=2)
+    rule = builder.rule(OP, case)
+    assert isinstance(rule, Float)
+    assert "Indices" in rule.reason
+
+
+def test_padding_never_wins() -> None:
+    (y,) = copied(OP, np.zeros((1, 1, 1), np.uint8), kernel_shape=[3], pads=[1, 1])
+    assert y.tolist() == [[[0]]]
+
+
+@given(
+    size=st.integers(3, 9),
+    kernel=st.integers(1, 3),
+    stride=st.integers(1, 4),
+    pads=st.tuples(st.integers(0, 2), st.integers(0, 2)),
+    ceil_mode=st.integers(0, 1),
+)
+@settings(max_examples=40, deadline=None)
+def test_kernel_equals_onnx_runtime_for_any_window(
+    size: int, kernel: int, stride: int, pads: tuple[int, int], ceil_mode: int
+) -> None:
+    attributes: dict[str, AttributeValue] = {
+        "kernel_shape": [kernel],
+        "strides": [stride],
+        "pads": [min(p, kernel - 1) for p in pads],
+        "ceil_mode": ceil_mode,
+    }
+    case = Case("window", (np.zeros((2, 3, size), np.float32),), attributes=attributes)
+    plan = NodePlan((SHARED,), (SHARED,))
+    x = np.random.default_rng(size).integers(0, 256, (2, 3, size)).astype(np.uint8)
+    (wanted,) = builder.run(builder.lowered_model(OP, case, plan, [x]), case, [x])
+    assert np.array_equal(OP.kernel([x], plan, attributes)[0], wanted)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "attributes"),
+    [
+        ((codes(1, 1, 2),), {"kernel_shape": [3]}),
+        ((codes(1, 1, 4),), {"kernel_shape": [2, 2]}),
+        ((codes(1, 4),), {"kernel_shape": [2]}),
+        ((codes(1, 1, 4),), {}),
+        ((codes(1, 1, 4),), {"kernel_shape": [2], "auto_pad": "SAME"}),
+    ],
+)
+def test_kernel_refuses_shapes_that_do_not_fit(
+    inputs: tuple[Codes | None, ...], attributes: dict[str, Any]
+) -> None:
+    with pytest.raises(ShapeError, match=OP.op_type):
+        copied(OP, *inputs, **attributes)

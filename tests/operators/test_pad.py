@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onnxq.errors import ShapeError
+from onnxq.operator import Case, Float
+from onnxq.operators.pad import Pad
+from tests.operators import builder
+from tests.operators.builder import Codes, codes, copied
+
+OP = Pad()
+
+
+X = np.zeros((2, 2), np.float32)
+PADS = np.array([0, 1, 0, 0])
+
+
+def test_padding_with_nothing_given_is_the_zero_point() -> None:
+    assert copied(OP, codes(1, 2), PADS)[0].tolist() == [[7, 0, 1]]
+
+
+@pytest.mark.parametrize("value", [float("-inf"), -3.4e38, float("nan")])
+def test_infinite_borders_stay_float(value: float) -> None:
+    case = Case("", (X, PADS, np.array(value, np.float32)), (1, 2))
+    assert isinstance(builder.rule(OP, case), Float)
+
+
+def test_border_computed_at_run_time_stays_float() -> None:
+    rule = builder.rule(OP, Case("", (X, PADS, np.array(1, np.float32)), (1,)))
+    assert isinstance(rule, Float)
+    assert "run time" in rule.reason
+
+
+@pytest.mark.parametrize(
+    ("inputs", "attributes"),
+    [
+        ((codes(3, 2), np.array([1, 1])), {}),
+        ((codes(3, 2), np.array([1, 1]), None, np.array([2])), {}),
+        ((codes(3, 2),), {}),
+    ],
+)
+def test_kernel_refuses_shapes_that_do_not_fit(
+    inputs: tuple[Codes | None, ...], attributes: dict[str, Any]
+) -> None:
+    with pytest.raises(ShapeError, match=OP.op_type):
+        copied(OP, *inputs, **attributes)
