@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
@@ -88,7 +88,7 @@ def decision_from_dict(data: Mapping[str, object]) -> Decision:
         return Float(str(data["float"]))
     fields = data["rule"]
     assert isinstance(fields, dict)
-    values = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
     values |= {"role": Role(fields["role"]), "form": Form(fields["form"])}
     if fields["weight"] is not None:
         values["weight"] = WeightSlot(**fields["weight"])

@@ -15,7 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog
-from onnxq.operator import Float, Form, Rule
+from onnxq.operator import Float, Form, Role, Rule
 from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
 from onnxq.stages.decision import Quantize, node_name, subgraphs, value_name, walk
 from onnxq.stages.rewrite.weights import integer_tensor, scale_tensor, zero_point_tensor
@@ -61,6 +61,7 @@ class _QdqWriter:
         self.float_codes: dict[tuple[str, ir.Graph], ir.Value] = {}
         self.constants: dict[tuple[ir.Value, QParams], tuple[ir.Value, str]] = {}
         self.qparam_values: dict[tuple[str, ir.Graph], tuple[ir.Value, ir.Value]] = {}
+        self.copies: dict[ir.Value, ir.Value] = {}
         self.dead: list[ir.Node] = []
         self.replaced: dict[ir.Value, None] = {}
 
@@ -102,7 +103,7 @@ class _QdqWriter:
         for slot in rule.activations:
             value = node.inputs[slot]
             assert value is not None
-            node.replace_input_with(slot, self._dequantized(value, _graph_of(node)))
+            node.replace_input_with(slot, self._dequantized(value, node))
         self._weight_and_bias(node, rule)
         for slot, tensor in zip(rule.outputs, decision.results, strict=False):
             raw = node.outputs[slot]
@@ -141,7 +142,7 @@ class _QdqWriter:
             if value is None or slot in skipped:
                 continue
             if self.tensor_of.get(value) in self.from_integers:
-                node.replace_input_with(slot, self._dequantized(value, _graph_of(node)))
+                node.replace_input_with(slot, self._dequantized(value, node))
 
     def _weight_and_bias(self, node: ir.Node, rule: Rule) -> None:
         name = node_name(node)
@@ -169,11 +170,22 @@ class _QdqWriter:
         if not has_q and not fuses_without_q:
             return
         slot, value = varying[0]
+        node.replace_input_with(slot, self._copied(value, node))
+        if rule.role is Role.MOVEMENT:  # ONNX Runtime moves a Q ahead of what only moves data
+            for output in node.outputs:
+                if self.tensor_of.get(output) in self.plan.tensors:
+                    self.copies[output] = self._copied(output, node)
+
+    def _copied(self, value: ir.Value, node: ir.Node) -> ir.Value:
+        """The value behind a guard, which stands before the node that reads it or behind its own."""
         guard = ir.node(GUARD, [value], name=self._unique(f"{node.name}_stays_float"))
         guard.outputs[0].name = self._unique(f"{value.name}_copied")
         guard.outputs[0].type, guard.outputs[0].shape = value.type, value.shape
-        _graph_of(node).insert_before(node, guard)
-        node.replace_input_with(slot, guard.outputs[0])
+        if value.producer() is node:
+            _graph_of(node).insert_after(node, guard)
+        else:
+            _graph_of(node).insert_before(node, guard)
+        return guard.outputs[0]
 
     # --- integer twins
 
@@ -185,7 +197,7 @@ class _QdqWriter:
             if value.is_initializer():
                 self.codes[tensor], _ = self._integer_constant(value, qparams, None)
             else:
-                self.codes[tensor] = self._quantize_linear(value, tensor)
+                self.codes[tensor] = self._quantize_linear(self.copies.get(value, value), tensor)
         return self.codes[tensor]
 
     def _quantize_linear(self, raw: ir.Value, tensor: str) -> ir.Value:
@@ -220,14 +232,14 @@ class _QdqWriter:
         graph.insert_after(behind, node)
         return result
 
-    def _dequantized(self, value: ir.Value, graph: ir.Graph) -> ir.Value:
+    def _dequantized(self, value: ir.Value, reader: ir.Node | ir.Graph) -> ir.Value:
         """The DQ of a tensor in the graph of its reader: fusion does not cross graphs."""
         tensor = self.tensor_of[value]
         qparams = self.plan.tensors[tensor]
         if value.is_initializer():
             codes, stem = self._integer_constant(value, qparams, None)
-            return self._dequantize_linear(codes, stem, qparams, graph)
-        return self._dequantize_linear(self._codes(value), tensor, qparams, graph)
+            return self._dequantize_linear(codes, stem, qparams, reader)
+        return self._dequantize_linear(self._codes(value), tensor, qparams, reader)
 
     def _constant(
         self, node: ir.Node, slot: int, qparams: QParams, code_limit: int | None
@@ -236,11 +248,12 @@ class _QdqWriter:
         value = node.inputs[slot]
         assert value is not None
         codes, stem = self._integer_constant(value, qparams, code_limit)
-        return self._dequantize_linear(codes, stem, qparams, _graph_of(node))
+        return self._dequantize_linear(codes, stem, qparams, node)
 
     def _dequantize_linear(
-        self, codes: ir.Value, stem: str, qparams: QParams, graph: ir.Graph
+        self, codes: ir.Value, stem: str, qparams: QParams, reader: ir.Node | ir.Graph
     ) -> ir.Value:
+        graph = _graph_of(reader) if isinstance(reader, ir.Node) else reader
         if (stem, graph) in self.float_codes:
             return self.float_codes[stem, graph]
         scale, zero_point = self._qparam_values(graph, stem, qparams)
@@ -250,7 +263,10 @@ class _QdqWriter:
         result = node.outputs[0]
         result.name = self._unique(f"{stem}_dequantized")
         result.type, result.shape = ir.TensorType(ir.DataType.FLOAT), codes.shape
-        _insert_behind(codes, node, graph)
+        if codes.is_initializer() and isinstance(reader, ir.Node):
+            graph.insert_before(reader, node)  # the first of its readers, in graph order
+        else:
+            _insert_behind(codes, node, graph)
         self.float_codes[stem, graph] = result
         return result
 
@@ -323,7 +339,7 @@ def _register(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir.Value
     value = ir.Value(
         name=name,
         type=ir.TensorType(tensor.dtype),
-        shape=ir.Shape(tensor.shape),
+        shape=ir.Shape(tensor.shape.numpy()),
         const_value=tensor,
     )
     graph.register_initializer(value)

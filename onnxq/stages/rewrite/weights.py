@@ -29,7 +29,7 @@ def integer_tensor(
         name: of the tensor.
     """
 
-    def make() -> ir.Tensor:
+    def make() -> ir.TensorProtocol:
         codes = quantize(_oriented(source.numpy(), qparams), qparams)
         if code_limit is not None:
             np.clip(codes, -code_limit, code_limit, out=codes)
@@ -37,15 +37,15 @@ def integer_tensor(
 
     if source.nbytes < LAZY_BYTES:
         return make()
-    return ir.LazyTensor(make, ir.DataType[qparams.dtype.onnx], ir.Shape(source.shape), name=name)
+    return ir.LazyTensor(make, ir.DataType[qparams.dtype.onnx], ir.Shape(source.shape.numpy()), name=name)
 
 
-def scale_tensor(qparams: QParams, name: str) -> ir.Tensor:
+def scale_tensor(qparams: QParams, name: str) -> ir.TensorProtocol:
     """The scale initializer; rank 0 for per-tensor qparams (QLinearAdd refuses rank 1)."""
     return ir.Tensor(qparams.scale, name=name)
 
 
-def zero_point_tensor(qparams: QParams, name: str) -> ir.Tensor:
+def zero_point_tensor(qparams: QParams, name: str) -> ir.TensorProtocol:
     """The zero point initializer, of the codes' type."""
     return ir.Tensor(_stored(qparams.zero_point, qparams.dtype), name=name)
 
