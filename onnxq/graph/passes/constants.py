@@ -6,7 +6,6 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common
 
 
-
 class LiftConstants(ir.passes.InPlacePass):
     """c = Constant(value) becomes initializer c of the graph that holds the node, bodies included.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -56,6 +58,7 @@ _FOLDABLE = frozenset(
         "Where",
     ]
 )
+_GROWTH = 4  # a big result may be so many times its inputs (a Cast of bytes to float32), or it stays a node
 _GROWING = frozenset(("Expand", "Range", "Tile"))  # small inputs, outputs of any size
 
 
@@ -104,13 +107,26 @@ def _result(
         feeds = {f"x{i}": t.numpy() for i, t in enumerate(inputs) if t is not None}
         return np.asarray(evaluator.run(None, feeds)[0])  # type: ignore[index]
 
-    y = node.outputs[0]
-    if y.dtype is not None and y.shape is not None and y.shape.is_static():
-        return derived(compute, y.dtype, y.shape.numpy(), name)
-    small = sum(t.nbytes for t in inputs if t is not None) <= EAGER_BYTES
-    if small and node.op_type not in _GROWING:
-        return ir.tensor(compute(), dtype=y.dtype, name=name)
+    shape, dtype = _static_shape(node, inputs), node.outputs[0].dtype
+    read_bytes = sum(t.nbytes for t in inputs if t is not None)
+    if dtype is not None and shape is not None:
+        size_bytes = math.prod(shape) * dtype.itemsize
+        is_bloated = size_bytes > max(EAGER_BYTES, _GROWTH * read_bytes)
+        return None if is_bloated else derived(compute, dtype, shape, name)
+    if read_bytes <= EAGER_BYTES and node.op_type not in _GROWING:
+        return ir.tensor(compute(), dtype=dtype, name=name)
     return None
+
+
+def _static_shape(node: ir.Node, inputs: list[ir.TensorProtocol | None]) -> tuple[int, ...] | None:
+    """The result's shape: inferred, or read from the target shape that inference saw only as a value."""
+    inferred = node.outputs[0].shape
+    if inferred is not None and inferred.is_static():
+        return tuple(inferred.numpy())
+    if node.op_type != "Expand" or inputs[0] is None or inputs[1] is None:
+        return None
+    target = tuple(int(n) for n in inputs[1].numpy())
+    return np.broadcast_shapes(tuple(inputs[0].shape.numpy()), target)
 
 
 def _as_model(node: ir.Node, opset: int) -> onnx.ModelProto:

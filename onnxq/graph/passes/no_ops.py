@@ -1,4 +1,4 @@
-"""Nodes that return their input are taken out: Identity, Dropout at inference, Cast to the same type."""
+"""Nodes that return their input are taken out: Identity, Dropout at inference, Cast to its type."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onnxq.graph.weights import constant
 
 
 class RemoveNoOps(ir.passes.InPlacePass):
-    """y = Identity(x), Dropout(x) or Cast(x, type(x)): y := x, bodies included.
+    """y = Identity(x), Dropout(x), Cast(x, type(x)) or CastLike(x, z) of one type: y := x, bodies too.
 
     The name of a graph output survives. A Dropout in training mode, or whose mask is read, stays.
     """
@@ -29,9 +29,12 @@ def _is_no_op(node: ir.Node) -> bool:
         return True
     if node.op_type == "Dropout":
         return not _trains(node) and not any(_is_read(y) for y in node.outputs[1:])
+    dtype = node.inputs[0].dtype
     if node.op_type == "Cast":
-        dtype = node.inputs[0].dtype
         return dtype is not None and node.attributes.get_int("to") == dtype.value
+    if node.op_type == "CastLike":
+        like = node.inputs[1]
+        return dtype is not None and like is not None and like.dtype == dtype
     return False
 
 

@@ -11,7 +11,7 @@ def ops(model):
 
 
 @pytest.mark.parametrize(
-    "call", ["Identity(a)", "Dropout(a)", "Dropout(a, ratio)", "Cast<to=1>(a)", "Dropout(a, ratio, off)"]
+    "call", ["Identity(a)", "Dropout(a)", "Dropout(a, ratio)", "Cast<to=1>(a)", "CastLike(a, x)", "Dropout(a, ratio, off)"]
 )
 def test_a_node_that_returns_its_input_is_taken_out(call, parse):
     model = parse(
