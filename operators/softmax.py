@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from onnx_ir.tape import Tape
 
 # QLinearSoftmax counts in steps of 1 / floor(1 / y_scale), and float32(1) / float32(1 / 255) < 255.
-# The planner gives this range the scale 1 / 256, for which that is exact; 1 becomes the last code.
-OUTPUT_RANGE = (0.0, 1.0)
+# This range gives 8 bits the scale 1 / 256, for which that is exact; 1 becomes the last code.
+OUTPUT_RANGE = (0.0, 255 / 256)
 OPSET = 13  # from which on `axis` means one axis
 CODES = 256
 HEADROOM = 5  # what ONNX Runtime keeps below the largest exponent of float32

@@ -239,13 +239,9 @@ def _find_constant(model: ir.Model, name: str) -> ir.Value:
 
 
 def _qparams_of_range(interval: tuple[float, float], dtype: QDType) -> QParams:
-    """QParams that cover [low, high) with 2^bits steps.
-
-    The end itself saturates to the last code: scale 1/256 for [0, 1] is a power of two, and ONNX
-    Runtime's integer Softmax computes floor(1 / scale), which loses a step at 1/255.
-    """
+    """QParams whose first code is `low` and whose last one is `high`."""
     low, high = interval
-    scale = (high - low) / 2**dtype.bits
+    scale = (high - low) / (dtype.qmax - dtype.qmin)
     return per_tensor(scale, dtype.qmin - round(low / scale), dtype)
 
 
