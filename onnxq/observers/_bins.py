@@ -77,7 +77,9 @@ class ZeroAnchoredHistogram:
             minimum: x.min().
             maximum: x.max().
         """
-        self.coarsen(max(MIN_EXPONENT, int(np.frexp(max(-minimum, maximum))[1])))
+        largest = max(-minimum, maximum)
+        if largest > 0:  # frexp has exponent 0 for zero: bins coarser than the numbers to come
+            self.coarsen(max(MIN_EXPONENT, int(np.frexp(largest)[1])))
         self.minimum, self.maximum = min(self.minimum, minimum), max(self.maximum, maximum)
         flat = x.ravel(order="K")  # any order counts the same; this one copies least
         factor = np.float32(1 / self.width)

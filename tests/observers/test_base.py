@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt

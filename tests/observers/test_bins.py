@@ -102,6 +102,10 @@ def test_subnormal_numbers_beside_huge_ones_are_no_zeros() -> None:
     assert result.counts[2 * BINS - 1] == 1
 
 
+def test_batch_of_zeros_leaves_the_bins_fine() -> None:
+    assert_same(histogram([0.0]).merged(histogram([0.25])), histogram([0.25, 0.0]))
+
+
 def test_memory_is_bounded() -> None:
     rng = np.random.default_rng(0)
     result = ZeroAnchoredHistogram(BINS)
