@@ -55,7 +55,7 @@ def onnxq(*arguments: str) -> None:
 
 
 def onnxq_json(*arguments: str) -> dict[str, Any]:
-    """Prints a command of onnxq, runs it with --json, and returns what it wrote (shown here too)."""
+    """Prints a command of onnxq, runs it with --json, and returns what it wrote (shown too)."""
     command = _announced((*arguments, "--json"))
     done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     print(done.stdout, end="", flush=True)

@@ -6,11 +6,9 @@ Usage: onnxq.export(module, example_images, "model.onnx")
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import onnx_ir as ir
 import torch
 from torch import nn
 
@@ -20,9 +18,12 @@ from onnxq.graph import io
 from onnxq.pytorch.check import check_against, compute, relative_tolerance
 from onnxq.pytorch.inputs import BoundInputs, Inputs, bind
 from onnxq.pytorch.quiet import quiet_exporter
+from onnxq.pytorch.result import check_request, own_weights, tidy
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import onnx_ir as ir
 
 MIN_OPSET = 18  # the exporter's translations are written for it; asked for less it returns 18
 MAX_OPSET = 22  # from 23 on attention becomes one Attention node, which hides its MatMuls
@@ -32,9 +33,6 @@ DEFAULT_OPSET = (
 BATCH = "batch"
 
 DynamicAxes = Mapping[str, Mapping[int, str]]
-
-# Machine paths of the author, and another file at every run: not for a file that is handed on.
-_STACK_TRACE = "pkg.torch.onnx.stack_trace"
 
 # Part of the exporter's message -> what the user can do.
 _ADVICE = (
@@ -109,12 +107,12 @@ def export(
     with _eval_mode(module):
         names = output_names or _mapping_keys(compute(module, bound), bound)
         model = _trace(module, bound, axes, opset, names)
-        _check_request(model, bound, axes, opset, names)
-        _tidy(model)
+        check_request(model, list(bound.tensors), axes, opset, names)
+        tidy(model)
         _check_values(module, model, bound, axes, tolerance)
     if path is not None:
         io.save(model, path)
-    _own_weights(model)
+    own_weights(model)
     return model
 
 
@@ -215,53 +213,6 @@ def _explained(module: nn.Module, error: BaseException) -> str:
     return f"{type(module).__name__} cannot be exported to ONNX: {innermost}\nWhat to do: {remedy}"
 
 
-def _check_request(
-    model: ir.Model,
-    bound: BoundInputs,
-    axes: Mapping[str, Mapping[int, str]],
-    opset: int,
-    output_names: Sequence[str] | None,
-) -> None:
-    """The exporter sometimes returns another opset, or fixes an axis, without an error."""
-    got = model.opset_imports.get("")
-    if got != opset:
-        raise UnsupportedError(
-            f"the exporter returned opset {got} where {opset} was asked: it could not convert a "
-            f"node. Ask for opset {got}."
-        )
-    names = [value.name for value in model.graph.inputs]
-    if names != list(bound.tensors):
-        raise UnsupportedError(
-            f"the exporter gave inputs {names}; forward takes {list(bound.tensors)}. An input that "
-            "forward does not use is dropped: remove it from forward or use it."
-        )
-    for value in model.graph.inputs:
-        shape = value.shape
-        for axis in axes.get(value.name or "", {}):
-            if shape is None or isinstance(shape[axis], int):
-                raise UnsupportedError(
-                    f"the exporter fixed axis {axis} of input '{value.name}' (shape {shape}), that "
-                    "was to be dynamic. Make forward general in it, or fix the axis "
-                    "(dynamic_axes={})."
-                )
-    outputs = [value.name for value in model.graph.outputs]
-    if output_names is not None and outputs != list(output_names):
-        raise UnsupportedError(
-            f"the exporter gave outputs {outputs}; asked were {list(output_names)}."
-        )
-
-
-def _tidy(model: ir.Model) -> None:
-    """Removes stack traces, and makes every value's name its own."""
-    taken = {v.name for v in itertools.chain(model.graph.inputs, model.graph.outputs)}
-    outputs = set(model.graph.outputs)
-    for node in ir.traversal.RecursiveGraphIterator(model.graph):
-        node.metadata_props.pop(_STACK_TRACE, None)
-        for value in node.outputs:
-            if value.name in taken and value not in outputs:
-                value.name = f"{value.name}_inner"
-
-
 def _check_values(
     module: nn.Module,
     model: ir.Model,
@@ -272,9 +223,7 @@ def _check_values(
     """The example inputs, and where the batch is dynamic also one row and one row more."""
     limit = relative_tolerance(module) if tolerance is None else tolerance
     names = [value.name or "" for value in model.graph.outputs]
-    batches = {
-        name: axis for name, of in axes.items() for axis, size in of.items() if size == BATCH
-    }
+    batches = _batch_axes(axes)
     trials = [bound]
     if batches:
         name, axis = next(iter(batches.items()))
@@ -285,11 +234,9 @@ def _check_values(
             check_against(module, session.run, names, trial, limit)
 
 
-def _own_weights(model: ir.Model) -> None:
-    """Replaces initializers that share memory with the module's parameters by copies."""
-    for value in model.graph.initializers.values():
-        tensor = value.const_value
-        if tensor is not None and type(tensor) is not ir.Tensor:  # TorchTensor is a subclass
-            value.const_value = ir.Tensor(
-                tensor.numpy().copy(), dtype=tensor.dtype, name=tensor.name
-            )
+def _batch_axes(axes: Mapping[str, Mapping[int, str]]) -> dict[str, int]:
+    """Input name -> batch axis: the axes called "batch", else those called as the first axis 0."""
+    named = [size for of in axes.values() for size in of.values() if size == BATCH]
+    firsts = [of[0] for of in axes.values() if 0 in of]
+    label = next(iter([*named, *firsts]), None)
+    return {name: axis for name, of in axes.items() for axis, size in of.items() if size == label}

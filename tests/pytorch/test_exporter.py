@@ -13,6 +13,7 @@ from torch import nn
 from onnxq import runtime
 from onnxq.errors import OutputError, QConfigError, UnsupportedError, VerificationError
 from onnxq.pytorch import export
+from onnxq.pytorch.exporter import _batch_axes
 
 pytestmark = pytest.mark.oracle
 
@@ -284,3 +285,32 @@ def test_unknown_axes_are_named() -> None:
 def test_a_path_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OutputError):
         export(Affine(), X, tmp_path / "no" / "such" / "folder" / "model.onnx")
+
+
+def test_a_parameter_called_like_an_input_gets_another_name() -> None:
+    class Shadow(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.x = nn.Parameter(torch.tensor([1.0, 2.0, 3.0]))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.x
+
+    model = export(Shadow(), X)
+    assert [v.name for v in model.graph.inputs] == ["x"]
+    assert "x" not in model.graph.initializers
+
+
+@pytest.mark.parametrize(
+    ("axes", "batch"),
+    [
+        ({"x": {0: "batch"}, "state": {1: "batch"}}, {"x": 0, "state": 1}),
+        ({"x": {0: "N", 1: "length"}, "y": {0: "N"}}, {"x": 0, "y": 0}),
+        ({"x": {1: "length"}}, {}),
+        ({}, {}),
+    ],
+)
+def test_the_batch_is_found_under_its_own_or_another_name(
+    axes: dict[str, dict[int, str]], batch: dict[str, int]
+) -> None:
+    assert _batch_axes(axes) == batch

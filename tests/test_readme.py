@@ -1,0 +1,29 @@
+"""The Python in the README runs, top to bottom, as it stands there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.oracle
+def test_python_blocks_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    assert len(blocks) >= 4
+    (tmp_path / "models").symlink_to(ROOT / "models")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), names)
+    written = {p.name for p in tmp_path.iterdir()} - {"models"}
+    assert written == {"resnet20.onnx", "resnet20.int8.onnx"}
+
+
+def test_both_commands_are_scripts_that_can_be_run() -> None:
+    for name in ("demo", "test", "check", "setup"):
+        assert (ROOT / "scripts" / name).stat().st_mode & 0o111
+    assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
