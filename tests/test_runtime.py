@@ -12,7 +12,7 @@ from onnx import helper
 
 from onnxq import runtime
 from onnxq.errors import CalibrationError, ModelError, UnsupportedError
-from onnxq.runtime import Arithmetic, Optimization
+from onnxq.runtime import Arithmetic, Memory, Optimization
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,6 +115,14 @@ def test_results_outlive_the_session_and_later_runs() -> None:
 def test_every_level_runs(optimization: Optimization) -> None:
     with runtime.open_session(_model(), threads=1, optimization=optimization) as session:
         assert session.run({"x": X})[0].shape == (1, 256)
+
+
+@pytest.mark.parametrize("memory", Memory)
+def test_both_ways_to_get_memory_give_the_same(memory: Memory) -> None:
+    with runtime.open_session(_model(), memory=memory) as session:
+        rows = [session.run({"x": np.repeat(X, n, 0)})[0] for n in (1, 5, 2)]
+    for y in rows:
+        assert np.abs(y - rows[0]).max() < 1e-5  # sums of 16 products below 4 in size
 
 
 def test_single_outputs_can_be_asked_for() -> None:

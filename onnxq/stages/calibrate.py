@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from onnxq.errors import CalibrationError
 from onnxq.graph.expose import expose
-from onnxq.runtime import Session, open_session
+from onnxq.runtime import Memory, Session, open_session
 from onnxq.samples import InputSpec, input_specs, open_samples
 from onnxq.stages.statistics import Statistics
 
@@ -170,7 +170,9 @@ class Calibration:
         inner = [name for name in prepared.observed if name not in fed]
         exposed = expose(prepared.model, inner)
         self._outputs = dict(exposed.outputs)
-        self._session: Session = open_session(exposed.model, threads=threads)
+        self._session: Session = open_session(
+            exposed.model, threads=threads, memory=Memory.ON_DEMAND
+        )
 
     def observe(self, batch: Mapping[str, Array], index: int | None = None) -> None:
         """Runs the model on a batch and shows each observed tensor to its observer.
