@@ -268,7 +268,7 @@ def _weight_bytes(model: ir.Model | str | Path) -> int:
 
 
 def infer_types(
-    model: ir.Model, names: Sequence[str]
+    model: ir.Model, names: Sequence[str] | None = None
 ) -> dict[str, tuple[ir.DataType, tuple[int, ...]]]:
     """Type and shape of the named values, found by one real run: {value name: (dtype, shape)}.
 
@@ -277,12 +277,15 @@ def infer_types(
 
     Args:
         model: names are unique over the whole model.
-        names: node outputs or graph inputs, in the main graph or in branches of If.
+        names: node outputs or graph inputs, in the main graph or in branches of If; None: every
+            node output of the main graph. Sequences and optionals are left out.
 
     Raises:
         ModelError: ONNX Runtime does not accept the model, or the model cannot run on ones.
         UnsupportedError: a value inside the body of a Loop or Scan.
     """
+    if names is None:
+        names = [v.name for node in model.graph for v in node.outputs if v.name]
     exposed = expose(model, names)
     feeds = {value.name or "": _ones(value) for value in _real_inputs(model)}
     with open_session(exposed.model, threads=1, optimization=Optimization.NONE) as session:
@@ -296,7 +299,8 @@ def infer_types(
     return {
         name: (ir.DataType.from_numpy(arrays[output].dtype), arrays[output].shape)
         for name, output in exposed.outputs.items()
-        if name == output or arrays[output].shape != (0,)  # (0,): the branch did not run
+        if isinstance(arrays[output], np.ndarray)
+        and (name == output or arrays[output].shape != (0,))  # (0,): the branch did not run
     }
 
 

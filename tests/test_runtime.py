@@ -198,6 +198,24 @@ def test_types_and_shapes_come_from_one_run() -> None:
     }
 
 
+def test_every_tensor_of_the_main_graph_is_typed_by_default() -> None:
+    model = _parsed(
+        """
+        g (float[n,3] x) => (z) {
+          s = SequenceConstruct(x, x)
+          i = Constant<value = int64 {0}>()
+          y = SequenceAt(s, i)
+          z = Shape(y)
+        }
+        """
+    )
+    assert runtime.infer_types(model) == {
+        "i": (ir.DataType.INT64, ()),
+        "y": (ir.DataType.FLOAT, (1, 3)),
+        "z": (ir.DataType.INT64, (2,)),
+    }
+
+
 def test_a_model_that_cannot_run_on_ones_is_an_error() -> None:
     model = _parsed("g (float[2,3] x, int64[2] n) => (y) { y = Reshape(x, n) }")
     with pytest.raises(ModelError, match="types cannot be found by a run"):
