@@ -107,7 +107,8 @@ def _check_headroom(parts: float, count: int) -> None:
     if parts > count * math.exp(HEADROOM):
         raise UnsupportedError(
             f"Softmax over {count} elements with output scale 1 / {parts:g}: "
-            f"ONNX Runtime overflows; choose a scale of at least 1 / {count * math.exp(HEADROOM):.0f}."
+            "ONNX Runtime overflows; choose a scale of at least "
+            f"1 / {count * math.exp(HEADROOM):.0f}."
         )
 
 

@@ -26,6 +26,7 @@ from onnxq.qparams import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 IR_VERSION = 10
 Codes = npt.NDArray[np.generic]
@@ -101,6 +102,18 @@ def session(model: onnx.ModelProto | ir.Model) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(
         proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
+
+
+def optimized_ops(model: onnx.ModelProto, folder: Path) -> list[str]:
+    """Operators of the graph that ONNX Runtime runs, sorted."""
+    path = folder / "optimized.onnx"
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.optimized_model_filepath = str(path)
+    onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    return sorted(node.op_type for node in onnx.load(path).graph.node)
 
 
 def run(
