@@ -12,6 +12,7 @@ from onnxq.operator import (
     AttributeValue,
     Case,
     Float,
+    Form,
     NodePlan,
     Operator,
     Role,
@@ -45,7 +46,9 @@ class MaxPool(Operator):
         """Copies codes, so the output has the input's qparams."""
         if len(node.outputs) > 1 and (node.outputs[1].uses() or node.outputs[1].is_graph_output()):
             return Float("its Indices output is used, which ONNX Runtime has for float only")
-        return Rule(Role.MOVEMENT, shares_qparams=True)
+        # ONNX Runtime fuses no MaxPool that has an Indices output, used or not
+        form = Form.CODES if len(node.outputs) > 1 else Form.QDQ
+        return Rule(Role.MOVEMENT, shares_qparams=True, form=form)
 
     def cases(self) -> Iterable[Case]:
         """Ranks, pads, strides, dilations, ceil_mode, auto_pad, empty batch."""

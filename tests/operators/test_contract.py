@@ -112,13 +112,13 @@ def test_qdq_form_is_within_a_step_of_float(operator: Operator, case: Case, type
 def test_onnx_runtime_fuses_the_qdq_form_and_only_that(
     operator: Operator, case: Case, tmp_path: Path
 ) -> None:
+    if builder.rule_of(operator, case).role is Role.CLAMP:
+        return  # fused where the bound is redundant, which depends on the data
     plan = builder.plan_of(operator, case, Types())
     codes = builder.codes_of(case, plan)
     found = builder.optimized_ops(builder.qdq_model(operator, case, plan, codes), tmp_path)
     rule = builder.rule_of(operator, case)
     fused = not {"QuantizeLinear", "DequantizeLinear"} & set(found)
-    if rule.role is Role.CLAMP:
-        return  # fused where the bound is redundant, which depends on the data
     assert fused == (rule.form is Form.QDQ), found
 
 

@@ -3,12 +3,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxq.errors import ShapeError
-from onnxq.operator import AttributeValue, Case, Float, NodePlan
+from onnxq.operator import AttributeValue, Case, Float, Form, NodePlan, Rule
 from onnxq.operators.max_pool import MaxPool
 from tests.operators import builder
 from tests.operators.builder import SHARED, Codes, codes, copied
@@ -24,6 +25,14 @@ def test_used_indices_stay_float() -> None:
     rule = builder.rule(OP, case)
     assert isinstance(rule, Float)
     assert "Indices" in rule.reason
+
+
+def test_unused_indices_keep_onnx_runtime_from_fusing() -> None:
+    model = builder.float_model(OP, Case("", (X,), attributes={"kernel_shape": [2, 2]}, outputs=2))
+    del model.graph.output[1]
+    rule = OP.rule(ir.from_proto(model).graph[0])
+    assert isinstance(rule, Rule)
+    assert rule.form is Form.CODES
 
 
 def test_padding_never_wins() -> None:
