@@ -228,6 +228,7 @@ def main() -> int:
     """Prints a table per model; 1 if a bound is broken."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="npz of the full data set")
+    parser.add_argument("--images", type=int, default=8192, help="training images, with --data")
     parser.add_argument(
         "--model", choices=MODELS, action="append", help="default: all with weights"
     )
