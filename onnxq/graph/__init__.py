@@ -1,1 +1,1 @@
-"""Float ONNX graphs, read, checked and brought into one form: the only layer that knows files and protobuf."""
+"""Float ONNX graphs, read, checked and brought into one form; files and protobuf end here."""

@@ -59,7 +59,7 @@ def check_writable(path: str | Path) -> Path:
 
 @contextlib.contextmanager
 def temporary(target: Path) -> Iterator[Path]:
-    """A free name beside the target (a rename within one file system is atomic), removed at the end."""
+    """A free name beside the target (renames within a folder are atomic), removed at the end."""
     suffix = f".{secrets.token_hex(8)}.tmp"
     part = target.with_name(f".{target.name[:200]}{suffix}")  # names end at 255 bytes
     try:

@@ -36,9 +36,9 @@ class Canonical:
     """A canonical model, and what the user should know of how it came about.
 
     Attributes:
-        model: functions inlined; names unique; weights are initializers of the graph that owns them;
-            BatchNormalization folded; no Identity or Dropout; opset >= 13; float32; types and ranks known
-            where they can be.
+        model: functions inlined; names unique; weights are initializers of the graph that owns
+            them; BatchNormalization folded; no Identity or Dropout; opset >= 13; float32; types and
+            ranks known where they can be.
         notes: sentences for the report ("the model is float16 ...").
     """
 
@@ -47,7 +47,7 @@ class Canonical:
 
 
 def canonicalize(model: ir.Model, run: RunCallable | None = None) -> Canonical:
-    """The canonical form of a copy of the model; weights are shared with it, never copied or read whole.
+    """The canonical form of a copy of the model; weights are shared, not copied or read whole.
 
     Args:
         model: as loaded; left as it is.

@@ -52,18 +52,18 @@ def check_opset(model: ir.Model, where: str) -> None:
     supported = f"supported are {OLDEST_OPSET} to {NEWEST_OPSET}"
     if opset is None:
         raise ModelError(
-            f"{where}: no opset of domain ai.onnx is imported ({supported}); the file is damaged or was "
-            "written by a broken tool. Export the model again."
+            f"{where}: no opset of domain ai.onnx is imported ({supported}); the file is damaged "
+            "or was written by a broken tool. Export the model again."
         )
     if opset < OLDEST_OPSET:
         raise ModelError(
-            f"{where}: opset {opset} of domain ai.onnx is too old; {supported}. Export the model again, or "
-            "convert it with onnx.version_converter."
+            f"{where}: opset {opset} of domain ai.onnx is too old; {supported}. Export the model "
+            "again, or convert it with onnx.version_converter."
         )
     if opset > NEWEST_OPSET:
         raise ModelError(
-            f"{where}: opset {opset} of domain ai.onnx is too new; {supported}. Export the model with "
-            f"opset_version={NEWEST_OPSET} or lower."
+            f"{where}: opset {opset} of domain ai.onnx is too new; {supported}. Export the model "
+            f"with opset_version={NEWEST_OPSET} or lower."
         )
 
 
@@ -82,13 +82,14 @@ def check_external_data(model: ir.Model, where: str) -> None:
         length = tensor.nbytes if tensor.length is None else tensor.length
         if length != tensor.nbytes:
             raise ModelError(
-                f"{where}: tensor '{name}' is said to have {length} bytes in '{tensor.path}', its type and "
-                f"shape want {tensor.nbytes}. The model is damaged; export it again."
+                f"{where}: tensor '{name}' is said to have {length} bytes in '{tensor.path}', "
+                f"its type and shape want {tensor.nbytes}. The model is damaged; export it again."
             )
         end = (tensor.offset or 0) + length
         if end > sizes[tensor.path]:
             raise ModelError(
-                f"{where}: external data file '{tensor.path}' is too short: it has {sizes[tensor.path]} "
+                f"{where}: external data file '{tensor.path}' is too short: it has "
+                f"{sizes[tensor.path]} "
                 f"bytes, tensor '{name}' ends at {end}. Copy or download it again."
             )
 
@@ -107,22 +108,23 @@ def _file_size(tensor: ir.ExternalTensor, name: str, where: str) -> int:
         )
     if folder and not path.resolve().is_relative_to(Path(folder).resolve()):
         raise ModelError(
-            f"{where}: external data file '{tensor.location}' (tensor '{name}') lies outside the model's "
-            f"folder, at '{path.resolve()}'. Copy it, not a link to it, beside the model."
+            f"{where}: external data file '{tensor.location}' (tensor '{name}') lies outside the "
+            f"model's folder, at '{path.resolve()}'. Copy it, not a link to it, beside the model."
         )
     if folder and path.stat().st_nlink > 1:
         raise ModelError(
-            f"{where}: external data file '{path}' has several hard links, which onnx refuses for safety. "
-            "Copy it beside the model."
+            f"{where}: external data file '{path}' has several hard links, which onnx refuses "
+            "for safety. Copy it beside the model."
         )
     return path.stat().st_size
 
 
 def check_quantizable(model: ir.Model) -> None:
-    """Passes where the model is a float model with something to quantize, bodies and functions included.
+    """Passes a float model with something to quantize, bodies and functions included.
 
     Raises:
-        ModelError: no nodes, quantized already, double or bfloat16 tensors, or a tensor out of nowhere.
+        ModelError: no nodes, quantized already, double or bfloat16 tensors, or a tensor out of
+            nowhere.
     """
     if len(model.graph) == 0:
         raise ModelError(
@@ -149,7 +151,8 @@ def _check_inputs(node: ir.Node) -> None:
         known = x is None or x.producer() or x.is_graph_input() or x.is_initializer()
         if not known and x is not None:
             raise ModelError(
-                f"input '{x.name}' of node '{node.name or node.op_type}' is neither a graph input, nor an "
+                f"input '{x.name}' of node '{node.name or node.op_type}' is neither a graph "
+                "input, nor an "
                 "initializer, nor the output of a node. The model is invalid; export it again."
             )
 
@@ -163,8 +166,8 @@ def _check_types(model: ir.Model) -> None:
     for name, dtype in (*typed, *weights):
         if dtype in _REFUSED_TYPES:
             raise ModelError(
-                f"tensor '{name}' is {_REFUSED_TYPES[dtype]}; onnxq quantizes float32 models (and converts "
-                "float16). Export the model in float32, in PyTorch model.float()."
+                f"tensor '{name}' is {_REFUSED_TYPES[dtype]}; onnxq quantizes float32 models "
+                "(and converts float16). Export the model in float32, in PyTorch model.float()."
             )
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def without_collector() -> Iterator[None]:
     """Runs the body without the cyclic collector, and puts it back as it was.
 
-    Each full collection walks the whole graph, and growth triggers them: measured on 8,000 nodes, half of
-    the time of `canonicalize`, and more than linear.
+    Each full collection walks the whole graph, and growth triggers them: measured on 8,000 nodes,
+    half of the time of `canonicalize`, and more than linear.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -1,4 +1,4 @@
-"""Small moves on a graph that several passes share: take a node out, find a free name, walk the bodies."""
+"""Moves that several passes share: take a node out, find a free name, walk the bodies."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def all_nodes(model: ir.Model) -> Iterator[ir.Node]:
-    """Every node of the model, bodies of If, Loop and Scan included; nodes may be removed on the way."""
+    """Every node, bodies of If, Loop and Scan included; nodes may be removed on the way."""
     return iter(ir.traversal.RecursiveGraphIterator(model.graph))
 
 
 def all_values(graph: ir.Graph) -> Iterator[ir.Value]:
-    """Inputs, initializers and node outputs of one graph, without its subgraphs; inputs may come twice."""
+    """Inputs, initializers and node outputs of one graph, without its subgraphs."""
     yield from graph.inputs
     yield from graph.initializers.values()
     for node in graph:
@@ -24,7 +24,7 @@ def all_values(graph: ir.Graph) -> Iterator[ir.Value]:
 
 
 def use_short_domain(model: ir.Model) -> None:
-    """Writes the opset of "ai.onnx" under "", its other name, which is the one that onnxq looks up."""
+    """Writes the opset of "ai.onnx" under "", its other name, which onnxq looks up."""
     version = model.opset_imports.pop("ai.onnx", None)
     if version is not None:
         model.opset_imports.setdefault("", version)
@@ -33,8 +33,9 @@ def use_short_domain(model: ir.Model) -> None:
 def bypass(node: ir.Node) -> bool:
     """Takes a node y = x out of its graph: who read y reads x. False where ONNX needs the node.
 
-    A graph output keeps its name (x takes it); a body must produce its outputs itself, so that y stays
-    where it is an output and x comes from outside, is an input, an initializer, or another output.
+    A graph output keeps its name (x takes it); a body must produce its outputs itself, so that y
+    stays where it is an output and x comes from outside, is an input, an initializer, or another
+    output.
     """
     x, y, graph = node.inputs[0], node.outputs[0], node.graph
     if x is None or graph is None:

@@ -21,8 +21,9 @@ _VERSION = "onnxq-model-hash-1"
 def model_hash(model: ir.Model) -> str:
     """A hex digest (BLAKE2b, 128 bits) that is the same wherever and however the model is stored.
 
-    It covers opsets, graphs, functions, names, attributes, types of inputs and outputs, and every weight;
-    not metadata, doc strings, inferred types, or the order of initializers. Weights are read in chunks.
+    It covers opsets, graphs, functions, names, attributes, types of inputs and outputs, and every
+    weight; not metadata, doc strings, inferred types, or the order of initializers. Weights are
+    read in chunks.
     """
     digest = _Digest()
     digest.add(_VERSION, *_opsets(model.opset_imports))

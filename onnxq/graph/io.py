@@ -1,4 +1,4 @@
-"""Models from files and into files: checked at the door, weights memory-mapped, written atomically."""
+"""Models from and into files: checked at the door, memory-mapped, written atomically."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def load(model: str | Path | onnx.ModelProto | ir.Model) -> ir.Model:
     """The model as onnx_ir.Model; external data is memory-mapped, never read here.
 
     Args:
-        model: a path, a ModelProto (its tensors are shared, not copied), or an ir.Model, which comes
-            back as it is.
+        model: a path, a ModelProto (its tensors are shared, not copied), or an ir.Model, which
+            comes back as it is.
 
     Raises:
-        ModelError: no such file, not a model, truncated, external data missing or too short, or an opset
-            that is too old or too new.
+        ModelError: no such file, not a model, truncated, external data missing or too short, or an
+            opset that is too old or too new.
     """
     if isinstance(model, ir.Model):
         checks.check_opset(model, "the model")
@@ -89,7 +89,7 @@ def _root(error: BaseException) -> str:
 
 
 def _sort(graph: ir.Graph) -> None:
-    """Brings nodes into topological order where a file breaks the rule; onnx_ir needs it for copies."""
+    """Brings nodes into topological order, which onnx_ir needs for copies."""
     seen: set[ir.Node] = set()
     for node in graph:
         producers = (x.producer() for x in node.inputs if x is not None)

@@ -31,9 +31,9 @@ _TENSOR_RAW_DATA = 9
 def save(model: ir.Model, path: str | Path) -> None:
     """Writes the model to path: all of it or nothing; the model itself is left as it is.
 
-    One self-contained file up to EXTERNAL_BYTES of weights; above, the weights go to `<name>.data` beside
-    it. Lazy tensors are evaluated one at a time and forgotten. A data file that the model itself reads may
-    be overwritten; its tensors are then invalid, so load the new file.
+    One self-contained file up to EXTERNAL_BYTES of weights; above, the weights go to `<name>.data`
+    beside it. Lazy tensors are evaluated one at a time and forgotten. A data file that the model
+    itself reads may be overwritten; its tensors are then invalid, so load the new file.
 
     Raises:
         OutputError: the file cannot be written; nothing is left behind.
@@ -97,7 +97,7 @@ def _write_external(model: ir.Model, part: Path, data_part: Path, location: str)
 
 
 def _write_inline(model: ir.Model, file: BinaryIO) -> None:
-    """One protobuf message, written field by field so that only one big weight is in memory at a time."""
+    """One protobuf message, written field by field: one big weight in memory at a time."""
     big: dict[str, ir.TensorProtocol] = {}
 
     def swap(graph: ir.Graph, value: ir.Value, tensor: ir.TensorProtocol) -> ir.TensorProtocol:
@@ -123,7 +123,7 @@ def _write_inline(model: ir.Model, file: BinaryIO) -> None:
 
 
 def _serialize(model: ir.Model, swap: Swap) -> onnx.ModelProto:
-    """As protobuf; tensors in attributes that lie in a file are read, since their file stays behind."""
+    """As protobuf; attribute tensors that lie in a file are read: their file stays behind."""
     external = [
         (node, attribute)
         for node in all_nodes(model)
@@ -141,7 +141,7 @@ def _serialize(model: ir.Model, swap: Swap) -> onnx.ModelProto:
 
 
 def _tensor_header(proto: onnx.TensorProto, big: dict[str, ir.TensorProtocol]) -> bytes:
-    """A TensorProto up to its data: complete for small tensors, up to the key of raw_data for big ones."""
+    """A TensorProto: complete for small tensors, up to the key of raw_data for big ones."""
     tensor = big.get(proto.name)
     if tensor is None:
         return _encode(proto)
@@ -174,7 +174,8 @@ def _stream(tensor: ir.TensorProtocol, file: BinaryIO) -> None:
     written = file.tell() - start
     if written != tensor.nbytes:
         raise ModelError(
-            f"weight '{tensor.name}': its data has {written} bytes, its type and shape want {tensor.nbytes}."
+            f"weight '{tensor.name}': its data has {written} bytes, its type and shape want "
+            f"{tensor.nbytes}."
         )
 
 
@@ -183,8 +184,8 @@ def _encode(proto: onnx.ModelProto | onnx.GraphProto | onnx.TensorProto) -> byte
         return bytes(proto.SerializeToString())
     except (EncodeError, ValueError) as error:
         raise ModelError(
-            "the graph without its weights exceeds protobuf's 2 GiB: large constants in the bodies of If, "
-            "Loop or Scan. Move them to the main graph."
+            "the graph without its weights exceeds protobuf's 2 GiB: large constants in the "
+            "bodies of If, Loop or Scan. Move them to the main graph."
         ) from error
 
 

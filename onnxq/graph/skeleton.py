@@ -47,7 +47,7 @@ def in_memory(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
 
 
 def serialize(model: ir.Model, swap: Swap) -> onnx.ModelProto:
-    """The model with every initializer's tensor exchanged by `swap`; the model itself is unchanged."""
+    """The model as protobuf, each initializer's tensor exchanged by `swap`; itself unchanged."""
     before = [
         (graph, value, value.const_value)
         for graph in model.graphs()
@@ -64,7 +64,7 @@ def serialize(model: ir.Model, swap: Swap) -> onnx.ModelProto:
 
 
 def skeleton(model: ir.Model) -> onnx.ModelProto:
-    """The model with placeholders for all tensors of BIG_BYTES and more; small, whatever the model's size."""
+    """The model with placeholders for all tensors of BIG_BYTES and more, hence small."""
 
     def swap(_graph: ir.Graph, value: ir.Value, tensor: ir.TensorProtocol) -> ir.TensorProtocol:
         return placeholder(tensor, value.name or "") if is_big(tensor) else in_memory(tensor)

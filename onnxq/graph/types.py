@@ -19,7 +19,8 @@ RunCallable = Callable[[ir.Model], Mapping[str, tuple[ir.DataType, tuple[int, ..
 def infer_types(model: ir.Model) -> bool:
     """Fills in types and shapes of values, in all bodies, by onnx's inference; whether any was new.
 
-    Names must be unique in the whole model. What is known stays or becomes more exact. Weights are not read.
+    Names must be unique in the whole model. What is known stays or becomes more exact. Weights are
+    not read.
     """
     inferred = onnx.shape_inference.infer_shapes(skeleton(model), data_prop=True)
     values = {v.name: v for graph in model.graphs() for v in all_values(graph)}
@@ -86,7 +87,7 @@ def _merge(value: ir.Value, proto: onnx.TypeProto) -> bool:
 
 
 def _merged(known: ir.Shape | None, inferred: ir.Shape) -> ir.Shape:
-    """The inferred sizes; where inference has none, what was known. Symbols that it made up are dropped."""
+    """The inferred sizes, else what was known; symbols that inference made up are dropped."""
     old = known if known is not None and len(known) == len(inferred) else [None] * len(inferred)
     return ir.Shape([_dim(k, i) for k, i in zip(old, inferred, strict=True)])
 

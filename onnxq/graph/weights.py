@@ -1,4 +1,4 @@
-"""Tensors that stand for weights without holding them: computed when read, forgotten when written."""
+"""Tensors that stand for weights without holding them: computed when read, then forgotten."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def constant(value: ir.Value | None) -> ir.TensorProtocol | None:
 
 
 def is_private(value: ir.Value) -> bool:
-    """Whether one node reads this initializer, once, and nobody else: then its tensor may be exchanged."""
+    """Whether one node reads this initializer, once: then its tensor may be exchanged."""
     return len(value.uses()) == 1 and not value.is_graph_output() and not value.is_graph_input()
 
 
 def derived(
     compute: Callable[[], Array], dtype: ir.DataType, shape: Sequence[int], name: str | None = None
 ) -> ir.TensorProtocol:
-    """The tensor that `compute` returns: at once where it is small, else at every read and never kept.
+    """The tensor that `compute` returns: now where it is small, else at every read, never kept.
 
     Args:
-        compute: returns an array of that dtype and shape; called again at every read of a big tensor.
+        compute: returns an array of that dtype and shape; called at every read of a big tensor.
         dtype: of the elements.
         shape: static.
         name: of the tensor.
@@ -52,7 +52,7 @@ def derived(
 
 
 def renamed(tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
-    """The same data under another name; the tensor itself, which other models share, keeps its own."""
+    """The same data under another name; the tensor, which other models share, keeps its own."""
     if isinstance(tensor, ir.ExternalTensor):
         return ir.ExternalTensor(
             tensor.location,

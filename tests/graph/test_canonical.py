@@ -40,7 +40,9 @@ EVERYTHING = """g (float[N,3,6,6] x, bool c) => (float[] y, float[] z) {
 @pytest.fixture
 def everything(parse):
     made = {n: RNG.uniform(0.5, 2, 4).astype(np.float32) for n in ("gamma", "beta", "mean", "var")}
-    return parse(EVERYTHING, {"w": RNG.normal(size=(3, 4, 3, 3)).astype(np.float32), **made}, opset=13)
+    return parse(
+        EVERYTHING, {"w": RNG.normal(size=(3, 4, 3, 3)).astype(np.float32), **made}, opset=13
+    )
 
 
 def test_every_pass_at_work_gives_the_golden_graph(everything, text):
@@ -106,7 +108,8 @@ def test_weights_are_shared_not_copied(parse):
 
 def test_tied_weights_stay_one_initializer(parse):
     model = parse(
-        "g (float[N,3] x) => (float[N,3] y) { a = MatMul(x, w) y = MatMul(a, w) }", {"w": np.ones((3, 3), "f")}
+        "g (float[N,3] x) => (float[N,3] y) { a = MatMul(x, w) y = MatMul(a, w) }",
+        {"w": np.ones((3, 3), "f")},
     )
     graph = canonicalize(model).model.graph
     assert graph.node(0).inputs[1] is graph.node(1).inputs[1]
@@ -128,7 +131,9 @@ def test_metadata_of_nodes_stays(parse):
 
 
 def test_a_float16_model_comes_with_a_note(parse, run):
-    model = parse("g (float16[2] x) => (float16[2] y) { y = Mul(x, w) }", {"w": np.ones(2, np.float16)})
+    model = parse(
+        "g (float16[2] x) => (float16[2] y) { y = Mul(x, w) }", {"w": np.ones(2, np.float16)}
+    )
     canonical = canonicalize(model)
     assert len(canonical.notes) == 1
     assert "float16; it was converted to float32" in canonical.notes[0]
@@ -136,14 +141,19 @@ def test_a_float16_model_comes_with_a_note(parse, run):
 
 
 def test_inputs_with_defaults_come_with_a_note_but_not_where_the_format_asks_for_them(parse):
-    text, weights = "g (float[2] x, float[2] w) => (float[2] y) { y = Mul(x, w) }", {"w": np.ones(2, "f")}
+    text, weights = (
+        "g (float[2] x, float[2] w) => (float[2] y) { y = Mul(x, w) }",
+        {"w": np.ones(2, "f")},
+    )
     assert "default value are constants" in canonicalize(parse(text, weights)).notes[0]
     assert canonicalize(parse(text, weights, opset=8, ir_version=3)).notes == ()
 
 
 def test_an_old_opset_is_raised_to_13_and_a_newer_one_stays(parse):
     text = "g (float[2] x) => (float[2] y) { y = Relu(x) }"
-    opsets = [canonicalize(parse(text, opset=o)).model.opset_imports[""] for o in (7, 12, 13, 17, 22)]
+    opsets = [
+        canonicalize(parse(text, opset=o)).model.opset_imports[""] for o in (7, 12, 13, 17, 22)
+    ]
     assert opsets == [13, 13, 13, 17, 22]
 
 
@@ -195,7 +205,9 @@ def chain(length):
         last = f"i{i}"
     ends = [onnx.helper.make_tensor_value_info(n, 1, ["N", 8, 9, 9]) for n in ("x", last)]
     graph = onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
-    proto = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
+    proto = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10
+    )
     return load(proto)
 
 
@@ -240,9 +252,16 @@ def test_exported_networks_become_convolutions_and_a_global_pool(name, optimize,
     program.save(str(path), external_data=False)
     model = canonicalize(load(path)).model
     ops = {n.op_type for n in model.graph}
-    assert ops <= {"Conv", "Relu", "Clip", "Add", "GlobalAveragePool", "Reshape", "Flatten", "Gemm"} | (
-        {"Concat", "Shape", "Squeeze", "Gather", "Unsqueeze", "Cast"}
-    )
+    assert ops <= {
+        "Conv",
+        "Relu",
+        "Clip",
+        "Add",
+        "GlobalAveragePool",
+        "Reshape",
+        "Flatten",
+        "Gemm",
+    } | ({"Concat", "Shape", "Squeeze", "Gather", "Unsqueeze", "Cast"})
     assert {"Conv", "GlobalAveragePool", "Gemm"} <= ops
     assert {"stem.0.weight", "fc.weight", "fc.bias"} <= set(model.graph.initializers)
     assert [v.name for v in (*model.graph.inputs, *model.graph.outputs)] == ["image", "logits"]

@@ -9,7 +9,9 @@ from onnxq.graph.checks import check_quantizable
 
 
 def test_a_float_model_passes(parse):
-    check_quantizable(parse("g (float[2] x) => (float[2] y) { y = Add(x, w) }", {"w": np.ones(2, "f")}))
+    check_quantizable(
+        parse("g (float[2] x) => (float[2] y) { y = Add(x, w) }", {"w": np.ones(2, "f")})
+    )
 
 
 def test_a_graph_without_nodes_is_refused(parse):
@@ -56,7 +58,8 @@ def test_double_and_bfloat16_inputs_are_refused_with_the_remedy(name, words, par
 
 
 def test_double_weights_are_refused(parse):
-    model = parse("g (float[2] x) => (float[2] y) { a = Cast<to=11>(x) b = Mul(a, w) y = Cast<to=1>(b) }",
+    model = parse("g (float[2] x) => (float[2] y) {"
+                  " a = Cast<to=11>(x) b = Mul(a, w) y = Cast<to=1>(b) }",
                   {"w": np.ones(2)})  # fmt: skip
     with pytest.raises(ModelError, match="'w' is double"):
         check_quantizable(model)

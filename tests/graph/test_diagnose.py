@@ -5,7 +5,9 @@ from onnx import helper
 
 from onnxq.graph.diagnose import why_unreadable
 
-MODEL = helper.make_model(helper.make_graph([helper.make_node("Relu", ["x"], ["y"])] * 40, "g", [], []))
+MODEL = helper.make_model(
+    helper.make_graph([helper.make_node("Relu", ["x"], ["y"])] * 40, "g", [], [])
+)
 DATA = MODEL.SerializeToString()
 
 
@@ -19,5 +21,9 @@ def test_text_in_any_language_is_called_text():
 
 
 def test_bytes_of_another_format_are_not_called_truncated():
-    for data in (b"PK\x03\x04" + bytes(50), b"\x80\x04\x95" + bytes(range(50)), b"\x89PNG\r\n\x1a\n" + bytes(9)):
+    for data in (
+        b"PK\x03\x04" + bytes(50),
+        b"\x80\x04\x95" + bytes(range(50)),
+        b"\x89PNG\r\n\x1a\n" + bytes(9),
+    ):
         assert "not an ONNX model" in why_unreadable(data)

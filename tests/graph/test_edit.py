@@ -6,9 +6,18 @@ from onnxq.graph.edit import FreeNames, all_nodes, all_values, bypass
 
 
 def test_free_names_are_given_out_once(parse):
-    model = parse("g (float[2] x) => (float[2] y) { [n] a = Add(x, w) y = Relu(a) }", {"w": np.ones(2, "f")})
+    model = parse(
+        "g (float[2] x) => (float[2] y) { [n] a = Add(x, w) y = Relu(a) }", {"w": np.ones(2, "f")}
+    )
     names = FreeNames(model)
-    assert [names.value(n) for n in ("x", "w", "a", "b", "b", "w")] == ["x_1", "w_1", "a_1", "b", "b_1", "w_2"]
+    assert [names.value(n) for n in ("x", "w", "a", "b", "b", "w")] == [
+        "x_1",
+        "w_1",
+        "a_1",
+        "b",
+        "b_1",
+        "w_2",
+    ]
     assert [names.node(n) for n in ("n", "m")] == ["n_1", "m"]
 
 

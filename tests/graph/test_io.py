@@ -20,7 +20,9 @@ def proto_of(opset=21, domain=""):
         [helper.make_tensor_value_info("y", 1, ["N", 30])],
         [onnx.numpy_helper.from_array(W, "w")],
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid(domain, opset)], ir_version=8)
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid(domain, opset)], ir_version=8
+    )
 
 
 @pytest.fixture
@@ -56,7 +58,9 @@ def test_external_data_is_found_from_another_working_folder(external, monkeypatc
 
 def test_a_missing_file_is_named_with_a_neighbour_that_looks_like_it(tmp_path):
     (tmp_path / "resnet20.onnx").write_bytes(b"")
-    with pytest.raises(ModelError, match=r"resnet2O.onnx': no such file. Did you mean 'resnet20.onnx'"):
+    with pytest.raises(
+        ModelError, match=r"resnet2O.onnx': no such file. Did you mean 'resnet20.onnx'"
+    ):
         load(tmp_path / "resnet2O.onnx")
 
 
@@ -103,7 +107,9 @@ def test_missing_external_data_is_named(external):
 def test_external_data_that_is_too_short_is_named(external):
     data = external.parent / "model.data"
     data.write_bytes(data.read_bytes()[:-1])
-    with pytest.raises(ModelError, match=r"model\.data' is too short: it has 3599 bytes.*'w'.*3600"):
+    with pytest.raises(
+        ModelError, match=r"model\.data' is too short: it has 3599 bytes.*'w'.*3600"
+    ):
         load(external)
 
 
@@ -134,14 +140,14 @@ def test_a_proto_without_its_external_data_says_give_the_path(external, monkeypa
 
 @pytest.mark.parametrize(("opset", "word"), [(6, "too old"), (27, "too new")])
 def test_the_opset_must_be_known(opset, word):
-    with pytest.raises(ModelError, match=f"opset {opset} of domain ai.onnx is {word}.*7 to 26"):
+    with pytest.raises(ModelError, match=rf"opset {opset} of domain ai\.onnx is {word}.*7 to 26"):
         load(proto_of(opset))
     with pytest.raises(ModelError, match=word):
         load(ir.from_proto(proto_of(opset)))
 
 
 def test_a_model_without_an_opset_is_refused():
-    with pytest.raises(ModelError, match="no opset of domain ai.onnx"):
+    with pytest.raises(ModelError, match=r"no opset of domain ai\.onnx"):
         load(proto_of(1, "com.example"))
 
 
@@ -165,7 +171,7 @@ def test_sparse_weights_are_refused_by_name():
         load(proto)
 
 
-def test_nodes_out_of_order_are_sorted(tmp_path):
+def test_nodes_out_of_order_are_sorted():
     proto = proto_of()
     proto.graph.node.insert(0, helper.make_node("Relu", ["y0"], ["y"]))
     proto.graph.node[1].output[0] = "y0"

@@ -53,7 +53,9 @@ def test_the_file_says_the_same_as_onnx_would(model, tmp_path):
     assert [t.name for t in got.graph.initializer] == ["w", "c", "v"]
     for proto in (got, wanted):  # raw_data or float_data: two spellings of one tensor
         for tensor in proto.graph.initializer:
-            tensor.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor), tensor.name))
+            tensor.CopyFrom(
+                onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor), tensor.name)
+            )
     assert got == wanted
 
 
@@ -77,14 +79,21 @@ def test_lazy_weights_are_evaluated_once(model, tmp_path):
 def test_every_element_type_survives(parse, tmp_path):
     arrays = {
         f"t{i}": RNG.integers(0, 2, 3001).astype(dtype)
-        for i, dtype in enumerate(("bool", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"))
+        for i, dtype in enumerate(
+            ("bool", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")
+        )
     }
     model = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }", arrays)
     int4 = ir.Tensor(RNG.integers(-8, 8, 5001).astype(ir.DataType.INT4.numpy()), name="int4")
     strings = ir.StringTensor([b"a", b"bc"], shape=ir.Shape([2]), name="strings")
     for tensor in (int4, strings):
         model.graph.register_initializer(
-            ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
+            ir.Value(
+                name=tensor.name,
+                type=ir.TensorType(tensor.dtype),
+                shape=tensor.shape,
+                const_value=tensor,
+            )
         )
     save(model, tmp_path / "m.onnx")
     got = load(tmp_path / "m.onnx")
@@ -93,7 +102,8 @@ def test_every_element_type_survives(parse, tmp_path):
         np.testing.assert_array_equal(got.graph.initializers[name].const_value.numpy(), array)
 
 
-def test_big_models_get_one_data_file_named_after_them(model, external, tmp_path):
+@pytest.mark.usefixtures("external")
+def test_big_models_get_one_data_file_named_after_them(model, tmp_path):
     path = tmp_path / "m.onnx"
     save(model, path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"]
@@ -105,7 +115,8 @@ def test_big_models_get_one_data_file_named_after_them(model, external, tmp_path
     ort.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})
 
 
-def test_tied_weights_are_stored_once(parse, external, tmp_path):
+@pytest.mark.usefixtures("external")
+def test_tied_weights_are_stored_once(parse, tmp_path):
     tensor = ir.tensor(W)
     model = parse(TEXT, {"w": W, "c": np.ones(40, np.float32), "v": W})
     for name in ("w", "v"):
@@ -114,7 +125,8 @@ def test_tied_weights_are_stored_once(parse, external, tmp_path):
     assert (tmp_path / "m.onnx.data").stat().st_size == W.nbytes
 
 
-def test_a_model_with_external_data_becomes_one_file(model, external, monkeypatch, tmp_path):
+@pytest.mark.usefixtures("external")
+def test_a_model_with_external_data_becomes_one_file(model, monkeypatch, tmp_path):
     save(model, tmp_path / "big.onnx")
     loaded = load(tmp_path / "big.onnx")
     monkeypatch.undo()
@@ -125,7 +137,8 @@ def test_a_model_with_external_data_becomes_one_file(model, external, monkeypatc
     assert model_hash(load(other / "m.onnx")) == model_hash(model)
 
 
-def test_external_data_moves_under_the_new_name(model, external, tmp_path):
+@pytest.mark.usefixtures("external")
+def test_external_data_moves_under_the_new_name(model, tmp_path):
     save(model, tmp_path / "a.onnx")
     save(load(tmp_path / "a.onnx"), tmp_path / "b.onnx")
     for name in ("a.onnx", "a.onnx.data"):
@@ -133,7 +146,8 @@ def test_external_data_moves_under_the_new_name(model, external, tmp_path):
     assert model_hash(load(tmp_path / "b.onnx")) == model_hash(model)
 
 
-def test_a_model_can_be_saved_over_itself(model, external, tmp_path):
+@pytest.mark.usefixtures("external")
+def test_a_model_can_be_saved_over_itself(model, tmp_path):
     path = tmp_path / "m.onnx"
     save(model, path)
     loaded = load(path)
@@ -146,9 +160,17 @@ def test_a_model_can_be_saved_over_itself(model, external, tmp_path):
 def test_external_constants_in_attributes_come_along(parse, tmp_path):
     (tmp_path / "k.data").write_bytes(W.tobytes())
     tensor = ir.ExternalTensor(
-        "k.data", 0, W.nbytes, ir.DataType.FLOAT, shape=ir.Shape(W.shape), name="k", base_dir=tmp_path
+        "k.data",
+        0,
+        W.nbytes,
+        ir.DataType.FLOAT,
+        shape=ir.Shape(W.shape),
+        name="k",
+        base_dir=tmp_path,
     )
-    model = parse("g (float[N,40] x) => (float[N,40] y) { k = Constant<value_float=1.0>() y = MatMul(x, k) }")
+    model = parse(
+        "g (float[N,40] x) => (float[N,40] y) { k = Constant<value_float=1.0>() y = MatMul(x, k) }"
+    )
     node = model.graph.node(0)
     node.attributes.clear()
     node.attributes["value"] = ir.AttrTensor("value", tensor)
@@ -161,7 +183,9 @@ def test_external_constants_in_attributes_come_along(parse, tmp_path):
 
 
 @pytest.mark.parametrize("big", [False, True])
-def test_a_weight_that_fails_leaves_the_old_file_and_nothing_else(big, model, monkeypatch, tmp_path):
+def test_a_weight_that_fails_leaves_the_old_file_and_nothing_else(
+    big, model, monkeypatch, tmp_path
+):
     if big:
         monkeypatch.setattr(saving, "EXTERNAL_BYTES", 0)
     path = tmp_path / "m.onnx"
@@ -188,14 +212,16 @@ def test_a_weight_of_the_wrong_size_is_an_error(model, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_where_the_data_file_belongs_is_refused(model, external, tmp_path):
+@pytest.mark.usefixtures("external")
+def test_a_folder_where_the_data_file_belongs_is_refused(model, tmp_path):
     (tmp_path / "m.onnx.data").mkdir()
     with pytest.raises(OutputError, match="the file for the weights, is a folder"):
         save(model, tmp_path / "m.onnx")
     assert [p.name for p in tmp_path.iterdir()] == ["m.onnx.data"]
 
 
-def test_weights_of_branches_are_saved(parse, external, tmp_path):
+@pytest.mark.usefixtures("external")
+def test_weights_of_branches_are_saved(parse, tmp_path):
     model = parse(
         """g (bool c, float[2,40] x) => (float[2,40] y) {
         y = If(c) <then_branch = t () => (float[2,40] p) { p = MatMul(x, u) },

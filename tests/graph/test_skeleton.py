@@ -9,7 +9,9 @@ from onnxq.graph.skeleton import BIG_BYTES, skeleton
 def test_big_weights_are_left_out_and_small_ones_stay(parse, tmp_path):
     small, big = np.arange(4, dtype=np.float32), np.ones(BIG_BYTES // 4, np.float32)
     (tmp_path / "d").write_bytes(small.tobytes())
-    model = parse("g (float[4] x) => (float[4] y) { a = Add(x, s) y = Add(a, b) }", {"s": small, "b": big})
+    model = parse(
+        "g (float[4] x) => (float[4] y) { a = Add(x, s) y = Add(a, b) }", {"s": small, "b": big}
+    )
     external = ir.ExternalTensor(
         "d", 0, 16, ir.DataType.FLOAT, shape=ir.Shape([4]), name="s", base_dir=tmp_path
     )

@@ -18,12 +18,17 @@ def shapes(model):
 
 
 def test_types_and_shapes_are_filled_in_without_reading_weights(parse):
-    model = parse("g (float[N,3,8,8] x) => (float[] y) { a = Conv(x, w) b = Relu(a) y = Flatten(b) }", {"w": W})
+    model = parse(
+        "g (float[N,3,8,8] x) => (float[] y) { a = Conv(x, w) b = Relu(a) y = Flatten(b) }",
+        {"w": W},
+    )
 
     def fail():
         raise AssertionError("a weight was read")
 
-    model.graph.initializers["w"].const_value = ir.LazyTensor(fail, FLOAT, ir.Shape(W.shape), name="w")
+    model.graph.initializers["w"].const_value = ir.LazyTensor(
+        fail, FLOAT, ir.Shape(W.shape), name="w"
+    )
     assert infer_types(model)
     assert shapes(model) == {"a": ["N", 20, 6, 6], "b": ["N", 20, 6, 6], "y": ["N", 720]}
     assert all(v.dtype == FLOAT for n in model.graph for v in n.outputs)
@@ -31,7 +36,9 @@ def test_types_and_shapes_are_filled_in_without_reading_weights(parse):
 
 
 def test_small_constants_take_part(parse):
-    model = parse("g (float[N,6] x) => (float[] y) { y = Reshape(x, s) }", {"s": np.array([-1, 2, 3])})
+    model = parse(
+        "g (float[N,6] x) => (float[] y) { y = Reshape(x, s) }", {"s": np.array([-1, 2, 3])}
+    )
     infer_types(model)
     assert shapes(model)["y"][1:] == [2, 3]
 

@@ -29,7 +29,10 @@ def test_small_tensors_are_computed_once_and_big_ones_at_every_read():
 
 def test_only_what_nothing_can_change_is_constant(parse):
     one = np.ones(2, np.float32)
-    model = parse("g (float[2] x, float[2] d) => (float[2] y) { a = Add(x, w) y = Add(a, d) }", {"w": one, "d": one})
+    model = parse(
+        "g (float[2] x, float[2] d) => (float[2] y) { a = Add(x, w) y = Add(a, d) }",
+        {"w": one, "d": one},
+    )
     initializers = model.graph.initializers
     assert constant(initializers["w"]) is initializers["w"].const_value
     assert constant(initializers["d"]) is None
@@ -39,7 +42,10 @@ def test_only_what_nothing_can_change_is_constant(parse):
 
 def test_a_weight_with_two_readers_is_not_private(parse):
     one = np.ones(2, np.float32)
-    model = parse("g (float[2] x) => (float[2] y) { a = Add(x, w) b = Add(a, v) y = Add(b, v) }", {"w": one, "v": one})
+    model = parse(
+        "g (float[2] x) => (float[2] y) { a = Add(x, w) b = Add(a, v) y = Add(b, v) }",
+        {"w": one, "v": one},
+    )
     assert is_private(model.graph.initializers["w"])
     assert not is_private(model.graph.initializers["v"])
 
@@ -51,7 +57,9 @@ def test_a_renamed_tensor_has_the_same_data_and_leaves_the_first_alone(kind, tmp
     shape = ir.Shape([6])
     tensor = {
         "memory": ir.tensor(array, name="old"),
-        "external": ir.ExternalTensor("d", 0, 24, FLOAT, shape=shape, name="old", base_dir=tmp_path),
+        "external": ir.ExternalTensor(
+            "d", 0, 24, FLOAT, shape=shape, name="old", base_dir=tmp_path
+        ),
         "lazy": ir.LazyTensor(lambda: ir.tensor(array), FLOAT, shape, name="old"),
         "string": ir.StringTensor([b"a"] * 6, shape=shape, name="old"),
     }[kind]

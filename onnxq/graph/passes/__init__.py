@@ -1,1 +1,1 @@
-"""The canonical passes: one file each, each idempotent, each visiting the bodies of If, Loop and Scan."""
+"""The canonical passes: idempotent, and they visit the bodies of If, Loop and Scan."""

@@ -21,11 +21,11 @@ _PRODUCERS = ("Conv", "ConvTranspose", "Gemm")
 
 
 class FoldBatchNorm(ir.passes.InPlacePass):
-    """BN(w x + b) = (f w) x + f (b - mean) + beta, with f = gamma / sqrt(var + eps), per output channel.
+    """BN(w x + b) = (f w) x + f (b - mean) + beta, f = gamma / sqrt(var + eps), per channel.
 
-    All graphs. Only at inference, only float32 constants, only where nothing else reads the producer's
-    output. A weight or bias that others read too is left to them, and the folded one is a copy. The output
-    keeps the name of the BatchNormalization's.
+    All graphs. Only at inference, only float32 constants, only where nothing else reads the
+    producer's output. A weight or bias that others read too is left to them, and the folded one is
+    a copy. The output keeps the name of the BatchNormalization's.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:

@@ -13,5 +13,5 @@ class LiftConstants(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Lifts all constants, of any size; tensors are shared. (Sparse ones do not pass `graph.io.load`.)"""
+        """Lifts all constants, of any size; tensors are shared (`load` refuses sparse ones)."""
         return common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)

@@ -21,8 +21,8 @@ _TYPE_ATTRIBUTES = ("to", "dtype", "output_datatype", "output_dtype", "softmax_p
 class ConvertToFloat32(ir.passes.InPlacePass):
     """float16 := float32 in weights, types and type attributes of all graphs, bodies included.
 
-    Every float16 number is a float32 number, so weights are exact; results differ only in that sums and
-    products are rounded less. Big weights are converted when they are read.
+    Every float16 number is a float32 number, so weights are exact; results differ only in that sums
+    and products are rounded less. Big weights are converted when they are read.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:

@@ -1,4 +1,4 @@
-"""Constants computed from constants become initializers: a transposed, reshaped or scaled weight."""
+"""Constants computed from constants become initializers: a transposed or scaled weight."""
 
 from __future__ import annotations
 
@@ -58,15 +58,16 @@ _FOLDABLE = frozenset(
         "Where",
     ]
 )
-_GROWTH = 4  # a big result may be so many times its inputs (a Cast of bytes to float32), or it stays a node
+_GROWTH = 4  # a bigger result than so many times its inputs stays a node (4: bytes to float32)
 _GROWING = frozenset(("Expand", "Range", "Tile"))  # small inputs, outputs of any size
 
 
 class FoldConstants(ir.passes.InPlacePass):
     """y = f(constants) becomes initializer y of the graph that holds the node, bodies included.
 
-    Small results are computed now; big ones, of static type and shape, when they are read, so that a model
-    of any size folds without memory. Graph outputs stay: an output must be produced by a node.
+    Small results are computed now; big ones, of static type and shape, when they are read, so that
+    a model of any size folds without memory. Graph outputs stay: an output must be produced by a
+    node.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
@@ -119,7 +120,7 @@ def _result(
 
 
 def _static_shape(node: ir.Node, inputs: list[ir.TensorProtocol | None]) -> tuple[int, ...] | None:
-    """The result's shape: inferred, or read from the target shape that inference saw only as a value."""
+    """The result's shape: inferred, or read from Expand's target, constant by now."""
     inferred = node.outputs[0].shape
     if inferred is not None and inferred.is_static():
         return tuple(inferred.numpy())

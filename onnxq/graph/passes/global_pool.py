@@ -1,4 +1,4 @@
-"""ReduceMean over all spatial axes becomes GlobalAveragePool, which ONNX Runtime runs in integers."""
+"""ReduceMean over space becomes GlobalAveragePool, which ONNX Runtime runs in integers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _RANKS = (3, 4, 5)  # (N, C, spatial...): ONNX Runtime has the kernel for 1 to 3
 class MeanToGlobalPool(ir.passes.InPlacePass):
     """ReduceMean(x, axes=2..rank-1) = GlobalAveragePool(x), then Flatten(axis=1) where keepdims=0.
 
-    All graphs. Rank and type (float32) of x must be known, the axes constant. The result keeps its name.
+    All graphs. Rank and type (float32) of x must be known, the axes constant. The result keeps its
+    name.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
@@ -50,7 +51,7 @@ def _is_spatial_mean(node: ir.Node) -> bool:
 
 
 def _axes(node: ir.Node) -> Sequence[int] | None:
-    """Constant axes: input 1 since opset 18, attribute before; None where absent (all axes) or computed."""
+    """Constant axes: input 1 since opset 18, attribute before; None: absent or computed."""
     if len(node.inputs) > 1 and node.inputs[1] is not None:
         tensor = constant(node.inputs[1])
         return None if tensor is None else [int(a) for a in tensor.numpy().reshape(-1)]

@@ -23,7 +23,8 @@ class InlineFunctions(ir.passes.InPlacePass):
             common.InlinePass()(model)
         except (ValueError, ir.passes.PreconditionError) as error:
             raise ModelError(
-                f"the model's functions cannot be inlined: {error}. Export the model without functions."
+                f"the model's functions cannot be inlined: {error}. Export the model without "
+                "functions."
             ) from error
         model.functions.clear()
         return ir.passes.PassResult(model, modified=True)

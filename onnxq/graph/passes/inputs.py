@@ -9,8 +9,8 @@ import onnx_ir.passes.common as common
 class RemoveInitializersFromInputs(ir.passes.InPlacePass):
     """inputs := inputs - initializers, in all graphs.
 
-    Before IR version 4 every initializer had to be an input; later it means a default that a caller may
-    override, which a quantized weight cannot be.
+    Before IR version 4 every initializer had to be an input; later it means a default that a caller
+    may override, which a quantized weight cannot be.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 class UniqueNames(ir.passes.InPlacePass):
     """name(a) != name(b) for all values a, b of all graphs; the same for nodes.
 
-    Who comes first keeps the name: inputs, outputs and initializers of the main graph, then its nodes'
-    outputs in order, then the bodies. Optional outputs that are absent keep the name "", ONNX's sign for it.
+    Who comes first keeps the name: inputs, outputs and initializers of the main graph, then its
+    nodes' outputs in order, then the bodies. Optional outputs that are absent keep the name "",
+    ONNX's sign for it.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:

@@ -9,7 +9,7 @@ from onnxq.graph.weights import constant
 
 
 class RemoveNoOps(ir.passes.InPlacePass):
-    """y = Identity(x), Dropout(x), Cast(x, type(x)) or CastLike(x, z) of one type: y := x, bodies too.
+    """y = Identity(x), Dropout(x), Cast(x, its type), CastLike(x, z): y := x, bodies too.
 
     The name of a graph output survives. A Dropout in training mode, or whose mask is read, stays.
     """

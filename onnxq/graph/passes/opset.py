@@ -19,8 +19,8 @@ _GROUP_NORM_CHANGE = 21  # scale and bias per channel instead of per group
 class UpgradeOpset(ir.passes.InPlacePass):
     """opset(ai.onnx) >= minimum, with every node rewritten to mean the same; bodies included.
 
-    From opset 18 on nodes are changed in place. Below, the model gets a new graph (nodes and values are
-    other objects, with the same names, weights and metadata).
+    From opset 18 on nodes are changed in place. Below, the model gets a new graph (nodes and values
+    are other objects, with the same names, weights and metadata).
     """
 
     def __init__(self, minimum: int = QUANTIZABLE_OPSET) -> None:
@@ -52,8 +52,8 @@ class UpgradeOpset(ir.passes.InPlacePass):
 def upgrade_opset(model: ir.Model, minimum: int) -> ir.Model:
     """The model, changed in place, with opset(ai.onnx) >= minimum; no weight is read or copied.
 
-    Names must be unique and functions inlined (canonical models are so). Below opset 18 references to the
-    model's nodes and values no longer belong to it; look them up again by name.
+    Names must be unique and functions inlined (canonical models are so). Below opset 18 references
+    to the model's nodes and values no longer belong to it; look them up again by name.
 
     Raises:
         UnsupportedError: the converter cannot translate a node.
@@ -107,7 +107,7 @@ def _convert_cpp(model: ir.Model, target: int) -> None:
 
 
 def _restore(converted: ir.Model, original: ir.Model) -> None:
-    """Gives the converted graph what C++ does not carry: weights, node names, metadata, other opsets."""
+    """Gives the converted graph what C++ drops: weights, node names, metadata, other opsets."""
     values = {v.name: v for graph in original.graphs() for v in all_values(graph) if v.name}
     for graph in converted.graphs():
         for value in all_values(graph):
@@ -130,6 +130,7 @@ def _restore(converted: ir.Model, original: ir.Model) -> None:
 def _unsupported(source: int, target: int, reason: str) -> UnsupportedError:
     line = reason.strip().splitlines()[0] if reason.strip() else "the converter gave no reason"
     return UnsupportedError(
-        f"the model's opset {source} cannot be raised to {target}, which the quantized model needs: {line}. "
+        f"the model's opset {source} cannot be raised to {target}, which the quantized model "
+        f"needs: {line}. "
         f"Export the model with opset_version={target}."
     )

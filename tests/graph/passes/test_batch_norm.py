@@ -112,7 +112,9 @@ def test_what_cannot_be_folded_stays(body, parse):
 
 
 def test_a_conv_output_that_is_a_graph_output_stays(parse):
-    model = parse(graph("Conv(x, w)", "float[2,4,4,4] c, float[2,4,4,4] y"), weights((4, 3, 3, 3), 4))
+    model = parse(
+        graph("Conv(x, w)", "float[2,4,4,4] c, float[2,4,4,4] y"), weights((4, 3, 3, 3), 4)
+    )
     assert not FoldBatchNorm()(model).modified
 
 

@@ -27,7 +27,8 @@ def test_constants_of_all_kinds_become_initializers_of_their_name(parse):
 def test_a_constant_in_a_branch_belongs_to_the_branch(parse):
     model = parse(
         """g (bool c, float[2] x) => (float[2] y) {
-        y = If(c) <then_branch = t () => (float[2] p) { k = Constant<value = float {7}>() p = Add(x, k) },
+        y = If(c) <then_branch = t () => (float[2] p) { k = Constant<value = float {7}>()
+            p = Add(x, k) },
                    else_branch = e () => (float[2] q) { q = Neg(x) }> }"""
     )
     LiftConstants()(model)
@@ -36,7 +37,9 @@ def test_a_constant_in_a_branch_belongs_to_the_branch(parse):
 
 
 def test_a_constant_that_is_an_output_stays(parse):
-    model = parse("g (float[2] x) => (float k, float[2] y) { k = Constant<value_float=1.0>() y = Neg(x) }")
+    model = parse(
+        "g (float[2] x) => (float k, float[2] y) { k = Constant<value_float=1.0>() y = Neg(x) }"
+    )
     assert not LiftConstants()(model).modified
 
 

@@ -11,7 +11,8 @@ HALF = ir.DataType.FLOAT16
 def test_weights_inputs_outputs_and_casts_become_float32(parse, run):
     w = np.array([0.1, -65504, 6e-8], np.float16)
     model = parse(
-        "g (float16[3] x, float[3] z) => (float16[3] y) { a = Add(x, w) b = Cast<to=10>(z) y = Add(a, b) }",
+        "g (float16[3] x, float[3] z) => (float16[3] y) {"
+        " a = Add(x, w) b = Cast<to=10>(z) y = Add(a, b) }",
         {"w": w},
     )
     assert ConvertToFloat32()(model).modified
@@ -37,7 +38,9 @@ def test_branches_and_constants_in_attributes_are_converted(parse):
 
 
 def test_a_shared_tensor_and_type_of_the_original_stay_float16(parse):
-    model = parse("g (float16[2] x) => (float16[2] y) { y = Add(x, w) }", {"w": np.ones(2, np.float16)})
+    model = parse(
+        "g (float16[2] x) => (float16[2] y) { y = Add(x, w) }", {"w": np.ones(2, np.float16)}
+    )
     copy = model.clone()
     ConvertToFloat32()(copy)
     assert model.graph.initializers["w"].const_value.dtype == HALF

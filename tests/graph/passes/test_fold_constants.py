@@ -74,7 +74,12 @@ def test_chains_fold_in_one_sweep(parse):
 
 @pytest.mark.parametrize(
     "body",
-    ["y = Neg(x)", "a = RandomNormal<shape=[2]>() y = Add(a, x)", "y = Neg(w)", "a = local.f(w) y = Add(a, x)"],
+    [
+        "y = Neg(x)",
+        "a = RandomNormal<shape=[2]>() y = Add(a, x)",
+        "y = Neg(w)",
+        "a = local.f(w) y = Add(a, x)",
+    ],
     ids=["no constant", "random", "graph output", "unknown operator"],
 )
 def test_other_nodes_stay(body, parse):
@@ -93,7 +98,8 @@ def test_a_weight_that_a_caller_may_override_is_not_constant(parse):
 def test_a_big_weight_is_transposed_only_when_it_is_read(parse):
     weight = np.arange(1 << 19, dtype=np.float32).reshape(512, 1024)
     model = parse(
-        "g (float[1,1024] x) => (float[1,512] y) { t = Transpose(w) y = MatMul(x, t) }", {"w": weight}
+        "g (float[1,1024] x) => (float[1,512] y) { t = Transpose(w) y = MatMul(x, t) }",
+        {"w": weight},
     )
     infer_types(model)
     FoldConstants()(model)

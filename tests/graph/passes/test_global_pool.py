@@ -58,7 +58,9 @@ def test_axes_that_are_computed_stay(parse):
 
 
 def test_name_and_metadata_of_the_node_stay(parse):
-    model = model_of(parse, "ReduceMean<keepdims=0>(x, a)", "float[N,3]", weights={"a": np.array([2, 3])})
+    model = model_of(
+        parse, "ReduceMean<keepdims=0>(x, a)", "float[N,3]", weights={"a": np.array([2, 3])}
+    )
     node = model.graph.node(0)
     node.name = "pool"
     node.metadata_props["scope"] = "net.pool"

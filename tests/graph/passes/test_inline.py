@@ -9,7 +9,10 @@ from onnxq.errors import ModelError
 from onnxq.graph.passes.inline import InlineFunctions
 
 HEADER = '<ir_version: 10, opset_import: ["" : 21, "local" : 1]>'
-FUNCTION = '<domain: "local", opset_import: ["" : {opset}]> twice (a) => (b) {{ c = Add(a, a) b = Relu(c) }}'
+FUNCTION = (
+    '<domain: "local", opset_import: ["" : {opset}]> '
+    "twice (a) => (b) {{ c = Add(a, a) b = Relu(c) }}"
+)
 
 
 def model_of(body, opset=21):

@@ -19,7 +19,14 @@ def test_names_are_unique_over_branches_and_the_first_keeps_its_own(parse):
     model = parse(TWO_BRANCHES)
     assert UniqueNames()(model).modified
     assert names(model) == ["t", "y", "s", "p", "s_1", "p_1"]
-    assert [n.name for n in model.graph.all_nodes()] == ["n", "n_1", "n_2", "Abs_p", "n_3", "Exp_p_1"]
+    assert [n.name for n in model.graph.all_nodes()] == [
+        "n",
+        "n_1",
+        "n_2",
+        "Abs_p",
+        "n_3",
+        "Exp_p_1",
+    ]
     assert not UniqueNames()(model).modified
 
 
@@ -60,7 +67,9 @@ def test_a_renamed_weight_leaves_the_shared_tensor_alone(parse):
     model = parse(TWO_BRANCHES)
     tensor = ir.tensor(np.ones(2, np.float32), name="t")
     branch = model.graph.node(1).attributes["then_branch"].as_graph()
-    weight = ir.Value(name="t", const_value=tensor, type=ir.TensorType(tensor.dtype), shape=tensor.shape)
+    weight = ir.Value(
+        name="t", const_value=tensor, type=ir.TensorType(tensor.dtype), shape=tensor.shape
+    )
     branch.register_initializer(weight)
     branch.node(1).replace_input_with(0, weight)
     UniqueNames()(model)

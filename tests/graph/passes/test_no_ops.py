@@ -11,7 +11,15 @@ def ops(model):
 
 
 @pytest.mark.parametrize(
-    "call", ["Identity(a)", "Dropout(a)", "Dropout(a, ratio)", "Cast<to=1>(a)", "CastLike(a, x)", "Dropout(a, ratio, off)"]
+    "call",
+    [
+        "Identity(a)",
+        "Dropout(a)",
+        "Dropout(a, ratio)",
+        "Cast<to=1>(a)",
+        "CastLike(a, x)",
+        "Dropout(a, ratio, off)",
+    ],
 )
 def test_a_node_that_returns_its_input_is_taken_out(call, parse):
     model = parse(
@@ -59,7 +67,8 @@ def test_a_branch_that_returns_an_outer_value_keeps_its_identity(parse, run):
     model = parse(
         """g (bool c, float[2] x) => (float[2] y) { a = Relu(x)
         y = If(c) <then_branch = t () => (float[2] p) { p = Identity(a) },
-                   else_branch = e () => (float[2] q) { r = Identity(a) s = Neg(r) q = Identity(s) }> }"""
+                   else_branch = e () => (float[2] q) {
+            r = Identity(a) s = Neg(r) q = Identity(s) }> }"""
     )
     assert RemoveNoOps()(model).modified
     assert ops(model) == ["Relu", "If", "Identity", "Neg"]

@@ -65,7 +65,8 @@ def test_branches_are_converted(parse, run):
     model = parse(
         """g (bool c, float[2,3] x) => (float[1,2,3] y) {
         y = If(c) <then_branch = t () => (float[1,2,3] p) { p = Unsqueeze<axes=[0]>(x) },
-                   else_branch = e () => (float[1,2,3] q) { a = Clip<min=0.5>(x) q = Unsqueeze<axes=[0]>(a) }> }""",
+                   else_branch = e () => (float[1,2,3] q) {
+            a = Clip<min=0.5>(x) q = Unsqueeze<axes=[0]>(a) }> }""",
         opset=10,
     )
     x = X[0, 0, :2, :3]
@@ -77,14 +78,18 @@ def test_branches_are_converted(parse, run):
 
 
 def test_what_the_converter_cannot_do_is_an_error_with_the_remedy(parse):
-    model = parse("g (float[N,C,4] x) => (float[N,C,4] y) { y = GroupNormalization<num_groups=2>(x, s, s) }",
+    model = parse("g (float[N,C,4] x) => (float[N,C,4] y) {"
+                  " y = GroupNormalization<num_groups=2>(x, s, s) }",
                   {"s": np.ones(2, np.float32)}, opset=18)  # fmt: skip
-    with pytest.raises(UnsupportedError, match=r"opset 18 cannot be raised to 21.*opset_version=21"):
+    with pytest.raises(
+        UnsupportedError, match=r"opset 18 cannot be raised to 21.*opset_version=21"
+    ):
         upgrade_opset(model, 21)
 
 
 def test_group_norm_of_known_size_is_converted(parse, run):
-    model = parse("g (float[2,4,3] x) => (float[2,4,3] y) { y = GroupNormalization<num_groups=2>(x, s, s) }",
+    model = parse("g (float[2,4,3] x) => (float[2,4,3] y) {"
+                  " y = GroupNormalization<num_groups=2>(x, s, s) }",
                   {"s": np.array([1, 2], np.float32)}, opset=18)  # fmt: skip
     x = X[:, 0, :4, :3]
     before = run(model, {"x": x})[0]

@@ -10,7 +10,8 @@ def test_dead_nodes_and_weights_go_in_all_graphs(parse):
     model = parse(
         """g (bool c, float[2] x, float[2] unused) => (float[2] y) {
         dead = Add(x, w)
-        y = If(c) <then_branch = t () => (float[2] p) { k = Constant<value = float {7}>() p = Neg(x) },
+        y = If(c) <then_branch = t () => (float[2] p) { k = Constant<value = float {7}>()
+            p = Neg(x) },
                    else_branch = e () => (float[2] q) { z = Abs(x) q = Add(x, v) }> }""",
         {"w": np.ones(2, np.float32), "v": np.ones(2, np.float32)},
     )
