@@ -13,9 +13,10 @@ from onnxq.cli.options import (
     ignore_option,
     json_option,
     qconfig_option,
+    set_option,
     target_option,
 )
-from onnxq.cli.steps import prepare_model
+from onnxq.cli.steps import load_model, prepare_model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,14 +25,21 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("model", type=PATH)
 @qconfig_option
+@set_option
 @target_option
 @json_option
-def inspect(model: Path, qconfig: Path | None, target: str | None, as_json: bool) -> None:
+def inspect(
+    model: Path,
+    qconfig: Path | None,
+    overrides: tuple[str, ...],
+    target: str | None,
+    as_json: bool,
+) -> None:
     """Say of every node whether it would be quantized, how, and if not why. Needs no data."""
     from onnxq.report import console, machine
     from onnxq.report.summary import summarize
 
-    prepared = prepare_model(model, qconfig, target, {})
+    prepared = prepare_model(load_model(model), qconfig, overrides, target)
     summary = summarize(prepared.model, prepared.decisions)
     if as_json:
         value = {"target": prepared.target.name, "notes": list(prepared.notes)} | machine.summary(

@@ -14,6 +14,7 @@ from onnxq.cli.options import (
     json_option,
     output_option,
     qconfig_option,
+    set_option,
     shard,
     target_option,
 )
@@ -21,6 +22,7 @@ from onnxq.cli.steps import (
     calibrate_model,
     claim,
     given,
+    load_model,
     merged,
     prepare_model,
     report_quantization,
@@ -89,6 +91,7 @@ def export(
 @click.argument("samples", type=PATH)
 @output_option
 @qconfig_option
+@set_option
 @target_option
 @batch_size_option
 @ignore_option
@@ -106,6 +109,7 @@ def calibrate(
     samples: Path,
     output: Path,
     qconfig: Path | None,
+    overrides: tuple[str, ...],
     target: str | None,
     batch_size: int | None,
     ignore: tuple[str, ...],
@@ -115,9 +119,10 @@ def calibrate(
 ) -> None:
     """Observe the activations of MODEL on SAMPLES: an npz or npy file, or a folder of them."""
     claim([output], [model, samples, *given(qconfig)])
+    source = load_model(model, [output])
     from onnxq.stages.calibrate import Statistics
 
-    prepared = prepare_model(model, qconfig, target, feedback)
+    prepared = prepare_model(source, qconfig, overrides, target, feedback)
     previous = Statistics.load(output) if resume and output.exists() else None
     with stoppable() as stopped:
         statistics = calibrate_model(
@@ -136,6 +141,7 @@ def calibrate(
 @click.argument("samples", type=PATH, required=False)
 @output_option
 @qconfig_option
+@set_option
 @target_option
 @batch_size_option
 @ignore_option
@@ -154,6 +160,7 @@ def quantize(
     samples: Path | None,
     output: Path,
     qconfig: Path | None,
+    overrides: tuple[str, ...],
     target: str | None,
     batch_size: int | None,
     ignore: tuple[str, ...],
@@ -167,7 +174,9 @@ def quantize(
     """Quantize MODEL, calibrated on SAMPLES or with --stats."""
     if (samples is None) != bool(stats):
         raise click.UsageError("give SAMPLES or --stats, one of the two.")
-    claim([output, *given(save_plan, save_stats)], [model, *given(samples, qconfig), *stats])
+    outputs = [output, *given(save_plan, save_stats)]
+    claim(outputs, [model, *given(samples, qconfig), *stats])
+    source = load_model(model, outputs)
     from onnxq.graph.io import save
     from onnxq.stages.execution import execution
     from onnxq.stages.plan import plan
@@ -176,7 +185,7 @@ def quantize(
     if form not in FORMATS:  # before the calibration, which may take minutes
         known = ", ".join(FORMATS)
         raise QConfigError(f"format '{form}' is not known; known: {known}.{nearest(form, FORMATS)}")
-    prepared = prepare_model(model, qconfig, target, feedback)
+    prepared = prepare_model(source, qconfig, overrides, target, feedback)
     statistics = merged(stats) if stats else calibrate_model(prepared, samples, ignore, batch_size)
     made = plan(prepared, statistics)
     quantized = rewrite(prepared, made, form)

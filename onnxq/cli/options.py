@@ -34,6 +34,13 @@ target_option = click.option(
     "--target", metavar="NAME", help="Machine it is for; see `onnxq targets`."
 )
 qconfig_option = click.option("--qconfig", type=PATH, help="YAML file: what to quantize, and how.")
+set_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="On top of the qconfig: op:Softmax=default, node:/layer1/*=float ... May be repeated.",
+)
 batch_size_option = click.option(
     "--batch-size",
     type=click.IntRange(min=1),

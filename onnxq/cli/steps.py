@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import numpy as np
     import numpy.typing as npt
+    import onnx_ir as ir
 
     from onnxq.qconfig import QConfigMapping
     from onnxq.stages.calibrate import Statistics
@@ -38,19 +39,41 @@ def claim(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
     """
     from onnxq.graph.io import check_writable
 
-    taken = {path.resolve(): "is also read" for path in inputs}
+    read = [path.resolve() for path in inputs]
+    written: list[Path] = []
     for path in outputs:
-        target = check_writable(path).resolve()
-        if target in taken or any(_same_file(target, other) for other in taken):
-            raise OutputError(
-                f"'{path}' {taken.get(target, 'is also read')} by this command; choose another."
-            )
-        taken[target] = "is written twice"
+        try:
+            target = check_writable(path).resolve()
+        except OSError as error:  # a name that is too long is not even looked up
+            reason = error.strerror or str(error)
+            raise OutputError(f"'{path}' cannot be written: {reason}. Choose another.") from error
+        if any(_same_file(target, other) or other in target.parents for other in read):
+            raise OutputError(f"'{path}' is also read by this command; choose another output.")
+        if any(_same_file(target, other) for other in written):
+            raise OutputError(f"'{path}' is written twice by this command; choose another output.")
+        written.append(target)
 
 
 def _same_file(first: Path, second: Path) -> bool:
     """Hard links count: writing one would change the other."""
+    if first == second:
+        return True
     return first.exists() and second.exists() and first.samefile(second)
+
+
+def load_model(path: Path, outputs: Iterable[Path] = ()) -> ir.Model:
+    """The model of the file.
+
+    Raises:
+        ModelError: it cannot be read.
+        OutputError: an output is a file that holds the model's weights.
+    """
+    from onnxq.graph.io import load
+    from onnxq.stages.bench import external_files
+
+    model = load(path)
+    claim(outputs, external_files(model))
+    return model
 
 
 @contextlib.contextmanager
@@ -70,17 +93,26 @@ def stoppable() -> Iterator[threading.Event]:
 
 
 def prepare_model(
-    model: Path, qconfig: Path | None, target: str | None, feedback: dict[str, str]
+    model: ir.Model,
+    qconfig: Path | None,
+    overrides: tuple[str, ...],
+    target: str | None,
+    feedback: dict[str, str] | None = None,
 ) -> Prepared:
-    """A Prepared of the model file, with the configuration and target that were named."""
-    from onnxq import targets as known
-    from onnxq.qconfig import QConfigMapping
+    """A Prepared of the model, with the configuration and target that were named."""
+    from onnxq import targets
+    from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
     from onnxq.stages.prepare import prepare
 
-    # cheap checks of names first: a typing error should not wait for a model of gigabytes
-    chosen = None if target is None else known.find(target)
-    mapping: QConfigMapping | None = None if qconfig is None else QConfigMapping.from_yaml(qconfig)
-    return prepare(model, mapping, chosen, feedback)
+    # names are checked first: a typing error should not wait for a model of gigabytes to be hashed
+    if target is not None:
+        targets.find(target)
+    mapping: QConfigMapping | None = None
+    if qconfig is not None:
+        mapping = QConfigMapping.from_yaml(qconfig)
+    if overrides:
+        mapping = (mapping or default_qconfig_mapping()).with_overrides(overrides)
+    return prepare(model, mapping, target, feedback)
 
 
 def calibrate_model(

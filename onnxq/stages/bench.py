@@ -100,7 +100,7 @@ def bench(
 
 
 def _comparable(model: Path, quantized: Path) -> tuple[Path | ir.Model, tuple[str, ...]]:
-    """The float model in a form that takes the quantized one's inputs, and what was done for that."""
+    """The float model in a form that takes the quantized one's inputs, and notes on that."""
     ours, theirs = ({s.name: s.dtype for s in input_specs(load(m))} for m in (model, quantized))
     if ours == theirs:
         return model, ()
@@ -120,13 +120,13 @@ def size_bytes(path: Path) -> int:
     Raises:
         ModelError: the file cannot be read.
     """
-    return sum(p.stat().st_size for p in (path, *external_files(path)))
+    return sum(p.stat().st_size for p in (path, *external_files(load(path))))
 
 
-def external_files(path: Path) -> list[Path]:
-    """The files that hold weights of an ONNX file, in the order of first use."""
+def external_files(model: ir.Model) -> list[Path]:
+    """The files that hold weights of a model, in the order of first use."""
     found: dict[Path, None] = {}
-    for graph in load(path).graphs():
+    for graph in model.graphs():
         for value in graph.initializers.values():
             if isinstance(value.const_value, ir.ExternalTensor):
                 found[Path(value.const_value.path)] = None

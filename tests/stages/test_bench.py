@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 from onnxq.errors import CalibrationError, ModelError, UnsupportedError
+from onnxq.graph.io import load
 from onnxq.samples import InputSpec
 from onnxq.stages.bench import bench, external_files, random_batch, size_bytes
 from tests.examples import images, network, save
@@ -71,5 +72,5 @@ def test_models_with_other_inputs_are_refused(tmp_path: Path) -> None:
 def test_size_counts_external_data(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     onnx.save(network(), path, save_as_external_data=True, location="w.bin", size_threshold=0)
-    assert external_files(path) == [tmp_path / "w.bin"]
+    assert external_files(load(path)) == [tmp_path / "w.bin"]
     assert size_bytes(path) == path.stat().st_size + (tmp_path / "w.bin").stat().st_size

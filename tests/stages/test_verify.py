@@ -94,7 +94,7 @@ def test_only_narrows_what_is_compared(pair: tuple[ir.Model, ir.Model]) -> None:
 
 
 def test_a_glob_that_matches_nothing_is_an_error(pair: tuple[ir.Model, ir.Model]) -> None:
-    with pytest.raises(QConfigError, match="matches 'c3'.*Did you mean 'c2'"):
+    with pytest.raises(QConfigError, match=r"matches 'c3'.*Did you mean 'c2'"):
         verify(*pair, {"x": images(1)}, only=("c3",))
 
 
@@ -144,7 +144,7 @@ def test_what_cannot_be_matched_is_listed() -> None:
 
 
 def test_an_output_of_another_shape_keeps_no_bound() -> None:
-    # NonZero of the codes and of the values: as many columns as there are elements that are not zero
+    # NonZero has as many columns as there are elements that are not zero
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["x_quantized"], "q"),
         helper.make_node("DequantizeLinear", ["x_quantized", "s", "z"], ["xd"], "dq"),
@@ -214,7 +214,8 @@ def test_state_goes_round_in_each_model() -> None:
         helper.make_node("Add", ["p", "h"], ["h_out"], "add"),
         helper.make_node("Identity", ["h_out"], ["y"], "copy"),
     ]
-    proto = model(nodes, {"w": weights(0, 4, 4)}, {"x": [1, 4], "h": [1, 4]}, {"y": 1, "h_out": 1})
+    outputs = {"y": 1, "h_out": 1}
+    proto = model(nodes, {"w": weights(0, 4, 4)}, {"x": [1, 4], "h": [1, 4]}, outputs)
     prepared = prepare(proto, feedback={"h_out": "h"})
     x = {"x": np.ones((5, 4), np.float32)}
     statistics = calibrate(prepared, x)
@@ -222,7 +223,7 @@ def test_state_goes_round_in_each_model() -> None:
     findings = verify(proto, quantized, x, feedback={"h_out": "h"})
     assert findings.batches == 5
     assert findings.outputs[0].sqnr_db > 20
-    with pytest.raises(QConfigError, match="no output 'h_ou'.*'h_out'"):
+    with pytest.raises(QConfigError, match=r"no output 'h_ou'.*'h_out'"):
         verify(proto, quantized, x, feedback={"h_ou": "h"})
 
 

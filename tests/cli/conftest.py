@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from onnxq.cli import main
+from tests.examples import images, network, save
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run() -> Run:
+    """run("inspect", path) -> exit code, stdout, stderr; an exception that gets out is a bug."""
+
+    def invoke(*args: object) -> Result:
+        result = CliRunner().invoke(main, [str(a) for a in args])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return invoke
+
+
+@pytest.fixture
+def model_path(tmp_path: Path) -> Path:
+    return save(network(), tmp_path / "m.onnx")
+
+
+@pytest.fixture
+def samples_path(tmp_path: Path) -> Path:
+    path = tmp_path / "x.npz"
+    np.savez(path, x=images(8))
+    return path

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+
+from onnxq.stages.plan import Plan
+from onnxq.stages.statistics import Statistics
+from tests.examples import images
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Run
+
+
+def test_calibrate_then_quantize_equals_quantize(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path
+) -> None:
+    stats, two, one = (tmp_path / name for name in ("m.stats", "two.onnx", "one.onnx"))
+    result = run("calibrate", model_path, samples_path, "-o", stats)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "8 batches" in result.stdout
+    assert run("quantize", model_path, "--stats", stats, "-o", two).exit_code == 0
+    assert run("quantize", model_path, samples_path, "-o", one).exit_code == 0
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_quantize_reports_people_what_became_of_the_nodes(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path
+) -> None:
+    result = run("quantize", model_path, samples_path, "-o", tmp_path / "q.onnx")
+    assert "stays in float" in result.stdout
+    assert "softmax" in result.stdout
+    assert "QLinearConv" in result.stdout
+    assert "size:" in result.stdout
+
+
+def test_quantize_reports_programs_the_same(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "q.onnx"
+    result = run(
+        "quantize", model_path, samples_path, "-o", output, "--json", "--target", "x86-vnni"
+    )
+    value = json.loads(result.stdout)
+    assert value["target"] == "x86-vnni"
+    assert value["quantized_bytes"] == output.stat().st_size
+    assert value["float_bytes"] == model_path.stat().st_size
+    assert value["execution"]["integer_nodes"]["QLinearConv"] == 2
+    assert value["counts"]["Conv"] == {"integers": 2, "floats": 0}
+    onnx.checker.check_model(str(output), full_check=True)
+
+
+def test_quantize_writes_nothing_beside_what_was_asked(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path
+) -> None:
+    before = set(tmp_path.iterdir())
+    names = {tmp_path / name for name in ("q.onnx", "plan.json", "q.stats")}
+    options = ("--save-plan", tmp_path / "plan.json", "--save-stats", tmp_path / "q.stats")
+    assert (
+        run("quantize", model_path, samples_path, "-o", tmp_path / "q.onnx", *options).exit_code
+        == 0
+    )
+    assert set(tmp_path.iterdir()) == before | names
+    assert Plan.load(tmp_path / "plan.json").target == "portable"
+    assert len(Statistics.load(tmp_path / "q.stats").batches) == 8
+
+
+def test_shards_merge_to_the_whole(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path
+) -> None:
+    parts = [tmp_path / f"{i}.stats" for i in (1, 2, 3)]
+    for i, part in enumerate(parts, 1):
+        code = run("calibrate", model_path, samples_path, "-o", part, "--shard", f"{i}/3").exit_code
+        assert code == 0
+    merged, whole = tmp_path / "merged.onnx", tmp_path / "whole.onnx"
+    stats = [option for part in reversed(parts) for option in ("--stats", part)]
+    assert run("quantize", model_path, *stats, "-o", merged).exit_code == 0
+    assert run("quantize", model_path, samples_path, "-o", whole).exit_code == 0
+    assert merged.read_bytes() == whole.read_bytes()
+
+
+def test_resume_goes_on_where_a_run_ended(run: Run, model_path: Path, tmp_path: Path) -> None:
+    stats, first, whole = (tmp_path / name for name in ("m.stats", "first.npz", "whole.npz"))
+    np.savez(first, x=images(8)[:3])
+    np.savez(whole, x=images(8))
+    assert run("calibrate", model_path, first, "-o", stats).exit_code == 0
+    result = run("calibrate", model_path, whole, "-o", stats, "--resume")
+    assert "8 batches" in result.stdout
+    direct = tmp_path / "direct.stats"
+    assert run("calibrate", model_path, whole, "-o", direct).exit_code == 0
+    for name, observer in Statistics.load(direct).observers.items():
+        resumed = Statistics.load(stats).observers[name].state()
+        assert all(np.array_equal(resumed[key], array) for key, array in observer.state().items())
+
+
+def test_resume_with_other_samples_is_refused(run: Run, model_path: Path, tmp_path: Path) -> None:
+    stats, one, other = (tmp_path / name for name in ("m.stats", "one.npz", "other.npz"))
+    np.savez(one, x=images(3))
+    np.savez(other, x=images(3, seed=1))
+    assert run("calibrate", model_path, one, "-o", stats).exit_code == 0
+    before = stats.read_bytes()
+    result = run("calibrate", model_path, other, "-o", stats, "--resume")
+    assert result.exit_code == 6
+    assert stats.read_bytes() == before
+
+
+def test_an_interrupted_calibration_saves_what_it_saw(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import signal
+
+    from onnxq.stages.calibrate import Calibration
+
+    observe = Calibration.observe
+
+    def observe_and_press_ctrl_c(self: Calibration, batch: object, index: int) -> None:
+        observe(self, batch, index)  # type: ignore[arg-type]
+        if index == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Calibration, "observe", observe_and_press_ctrl_c)
+    stats = tmp_path / "m.stats"
+    result = run("calibrate", model_path, samples_path, "-o", stats)
+    assert result.exit_code == 130
+    assert "--resume" in result.stderr
+    assert list(Statistics.load(stats).batches) == [0, 1, 2]
+
+
+def test_a_batch_size_is_used(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path
+) -> None:
+    result = run("calibrate", model_path, samples_path, "-o", tmp_path / "s", "--batch-size", 3)
+    assert "3 batches" in result.stdout
+
+
+def test_labels_in_the_samples_are_ignored_on_request(
+    run: Run, model_path: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "labelled.npz"
+    np.savez(path, x=images(2), labels=np.arange(2))
+    output = tmp_path / "q.onnx"
+    assert run("quantize", model_path, path, "-o", output).exit_code == 6
+    assert run("quantize", model_path, path, "-o", output, "--ignore", "labels").exit_code == 0
+
+
+def test_a_qconfig_file_leaves_a_node_in_float(run: Run, model_path: Path, tmp_path: Path) -> None:
+    qconfig = tmp_path / "q.yaml"
+    qconfig.write_text("nodes:\n  conv2: null\n")
+    for option in (("--qconfig", qconfig), ("--set", "node:conv2=float")):
+        result = run("inspect", model_path, *option, "--json")
+        assert result.exit_code == 0, result.stderr
+        decisions = {n["name"]: n for n in json.loads(result.stdout)["nodes"]}
+        assert decisions["conv1"]["decision"] == "integers"
+        assert decisions["conv2"]["decision"] == "float"
+        assert "qconfig" in decisions["conv2"]["reason"]
+
+
+@pytest.mark.oracle
+def test_export_writes_a_model_of_a_factory_in_the_current_folder(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_factory_file.py").write_text(
+        "from torch import nn\n\ndef make():\n    return nn.Linear(4, 2)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    output = tmp_path / "m.onnx"
+    spec = ("--input", "input=float32[2,4]")
+    result = run("export", "my_factory_file:make", *spec, "-o", output, "--output-name", "z")
+    assert result.exit_code == 0, result.stderr
+    assert "agrees with the module" in result.stdout
+    assert [v.name for v in onnx.load(output).graph.output] == ["z"]
+    assert run("export", "my_factory_file:mak", *spec, "-o", tmp_path / "n.onnx").exit_code == 5
+    assert not (tmp_path / "n.onnx").exists()

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Run
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b", "/", "-1/2"])
+def test_a_shard_of_another_form_is_wrong_usage(run: Run, text: str) -> None:
+    result = run("calibrate", "m.onnx", "x.npz", "-o", "s", "--shard", text)
+    assert result.exit_code == 2
+    assert "wanted I/N" in result.stderr
+
+
+@pytest.mark.parametrize("text", ["h", "=h", "h="])
+def test_feedback_of_another_form_is_wrong_usage(run: Run, text: str) -> None:
+    result = run("calibrate", "m.onnx", "x.npz", "-o", "s", "--feedback", text)
+    assert result.exit_code == 2
+    assert "wanted OUTPUT=INPUT" in result.stderr
