@@ -23,7 +23,7 @@ class Arithmetic(enum.Enum):
     CONVERSION = "conversion"
     """Goes from one data type to another: QuantizeLinear, DequantizeLinear, Cast."""
     OTHER = "other"
-    """Shapes, indices, conditions: neither is a matter of quantization."""
+    """Shapes, indices, conditions, control flow: no matter of quantization."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def _arithmetic(node: ir.Node, types: set[ir.DataType]) -> Arithmetic:
         return Arithmetic.CONVERSION
     if node.op_type.startswith("QLinear") or node.op_type in INTEGER_OPS:
         return Arithmetic.INTEGER
-    if node.op_type in ("Shape", "Size"):
+    if node.op_type in ("Shape", "Size", "If", "Loop", "Scan"):  # bodies are listed by themselves
         return Arithmetic.OTHER
     if node.op_type == "MatMulNBits":
         level = node.attributes.get_int("accuracy_level", 0)

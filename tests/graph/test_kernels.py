@@ -56,7 +56,8 @@ def test_arithmetic_follows_from_the_kernel_and_the_types(
 def test_nodes_in_branches_are_listed() -> None:
     branches = "then_branch = t () => (p) { p = Relu(x) }, else_branch = e () => (o) { o = Exp(x) }"
     body = f"y = If (b) <{branches}>"
-    assert {"Relu", "Exp"} <= {use.op_type for use in integer_nodes(_model(body))}
+    uses = {use.op_type: use.arithmetic for use in integer_nodes(_model(body))}
+    assert uses == {"If": OTHER, "Relu": FLOAT, "Exp": FLOAT}
 
 
 def test_nodes_are_counted_by_type() -> None:
