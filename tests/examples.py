@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnx import TensorProto, helper, numpy_helper
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 Array = npt.NDArray[np.generic]
@@ -23,9 +23,9 @@ def weights(seed: int, *shape: int) -> npt.NDArray[np.float32]:
 
 def model(
     nodes: Sequence[onnx.NodeProto],
-    constants: dict[str, Array],
-    inputs: dict[str, Sequence[int | str]],
-    outputs: dict[str, int] | None = None,
+    constants: Mapping[str, Array],
+    inputs: Mapping[str, Sequence[int | str]],
+    outputs: Mapping[str, int] | None = None,
     *,
     opset: int = 18,
     dtype: int = TensorProto.FLOAT,

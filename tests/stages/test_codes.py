@@ -7,7 +7,7 @@ from onnx import helper
 from onnxq.dtypes import INT8, UINT8, UINT16
 from onnxq.qparams import per_tensor
 from onnxq.stages.codes import Codes, find_codes
-from tests.examples import as_ir, model, quantized_matmul
+from tests.examples import Array, as_ir, model, quantized_matmul
 
 
 def found(proto: onnx.ModelProto) -> list[Codes]:
@@ -30,9 +30,9 @@ def test_constants_are_no_activations() -> None:
     assert "w_quantized" not in [c.name for c in found(quantized_matmul(np.array(3, np.uint8)))]
 
 
-def moved(op_type: str, constants: dict[str, np.ndarray], *names: str) -> onnx.ModelProto:
+def moved(op_type: str, constants: dict[str, Array], *names: str) -> onnx.ModelProto:
     """x -> Q -> op on codes -> DQ, the DQ with scale and zero point of other names."""
-    q = {"s": np.array(0.5, np.float32), "z": np.array(7, np.uint8)}
+    q: dict[str, Array] = {"s": np.array(0.5, np.float32), "z": np.array(7, np.uint8)}
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["x_quantized"], "q"),
         helper.make_node(op_type, ["x_quantized", *names], ["y_quantized"], "op"),
@@ -63,7 +63,7 @@ def test_what_cannot_be_compared_says_why() -> None:
         helper.make_node("DynamicQuantizeLinear", ["x"], ["d_quantized", "ds", "dz"], "q4"),
         helper.make_node("DequantizeLinear", ["d_quantized", "ds", "dz"], ["y"], "dq"),
     ]
-    constants = {
+    constants: dict[str, Array] = {
         "s": np.array(0.5, np.float32),
         "z": np.array(7, np.uint8),
         "many": np.ones(3, np.float32),

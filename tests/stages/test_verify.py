@@ -17,7 +17,7 @@ from onnxq.stages.plan import plan
 from onnxq.stages.prepare import prepare
 from onnxq.stages.rewrite import rewrite
 from onnxq.stages.verify import verify
-from tests.examples import as_ir, images, model, network, quantized_matmul, weights
+from tests.examples import Array, as_ir, images, model, network, quantized_matmul, weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def pair() -> tuple[ir.Model, ir.Model]:
     source = as_ir(network())
-    return source, onnxq.quantize(source, {"x": images(16)})
+    return source, onnxq.quantize(source, [{"x": images(16)}])
 
 
 def test_every_quantized_tensor_and_output_is_compared(pair: tuple[ir.Model, ir.Model]) -> None:
@@ -151,7 +151,7 @@ def test_an_output_of_another_shape_keeps_no_bound() -> None:
         helper.make_node("NonZero", ["xd"], ["i"], "nonzero"),
         helper.make_node("Cast", ["i"], ["y"], "cast", to=onnx.TensorProto.FLOAT),
     ]
-    constants = {"s": np.array(1, np.float32), "z": np.array(0, np.uint8)}
+    constants: dict[str, Array] = {"s": np.array(1, np.float32), "z": np.array(0, np.uint8)}
     quantized = model(nodes, constants, {"x": ["N", 4]}, opset=21)
     nodes[2].input[0] = "x"
     source = model(nodes[2:], {}, {"x": ["N", 4]}, opset=21)
@@ -198,7 +198,7 @@ def test_tensors_inside_branches_are_compared_when_their_branch_runs() -> None:
     x = images(4)
     x[:2] += 1
     x[2:] -= 1
-    quantized = onnxq.quantize(branches(), {"x": x})
+    quantized = onnxq.quantize(branches(), [{"x": image[None]} for image in x])
     both = verify(branches(), quantized, {"x": x})
     assert {"then_c", "else_c"} <= {t.name for t in both.tensors}
     counts = {t.name: t.elements for t in both.tensors}
