@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
+from onnx_ir.tape import Tape
 
 from onnxq import catalog
-from onnxq.operator import Float, Form, Role, Rule
-from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
+from onnxq.operator import Float, Form, NodePlan, Role, Rule
+from onnxq.qparams import PerChannel, PerTensor, QParams
 from onnxq.stages.decision import Quantize, node_name, subgraphs, value_name, walk
 from onnxq.stages.rewrite.weights import integer_tensor, scale_tensor, zero_point_tensor
 
@@ -112,28 +113,37 @@ class _QdqWriter:
             self.codes[tensor] = self._quantize_linear(raw, tensor)
 
     def _on_codes(self, node: ir.Node, rule: Rule) -> None:
-        """The op itself on the integer tensor; Relu and Clip become a Clip with bounds in codes."""
+        """The operator's own integer form: ONNX Runtime has the kernel, but no fusion."""
         self._float_inputs(node, rule.activations)
-        tensor = self.tensor_of[node.outputs[rule.outputs[0]]]
-        source = node.inputs[rule.activations[0]]
-        assert source is not None
-        if rule.clamp is not None:
-            p = self.plan.tensors[tensor]
-            low, high = (int(c) for c in quantize(np.array(rule.clamp, np.float32), p))
-            codes = self._clip(self._codes(source), (low, high), tensor, node)
-            self.dead.append(node)
-            self.codes[tensor] = codes
-            return
+        operator = catalog.find(node.op_type, node.domain)
+        assert operator is not None, "a node without operator is float"
+        inputs = list(node.inputs)
+        in_qparams: list[QParams | None] = [None] * len(inputs)
+        out_qparams: list[QParams | None] = [None] * len(node.outputs)
         for slot in rule.activations:
-            value = node.inputs[slot]
+            value = inputs[slot]
             assert value is not None
-            node.replace_input_with(slot, self._codes(value))
+            inputs[slot] = self._codes(value)
+            in_qparams[slot] = self.plan.tensors[self.tensor_of[value]]
         for slot in rule.outputs:
-            value = node.outputs[slot]
-            tensor = self.tensor_of[value]
-            value.name = self._unique(f"{tensor}_quantized")
-            value.type = ir.TensorType(ir.DataType[self.plan.tensors[tensor].dtype.onnx])
-            self.codes[tensor] = value
+            out_qparams[slot] = self.plan.tensors[self.tensor_of[node.outputs[slot]]]
+        tape = Tape()
+        node_plan = NodePlan(tuple(in_qparams), tuple(out_qparams))
+        results = operator.lower(tape, node, node_plan, inputs)
+        graph = _graph_of(node)
+        for value in tape.initializers:
+            value.name = self._unique(value_name(value))
+            graph.register_initializer(value)
+        graph.insert_before(node, tape.nodes)
+        for slot, (old, new) in enumerate(zip(node.outputs, results, strict=True)):
+            tensor = self.tensor_of[old]
+            if slot in rule.outputs:
+                new.name = self._unique(f"{tensor}_quantized")
+                self.codes[tensor] = new
+                continue
+            old.replace_all_uses_with(new, replace_graph_outputs=True)
+            old.name, new.name = None, tensor
+        self.dead.append(node)
 
     def _float_inputs(self, node: ir.Node, activations: Iterable[int]) -> None:
         """Lets slots that are no activations read what an integer node left of their tensor."""
@@ -177,7 +187,7 @@ class _QdqWriter:
                     self.copies[output] = self._copied(output, node)
 
     def _copied(self, value: ir.Value, node: ir.Node) -> ir.Value:
-        """The value behind a guard, which stands before the node that reads it or behind its own."""
+        """The value behind a guard, which stands before the node, or behind it for its results."""
         guard = ir.node(GUARD, [value], name=self._unique(f"{node.name}_stays_float"))
         guard.outputs[0].name = self._unique(f"{value.name}_copied")
         guard.outputs[0].type, guard.outputs[0].shape = value.type, value.shape

@@ -254,3 +254,25 @@ def test_branches_of_if_are_quantized() -> None:
         for d in plan(prepared, calibrate(prepared, batches[:1])).decisions.values()
     ]
     assert any("never observed" in reason for reason in reasons)
+
+
+def test_pad_writes_the_zero_point() -> None:
+    pads = np.array([0, 0, 1, 1, 0, 0, 1, 1])
+    model = conv_model(
+        "c = Conv(x, w) p = Pad(c, pads) y = Conv(p, v)", constants={"pads": pads}
+    )
+    integer, made, _ = quantized(model)
+    assert made.tensors["c"].zero_point != 0
+    assert worst_steps(model, integer, made) < 24
+    assert kernels(integer).count("QLinearConv") == 2
+
+
+def test_output_of_a_codes_node_that_is_no_code_keeps_its_name() -> None:
+    model = conv_model(
+        "c = Conv(x, w) p, i = MaxPool<kernel_shape=[2,2]>(c) y = Conv(p, v)",
+        "float[N,8,5,5] y, int64[N,8,5,5] i",
+    )
+    integer, _, prepared = quantized(model)
+    assert [v.name for v in integer.graph.outputs] == ["y", "i"]
+    runtime.open_session(integer)
+    assert set(prepared.decisions) == {node.name for node in prepared.model.graph}
