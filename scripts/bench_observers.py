@@ -12,8 +12,9 @@ below 1 on the output of a ReLU.
 The embedded sample is 256 calibration and 1,000 test images; of the full data set, --images
 training images and all 10,000 test images are taken. A few images with far outliers decide where
 the least error is, so which images were drawn moves the best scale: with 256 images by up to 10%,
-and the ratios by 0.04 and more either way (still 0.05 with 4,096, below 0.01 with 16,384). On the calibration images themselves the search is
-never worse than torch's (tests/observers/test_histogram.py).
+and the ratios by 0.04 and more either way (still 0.05 with 4,096, below 0.01 with
+16,384). On the calibration images themselves the search is not worse than torch's
+(tests/observers/test_histogram.py).
 """
 
 from __future__ import annotations
