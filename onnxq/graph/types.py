@@ -22,13 +22,26 @@ def infer_types(model: ir.Model) -> bool:
     Names must be unique in the whole model. What is known stays or becomes more exact. Weights are
     not read.
     """
+    changed = _take_from_weights(model)
     inferred = onnx.shape_inference.infer_shapes(skeleton(model), data_prop=True)
     values = {v.name: v for graph in model.graphs() for v in all_values(graph)}
-    changed = False
     for info in _infos([inferred.graph]):
         value = values.get(info.name)
         if value is not None and info.HasField("type"):
             changed |= _merge(value, info.type)
+    return changed
+
+
+def _take_from_weights(model: ir.Model) -> bool:
+    """Gives initializers the type and shape of their tensor, which a file may state only there."""
+    changed = False
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            tensor = value.const_value
+            if tensor is not None and (value.type is None or value.shape is None):
+                value.type = ir.TensorType(tensor.dtype)
+                value.shape = ir.Shape(tensor.shape.numpy())
+                changed = True
     return changed
 
 

@@ -126,7 +126,8 @@ def prepare(
 
     Args:
         model: path, ModelProto or onnx_ir.Model; it is not changed.
-        qconfig: what to quantize and how; None: onnxq's default for every operator.
+        qconfig: what to quantize and how; None: onnxq's default for every operator, or, for the
+            targets "fbgemm" and "qnnpack", the QConfig that PyTorch documents for that backend.
         target: name or value; None: `targets.get_default()`, which is "portable" unless set.
         feedback: {output name: input name} of state that each batch hands to the next one.
     Raises:
@@ -134,7 +135,7 @@ def prepare(
         QConfigError: the qconfig, target or feedback names what is not there.
     """
     chosen = _target(target)
-    mapping = qconfig if qconfig is not None else default_qconfig_mapping()
+    mapping = qconfig if qconfig is not None else default_qconfig_mapping(_backend(target))
     canonical = canonicalize(load(model), runtime.infer_types)
     nodes = [node for node, _ in walk(canonical.model.graph)]
     mapping.check(
@@ -154,6 +155,11 @@ def prepare(
         feedback=_checked_feedback(canonical.model, feedback or {}),
         notes=tuple(canonical.notes),
     )
+
+
+def _backend(target: str | Target | None) -> str:
+    """PyTorch's name of the backend where the target is given by it, else the empty string."""
+    return target if isinstance(target, str) and target in targets.aliases() else ""
 
 
 def _target(target: str | Target | None) -> Target:

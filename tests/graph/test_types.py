@@ -85,3 +85,19 @@ def test_a_scalar_is_known(parse):
     model = parse("g (float x) => (float[] y) { y = Relu(x) }")
     infer_types(model)
     assert untyped(model) == []
+
+
+def test_shape_that_only_the_weight_states_is_used() -> None:
+    model = ir.from_onnx_text(
+        '<ir_version: 10, opset_import: ["" : 21]> g (float[N,4] x) => (float y) { m = MatMul(x, w) y = Relu(m) }'
+    )
+    w = model.graph.node(0).inputs[1]
+    assert w is not None
+    w.const_value = ir.tensor(np.ones((4, 3), np.float32))
+    model.graph.register_initializer(w)
+    assert w.shape is None
+    infer_types(model)
+    shape = model.graph.node(0).outputs[0].shape
+    assert shape is not None
+    assert len(shape) == 2
+    assert shape[1] == 3

@@ -37,7 +37,8 @@ def integer_tensor(
 
     if source.nbytes < LAZY_BYTES:
         return make()
-    return ir.LazyTensor(make, ir.DataType[qparams.dtype.onnx], ir.Shape(source.shape.numpy()), name=name)
+    shape = ir.Shape(source.shape.numpy())
+    return ir.LazyTensor(make, ir.DataType[qparams.dtype.onnx], shape, name=name)
 
 
 def scale_tensor(qparams: QParams, name: str) -> ir.TensorProtocol:
