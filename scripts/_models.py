@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # for models/, which is no installed package
+sys.path.insert(0, str(ROOT))  # models/ and scripts/ are no installed packages
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -38,19 +38,18 @@ def evaluation_data(data: Path | None) -> tuple[FloatArray, FloatArray, npt.NDAr
 
 def float_models(folder: Path, calibration: FloatArray) -> Iterator[FloatModel]:
     """ResNet-20, MobileNetV2 and MobileNetV2 with imbalanced channels, as files of the folder."""
-    from make_imbalanced import imbalance
+    import torch  # needed for exporting only
 
-    from onnxq.pytorch import export
-    from onnxq.pytorch.factory import load_factory
+    from onnxq.pytorch import export, load_module
+    from scripts.make_imbalanced import imbalance
 
     for name, factory in (
         ("resnet20", "models.resnet:resnet20"),
         ("mobilenetv2", "models.mobilenet:mobilenetv2"),
     ):
         path = folder / f"{name}.onnx"
-        export(
-            load_factory(factory, ROOT / "models" / f"{name}.safetensors"), (calibration[:2],), path
-        )
+        module = load_module(factory, ROOT / "models" / f"{name}.safetensors")
+        export(module, (torch.from_numpy(calibration[:2]),), path)
         yield FloatModel(name, path)
     path = folder / "mobilenetv2-imbalanced.onnx"
     imbalance(folder / "mobilenetv2.onnx", path, calibration)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -22,7 +23,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
-from _models import FloatModel, evaluation_data, float_models
 from onnxruntime.quantization import (
     CalibrationDataReader,
     CalibrationMethod,
@@ -31,9 +31,12 @@ from onnxruntime.quantization import (
     quantize_static,
 )
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
+
 import onnxq
 from onnxq import runtime
 from onnxq.graph.io import load, save
+from scripts._models import FloatModel, evaluation_data, float_models
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
