@@ -194,12 +194,17 @@ def _tensor_qparams(
     """(tensor -> qparams, tensor -> why it has none)."""
     tensors: dict[str, QParams] = {}
     unseen: dict[str, str] = {}
+    constants = {
+        name: value
+        for graph in prepared.model.graphs()
+        for name, value in graph.initializers.items()
+    }
     for group in prepared.groups:
         if group.range is not None:
             qparams = _qparams_of_range(group.range, group.observer().dtype)
             tensors.update(dict.fromkeys(group.members, qparams))
             continue
-        merged = _merged(group, prepared.model, statistics)
+        merged = _merged(group, constants, statistics)
         if _saw_nothing(merged):
             reason = f"tensor '{group.members[0]}' was never observed: no sample reached it"
             unseen.update(dict.fromkeys(group.members, reason))
@@ -208,11 +213,14 @@ def _tensor_qparams(
     return tensors, unseen
 
 
-def _merged(group: TensorGroup, model: ir.Model, statistics: Statistics) -> Observer:
+def _merged(
+    group: TensorGroup, constants: Mapping[str, ir.Value], statistics: Statistics
+) -> Observer:
+    """One observer that has seen every source and constant of the group."""
     observers = [statistics.observer(source, group.observer) for source in group.sources]
     for name in group.constants:
         observer = group.observer()
-        observer.observe(constant_array(_find_constant(model, name)), 0)
+        observer.observe(constant_array(constants[name]), 0)
         observers.append(observer)
     return functools.reduce(lambda a, b: a.merge(b), observers)
 
@@ -226,16 +234,6 @@ def _saw_nothing(observer: Observer) -> bool:
 @functools.cache
 def _fresh_state(spec: ObserverSpec) -> tuple[tuple[str, npt.NDArray[np.generic]], ...]:
     return tuple(spec().state().items())
-
-
-def _find_constant(model: ir.Model, name: str) -> ir.Value:
-    if name in model.graph.initializers:
-        return model.graph.initializers[name]
-    for node, _ in walk(model.graph):
-        for value in node.inputs:
-            if value is not None and value.name == name:
-                return value
-    raise AssertionError(f"no constant '{name}'")
 
 
 def _qparams_of_range(interval: tuple[float, float], dtype: QDType) -> QParams:
