@@ -58,7 +58,7 @@ class Plan:
         model_hash: the canonical float model that it was made for.
         target: name of the target.
         decisions: node name -> Quantize or Float(reason).
-        tensors: activation tensor -> qparams (constants that stand in activation slots included).
+        tensors: activation tensor -> qparams (constants in activation slots included).
         code_bounds: tensor -> codes that a folded Relu or Clip bounds it to, where its qparams reach
             further.
         weights: node name -> WeightPlan.
