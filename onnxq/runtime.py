@@ -6,6 +6,8 @@
 
 Weights of an onnx_ir.Model are handed over as the arrays they are (mapped from disk, if they are),
 never through a serialized protobuf: models beyond its 2 GB limit open too.
+
+Over 300 lines: whatever touches ONNX Runtime stands in this one file.
 """
 
 from __future__ import annotations
@@ -57,6 +59,8 @@ OPEN_ERRORS: tuple[type[Exception], ...] = (*ORT_ERRORS, RuntimeError)
 RUN_ERRORS: tuple[type[Exception], ...] = (*ORT_ERRORS, RuntimeError, ValueError)
 INLINE_BYTES = 1024
 """Smaller weights stay in the protobuf: shape inference reads them there (shapes, axes, scales)."""
+IN_MEMORY = "in_memory"
+"""Location of the weights that are handed over beside the protobuf."""
 SEPARATE_BYTES = 1 << 30
 """Optimized models with more weights are written with external data; protobuf ends at 2 GB."""
 ERRORS_ONLY = 3
@@ -154,6 +158,9 @@ def open_session(
 ) -> Session:
     """A Session for the model.
 
+    ONNX Runtime copies the weights once when it packs them for its kernels, so that a session needs
+    about their size in memory, whether they are in files or in arrays; `close` frees it.
+
     Args:
         model: an onnx_ir.Model of any size, or a path.
         threads: of one run; None: one per core.
@@ -206,18 +213,15 @@ def _hand_over(model: ir.Model, options: ort.SessionOptions) -> tuple[bytes, lis
     values: list[ort.OrtValue] = []
     for name, value in graph.graph.initializers.items():
         tensor = value.const_value
-        if tensor is None or tensor.dtype == ir.DataType.STRING or tensor.dtype.bitwidth < 8:
+        array = None if tensor is None else _shared_array(tensor)
+        if tensor is None or array is None:
             continue
-        if tensor.nbytes < INLINE_BYTES:
-            continue
-        array = np.ascontiguousarray(tensor.numpy())
-        if array.dtype.type.__module__ != "numpy":
-            continue  # bfloat16 and float8: NumPy has no type of theirs
         names.append(name)
         values.append(ort.OrtValue.ortvalue_from_numpy(array))
         value.const_value = ir.ExternalTensor(
-            "in_memory", 0, array.nbytes, tensor.dtype, shape=ir.Shape(array.shape), name=name
+            IN_MEMORY, 0, array.nbytes, tensor.dtype, shape=ir.Shape(array.shape), name=name
         )
+    _inline_files(graph)
     if names:
         options.add_external_initializers(names, values)
     try:
@@ -227,6 +231,30 @@ def _hand_over(model: ir.Model, options: ort.SessionOptions) -> tuple[bytes, lis
             f"model '{model.graph.name}' cannot be serialized: {_first_line(error)} Branches of If "
             "that own more than 2 GB of weights cannot be run; move these to the main graph."
         ) from error
+
+
+def _shared_array(tensor: ir.TensorProtocol) -> Array | None:
+    """The array that ONNX Runtime is to read where it is; None: the tensor goes into the protobuf.
+
+    The protobuf takes what is small, and what NumPy has no type for (text, bfloat16, float8, int4).
+    """
+    if tensor.dtype == ir.DataType.STRING or tensor.dtype.bitwidth < 8:
+        return None
+    if tensor.nbytes < INLINE_BYTES:
+        return None
+    array = np.ascontiguousarray(tensor.numpy())
+    return array if array.dtype.type.__module__ == "numpy" else None
+
+
+def _inline_files(model: ir.Model) -> None:
+    """Reads weights that are still in files, which ONNX Runtime would not find from bytes."""
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            tensor = value.const_value
+            if isinstance(tensor, ir.ExternalTensor) and tensor.location != IN_MEMORY:
+                value.const_value = ir.Tensor(
+                    tensor.numpy(), dtype=tensor.dtype, shape=tensor.shape, name=tensor.name
+                )
 
 
 def _first_line(error: Exception) -> str:

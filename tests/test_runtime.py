@@ -71,6 +71,50 @@ def test_weights_mapped_from_an_external_file_run(tmp_path: Path) -> None:
     assert np.abs(y - np.maximum(X @ _weight(), 0)).max() < 1e-5
 
 
+BRANCHES = """g (bool k, float[1,16] x) => (float[1,16] y) {
+    y = If (k) <then_branch = a () => (float[1,16] p) { p = Add(x, x) },
+                else_branch = b () => (float[1,16] q) { q = Sub(x, x) }> }"""
+
+
+@pytest.mark.parametrize("size", [16, 2 * runtime.INLINE_BYTES])
+def test_weights_of_branches_in_external_files_run(size: int, tmp_path: Path) -> None:
+    model = _parsed(BRANCHES)
+    for number, attribute in enumerate(model.graph[0].attributes.values()):
+        branch = attribute.as_graph()
+        tensor = ir.tensor(np.full(size, 2, np.float32), name=f"w{number}")
+        weight = ir.Value(name=tensor.name, const_value=tensor)
+        branch.register_initializer(weight)
+        top = ir.node("ReduceMax", [weight], {"keepdims": 0})
+        branch.insert_before(branch[0], top)
+        branch[1].replace_input_with(1, top.outputs[0])
+    ir.save(model, tmp_path / "net.onnx", external_data="net.data", size_threshold_bytes=0)
+    with runtime.open_session(ir.load(tmp_path / "net.onnx")) as session:
+        [added] = session.run({"x": X, "k": np.array(True)})
+        [taken] = session.run({"x": X, "k": np.array(False)})
+    np.testing.assert_array_equal(added, X + 2)
+    np.testing.assert_array_equal(taken, X - 2)
+
+
+@pytest.mark.parametrize("size", [2, 4096])
+@pytest.mark.parametrize("kind", [ir.DataType.INT4, ir.DataType.UINT4, ir.DataType.INT8])
+def test_small_and_packed_weights_in_external_files_run(
+    kind: ir.DataType, size: int, tmp_path: Path
+) -> None:
+    model = _parsed("g (float[1] x) => (float[n] y) { d = DequantizeLinear(w, s) y = Mul(x, d) }")
+    codes = np.resize(np.array([1, 7]), size).astype(kind.numpy())
+    for name, array in (("w", codes), ("s", np.array(0.5, np.float32))):
+        value = model.graph[0].inputs[0 if name == "w" else 1]
+        assert value is not None
+        value.const_value = ir.tensor(array, name=name)
+        model.graph.register_initializer(value)
+    ir.save(model, tmp_path / "net.onnx", external_data="net.data", size_threshold_bytes=0)
+    loaded = ir.load(tmp_path / "net.onnx")
+    assert isinstance(loaded.graph.initializers["w"].const_value, ir.ExternalTensor)
+    with runtime.open_session(loaded) as session:
+        [y] = session.run({"x": np.ones(1, np.float32)})
+    np.testing.assert_array_equal(y, np.resize(np.array([0.5, 3.5], np.float32), size))
+
+
 def test_weights_that_numpy_has_no_type_for_run_too() -> None:
     texts = ir.StringTensor([b"a" * 2000, b"b"], shape=ir.Shape([2]), name="w")
     model = _parsed("g (string[2] x) => (bool[2] y) { y = Equal(x, x) }")
