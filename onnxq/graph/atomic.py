@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -11,6 +12,9 @@ from onnxq.errors import OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+MAX_NAME_START_BYTES = 200
+"""Of the target's name in that of the temporary file: names end at 255 bytes."""
 
 
 def write_atomically(path: str | Path, write: Callable[[BinaryIO], object]) -> None:
@@ -41,9 +45,11 @@ def check_writable(path: str | Path) -> Path:
     """The path of the file that `save` would write (links followed); leaves nothing behind.
 
     Raises:
-        OutputError: the folder is missing, or path is a folder, or the folder takes no new file.
+        OutputError: the folder is missing, or path is a folder, or the folder takes no new file, or
+            no file may have that name.
     """
     target = Path(path).absolute()
+    _refuse_bad_names(target)
     if target.is_symlink():
         target = target.resolve()
     if target.is_dir():
@@ -57,11 +63,17 @@ def check_writable(path: str | Path) -> Path:
     return target
 
 
+def _refuse_bad_names(target: Path) -> None:
+    """Raises OutputError for a name that is too long and for a link that leads to itself."""
+    with as_output_error(target), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        target.stat()
+
+
 @contextlib.contextmanager
 def temporary(target: Path) -> Iterator[Path]:
     """A free name beside the target (renames within a folder are atomic), removed at the end."""
-    suffix = f".{secrets.token_hex(8)}.tmp"
-    part = target.with_name(f".{target.name[:200]}{suffix}")  # names end at 255 bytes
+    start = os.fsencode(target.name)[:MAX_NAME_START_BYTES].decode(errors="ignore")
+    part = target.with_name(f".{start}.{secrets.token_hex(8)}.tmp")
     try:
         yield part
     finally:

@@ -8,8 +8,6 @@ pickled.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,8 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.errors import CalibrationError, OutputError, nearest
+from onnxq.errors import CalibrationError, nearest
+from onnxq.graph.atomic import write_atomically
 from onnxq.observers import Observer, ObserverSpec
 from onnxq.samples.columns import UNREADABLE
 
@@ -121,7 +120,8 @@ class Statistics:
         for number, observer in enumerate(self.observers.values()):
             for key, array in observer.state().items():
                 arrays[f"{number}/{key}"] = np.asarray(array)
-        _write(Path(path), arrays)
+        # savez takes arrays of any name as keywords, its stub one of them as a flag
+        write_atomically(path, lambda file: np.savez_compressed(file, **arrays))  # type: ignore[arg-type]
 
     def _header(self) -> dict[str, object]:
         tensors = [
@@ -200,33 +200,3 @@ def _read(path: Path) -> dict[str, npt.NDArray[np.generic]]:
             return {name: loaded[name] for name in loaded.files}
     except DAMAGED as error:
         raise _damaged(path, error) from error
-
-
-def _write(path: Path, arrays: Mapping[str, npt.NDArray[np.generic]]) -> None:
-    """Writes beside the target and renames: a reader never sees half a file."""
-    try:
-        with tempfile.NamedTemporaryFile(
-            dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as file:
-            partial = Path(file.name)
-            try:
-                np.savez_compressed(file, **dict(arrays))  # type: ignore[arg-type]
-                file.flush()
-                os.fsync(file.fileno())
-                partial.chmod(0o666 & ~_umask())
-                partial.replace(path)
-            except BaseException:
-                partial.unlink(missing_ok=True)
-                raise
-    except OSError as error:
-        raise OutputError(
-            f"statistics '{path}' cannot be written: {error.strerror or error}. Check that the "
-            "folder exists and may be written to."
-        ) from error
-
-
-def _umask() -> int:
-    """The process's file mode mask, which temporary files do not follow."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -87,3 +88,33 @@ def test_a_very_long_name_can_be_written(tmp_path):
     path = tmp_path / ("n" * 250 + ".onnx")
     write_atomically(path, lambda file: file.write(b"x"))
     assert path.read_bytes() == b"x"
+
+
+def test_a_name_that_no_file_may_have_is_an_output_error(tmp_path: Path) -> None:
+    path = tmp_path / ("n" * 300 + ".onnx")
+    with pytest.raises(OutputError, match=r"cannot be written: File name too long"):
+        check_writable(path)
+    with pytest.raises(OutputError, match=r"cannot be written: File name too long"):
+        write_atomically(path, lambda file: file.write(b"x"))
+    with pytest.raises(OutputError, match=r"cannot be written: File name too long"):
+        check_writable(tmp_path / ("f" * 300) / "m.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_name_whose_bytes_are_too_many_is_an_output_error(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"cannot be written: File name too long"):
+        check_writable(tmp_path / ("\N{GREEK SMALL LETTER MU}" * 130 + ".onnx"))
+
+
+def test_a_long_name_of_wide_characters_can_be_written(tmp_path: Path) -> None:
+    path = tmp_path / ("\N{GREEK SMALL LETTER MU}" * 120 + ".onnx")
+    write_atomically(path, lambda file: file.write(b"x"))
+    assert path.read_bytes() == b"x"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_that_leads_to_itself_is_an_output_error(tmp_path: Path) -> None:
+    link = tmp_path / "m.onnx"
+    link.symlink_to(link)
+    with pytest.raises(OutputError, match="cannot be written"):
+        check_writable(link)
