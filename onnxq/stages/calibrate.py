@@ -4,9 +4,7 @@ One batch of activations is in memory at a time. Every observed tensor is an out
 that runs, and nothing else is: the operators between two of them still fuse, and the run costs
 little more than inference. Tensors in branches of If are observed when their branch runs.
 
-State that goes round (`prepared.feedback`: output -> input): samples may leave the state's input
-out; it is then zeros for the first batch, and what the previous batch put out for the others. A
-batch that has the state's input starts a new sequence from it.
+State that goes round (`prepared.feedback`: output -> input) is kept between batches: see `state`.
 """
 
 from __future__ import annotations
@@ -24,7 +22,8 @@ import numpy.typing as npt
 from onnxq.errors import CalibrationError
 from onnxq.graph.expose import expose
 from onnxq.runtime import Memory, Session, open_session
-from onnxq.samples import InputSpec, input_specs, open_samples
+from onnxq.samples import input_specs, open_samples
+from onnxq.stages.state import State
 from onnxq.stages.statistics import Statistics
 
 if TYPE_CHECKING:
@@ -162,9 +161,9 @@ class Calibration:
         self._observers = _observers(prepared, statistics)
         self._batches = dict(statistics.batches) if statistics else {}
         self._failure: str | None = None
-        self._feedback = dict(prepared.feedback)
-        self._state: dict[str, Array] = {}
-        self.inputs = input_specs(prepared.model, optional=set(self._feedback.values()))
+        self._fed_back = tuple(prepared.feedback)
+        self.inputs = input_specs(prepared.model, optional=set(prepared.feedback.values()))
+        self._state = State(self.inputs, prepared.feedback)
         self.next_batch = statistics.next_batch if statistics else 0
         fed = {spec.name for spec in self.inputs}
         inner = [name for name in prepared.observed if name not in fed]
@@ -260,32 +259,11 @@ class Calibration:
 
     def _run(self, batch: Mapping[str, Array]) -> dict[str, Array]:
         """The observed tensors of one batch, inputs included."""
-        feeds = {**batch, **self._fed_back(batch)}
-        wanted = list(dict.fromkeys((*self._outputs.values(), *self._feedback)))
+        feeds = self._state.feeds(batch)
+        wanted = list(dict.fromkeys((*self._outputs.values(), *self._fed_back)))
         got = dict(zip(wanted, self._session.run(feeds, wanted), strict=True)) if wanted else {}
-        for output, name in self._feedback.items():
-            self._state[name] = got[output]
+        self._state.keep(got)
         return feeds | {tensor: got[output] for tensor, output in self._outputs.items()}
-
-    def _fed_back(self, batch: Mapping[str, Array]) -> dict[str, Array]:
-        """State for the inputs that the batch leaves out."""
-        result = {}
-        for spec in self.inputs:
-            if not spec.optional or spec.name in batch:
-                continue
-            shape = _state_shape(spec, self.inputs, batch)
-            state = self._state.get(spec.name)
-            if state is None:
-                state = np.zeros([1 if n is None else n for n in shape], spec.dtype)
-            wanted = (n is None or n == size for n, size in zip(shape, state.shape, strict=False))
-            if not all(wanted):
-                raise CalibrationError(
-                    f"input '{spec.name}' is fed back with shape {state.shape}; this batch needs "
-                    f"{tuple('?' if n is None else n for n in shape)}. Keep the batch size, or "
-                    f"begin a new sequence by giving '{spec.name}' in the sample."
-                )
-            result[spec.name] = state
-        return result
 
 
 def _observers(prepared: Observed, statistics: Statistics | None) -> dict[str, Observer]:
@@ -297,27 +275,6 @@ def _observers(prepared: Observed, statistics: Statistics | None) -> dict[str, O
         name: copy.deepcopy(statistics.observer(name, spec))
         for name, spec in prepared.observed.items()
     }
-
-
-def _state_shape(
-    spec: InputSpec, inputs: tuple[InputSpec, ...], batch: Mapping[str, Array]
-) -> tuple[int | None, ...]:
-    """The state's shape as far as the batch determines it.
-
-    A dynamic dimension is that of the same name in an input of the batch; the first is else the
-    first of the batch's first array; others are free (None).
-    """
-    given = [(other.shape, batch[other.name].shape) for other in inputs if other.name in batch]
-    named = {
-        name: size
-        for wanted, shape in given
-        for name, size in zip(wanted or (), shape, strict=False)
-        if isinstance(name, str)
-    }
-    shape = [n if isinstance(n, int) else named.get(n or "") for n in spec.shape or ()]
-    if shape and shape[0] is None and given and given[0][1]:
-        shape[0] = given[0][1][0]
-    return tuple(shape)
 
 
 def _fingerprint(batch: Mapping[str, Array]) -> int:
