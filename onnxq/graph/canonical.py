@@ -13,6 +13,7 @@ from onnxq.graph.passes.batch_norm import FoldBatchNorm
 from onnxq.graph.passes.constants import LiftConstants
 from onnxq.graph.passes.float32 import ConvertToFloat32
 from onnxq.graph.passes.fold_constants import FoldConstants
+from onnxq.graph.passes.gemm_factors import FoldGemmFactors
 from onnxq.graph.passes.global_pool import MeanToGlobalPool
 from onnxq.graph.passes.inline import InlineFunctions
 from onnxq.graph.passes.inputs import RemoveInitializersFromInputs
@@ -37,8 +38,8 @@ class Canonical:
 
     Attributes:
         model: functions inlined; names unique; weights are initializers of the graph that owns
-            them; BatchNormalization folded; no Identity or Dropout; opset >= 13; float32; types and
-            ranks known where they can be.
+            them; BatchNormalization and Gemm's factors folded; no Identity or Dropout; opset >= 13;
+            float32; types and ranks known where they can be.
         notes: sentences for the report ("the model is float16 ...").
     """
 
@@ -81,6 +82,7 @@ def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
     for then in (
         RemoveNoOps(),
         FoldConstants(),
+        FoldGemmFactors(),
         FoldBatchNorm(),
         MeanToGlobalPool(),
         RemoveUnused(),

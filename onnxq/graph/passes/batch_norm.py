@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnxq.graph.edit import FreeNames, all_nodes, bypass
-from onnxq.graph.weights import Array, constant, derived, is_private
+from onnxq.graph.edit import FreeNames, all_nodes, bypass, exchange_constant
+from onnxq.graph.weights import Array, constant, derived
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,8 +116,8 @@ def _fold(node: ir.Node, affine: _Affine, names: FreeNames) -> None:
     assert stored is not None
     bias, scaled = _scaled_bias(node, affine), _scaler(node, stored, affine)
     tensor = derived(scaled, ir.DataType.FLOAT, stored.shape.numpy())
-    _exchange(node, _WEIGHT, tensor, names, f"{weight.name}_folded")
-    _exchange(node, _BIAS, ir.tensor(bias), names, f"{weight.name}_bias")
+    exchange_constant(node, _WEIGHT, tensor, names, f"{weight.name}_folded")
+    exchange_constant(node, _BIAS, ir.tensor(bias), names, f"{weight.name}_bias")
     if "beta" in node.attributes:
         node.attributes["beta"] = ir.AttrFloat32("beta", 1.0)
 
@@ -141,31 +141,6 @@ def _scaler(node: ir.Node, tensor: ir.TensorProtocol, affine: _Affine) -> Callab
     elif node.op_type == "Conv" or node.attributes.get_int("transB", 0) == 1:
         factor = factor.reshape(-1, *[1] * (len(shape) - 1))
     return lambda: tensor.numpy() * factor
-
-
-def _exchange(
-    node: ir.Node, slot: int, tensor: ir.TensorProtocol, names: FreeNames, new_name: str
-) -> None:
-    """Puts a tensor into a slot: under the present name where the initializer is the node's own."""
-    value = node.inputs[slot] if slot < len(node.inputs) else None
-    graph = node.graph
-    assert graph is not None
-    if value is not None and is_private(value):
-        tensor.name = value.name
-        value.const_value = tensor
-        value.shape = ir.Shape(tensor.shape.numpy())
-        return
-    name = names.value(new_name)
-    tensor.name = name
-    new = ir.Value(
-        name=name,
-        type=ir.TensorType(tensor.dtype),
-        shape=ir.Shape(tensor.shape.numpy()),
-        const_value=tensor,
-    )
-    graph.register_initializer(new)
-    node.resize_inputs(max(len(node.inputs), slot + 1))
-    node.replace_input_with(slot, new)
 
 
 def _take_over(norm: ir.Node, producer: ir.Node) -> None:
