@@ -44,8 +44,9 @@ def test_computed_b_is_an_activation() -> None:
         (Case("", (A, B, BIAS), (1,)), "run time"),
         (Case("", (A, B, np.zeros((2, 1), np.float32)), (1, 2)), "per column"),
         (Case("", (A, B, np.zeros((), np.float32)), (1, 2)), "per column"),
+        (Case("", (A, B, np.zeros((2, 4), np.float32)), (1, 2)), "per column"),
     ],
-    ids=["beta", "alpha", "computed", "column", "scalar"],
+    ids=["beta", "alpha", "computed", "column", "scalar", "matrix"],
 )
 def test_biases_that_int32_cannot_hold_stay_float(case: Case, word: str) -> None:
     found = rule(case)
