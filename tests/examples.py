@@ -118,3 +118,10 @@ def quantized_matmul(
     if not requantized:
         nodes[-1].output[0] = "y"
     return model(nodes, constants, {"x": ["N", 8]}, opset=21)
+
+
+def tensor_of(value: ir.Value | None) -> ir.TensorProtocol:
+    """The tensor of a value that must be a constant."""
+    assert value is not None
+    assert value.const_value is not None
+    return value.const_value

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import onnx
 import onnx_ir as ir
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError
 
 from onnxq.errors import ModelError, nearest
 from onnxq.graph import checks

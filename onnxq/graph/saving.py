@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import onnx_ir as ir
-from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
+from google.protobuf.message import EncodeError
 
 from onnxq.errors import ModelError, OutputError
 from onnxq.graph.atomic import as_output_error, check_writable, temporary, write_atomically

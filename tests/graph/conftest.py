@@ -2,15 +2,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import onnx
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 
-Feeds = dict[str, np.ndarray]
-Run = Callable[[ir.Model, Feeds], list[np.ndarray]]
+from onnxq.graph.weights import Array
+
+Feeds = dict[str, Array]
+Run = Callable[[ir.Model, Feeds], list[Array]]
 Parse = Callable[..., ir.Model]
+Text = Callable[[ir.Model], str]
 
 
 @pytest.fixture
@@ -31,20 +33,20 @@ def parse() -> Parse:
 
 @pytest.fixture
 def run() -> Run:
-    def run_on_onnxruntime(model: ir.Model, feeds: Feeds) -> list[np.ndarray]:
+    def run_on_onnxruntime(model: ir.Model, feeds: Feeds) -> list[Array]:
         options = ort.SessionOptions()
         options.intra_op_num_threads = 1
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         data = ir.to_proto(model).SerializeToString()
         session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-        outputs: list[np.ndarray] = session.run(None, feeds)
+        outputs: list[Array] = session.run(None, feeds)
         return outputs
 
     return run_on_onnxruntime
 
 
 @pytest.fixture
-def text() -> Callable[[ir.Model], str]:
+def text() -> Text:
     """The model as text, without values' types: what a reader of a golden file wants to see."""
 
     def to_text(model: ir.Model) -> str:

@@ -1,32 +1,35 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 import pytest
 
 from onnxq.errors import OutputError
 from onnxq.graph.atomic import check_writable, write_atomically
 
+if TYPE_CHECKING:
+    from pathlib import Path
 
-def test_the_content_is_there_at_once_and_nothing_else(tmp_path):
+
+def test_the_content_is_there_at_once_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     write_atomically(path, lambda file: file.write(b"new"))
     assert path.read_bytes() == b"new"
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_permissions_are_those_of_a_plain_new_file(tmp_path):
+def test_permissions_are_those_of_a_plain_new_file(tmp_path: Path) -> None:
     write_atomically(tmp_path / "a", lambda file: file.write(b""))
     (tmp_path / "b").write_bytes(b"")
     assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode
 
 
-def test_an_error_of_the_writer_leaves_the_old_file(tmp_path):
+def test_an_error_of_the_writer_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     path.write_bytes(b"old")
 
-    def fail(file):
+    def fail(file: BinaryIO) -> NoReturn:
         file.write(b"half")
         raise KeyboardInterrupt
 
@@ -36,8 +39,8 @@ def test_an_error_of_the_writer_leaves_the_old_file(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_full_disk_is_an_output_error(tmp_path):
-    def full(_file):
+def test_a_full_disk_is_an_output_error(tmp_path: Path) -> None:
+    def full(_file: BinaryIO) -> NoReturn:
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OutputError, match=r"a.bin' cannot be written: No space left"):
@@ -45,7 +48,7 @@ def test_a_full_disk_is_an_output_error(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_link_is_followed(tmp_path):
+def test_a_link_is_followed(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     link = tmp_path / "link.bin"
     link.symlink_to(tmp_path / "real" / "a.bin")
@@ -54,29 +57,29 @@ def test_a_link_is_followed(tmp_path):
     assert (tmp_path / "real" / "a.bin").read_bytes() == b"new"
 
 
-def test_check_writable_refuses_a_folder(tmp_path):
+def test_check_writable_refuses_a_folder(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="is a folder; give a file name"):
         check_writable(tmp_path)
 
 
-def test_check_writable_refuses_a_missing_folder(tmp_path):
+def test_check_writable_refuses_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"folder '.*nowhere' does not exist"):
         check_writable(tmp_path / "nowhere" / "m.onnx")
 
 
-def test_check_writable_refuses_a_file_in_place_of_a_folder(tmp_path):
+def test_check_writable_refuses_a_file_in_place_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"")
     with pytest.raises(OutputError, match="does not exist"):
         check_writable(tmp_path / "f" / "m.onnx")
 
 
-def test_check_writable_refuses_a_folder_that_takes_no_files():
+def test_check_writable_refuses_a_folder_that_takes_no_files() -> None:
     folder = "/proc" if os.geteuid() == 0 else "/"  # root may write everywhere else
     with pytest.raises(OutputError, match="cannot be written"):
         check_writable(f"{folder}/model.onnx")
 
 
-def test_check_writable_leaves_an_existing_file_alone(tmp_path):
+def test_check_writable_leaves_an_existing_file_alone(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(b"old")
     assert check_writable(path) == path
@@ -84,7 +87,7 @@ def test_check_writable_leaves_an_existing_file_alone(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_very_long_name_can_be_written(tmp_path):
+def test_a_very_long_name_can_be_written(tmp_path: Path) -> None:
     path = tmp_path / ("n" * 250 + ".onnx")
     write_atomically(path, lambda file: file.write(b"x"))
     assert path.read_bytes() == b"x"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import onnx
@@ -12,6 +13,9 @@ from onnxq.errors import ModelError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.io import load, save
+
+if TYPE_CHECKING:
+    from tests.graph.conftest import Parse, Run, Text
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "graph"
 RNG = np.random.default_rng(0)
@@ -38,20 +42,20 @@ EVERYTHING = """g (float[N,3,6,6] x, bool c) => (float[] y, float[] z) {
 
 
 @pytest.fixture
-def everything(parse):
+def everything(parse: Parse) -> ir.Model:
     made = {n: RNG.uniform(0.5, 2, 4).astype(np.float32) for n in ("gamma", "beta", "mean", "var")}
     return parse(
         EVERYTHING, {"w": RNG.normal(size=(3, 4, 3, 3)).astype(np.float32), **made}, opset=13
     )
 
 
-def test_every_pass_at_work_gives_the_golden_graph(everything, text):
+def test_every_pass_at_work_gives_the_golden_graph(everything: ir.Model, text: Text) -> None:
     got = text(canonicalize(everything).model)
     assert got == (GOLDEN / "everything.txt").read_text().rstrip("\n")
 
 
 @pytest.mark.parametrize("c", [True, False])
-def test_the_canonical_model_computes_the_same(c, everything, run):
+def test_the_canonical_model_computes_the_same(c: bool, everything: ir.Model, run: Run) -> None:
     feeds = {"x": X, "c": np.array(c)}
     got, wanted = run(canonicalize(everything).model, feeds), run(everything, feeds)
     for g, w in zip(got, wanted, strict=True):
@@ -59,21 +63,21 @@ def test_the_canonical_model_computes_the_same(c, everything, run):
         np.testing.assert_allclose(g, w, rtol=0, atol=100 * np.finfo("f").eps * np.abs(w).max())
 
 
-def test_canonical_is_idempotent(everything, text):
+def test_canonical_is_idempotent(everything: ir.Model, text: Text) -> None:
     once = canonicalize(everything)
     twice = canonicalize(once.model)
     assert model_hash(twice.model) == model_hash(once.model)
     assert text(twice.model) == text(once.model)
 
 
-def test_the_input_is_left_untouched(everything):
+def test_the_input_is_left_untouched(everything: ir.Model) -> None:
     before, proto = model_hash(everything), ir.to_proto(everything)
     canonicalize(everything)
     assert model_hash(everything) == before
     assert ir.to_proto(everything) == proto
 
 
-def test_a_proto_that_was_loaded_is_left_untouched(everything):
+def test_a_proto_that_was_loaded_is_left_untouched(everything: ir.Model) -> None:
     proto = ir.to_proto(everything)
     before = proto.SerializeToString(deterministic=True)
     save_me = canonicalize(load(proto)).model
@@ -81,7 +85,7 @@ def test_a_proto_that_was_loaded_is_left_untouched(everything):
     assert proto.SerializeToString(deterministic=True) == before
 
 
-def test_every_value_and_node_has_a_name_of_its_own(everything):
+def test_every_value_and_node_has_a_name_of_its_own(everything: ir.Model) -> None:
     model = canonicalize(everything).model
     nodes = [n.name for n in model.graph.all_nodes()]
     values = [v.name for g in model.graphs() for v in (*g.inputs, *g.initializers.values())]
@@ -91,7 +95,7 @@ def test_every_value_and_node_has_a_name_of_its_own(everything):
         assert len(names) == len(set(names))
 
 
-def test_types_and_ranks_are_known(everything):
+def test_types_and_ranks_are_known(everything: ir.Model) -> None:
     model = canonicalize(everything).model
     for node in model.graph.all_nodes():
         for value in node.outputs:
@@ -99,14 +103,14 @@ def test_types_and_ranks_are_known(everything):
             assert value.shape is not None
 
 
-def test_weights_are_shared_not_copied(parse):
+def test_weights_are_shared_not_copied(parse: Parse) -> None:
     array = RNG.normal(size=(3, 4)).astype(np.float32)
     model = parse("g (float[N,3] x) => (float[N,4] y) { y = MatMul(x, w) }", {"w": array})
     tensor = model.graph.initializers["w"].const_value
     assert canonicalize(model).model.graph.initializers["w"].const_value is tensor
 
 
-def test_tied_weights_stay_one_initializer(parse):
+def test_tied_weights_stay_one_initializer(parse: Parse) -> None:
     model = parse(
         "g (float[N,3] x) => (float[N,3] y) { a = MatMul(x, w) y = MatMul(a, w) }",
         {"w": np.ones((3, 3), "f")},
@@ -115,7 +119,7 @@ def test_tied_weights_stay_one_initializer(parse):
     assert graph.node(0).inputs[1] is graph.node(1).inputs[1]
 
 
-def test_a_bias_added_to_a_product_stays_as_it_is(parse):
+def test_a_bias_added_to_a_product_stays_as_it_is(parse: Parse) -> None:
     model = parse(
         "g (float[N,4,3] x) => (float[N,4,3] y) { a = MatMul(x, w) y = Add(a, b) }",
         {"w": np.ones((3, 3), "f"), "b": np.ones(3, "f")},
@@ -123,14 +127,14 @@ def test_a_bias_added_to_a_product_stays_as_it_is(parse):
     assert [n.op_type for n in canonicalize(model).model.graph] == ["MatMul", "Add"]
 
 
-def test_metadata_of_nodes_stays(parse):
+def test_metadata_of_nodes_stays(parse: Parse) -> None:
     model = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }", opset=11)
     model.graph.node(0).metadata_props["pkg.torch.onnx.name_scopes"] = "['', 'relu']"
     node = canonicalize(model).model.graph.node(0)
     assert node.metadata_props == {"pkg.torch.onnx.name_scopes": "['', 'relu']"}
 
 
-def test_a_float16_model_comes_with_a_note(parse, run):
+def test_a_float16_model_comes_with_a_note(parse: Parse, run: Run) -> None:
     model = parse(
         "g (float16[2] x) => (float16[2] y) { y = Mul(x, w) }", {"w": np.ones(2, np.float16)}
     )
@@ -140,7 +144,9 @@ def test_a_float16_model_comes_with_a_note(parse, run):
     assert run(canonical.model, {"x": np.ones(2, np.float32)})[0].dtype == np.float32
 
 
-def test_inputs_with_defaults_come_with_a_note_but_not_where_the_format_asks_for_them(parse):
+def test_inputs_with_defaults_come_with_a_note_but_not_where_the_format_asks_for_them(
+    parse: Parse,
+) -> None:
     text, weights = (
         "g (float[2] x, float[2] w) => (float[2] y) { y = Mul(x, w) }",
         {"w": np.ones(2, "f")},
@@ -149,7 +155,7 @@ def test_inputs_with_defaults_come_with_a_note_but_not_where_the_format_asks_for
     assert canonicalize(parse(text, weights, opset=8, ir_version=3)).notes == ()
 
 
-def test_an_old_opset_is_raised_to_13_and_a_newer_one_stays(parse):
+def test_an_old_opset_is_raised_to_13_and_a_newer_one_stays(parse: Parse) -> None:
     text = "g (float[2] x) => (float[2] y) { y = Relu(x) }"
     opsets = [
         canonicalize(parse(text, opset=o)).model.opset_imports[""] for o in (7, 12, 13, 17, 22)
@@ -157,29 +163,29 @@ def test_an_old_opset_is_raised_to_13_and_a_newer_one_stays(parse):
     assert opsets == [13, 13, 13, 17, 22]
 
 
-def test_what_a_real_run_cannot_tell_is_a_note(parse):
+def test_what_a_real_run_cannot_tell_is_a_note(parse: Parse) -> None:
     model = parse("g (float[2] x) => (float[] y) { a = local.f(x) y = Relu(a) }")
 
-    def fail(_):
+    def fail(_: object) -> NoReturn:
         raise ModelError("no kernel for local.f")
 
     (note,) = canonicalize(model, fail).notes
     assert note == "the types of 2 tensors, like 'a', are not known: no kernel for local.f"
 
 
-def test_a_real_run_fills_in_types(parse):
+def test_a_real_run_fills_in_types(parse: Parse) -> None:
     model = parse("g (float[N,2] x) => (float[] y) { a = local.f(x) y = Relu(a) }")
     got = canonicalize(model, lambda _: {"a": (ir.DataType.FLOAT, (1, 2))})
     assert got.notes == ()
-    assert [len(n.outputs[0].shape) for n in got.model.graph] == [2, 2]
+    assert [len(n.outputs[0].shape or ()) for n in got.model.graph] == [2, 2]
 
 
-def test_a_refused_model_is_refused_here_too(parse):
+def test_a_refused_model_is_refused_here_too(parse: Parse) -> None:
     with pytest.raises(ModelError, match="quantized already"):
         canonicalize(parse("g (float[2] x, float s) => (uint8[2] y) { y = QuantizeLinear(x, s) }"))
 
 
-def test_unsorted_nodes_of_a_model_object_are_an_error_with_the_remedy(parse):
+def test_unsorted_nodes_of_a_model_object_are_an_error_with_the_remedy(parse: Parse) -> None:
     model = parse("g (float[2] x) => (float[2] y) { a = Relu(x) y = Neg(a) }")
     first = model.graph.node(0)
     model.graph.remove(first)
@@ -188,7 +194,7 @@ def test_unsorted_nodes_of_a_model_object_are_an_error_with_the_remedy(parse):
         canonicalize(model)
 
 
-def chain(length):
+def chain(length: int) -> ir.Model:
     """Conv, BatchNormalization, Relu, Identity, again and again."""
     node, tensor = onnx.helper.make_node, onnx.numpy_helper.from_array
     nodes, weights, last = [], [], "x"
@@ -211,8 +217,8 @@ def chain(length):
     return load(proto)
 
 
-def test_time_grows_with_the_number_of_nodes_and_not_faster():
-    def cost(model):
+def test_time_grows_with_the_number_of_nodes_and_not_faster() -> None:
+    def cost(model: ir.Model) -> float:
         times = []
         for _ in range(3):
             start = time.process_time()
@@ -229,7 +235,9 @@ def test_time_grows_with_the_number_of_nodes_and_not_faster():
 @pytest.mark.filterwarnings("ignore")  # torch warns of its own future
 @pytest.mark.parametrize("name", ["resnet20", "mobilenetv2"])
 @pytest.mark.parametrize("optimize", [True, False], ids=["optimized", "plain"])
-def test_exported_networks_become_convolutions_and_a_global_pool(name, optimize, run, tmp_path):
+def test_exported_networks_become_convolutions_and_a_global_pool(
+    name: str, optimize: bool, run: Run, tmp_path: Path
+) -> None:
     import torch
 
     from models import mobilenet, resnet
@@ -239,6 +247,8 @@ def test_exported_networks_become_convolutions_and_a_global_pool(name, optimize,
     for layer in module.modules():
         if isinstance(layer, torch.nn.BatchNorm2d):
             torch.nn.init.uniform_(layer.weight, 0.5, 1.5)
+            assert layer.running_var is not None
+            assert layer.running_mean is not None
             torch.nn.init.uniform_(layer.running_var, 0.5, 1.5)
             torch.nn.init.normal_(layer.running_mean)
     module.eval()
@@ -249,6 +259,7 @@ def test_exported_networks_become_convolutions_and_a_global_pool(name, optimize,
         input_names=["image"], output_names=["logits"], dynamic_shapes=({0: batch},),
     )  # fmt: skip
     path = tmp_path / "net.onnx"
+    assert program is not None
     program.save(str(path), external_data=False)
     model = canonicalize(load(path)).model
     ops = {n.op_type for n in model.graph}
@@ -271,7 +282,9 @@ def test_exported_networks_become_convolutions_and_a_global_pool(name, optimize,
     np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-4 * np.abs(wanted).max())
 
 
-def test_a_model_that_was_saved_and_loaded_is_the_same(everything, tmp_path):
+def test_a_model_that_was_saved_and_loaded_is_the_same(
+    everything: ir.Model, tmp_path: Path
+) -> None:
     model = canonicalize(everything).model
     save(model, tmp_path / "m.onnx")
     assert model_hash(load(tmp_path / "m.onnx")) == model_hash(model)

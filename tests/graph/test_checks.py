@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -7,14 +9,17 @@ import pytest
 from onnxq.errors import ModelError
 from onnxq.graph.checks import check_quantizable
 
+if TYPE_CHECKING:
+    from tests.graph.conftest import Parse
 
-def test_a_float_model_passes(parse):
+
+def test_a_float_model_passes(parse: Parse) -> None:
     check_quantizable(
         parse("g (float[2] x) => (float[2] y) { y = Add(x, w) }", {"w": np.ones(2, "f")})
     )
 
 
-def test_a_graph_without_nodes_is_refused(parse):
+def test_a_graph_without_nodes_is_refused(parse: Parse) -> None:
     with pytest.raises(ModelError, match="nothing to quantize"):
         check_quantizable(parse("g (float[2] x) => (float[2] x) { }"))
 
@@ -30,13 +35,13 @@ def test_a_graph_without_nodes_is_refused(parse):
         "y, a, b = DynamicQuantizeLinear(x)",
     ],
 )
-def test_a_quantized_model_is_refused_and_the_node_named(node, parse):
+def test_a_quantized_model_is_refused_and_the_node_named(node: str, parse: Parse) -> None:
     model = parse(f"g (float[2] x, float s) => (float[2] y) {{ [culprit] {node} }}")
     with pytest.raises(ModelError, match=r"quantized already: node 'culprit'.*float model"):
         check_quantizable(model)
 
 
-def test_quantized_nodes_of_microsoft_are_found_in_branches(parse):
+def test_quantized_nodes_of_microsoft_are_found_in_branches(parse: Parse) -> None:
     model = parse(
         """g (bool c, float[2] x) => (float[2] y) {
         y = If(c) <then_branch = t () => (float[2] p) { p = QLinearAdd(x, x, x, x, x, x, x, x) },
@@ -51,13 +56,15 @@ def test_quantized_nodes_of_microsoft_are_found_in_branches(parse):
 
 
 @pytest.mark.parametrize(("name", "words"), [("double", "double"), ("bfloat16", "bfloat16")])
-def test_double_and_bfloat16_inputs_are_refused_with_the_remedy(name, words, parse):
+def test_double_and_bfloat16_inputs_are_refused_with_the_remedy(
+    name: str, words: str, parse: Parse
+) -> None:
     model = parse(f"g ({name}[2] x) => ({name}[2] y) {{ y = Relu(x) }}")
     with pytest.raises(ModelError, match=rf"tensor 'x' is {words}.*model.float\(\)"):
         check_quantizable(model)
 
 
-def test_double_weights_are_refused(parse):
+def test_double_weights_are_refused(parse: Parse) -> None:
     model = parse("g (float[2] x) => (float[2] y) {"
                   " a = Cast<to=11>(x) b = Mul(a, w) y = Cast<to=1>(b) }",
                   {"w": np.ones(2)})  # fmt: skip
@@ -65,18 +72,18 @@ def test_double_weights_are_refused(parse):
         check_quantizable(model)
 
 
-def test_double_constants_are_refused_but_not_a_scalar(parse):
+def test_double_constants_are_refused_but_not_a_scalar(parse: Parse) -> None:
     text = "g (float[2] x) => (float[2] y) {{ k = Constant<value = double{}>() y = local.f(x, k) }}"
     with pytest.raises(ModelError, match="'k' is double"):
         check_quantizable(parse(text.format("[2] {1.0, 2.0}")))
     check_quantizable(parse(text.format(" {1.0}")))
 
 
-def test_float16_passes(parse):
+def test_float16_passes(parse: Parse) -> None:
     check_quantizable(parse("g (float16[2] x) => (float16[2] y) { y = Relu(x) }"))
 
 
-def test_a_tensor_out_of_nowhere_is_named():
+def test_a_tensor_out_of_nowhere_is_named() -> None:
     x, lost = ir.val("x", ir.DataType.FLOAT, [2]), ir.val("lost", ir.DataType.FLOAT, [2])
     node = ir.node("Add", [x, lost], name="add")
     graph = ir.Graph([x], node.outputs, nodes=[node], opset_imports={"": 21})

@@ -12,15 +12,15 @@ DATA = MODEL.SerializeToString()
 
 
 @pytest.mark.parametrize("size", range(20, len(DATA) - 10, 17))
-def test_a_cut_file_is_called_truncated(size):
+def test_a_cut_file_is_called_truncated(size: int) -> None:
     assert "truncated" in why_unreadable(DATA[:size])
 
 
-def test_text_in_any_language_is_called_text():
+def test_text_in_any_language_is_called_text() -> None:
     assert "text file" in why_unreadable("modèle = 3\n".encode() * 100)
 
 
-def test_bytes_of_another_format_are_not_called_truncated():
+def test_bytes_of_another_format_are_not_called_truncated() -> None:
     for data in (
         b"PK\x03\x04" + bytes(50),
         b"\x80\x04\x95" + bytes(range(50)),

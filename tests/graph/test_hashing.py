@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -13,16 +14,22 @@ from onnxq.graph import hashing
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.io import load
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onnxq.graph.weights import Array
+    from tests.graph.conftest import Parse
+
 W = np.arange(600, dtype=np.float32).reshape(20, 30)
 TEXT = "g (float[N,20] x) => (float[N,30] y) { [mm] a = MatMul(x, w) y = Selu<alpha=1.5>(a) }"
 
 
 @pytest.fixture
-def model(parse):
+def model(parse: Parse) -> ir.Model:
     return parse(TEXT, {"w": W})
 
 
-def test_storage_does_not_matter(model, tmp_path):
+def test_storage_does_not_matter(model: ir.Model, tmp_path: Path) -> None:
     proto, inline = ir.to_proto(model), ir.to_proto(model)
     paths = [tmp_path / "inline.onnx", tmp_path / "external.onnx"]
     onnx.save(proto, paths[0])
@@ -30,7 +37,7 @@ def test_storage_does_not_matter(model, tmp_path):
     assert {model_hash(load(p)) for p in paths} == {model_hash(model), model_hash(load(inline))}
 
 
-def test_raw_data_and_float_data_are_the_same_weight(model):
+def test_raw_data_and_float_data_are_the_same_weight(model: ir.Model) -> None:
     proto = ir.to_proto(model)
     del proto.graph.initializer[:]
     proto.graph.initializer.append(onnx.helper.make_tensor("w", 1, W.shape, W.reshape(-1)))
@@ -38,7 +45,7 @@ def test_raw_data_and_float_data_are_the_same_weight(model):
     assert model_hash(load(proto)) == model_hash(model)
 
 
-def test_another_process_computes_the_same(model, tmp_path):
+def test_another_process_computes_the_same(model: ir.Model, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     onnx.save(ir.to_proto(model), path)
     code = f"from onnxq.graph.io import *; print(model_hash(load({str(path)!r})))"
@@ -69,21 +76,21 @@ def test_another_process_computes_the_same(model, tmp_path):
     ],
     ids=["node", "tensor", "operator", "attribute", "opset", "weight", "shape", "type", "input"],
 )  # fmt: skip
-def test_every_change_matters(change, model):
+def test_every_change_matters(change: Callable[[ir.Model], object], model: ir.Model) -> None:
     before = model_hash(model)
     change(model)
     assert model_hash(model) != before
 
 
-def test_metadata_and_inferred_types_do_not_matter(model):
+def test_metadata_and_inferred_types_do_not_matter(model: ir.Model) -> None:
     before = model_hash(model)
     model.metadata_props["k"] = model.graph.node(0).metadata_props["k"] = "v"
     model.graph.node(0).outputs[0].shape = ir.Shape([None, 30])
     assert model_hash(model) == before
 
 
-def test_weights_of_branches_matter(parse):
-    def make(k):
+def test_weights_of_branches_matter(parse: Parse) -> None:
+    def make(k: int) -> ir.Model:
         return parse(
             f"""g (bool c, float[2] x) => (float[2] y) {{
             y = If(c) <then_branch = t ()
@@ -94,7 +101,9 @@ def test_weights_of_branches_matter(parse):
     assert model_hash(make(1)) == model_hash(make(1)) != model_hash(make(2))
 
 
-def test_a_transposed_weight_is_read_in_chunks(model, monkeypatch):
+def test_a_transposed_weight_is_read_in_chunks(
+    model: ir.Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
     value = model.graph.initializers["w"]
     value.const_value = ir.tensor(np.ascontiguousarray(W.T).T)
     monkeypatch.setattr(hashing, "CHUNK_BYTES", 256)
@@ -104,12 +113,12 @@ def test_a_transposed_weight_is_read_in_chunks(model, monkeypatch):
 
 
 @pytest.mark.parametrize("array", [np.array(1.5, np.float32), np.zeros((0, 3), np.float32)])
-def test_scalars_and_empty_weights_are_hashed(array, parse):
+def test_scalars_and_empty_weights_are_hashed(array: Array, parse: Parse) -> None:
     model = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }", {"w": array})
     assert len(model_hash(model)) == 32
 
 
-def test_strings_and_packed_weights_are_hashed(parse):
+def test_strings_and_packed_weights_are_hashed(parse: Parse) -> None:
     model = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }")
     hashes = {model_hash(model)}
     for tensor in (

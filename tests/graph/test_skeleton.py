@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import onnx_ir as ir
 
 from onnxq.graph.skeleton import BIG_BYTES, skeleton
 
+if TYPE_CHECKING:
+    from pathlib import Path
 
-def test_big_weights_are_left_out_and_small_ones_stay(parse, tmp_path):
+    from tests.graph.conftest import Parse
+
+
+def test_big_weights_are_left_out_and_small_ones_stay(parse: Parse, tmp_path: Path) -> None:
     small, big = np.arange(4, dtype=np.float32), np.ones(BIG_BYTES // 4, np.float32)
     (tmp_path / "d").write_bytes(small.tobytes())
     model = parse(

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NoReturn
+
 import numpy as np
 import onnx_ir as ir
 
 from onnxq.graph.types import infer_by_run, infer_types, untyped
 
+if TYPE_CHECKING:
+    from tests.graph.conftest import Parse
+
 FLOAT = ir.DataType.FLOAT
 W = np.ones((20, 3, 3, 3), np.float32)
 
 
-def shapes(model):
+def shapes(model: ir.Model) -> dict[str | None, list[int | str | None] | None]:
     return {
         v.name: None if v.shape is None else [d if isinstance(d, int) else d.value for d in v.shape]
         for n in model.graph.all_nodes()
@@ -17,13 +22,13 @@ def shapes(model):
     }
 
 
-def test_types_and_shapes_are_filled_in_without_reading_weights(parse):
+def test_types_and_shapes_are_filled_in_without_reading_weights(parse: Parse) -> None:
     model = parse(
         "g (float[N,3,8,8] x) => (float[] y) { a = Conv(x, w) b = Relu(a) y = Flatten(b) }",
         {"w": W},
     )
 
-    def fail():
+    def fail() -> NoReturn:
         raise AssertionError("a weight was read")
 
     model.graph.initializers["w"].const_value = ir.LazyTensor(
@@ -35,15 +40,15 @@ def test_types_and_shapes_are_filled_in_without_reading_weights(parse):
     assert not infer_types(model)
 
 
-def test_small_constants_take_part(parse):
+def test_small_constants_take_part(parse: Parse) -> None:
     model = parse(
         "g (float[N,6] x) => (float[] y) { y = Reshape(x, s) }", {"s": np.array([-1, 2, 3])}
     )
     infer_types(model)
-    assert shapes(model)["y"][1:] == [2, 3]
+    assert shapes(model)["y"] in (["N", 2, 3], [None, 2, 3])
 
 
-def test_branches_are_typed(parse):
+def test_branches_are_typed(parse: Parse) -> None:
     model = parse(
         """g (bool c, float[2,3] x) => (float[] y) {
         y = If(c) <then_branch = t () => (float[] p) { a = Transpose(x) p = Relu(a) },
@@ -53,7 +58,7 @@ def test_branches_are_typed(parse):
     assert shapes(model)["a"] == shapes(model)["b"] == [3, 2]
 
 
-def test_names_of_dimensions_stay(parse):
+def test_names_of_dimensions_stay(parse: Parse) -> None:
     model = parse("g (float[N,3] x) => (float[M,3] y) { y = local.f(x) }")
     infer_types(model)
     assert shapes(model)["y"] == ["M", 3]
@@ -62,7 +67,7 @@ def test_names_of_dimensions_stay(parse):
 CUSTOM = "g (float[N,3] x) => (float[] y) { a = local.f(x) b = Relu(a) y = Unsqueeze(b, i) }"
 
 
-def test_a_run_tells_type_and_rank_but_not_sizes(parse):
+def test_a_run_tells_type_and_rank_but_not_sizes(parse: Parse) -> None:
     model = parse(CUSTOM, {"i": np.array([0])})
     infer_types(model)
     assert untyped(model) == ["a", "b", "y"]
@@ -71,17 +76,17 @@ def test_a_run_tells_type_and_rank_but_not_sizes(parse):
     assert shapes(model) == {"a": [None, None], "b": [None, None], "y": [1, None, None]}
 
 
-def test_a_run_is_asked_only_where_something_is_missing(parse):
+def test_a_run_is_asked_only_where_something_is_missing(parse: Parse) -> None:
     model = parse("g (float[N,3] x) => (float[] y) { y = Relu(x) }")
     infer_types(model)
 
-    def fail(_):
+    def fail(_: object) -> NoReturn:
         raise AssertionError("not needed")
 
     assert not infer_by_run(model, fail)
 
 
-def test_a_scalar_is_known(parse):
+def test_a_scalar_is_known(parse: Parse) -> None:
     model = parse("g (float x) => (float[] y) { y = Relu(x) }")
     infer_types(model)
     assert untyped(model) == []

@@ -1,18 +1,25 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import onnx_ir as ir
 import pytest
 
-from onnxq.graph.weights import EAGER_BYTES, constant, derived, is_private, renamed
+from onnxq.graph.weights import EAGER_BYTES, Array, constant, derived, is_private, renamed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.graph.conftest import Parse
 
 FLOAT = ir.DataType.FLOAT
 
 
-def test_small_tensors_are_computed_once_and_big_ones_at_every_read():
+def test_small_tensors_are_computed_once_and_big_ones_at_every_read() -> None:
     calls = []
 
-    def compute(size):
+    def compute(size: int) -> Array:
         calls.append(size)
         return np.zeros(size, np.float32)
 
@@ -27,7 +34,7 @@ def test_small_tensors_are_computed_once_and_big_ones_at_every_read():
     assert (small.name, big.name, big.nbytes) == ("s", "b", 4 * big_size)
 
 
-def test_only_what_nothing_can_change_is_constant(parse):
+def test_only_what_nothing_can_change_is_constant(parse: Parse) -> None:
     one = np.ones(2, np.float32)
     model = parse(
         "g (float[2] x, float[2] d) => (float[2] y) { a = Add(x, w) y = Add(a, d) }",
@@ -40,7 +47,7 @@ def test_only_what_nothing_can_change_is_constant(parse):
     assert constant(None) is None
 
 
-def test_a_weight_with_two_readers_is_not_private(parse):
+def test_a_weight_with_two_readers_is_not_private(parse: Parse) -> None:
     one = np.ones(2, np.float32)
     model = parse(
         "g (float[2] x) => (float[2] y) { a = Add(x, w) b = Add(a, v) y = Add(b, v) }",
@@ -51,7 +58,9 @@ def test_a_weight_with_two_readers_is_not_private(parse):
 
 
 @pytest.mark.parametrize("kind", ["memory", "external", "lazy", "string"])
-def test_a_renamed_tensor_has_the_same_data_and_leaves_the_first_alone(kind, tmp_path):
+def test_a_renamed_tensor_has_the_same_data_and_leaves_the_first_alone(
+    kind: str, tmp_path: Path
+) -> None:
     array = np.arange(6, dtype=np.float32)
     (tmp_path / "d").write_bytes(array.tobytes())
     shape = ir.Shape([6])

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import onnx_ir as ir
 
 from onnxq.graph.passes.constants import LiftConstants
+from tests.examples import tensor_of
+
+if TYPE_CHECKING:
+    from tests.graph.conftest import Parse
 
 
-def test_constants_of_all_kinds_become_initializers_of_their_name(parse):
+def test_constants_of_all_kinds_become_initializers_of_their_name(parse: Parse) -> None:
     model = parse(
         """g (float[2] x) => (float[2] y) {
         a = Constant<value = float[2] {1, 2}>()  b = Constant<value_float = 3.0>()
@@ -14,7 +20,7 @@ def test_constants_of_all_kinds_become_initializers_of_their_name(parse):
         c = Add(x, a) d = Mul(c, b) e = Clip(d, lo) f = Unsqueeze(e, i) y = Squeeze(f, i) }"""
     )
     assert LiftConstants()(model).modified
-    assert {n: v.const_value.numpy().tolist() for n, v in model.graph.initializers.items()} == {
+    assert {n: tensor_of(v).numpy().tolist() for n, v in model.graph.initializers.items()} == {
         "a": [1, 2],
         "b": 3,
         "i": [0],
@@ -24,7 +30,7 @@ def test_constants_of_all_kinds_become_initializers_of_their_name(parse):
     assert not LiftConstants()(model).modified
 
 
-def test_a_constant_in_a_branch_belongs_to_the_branch(parse):
+def test_a_constant_in_a_branch_belongs_to_the_branch(parse: Parse) -> None:
     model = parse(
         """g (bool c, float[2] x) => (float[2] y) {
         y = If(c) <then_branch = t () => (float[2] p) { k = Constant<value = float {7}>()
@@ -36,14 +42,14 @@ def test_a_constant_in_a_branch_belongs_to_the_branch(parse):
     assert not model.graph.initializers
 
 
-def test_a_constant_that_is_an_output_stays(parse):
+def test_a_constant_that_is_an_output_stays(parse: Parse) -> None:
     model = parse(
         "g (float[2] x) => (float k, float[2] y) { k = Constant<value_float=1.0>() y = Neg(x) }"
     )
     assert not LiftConstants()(model).modified
 
 
-def test_tensors_are_shared_not_copied():
+def test_tensors_are_shared_not_copied() -> None:
     array = np.ones((3, 4), np.float32)
     constant = ir.node("Constant", [], {"value": ir.tensor(array, name="w")})
     constant.outputs[0].name = "w"
@@ -51,4 +57,4 @@ def test_tensors_are_shared_not_copied():
     add = ir.node("Add", [x, constant.outputs[0]])
     graph = ir.Graph([x], add.outputs, nodes=[constant, add], opset_imports={"": 21}, name="g")
     LiftConstants()(ir.Model(graph, ir_version=10))
-    assert np.shares_memory(graph.initializers["w"].const_value.numpy(), array)
+    assert np.shares_memory(tensor_of(graph.initializers["w"]).numpy(), array)

@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import onnx_ir as ir
 
 from onnxq.graph.passes.float32 import ConvertToFloat32
+from tests.examples import tensor_of
+
+if TYPE_CHECKING:
+    from tests.graph.conftest import Parse, Run
 
 HALF = ir.DataType.FLOAT16
 
 
-def test_weights_inputs_outputs_and_casts_become_float32(parse, run):
+def test_weights_inputs_outputs_and_casts_become_float32(parse: Parse, run: Run) -> None:
     w = np.array([0.1, -65504, 6e-8], np.float16)
     model = parse(
         "g (float16[3] x, float[3] z) => (float16[3] y) {"
@@ -16,7 +22,7 @@ def test_weights_inputs_outputs_and_casts_become_float32(parse, run):
         {"w": w},
     )
     assert ConvertToFloat32()(model).modified
-    assert model.graph.initializers["w"].const_value.numpy().dtype == np.float32
+    assert tensor_of(model.graph.initializers["w"]).numpy().dtype == np.float32
     x = np.array([1, 2, 3], np.float32)
     (y,) = run(model, {"x": x, "z": x})
     assert y.dtype == np.float32
@@ -24,7 +30,7 @@ def test_weights_inputs_outputs_and_casts_become_float32(parse, run):
     assert not ConvertToFloat32()(model).modified
 
 
-def test_branches_and_constants_in_attributes_are_converted(parse):
+def test_branches_and_constants_in_attributes_are_converted(parse: Parse) -> None:
     model = parse(
         """g (bool c, float16[2] x) => (float16[2] y) {
         y = If(c) <then_branch = t () => (float16[2] p) { k = Constant<value = float16[2] {1, 2}>()
@@ -37,16 +43,16 @@ def test_branches_and_constants_in_attributes_are_converted(parse):
     assert branch.outputs[0].dtype == ir.DataType.FLOAT
 
 
-def test_a_shared_tensor_and_type_of_the_original_stay_float16(parse):
+def test_a_shared_tensor_and_type_of_the_original_stay_float16(parse: Parse) -> None:
     model = parse(
         "g (float16[2] x) => (float16[2] y) { y = Add(x, w) }", {"w": np.ones(2, np.float16)}
     )
     copy = model.clone()
     ConvertToFloat32()(copy)
-    assert model.graph.initializers["w"].const_value.dtype == HALF
+    assert tensor_of(model.graph.initializers["w"]).dtype == HALF
     assert {v.dtype for v in (*model.graph.inputs, *model.graph.outputs)} == {HALF}
 
 
-def test_a_float32_model_is_left_alone(parse):
+def test_a_float32_model_is_left_alone(parse: Parse) -> None:
     model = parse("g (float[2] x) => (float[2] y) { y = Cast<to=1>(x) }")
     assert not ConvertToFloat32()(model).modified

@@ -1,21 +1,37 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
 from onnxq.graph.passes.global_pool import MeanToGlobalPool
 
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from tests.graph.conftest import Feeds, Parse, Run
+
 X = np.random.default_rng(0).normal(size=(2, 3, 4, 5)).astype(np.float32)
 
 
-def model_of(parse, call, out, opset=21, x="float[N,3,H,W] x", weights=None):
+def model_of(
+    parse: Parse,
+    call: str,
+    out: str,
+    opset: int = 21,
+    x: str = "float[N,3,H,W] x",
+    weights: Feeds | None = None,
+) -> ir.Model:
     return parse(f"g ({x}) => ({out} y) {{ y = {call} }}", weights, opset)
 
 
 @pytest.mark.parametrize("axes", [[2, 3], [3, 2], [-1, -2], [2, -1]])
 @pytest.mark.parametrize("keepdims", [0, 1])
 @pytest.mark.parametrize("opset", [13, 18, 21])
-def test_spatial_mean_becomes_a_pool_of_the_same_value(axes, keepdims, opset, parse, run):
+def test_spatial_mean_becomes_a_pool_of_the_same_value(
+    axes: list[int], keepdims: int, opset: int, parse: Parse, run: Run
+) -> None:
     weights = {"axes": np.array(axes)} if opset >= 18 else None
     call = f"ReduceMean<keepdims={keepdims}>(x, axes)"
     if opset < 18:
@@ -46,18 +62,18 @@ def test_spatial_mean_becomes_a_pool_of_the_same_value(axes, keepdims, opset, pa
     ],
     ids=["channels too", "one axis of two", "all axes", "integers", "scalar", "rank 6"],
 )
-def test_other_means_stay(x, axes, parse):
+def test_other_means_stay(x: str, axes: list[int], parse: Parse) -> None:
     call = "ReduceMean<keepdims=1>(x, axes)"
     model = model_of(parse, call, x.split("[")[0].split()[0], x=x, weights={"axes": np.array(axes)})
     assert not MeanToGlobalPool()(model).modified
 
 
-def test_axes_that_are_computed_stay(parse):
+def test_axes_that_are_computed_stay(parse: Parse) -> None:
     model = parse("g (float[1,2,3,3] x, int64[2] a) => (float y) { y = ReduceMean(x, a) }")
     assert not MeanToGlobalPool()(model).modified
 
 
-def test_name_and_metadata_of_the_node_stay(parse):
+def test_name_and_metadata_of_the_node_stay(parse: Parse) -> None:
     model = model_of(
         parse, "ReduceMean<keepdims=0>(x, a)", "float[N,3]", weights={"a": np.array([2, 3])}
     )
@@ -70,7 +86,7 @@ def test_name_and_metadata_of_the_node_stay(parse):
     assert [n.outputs[0].name for n in model.graph] == ["y_pooled", "y"]
 
 
-def test_bodies_of_loops_are_visited(parse, run):
+def test_bodies_of_loops_are_visited(parse: Parse, run: Run) -> None:
     model = parse(
         """g (float[2,3,4,5] x, int64 n, bool c) => (float[2,3,1,1] y) {
         y = Loop (n, c, zero) <body = b (int64 i, bool go, float[2,3,1,1] s) =>

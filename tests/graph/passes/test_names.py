@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import onnx_ir as ir
 
 from onnxq.graph.passes.names import UniqueNames
+from tests.examples import tensor_of
+
+if TYPE_CHECKING:
+    from tests.graph.conftest import Parse, Run
 
 TWO_BRANCHES = """g (bool c, float[2] x) => (float[2] y) {
     [n] t = Relu(x)
@@ -11,11 +17,11 @@ TWO_BRANCHES = """g (bool c, float[2] x) => (float[2] y) {
                    else_branch = b () => (float[2] p) { [n] s = Neg(t) p = Exp(s) }> }"""
 
 
-def names(model):
+def names(model: ir.Model) -> list[str | None]:
     return [v.name for n in model.graph.all_nodes() for v in n.outputs]
 
 
-def test_names_are_unique_over_branches_and_the_first_keeps_its_own(parse):
+def test_names_are_unique_over_branches_and_the_first_keeps_its_own(parse: Parse) -> None:
     model = parse(TWO_BRANCHES)
     assert UniqueNames()(model).modified
     assert names(model) == ["t", "y", "s", "p", "s_1", "p_1"]
@@ -30,7 +36,7 @@ def test_names_are_unique_over_branches_and_the_first_keeps_its_own(parse):
     assert not UniqueNames()(model).modified
 
 
-def test_the_model_still_runs_the_same(parse, run):
+def test_the_model_still_runs_the_same(parse: Parse, run: Run) -> None:
     model = parse(TWO_BRANCHES.replace("[n]", ""))
     feeds = {"c": np.array(False), "x": np.array([1, -1], np.float32)}
     before = run(model, feeds)[0]
@@ -38,7 +44,7 @@ def test_the_model_still_runs_the_same(parse, run):
     np.testing.assert_array_equal(run(model, feeds)[0], before)
 
 
-def test_inputs_outputs_and_weights_of_the_main_graph_come_first(parse):
+def test_inputs_outputs_and_weights_of_the_main_graph_come_first(parse: Parse) -> None:
     model = parse(
         """g (bool c, float[2] x) => (float[2] y) {
         u = If(c) <then_branch = a () => (float[2] w) { w = Neg(x) },
@@ -52,7 +58,7 @@ def test_inputs_outputs_and_weights_of_the_main_graph_come_first(parse):
     assert names(model) == ["u", "w_1", "y_1", "y"]
 
 
-def test_absent_optional_outputs_stay_absent(parse):
+def test_absent_optional_outputs_stay_absent(parse: Parse) -> None:
     model = parse(
         "g (float[2,1,4] x) => (float[1,1,3] h) { _, h = GRU<hidden_size=3>(x, w, r) }",
         {"w": np.ones((1, 9, 4), np.float32), "r": np.ones((1, 9, 3), np.float32)},
@@ -63,22 +69,20 @@ def test_absent_optional_outputs_stay_absent(parse):
     assert [v.name for v in gru.outputs] == ["", "h"]
 
 
-def test_a_renamed_weight_leaves_the_shared_tensor_alone(parse):
+def test_a_renamed_weight_leaves_the_shared_tensor_alone(parse: Parse) -> None:
     model = parse(TWO_BRANCHES)
     tensor = ir.tensor(np.ones(2, np.float32), name="t")
     branch = model.graph.node(1).attributes["then_branch"].as_graph()
-    weight = ir.Value(
-        name="t", const_value=tensor, type=ir.TensorType(tensor.dtype), shape=tensor.shape
-    )
+    weight = ir.Value(name="t", const_value=tensor, type=ir.TensorType(tensor.dtype))
     branch.register_initializer(weight)
     branch.node(1).replace_input_with(0, weight)
     UniqueNames()(model)
     assert weight.name == "t_1"
-    assert weight.const_value.name == "t_1"
+    assert tensor_of(weight).name == "t_1"
     assert tensor.name == "t"
 
 
-def test_unnamed_values_get_names():
+def test_unnamed_values_get_names() -> None:
     x = ir.val("x", ir.DataType.FLOAT, [1])
     first = ir.node("Relu", [x])
     second = ir.node("Relu", first.outputs)

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
 from onnxq.errors import UnsupportedError
 from onnxq.graph.passes.constants import LiftConstants
 from onnxq.graph.passes.opset import UpgradeOpset, upgrade_opset
+
+if TYPE_CHECKING:
+    from tests.graph.conftest import Parse, Run
 
 RNG = np.random.default_rng(0)
 W = RNG.normal(size=(20, 3, 3, 3)).astype(np.float32)  # more than BIG_BYTES: not in the skeleton
@@ -18,7 +23,9 @@ OLD = """g (float[2,3,6,6] x) => (float[2,20,1,1] y) {
 
 @pytest.mark.parametrize("opset", [9, 10, 11])
 @pytest.mark.parametrize("target", [13, 18, 21, 25])
-def test_an_older_model_computes_the_same_at_a_newer_opset(opset, target, parse, run):
+def test_an_older_model_computes_the_same_at_a_newer_opset(
+    opset: int, target: int, parse: Parse, run: Run
+) -> None:
     text = OLD if opset < 11 else OLD.replace("Clip<min=0.0, max=6.0>(a)", "Relu(a)")
     model = parse(text, {"w": W}, opset)
     before = run(model, {"x": X})[0]
@@ -28,7 +35,7 @@ def test_an_older_model_computes_the_same_at_a_newer_opset(opset, target, parse,
     assert not UpgradeOpset(target)(model).modified
 
 
-def test_names_weights_and_metadata_survive(parse):
+def test_names_weights_and_metadata_survive(parse: Parse) -> None:
     model = parse(OLD, {"w": W}, 9)
     model.graph.node(0).metadata_props["scope"] = "net.stem"
     tensor = model.graph.initializers["w"].const_value
@@ -41,7 +48,7 @@ def test_names_weights_and_metadata_survive(parse):
     assert model.opset_imports["local"] == 1
 
 
-def test_from_18_on_nodes_and_values_stay_the_same_objects(parse):
+def test_from_18_on_nodes_and_values_stay_the_same_objects(parse: Parse) -> None:
     model = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }", opset=18)
     node = model.graph.node(0)
     upgrade_opset(model, 21)
@@ -49,19 +56,19 @@ def test_from_18_on_nodes_and_values_stay_the_same_objects(parse):
     assert model.opset_imports[""] == 21
 
 
-def test_the_ir_version_follows_the_opset_and_stays_within_what_runs(parse):
+def test_the_ir_version_follows_the_opset_and_stays_within_what_runs(parse: Parse) -> None:
     model = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }", opset=13, ir_version=4)
     assert upgrade_opset(model, 21).ir_version == 10
     model.ir_version = 14
     assert upgrade_opset(model, 21).ir_version == 13
 
 
-def test_a_newer_model_is_left_alone(parse):
+def test_a_newer_model_is_left_alone(parse: Parse) -> None:
     model = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }", opset=22)
     assert not UpgradeOpset(13)(model).modified
 
 
-def test_branches_are_converted(parse, run):
+def test_branches_are_converted(parse: Parse, run: Run) -> None:
     model = parse(
         """g (bool c, float[2,3] x) => (float[1,2,3] y) {
         y = If(c) <then_branch = t () => (float[1,2,3] p) { p = Unsqueeze<axes=[0]>(x) },
@@ -77,7 +84,7 @@ def test_branches_are_converted(parse, run):
     np.testing.assert_array_equal(after, before)
 
 
-def test_what_the_converter_cannot_do_is_an_error_with_the_remedy(parse):
+def test_what_the_converter_cannot_do_is_an_error_with_the_remedy(parse: Parse) -> None:
     model = parse("g (float[N,C,4] x) => (float[N,C,4] y) {"
                   " y = GroupNormalization<num_groups=2>(x, s, s) }",
                   {"s": np.ones(2, np.float32)}, opset=18)  # fmt: skip
@@ -87,7 +94,7 @@ def test_what_the_converter_cannot_do_is_an_error_with_the_remedy(parse):
         upgrade_opset(model, 21)
 
 
-def test_group_norm_of_known_size_is_converted(parse, run):
+def test_group_norm_of_known_size_is_converted(parse: Parse, run: Run) -> None:
     model = parse("g (float[2,4,3] x) => (float[2,4,3] y) {"
                   " y = GroupNormalization<num_groups=2>(x, s, s) }",
                   {"s": np.array([1, 2], np.float32)}, opset=18)  # fmt: skip

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from onnxq.graph.passes.constants import LiftConstants
 from onnxq.graph.passes.unused import RemoveUnused
 
+if TYPE_CHECKING:
+    from tests.graph.conftest import Parse
 
-def test_dead_nodes_and_weights_go_in_all_graphs(parse):
+
+def test_dead_nodes_and_weights_go_in_all_graphs(parse: Parse) -> None:
     model = parse(
         """g (bool c, float[2] x, float[2] unused) => (float[2] y) {
         dead = Add(x, w)
