@@ -67,6 +67,7 @@ class Reader(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no
         self.batches: Iterator[dict[str, FloatArray]] = iter([{"image": x[None]} for x in images])
 
     def get_next(self) -> dict[str, FloatArray] | None:
+        """The next image, or None."""
         return next(self.batches, None)
 
 
