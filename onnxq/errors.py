@@ -1,21 +1,25 @@
 """What can go wrong, and the exit code that the command line gives it.
 
     OnnxqError             1   base of all; never raised itself
-    |- ModelError          3   the model file or graph: unreadable, truncated, of an opset or type we refuse
+    |- ModelError          3   the model: unreadable, truncated, of an opset or type we refuse
     |- ShapeError          4   arrays whose shapes or dtypes do not fit together
     |- QConfigError        5   an unknown node, tensor, operator, target, observer or option
-    |- CalibrationError    6   the samples or the statistics: NaN, Inf, empty, wrong input, of another model
+    |- CalibrationError    6   samples or statistics: NaN, Inf, empty, wrong input, another model
     |- UnsupportedError    7   a thing that onnxq cannot do, with the remedy
     |- VerificationError   8   a bound that the caller set is broken
     |- OutputError         9   a file that cannot be written
 
-(2 is click's own code for wrong usage.) Every message says what, where, got, wanted, and what to do.
+(2 is click's own code for wrong usage.) Every message says what, where, got, wanted, and what to
+do.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class OnnxqError(Exception):
@@ -67,6 +71,6 @@ class OutputError(OnnxqError):
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
-    """A phrase to end a message with: " Did you mean 'x'?", or the empty string when nothing is near."""
+    """A phrase to end a message with: " Did you mean 'x'?"; empty when nothing is near."""
     matches = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.5)
     return f" Did you mean '{matches[0]}'?" if matches else ""

@@ -1,7 +1,8 @@
 """The contract that a file in operators/ fulfils, and what a plan says of one node.
 
 An operator states as data (`Rule`) which of its tensors are quantized and how these depend on each
-other. Placement, planning and the QDQ rewrite read the rule; none of them knows an operator by name.
+other. Placement, planning and the QDQ rewrite read the rule; none of them knows an operator by
+name.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.qparams import QParams
-
 if TYPE_CHECKING:
     import onnx_ir as ir
     from onnx_ir.tape import Tape
+
+    from onnxq.qparams import QParams
 
 Array = npt.NDArray[np.generic]
 
@@ -28,11 +29,12 @@ class Role(enum.Enum):
     """How an operator's integer form pays, which decides when `prepare` chooses it."""
 
     COMPUTE = "compute"
-    """Multiplies and adds with weights or two activations (Conv, MatMul): quantized wherever it can be."""
+    """Multiplies and adds, with weights or two activations (Conv, MatMul): always quantized."""
     ELEMENTWISE = "elementwise"
-    """Cheap per element (Add, Sigmoid, GlobalAveragePool): quantized when an input is in integers already."""
+    """Cheap per element (Add, Sigmoid, GlobalAveragePool): quantized when an input is in integers
+    already."""
     MOVEMENT = "movement"
-    """Copies or selects codes (Reshape, MaxPool): outputs share the qparams of the inputs that they copy."""
+    """Copies or selects codes (Reshape, MaxPool): outputs share the qparams of what they copy."""
     CLAMP = "clamp"
     """Bounds its input (Relu, Clip): folded into the Q before it, else a Clip on the codes."""
 
@@ -43,7 +45,7 @@ class Form(enum.Enum):
     QDQ = "qdq"
     """DQ -> op -> Q: ONNX Runtime fuses it."""
     CODES = "codes"
-    """The plain op on the integer tensor itself: ONNX Runtime has the kernel but no fusion for it."""
+    """The plain op on the integer tensor: ONNX Runtime has the kernel but no fusion for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +66,9 @@ class Rule:
         weight: the constant weight, where the operator has one.
         bias: input slot whose constant becomes int32 at scale x_scale * w_scale, zero point 0.
         outputs: output slots that hold results in float32 (or codes, in integers).
-        shares_qparams: outputs have the qparams of the activation inputs (one group for all of them).
-        needs_output: ONNX Runtime has the integer kernel only with a Q behind it (Conv); without it,
-            a result that no integer node reads is left in float32 (Gemm).
+        shares_qparams: outputs have the qparams of the activation inputs (one group for all).
+        needs_output: ONNX Runtime has the integer kernel only with a Q behind it (Conv); without
+            it, a result that no integer node reads is left in float32 (Gemm).
         output_range: real interval that the result lies in whatever the input is (Sigmoid: 0 to 1);
             None: it is observed.
         clamp: for Role.CLAMP, the real bounds; -inf or inf for none.
@@ -100,7 +102,7 @@ class NodePlan:
     """The numbers of one node that runs in integers.
 
     Attributes:
-        inputs: one entry per input slot; None where the input is not quantized (absent, a shape ...).
+        inputs: one entry per input slot; None where the input is not quantized (absent, a shape).
             A bias has int32 qparams at x_scale * w_scale.
         outputs: one entry per output slot; None where the result stays in float32.
     """
@@ -134,7 +136,7 @@ class Case:
 
 
 class Operator(ABC):
-    """One ONNX operator: its quantization rule, its integer lowering, its reference kernel, its cases."""
+    """One ONNX operator: its quantization rule, integer lowering, reference kernel and cases."""
 
     op_type: ClassVar[str]
     domain: ClassVar[str] = ""
@@ -143,7 +145,8 @@ class Operator(ABC):
     def rule(self, node: ir.Node) -> Rule | Float:
         """The rule for this node, or why this node cannot run in integers.
 
-        May look at attributes, at the constant values, types and ranks of inputs; never at neighbours.
+        May look at attributes, at the constant values, types and ranks of inputs; never at
+        neighbours.
         """
 
     @abstractmethod
@@ -153,13 +156,14 @@ class Operator(ABC):
     def lower(
         self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
     ) -> Sequence[ir.Value]:
-        """Writes the integer form (QLinear*, com.microsoft, plain op on codes) and returns its outputs.
+        """Outputs of the integer form (QLinear*, com.microsoft, plain op on codes), written.
 
         Args:
             tape: records the new nodes and initializers.
             node: the float node; its attributes are read.
             plan: qparams per slot.
-            inputs: per input slot, the integer value where plan.inputs has qparams, else the value as it is.
+            inputs: per input slot, the integer value where plan.inputs has qparams, else the value
+                as it is.
         Raises:
             NotImplementedError: this operator has no lowering (see `lowers`).
         """

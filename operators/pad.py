@@ -95,11 +95,10 @@ class Pad(Operator):
         widths = [(max(b, 0), max(e, 0)) for b, e in zip(before, behind, strict=True)]
         mode, value = text(attributes, "mode", "constant"), inputs[2] if len(inputs) > 2 else None
         with shape_errors("Pad"):
-            # mypy cannot see that np.pad takes these names
             if mode == "constant":
                 y = np.pad(x, widths, constant_values=_code(value, qparams).item())
             else:
-                y = np.pad(x, widths, mode)  # type: ignore[call-overload]
+                y = np.pad(x, widths, mode)  # type: ignore[call-overload]  # it takes these names
         cut = [
             slice(max(-b, 0), n - max(-e, 0))
             for b, e, n in zip(before, behind, y.shape, strict=True)

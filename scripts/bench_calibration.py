@@ -163,7 +163,7 @@ def measure_ort(folder: Path, method: str, samples: int) -> dict[str, float]:
     with np.load(folder / f"{samples}.npz") as arrays:
         images = arrays["image"]
 
-    class Reader(CalibrationDataReader):  # type: ignore[misc]
+    class Reader(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no types
         def __init__(self) -> None:
             self.rows: Iterator[Any] = iter(images[:, None])
 

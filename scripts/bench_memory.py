@@ -11,6 +11,7 @@ The line that this printed is in scripts/bench_memory.md.
 from __future__ import annotations
 
 import argparse
+import functools
 import subprocess
 import sys
 import tempfile
@@ -20,11 +21,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
-from onnxq.stages.calibrate import Statistics
 
 import onnxq
 from onnxq import runtime
 from onnxq.graph.io import save
+from onnxq.stages.calibrate import Statistics
 
 ROWS, COLUMNS = 4096, 8192  # 128 MiB in float32; an even number of layers maps ROWS to ROWS
 LAYER_BYTES = ROWS * COLUMNS * 4
@@ -34,7 +35,7 @@ def make_model(path: Path, gigabytes: float) -> None:
     """MatMul + Relu layers with random weights, made one at a time while they are written."""
     layers = 2 * max(1, round(gigabytes * 1e9 / LAYER_BYTES / 2))
 
-    def weight(layer: int, shape: tuple[int, int]) -> ir.Tensor:
+    def weight(layer: int, shape: tuple[int, int]) -> ir.TensorProtocol:
         rng = np.random.default_rng(layer)
         values = rng.standard_normal(shape, dtype=np.float32)
         values *= np.float32(np.sqrt(2 / shape[0]))
@@ -45,7 +46,7 @@ def make_model(path: Path, gigabytes: float) -> None:
     for layer in range(layers):
         shape = (ROWS, COLUMNS) if layer % 2 == 0 else (COLUMNS, ROWS)
         lazy = ir.LazyTensor(
-            lambda layer=layer, shape=shape: weight(layer, shape),
+            functools.partial(weight, layer, shape),
             ir.DataType.FLOAT,
             ir.Shape(shape),
             name=f"w{layer}",

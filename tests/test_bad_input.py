@@ -148,7 +148,7 @@ def test_bench_and_verify_refuse_the_model_on_either_side(name: str, tmp_path: P
 
 def npz(**arrays: npt.NDArray[np.generic]) -> Make:
     def make(folder: Path) -> Path:
-        np.savez(folder / "x.npz", **arrays)  # type: ignore[arg-type]
+        np.savez(folder / "x.npz", **arrays)  # type: ignore[arg-type]  # see stages/statistics.py
         return folder / "x.npz"
 
     return make

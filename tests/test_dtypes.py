@@ -17,7 +17,7 @@ INTEGERS = [t for t in dtypes.all_qdtypes() if t.is_integer]
 @pytest.mark.parametrize("t", INTEGERS, ids=str)
 def test_range_is_that_of_the_type_of_that_name(t: QDType) -> None:
     native = np.dtype(t.name) if t.bits >= 8 else np.dtype(getattr(ml_dtypes, t.name))
-    limits = ml_dtypes.iinfo(native)  # type: ignore[no-untyped-call]
+    limits = ml_dtypes.iinfo(native)  # type: ignore[no-untyped-call]  # has no types
     assert (t.qmin, t.qmax) == (limits.min, limits.max)
     assert t.bits == limits.bits
     assert t.signed == (t.qmin < 0)

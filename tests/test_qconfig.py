@@ -136,16 +136,17 @@ def test_unknown_backend_suggests_the_nearest(function: Any) -> None:
 
 
 def test_a_class_stands_for_its_spec() -> None:
-    made = QConfig(MinMaxObserver, FakeQuantSpec(PerChannelMinMaxObserver))  # type: ignore[arg-type]
+    weight = FakeQuantSpec(PerChannelMinMaxObserver)  # type: ignore[arg-type]  # becomes its spec
+    made = QConfig(MinMaxObserver, weight)  # type: ignore[arg-type]  # likewise
     assert made.activation == made.activation_observer == MinMaxObserver.with_args()
     assert made.weight_observer == PerChannelMinMaxObserver.with_args()
 
 
 def test_an_observer_instance_is_refused() -> None:
     with pytest.raises(QConfigError, match=r"QConfig.weight: got an instance of MinMaxObserver"):
-        QConfig(MinMaxObserver, MinMaxObserver())  # type: ignore[arg-type]
+        QConfig(MinMaxObserver, MinMaxObserver())  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(QConfigError, match=r"QConfig.activation: got 8"):
-        QConfig(8, MinMaxObserver)  # type: ignore[arg-type]
+        QConfig(8, MinMaxObserver)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_fake_quant_takes_the_documented_arguments() -> None:
@@ -225,9 +226,9 @@ def test_a_mapping_does_not_change_with_its_source() -> None:
 
 def test_values_of_a_mapping_are_checked() -> None:
     with pytest.raises(QConfigError, match="nodes 'n': got 'int8'"):
-        QConfigMapping(nodes={"n": "int8"})  # type: ignore[dict-item]
+        QConfigMapping(nodes={"n": "int8"})  # type: ignore[dict-item]  # wrong on purpose
     with pytest.raises(QConfigError, match="tensors 't': got 3"):
-        QConfigMapping(tensors={"t": 3})  # type: ignore[dict-item]
+        QConfigMapping(tensors={"t": 3})  # type: ignore[dict-item]  # wrong on purpose
 
 
 def test_dynamic_entries_are_not_static() -> None:

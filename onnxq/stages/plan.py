@@ -59,8 +59,8 @@ class Plan:
         target: name of the target.
         decisions: node name -> Quantize or Float(reason).
         tensors: activation tensor -> qparams (constants in activation slots included).
-        code_bounds: tensor -> codes that a folded Relu or Clip bounds it to, where its qparams reach
-            further.
+        code_bounds: tensor -> codes that a folded Relu or Clip bounds it to, where its qparams
+            reach further.
         weights: node name -> WeightPlan.
         biases: node name -> BiasPlan.
         notes: what a user should know.

@@ -1,4 +1,4 @@
-"""Decides placement without data: every node Quantize or Float(reason), every tensor its observer."""
+"""Decides placement without data: every node Quantize or Float(reason), tensors their observers."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_an_interrupted_calibration_saves_what_it_saw(
     observe = Calibration.observe
 
     def observe_and_press_ctrl_c(self: Calibration, batch: object, index: int) -> None:
-        observe(self, batch, index)  # type: ignore[arg-type]
+        observe(self, batch, index)  # type: ignore[arg-type]  # it only passes them on
         if index == 2:
             os.kill(os.getpid(), signal.SIGINT)
 

@@ -94,7 +94,8 @@ def test_a_scalar_is_known(parse: Parse) -> None:
 
 def test_shape_that_only_the_weight_states_is_used() -> None:
     model = ir.from_onnx_text(
-        '<ir_version: 10, opset_import: ["" : 21]> g (float[N,4] x) => (float y) { m = MatMul(x, w) y = Relu(m) }'
+        '<ir_version: 10, opset_import: ["" : 21]> g (float[N,4] x) => (float y)'
+        " { m = MatMul(x, w) y = Relu(m) }"
     )
     w = model.graph.node(0).inputs[1]
     assert w is not None

@@ -134,7 +134,7 @@ def test_another_opset_than_asked_is_an_error(monkeypatch: pytest.MonkeyPatch) -
     real = torch.onnx.export
 
     def older(*args: object, **kwargs: object) -> object:
-        return real(*args, **(kwargs | {"opset_version": 18}))  # type: ignore[arg-type]
+        return real(*args, **(kwargs | {"opset_version": 18}))  # type: ignore[arg-type]  # passed on
 
     monkeypatch.setattr(torch.onnx, "export", older)
     with pytest.raises(UnsupportedError, match="returned opset 18 where 21 was asked"):
@@ -248,7 +248,7 @@ def test_what_cannot_be_exported_says_why_and_what_to_do(module: nn.Module, advi
 
 @pytest.mark.filterwarnings("ignore")  # torch deprecates its own quantization
 def test_a_module_quantized_by_torch_is_sent_back_to_float() -> None:
-    module = torch.ao.quantization.quantize_dynamic(  # type: ignore[no-untyped-call]
+    module = torch.ao.quantization.quantize_dynamic(  # type: ignore[no-untyped-call]  # has no types
         Affine(), {nn.Linear}
     )
     with pytest.raises(UnsupportedError, match="export the float one"):
@@ -257,7 +257,7 @@ def test_a_module_quantized_by_torch_is_sent_back_to_float() -> None:
 
 def test_an_input_that_forward_does_not_use_is_kept() -> None:
     class Unused(nn.Module):
-        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:  # noqa: ARG002  # the point
             return x + 1
 
     model = export(Unused(), (X, X))
@@ -270,7 +270,7 @@ def test_missing_and_unknown_inputs_are_named() -> None:
     with pytest.raises(QConfigError, match="too many positional arguments"):
         export(Affine(), (X, X))
     with pytest.raises(UnsupportedError, match="'times' is a int"):
-        export(Mixed(), (X, 3))  # type: ignore[arg-type]
+        export(Mixed(), (X, 3))  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_unknown_axes_are_named() -> None:

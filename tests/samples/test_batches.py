@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from onnxq.errors import CalibrationError
-from onnxq.samples import InputSpec, open_samples
+from onnxq.samples import InputSpec, Samples, open_samples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,12 +25,12 @@ def _images(count: int) -> npt.NDArray[np.float32]:
 
 def _npz(folder: Path, **arrays: Array) -> Path:
     path = folder / "images.npz"
-    np.savez(path, **arrays)  # type: ignore[arg-type]
+    np.savez(path, **arrays)  # type: ignore[arg-type]  # see stages/statistics.py
     return path
 
 
-def _shapes(samples: object) -> list[tuple[int, ...]]:
-    return [batch["image"].shape for batch in samples]  # type: ignore[attr-defined]
+def _shapes(samples: Samples) -> list[tuple[int, ...]]:
+    return [batch["image"].shape for batch in samples]
 
 
 def test_npz_arrays_are_cut_into_single_samples(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from onnxq.errors import CalibrationError
-from onnxq.samples import InputSpec, open_samples
+from onnxq.samples import InputSpec, Samples, open_samples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,8 +22,8 @@ def _images(count: int) -> npt.NDArray[np.float32]:
     return np.arange(count * 12, dtype=np.float32).reshape(count, 3, 4)
 
 
-def _shapes(samples: object) -> list[tuple[int, ...]]:
-    return [batch["image"].shape for batch in samples]  # type: ignore[attr-defined]
+def _shapes(samples: Samples) -> list[tuple[int, ...]]:
+    return [batch["image"].shape for batch in samples]
 
 
 class Tensor:

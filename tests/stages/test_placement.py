@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 import pytest
-from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig_mapping
 
 from onnxq import targets
 from onnxq.observers import MinMaxObserver
 from onnxq.operator import Float
 from onnxq.operators.softmax import OUTPUT_RANGE
+from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig_mapping
 from onnxq.stages.decision import Quantize
 from onnxq.stages.placement import Placement, place
 
@@ -22,13 +23,13 @@ def placed(
     model = ir.from_onnx_text(
         f'<ir_version: 10, opset_import: ["" : 21]> g ({inputs}) => (float[1,4,8,8] y) {{ {body} }}'
     )
-    constants = {
+    constants: dict[str, npt.NDArray[np.generic]] = {
         "w": np.ones((4, 4, 1, 1), np.float32),
         "b": np.ones(4, np.float32),
         "m": np.ones((8, 8), np.float32),
         "bias8": np.ones(8, np.float32),
-        "low": np.float32(0).reshape(()),
-        "six": np.float32(6).reshape(()),
+        "low": np.array(0, np.float32),
+        "six": np.array(6, np.float32),
         "shape": np.array([1, 4, 8, 8]),
     }
     named = {v.name: v for n in model.graph for v in n.inputs if v is not None}
@@ -36,7 +37,7 @@ def placed(
         if name in named:
             value = named[name]
             value.const_value = ir.Tensor(array, name=name)
-            value.type = ir.TensorType(value.const_value.dtype)
+            value.type = ir.TensorType(ir.DataType.from_numpy(array.dtype))
             value.shape = ir.Shape(array.shape)
             model.graph.register_initializer(value)
     for i, node in enumerate(model.graph):
@@ -117,7 +118,8 @@ def test_matmul_that_only_float_nodes_read_keeps_a_float_result() -> None:
 
 def test_loop_bodies_stay_float_with_that_reason() -> None:
     body = ir.from_onnx_text(
-        '<ir_version: 10, opset_import: ["" : 21]> b (int64 i, bool c) => (bool d, float[1,4,8,8] s)'
+        '<ir_version: 10, opset_import: ["" : 21]>'
+        " b (int64 i, bool c) => (bool d, float[1,4,8,8] s)"
         " { d = Identity(c) s = Conv(x, w) }"
     )
     body.graph.node(1).name = "inner"

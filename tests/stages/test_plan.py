@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +12,13 @@ from onnxq.errors import CalibrationError, ModelError, QConfigError
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver, Observer
 from onnxq.operator import Float
 from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig_mapping
-from onnxq.qparams import PerChannel
+from onnxq.qparams import PerChannel, QParams
 from onnxq.stages.calibrate import Statistics, calibrate
 from onnxq.stages.plan import Plan, plan
 from onnxq.stages.prepare import Prepared, prepare
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FloatArray = npt.NDArray[np.float32]
 RNG = np.random.default_rng(0)
@@ -141,7 +144,9 @@ def test_nan_in_a_weight_names_the_weight() -> None:
 def test_inf_in_a_bias_names_the_bias() -> None:
     prepared = prepare(model(), None, "x86-vnni")
     statistics = calibrate(prepared, batches())
-    prepared.model.graph.initializers["b"].const_value = ir.Tensor(np.float32([0, np.inf, 0, 0]))
+    prepared.model.graph.initializers["b"].const_value = ir.Tensor(
+        np.array([0, np.inf, 0, 0], np.float32)
+    )
     with pytest.raises(ModelError, match=r"bias 'b'.*Inf"):
         plan(prepared, statistics)
 
@@ -149,7 +154,7 @@ def test_inf_in_a_bias_names_the_bias() -> None:
 def test_all_zero_channel_gets_a_positive_scale_and_a_bias_that_fits() -> None:
     weight = RNG.standard_normal((4, 4, 1, 1)).astype(np.float32)
     weight[1] = 0
-    made, _, _ = planned(model(weight=weight, bias=np.float32([0, 1e5, 0, 0])))
+    made, _, _ = planned(model(weight=weight, bias=np.array([0, 1e5, 0, 0], np.float32)))
     name = conv_name(made)
     assert (made.weights[name].qparams.scale > 0).all()
     assert abs(1e5 / made.biases[name].qparams.scale[1]) <= 2**30 * (1 + 1e-6)
@@ -175,9 +180,9 @@ def test_user_observer_gives_the_activation_qparams() -> None:
     class HalfObserver(MinMaxObserver):
         """Half of MinMax's scale."""
 
-        def calculate_qparams(self):  # type: ignore[no-untyped-def]
+        def calculate_qparams(self) -> QParams:
             p = super().calculate_qparams()
-            return type(p)(p.scale / 2, p.zero_point, p.dtype)
+            return QParams(p.scale * np.float32(0.5), p.zero_point, p.dtype)
 
     base = default_qconfig_mapping()
     ordinary = base.set_global(QConfig(MinMaxObserver.with_args(), NarrowRangeObserver.with_args()))

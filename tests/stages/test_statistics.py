@@ -20,7 +20,10 @@ from onnxq.observers import (
 from onnxq.stages.statistics import Statistics
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+    from onnxq.qparams import QParams
 
 HASH = "a" * 64
 SPECS = {
@@ -84,7 +87,7 @@ def test_saving_leaves_one_file_and_replaces_an_old_one(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_an_output_error(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="cannot be written: folder .*none' does not exist"):
+    with pytest.raises(OutputError, match=r"cannot be written: folder .*none' does not exist"):
         _statistics([0]).save(tmp_path / "none" / "net.stats")
 
 
@@ -217,7 +220,7 @@ class _Own(Observer):
         super().__init__()
         self.seen = 0
 
-    def observe(self, x: npt.NDArray[np.generic], index: int) -> None:  # noqa: ARG002
+    def observe(self, x: npt.NDArray[np.generic], index: int) -> None:  # noqa: ARG002  # the contract's
         self.seen += x.size
 
     def merge(self, other: _Own) -> _Own:
@@ -225,14 +228,14 @@ class _Own(Observer):
         merged.seen = self.seen + other.seen
         return merged
 
-    def calculate_qparams(self):  # type: ignore[no-untyped-def]
+    def calculate_qparams(self) -> QParams:
         return self.range.default()
 
     def state(self) -> dict[str, npt.NDArray[np.generic]]:
         return {"seen": np.array(self.seen)}
 
-    def load_state(self, state: object) -> None:
-        self.seen = int(state["seen"])  # type: ignore[index]
+    def load_state(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
+        self.seen = int(state["seen"])
 
 
 def test_a_users_own_observer_is_saved_and_merged(tmp_path: Path) -> None:

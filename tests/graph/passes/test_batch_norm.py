@@ -156,7 +156,9 @@ def test_a_big_weight_is_not_computed_until_it_is_read(parse: Parse) -> None:
     gamma, var = (tensor_of(model.graph.initializers[n]).numpy() for n in ("gamma", "var"))
     factor = gamma / np.sqrt(var + 0.01)
     assert tensor is not None
-    np.testing.assert_allclose(tensor.numpy()[:, 0, 0, 0], kept[:, 0, 0, 0] * factor, rtol=8 * EPS)
+    np.testing.assert_allclose(
+        tensor.numpy()[:, 0, 0, 0], kept[:, 0, 0, 0] * factor, rtol=float(8 * EPS)
+    )
 
 
 def test_a_bad_variance_is_not_hidden(parse: Parse) -> None:

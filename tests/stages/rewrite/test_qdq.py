@@ -6,10 +6,11 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 import pytest
-from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
-from onnxq.stages.calibrate import calibrate
 
 from onnxq import runtime
+from onnxq.observers import PerChannelMinMaxObserver, default_observer
+from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig_mapping
+from onnxq.stages.calibrate import calibrate
 from onnxq.stages.plan import Plan, plan
 from onnxq.stages.prepare import Prepared, prepare
 from onnxq.stages.rewrite import rewrite
@@ -23,7 +24,8 @@ def conv_model(
 ) -> ir.Model:
     """A graph on x float[N,8,6,6] given as ONNX text; w is a random 1x1 weight, b a bias."""
     model = ir.from_onnx_text(
-        f'<ir_version: 10, opset_import: ["" : 17]> g (float[N,8,6,6] x) => ({outputs}) {{ {body} }}'
+        f'<ir_version: 10, opset_import: ["" : 17]>'
+        f" g (float[N,8,6,6] x) => ({outputs}) {{ {body} }}"
     )
     rng = np.random.default_rng(0)
     arrays: dict[str, np.ndarray] = {
@@ -38,7 +40,7 @@ def conv_model(
     for name, array in arrays.items():
         if name in named:
             named[name].const_value = ir.Tensor(array, name=name)
-            named[name].type = ir.TensorType(named[name].const_value.dtype)
+            named[name].type = ir.TensorType(ir.DataType.from_numpy(array.dtype))
             named[name].shape = ir.Shape(array.shape)
             model.graph.register_initializer(named[name])
     return model
@@ -105,7 +107,8 @@ def test_graph_is_as_reviewed(name: str) -> None:
 def test_result_is_near_float(name: str) -> None:
     model = conv_model(GRAPHS[name])
     integer, made, _ = quantized(model)
-    # each requantization is off by half a step, and HistogramObserver may clip; 8 channels of gain 1
+    # each requantization is off by half a step, and HistogramObserver may clip; 8 channels of
+    # gain 1
     assert worst_steps(model, integer, made) < 24
 
 
@@ -117,7 +120,7 @@ def test_every_conv_and_add_runs_in_integers() -> None:
 
 
 def test_float_node_between_integer_nodes_stays_float_in_onnxruntime() -> None:
-    integer, _, prepared = quantized(conv_model(GRAPHS["float_between"]))
+    integer, _, _ = quantized(conv_model(GRAPHS["float_between"]))
     assert "AveragePool" in kernels(integer)
     assert "QLinearAveragePool" not in kernels(integer)
 
@@ -141,12 +144,11 @@ def test_relu6_needs_no_clip_where_the_scale_fits() -> None:
 
 
 def test_clip_on_codes_where_the_observer_reaches_further() -> None:
-    from onnxq.qconfig import QConfig
-
-    from onnxq.observers import default_observer  # reduce_range: codes 128..255 would be above 6
-
     base = default_qconfig_mapping()
-    mine = QConfig(default_observer, base.for_node("", "Conv").weight)  # type: ignore[union-attr]
+    conv = base.for_node("", "Conv")
+    assert conv is not None
+    # default_observer has reduce_range: codes 128..255 would be above 6
+    mine = QConfig(default_observer, conv.weight)
     model = conv_model("c = Conv(x, w) y = Clip(c, zero, six)")
     integer, made, _ = quantized(model, base.set_global(mine))
     assert made.code_bounds["y"][1] < 255
@@ -178,15 +180,13 @@ def test_tied_weight_is_stored_once() -> None:
 
 
 def test_weights_are_never_minus_128() -> None:
-    from onnxq.qconfig import QConfig
-
-    from onnxq.observers import PerChannelMinMaxObserver
-
     base = default_qconfig_mapping()
     weight = PerChannelMinMaxObserver.with_args(
         dtype="qint8", qscheme="per_channel_symmetric", ch_axis=0
     )
-    qconfig = base.set_global(QConfig(base.for_node("", "Conv").activation, weight))  # type: ignore[union-attr]
+    conv = base.for_node("", "Conv")
+    assert conv is not None
+    qconfig = base.set_global(QConfig(conv.activation, weight))
     negative = np.random.default_rng(2).standard_normal((8, 8, 1, 1)).astype(np.float32)
     # torch's scale is absmax / 127.5 = 1 / 16, and rint(-127.5) = -128
     negative[:, 0] = -127.5 / 16
@@ -207,7 +207,8 @@ def test_bias_that_leaves_int32_raises_the_weight_scale_and_says_so() -> None:
 
 def test_branches_of_if_are_quantized() -> None:
     then = ir.from_onnx_text(
-        '<ir_version: 10, opset_import: ["" : 17]> t () => (float[N,8,6,6] p) { q = Conv(x, w) p = Relu(q) }'
+        '<ir_version: 10, opset_import: ["" : 17]> t () => (float[N,8,6,6] p)'
+        " { q = Conv(x, w) p = Relu(q) }"
     ).graph
     other = ir.from_onnx_text(
         '<ir_version: 10, opset_import: ["" : 17]> e () => (float[N,8,6,6] r) { r = Conv(x, w) }'
@@ -245,7 +246,9 @@ def test_branches_of_if_are_quantized() -> None:
     for batch in batches[:2]:
         got = runtime.open_session(integer).run(batch)[0]
         wanted = runtime.open_session(model).run(batch)[0]
-        assert np.abs(got - wanted).max() < 0.2  # outputs reach about 10: a step is about 0.08
+        assert (
+            np.abs(np.subtract(got, wanted)).max() < 0.2
+        )  # outputs reach about 10: a step is about 0.08
 
     one_sided = rewrite(prepared, plan(prepared, calibrate(prepared, batches[:1])))
     runtime.open_session(one_sided)
@@ -258,9 +261,7 @@ def test_branches_of_if_are_quantized() -> None:
 
 def test_pad_writes_the_zero_point() -> None:
     pads = np.array([0, 0, 1, 1, 0, 0, 1, 1])
-    model = conv_model(
-        "c = Conv(x, w) p = Pad(c, pads) y = Conv(p, v)", constants={"pads": pads}
-    )
+    model = conv_model("c = Conv(x, w) p = Pad(c, pads) y = Conv(p, v)", constants={"pads": pads})
     integer, made, _ = quantized(model)
     assert made.tensors["c"].zero_point != 0
     assert worst_steps(model, integer, made) < 24

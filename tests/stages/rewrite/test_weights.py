@@ -22,7 +22,7 @@ def test_codes_are_clipped_to_the_limit() -> None:
 def test_large_weight_is_quantized_only_when_asked_for() -> None:
     asked = []
 
-    def make() -> ir.Tensor:
+    def make() -> ir.TensorProtocol:
         asked.append(1)
         return ir.Tensor(np.ones(LAZY_BYTES, np.float32))
 
@@ -47,8 +47,8 @@ def test_int4_codes_are_packed_two_to_a_byte() -> None:
 
 
 def test_bias_of_one_element_is_repeated_for_per_channel_scales() -> None:
-    p = QParams(np.float32([0.5, 0.25]), np.zeros(2, np.int32), INT32, PerChannel(0))
-    codes = integer_tensor(ir.Tensor(np.float32([3.0])), p, None, "b")
+    p = QParams(np.array([0.5, 0.25], np.float32), np.zeros(2, np.int32), INT32, PerChannel(0))
+    codes = integer_tensor(ir.Tensor(np.array([3.0], np.float32)), p, None, "b")
     assert codes.numpy().tolist() == [6, 12]
 
 
@@ -60,6 +60,6 @@ def test_per_tensor_scale_has_rank_0() -> None:
 
 def test_bits_are_those_of_quantize() -> None:
     x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
-    p = QParams(np.float32([0.01, 0.02, 0.03]), np.zeros(3, np.int8), INT8, PerChannel(0))
+    p = QParams(np.array([0.01, 0.02, 0.03], np.float32), np.zeros(3, np.int8), INT8, PerChannel(0))
     codes = integer_tensor(ir.Tensor(x), p, None, "w")
     np.testing.assert_array_equal(codes.numpy(), quantize(x, p))
