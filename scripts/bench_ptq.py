@@ -4,8 +4,8 @@
     python scripts/bench_ptq.py --data cifar10_jpeg.npz          # all 10,000
 
 Calibration: the 256 embedded training images, for every tool. Accuracy is paired: the same images
-in the same order. Speed: one thread, CPU time, the sessions take turns; medians. SQNR: of the logits
-against the float model's. "Integer nodes": in ONNX Runtime's optimized graph, not in the file.
+in the same order. Speed: one thread, CPU time, the sessions take turns; medians. SQNR: of the
+logits against the float model's. "Integer nodes": in ONNX Runtime's optimized graph, not in the file.
 The table that this printed is in scripts/bench_ptq.md.
 """
 
@@ -185,12 +185,12 @@ def table(model: FloatModel, results: list[Result]) -> str:
         "| integer / float nodes | MB | x float speed | x fastest quantize_static |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for r in results:
-        lines.append(
-            f"| {r.name} | {r.top1:.2f} | {best - int(r.correct.sum()):+d} | {r.sqnr_db:.2f} "
-            f"| {r.integer_nodes} / {r.float_nodes} | {r.size_bytes / 1e6:.2f} "
-            f"| {results[0].seconds / r.seconds:.2f} | {fastest / r.seconds:.2f} |"
-        )
+    lines += [
+        f"| {r.name} | {r.top1:.2f} | {best - int(r.correct.sum()):+d} | {r.sqnr_db:.2f} "
+        f"| {r.integer_nodes} / {r.float_nodes} | {r.size_bytes / 1e6:.2f} "
+        f"| {results[0].seconds / r.seconds:.2f} | {fastest / r.seconds:.2f} |"
+        for r in results
+    ]
     return "\n".join(lines)
 
 

@@ -4,8 +4,8 @@
 
 The chain is MatMul(32x32) + Relu, again and again. onnxq: load, canonicalize, prepare, plan,
 rewrite, save, with Statistics given. quantize_static: the whole call, less the CPU time spent in
-its calibrator (building, running and reading it), measured by wrapping it. CPU time of this process;
-the least of several rounds.
+its calibrator (building, running and reading it), measured by wrapping it. CPU time of this
+process; the least of several rounds.
 The table that this printed is in scripts/bench_rewrite.md.
 """
 
