@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 class NarrowRangeObserver(Observer):
     """Scale = absmax / quant_max, zero_point 0: codes lie in [-quant_max, quant_max].
 
-    The smallest code, -128 of int8, stays unused: x86 instructions overflow on it, and absmax is
-    exact. quant_max 64 keeps sums of two products with uint8 within int16, for CPUs that saturate
-    there. A channel gets at least eps times the largest channel's scale, so that one whose weights
-    are all zero neither has scale 0 nor one so small that its bias overflows at once; a tensor of
-    zeros gets eps.
+    The smallest code, -128 of int8, stays unused: ARM kernels add two products in int16, which
+    wraps where weights of -128 meet activation codes of 0 (uint8) or -128 (int8); and absmax is
+    exact. quant_max 64 keeps sums of two products with uint8 within int16, for x86 CPUs without
+    VNNI, which saturate there. A channel gets at least eps times the largest channel's scale, so
+    that one whose weights are all zero neither has scale 0 nor one so small that its bias overflows
+    at once; a tensor of zeros gets eps.
 
     Args:
         quant_max: largest code; 127 or 64 for int8.
