@@ -46,11 +46,13 @@ class RecordingObserver(Observer):
         self.batches: list[tuple[int, Batch]] = []
 
     def observe(self, x: Batch, index: int) -> None:
-        """Keeps a copy of x.
+        """Keeps a copy of x; an empty x is skipped.
 
         Raises:
             CalibrationError: the byte limit is exceeded.
         """
+        if x.size == 0:
+            return
         self._check_size(x.nbytes, f"batch {index}")
         self.batches.append((index, np.array(x)))
 

@@ -32,6 +32,12 @@ def test_recorded_nan_is_kept_for_debugging() -> None:
     assert np.isnan(observer.get_tensor_value()[0][0])
 
 
+def test_empty_batches_are_skipped() -> None:
+    observer = RecordingObserver()
+    observer.observe(np.zeros((0, 3), np.float32), 0)
+    assert observer.get_tensor_value() == []
+
+
 @pytest.mark.parametrize("observer", [RecordingObserver(), NoopObserver()])
 def test_computes_no_qparams(observer: RecordingObserver | NoopObserver) -> None:
     with pytest.raises(UnsupportedError, match="computes no qparams"):
