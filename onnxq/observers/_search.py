@@ -3,6 +3,11 @@
 Zeros cost nothing on any grid, since 0 is always a code; the grid that is searched is the one that
 QuantizeLinear has, with its integer zero point. (PyTorch's search moves the ends of a range by
 mass, counts zeros as if spread over their bin, and rounds the zero point afterwards.)
+
+Of the grids between PyTorch's and the best one, the answer is the first whose error is within
+TOLERANCE of the least. Where the least lies is partly noise: a few far values decide it, and others
+will be met later. Of what is as good on this sample, then, the documented choice; or as little more
+as it takes.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from onnxq.observers._documented import documented_range
 from onnxq.observers._moments import F64Array, I64Array, Moments
 from onnxq.qparams import QParams, per_tensor
 
@@ -21,6 +27,14 @@ if TYPE_CHECKING:
 MAX_STEPS = (
     4096  # above: noise of rounding is negligible, clipping never pays, the range is taken whole
 )
+TOLERANCE = 0.015
+"""Error above the least that counts as none, a share of it. Chosen on training images alone: with
+draws of 256 for calibration, and held-out ones, the tensors whose error is above 1.01 times that of
+PyTorch's observer go from 3.5 to 0.8 of 32 (ResNet-20), and the mean error rises by 0.6%. More
+tolerance lowers the worst further, and costs in the mean."""
+_WAY = np.linspace(0.0, 1.0, 41)  # from PyTorch's grid, 0, to the best, 1
+_ONE_SIDED_WAY = 0.1  # at least: PyTorch's count of zeros draws the end of a ReLU's range inwards
+_CLIPS = 0.998  # smaller scales than that of the whole range cut something off, half a step or more
 _COARSE = 0.75 ** np.arange(20.0)  # shares of an end of the range to keep: 1 down to 0.004
 _COARSE_ONE_SIDED = 0.93 ** np.arange(96.0)
 
@@ -51,7 +65,7 @@ _STAGES_ONE_SIDED = (
 
 
 def search_qparams(histogram: ZeroAnchoredHistogram, codes: QuantRange) -> QParams:
-    """The qparams with the least squared error on what the histogram counted (not empty)."""
+    """The qparams of nearly the least squared error on what the histogram counted (not empty)."""
     widest = codes.qparams(histogram.minimum, histogram.maximum)
     if codes.steps > MAX_STEPS or float(widest.scale) <= codes.eps:
         return widest
@@ -62,8 +76,13 @@ def search_qparams(histogram: ZeroAnchoredHistogram, codes: QuantRange) -> QPara
     lattice = _lattice(moments, codes)
     if lattice is not None:
         return per_tensor(max(lattice[0] * histogram.width, codes.eps), lattice[1], codes.dtype)
-    best_scale, zero_point = _least_error(moments, codes, scale, int(widest.zero_point))
-    return per_tensor(max(best_scale * histogram.width, codes.eps), zero_point, codes.dtype)
+    best = _least_error(moments, codes, scale, int(widest.zero_point))
+    if best[0] < _CLIPS * scale:
+        low, high = documented_range(histogram, moments, codes.steps + 1)
+        documented = codes.qparams(low, high)
+        first = float(documented.scale) / histogram.width, int(documented.zero_point)
+        best = _first_good(moments, codes, first, best)
+    return per_tensor(max(best[0] * histogram.width, codes.eps), best[1], codes.dtype)
 
 
 def _on_grid(moments: Moments, scale: float) -> bool:
@@ -119,6 +138,36 @@ def _least_error(
     scale, zero, error = (np.concatenate(column) for column in zip(*tried, strict=True))
     best = int(np.argmin(error))
     return float(scale[best]), int(zero[best])
+
+
+def _first_good(
+    moments: Moments, codes: QuantRange, first: tuple[float, int], best: tuple[float, int]
+) -> tuple[float, int]:
+    """The first grid on the way from `first` to `best` with an error near that of the best."""
+    scale, zero = _between(codes, first, best)
+    if _fixed_zero(moments, codes):
+        scale, zero = first[0] * (best[0] / first[0]) ** _WAY, np.full(_WAY.shape, best[1])
+    scale[-1], zero[-1] = best
+    error = _errors(moments, codes, scale, zero)
+    good = error <= (1 + TOLERANCE) * error[-1]
+    if moments.one_sided:
+        good &= _WAY >= _ONE_SIDED_WAY
+    i = int(np.argmax(good))  # the last one is good
+    return float(scale[i]), int(zero[i])
+
+
+def _between(
+    codes: QuantRange, first: tuple[float, int], best: tuple[float, int]
+) -> tuple[F64Array, I64Array]:
+    """Grids whose ends move evenly from those of the first to those of the best."""
+    (low, high), (best_low, best_high) = (
+        ((codes.quant_min - zero) * scale, (codes.quant_max - zero) * scale)
+        for scale, zero in (first, best)
+    )
+    lows, highs = low + (best_low - low) * _WAY, high + (best_high - high) * _WAY
+    scale = (highs - lows) / codes.steps
+    zero = codes.quant_min - np.rint(lows / scale).astype(np.int64)
+    return scale, np.clip(zero, codes.quant_min, codes.quant_max)
 
 
 def _fixed_zero(moments: Moments, codes: QuantRange) -> bool:
