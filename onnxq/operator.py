@@ -29,7 +29,7 @@ class Role(enum.Enum):
     """How an operator's integer form pays, which decides when `prepare` chooses it."""
 
     COMPUTE = "compute"
-    """Multiplies and adds, with weights or two activations (Conv, MatMul): always quantized."""
+    """Multiplies and adds (Conv, MatMul, of two activations too): quantized where it can be."""
     ELEMENTWISE = "elementwise"
     """Cheap per element (Add, Sigmoid, GlobalAveragePool): quantized when an input is in integers
     already."""

@@ -1,4 +1,7 @@
-"""Bad input through the command line: its message, its exit code, and that nothing is written."""
+"""Bad input through the command line: its message, its exit code, and that nothing is written.
+
+(Longer than 400 lines: one table of what users get wrong, read side by side.)
+"""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""The twin of the package onnxq.qconfig, whose files are private: one file, over 400 lines."""
+
 from __future__ import annotations
 
 import pickle

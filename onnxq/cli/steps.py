@@ -42,11 +42,7 @@ def claim(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
     read = [path.resolve() for path in inputs]
     written: list[Path] = []
     for path in outputs:
-        try:
-            target = check_writable(path).resolve()
-        except OSError as error:  # a name that is too long is not even looked up
-            reason = error.strerror or str(error)
-            raise OutputError(f"'{path}' cannot be written: {reason}. Choose another.") from error
+        target = check_writable(path).resolve()
         if any(_same_file(target, other) or other in target.parents for other in read):
             raise OutputError(f"'{path}' is also read by this command; choose another output.")
         if any(_same_file(target, other) for other in written):

@@ -10,7 +10,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxq import runtime, targets
-from onnxq.errors import CalibrationError, QConfigError, nearest
+from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.collector import without_collector
 from onnxq.graph.io import load, model_hash
@@ -20,6 +20,7 @@ from onnxq.samples import open_samples
 from onnxq.stages.calibrate import Calibration
 from onnxq.stages.decision import Decision, Quantize, value_name, walk
 from onnxq.stages.placement import Placement, place
+from onnxq.stages.state import check_feedback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -143,6 +144,7 @@ def prepare(
         {node.name for node in nodes if node.name},
         _tensor_names(canonical.model, nodes),
     )
+    check_feedback(canonical.model, feedback or {})
     placement = place(canonical.model, mapping, chosen)
     return Prepared(
         model=canonical.model,
@@ -152,7 +154,7 @@ def prepare(
         decisions=placement.decisions,
         groups=_groups(placement, mapping),
         clamps=placement.clamps,
-        feedback=_checked_feedback(canonical.model, feedback or {}),
+        feedback=dict(feedback or {}),
         notes=tuple(canonical.notes),
     )
 
@@ -204,16 +206,3 @@ def _observer(tensors: list[str], placement: Placement, qconfig: QConfigMapping)
             assert chosen is not None  # a node without a qconfig is float and owns nothing
             return chosen.activation_observer
     raise AssertionError(f"no node owns any of {tensors}")
-
-
-def _checked_feedback(model: ir.Model, feedback: Mapping[str, str]) -> dict[str, str]:
-    outputs = [value_name(v) for v in model.graph.outputs]
-    inputs = [value_name(v) for v in model.graph.inputs]
-    for output, fed in feedback.items():
-        for name, known, kind in ((output, outputs, "output"), (fed, inputs, "input")):
-            if name not in known:
-                raise QConfigError(
-                    f"feedback: the model has no {kind} '{name}'; it has {', '.join(known)}."
-                    f"{nearest(name, known)}"
-                )
-    return dict(feedback)

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.errors import CalibrationError
+from onnxq.errors import CalibrationError, QConfigError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import onnx_ir as ir
 
     from onnxq.samples import InputSpec
 
@@ -83,3 +85,20 @@ def state_shape(
     if shape and shape[0] is None and given and given[0][1]:
         shape[0] = given[0][1][0]
     return tuple(shape)
+
+
+def check_feedback(model: ir.Model, feedback: Mapping[str, str]) -> None:
+    """Passes where the model has every output and input of {output name: input name}.
+
+    Raises:
+        QConfigError: it has not.
+    """
+    outputs = [str(value.name) for value in model.graph.outputs]
+    inputs = [str(value.name) for value in model.graph.inputs]
+    for output, fed in feedback.items():
+        for name, known, kind in ((output, outputs, "output"), (fed, inputs, "input")):
+            if name not in known:
+                raise QConfigError(
+                    f"feedback: the model has no {kind} '{name}'; it has {', '.join(known)}."
+                    f"{nearest(name, known)}"
+                )

@@ -26,7 +26,7 @@ from onnxq.stages.codes import find_codes
 from onnxq.stages.comparison import Agreement, Comparison
 from onnxq.stages.execution import execution
 from onnxq.stages.findings import Findings, OutputFinding, TensorFinding, Unmatched
-from onnxq.stages.state import State
+from onnxq.stages.state import State, check_feedback
 
 if TYPE_CHECKING:
     from onnxq.qparams import QParams
@@ -107,7 +107,7 @@ def verify(
     _check_globs(only, [p.name for p in (*tensors, *outputs)])
     tensors, outputs = _selected(tensors, only), _selected(outputs, only)
     state = dict(feedback or {})
-    _check_feedback(source, state)
+    check_feedback(source, state)
     batches = open_samples(samples, input_specs(source, state.values()), batch_size, ignore)
     run = _SideBySide(source, target, tensors, outputs, state)
     count = run.over(batches, progress)
@@ -200,18 +200,6 @@ def _incomparable(pairs: list[_Pair]) -> list[Unmatched]:
         elif not pair.sums.elements:
             found.append(Unmatched(pair.target, "no sample reached it"))
     return found
-
-
-def _check_feedback(model: ir.Model, feedback: Mapping[str, str]) -> None:
-    outputs = [str(v.name) for v in model.graph.outputs]
-    inputs = [str(v.name) for v in model.graph.inputs]
-    for output, fed in feedback.items():
-        for name, known, kind in ((output, outputs, "output"), (fed, inputs, "input")):
-            if name not in known:
-                raise QConfigError(
-                    f"feedback: the model has no {kind} '{name}'; it has {', '.join(known)}."
-                    f"{nearest(name, known)}"
-                )
 
 
 # --- running

@@ -4,7 +4,8 @@
     integer node -> [Relu dropped]   -> Q [-> Clip on codes] -> T_quantized -> DQ -> every reader
     W (float initializer)            W_quantized -> DQ -> W_dequantized -> integer node
 
-One sweep in graph order, subgraphs where they stand; every edit is local.
+One sweep in graph order, subgraphs where they stand; every edit is local. (Just over 300 lines: the
+sweep and its state are one thing.)
 """
 
 from __future__ import annotations
@@ -17,13 +18,20 @@ from onnx_ir.tape import Tape
 
 from onnxq import catalog
 from onnxq.operator import Float, Form, NodePlan, Role, Rule
-from onnxq.qparams import PerChannel, PerTensor, QParams
 from onnxq.stages.decision import Quantize, node_name, subgraphs, value_name, walk
-from onnxq.stages.rewrite.weights import integer_tensor, scale_tensor, zero_point_tensor
+from onnxq.stages.rewrite.edits import (
+    from_dequantize,
+    granularity_attributes,
+    graph_of,
+    graphs_of,
+    insert_behind,
+)
+from onnxq.stages.rewrite.initializers import Initializers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from onnxq.qparams import QParams
     from onnxq.stages.plan import Plan
 
 # The operator between a DequantizeLinear and a node that is to stay float: a copy that ONNX
@@ -45,10 +53,10 @@ class _QdqWriter:
         nodes = [node for node, _ in walk(model.graph)]
         self.tensor_of = {v: value_name(v) for node in nodes for v in node.outputs if v.name}
         self.tensor_of |= {v: value_name(v) for v in model.graph.inputs}
-        self.used = set(self.tensor_of.values()) | {node_name(n) for n in nodes}
-        for graph in _graphs(model, nodes):
+        used = set(self.tensor_of.values()) | {node_name(n) for n in nodes}
+        for graph in graphs_of(model, nodes):
             self.tensor_of |= {v: value_name(v) for v in graph.initializers.values()}
-        self.used |= set(self.tensor_of.values())
+        self.new = Initializers(used | set(self.tensor_of.values()))
         decisions = plan.decisions.values()
         self.from_integers = {
             t for d in decisions if isinstance(d, Quantize) and not d.folded_into for t in d.results
@@ -60,18 +68,15 @@ class _QdqWriter:
                 self.folded.setdefault(decision.folded_into, []).append(node)
         self.codes: dict[str, ir.Value] = {}
         self.float_codes: dict[tuple[str, ir.Graph], ir.Value] = {}
-        self.constants: dict[tuple[ir.Value, QParams], tuple[ir.Value, str]] = {}
-        self.qparam_values: dict[tuple[str, ir.Graph], tuple[ir.Value, ir.Value]] = {}
         self.copies: dict[ir.Value, ir.Value] = {}
         self.dead: list[ir.Node] = []
-        self.replaced: dict[ir.Value, None] = {}
 
     def write(self) -> None:
         self._sweep(self.model.graph)
         for node in reversed(self.dead):
             assert isinstance(node.graph, ir.Graph)
             node.graph.remove(node, safe=True)
-        for value in self.replaced:
+        for value in self.new.replaced:
             graph = value.graph
             if isinstance(graph, ir.Graph) and not value.uses() and not value.is_graph_output():
                 del graph.initializers[value_name(value)]
@@ -130,15 +135,15 @@ class _QdqWriter:
         tape = Tape()
         node_plan = NodePlan(tuple(in_qparams), tuple(out_qparams))
         results = operator.lower(tape, node, node_plan, inputs)
-        graph = _graph_of(node)
+        graph = graph_of(node)
         for value in tape.initializers:
-            value.name = self._unique(value_name(value))
+            value.name = self.new.unique(value_name(value))
             graph.register_initializer(value)
         graph.insert_before(node, tape.nodes)
         for slot, (old, new) in enumerate(zip(node.outputs, results, strict=True)):
             tensor = self.tensor_of[old]
             if slot in rule.outputs:
-                new.name = self._unique(f"{tensor}_quantized")
+                new.name = self.new.unique(f"{tensor}_quantized")
                 self.codes[tensor] = new
                 continue
             old.replace_all_uses_with(new, replace_graph_outputs=True)
@@ -173,7 +178,7 @@ class _QdqWriter:
         varying = [
             (i, v) for i, v in enumerate(node.inputs) if v is not None and not v.is_initializer()
         ]
-        if not varying or not all(_from_dequantize(v) for _, v in varying):
+        if not varying or not all(from_dequantize(v) for _, v in varying):
             return
         has_q = any(self.tensor_of.get(v) in self.plan.tensors for v in node.outputs)
         fuses_without_q = not rule.needs_output and len(varying) > 1  # MatMul of two activations
@@ -188,13 +193,13 @@ class _QdqWriter:
 
     def _copied(self, value: ir.Value, node: ir.Node) -> ir.Value:
         """The value behind a guard, which stands before the node, or behind it for its results."""
-        guard = ir.node(GUARD, [value], name=self._unique(f"{node.name}_stays_float"))
-        guard.outputs[0].name = self._unique(f"{value.name}_copied")
+        guard = ir.node(GUARD, [value], name=self.new.unique(f"{node.name}_stays_float"))
+        guard.outputs[0].name = self.new.unique(f"{value.name}_copied")
         guard.outputs[0].type, guard.outputs[0].shape = value.type, value.shape
         if value.producer() is node:
-            _graph_of(node).insert_after(node, guard)
+            graph_of(node).insert_after(node, guard)
         else:
-            _graph_of(node).insert_before(node, guard)
+            graph_of(node).insert_before(node, guard)
         return guard.outputs[0]
 
     # --- integer twins
@@ -205,7 +210,7 @@ class _QdqWriter:
         if tensor not in self.codes:
             qparams = self.plan.tensors[tensor]
             if value.is_initializer():
-                self.codes[tensor], _ = self._integer_constant(value, qparams, None)
+                self.codes[tensor], _ = self.new.codes(value, qparams, None)
             else:
                 self.codes[tensor] = self._quantize_linear(self.copies.get(value, value), tensor)
         return self.codes[tensor]
@@ -214,30 +219,30 @@ class _QdqWriter:
         qparams = self.plan.tensors[tensor]
         graph = raw.graph
         assert isinstance(graph, ir.Graph)
-        scale, zero_point = self._qparam_values(graph, tensor, qparams)
+        scale, zero_point = self.new.qparams(graph, tensor, qparams)
         node = self._node("QuantizeLinear", [raw, scale, zero_point], tensor, qparams, "quantize")
         codes = node.outputs[0]
-        codes.name = self._unique(f"{tensor}_quantized")
+        codes.name = self.new.unique(f"{tensor}_quantized")
         codes.type, codes.shape = ir.TensorType(ir.DataType[qparams.dtype.onnx]), raw.shape
-        _insert_behind(raw, node, graph)
+        insert_behind(raw, node, graph)
         if tensor not in self.plan.code_bounds:
             return codes
-        codes.name = self._unique(f"{tensor}_unbounded")
+        codes.name = self.new.unique(f"{tensor}_unbounded")
         return self._clip(codes, self.plan.code_bounds[tensor], tensor, node)
 
     def _clip(
         self, codes: ir.Value, bounds: tuple[int, int], tensor: str, behind: ir.Node
     ) -> ir.Value:
         """Clip on codes: exact for Relu and Clip, because rounding to a grid keeps order."""
-        graph = _graph_of(behind)
+        graph = graph_of(behind)
         dtype = self.plan.tensors[tensor].dtype
         ends = [
-            self._initializer(graph, f"{tensor}_code_{end}", np.array(code, dtype.storage))
+            self.new.array(graph, f"{tensor}_code_{end}", np.array(code, dtype.storage))
             for end, code in zip(("min", "max"), bounds, strict=True)
         ]
-        node = ir.node("Clip", [codes, *ends], name=self._unique(f"{tensor}_clip"))
+        node = ir.node("Clip", [codes, *ends], name=self.new.unique(f"{tensor}_clip"))
         result = node.outputs[0]
-        result.name = self._unique(f"{tensor}_quantized")
+        result.name = self.new.unique(f"{tensor}_quantized")
         result.type, result.shape = codes.type, codes.shape
         graph.insert_after(behind, node)
         return result
@@ -247,7 +252,7 @@ class _QdqWriter:
         tensor = self.tensor_of[value]
         qparams = self.plan.tensors[tensor]
         if value.is_initializer():
-            codes, stem = self._integer_constant(value, qparams, None)
+            codes, stem = self.new.codes(value, qparams, None)
             return self._dequantize_linear(codes, stem, qparams, reader)
         return self._dequantize_linear(self._codes(value), tensor, qparams, reader)
 
@@ -257,45 +262,28 @@ class _QdqWriter:
         """DQ of the codes of a constant; readers that agree in qparams share both."""
         value = node.inputs[slot]
         assert value is not None
-        codes, stem = self._integer_constant(value, qparams, code_limit)
+        codes, stem = self.new.codes(value, qparams, code_limit)
         return self._dequantize_linear(codes, stem, qparams, node)
 
     def _dequantize_linear(
         self, codes: ir.Value, stem: str, qparams: QParams, reader: ir.Node | ir.Graph
     ) -> ir.Value:
-        graph = _graph_of(reader) if isinstance(reader, ir.Node) else reader
+        graph = graph_of(reader) if isinstance(reader, ir.Node) else reader
         if (stem, graph) in self.float_codes:
             return self.float_codes[stem, graph]
-        scale, zero_point = self._qparam_values(graph, stem, qparams)
+        scale, zero_point = self.new.qparams(graph, stem, qparams)
         node = self._node(
             "DequantizeLinear", [codes, scale, zero_point], stem, qparams, "dequantize"
         )
         result = node.outputs[0]
-        result.name = self._unique(f"{stem}_dequantized")
+        result.name = self.new.unique(f"{stem}_dequantized")
         result.type, result.shape = ir.TensorType(ir.DataType.FLOAT), codes.shape
         if codes.is_initializer() and isinstance(reader, ir.Node):
             graph.insert_before(reader, node)  # the first of its readers, in graph order
         else:
-            _insert_behind(codes, node, graph)
+            insert_behind(codes, node, graph)
         self.float_codes[stem, graph] = result
         return result
-
-    def _integer_constant(
-        self, value: ir.Value, qparams: QParams, code_limit: int | None
-    ) -> tuple[ir.Value, str]:
-        """(integer initializer beside the float one, stem of the names around it)."""
-        if (value, qparams) not in self.constants:
-            assert value.const_value is not None
-            stem = value_name(value)
-            if f"{stem}_quantized" in self.used:  # a second layout of a tied weight
-                stem = self._unique(f"{stem}_again")
-            name = self._unique(f"{stem}_quantized")
-            tensor = integer_tensor(value.const_value, qparams, code_limit, name)
-            graph = value.graph
-            assert isinstance(graph, ir.Graph)
-            self.constants[value, qparams] = (_register(graph, name, tensor), stem)
-            self.replaced[value] = None
-        return self.constants[value, qparams]
 
     # --- small things
 
@@ -304,83 +292,17 @@ class _QdqWriter:
         tensor = self.tensor_of[value]
         result = self._dequantized(value, graph)
         if value.name == tensor:
-            value.name = self._unique(f"{tensor}_float")
+            value.name = self.new.unique(f"{tensor}_float")
         result.name = tensor
         return result
-
-    def _qparam_values(
-        self, graph: ir.Graph, stem: str, qparams: QParams
-    ) -> tuple[ir.Value, ir.Value]:
-        """Scale and zero point as initializers of this graph."""
-        if (stem, graph) not in self.qparam_values:
-            scale, zero_point = (self._unique(f"{stem}_{part}") for part in ("scale", "zero_point"))
-            self.qparam_values[stem, graph] = (
-                _register(graph, scale, scale_tensor(qparams, scale)),
-                _register(graph, zero_point, zero_point_tensor(qparams, zero_point)),
-            )
-        return self.qparam_values[stem, graph]
-
-    def _initializer(self, graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
-        unique = self._unique(name)
-        return _register(graph, unique, ir.Tensor(array, name=unique))
 
     def _node(
         self, op_type: str, inputs: list[ir.Value], stem: str, qparams: QParams, verb: str
     ) -> ir.Node:
-        attributes: dict[str, int] = {}
-        match qparams.granularity:
-            case PerTensor():
-                pass
-            case PerChannel(axis):
-                attributes = {"axis": axis}
-            case block:
-                attributes = {"axis": block.axis, "block_size": block.size}
-        return ir.node(op_type, inputs, attributes, name=self._unique(f"{stem}_{verb}"))
-
-    def _unique(self, name: str) -> str:
-        candidate, n = name, 1
-        while candidate in self.used:
-            candidate, n = f"{name}_{n}", n + 1
-        self.used.add(candidate)
-        return candidate
-
-
-def _register(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir.Value:
-    value = ir.Value(
-        name=name,
-        type=ir.TensorType(tensor.dtype),
-        shape=ir.Shape(tensor.shape.numpy()),
-        const_value=tensor,
-    )
-    graph.register_initializer(value)
-    return value
-
-
-def _insert_behind(value: ir.Value, node: ir.Node, graph: ir.Graph) -> None:
-    """Inserts the node right behind the value's producer, or first where that is elsewhere."""
-    producer = value.producer()
-    if producer is not None and producer.graph is graph:
-        graph.insert_after(producer, node)
-    elif len(graph):
-        graph.insert_before(graph[0], node)
-    else:
-        graph.append(node)
-
-
-def _graph_of(node: ir.Node) -> ir.Graph:
-    assert isinstance(node.graph, ir.Graph)
-    return node.graph
-
-
-def _graphs(model: ir.Model, nodes: Iterable[ir.Node]) -> list[ir.Graph]:
-    return [model.graph, *dict.fromkeys(_graph_of(n) for n in nodes if n.graph is not model.graph)]
+        name = self.new.unique(f"{stem}_{verb}")
+        return ir.node(op_type, inputs, granularity_attributes(qparams), name=name)
 
 
 def _is_clamp(plan: Plan, node: ir.Node) -> bool:
     decision = plan.decisions[node_name(node)]
     return isinstance(decision, Quantize) and decision.rule.clamp is not None
-
-
-def _from_dequantize(value: ir.Value) -> bool:
-    producer = value.producer()
-    return producer is not None and producer.op_type == "DequantizeLinear"

@@ -1,0 +1,84 @@
+"""The constants of the integer model: codes, scales and zero points, each made once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from onnxq.stages.decision import value_name
+from onnxq.stages.rewrite.weights import integer_tensor, scale_tensor, zero_point_tensor
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from onnxq.qparams import QParams
+
+
+class Initializers:
+    """New initializers and their names.
+
+    Args:
+        used: every name of the model so far.
+
+    Attributes:
+        replaced: the float initializers that have got integer twins.
+    """
+
+    def __init__(self, used: set[str]) -> None:
+        self._used = set(used)
+        self._codes: dict[tuple[ir.Value, QParams], tuple[ir.Value, str]] = {}
+        self._qparams: dict[tuple[str, ir.Graph], tuple[ir.Value, ir.Value]] = {}
+        self.replaced: dict[ir.Value, None] = {}
+
+    def unique(self, name: str) -> str:
+        """`name` if it is free, else name_1, name_2 ...; given out once."""
+        candidate, n = name, 1
+        while candidate in self._used:
+            candidate, n = f"{name}_{n}", n + 1
+        self._used.add(candidate)
+        return candidate
+
+    def array(self, graph: ir.Graph, name: str, array: npt.NDArray[np.generic]) -> ir.Value:
+        """A new initializer of that graph, of that name where it is free."""
+        unique = self.unique(name)
+        return _register(graph, unique, ir.Tensor(array, name=unique))
+
+    def codes(
+        self, value: ir.Value, qparams: QParams, code_limit: int | None
+    ) -> tuple[ir.Value, str]:
+        """(integer initializer beside the float one, stem of the names around it)."""
+        if (value, qparams) not in self._codes:
+            assert value.const_value is not None
+            stem = value_name(value)
+            if f"{stem}_quantized" in self._used:  # a second layout of a tied weight
+                stem = self.unique(f"{stem}_again")
+            name = self.unique(f"{stem}_quantized")
+            tensor = integer_tensor(value.const_value, qparams, code_limit, name)
+            graph = value.graph
+            assert isinstance(graph, ir.Graph)
+            self._codes[value, qparams] = (_register(graph, name, tensor), stem)
+            self.replaced[value] = None
+        return self._codes[value, qparams]
+
+    def qparams(self, graph: ir.Graph, stem: str, qparams: QParams) -> tuple[ir.Value, ir.Value]:
+        """Scale and zero point of the tensor `stem`, as initializers of this graph."""
+        if (stem, graph) not in self._qparams:
+            scale, zero_point = (self.unique(f"{stem}_{part}") for part in ("scale", "zero_point"))
+            self._qparams[stem, graph] = (
+                _register(graph, scale, scale_tensor(qparams, scale)),
+                _register(graph, zero_point, zero_point_tensor(qparams, zero_point)),
+            )
+        return self._qparams[stem, graph]
+
+
+def _register(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir.Value:
+    value = ir.Value(
+        name=name,
+        type=ir.TensorType(tensor.dtype),
+        shape=ir.Shape(tensor.shape.numpy()),
+        const_value=tensor,
+    )
+    graph.register_initializer(value)
+    return value
