@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnx_ir as ir
+import pytest
+
+from onnxq.errors import CalibrationError, QConfigError
+from onnxq.graph.io import load, model_hash, save
+from onnxq.pipeline import convert, quantize
+from onnxq.qconfig import default_qconfig_mapping
+from onnxq.runtime import open_session
+from onnxq.stages.calibrate import calibrate
+from onnxq.stages.plan import plan
+from onnxq.stages.prepare import Prepared, prepare
+from onnxq.stages.rewrite import rewrite
+from tests.examples import images, network
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Batch = dict[str, npt.NDArray[np.float32]]
+
+
+def batches(count: int = 3) -> list[Batch]:
+    return [{"x": images(2, seed)} for seed in range(count)]
+
+
+@pytest.fixture(scope="module")
+def wanted() -> str:
+    """Hash of what the stages, called one by one, make of the network and the batches."""
+    prepared = prepare(network())
+    return model_hash(rewrite(prepared, plan(prepared, calibrate(prepared, batches()))))
+
+
+def test_quantize_is_the_stages_one_after_the_other(wanted: str) -> None:
+    assert model_hash(quantize(network(), batches())) == wanted
+
+
+def test_samples_may_be_a_file(wanted: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=np.concatenate([batch["x"] for batch in batches()]))
+    made = quantize(network(), tmp_path / "x.npz")
+    ops = [node.op_type for node in made.graph]
+    assert "QuantizeLinear" in ops
+    assert wanted  # other batch sizes: histograms need not be the same
+
+
+def test_a_run_function_is_called_with_prepared_and_run_args(wanted: str) -> None:
+    seen: list[Prepared] = []
+
+    def evaluate(prepared: Prepared, data: list[Batch], limit: int) -> None:
+        seen.append(prepared)
+        for batch in data[:limit]:
+            prepared.run(batch)
+
+    assert model_hash(quantize(network(), evaluate, [batches(9), 3])) == wanted
+    assert len(seen) == 1
+
+
+def test_a_run_function_that_runs_nothing_is_an_error() -> None:
+    with pytest.raises(CalibrationError, match="no batch was observed"):
+        quantize(network(), lambda _: None)
+
+
+def test_statistics_take_the_place_of_samples(wanted: str) -> None:
+    statistics = calibrate(prepare(network()), batches())
+    assert model_hash(quantize(network(), statistics=statistics)) == wanted
+
+
+def test_samples_and_statistics_exclude_each_other() -> None:
+    statistics = calibrate(prepare(network()), batches(1))
+    with pytest.raises(CalibrationError, match="either samples or statistics"):
+        quantize(network(), batches(), statistics=statistics)
+    with pytest.raises(CalibrationError, match="either samples or statistics"):
+        quantize(network())
+
+
+def test_statistics_of_another_model_are_refused() -> None:
+    other = network()
+    other.graph.initializer[0].CopyFrom(
+        onnx.numpy_helper.from_array(np.ones((8, 3, 3, 3), np.float32), "w1")
+    )
+    statistics = calibrate(prepare(other), batches(1))
+    with pytest.raises(CalibrationError, match="of another model"):
+        quantize(network(), statistics=statistics)
+
+
+def test_convert_uses_what_run_has_observed(wanted: str) -> None:
+    prepared = prepare(network())
+    for batch in batches():
+        prepared.run(batch)
+    assert model_hash(convert(prepared)) == wanted
+    with pytest.raises(CalibrationError, match="no batch was observed"):
+        convert(prepare(network()))
+
+
+def test_an_unknown_format_names_the_nearest() -> None:
+    with pytest.raises(QConfigError, match="Did you mean 'qdq'"):
+        quantize(network(), batches(1), format="qqd")
+
+
+def test_qconfig_and_target_reach_the_result() -> None:
+    mapping = default_qconfig_mapping().set_op_type("Conv", None)
+    made = quantize(network(), batches(), qconfig=mapping, target="x86-vnni")
+    assert made.metadata_props["onnxq.target"] == "x86-vnni"
+    assert "w1" in made.graph.initializers
+    assert "w3_quantized" in made.graph.initializers
+
+
+def test_the_model_is_left_untouched() -> None:
+    source = ir.from_proto(network())
+    before = model_hash(source)
+    quantize(source, batches(1))
+    assert model_hash(source) == before
+
+
+def test_external_weights_of_any_size_are_read(wanted: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(network(), path, save_as_external_data=True, size_threshold=0)
+    assert model_hash(quantize(path, batches())) == wanted
+
+
+def test_the_result_is_near_the_float_model_also_after_saving(tmp_path: Path) -> None:
+    save(quantize(network(), batches()), tmp_path / "int8.onnx")
+    onnx.checker.check_model(tmp_path / "int8.onnx", full_check=True)
+    x = {"x": images(2)}
+    with open_session(load(tmp_path / "int8.onnx")) as quantized:
+        (got,) = quantized.run(x)
+    with open_session(ir.from_proto(network())) as real:
+        (exact,) = real.run(x)
+    spread = float(np.ptp(np.asarray(exact, np.float32)))
+    assert np.abs(np.subtract(got, exact)).max() < spread * 4 / 255  # four steps of the output
