@@ -12,7 +12,7 @@ from onnx import helper
 from onnxq import targets
 from onnxq.errors import CalibrationError, ModelError, QConfigError
 from onnxq.graph.io import model_hash
-from onnxq.observers import HistogramObserver, MinMaxObserver, PercentileObserver
+from onnxq.observers import HistogramObserver, PercentileObserver
 from onnxq.operator import Float
 from onnxq.qconfig import default_qconfig_mapping, get_default_qconfig
 from onnxq.stages.calibrate import calibrate
@@ -235,4 +235,3 @@ def test_a_node_without_qconfig_leaves_its_tensors_alone() -> None:
     prepared = prepare(network(), mapping)
     assert prepared.groups == ()
     assert prepared.observed == {}
-    assert MinMaxObserver.with_args() not in prepared.observed.values()

@@ -220,7 +220,7 @@ class _Own(Observer):
         super().__init__()
         self.seen = 0
 
-    def observe(self, x: npt.NDArray[np.generic], index: int) -> None:  # noqa: ARG002  # the contract's
+    def observe(self, x: npt.NDArray[np.generic], index: int) -> None:  # noqa: ARG002  # contract
         self.seen += x.size
 
     def merge(self, other: _Own) -> _Own:

@@ -41,7 +41,7 @@ def from_dequantize(value: ir.Value) -> bool:
 
 
 def granularity_attributes(qparams: QParams) -> dict[str, int]:
-    """Attributes axis and block_size of the QuantizeLinear or DequantizeLinear with these qparams."""
+    """Attributes axis and block_size of a (De)QuantizeLinear with these qparams."""
     match qparams.granularity:
         case PerTensor():
             return {}

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from onnxq.operator import Float
+from onnxq.operators._nodes import (
+    constant,
+    has_input,
+    infinite,
+    infinite_operand,
+    is_constant,
+    shape,
+)
+
+
+def node(array: np.ndarray | None = None) -> ir.Node:
+    """Op(x float[N,3], <absent>, w)."""
+    x = ir.val("x", ir.DataType.FLOAT, ["N", 3])
+    w = ir.Value(name="w", const_value=None if array is None else ir.tensor(array))
+    return ir.node("Op", [x, None, w])
+
+
+def test_absent_inputs_are_not_connected() -> None:
+    assert [has_input(node(), slot) for slot in range(4)] == [True, False, True, False]
+
+
+def test_only_initializers_are_constant() -> None:
+    array = np.ones(2, np.float32)
+    assert [is_constant(node(array), slot) for slot in range(4)] == [False, False, True, False]
+    found = constant(node(array), 2)
+    assert found is not None
+    np.testing.assert_array_equal(found, array)
+    assert constant(node(), 2) is None
+
+
+def test_a_default_that_a_caller_may_override_is_not_constant() -> None:
+    made = node(np.ones(2, np.float32))
+    w = made.inputs[2]
+    assert w is not None
+    ir.Graph([w], made.outputs, nodes=[made], initializers=[w])
+    assert not is_constant(made, 2)
+    assert constant(made, 2) is None
+
+
+def test_sizes_that_are_not_known_are_none() -> None:
+    assert shape(node(), 0) == (None, 3)
+    assert [shape(node(), slot) for slot in (1, 2, 3)] == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [([1e5, -1e5], False), ([], False), ([0, -1e9], True), ([np.inf], True), ([np.nan], True)],
+)
+def test_numbers_that_no_scale_holds_beside_data_count_as_infinite(
+    values: list[float], wanted: bool
+) -> None:
+    assert infinite(np.array(values, np.float32)) == wanted
+
+
+def test_a_mask_of_infinities_keeps_its_node_in_float() -> None:
+    masked = infinite_operand(node(np.array([0, -np.inf], np.float32)), (0, 1, 2))
+    assert isinstance(masked, Float)
+    assert "infinity" in masked.reason
+    assert infinite_operand(node(np.ones(2, np.float32)), (0, 1, 2)) is None

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxq.dtypes import INT8, INT16, UINT8, QDType
+from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.operators._tables import Codes, all_codes, look_up, look_up_pairs
+
+
+@pytest.mark.parametrize(("dtype", "low"), [(UINT8, 0), (INT8, -128)])
+def test_every_code_is_looked_up_at_its_place(dtype: QDType, low: int) -> None:
+    every = all_codes(dtype)
+    assert (every[0], every[-1], len(every)) == (low, low + 255, 256)
+    x = every.astype(dtype.storage).reshape(16, 16)
+    np.testing.assert_array_equal(look_up(every * 2, x, dtype), x.astype(np.int32) * 2)
+
+
+def test_wide_types_are_refused_with_the_remedy() -> None:
+    with pytest.raises(UnsupportedError, match="choose uint8 or int8"):
+        all_codes(INT16)
+
+
+def difference(a: Codes, b: Codes) -> np.ndarray:
+    return np.asarray(a - b)
+
+
+def test_pairs_of_types_and_shapes_that_broadcast() -> None:
+    a = np.array([[0], [255]], np.uint8)
+    b = np.array([-128, 0, 127], np.int8)
+    got = look_up_pairs("Sub", difference, (a, UINT8), (b, INT8))
+    assert got.tolist() == [[128, 0, -127], [383, 255, 128]]
+
+
+def test_shapes_that_do_not_broadcast_are_refused() -> None:
+    a, b = np.zeros(2, np.uint8), np.zeros(3, np.uint8)
+    with pytest.raises(ShapeError, match="Sub: shape mismatch"):
+        look_up_pairs("Sub", difference, (a, UINT8), (b, UINT8))

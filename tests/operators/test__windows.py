@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onnxq.errors import ShapeError
+from onnxq.operators._windows import Windows, geometry, sliding
+
+SPECS = st.fixed_dictionaries(
+    {
+        "size": st.integers(4, 12),
+        "kernel": st.integers(1, 3),
+        "stride": st.integers(1, 4),
+        "dilation": st.integers(1, 2),
+        "before": st.integers(0, 2),
+        "after": st.integers(0, 2),
+        "ceil": st.integers(0, 1),
+        "auto_pad": st.sampled_from(["NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"]),
+    }
+)
+
+
+def out_by_onnx(attributes: dict[str, Any], size: int) -> int:
+    """Number of windows by ONNX's own shape inference of MaxPool."""
+    node = onnx.helper.make_node("MaxPool", ["x"], ["y"], **attributes)
+    graph = onnx.helper.make_graph(
+        [node],
+        "g",
+        [onnx.helper.make_tensor_value_info("x", 1, [1, 1, size])],
+        [onnx.helper.make_tensor_value_info("y", 1, None)],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 22)])
+    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
+    return int(inferred.graph.output[0].type.tensor_type.shape.dim[2].dim_value)
+
+
+@given(SPECS)
+@settings(max_examples=200, deadline=None)
+def test_the_number_of_windows_is_that_of_onnx(spec: dict[str, Any]) -> None:
+    attributes: dict[str, Any] = {
+        "kernel_shape": [spec["kernel"]],
+        "strides": [spec["stride"]],
+        "dilations": [spec["dilation"]],
+        "ceil_mode": spec["ceil"],
+        "auto_pad": spec["auto_pad"],
+    }
+    if spec["auto_pad"] == "NOTSET":  # ONNX: pads are smaller than the kernel
+        attributes["pads"] = [min(spec[side], spec["kernel"] - 1) for side in ("before", "after")]
+    else:
+        attributes["ceil_mode"] = 0  # ONNX: it is not used with auto_pad
+    read = {k: v for k, v in attributes.items() if k != "kernel_shape"}
+    made = geometry("MaxPool", [spec["size"]], [spec["kernel"]], read)
+    assert made.out == (out_by_onnx(attributes, spec["size"]),)
+
+
+@pytest.mark.parametrize(("mode", "begin"), [("SAME_UPPER", 0), ("SAME_LOWER", 1)])
+def test_the_odd_element_of_padding_is_where_the_name_says(mode: str, begin: int) -> None:
+    assert geometry("Conv", [4], [2], {"auto_pad": mode}).begin == (begin,)
+
+
+def test_a_window_that_would_start_in_the_padding_behind_is_left_out() -> None:
+    attributes: dict[str, Any] = {"strides": [3], "pads": [0, 1], "ceil_mode": 1}
+    assert geometry("MaxPool", [3], [2], attributes).out == (1,)
+    assert geometry("MaxPool", [4], [2], attributes).out == (2,)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "attributes", "words"),
+    [
+        ([5], {}, "do not fit"),
+        ([2, 2], {}, "1 spatial axes"),
+        ([2], {"pads": [1]}, "1 spatial axes"),
+        ([2], {"auto_pad": "SAME"}, "auto_pad is 'SAME'"),
+    ],
+)
+def test_what_onnx_does_not_allow_is_refused(
+    kernel: list[int], attributes: dict[str, list[int] | str], words: str
+) -> None:
+    with pytest.raises(ShapeError, match=words):
+        geometry("Conv", [4], kernel, attributes)
+
+
+def test_windows_are_a_view_of_strided_and_dilated_taps() -> None:
+    x = np.arange(7, dtype=np.uint8).reshape(1, 1, 7)
+    view = sliding(x, Windows((2,), (2,), (3,), (0,), (2,)), 99)
+    assert view.tolist() == [[[[0, 3], [2, 5]]]]
+    assert np.shares_memory(view, x)
+
+
+def test_padding_holds_the_fill() -> None:
+    x = np.array([1, 2], np.uint8).reshape(1, 1, 2)
+    view = sliding(x, Windows((2,), (1,), (1,), (1,), (3,)), 9)
+    assert view.tolist() == [[[[9, 1], [1, 2], [2, 9]]]]
