@@ -75,6 +75,8 @@ class Rule:
         form: how the QDQ rewrite writes it.
         saturating_pairs: products of two codes are summed in pairs in int16 on x86 without VNNI, so
             that weights beyond +-64 can saturate (depthwise convolutions are exempt).
+        channelwise: each row of the weight sees one channel of the input, in order (a depthwise
+            convolution): a factor on a channel can be undone in the rows that see it.
     """
 
     role: Role
@@ -88,6 +90,7 @@ class Rule:
     clamp: tuple[float, float] | None = None
     form: Form = Form.QDQ
     saturating_pairs: bool = False
+    channelwise: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,7 +170,9 @@ _TARGETS = (
     ),
 )
 _BY_NAME = {target.name: target for target in _TARGETS}
-_ALIASES = {"fbgemm": "x86-avx2", "qnnpack": "arm64"}
+BACKENDS = {"fbgemm": "x86-avx2", "qnnpack": "arm64"}
+"""PyTorch's names of backends -> target."""
+
 AUTO = "auto"
 
 _default = _BY_NAME["portable"]
@@ -183,7 +185,7 @@ def all_targets() -> tuple[Target, ...]:
 
 def aliases() -> dict[str, str]:
     """Other names that `find` knows: alias -> name; `auto` gives this machine's."""
-    return {**_ALIASES, AUTO: detect().name}
+    return {**BACKENDS, AUTO: detect().name}
 
 
 def find(name: str) -> Target:
@@ -194,9 +196,9 @@ def find(name: str) -> Target:
     """
     if name == AUTO:
         return detect()
-    known = _ALIASES.get(name, name)
+    known = BACKENDS.get(name, name)
     if known not in _BY_NAME:
-        names = [*_BY_NAME, AUTO, *_ALIASES]
+        names = [*_BY_NAME, AUTO, *BACKENDS]
         raise QConfigError(
             f"target '{name}' is not known; known: {', '.join(names)}.{nearest(name, names)}"
         )

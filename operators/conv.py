@@ -64,6 +64,7 @@ class Conv(Operator):
             weight=WeightSlot(1, 0),
             bias=2,
             saturating_pairs=not depthwise,
+            channelwise=group > 1 and weight[1] == 1,
         )
 
     def cases(self) -> Iterable[Case]:

@@ -5,7 +5,7 @@
 
 Calibration: the 256 embedded training images, for every tool. Accuracy is paired: the same images
 in the same order. Speed: one thread, CPU time, the sessions take turns; medians. SQNR: of the
-logits against the float model's. "Integer nodes": in ONNX Runtime's optimized graph, not the file's.
+logits against the float model's. Integer nodes: in ONNX Runtime's optimized graph, not the file.
 The table that this printed is in scripts/bench_ptq.md.
 """
 

@@ -16,9 +16,10 @@ LAYERS = (
 )
 # the files that serve a stage stand before it; `Prepared.run` is the loop form of calibrate
 STAGES = (
-    "decision", "candidates", "placement", "state", "statistics", "calibrate", "prepare",
-    "plan_constants", "plan", "dynamic_plan", "rewrite", "improve", "codes", "comparison",
-    "findings", "execution", "verify", "bench",
+    "decision", "candidates", "placement", "channel_gains", "state", "statistics",
+    "calibrate",
+    "prepare", "plan_constants", "plan", "dynamic_plan", "rewrite", "improve", "codes",
+    "comparison", "findings", "execution", "verify", "bench",
 )
 # fmt: on
 LINK = ROOT / "onnxq" / "operators"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import onnx_ir as ir
 from onnxq import dtypes
 from onnxq.graph.expose import observable
 from onnxq.qparams import QParams
+from onnxq.stages.channel_gains import GAINS_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,12 +32,14 @@ class Codes:
         tensor: name of the float tensor they stand for.
         qparams: per-tensor; None where they are not known.
         problem: why not; empty where they are.
+        gain: one factor per channel (axis 1) that the codes carry; None: none.
     """
 
     name: str
     tensor: str
     qparams: QParams | None
     problem: str = ""
+    gain: tuple[float, ...] | None = None
 
 
 def find_codes(model: ir.Model) -> list[Codes]:
@@ -92,7 +96,13 @@ def _codes(value: ir.Value, initializers: dict[str | None, ir.Value]) -> Codes:
             name, tensor, None, f"ONNX Runtime does not hand out {str(kind).lower()} codes"
         )
     zero = np.zeros((), dtype.storage) if zero_point is None else zero_point.reshape(())
-    return Codes(name, tensor, QParams(scale.reshape(()).astype(np.float32), zero, dtype))
+    qparams = QParams(scale.reshape(()).astype(np.float32), zero, dtype)
+    return Codes(name, tensor, qparams, gain=_gain(value))
+
+
+def _gain(value: ir.Value) -> tuple[float, ...] | None:
+    text = value.metadata_props.get(GAINS_KEY)
+    return None if text is None else tuple(json.loads(text))
 
 
 def _parameters(

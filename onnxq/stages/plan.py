@@ -18,6 +18,7 @@ from onnxq.graph.atomic import write_atomically
 from onnxq.graph.collector import without_collector
 from onnxq.operator import Float
 from onnxq.qparams import QParams, per_tensor, quantize
+from onnxq.stages.channel_gains import gains_of
 from onnxq.stages.decision import (
     Decision,
     Quantize,
@@ -33,6 +34,7 @@ from onnxq.stages.plan_constants import (
     constant_array,
     plan_bias,
     plan_weight,
+    with_gain,
 )
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 
 
 FORMAT = "onnxq plan 1"
+NEARLY_ALL = 0.95  # share of the codes in use, from which on the others are not meant
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +64,7 @@ class Plan:
         tensors: activation tensor -> qparams (constants in activation slots included).
         code_bounds: tensor -> codes that a folded Relu or Clip bounds it to, where its qparams
             reach further.
+        gains: tensor -> one factor per channel that its codes carry (see channel_gains).
         weights: node name -> WeightPlan.
         biases: node name -> BiasPlan.
         notes: what a user should know.
@@ -71,6 +75,7 @@ class Plan:
     decisions: Mapping[str, Decision]
     tensors: Mapping[str, QParams]
     code_bounds: Mapping[str, tuple[int, int]]
+    gains: Mapping[str, tuple[float, ...]]
     weights: Mapping[str, WeightPlan]
     biases: Mapping[str, BiasPlan]
     notes: tuple[str, ...]
@@ -90,14 +95,9 @@ class Plan:
             "decisions": {k: decision_to_dict(d) for k, d in self.decisions.items()},
             "tensors": {k: p.to_dict() for k, p in self.tensors.items()},
             "code_bounds": {k: list(b) for k, b in self.code_bounds.items()},
-            "weights": {
-                k: {"tensor": w.tensor, "qparams": w.qparams.to_dict(), "code_limit": w.code_limit}
-                for k, w in self.weights.items()
-            },
-            "biases": {
-                k: {"tensor": b.tensor, "qparams": b.qparams.to_dict()}
-                for k, b in self.biases.items()
-            },
+            "gains": {k: list(g) for k, g in self.gains.items()},
+            "weights": {k: w.to_dict() for k, w in self.weights.items()},
+            "biases": {k: b.to_dict() for k, b in self.biases.items()},
             "notes": list(self.notes),
         }
 
@@ -136,14 +136,9 @@ def _from_dict(data: Any) -> Plan:
         {k: decision_from_dict(d) for k, d in data["decisions"].items()},
         {k: QParams.from_dict(p) for k, p in data["tensors"].items()},
         {k: (b[0], b[1]) for k, b in data["code_bounds"].items()},
-        {
-            k: WeightPlan(w["tensor"], QParams.from_dict(w["qparams"]), w["code_limit"])
-            for k, w in data["weights"].items()
-        },
-        {
-            k: BiasPlan(b["tensor"], QParams.from_dict(b["qparams"]))
-            for k, b in data["biases"].items()
-        },
+        {k: tuple(g) for k, g in data["gains"].items()},
+        {k: WeightPlan.from_dict(w) for k, w in data["weights"].items()},
+        {k: BiasPlan.from_dict(b) for k, b in data["biases"].items()},
         tuple(data["notes"]),
     )
 
@@ -164,25 +159,45 @@ def plan(prepared: Prepared, statistics: Statistics) -> Plan:
     weights: dict[str, WeightPlan] = {}
     biases: dict[str, BiasPlan] = {}
     observed: dict[WeightKey, QParams] = {}
+    gains = _gains(prepared, statistics, tensors, decisions)
     for name, decision in decisions.items():
         if isinstance(decision, Float) or decision.rule.weight is None or decision.folded_into:
             continue
         node = nodes[name]
+        x = _tensor_name(node, decision.rule.activations[0])
+        made = gains.get(decision.results[0]) if decision.results else None
         weight = plan_weight(prepared, node, decision.rule, observed, notes)
+        if made is not None or x in gains:
+            weight = with_gain(weight, made, gains.get(x))
         if decision.rule.bias is not None and _has_input(node, decision.rule.bias):
-            x = tensors[_tensor_name(node, decision.rule.activations[0])]
-            weight, biases[name] = plan_bias(node, decision.rule, x, weight, notes)
+            weight, biases[name] = plan_bias(node, decision.rule, tensors[x], weight, notes, made)
         weights[name] = weight
     return Plan(
         prepared.model_hash,
         prepared.target.name,
         decisions,
         tensors,
-        _code_bounds(prepared.clamps, tensors),
+        _code_bounds({k: c for k, c in prepared.clamps.items() if k not in gains}, tensors),
+        {tensor: tuple(gain.tolist()) for tensor, gain in gains.items()},
         weights,
         biases,
         (*prepared.notes, *notes),
     )
+
+
+def _gains(
+    prepared: Prepared,
+    statistics: Statistics,
+    tensors: Mapping[str, QParams],
+    decisions: Mapping[str, Decision],
+) -> dict[str, npt.NDArray[np.float32]]:
+    """The factors of those tensors whose producer and readers all run in integers."""
+    observers = prepared.observed
+    return {
+        gain.tensor: gains_of(statistics.observer(tensor, observers[tensor]), tensors[tensor])
+        for tensor, gain in prepared.channel_gains.items()
+        if not any(isinstance(decisions[n], Float) for n in (gain.producer, *gain.readers))
+    }
 
 
 # --- activations
@@ -209,8 +224,25 @@ def _tensor_qparams(
             reason = f"tensor '{group.members[0]}' was never observed: no sample reached it"
             unseen.update(dict.fromkeys(group.members, reason))
             continue
-        tensors.update(dict.fromkeys(group.members, merged.calculate_qparams()))
+        qparams = merged.calculate_qparams()
+        if len(group.members) == 1 and group.members[0] in prepared.clamps:
+            qparams = _fitted(qparams, prepared.clamps[group.members[0]])
+        tensors.update(dict.fromkeys(group.members, qparams))
     return tensors, unseen
+
+
+def _fitted(qparams: QParams, clamp: tuple[float, float]) -> QParams:
+    """The qparams with the last code at the Clip's upper bound, where it lies a little beyond.
+
+    A histogram's end may do so by a fraction of a bin. The codes above the bound would never be
+    used, and would need a Clip of their own.
+    """
+    dtype = qparams.dtype
+    low, high = (int(code) for code in quantize(np.array(clamp, np.float32), qparams))
+    nearly = dtype.qmin + NEARLY_ALL * (dtype.qmax - dtype.qmin)
+    if low != int(qparams.zero_point) or low != dtype.qmin or not nearly <= high < dtype.qmax:
+        return qparams
+    return per_tensor(clamp[1] / (dtype.qmax - dtype.qmin), dtype.qmin, dtype)
 
 
 def _merged(

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq.dtypes import INT8, INT32
 from onnxq.errors import CalibrationError, ModelError, QConfigError
-from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
+from onnxq.qparams import MIN_SCALE, PerChannel, PerTensor, QParams, quantize
 from onnxq.stages.decision import node_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import onnx_ir as ir
 
@@ -36,19 +36,56 @@ class WeightPlan:
         tensor: name of the float initializer.
         qparams: of the codes.
         code_limit: codes are clipped to [-code_limit, code_limit]; None: the type's own range.
+        gain: one factor per row that the float weight is multiplied by first; None: none.
     """
 
     tensor: str
     qparams: QParams
     code_limit: int | None
+    gain: tuple[float, ...] | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values that JSON can hold."""
+        return {
+            "tensor": self.tensor,
+            "qparams": self.qparams.to_dict(),
+            "code_limit": self.code_limit,
+            "gain": self.gain,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> WeightPlan:
+        """The inverse of to_dict."""
+        qparams = QParams.from_dict(data["qparams"])
+        return cls(data["tensor"], qparams, data["code_limit"], _gain(data["gain"]))
 
 
 @dataclass(frozen=True, slots=True)
 class BiasPlan:
-    """int32 codes of a bias at x_scale * w_scale, zero point 0."""
+    """int32 codes of a bias at x_scale * w_scale, zero point 0.
+
+    Attributes:
+        tensor: name of the float initializer.
+        qparams: of the codes.
+        gain: one factor per channel that the float bias is multiplied by first; None: none.
+    """
 
     tensor: str
     qparams: QParams
+    gain: tuple[float, ...] | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values that JSON can hold."""
+        return {"tensor": self.tensor, "qparams": self.qparams.to_dict(), "gain": self.gain}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> BiasPlan:
+        """The inverse of to_dict."""
+        return cls(data["tensor"], QParams.from_dict(data["qparams"]), _gain(data["gain"]))
+
+
+def _gain(data: list[float] | None) -> tuple[float, ...] | None:
+    return None if data is None else tuple(data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +132,29 @@ def plan_weight(
         observed[key] = _observe_weight(value, key, notes)
     qparams = observed[key]
     return WeightPlan(value.name, qparams, limit if qparams.dtype == INT8 else None)
+
+
+def with_gain(
+    weight: WeightPlan,
+    made: npt.NDArray[np.float32] | None,
+    read: npt.NDArray[np.float32] | None,
+) -> WeightPlan:
+    """The weight whose row o is multiplied by made[o] / read[channel that row o sees].
+
+    The scales take the factors, so that the codes stay the same.
+
+    Args:
+        weight: with a scale per row.
+        made: float32 (rows,), gains of the node's result; None: none.
+        read: float32 (channels,), gains of its input, channels a divisor of rows; None: none.
+    """
+    rows = weight.qparams.scale.size
+    gain = np.ones(rows, np.float32) if made is None else made
+    if read is not None:
+        gain = np.divide(gain, np.repeat(read, rows // read.size), dtype=np.float32)
+    scale = np.maximum(weight.qparams.scale * gain, MIN_SCALE)
+    qparams = dataclasses.replace(weight.qparams, scale=scale)
+    return dataclasses.replace(weight, qparams=qparams, gain=tuple(gain.tolist()))
 
 
 def _observe_weight(value: ir.Value, key: WeightKey, notes: list[str]) -> QParams:
@@ -165,9 +225,22 @@ def _pieces(
 
 
 def plan_bias(
-    node: ir.Node, rule: Rule, x: QParams, weight: WeightPlan, notes: list[str]
+    node: ir.Node,
+    rule: Rule,
+    x: QParams,
+    weight: WeightPlan,
+    notes: list[str],
+    made: npt.NDArray[np.float32] | None = None,
 ) -> tuple[WeightPlan, BiasPlan]:
     """The bias at x_scale * w_scale; raises w_scale of channels whose bias would leave int32.
+
+    Args:
+        node: the float node.
+        rule: its operator's.
+        x: of the input.
+        weight: with its gain, if it has one.
+        notes: what a user should know; grows.
+        made: float32 (channels,), gains of the node's result; None: none.
 
     Raises:
         ModelError: the bias holds NaN or Inf.
@@ -176,13 +249,16 @@ def plan_bias(
     value = node.inputs[rule.bias]
     assert value is not None
     assert value.name
-    bias = constant_array(value).reshape(-1).astype(np.float64)
+    bias = constant_array(value).astype(np.float64)
     if not np.isfinite(bias).all():
         raise ModelError(
             f"bias '{value.name}' of '{node.name}' holds NaN or Inf; repair the model."
         )
+    if made is not None:
+        bias = bias * made
+    channels = np.abs(bias).reshape(-1, bias.shape[-1] if bias.ndim else 1).max(0, initial=0.0)
     w_scale = weight.qparams.scale
-    needed = np.abs(bias) / (np.float64(x.scale) * MAX_BIAS_CODE)
+    needed = channels / (np.float64(x.scale) * MAX_BIAS_CODE)
     needed = needed if w_scale.ndim else needed.max(initial=0.0)
     raised = np.maximum(w_scale, np.asarray(needed, np.float32))
     count = int(np.count_nonzero(raised > w_scale))
@@ -194,12 +270,13 @@ def plan_bias(
         weight = dataclasses.replace(
             weight, qparams=dataclasses.replace(weight.qparams, scale=raised)
         )
-    scale = np.float32(x.scale) * raised
-    # a product of two tiny scales is 0 in float32; the smallest normal number keeps it positive
-    scale = np.maximum(scale, np.finfo(np.float32).tiny)
-    granularity = PerChannel(0) if raised.ndim else PerTensor()
-    zero_point = np.zeros(scale.shape, np.int32)
-    return weight, BiasPlan(value.name, QParams(scale, zero_point, INT32, granularity))
+    # a product of two tiny scales is 0 in float32
+    scale = np.maximum(np.float32(x.scale) * raised, MIN_SCALE)
+    # a bias of one row, or of one element, is stored as a vector; Gemm's may have a row per sample
+    rows = bias.ndim > 1 and bias.shape[0] > 1
+    granularity = PerChannel(int(rows)) if raised.ndim else PerTensor()
+    qparams = QParams(scale, np.zeros(scale.shape, np.int32), INT32, granularity)
+    return weight, BiasPlan(value.name, qparams, None if made is None else tuple(made.tolist()))
 
 
 def constant_array(value: ir.Value) -> npt.NDArray[np.float32]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from onnxq.observers import ObserverSpec
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
 from onnxq.samples import open_samples
 from onnxq.stages.calibrate import Calibration
+from onnxq.stages.channel_gains import ChannelGain, channel_observer, find_channel_gains
 from onnxq.stages.decision import Decision, Quantize, value_name, walk
 from onnxq.stages.placement import Placement, place
 from onnxq.stages.state import check_feedback
@@ -67,6 +68,7 @@ class Prepared:
         decisions: node name -> Quantize or Float(reason), in graph order, subgraphs included.
         groups: the quantized activation tensors.
         clamps: tensor -> real bounds of the Relu and Clip that were folded into its Q.
+        channel_gains: the tensors that may carry a factor per channel.
         feedback: output name -> input name, for models whose state goes round.
         notes: what canonicalization did that a user should know.
     """
@@ -78,6 +80,7 @@ class Prepared:
     decisions: Mapping[str, Decision]
     groups: tuple[TensorGroup, ...]
     clamps: Mapping[str, tuple[float, float]]
+    channel_gains: Mapping[str, ChannelGain]
     feedback: Mapping[str, str]
     notes: tuple[str, ...]
     _calibration: list[Calibration] = field(default_factory=list, repr=False)  # begun by run()
@@ -146,14 +149,16 @@ def prepare(
     )
     check_feedback(canonical.model, feedback or {})
     placement = place(canonical.model, mapping, chosen)
+    gains = find_channel_gains(canonical.model, placement, mapping)
     return Prepared(
         model=canonical.model,
         model_hash=model_hash(canonical.model),
         target=chosen,
         qconfig=mapping,
         decisions=placement.decisions,
-        groups=_groups(placement, mapping),
+        groups=_groups(placement, mapping, gains),
         clamps=placement.clamps,
+        channel_gains=gains,
         feedback=dict(feedback or {}),
         notes=tuple(canonical.notes),
     )
@@ -161,7 +166,7 @@ def prepare(
 
 def _backend(target: str | Target | None) -> str:
     """PyTorch's name of the backend where the target is given by it, else the empty string."""
-    return target if isinstance(target, str) and target in targets.aliases() else ""
+    return target if isinstance(target, str) and target in targets.BACKENDS else ""
 
 
 def _target(target: str | Target | None) -> Target:
@@ -176,11 +181,19 @@ def _tensor_names(model: ir.Model, nodes: list[ir.Node]) -> set[str]:
     return names | {v.name for node in nodes for v in node.outputs if v.name}
 
 
-def _groups(placement: Placement, qconfig: QConfigMapping) -> tuple[TensorGroup, ...]:
+def _groups(
+    placement: Placement, qconfig: QConfigMapping, gains: Mapping[str, ChannelGain]
+) -> tuple[TensorGroup, ...]:
     members: dict[str, list[str]] = {}
     for tensor in placement.quantized:
         members.setdefault(placement.root(tensor), []).append(tensor)
-    return tuple(_group(tensors, placement, qconfig) for tensors in members.values())
+    groups = (_group(tensors, placement, qconfig) for tensors in members.values())
+    return tuple(
+        replace(group, observer=channel_observer(group.observer))
+        if group.members[0] in gains
+        else group
+        for group in groups
+    )
 
 
 def _group(tensors: list[str], placement: Placement, qconfig: QConfigMapping) -> TensorGroup:

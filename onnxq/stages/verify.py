@@ -48,6 +48,7 @@ class _Pair:
 
     Attributes:
         qparams: of the codes that the quantized side gives; None where it gives numbers.
+        gain: factors per channel that the codes carry, and the float tensor gets for comparing.
         differing: batches in which the shapes differed, so that nothing could be compared.
     """
 
@@ -55,6 +56,7 @@ class _Pair:
     source: str
     target: str
     qparams: QParams | None
+    gain: tuple[float, ...] | None = None
     sums: Comparison = field(default_factory=Comparison)
     top1: Agreement = field(default_factory=Agreement)
     differing: int = 0
@@ -63,6 +65,9 @@ class _Pair:
         if x.shape != y.shape:
             self.differing += 1
             return
+        if self.gain is not None:
+            gain = np.array(self.gain, np.float32).reshape(-1, *[1] * (x.ndim - 2))
+            x = np.multiply(x, gain, dtype=np.float32)
         self.sums.update(x, y, self.qparams)
         if self.qparams is None and x.ndim == 2 and x.shape[1] > 1:
             self.top1.update(x, y)
@@ -162,7 +167,7 @@ def _match_tensors(source: ir.Model, target: ir.Model) -> tuple[list[_Pair], lis
             reason = f"the float model has no tensor '{found.tensor}'"
             unmatched.append(Unmatched(found.name, reason))
         else:
-            pairs.append(_Pair(found.tensor, found.tensor, found.name, found.qparams))
+            pairs.append(_Pair(found.tensor, found.tensor, found.name, found.qparams, found.gain))
     return pairs, unmatched
 
 

@@ -235,3 +235,9 @@ def test_a_node_without_qconfig_leaves_its_tensors_alone() -> None:
     prepared = prepare(network(), mapping)
     assert prepared.groups == ()
     assert prepared.observed == {}
+
+
+@pytest.mark.parametrize("name", [*(t.name for t in targets.all_targets()), *targets.aliases()])
+def test_every_target_prepares_without_a_qconfig(name: str) -> None:
+    prepared = prepare(network(), target=name)
+    assert prepared.target == targets.find(name)

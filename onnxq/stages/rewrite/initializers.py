@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from onnxq.qparams import QParams
 from onnxq.stages.decision import value_name
 from onnxq.stages.rewrite.weights import integer_tensor, scale_tensor, zero_point_tensor
 
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from onnxq.qparams import QParams
+
+_Codes = tuple[ir.Value, QParams, tuple[float, ...] | None]
+"""What integer tensors are told apart by: the constant, its qparams, its gain."""
 
 
 class Initializers:
@@ -28,7 +31,7 @@ class Initializers:
 
     def __init__(self, used: set[str]) -> None:
         self._used = set(used)
-        self._codes: dict[tuple[ir.Value, QParams], tuple[ir.Value, str]] = {}
+        self._codes: dict[_Codes, tuple[ir.Value, str]] = {}
         self._qparams: dict[tuple[str, ir.Graph], tuple[ir.Value, ir.Value]] = {}
         self.replaced: dict[ir.Value, None] = {}
 
@@ -46,21 +49,26 @@ class Initializers:
         return _register(graph, unique, ir.Tensor(array, name=unique))
 
     def codes(
-        self, value: ir.Value, qparams: QParams, code_limit: int | None
+        self,
+        value: ir.Value,
+        qparams: QParams,
+        code_limit: int | None = None,
+        gain: tuple[float, ...] | None = None,
     ) -> tuple[ir.Value, str]:
         """(integer initializer beside the float one, stem of the names around it)."""
-        if (value, qparams) not in self._codes:
+        key = (value, qparams, gain)
+        if key not in self._codes:
             assert value.const_value is not None
             stem = value_name(value)
             if f"{stem}_quantized" in self._used:  # a second layout of a tied weight
                 stem = self.unique(f"{stem}_again")
             name = self.unique(f"{stem}_quantized")
-            tensor = integer_tensor(value.const_value, qparams, code_limit, name)
+            tensor = integer_tensor(value.const_value, qparams, code_limit, gain, name)
             graph = value.graph
             assert isinstance(graph, ir.Graph)
-            self._codes[value, qparams] = (_register(graph, name, tensor), stem)
+            self._codes[key] = (_register(graph, name, tensor), stem)
             self.replaced[value] = None
-        return self._codes[value, qparams]
+        return self._codes[key]
 
     def qparams(self, graph: ir.Graph, stem: str, qparams: QParams) -> tuple[ir.Value, ir.Value]:
         """Scale and zero point of the tensor `stem`, as initializers of this graph."""

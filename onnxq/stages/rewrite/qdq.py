@@ -10,6 +10,7 @@ sweep and its state are one thing.)
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ from onnx_ir.tape import Tape
 
 from onnxq import catalog
 from onnxq.operator import Float, Form, NodePlan, Role, Rule
+from onnxq.stages.channel_gains import GAINS_KEY
 from onnxq.stages.decision import Quantize, node_name, subgraphs, value_name, walk
 from onnxq.stages.rewrite.edits import (
     from_dequantize,
@@ -163,10 +165,16 @@ class _QdqWriter:
         name = node_name(node)
         if rule.weight is not None:
             weight = self.plan.weights[name]
-            dq = self._constant(node, rule.weight.slot, weight.qparams, weight.code_limit)
+            value = node.inputs[rule.weight.slot]
+            assert value is not None
+            codes, stem = self.new.codes(value, weight.qparams, weight.code_limit, weight.gain)
+            dq = self._dequantize_linear(codes, stem, weight.qparams, node)
             node.replace_input_with(rule.weight.slot, dq)
         if rule.bias is not None and name in self.plan.biases:
-            dq = self._constant(node, rule.bias, self.plan.biases[name].qparams, None)
+            value, bias = node.inputs[rule.bias], self.plan.biases[name]
+            assert value is not None
+            codes, stem = self.new.codes(value, bias.qparams, None, bias.gain)
+            dq = self._dequantize_linear(codes, stem, bias.qparams, node)
             node.replace_input_with(rule.bias, dq)
 
     def _guard(self, node: ir.Node) -> None:
@@ -210,7 +218,7 @@ class _QdqWriter:
         if tensor not in self.codes:
             qparams = self.plan.tensors[tensor]
             if value.is_initializer():
-                self.codes[tensor], _ = self.new.codes(value, qparams, None)
+                self.codes[tensor], _ = self.new.codes(value, qparams)
             else:
                 self.codes[tensor] = self._quantize_linear(self.copies.get(value, value), tensor)
         return self.codes[tensor]
@@ -225,6 +233,8 @@ class _QdqWriter:
         codes.name = self.new.unique(f"{tensor}_quantized")
         codes.type, codes.shape = ir.TensorType(ir.DataType[qparams.dtype.onnx]), raw.shape
         insert_behind(raw, node, graph)
+        if tensor in self.plan.gains:
+            codes.metadata_props[GAINS_KEY] = json.dumps(self.plan.gains[tensor])
         if tensor not in self.plan.code_bounds:
             return codes
         codes.name = self.new.unique(f"{tensor}_unbounded")
@@ -252,18 +262,9 @@ class _QdqWriter:
         tensor = self.tensor_of[value]
         qparams = self.plan.tensors[tensor]
         if value.is_initializer():
-            codes, stem = self.new.codes(value, qparams, None)
+            codes, stem = self.new.codes(value, qparams)
             return self._dequantize_linear(codes, stem, qparams, reader)
         return self._dequantize_linear(self._codes(value), tensor, qparams, reader)
-
-    def _constant(
-        self, node: ir.Node, slot: int, qparams: QParams, code_limit: int | None
-    ) -> ir.Value:
-        """DQ of the codes of a constant; readers that agree in qparams share both."""
-        value = node.inputs[slot]
-        assert value is not None
-        codes, stem = self.new.codes(value, qparams, code_limit)
-        return self._dequantize_linear(codes, stem, qparams, node)
 
     def _dequantize_linear(
         self, codes: ir.Value, stem: str, qparams: QParams, reader: ir.Node | ir.Graph

@@ -18,7 +18,11 @@ LAZY_BYTES = 1 << 20  # below it, codes are made at once; above, each time they 
 
 
 def integer_tensor(
-    source: ir.TensorProtocol, qparams: QParams, code_limit: int | None, name: str
+    source: ir.TensorProtocol,
+    qparams: QParams,
+    code_limit: int | None,
+    gain: tuple[float, ...] | None,
+    name: str,
 ) -> ir.TensorProtocol:
     """The codes of a float constant, as a tensor for the ONNX file.
 
@@ -26,11 +30,15 @@ def integer_tensor(
         source: float tensor; large ones are read only when the result is written.
         qparams: of the codes.
         code_limit: codes are clipped to [-code_limit, code_limit]; None: not clipped.
+        gain: one factor per row that the constant is multiplied by first; None: none.
         name: of the tensor.
     """
 
     def make() -> ir.TensorProtocol:
-        codes = quantize(_oriented(source.numpy(), qparams), qparams)
+        x = source.numpy()
+        if gain is not None:
+            x = x * np.array(gain, np.float32).reshape(-1, *[1] * (x.ndim - 1))
+        codes = quantize(_oriented(x, qparams), qparams)
         if code_limit is not None:
             np.clip(codes, -code_limit, code_limit, out=codes)
         return ir.Tensor(_stored(codes, qparams.dtype), name=name)

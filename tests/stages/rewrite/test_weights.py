@@ -15,7 +15,7 @@ from onnxq.stages.rewrite.weights import (
 
 def test_codes_are_clipped_to_the_limit() -> None:
     w = ir.Tensor(np.array([-1.0, 1.0], np.float32))
-    codes = integer_tensor(w, per_tensor(1 / 128, 0, INT8), 127, "w")
+    codes = integer_tensor(w, per_tensor(1 / 128, 0, INT8), 127, None, "w")
     assert codes.numpy().tolist() == [-127, 127]
 
 
@@ -27,7 +27,7 @@ def test_large_weight_is_quantized_only_when_asked_for() -> None:
         return ir.Tensor(np.ones(LAZY_BYTES, np.float32))
 
     w = ir.LazyTensor(make, ir.DataType.FLOAT, ir.Shape([LAZY_BYTES]), name="w")
-    codes = integer_tensor(w, per_tensor(1 / 64, 0, INT8), 127, "w_quantized")
+    codes = integer_tensor(w, per_tensor(1 / 64, 0, INT8), 127, None, "w_quantized")
     assert not asked
     assert (codes.dtype, codes.shape.numpy(), codes.name) == (
         ir.DataType.INT8,
@@ -40,7 +40,7 @@ def test_large_weight_is_quantized_only_when_asked_for() -> None:
 
 def test_int4_codes_are_packed_two_to_a_byte() -> None:
     w = ir.Tensor(np.arange(-8, 8).astype(np.float32))
-    codes = integer_tensor(w, per_tensor(1, 0, INT4), None, "w")
+    codes = integer_tensor(w, per_tensor(1, 0, INT4), None, None, "w")
     assert codes.dtype == ir.DataType.INT4
     assert len(codes.tobytes()) == 8
     assert codes.numpy().astype(int).tolist() == list(range(-8, 8))
@@ -48,7 +48,7 @@ def test_int4_codes_are_packed_two_to_a_byte() -> None:
 
 def test_bias_of_one_element_is_repeated_for_per_channel_scales() -> None:
     p = QParams(np.array([0.5, 0.25], np.float32), np.zeros(2, np.int32), INT32, PerChannel(0))
-    codes = integer_tensor(ir.Tensor(np.array([3.0], np.float32)), p, None, "b")
+    codes = integer_tensor(ir.Tensor(np.array([3.0], np.float32)), p, None, None, "b")
     assert codes.numpy().tolist() == [6, 12]
 
 
@@ -61,5 +61,5 @@ def test_per_tensor_scale_has_rank_0() -> None:
 def test_bits_are_those_of_quantize() -> None:
     x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
     p = QParams(np.array([0.01, 0.02, 0.03], np.float32), np.zeros(3, np.int8), INT8, PerChannel(0))
-    codes = integer_tensor(ir.Tensor(x), p, None, "w")
+    codes = integer_tensor(ir.Tensor(x), p, None, None, "w")
     np.testing.assert_array_equal(codes.numpy(), quantize(x, p))

@@ -1,0 +1,87 @@
+"""ChannelHistogramObserver: HistogramObserver that also keeps each channel's absmax."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from onnxq import dtypes
+from onnxq.errors import CalibrationError
+from onnxq.observers._range import EPS, F32Array, as_float32, channel_range
+from onnxq.observers.histogram import DEFAULT_BINS, HistogramObserver
+from onnxq.qparams import QScheme
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    from onnxq.dtypes import QDType
+    from onnxq.observers._base import State
+
+
+class ChannelHistogramObserver(HistogramObserver):
+    """HistogramObserver's qparams; and, for the planner, absmax per channel.
+
+    `prepare` puts it in place of HistogramObserver where a tensor is read by depthwise convolutions
+    alone: the weights on both sides can then carry a factor per channel (see stages.channel_gains).
+
+    Args:
+        ch_axis: axis of the channels.
+        bins: as HistogramObserver; the others too.
+
+    State: HistogramObserver's, and channel_absmax: float32 (channels,), or (0,) before any data.
+    """
+
+    def __init__(
+        self,
+        ch_axis: int = 1,
+        bins: int = DEFAULT_BINS,
+        upsample_rate: int | None = None,
+        dtype: QDType | str = dtypes.quint8,
+        qscheme: QScheme | str = QScheme.PER_TENSOR_AFFINE,
+        reduce_range: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        eps: float = EPS,
+    ) -> None:
+        super().__init__(
+            bins, upsample_rate, dtype, qscheme, reduce_range, quant_min, quant_max, eps
+        )
+        self.ch_axis = ch_axis
+        self.channel_absmax: F32Array = np.empty(0, np.float32)
+
+    def observe(self, x: npt.NDArray[np.generic], index: int) -> None:
+        """Counts the values of x, and raises each channel's absmax to that of x."""
+        if x.size == 0:
+            return
+        lows, highs = channel_range(as_float32(x, index), self.ch_axis, index)
+        absmax = self._raised(np.maximum(-lows, highs), f"batch {index}")
+        super().observe(x, index)
+        self.channel_absmax = absmax
+
+    def _raised(self, absmax: F32Array, what: str) -> F32Array:
+        if self.channel_absmax.size == 0 or absmax.size == 0:
+            return absmax if self.channel_absmax.size == 0 else self.channel_absmax
+        if absmax.shape != self.channel_absmax.shape:
+            raise CalibrationError(
+                f"{what}: got {absmax.size} channels on axis {self.ch_axis}; before there were "
+                f"{self.channel_absmax.size}. Is ch_axis the channels' axis?"
+            )
+        return np.asarray(np.maximum(self.channel_absmax, absmax))
+
+    def merge(self, other: Self) -> Self:
+        """The counts of both, and the larger absmax."""
+        merged = super().merge(other)
+        merged.channel_absmax = self._raised(other.channel_absmax, "merge")
+        return merged
+
+    def state(self) -> State:
+        """The histogram's state, and channel_absmax."""
+        return {**super().state(), "channel_absmax": self.channel_absmax}
+
+    def load_state(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
+        """Takes over histogram and absmax."""
+        super().load_state({k: v for k, v in state.items() if k != "channel_absmax"})
+        self.channel_absmax = state["channel_absmax"].astype(np.float32)
