@@ -1,0 +1,98 @@
+"""The main job on the embedded models and images: what the README promises, checked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+
+import onnxq
+from models.cifar10 import load_sample
+from onnxq import runtime
+from onnxq.pytorch import load_module
+from onnxq.stages.verify import verify
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import onnx_ir as ir
+
+pytestmark = pytest.mark.oracle  # needs torch for the export
+
+BATCH = 100
+KERNELS = {
+    "resnet20": {
+        "QLinearConv": 21,
+        "QLinearAdd": 9,
+        "QLinearGlobalAveragePool": 1,
+        "QGemm": 1,
+    },
+    "mobilenetv2": {
+        "QLinearConv": 31,
+        "QLinearAdd": 5,
+        "QLinearGlobalAveragePool": 1,
+        "QGemm": 1,
+    },
+}
+FACTORIES = {"resnet20": "models.resnet:resnet20", "mobilenetv2": "models.mobilenet:mobilenetv2"}
+
+
+@pytest.fixture(scope="module", params=sorted(FACTORIES))
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def calibration() -> npt.NDArray[np.float32]:
+    return load_sample("calibration")[0]
+
+
+@pytest.fixture(scope="module")
+def source(name: str, calibration: npt.NDArray[np.float32]) -> ir.Model:
+    module = load_module(FACTORIES[name], f"models/{name}.safetensors")
+    return onnxq.export(module, (torch.from_numpy(calibration[:2]),))
+
+
+@pytest.fixture(scope="module", params=["x86-vnni", "portable"])
+def quantized(
+    request: pytest.FixtureRequest, source: ir.Model, calibration: npt.NDArray[np.float32]
+) -> ir.Model:
+    return onnxq.quantize(source, [{"image": calibration}], target=request.param)
+
+
+def correct(model: ir.Model) -> int:
+    """How many of the embedded test images have their label as the largest logit."""
+    images, labels = load_sample("test")
+    with runtime.open_session(model) as session:
+        return sum(
+            int((session.run({"image": x})[0].argmax(1) == y).sum())
+            for x, y in zip(
+                np.split(images, len(images) // BATCH),
+                np.split(labels, len(labels) // BATCH),
+                strict=True,
+            )
+        )
+
+
+def test_every_node_runs_in_integers(name: str, quantized: ir.Model) -> None:
+    uses = runtime.integer_nodes(runtime.optimized_graph(quantized))
+    integer = runtime.count(uses, runtime.Arithmetic.INTEGER)
+    assert not runtime.count(uses, runtime.Arithmetic.FLOAT)
+    moves = Counter({op: n for op, n in integer.items() if op not in ("Transpose", "Reshape")})
+    assert moves == KERNELS[name]
+
+
+def test_top1_is_within_a_point_of_float(source: ir.Model, quantized: ir.Model) -> None:
+    assert correct(quantized) >= correct(source) - 10  # of 1,000
+
+
+def test_logits_are_near(
+    source: ir.Model, quantized: ir.Model, calibration: npt.NDArray[np.float32]
+) -> None:
+    findings = verify(source, quantized, [{"image": calibration}])
+    (logits,) = findings.outputs
+    # 8-bit tensors at about 35 dB each; quantize_static leaves 34 to 35 dB on these models
+    assert logits.sqnr_db > 33
+    assert not findings.unmatched
