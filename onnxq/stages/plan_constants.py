@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.observers import ObserverSpec
+    from onnxq.observers import Observer, ObserverSpec
     from onnxq.operator import Rule
     from onnxq.stages.prepare import Prepared
 
@@ -165,7 +165,7 @@ def _observe_weight(value: ir.Value, key: WeightKey, notes: list[str]) -> QParam
     if probe.qscheme.per_channel:
         spec = spec.with_args(ch_axis=axis)
     if probe.dtype == INT8 and key.limit < INT8.qmax and spec.accepts("quant_max"):
-        spec = spec.with_args(**_limited_range(spec, key.limit))
+        spec = _limited(spec, probe, key.limit)
     observer = spec()
     try:
         observer.observe(weight, 0)
@@ -179,8 +179,15 @@ def _observe_weight(value: ir.Value, key: WeightKey, notes: list[str]) -> QParam
     return qparams
 
 
-def _limited_range(spec: ObserverSpec, limit: int) -> dict[str, int]:
-    return {"quant_max": limit} | ({"quant_min": -limit} if spec.accepts("quant_min") else {})
+def _limited(spec: ObserverSpec, observer: Observer, limit: int) -> ObserverSpec:
+    """The spec with the part of its own range that lies within the limit; as it is if all does."""
+    low, high = max(observer.quant_min, -limit), min(observer.quant_max, limit)
+    if (low, high) == (observer.quant_min, observer.quant_max):
+        return spec
+    spec = spec.with_args(quant_max=high)
+    spec = spec.with_args(quant_min=low) if spec.accepts("quant_min") else spec
+    # what the observer says of its range is halved already
+    return spec.with_args(reduce_range=False) if spec.accepts("reduce_range") else spec
 
 
 def _check_codes(

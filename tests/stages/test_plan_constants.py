@@ -210,3 +210,24 @@ def test_a_bias_that_is_no_number_is_refused_by_name(bad: float) -> None:
     made = prepared(weights(1, 4, 4), np.array([0, bad, 0, 0], np.float32))
     with pytest.raises(ModelError, match="bias 'b' of 'first' holds NaN or Inf"):
         biased(made, np.ones(4, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("args", "top"), [({"quant_min": -7, "quant_max": 7}, 7), ({"reduce_range": True}, 64)]
+)
+def test_a_range_inside_the_limit_is_left_as_the_user_chose_it(
+    args: dict[str, int], top: int
+) -> None:
+    weight = weights(1, 4, 4)
+    spec = PER_CHANNEL.with_args(**args)
+    portable = planned(prepared(weight, weights(2, 4), spec, "portable"))
+    elsewhere = planned(prepared(weight, weights(2, 4), spec, "x86-vnni"))
+    assert portable.qparams == elsewhere.qparams
+    assert np.abs(quantize(weight, portable.qparams).astype(int)).max() == top
+
+
+def test_only_the_end_beyond_the_limit_is_narrowed() -> None:
+    weight = weights(1, 4, 4)
+    spec = AFFINE.with_args(quant_min=-10, quant_max=100)
+    codes = quantize(weight, planned(prepared(weight, weights(2, 4), spec, "portable")).qparams)
+    assert (codes.min(), codes.max()) == (-10, 64)
