@@ -109,7 +109,7 @@ def _expose_one(graph: ir.Graph, place: _Place, taken: set[str]) -> str:
     value = place.value
     for node, branch in reversed(place.way):
         value = _lift(value, node, branch, taken)
-    if value not in graph.outputs:
+    if not value.is_graph_output():
         graph.outputs.append(value)
     return str(value.name)
 
@@ -132,7 +132,7 @@ def _lift(value: ir.Value, node: ir.Node, branch: str, taken: set[str]) -> ir.Va
 
 def _own_output(value: ir.Value, graph: ir.Graph, taken: set[str]) -> ir.Value:
     """`value`, or a copy of it where the branch has it as an output (or input) already."""
-    if value not in graph.outputs:
+    if not value.is_graph_output():
         return value
     copy = ir.node("Identity", [value], name=_fresh(f"{value.name}_again", taken))
     graph.append(copy)
