@@ -18,16 +18,16 @@ import onnx_ir as ir
 from onnx_ir.tape import Tape
 
 from onnxq import catalog
-from onnxq.operator import Float, Form, NodePlan, Role, Rule
+from onnxq.operator import Float, Form, NodePlan, Rule
 from onnxq.stages.channel_gains import GAINS_KEY
 from onnxq.stages.decision import Quantize, node_name, subgraphs, value_name, walk
 from onnxq.stages.rewrite.edits import (
-    from_dequantize,
     granularity_attributes,
     graph_of,
     graphs_of,
     insert_behind,
 )
+from onnxq.stages.rewrite.guards import inputs_to_guard, moves_data
 from onnxq.stages.rewrite.initializers import Initializers
 
 if TYPE_CHECKING:
@@ -179,22 +179,13 @@ class _QdqWriter:
 
     def _guard(self, node: ir.Node) -> None:
         """Keeps ONNX Runtime from quantizing by itself a node that is to stay float."""
-        operator = catalog.find(node.op_type, node.domain)
-        rule = None if operator is None else operator.rule(node)
-        if not isinstance(rule, Rule) or rule.form is not Form.QDQ:
-            return  # nothing that ONNX Runtime fuses
-        varying = [
-            (i, v) for i, v in enumerate(node.inputs) if v is not None and not v.is_initializer()
-        ]
-        if not varying or not all(from_dequantize(v) for _, v in varying):
+        slots = inputs_to_guard(node, self.plan)
+        if not slots:
             return
-        has_q = any(self.tensor_of.get(v) in self.plan.tensors for v in node.outputs)
-        fuses_without_q = not rule.needs_output and len(varying) > 1  # MatMul of two activations
-        if not has_q and not fuses_without_q:
-            return
-        slot, value = varying[0]
-        node.replace_input_with(slot, self._copied(value, node))
-        if rule.role is Role.MOVEMENT:  # ONNX Runtime moves a Q ahead of what only moves data
+        value = node.inputs[slots[0]]
+        assert value is not None
+        node.replace_input_with(slots[0], self._copied(value, node))
+        if moves_data(node):  # ONNX Runtime moves a Q ahead of it
             for output in node.outputs:
                 if self.tensor_of.get(output) in self.plan.tensors:
                     self.copies[output] = self._copied(output, node)
