@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onnxq.qconfig import QConfigMapping
     from onnxq.targets import Target
 
-MAX_RANK_OF_BIAS = 1  # MatMul + Add counts as a biased MatMul for a vector bias only
+MATRIX = 2  # rank of B where MatMul + Add counts as a biased MatMul
 UNBOUNDED = (float("-inf"), float("inf"))
 
 
@@ -104,6 +104,10 @@ def _why_slots_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> str
             return f"tensor '{value.name}' is {value.dtype.name.lower()}, not float32"
         if qconfig.for_tensor(value_name(value)) is None:
             return f"the qconfig leaves tensor '{value.name}' in float"
+    slots = [rule.bias, None if rule.weight is None else rule.weight.slot]
+    for name in (_input_name(node, slot) for slot in slots if slot is not None):
+        if name is not None and qconfig.for_tensor(name) is None:
+            return f"the qconfig leaves tensor '{name}' in float"
     if rule.weight is not None and _constant(node, rule.weight.slot) is None:
         return f"its weight '{_input_name(node, rule.weight.slot)}' is computed at run time"
     has_bias = rule.bias is not None and _input_name(node, rule.bias) is not None
@@ -153,11 +157,19 @@ def _fold_bias(candidate: Candidate, candidates: dict[ir.Node, Candidate]) -> No
     others = [v for v in reader.inputs if v is not candidate.results[0]]
     if len(others) != 1 or others[0] is None or not others[0].is_initializer():
         return
-    if others[0].shape is None or len(others[0].shape) > MAX_RANK_OF_BIAS:
+    weight = candidate.node.inputs[1]
+    if weight is None or not weight.is_initializer() or not _is_bias(others[0], weight):
         return
     candidate.folded.append((reader, candidates.pop(reader).rule))
     candidate.results = [reader.outputs[0]]
     candidate.needs_output = True  # without a Q, ONNX Runtime runs a float Gemm (static shapes)
+
+
+def _is_bias(value: ir.Value, weight: ir.Value) -> bool:
+    """Whether ONNX Runtime's MatMul takes the value along: one number for each column of B."""
+    if value.shape is None or weight.shape is None or len(weight.shape) != MATRIX:
+        return False
+    return value.shape.dims == weight.shape.dims[1:]
 
 
 def _fold_clamps(candidate: Candidate, candidates: dict[ir.Node, Candidate]) -> None:

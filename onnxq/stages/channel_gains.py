@@ -23,7 +23,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.observers import ChannelHistogramObserver, HistogramObserver, ObserverSpec
-from onnxq.stages.decision import Quantize, node_name, value_name, walk
+from onnxq.stages.decision import (
+    Quantize,
+    node_name,
+    value_name,
+    walk,
+    weight_observer,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -88,8 +94,7 @@ def _has_rows(node: ir.Node, decision: Quantize, qconfig: QConfigMapping) -> boo
     """Whether the node's weight has a scale per row, and rows are the result's channels."""
     if decision.rule.weight is None or decision.rule.weight.axis != 0:
         return False
-    entry = qconfig.for_node(node_name(node), node.op_type)
-    return entry is not None and entry.weight_observer().qscheme.per_channel
+    return weight_observer(node, decision.rule, qconfig)().qscheme.per_channel
 
 
 def _is_histogram(tensor: str, placement: Placement, qconfig: QConfigMapping) -> bool:

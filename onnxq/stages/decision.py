@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
+from onnxq.observers import ObserverSpec
 from onnxq.operator import Float, Form, Role, Rule, WeightSlot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from onnxq.qconfig import QConfigMapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,23 @@ def node_name(node: ir.Node) -> str:
     """The node's name; canonical graphs name every node."""
     assert node.name
     return node.name
+
+
+def weight_observer(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> ObserverSpec:
+    """The observer of the node's weight: the one named for the tensor, else the node's.
+
+    Args:
+        node: one that the qconfig quantizes.
+        rule: its operator's, with a weight.
+        qconfig: what was asked for.
+    """
+    assert rule.weight is not None
+    value = node.inputs[rule.weight.slot]
+    assert value is not None
+    named = qconfig.for_tensor(value_name(value))
+    entry = qconfig.for_node(node_name(node), node.op_type)
+    assert entry is not None  # a node without an entry is float
+    return named if isinstance(named, ObserverSpec) else entry.weight_observer
 
 
 def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from onnxq.dtypes import INT8, INT32
 from onnxq.errors import CalibrationError, ModelError, QConfigError
 from onnxq.qparams import MIN_SCALE, PerChannel, PerTensor, QParams, quantize
-from onnxq.stages.decision import node_name
+from onnxq.stages.decision import weight_observer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -124,9 +124,7 @@ def plan_weight(
     assert value.name
     target = prepared.target
     limit = target.weight_qmax_saturating if rule.saturating_pairs else target.weight_qmax
-    qconfig = prepared.qconfig.for_node(node_name(node), node.op_type)
-    assert qconfig is not None
-    spec = qconfig.weight_observer
+    spec = weight_observer(node, rule, prepared.qconfig)
     key = WeightKey(value.name, rule.weight.axis, limit, spec)
     if key not in observed:
         observed[key] = _observe_weight(value, key, notes)

@@ -14,12 +14,13 @@ from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.collector import without_collector
 from onnxq.graph.io import load, model_hash
-from onnxq.observers import ObserverSpec
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
 from onnxq.samples import open_samples
 from onnxq.stages.calibrate import Calibration
 from onnxq.stages.channel_gains import ChannelGain, channel_observer, find_channel_gains
+from onnxq.stages.check_types import check_types
 from onnxq.stages.decision import Decision, Quantize, value_name, walk
+from onnxq.stages.overrides import check_overrides, group_override
 from onnxq.stages.placement import Placement, place
 from onnxq.stages.state import check_feedback
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from onnxq.observers import ObserverSpec
     from onnxq.stages.statistics import Statistics
     from onnxq.targets import Target
 
@@ -70,7 +72,7 @@ class Prepared:
         clamps: tensor -> real bounds of the Relu and Clip that were folded into its Q.
         channel_gains: the tensors that may carry a factor per channel.
         feedback: output name -> input name, for models whose state goes round.
-        notes: what canonicalization did that a user should know.
+        notes: what canonicalization did, and types and entries that a user should know of.
     """
 
     model: ir.Model
@@ -136,7 +138,9 @@ def prepare(
         feedback: {output name: input name} of state that each batch hands to the next one.
     Raises:
         ModelError: the model is unreadable, quantized already, or of a refused type or opset.
-        QConfigError: the qconfig, target or feedback names what is not there.
+        QConfigError: the qconfig, target or feedback names what is not there, or the qconfig names
+            an observer for a tensor where it cannot take effect.
+        UnsupportedError: the qconfig asks for number types that ONNX Runtime lacks.
     """
     chosen = _target(target)
     mapping = qconfig if qconfig is not None else default_qconfig_mapping(_backend(target))
@@ -150,17 +154,22 @@ def prepare(
     check_feedback(canonical.model, feedback or {})
     placement = place(canonical.model, mapping, chosen)
     gains = find_channel_gains(canonical.model, placement, mapping)
+    groups = _groups(placement, mapping, gains)
+    decisions, clamps = placement.decisions, placement.clamps
+    notes = check_overrides(canonical.model, decisions, placement.quantized, mapping)
+    shared = [(group.members, group.observer) for group in groups]
+    notes += check_types(canonical.model, decisions, shared, clamps, mapping)
     return Prepared(
         model=canonical.model,
         model_hash=model_hash(canonical.model),
         target=chosen,
         qconfig=mapping,
-        decisions=placement.decisions,
-        groups=_groups(placement, mapping, gains),
-        clamps=placement.clamps,
+        decisions=decisions,
+        groups=groups,
+        clamps=clamps,
         channel_gains=gains,
         feedback=dict(feedback or {}),
-        notes=tuple(canonical.notes),
+        notes=(*canonical.notes, *notes),
     )
 
 
@@ -201,18 +210,19 @@ def _group(tensors: list[str], placement: Placement, qconfig: QConfigMapping) ->
     sources = tuple(t for t in tensors if t not in copies)
     constants = tuple(t for t in tensors if t in placement.constants)
     ranges = {placement.ranges.get(t) for t in sources}
-    fixed = ranges.pop() if len(ranges) == 1 and not constants else None
+    override = group_override(tensors, qconfig)
+    by_nature = len(ranges) == 1 and not constants and override is None
     return TensorGroup(
-        tuple(tensors), sources, constants, _observer(tensors, placement, qconfig), fixed
+        tuple(tensors),
+        sources,
+        constants,
+        override or _observer(tensors, placement, qconfig),
+        ranges.pop() if by_nature else None,
     )
 
 
 def _observer(tensors: list[str], placement: Placement, qconfig: QConfigMapping) -> ObserverSpec:
-    """The observer that the qconfig names for a tensor of the group, else for its node."""
-    for tensor in tensors:
-        override = qconfig.for_tensor(tensor)
-        if isinstance(override, ObserverSpec):
-            return override
+    """The observer that the qconfig names for the node of one of the group's tensors."""
     for tensor in tensors:
         if tensor in placement.owners:
             chosen = qconfig.for_node(*placement.owners[tensor])

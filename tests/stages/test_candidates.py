@@ -74,15 +74,25 @@ def test_a_vector_bias_folds_into_its_matmul_and_a_q_must_follow() -> None:
     ("body", "outputs"),
     [
         ("p = MatMul(x, m) y = Add(p, matrix)", "float[2,4] y"),
+        ("p = MatMul(x, m) y = Add(p, six)", "float[2,4] y"),
+        ("p = MatMul(x, x2) y = Add(p, vector)", "float[2,4] y"),
         ("p = MatMul(x, m) y = Add(p, x)", "float[2,4] y"),
         ("p = MatMul(x, m) y = Add(p, p)", "float[2,4] y"),
         ("p = MatMul(x, m) y = Add(p, vector)", "float[2,4] y, float[2,4] p"),
         ("p = MatMul(x, m) y = Add(p, vector) z = Neg(p)", "float[2,4] y, float[2,4] z"),
     ],
-    ids=["matrix", "activation", "doubled", "graph output", "read twice"],
+    ids=[
+        "matrix",
+        "scalar",
+        "no constant B",
+        "activation",
+        "doubled",
+        "graph output",
+        "read twice",
+    ],
 )
 def test_an_add_that_is_no_bias_stays_a_candidate(body: str, outputs: str) -> None:
-    candidates, _ = found(body, outputs=outputs)
+    candidates, _ = found(body, "float[2,4] x, float[4,4] x2", outputs)
     assert candidates["MatMul"].folded == []
     assert "Add" in candidates
 
