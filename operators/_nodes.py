@@ -45,7 +45,9 @@ def shape(node: ir.Node, slot: int) -> tuple[int | None, ...] | None:
 
 def infinite(value: Array) -> bool:
     """Whether the constant holds numbers that stand for infinity."""
-    return bool(value.size) and not bool((np.abs(value) < UNBOUNDED).all())
+    if not value.size or not np.issubdtype(value.dtype, np.floating):
+        return False
+    return not bool(value.min() > -UNBOUNDED and value.max() < UNBOUNDED)  # NaN fails both
 
 
 def infinite_operand(node: ir.Node, slots: Iterable[int]) -> Float | None:
@@ -54,7 +56,7 @@ def infinite_operand(node: ir.Node, slots: Iterable[int]) -> Float | None:
         value = constant(node, slot)
         if value is not None and infinite(value):
             return Float(
-                "it masks with numbers that stand for infinity: "
+                "a constant operand holds numbers that stand for infinity: "
                 "no scale can hold them beside the data"
             )
     return None

@@ -21,6 +21,7 @@ from onnxq.operators._attributes import integer
 from onnxq.operators._check import codes, shape_errors, shared
 from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import normal
+from onnxq.operators._nodes import infinite_operand
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +38,10 @@ class Concat(Operator):
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Copies codes, so all parts and the result have the same qparams."""
-        return Rule(Role.MOVEMENT, activations=tuple(range(len(node.inputs))), shares_qparams=True)
+        slots = tuple(range(len(node.inputs)))
+        return infinite_operand(node, slots) or Rule(
+            Role.MOVEMENT, activations=slots, shares_qparams=True
+        )
 
     def cases(self) -> Iterable[Case]:
         """The plain one, the nasty ones, an empty batch."""

@@ -21,6 +21,7 @@ from onnxq.operators._attributes import integer
 from onnxq.operators._check import codes, plain, shape_errors, shared
 from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import ints, normal
+from onnxq.operators._nodes import infinite_operand
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +38,7 @@ class Gather(Operator):
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Copies codes, so the output has the input's qparams."""
-        return Rule(Role.MOVEMENT, shares_qparams=True)
+        return infinite_operand(node, (0,)) or Rule(Role.MOVEMENT, shares_qparams=True)
 
     def cases(self) -> Iterable[Case]:
         """The plain one, the nasty ones, an empty batch."""

@@ -45,8 +45,8 @@ class Pad(Operator):
     op_type = "Pad"
 
     def rule(self, node: ir.Node) -> Rule | Float:
-        """Copies codes, so the output has the input's qparams."""
-        if has_input(node, 2):
+        """Copies codes, so the output has the input's qparams, whose range holds 0 in any case."""
+        if has_input(node, 2) and node.attributes.get_string("mode", "constant") == "constant":
             value = constant(node, 2)
             if value is None:
                 return Float("its pad value is computed at run time; a constant is needed")
@@ -54,13 +54,17 @@ class Pad(Operator):
                 return Float(
                     f"it pads with {value.item():g}: no scale can hold that beside the data"
                 )
+            if value.any():
+                return Float(
+                    f"it pads with {value.item():g}, which may lie outside the range of its input"
+                )
         return Rule(Role.MOVEMENT, shares_qparams=True, form=Form.CODES)
 
     def cases(self) -> Iterable[Case]:
         """The plain one, the nasty ones, an empty batch."""
         x = normal(2, 3, 4)
         yield Case("zeros", (x, ints(0, 1, 2, 0, 0, 1)), (1,))
-        yield Case("a value", (x, ints(0, 1, 2, 0, 0, 1), np.array(0.5, np.float32)), (1, 2))
+        yield Case("given zero", (x, ints(0, 1, 2, 0, 0, 1), np.array(0, np.float32)), (1, 2))
         yield Case("cut away", (x, ints(0, -1, 1, 0, 0, -1)), (1,))
         yield Case("axes", (x, ints(1, 2, 0, 1), None, ints(2, 0)), (1, 3))
         for mode in ("reflect", "edge", "wrap"):

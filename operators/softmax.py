@@ -56,7 +56,13 @@ class Softmax(Operator):
         """Element-wise in cost, with results in [0, 1] whatever the data."""
         sizes = shape(node, 0)
         axis = node.attributes.get_int("axis", -1)
-        if sizes and -len(sizes) <= axis < len(sizes) and sizes[axis] == 1:
+        size = sizes[axis] if sizes and -len(sizes) <= axis < len(sizes) else None
+        if size is None:
+            return Float(
+                f"the size along its axis {axis} is not known: over a single element, ONNX "
+                "Runtime's integer kernel overflows"
+            )
+        if size == 1:
             return Float(
                 "it runs over a single element, where ONNX Runtime's integer kernel overflows"
             )

@@ -64,3 +64,9 @@ def test_a_mask_of_infinities_keeps_its_node_in_float() -> None:
     assert isinstance(masked, Float)
     assert "infinity" in masked.reason
     assert infinite_operand(node(np.ones(2, np.float32)), (0, 1, 2)) is None
+
+
+def test_only_floating_point_constants_can_stand_for_infinity() -> None:
+    assert not infinite(np.array([2**40]))
+    assert not infinite(np.array(["text"], object))
+    assert infinite(np.array([0, np.nan], np.float32))

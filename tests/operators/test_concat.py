@@ -16,6 +16,13 @@ from tests.operators.builder import SHARED, Codes, codes, copied
 OP = Concat()
 
 
+@pytest.mark.parametrize("value", [float("-inf"), float("nan"), -1e9, 1e6])
+def test_constants_that_stand_for_infinity_stay_float(value: float) -> None:
+    x = np.zeros((2, 2), np.float32)
+    mask = np.array([[0, value], [0, 0]], np.float32)
+    assert builder.is_float(OP, Case("", (x, mask), (1,), {"axis": 0}))
+
+
 def test_all_parts_share_qparams() -> None:
     x = np.zeros((2, 2), np.float32)
     rule = builder.rule_of(OP, Case("", (x, x, x), attributes={"axis": 0}))

@@ -28,6 +28,17 @@ def test_infinite_borders_stay_float(value: float) -> None:
     assert isinstance(builder.rule(OP, case), Float)
 
 
+def test_border_other_than_zero_stays_float() -> None:
+    rule = builder.rule(OP, Case("", (X, PADS, np.array(50, np.float32)), (1, 2)))
+    assert isinstance(rule, Float)
+    assert "outside the range" in rule.reason
+
+
+def test_value_is_ignored_where_the_mode_does_not_read_it() -> None:
+    case = Case("", (X, PADS, np.array(50, np.float32)), (1, 2), {"mode": "edge"})
+    assert not builder.is_float(OP, case)
+
+
 def test_border_computed_at_run_time_stays_float() -> None:
     rule = builder.rule(OP, Case("", (X, PADS, np.array(1, np.float32)), (1,)))
     assert isinstance(rule, Float)

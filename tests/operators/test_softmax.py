@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 from onnxq.dtypes import UINT8
@@ -20,6 +21,16 @@ def test_a_single_element_stays_float() -> None:
     rule = builder.rule(OP, Case("", (np.zeros((3, 1), np.float32),)))
     assert isinstance(rule, Float)
     assert "single element" in rule.reason
+
+
+def test_axis_of_unknown_size_stays_float() -> None:
+    node = builder.node_of(OP, Case("", (np.zeros((3, 9), np.float32),)))
+    assert node.inputs[0] is not None
+    for shape in (ir.Shape([3, "n"]), None):
+        node.inputs[0].shape = shape
+        rule = OP.rule(node)
+        assert isinstance(rule, Float)
+        assert "not known" in rule.reason
 
 
 def test_its_range_gives_eight_bits_the_scale_one_over_256() -> None:
