@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-_Codes = tuple[ir.Value, QParams, tuple[float, ...] | None]
-"""What integer tensors are told apart by: the constant, its qparams, its gain."""
+_Codes = tuple[ir.Value, QParams, int | None, tuple[float, ...] | None]
+"""What integer tensors are told apart by: the constant, its qparams, its code limit, its gain."""
 
 
 class Initializers:
@@ -56,7 +56,7 @@ class Initializers:
         gain: tuple[float, ...] | None = None,
     ) -> tuple[ir.Value, str]:
         """(integer initializer beside the float one, stem of the names around it)."""
-        key = (value, qparams, gain)
+        key = (value, qparams, code_limit, gain)
         if key not in self._codes:
             assert value.const_value is not None
             stem = value_name(value)

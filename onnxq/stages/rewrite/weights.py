@@ -33,20 +33,22 @@ def integer_tensor(
         gain: one factor per row that the constant is multiplied by first; None: none.
         name: of the tensor.
     """
+    vector = _becomes_vector(source, qparams)
+    shape = qparams.scale.shape if vector else tuple(source.shape.numpy())
 
     def make() -> ir.TensorProtocol:
-        x = source.numpy()
+        x = source.numpy().reshape(-1) if vector else source.numpy()
+        x = np.broadcast_to(x, shape)  # a bias of one element
         if gain is not None:
             x = x * np.array(gain, np.float32).reshape(-1, *[1] * (x.ndim - 1))
-        codes = quantize(_oriented(x, qparams), qparams)
+        codes = quantize(x, qparams)
         if code_limit is not None:
             np.clip(codes, -code_limit, code_limit, out=codes)
         return ir.Tensor(_stored(codes, qparams.dtype), name=name)
 
     if source.nbytes < LAZY_BYTES:
         return make()
-    shape = ir.Shape(source.shape.numpy())
-    return ir.LazyTensor(make, ir.DataType[qparams.dtype.onnx], shape, name=name)
+    return ir.LazyTensor(make, ir.DataType[qparams.dtype.onnx], ir.Shape(shape), name=name)
 
 
 def scale_tensor(qparams: QParams, name: str) -> ir.TensorProtocol:
@@ -65,8 +67,7 @@ def _stored(codes: npt.NDArray[np.integer], dtype: QDType) -> npt.NDArray[np.gen
     return codes if narrow is None else codes.astype(narrow)
 
 
-def _oriented(x: npt.NDArray[np.float32], qparams: QParams) -> npt.NDArray[np.float32]:
-    """A bias of one element, or of shape (1, channels), as the vector that its scales need."""
-    if qparams.granularity != PerChannel(0) or x.shape[:1] == qparams.scale.shape:
-        return x
-    return np.broadcast_to(x.reshape(-1), qparams.scale.shape)
+def _becomes_vector(source: ir.TensorProtocol, qparams: QParams) -> bool:
+    """Whether it is a bias of one element, or of shape (1, channels); its scales need a vector."""
+    first = tuple(source.shape.numpy()[:1])
+    return qparams.granularity == PerChannel(0) and first != qparams.scale.shape

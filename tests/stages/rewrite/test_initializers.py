@@ -48,6 +48,14 @@ def test_readers_that_differ_in_qparams_get_codes_of_their_own() -> None:
     assert tensor_of(codes).numpy().tolist() == [2, -2]
 
 
+def test_readers_that_differ_in_their_code_limit_get_codes_of_their_own() -> None:
+    _, weight = graph_with_weight()
+    new = Initializers({"x", "w"})
+    new.codes(weight, FINE, 3)
+    codes, _ = new.codes(weight, FINE, 2)
+    assert tensor_of(codes).numpy().tolist() == [2, -2]
+
+
 def test_scale_and_zero_point_are_made_once_per_tensor_and_graph() -> None:
     graph, _ = graph_with_weight()
     other, _ = graph_with_weight()

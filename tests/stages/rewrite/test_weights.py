@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
+import pytest
 
 from onnxq.dtypes import INT4, INT8, INT32
 from onnxq.qparams import PerChannel, QParams, per_tensor, quantize
@@ -50,6 +51,16 @@ def test_bias_of_one_element_is_repeated_for_per_channel_scales() -> None:
     p = QParams(np.array([0.5, 0.25], np.float32), np.zeros(2, np.int32), INT32, PerChannel(0))
     codes = integer_tensor(ir.Tensor(np.array([3.0], np.float32)), p, None, None, "b")
     assert codes.numpy().tolist() == [6, 12]
+
+
+@pytest.mark.parametrize("size", [2, LAZY_BYTES // 4])
+def test_bias_of_shape_1_n_is_declared_and_stored_as_a_vector(size: int) -> None:
+    scales = np.full(size, 0.5, np.float32)
+    p = QParams(scales, np.zeros(size, np.int32), INT32, PerChannel(0))
+    bias = ir.Tensor(np.ones((1, size), np.float32))
+    codes = integer_tensor(bias, p, None, (3.0,) * size, "b")
+    assert codes.shape.numpy() == codes.numpy().shape == (size,)
+    assert set(codes.numpy().tolist()) == {6}
 
 
 def test_per_tensor_scale_has_rank_0() -> None:
