@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from onnxq.dtypes import INT8
 from onnxq.operator import Float, Form, Role, Rule
 from onnxq.stages.candidates import UNBOUNDED, Candidate, find_candidates
 from onnxq.stages.decision import Decision, Quantize, node_name, value_name, walk
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.qconfig import QConfigMapping
+    from onnxq.qconfig import QConfig, QConfigMapping
     from onnxq.targets import Target
+
+BITS_OF_RANGES = 8  # Rule.output_range is made for codes of 8 bits; wider ones are observed
 
 
 @dataclass(slots=True)
@@ -71,18 +74,21 @@ def place(model: ir.Model, qconfig: QConfigMapping, target: Target) -> Placement
     """Runs the three sweeps over a canonical model."""
     order = list(walk(model.graph))
     candidates, floats = find_candidates(order, qconfig, target)
+    for node, candidate in list(candidates.items()):
+        if reason := _why_not_in_range(candidate):
+            del candidates[node]
+            floats[node] = Float(reason)
     placement = Placement()
     for node, _ in order:  # graph order; those of candidates are overwritten below
         placement.decisions[node_name(node)] = floats.get(node, Float("not decided"))
     demand = _demand(order, candidates)
-    asked = {n for n in candidates if qconfig.explicit_for_node(node_name(n), n.op_type)}
     for value in model.graph.inputs:
         if value in demand.by_compute:
             _quantize_tensor(value, placement)
             placement.from_integers.add(value_name(value))
     for node, _ in order:
         if node in candidates:
-            _decide(candidates[node], demand, node in asked, target, placement)
+            _decide(candidates[node], demand, qconfig, target, placement)
     return placement
 
 
@@ -118,9 +124,16 @@ def _demand(
 
 
 def _decide(
-    candidate: Candidate, demand: _Demand, asked: bool, target: Target, placement: Placement
+    candidate: Candidate,
+    demand: _Demand,
+    qconfig: QConfigMapping,
+    target: Target,
+    placement: Placement,
 ) -> None:
     node, rule = candidate.node, candidate.rule
+    chosen = qconfig.for_node(node_name(node), node.op_type)
+    assert chosen is not None, "a node without a qconfig is no candidate"
+    asked = qconfig.explicit_for_node(node_name(node), node.op_type)
     read = [v for slot in rule.activations if (v := node.inputs[slot]) is not None]
     reason = "" if asked else _why_not_worth(candidate, read, demand, placement)
     if reason:
@@ -140,7 +153,8 @@ def _decide(
         _quantize_tensor(value, placement)
         placement.from_integers.add(value_name(value))
         placement.owners[value_name(value)] = owner
-        if rule.output_range is not None and not candidate.folded:
+        narrow = chosen.activation_observer().dtype.bits <= BITS_OF_RANGES
+        if rule.output_range is not None and not candidate.folded and narrow:
             placement.ranges[value_name(value)] = rule.output_range
         if candidate.clamp != UNBOUNDED:
             placement.clamps[value_name(value)] = candidate.clamp
@@ -148,7 +162,7 @@ def _decide(
         _share(candidate, read, placement)
     names = tuple(value_name(v) for v in results)
     placement.decisions[node_name(node)] = Quantize(
-        rule, _how(rule, has_output, target), None, names
+        rule, _how(rule, has_output, chosen, target), None, names
     )
     for folded, folded_rule in candidate.folded:
         how = f"part of {node.op_type} '{node.name}'"
@@ -163,13 +177,30 @@ def _why_not_worth(
     if candidate.rule.role is Role.ELEMENTWISE and not any(arrive):
         return "its inputs are float: integers here would cost more conversions than they save"
     if candidate.rule.role in (Role.MOVEMENT, Role.CLAMP):
-        wanted = any(v in demand.by_compute for v in candidate.results)
-        if not wanted and not (arrive and all(arrive)):
+        if any(v in demand.by_compute for v in candidate.results):
+            return ""
+        if not (arrive and all(arrive)):
             return "it only moves data, and neither side of it is in integers"
+        if candidate.results and not any(v in demand.by_any for v in candidate.results):
+            return "it only moves data, and no integer node reads what it moves"
     return ""
 
 
-def _how(rule: Rule, has_output: bool, target: Target) -> str:
+def _why_not_in_range(candidate: Candidate) -> str:
+    """Why the codes of its input cannot hold its bounds, or the empty string.
+
+    Folded into the node before it, a Clip bounds what is observed; on its own, it reads codes whose
+    range holds the data and 0, but need not reach its bounds.
+    """
+    if candidate.rule.clamp is None:
+        return ""
+    low, high = candidate.rule.clamp
+    if low <= 0 <= high:
+        return ""
+    return f"its bounds {low:g} and {high:g} may both lie outside the range of its input"
+
+
+def _how(rule: Rule, has_output: bool, chosen: QConfig, target: Target) -> str:
     """In words, what the integer form of a node is."""
     if rule.role is Role.CLAMP:
         return "bounds on the codes"
@@ -178,7 +209,9 @@ def _how(rule: Rule, has_output: bool, target: Target) -> str:
     parts = ["codes in"]
     if rule.weight is not None:
         limit = target.weight_qmax_saturating if rule.saturating_pairs else target.weight_qmax
-        parts.append(f"int8 weight within +-{limit}")
+        dtype = chosen.weight_observer().dtype
+        within = f" within +-{limit}" if dtype == INT8 else ""
+        parts.append(f"{dtype} weight{within}")
     parts.append("codes out" if has_output else "float32 out")
     return ", ".join(parts)
 

@@ -6,7 +6,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxq import targets
-from onnxq.observers import MinMaxObserver
+from onnxq.observers import MinMaxObserver, NarrowRangeObserver, ObserverSpec
 from onnxq.operator import Float
 from onnxq.operators.softmax import OUTPUT_RANGE
 from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig_mapping
@@ -29,6 +29,8 @@ def placed(
         "m": np.ones((8, 8), np.float32),
         "bias8": np.ones(8, np.float32),
         "low": np.array(0, np.float32),
+        "minus": np.array(-1, np.float32),
+        "seven": np.array(7, np.float32),
         "six": np.array(6, np.float32),
         "shape": np.array([1, 4, 8, 8]),
     }
@@ -159,6 +161,56 @@ def test_asked_for_operator_is_quantized_although_it_is_slow() -> None:
     placement = placed(body, asked)
     assert summary(placement) == ["Q", "Q"]
     assert placement.ranges == {"y": OUTPUT_RANGE}
+
+
+def test_range_of_wide_codes_is_observed() -> None:
+    wide = QConfig(MinMaxObserver.with_args(dtype="uint16"), NarrowRangeObserver.with_args())
+    asked = default_qconfig_mapping().set_op_type("Softmax", wide)
+    placement = placed("c = Conv(x, w) y = Softmax(c)", asked)
+    assert summary(placement) == ["Q", "Q"]
+    assert placement.ranges == {}
+
+
+@pytest.mark.parametrize(
+    ("weight", "words"),
+    [
+        (NarrowRangeObserver.with_args(), "int8 weight within +-127"),
+        (MinMaxObserver.with_args(dtype="quint8"), "uint8 weight,"),
+    ],
+)
+def test_description_names_the_type_of_the_weight(weight: ObserverSpec, words: str) -> None:
+    qconfig = QConfig(MinMaxObserver.with_args(), weight)
+    placement = placed("y = Conv(x, w)", default_qconfig_mapping().set_global(qconfig))
+    decision = placement.decisions["n0_Conv"]
+    assert isinstance(decision, Quantize)
+    assert words in decision.how
+
+
+@pytest.mark.parametrize("bounds", ["six, seven", "minus, minus"])
+def test_clip_on_its_own_stays_float_where_its_bounds_leave_out_zero(bounds: str) -> None:
+    clip = f"Clip(p, {bounds})"
+    placement = placed(
+        f"c = Conv(x, w) p = MaxPool<kernel_shape=[1,1]>(c) r = {clip} y = Conv(r, w)"
+    )
+    assert summary(placement) == ["Q", "float", "float", "Q"]
+    folded = placed(f"p = Conv(x, w) r = {clip} y = Conv(r, w)")
+    assert summary(folded) == ["Q", "n0_Conv", "Q"]
+
+
+def test_data_movement_whose_result_no_integer_node_reads_stays_float() -> None:
+    placement = placed("c = Conv(x, w) y = Transpose(c)")
+    assert summary(placement) == ["Q", "float"]
+    both = placed("i = Identity(x) s = Transpose(i) y = Conv(x, w)")
+    assert summary(both) == ["float", "float", "Q"]
+
+
+def test_data_movement_between_integer_nodes_stays_in_integers() -> None:
+    gemm = placed("c = Conv(x, w) g = GlobalAveragePool(c) r = Reshape(g, shape) y = MatMul(r, m)")
+    assert summary(gemm) == ["Q"] * 4
+    element = placed("c = Conv(x, w) t = Transpose(c) y = Add(t, t)")
+    assert summary(element) == ["Q"] * 3
+    chosen = placed("c = Conv(x, w) y = ArgMax(c)")
+    assert summary(chosen) == ["Q", "Q"]
 
 
 def test_tensor_left_float_by_the_qconfig_leaves_its_nodes_float() -> None:
