@@ -18,8 +18,8 @@ LAYERS = (
 STAGES = (
     "decision", "candidates", "placement", "channel_gains", "state", "statistics",
     "calibrate", "check_types", "overrides",
-    "prepare", "plan_constants", "plan", "dynamic_plan", "rewrite", "improve", "codes",
-    "comparison", "findings", "execution", "verify", "bench",
+    "prepare", "plan_constants", "plan_activations", "plan", "dynamic_plan", "rewrite",
+    "improve", "codes", "comparison", "findings", "execution", "verify", "bench",
 )
 # fmt: on
 LINK = ROOT / "onnxq" / "operators"

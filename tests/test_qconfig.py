@@ -121,7 +121,7 @@ def test_float16_dynamic_stores_weights_as_float16() -> None:
 def test_without_a_backend_it_is_onnxqs_own() -> None:
     assert get_default_qconfig() == qconfig.onnxq_default_qconfig
     assert get_default_qconfig("") == QConfig(
-        HistogramObserver.with_args(), NarrowRangeObserver.with_args()
+        HistogramObserver.with_args(eps=2.0**-60), NarrowRangeObserver.with_args()
     )
     assert default_qconfig_mapping().for_node("n", "Conv") == get_default_qconfig()
     observer = get_default_qat_qconfig().weight_observer()

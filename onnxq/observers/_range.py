@@ -27,6 +27,8 @@ F32Array = npt.NDArray[np.float32]
 
 _PER_TENSOR = PerTensor()
 EPS = 2.0**-23  # torch.finfo(torch.float32).eps
+FINE_EPS = 2.0**-60
+"""For ranges below 3e-5, where EPS leaves no codes; a product of two scales is a normal float32."""
 _CHUNK = 1 << 15  # 128 KiB of float32: the second look at a chunk finds it in the cache
 
 
@@ -87,7 +89,9 @@ class QuantRange:
         return QParams(scale, zero_point, self.dtype, granularity)
 
     def _at_least_eps(self, scale: npt.NDArray[np.floating]) -> F32Array:
-        return np.asarray(np.maximum(scale, np.float32(self.eps)), np.float32)
+        # values that are all 0 ask for no scale: torch's, however small the eps
+        floor = np.where(scale > 0, np.float32(self.eps), np.float32(max(self.eps, EPS)))
+        return np.asarray(np.maximum(scale, floor), np.float32)
 
     def check_width(self, minimum: np.float32, maximum: np.float32, index: int) -> None:
         """Guards against a range that qparams() will refuse, while the batch is known.

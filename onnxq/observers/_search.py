@@ -67,7 +67,8 @@ _STAGES_ONE_SIDED = (
 def search_qparams(histogram: ZeroAnchoredHistogram, codes: QuantRange) -> QParams:
     """The qparams of nearly the least squared error on what the histogram counted (not empty)."""
     widest = codes.qparams(histogram.minimum, histogram.maximum)
-    if codes.steps > MAX_STEPS or float(widest.scale) <= codes.eps:
+    nothing = histogram.minimum == histogram.maximum == 0
+    if nothing or codes.steps > MAX_STEPS or float(widest.scale) <= codes.eps:
         return widest
     moments = Moments(histogram)
     scale = float(widest.scale) / histogram.width

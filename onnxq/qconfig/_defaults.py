@@ -23,6 +23,7 @@ from onnxq.observers import (
     default_observer,
     default_weight_observer,
 )
+from onnxq.observers._range import FINE_EPS
 from onnxq.qconfig._values import FakeQuantSpec, QConfig, QConfigDynamic
 from onnxq.qparams import per_channel_symmetric, per_tensor_affine, per_tensor_symmetric
 
@@ -59,7 +60,9 @@ default_dynamic_qconfig = QConfigDynamic(weight=default_weight_observer)
 per_channel_dynamic_qconfig = QConfigDynamic(weight=_weight_per_channel)
 float16_dynamic_qconfig = QConfigDynamic(weight=NoopObserver.with_args(dtype="float16"))
 
-onnxq_default_qconfig = QConfig(HistogramObserver.with_args(), NarrowRangeObserver.with_args())
+onnxq_default_qconfig = QConfig(
+    HistogramObserver.with_args(eps=FINE_EPS), NarrowRangeObserver.with_args()
+)
 """Least squared error for activations; weights on [-127, 127], which no CPU computes wrongly."""
 
 onnxq_default_qat_qconfig = QConfig(

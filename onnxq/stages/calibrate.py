@@ -160,6 +160,8 @@ class Calibration:
         self._hash = prepared.model_hash
         self._observers = _observers(prepared, statistics)
         self._batches = dict(statistics.batches) if statistics else {}
+        seen = statistics.counts if statistics else {}
+        self._counts = {name: seen.get(name, 0) for name in self._observers}
         self._failure: str | None = None
         self._fed_back = tuple(prepared.feedback)
         self.inputs = input_specs(prepared.model, optional=set(prepared.feedback.values()))
@@ -199,6 +201,7 @@ class Calibration:
             except CalibrationError as error:
                 self._failure = f"tensor '{name}': {error}"
                 raise CalibrationError(self._failure) from error
+            self._counts[name] += 1
         self._batches[number] = _fingerprint(batch)
         self.next_batch = max(self.next_batch, number + 1)
 
@@ -238,6 +241,7 @@ class Calibration:
             self._hash,
             MappingProxyType(copy.deepcopy(self._observers)),
             MappingProxyType(dict(sorted(self._batches.items()))),
+            MappingProxyType(dict(self._counts)),
         )
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -94,6 +95,8 @@ def decision_to_dict(decision: Decision) -> dict[str, object]:
     if isinstance(decision, Float):
         return {"float": decision.reason}
     rule = dataclasses.asdict(decision.rule)
+    if decision.rule.clamp is not None:  # JSON has no infinity
+        rule["clamp"] = [bound if math.isfinite(bound) else None for bound in decision.rule.clamp]
     rule["role"], rule["form"] = decision.rule.role.value, decision.rule.form.value
     return {
         "quantize": decision.how,
@@ -104,16 +107,24 @@ def decision_to_dict(decision: Decision) -> dict[str, object]:
 
 
 def decision_from_dict(data: Mapping[str, object]) -> Decision:
-    """The inverse of decision_to_dict."""
+    """The inverse of decision_to_dict.
+
+    Raises:
+        KeyError, TypeError, ValueError: the data are no decision.
+    """
     if "float" in data:
         return Float(str(data["float"]))
     fields = data["rule"]
-    assert isinstance(fields, dict)
+    if not isinstance(fields, dict):
+        raise TypeError("rule")
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
     values |= {"role": Role(fields["role"]), "form": Form(fields["form"])}
     if fields["weight"] is not None:
         values["weight"] = WeightSlot(**fields["weight"])
+    if fields["clamp"] is not None:
+        low, high = fields["clamp"]
+        values["clamp"] = (-math.inf if low is None else low, math.inf if high is None else high)
     results, folded_into = data["results"], data["folded_into"]
-    assert isinstance(results, list)
-    assert folded_into is None or isinstance(folded_into, str)
+    if not isinstance(results, list) or not isinstance(folded_into, str | None):
+        raise TypeError("results or folded_into")
     return Quantize(Rule(**values), str(data["quantize"]), folded_into, tuple(results))

@@ -5,7 +5,6 @@ It may only demote a node to float, with a reason.
 
 from __future__ import annotations
 
-import functools
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxq.errors import CalibrationError
+from onnxq.errors import CalibrationError, OnnxqError, UnsupportedError
 from onnxq.graph.atomic import write_atomically
 from onnxq.graph.collector import without_collector
 from onnxq.operator import Float
-from onnxq.qparams import QParams, per_tensor, quantize
+from onnxq.qparams import QParams, quantize
 from onnxq.stages.channel_gains import gains_of
 from onnxq.stages.decision import (
     Decision,
@@ -27,11 +26,11 @@ from onnxq.stages.decision import (
     node_name,
     walk,
 )
+from onnxq.stages.plan_activations import tensor_qparams, untaken_branches
 from onnxq.stages.plan_constants import (
     BiasPlan,
     WeightKey,
     WeightPlan,
-    constant_array,
     plan_bias,
     plan_weight,
     with_gain,
@@ -43,14 +42,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import onnx_ir as ir
 
-    from onnxq.dtypes import QDType
-    from onnxq.observers import Observer, ObserverSpec
-    from onnxq.stages.prepare import Prepared, TensorGroup
+    from onnxq.stages.prepare import Prepared
     from onnxq.stages.statistics import Statistics
 
 
 FORMAT = "onnxq plan 1"
-NEARLY_ALL = 0.95  # share of the codes in use, from which on the others are not meant
+CLIPPED_BITS = 8  # ONNX Runtime has Clip for int8 and uint8
+UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, OnnxqError)
+"""What reading another file, or an altered one, raises."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +106,7 @@ class Plan:
         Raises:
             OutputError: the path cannot be written.
         """
-        text = json.dumps(self.to_dict(), indent=1)
+        text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
         write_atomically(Path(path), lambda file: file.write(text.encode()))
 
     @classmethod
@@ -119,7 +118,7 @@ class Plan:
         """
         try:
             return _from_dict(json.loads(Path(path).read_text()))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except UNREADABLE as error:
             raise CalibrationError(
                 f"{path}: not a plan that this version of onnxq wrote ({error!r}). "
                 "Make it anew with `onnxq quantize --save-plan`."
@@ -150,10 +149,12 @@ def plan(prepared: Prepared, statistics: Statistics) -> Plan:
     Raises:
         CalibrationError: the statistics are of another model, or lack a tensor that is observed.
         QConfigError: a weight observer gives codes that the target cannot run exactly.
+        UnsupportedError: a Relu or Clip needs a Clip on codes of 16 bits.
     """
     statistics.check_model(prepared.model_hash)
     notes: list[str] = []
-    tensors, unseen = _tensor_qparams(prepared, statistics)
+    tensors, unseen = tensor_qparams(prepared, statistics, notes)
+    notes += untaken_branches(prepared, statistics)
     decisions = _demote(prepared, unseen)
     nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
     weights: dict[str, WeightPlan] = {}
@@ -200,81 +201,6 @@ def _gains(
     }
 
 
-# --- activations
-
-
-def _tensor_qparams(
-    prepared: Prepared, statistics: Statistics
-) -> tuple[dict[str, QParams], dict[str, str]]:
-    """(tensor -> qparams, tensor -> why it has none)."""
-    tensors: dict[str, QParams] = {}
-    unseen: dict[str, str] = {}
-    constants = {
-        name: value
-        for graph in prepared.model.graphs()
-        for name, value in graph.initializers.items()
-    }
-    for group in prepared.groups:
-        if group.range is not None:
-            qparams = _qparams_of_range(group.range, group.observer().dtype)
-            tensors.update(dict.fromkeys(group.members, qparams))
-            continue
-        merged = _merged(group, constants, statistics)
-        if _saw_nothing(merged):
-            reason = f"tensor '{group.members[0]}' was never observed: no sample reached it"
-            unseen.update(dict.fromkeys(group.members, reason))
-            continue
-        qparams = merged.calculate_qparams()
-        if len(group.members) == 1 and group.members[0] in prepared.clamps:
-            qparams = _fitted(qparams, prepared.clamps[group.members[0]])
-        tensors.update(dict.fromkeys(group.members, qparams))
-    return tensors, unseen
-
-
-def _fitted(qparams: QParams, clamp: tuple[float, float]) -> QParams:
-    """The qparams with the last code at the Clip's upper bound, where it lies a little beyond.
-
-    A histogram's end may do so by a fraction of a bin. The codes above the bound would never be
-    used, and would need a Clip of their own.
-    """
-    dtype = qparams.dtype
-    low, high = (int(code) for code in quantize(np.array(clamp, np.float32), qparams))
-    nearly = dtype.qmin + NEARLY_ALL * (dtype.qmax - dtype.qmin)
-    if low != int(qparams.zero_point) or low != dtype.qmin or not nearly <= high < dtype.qmax:
-        return qparams
-    return per_tensor(clamp[1] / (dtype.qmax - dtype.qmin), dtype.qmin, dtype)
-
-
-def _merged(
-    group: TensorGroup, constants: Mapping[str, ir.Value], statistics: Statistics
-) -> Observer:
-    """One observer that has seen every source and constant of the group."""
-    observers = [statistics.observer(source, group.observer) for source in group.sources]
-    for name in group.constants:
-        observer = group.observer()
-        observer.observe(constant_array(constants[name]), 0)
-        observers.append(observer)
-    return functools.reduce(lambda a, b: a.merge(b), observers)
-
-
-def _saw_nothing(observer: Observer) -> bool:
-    """Whether the observer is as a new one is."""
-    state = observer.state()
-    return all(np.array_equal(state[key], value) for key, value in _fresh_state(observer.spec))
-
-
-@functools.cache
-def _fresh_state(spec: ObserverSpec) -> tuple[tuple[str, npt.NDArray[np.generic]], ...]:
-    return tuple(spec().state().items())
-
-
-def _qparams_of_range(interval: tuple[float, float], dtype: QDType) -> QParams:
-    """QParams whose first code is `low` and whose last one is `high`."""
-    low, high = interval
-    scale = (high - low) / (dtype.qmax - dtype.qmin)
-    return per_tensor(scale, dtype.qmin - round(low / scale), dtype)
-
-
 def _demote(prepared: Prepared, unseen: Mapping[str, str]) -> dict[str, Decision]:
     """The decisions, with every node in float that has a tensor without qparams."""
     if not unseen:
@@ -306,8 +232,15 @@ def _code_bounds(
             continue
         p = tensors[tensor]
         low, high = (int(code) for code in quantize(np.array(interval, np.float32), p))
-        if (low, high) != (p.dtype.qmin, p.dtype.qmax):
-            bounds[tensor] = (low, high)
+        if (low, high) == (p.dtype.qmin, p.dtype.qmax):
+            continue
+        if p.dtype.bits > CLIPPED_BITS:
+            raise UnsupportedError(
+                f"tensor '{tensor}': its Relu or Clip needs a Clip of {p.dtype} codes to {low} .. "
+                f"{high}, which ONNX Runtime lacks. Use 8 bits for it, or leave the Relu or Clip "
+                "float in the qconfig."
+            )
+        bounds[tensor] = (low, high)
     return bounds
 
 

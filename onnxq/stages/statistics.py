@@ -1,8 +1,8 @@
 """Statistics: what the observers have seen of one model; mergeable, and saved as one .stats file.
 
 A .stats file is an npz: "header" holds JSON (format, model hash, observers), "batches" and "checks"
-the numbers and CRC-32 of the batches, and "<i>/<key>" the state of the i-th observer. Nothing is
-pickled.
+the numbers and CRC-32 of the batches, "counts" the batches that reached each tensor, and
+"<i>/<key>" the state of the i-th observer. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from onnxq.observers import Observer, ObserverSpec
 from onnxq.samples.columns import UNREADABLE
 
 FORMAT = "onnxq.stats"
-VERSION = 1
+VERSION = 2
 DAMAGED = (*UNREADABLE, KeyError, TypeError, IndexError, AttributeError)
 """What reading a truncated or altered npz, its JSON or an observer's arrays raises."""
 
@@ -37,11 +37,13 @@ class Statistics:
         model_hash: of the canonical float model that was run.
         observers: tensor name -> its observer; treat them as read-only.
         batches: global number of each batch that was seen -> CRC-32 of its arrays.
+        counts: tensor name -> number of batches that reached it; fewer than all inside an If.
     """
 
     model_hash: str
     observers: Mapping[str, Observer]
     batches: Mapping[int, int]
+    counts: Mapping[str, int]
 
     @property
     def next_batch(self) -> int:
@@ -104,7 +106,13 @@ class Statistics:
             )
         merged = {n: _merged(n, seen, other.observers[n]) for n, seen in self.observers.items()}
         batches = dict(sorted({**self.batches, **other.batches}.items()))
-        return Statistics(self.model_hash, MappingProxyType(merged), MappingProxyType(batches))
+        counts = {n: self.counts.get(n, 0) + other.counts.get(n, 0) for n in self.observers}
+        return Statistics(
+            self.model_hash,
+            MappingProxyType(merged),
+            MappingProxyType(batches),
+            MappingProxyType(counts),
+        )
 
     def save(self, path: str | Path) -> None:
         """Writes a .stats file, which is there whole or not at all.
@@ -116,6 +124,7 @@ class Statistics:
             "header": np.frombuffer(json.dumps(self._header()).encode(), np.uint8),
             "batches": np.array(list(self.batches), np.int64),
             "checks": np.array(list(self.batches.values()), np.uint32),
+            "counts": np.array([self.counts.get(n, 0) for n in self.observers], np.int64),
         }
         for number, observer in enumerate(self.observers.values()):
             for key, array in observer.state().items():
@@ -178,7 +187,10 @@ def _restored(header: dict[str, object], arrays: Arrays, path: str | Path) -> St
     }
     batches = dict(zip(arrays["batches"].tolist(), arrays["checks"].tolist(), strict=True))
     return Statistics(
-        str(header["model_hash"]), MappingProxyType(observers), MappingProxyType(batches)
+        str(header["model_hash"]),
+        MappingProxyType(observers),
+        MappingProxyType(batches),
+        MappingProxyType(dict(zip(observers, arrays["counts"].tolist(), strict=True))),
     )
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from onnxq.operator import Float
 from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig_mapping
 from onnxq.qparams import PerChannel, QParams
 from onnxq.stages.calibrate import Statistics, calibrate
+from onnxq.stages.decision import Quantize
 from onnxq.stages.plan import Plan, plan
 from onnxq.stages.prepare import Prepared, prepare
 
@@ -122,6 +124,36 @@ def test_plan_survives_its_file_exactly(tmp_path: Path) -> None:
     assert loaded == made
     assert loaded.decisions == made.decisions
     assert loaded.tensors == made.tensors
+
+
+def test_a_plan_is_strict_json(tmp_path: Path) -> None:
+    made, _, _ = planned(model())
+    assert any(
+        isinstance(d, Quantize) and d.rule.clamp == (0.0, math.inf) for d in made.decisions.values()
+    )
+    made.save(tmp_path / "p.json")
+    text = (tmp_path / "p.json").read_text()
+    assert "Infinity" not in text
+    assert Plan.load(tmp_path / "p.json").decisions == made.decisions
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"folded_into": null', '"folded_into": 3'),
+        ('"granularity": "per_tensor"', '"granularity": "mine"'),
+        ('"shape": []', '"shape": [2]'),
+        ('"rule": {', '"rule": null, "more": {'),
+    ],
+)
+def test_an_altered_plan_is_refused(tmp_path: Path, old: str, new: str) -> None:
+    made, _, _ = planned(model())
+    made.save(tmp_path / "p.json")
+    text = (tmp_path / "p.json").read_text()
+    assert old in text
+    (tmp_path / "p.json").write_text(text.replace(old, new))
+    with pytest.raises(CalibrationError, match="not a plan"):
+        Plan.load(tmp_path / "p.json")
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"format": "onnxq plan 0"}', "[1]"])

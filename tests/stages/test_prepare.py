@@ -12,7 +12,7 @@ from onnx import helper
 from onnxq import targets
 from onnxq.errors import CalibrationError, ModelError, QConfigError
 from onnxq.graph.io import model_hash
-from onnxq.observers import HistogramObserver, PercentileObserver
+from onnxq.observers import PercentileObserver
 from onnxq.operator import Float
 from onnxq.qconfig import default_qconfig_mapping, get_default_qconfig
 from onnxq.stages.calibrate import calibrate
@@ -98,7 +98,7 @@ def test_an_entry_for_a_tensor_names_its_observer() -> None:
     mapping = default_qconfig_mapping().set_tensor("a", spec)
     observed = prepare(network(), mapping).observed
     assert observed["a"] == spec
-    assert set(observed.values()) == {spec, HistogramObserver.with_args()}
+    assert set(observed.values()) == {spec, get_default_qconfig().activation_observer}
 
 
 def test_an_entry_for_a_node_names_the_observer_of_its_result() -> None:
@@ -106,7 +106,7 @@ def test_an_entry_for_a_node_names_the_observer_of_its_result() -> None:
     mapping = default_qconfig_mapping().set_node("conv1", mine)
     observed = prepare(network(), mapping).observed
     assert observed["r1"] == mine.activation_observer
-    assert observed["a"] == HistogramObserver.with_args()
+    assert observed["a"] == get_default_qconfig().activation_observer
 
 
 @pytest.mark.parametrize("backend", ["fbgemm", "qnnpack"])

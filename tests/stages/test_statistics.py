@@ -42,12 +42,18 @@ def _statistics(batches: list[int], specs: dict[str, ObserverSpec] | None = None
         x = np.random.default_rng(index).standard_normal((4, 3), np.float32)
         for observer in observers.values():
             observer.observe(x, index)
-    return Statistics(HASH, MappingProxyType(observers), {i: 7 * i for i in batches})
+    return Statistics(
+        HASH,
+        MappingProxyType(observers),
+        {i: 7 * i for i in batches},
+        dict.fromkeys(observers, len(batches)),
+    )
 
 
 def _same(a: Statistics, b: Statistics) -> None:
     assert a.model_hash == b.model_hash
     assert list(a.batches.items()) == list(b.batches.items())
+    assert a.counts == b.counts
     assert a.observers.keys() == b.observers.keys()
     for name, observer in a.observers.items():
         ours, theirs = observer.state(), b.observers[name].state()
@@ -188,7 +194,7 @@ def test_a_batch_is_not_counted_twice() -> None:
 
 
 def test_statistics_of_another_model_are_refused() -> None:
-    other = Statistics("b" * 64, {}, {})
+    other = Statistics("b" * 64, {}, {}, {})
     with pytest.raises(CalibrationError, match=r"another model \(hash bbbb"):
         _statistics([0]).merge(other)
     with pytest.raises(CalibrationError, match="of another model"):
