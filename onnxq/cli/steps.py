@@ -97,17 +97,18 @@ def prepare_model(
 ) -> Prepared:
     """A Prepared of the model, with the configuration and target that were named."""
     from onnxq import targets
-    from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
-    from onnxq.stages.prepare import prepare
+    from onnxq.qconfig import QConfigMapping, default_qconfig_mapping, get_default_qconfig
+    from onnxq.stages.prepare import backend_of, prepare
 
     # names are checked first: a typing error should not wait for a model of gigabytes to be hashed
     if target is not None:
         targets.find(target)
+    backend = backend_of(target)
     mapping: QConfigMapping | None = None
     if qconfig is not None:
-        mapping = QConfigMapping.from_yaml(qconfig)
+        mapping = QConfigMapping.from_yaml(qconfig, get_default_qconfig(backend))
     if overrides:
-        mapping = (mapping or default_qconfig_mapping()).with_overrides(overrides)
+        mapping = (mapping or default_qconfig_mapping(backend)).with_overrides(overrides)
     return prepare(model, mapping, target, feedback)
 
 

@@ -192,14 +192,15 @@ class QConfigMapping:
         )
 
     @staticmethod
-    def from_yaml(source: str | Path) -> QConfigMapping:
+    def from_yaml(source: str | Path, default: QConfig = onnxq_default_qconfig) -> QConfigMapping:
         """The mapping that YAML describes (see the head of this module).
 
-        Without the key `global`, that is onnxq's default: a file may hold exceptions only. An entry
+        Without the key `global`, that is `default`: a file may hold exceptions only. An entry
         with `activation` or `weight` alone takes the other one from the global entry.
 
         Args:
             source: a Path is read; a str is the YAML itself.
+            default: of a backend, for its target; else onnxq's own.
 
         Raises:
             QConfigError: unreadable, no YAML, unknown or repeated keys, unknown names.
@@ -207,7 +208,6 @@ class QConfigMapping:
         where = str(source) if isinstance(source, Path) else "qconfig"
         data = parse_yaml(source)
         check_keys(data, ["global", "op_types", "nodes", "tensors"], where)
-        default = onnxq_default_qconfig
         overall = entry_from(data.get("global", default), f"{where}: global", NAMED, default)
         base = base_of(overall)
         op_types, nodes, tensors = (

@@ -143,7 +143,7 @@ def prepare(
         UnsupportedError: the qconfig asks for number types that ONNX Runtime lacks.
     """
     chosen = _target(target)
-    mapping = qconfig if qconfig is not None else default_qconfig_mapping(_backend(target))
+    mapping = qconfig if qconfig is not None else default_qconfig_mapping(backend_of(target))
     canonical = canonicalize(load(model), runtime.infer_types)
     nodes = [node for node, _ in walk(canonical.model.graph)]
     mapping.check(
@@ -173,7 +173,7 @@ def prepare(
     )
 
 
-def _backend(target: str | Target | None) -> str:
+def backend_of(target: str | Target | None) -> str:
     """PyTorch's name of the backend where the target is given by it, else the empty string."""
     return target if isinstance(target, str) and target in targets.BACKENDS else ""
 

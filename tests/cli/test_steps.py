@@ -10,6 +10,7 @@ import pytest
 from onnxq.cli.steps import claim, given, load_model, merged, prepare_model, stoppable
 from onnxq.errors import CalibrationError, OutputError, QConfigError
 from onnxq.graph.io import load
+from onnxq.qconfig import get_default_qconfig
 from onnxq.stages.calibrate import Shard, calibrate
 from onnxq.stages.prepare import prepare
 from tests.examples import images, network, save
@@ -73,6 +74,18 @@ def test_names_are_checked_before_the_model_is(tmp_path: Path) -> None:
     prepared = prepare_model(model, None, ("node:conv1=float",), "x86-vnni")
     assert prepared.target.name == "x86-vnni"
     assert prepared.qconfig.for_node("conv1", "Conv") is None
+
+
+@pytest.mark.parametrize("backend", ["fbgemm", "qnnpack"])
+def test_exceptions_stand_on_the_backends_documented_qconfig(tmp_path: Path, backend: str) -> None:
+    model = load(save(network(), tmp_path / "m.onnx"))
+    file = tmp_path / "q.yaml"
+    file.write_text("op_types: {Softmax: null}\n")
+    wanted = get_default_qconfig(backend)
+    for qconfig, overrides in ((None, ("op:Gemm=float",)), (file, ()), (file, ("op:Gemm=float",))):
+        prepared = prepare_model(model, qconfig, overrides, backend)
+        assert prepared.qconfig.for_node("conv1", "Conv") == wanted
+        assert (prepared.qconfig.for_node("gemm", "Gemm") is None) == bool(overrides)
 
 
 def test_statistics_of_shards_are_merged(tmp_path: Path) -> None:
