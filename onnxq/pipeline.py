@@ -37,25 +37,29 @@ def convert(prepared: Prepared, format: str = "qdq") -> ir.Model:
 
 def quantize(
     model: ModelSource,
-    samples: str | Path | Samples | Iterable[Batch] | RunFunction | None = None,
+    samples: str | Path | Samples | Batch | Iterable[Batch] | RunFunction | None = None,
     run_args: Iterable[object] = (),
     *,
     qconfig: QConfigMapping | None = None,
     target: str | Target | None = None,
     format: str = "qdq",
     statistics: Statistics | None = None,
+    feedback: Mapping[str, str] | None = None,
 ) -> ir.Model:
     """Prepare, calibrate, plan, rewrite: the quantized model.
 
     Args:
         model: path, ModelProto or onnx_ir.Model of the float model; it is not changed.
-        samples: what to calibrate on; or a function that is called with a Prepared and run_args and
+        samples: what to calibrate on: a file or folder, {input name: array of all samples}, batches
+            of that form; or a function that is called with a Prepared and run_args and
             calls prepared.run(batch), as PyTorch documents quantize(model, run_fn, run_args).
         run_args: for a run function.
         qconfig: what to quantize and how; None: onnxq's default.
         target: the machine that the result is for; None: `targets.get_default()`.
         format: see `rewrite`.
         statistics: of an earlier calibration, in place of samples.
+        feedback: {output name: input name} of state that each batch hands to the next one.
+
     Raises:
         CalibrationError: neither or both of samples and statistics, or unusable ones.
     """
@@ -63,7 +67,7 @@ def quantize(
         raise CalibrationError(
             "quantize wants either samples or statistics of an earlier calibration."
         )
-    prepared = prepare(model, qconfig, target)
+    prepared = prepare(model, qconfig, target, feedback)
     if callable(samples):
         samples(prepared, *run_args)
         statistics = prepared.statistics

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 import pytest
+from onnx import helper
 
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.graph.io import load, model_hash, save
@@ -17,7 +18,7 @@ from onnxq.stages.calibrate import calibrate
 from onnxq.stages.plan import plan
 from onnxq.stages.prepare import Prepared, prepare
 from onnxq.stages.rewrite import rewrite
-from tests.examples import images, network
+from tests.examples import images, model, network, weights
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +46,26 @@ def test_samples_may_be_a_file(wanted: str, tmp_path: Path) -> None:
     made = quantize(network(), tmp_path / "x.npz")
     assert "QuantizeLinear" in [node.op_type for node in made.graph]
     assert model_hash(made) != wanted  # two of the six samples
+
+
+def test_samples_may_be_one_array_per_input() -> None:
+    whole = {"x": np.concatenate([batch["x"] for batch in batches()])}
+    made = quantize(network(), whole)
+    assert "QuantizeLinear" in [node.op_type for node in made.graph]
+
+
+def test_state_is_handed_on_as_asked() -> None:
+    nodes = [
+        helper.make_node("Add", ["x", "h"], ["s"], "add"),
+        helper.make_node("MatMul", ["s", "w"], ["y"], "product"),
+        helper.make_node("Relu", ["y"], ["h_out"], "relu"),
+    ]
+    source = model(nodes, {"w": weights(1, 4, 4)}, {"x": [2, 4], "h": [2, 4]}, {"y": 1, "h_out": 1})
+    samples = [{"x": weights(seed, 2, 4)} for seed in range(2)]
+    made = quantize(source, samples, feedback={"h_out": "h"})
+    assert "QuantizeLinear" in [node.op_type for node in made.graph]
+    with pytest.raises(CalibrationError, match="h"):
+        quantize(source, samples)
 
 
 def test_a_run_function_is_called_with_prepared_and_run_args(wanted: str) -> None:
