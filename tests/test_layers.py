@@ -16,7 +16,7 @@ LAYERS = (
 )
 # the files that serve a stage stand before it; `Prepared.run` is the loop form of calibrate
 STAGES = (
-    "decision", "candidates", "placement", "channel_gains", "state", "statistics",
+    "decision", "candidates", "unbounded", "placement", "channel_gains", "state", "statistics",
     "calibrate", "check_types", "overrides",
     "prepare", "plan_constants", "plan_activations", "plan", "dynamic_plan", "rewrite",
     "improve", "codes", "comparison", "findings", "execution", "verify", "bench",

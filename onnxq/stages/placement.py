@@ -18,6 +18,7 @@ from onnxq.dtypes import INT8
 from onnxq.operator import Float, Form, Role, Rule
 from onnxq.stages.candidates import UNBOUNDED, Candidate, find_candidates
 from onnxq.stages.decision import Decision, Quantize, node_name, value_name, walk
+from onnxq.stages.unbounded import REASON, readers_of_infinity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,6 +75,8 @@ def place(model: ir.Model, qconfig: QConfigMapping, target: Target) -> Placement
     """Runs the three sweeps over a canonical model."""
     order = list(walk(model.graph))
     candidates, floats = find_candidates(order, qconfig, target)
+    for node in readers_of_infinity(order, candidates):
+        floats |= {n: Float(REASON) for n in _whole(candidates.pop(node))}
     for node, candidate in list(candidates.items()):
         if reason := _why_not_in_range(candidate):
             del candidates[node]
@@ -217,9 +220,13 @@ def _how(rule: Rule, has_output: bool, chosen: QConfig, target: Target) -> str:
 
 
 def _leave_float(candidate: Candidate, reason: str, placement: Placement) -> None:
-    placement.decisions[node_name(candidate.node)] = Float(reason)
-    for folded, _ in candidate.folded:
-        placement.decisions[node_name(folded)] = Float(reason)
+    for node in _whole(candidate):
+        placement.decisions[node_name(node)] = Float(reason)
+
+
+def _whole(candidate: Candidate) -> list[ir.Node]:
+    """The node and those folded into it."""
+    return [candidate.node, *(folded for folded, _ in candidate.folded)]
 
 
 def _quantize_tensor(value: ir.Value, placement: Placement) -> None:
