@@ -69,8 +69,8 @@ class Rule:
         shares_qparams: outputs have the qparams of the activation inputs (one group for all).
         needs_output: ONNX Runtime has the integer kernel only with a Q behind it (Conv); without
             it, a result that no integer node reads is left in float32 (Gemm).
-        output_range: real interval that the result lies in whatever the input is (Sigmoid: 0 to 1);
-            None: it is observed.
+        output_range: real interval for 8-bit codes of a result that is bounded whatever the input
+            is (Sigmoid: 0 to 1); None, or wider codes: it is observed.
         clamp: for Role.CLAMP, the real bounds; -inf or inf for none.
         form: how the QDQ rewrite writes it.
         saturating_pairs: products of two codes are summed in pairs in int16 on x86 without VNNI, so

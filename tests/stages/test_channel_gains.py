@@ -37,7 +37,7 @@ def model(body: str = BODY, imbalance: npt.NDArray[np.float32] = IMBALANCE) -> i
     )
     rng = np.random.default_rng(0)
     rows = imbalance.reshape(-1, 1, 1, 1)
-    arrays = {
+    arrays: dict[str, npt.NDArray[np.floating]] = {
         "w": (rng.standard_normal((8, 4, 1, 1)) * rows).astype(np.float32),
         "b": (rng.standard_normal(8) * imbalance).astype(np.float32),
         "k": (rng.standard_normal((8, 1, 3, 3)) / rows).astype(np.float32),
@@ -50,7 +50,7 @@ def model(body: str = BODY, imbalance: npt.NDArray[np.float32] = IMBALANCE) -> i
     named = {v.name: v for n in source.graph for v in n.inputs if v is not None}
     for name, array in arrays.items():
         if name in named:
-            named[name].const_value = ir.Tensor(array, name=name)
+            named[name].const_value = ir.Tensor(array.astype(np.float32), name=name)
             source.graph.register_initializer(named[name])
     return source
 
