@@ -37,7 +37,7 @@ def model(body: str = BODY, imbalance: npt.NDArray[np.float32] = IMBALANCE) -> i
     )
     rng = np.random.default_rng(0)
     rows = imbalance.reshape(-1, 1, 1, 1)
-    arrays: dict[str, npt.NDArray[np.floating]] = {
+    arrays: dict[str, npt.NDArray[np.float32]] = {
         "w": (rng.standard_normal((8, 4, 1, 1)) * rows).astype(np.float32),
         "b": (rng.standard_normal(8) * imbalance).astype(np.float32),
         "k": (rng.standard_normal((8, 1, 3, 3)) / rows).astype(np.float32),
@@ -50,14 +50,14 @@ def model(body: str = BODY, imbalance: npt.NDArray[np.float32] = IMBALANCE) -> i
     named = {v.name: v for n in source.graph for v in n.inputs if v is not None}
     for name, array in arrays.items():
         if name in named:
-            named[name].const_value = ir.Tensor(array.astype(np.float32), name=name)
+            named[name].const_value = ir.Tensor(array, name=name)
             source.graph.register_initializer(named[name])
     return source
 
 
 def batches() -> list[dict[str, npt.NDArray[np.float32]]]:
     rng = np.random.default_rng(1)
-    return [{"x": rng.standard_normal((2, 4, 6, 6)).astype(np.float32) / 2} for _ in range(16)]
+    return [{"x": (rng.standard_normal((2, 4, 6, 6)) / 2).astype(np.float32)} for _ in range(16)]
 
 
 def quantized(source: ir.Model, qconfig: QConfigMapping | None = None) -> tuple[ir.Model, Plan]:
