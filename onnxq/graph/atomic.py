@@ -45,8 +45,8 @@ def check_writable(path: str | Path) -> Path:
     """The path of the file that `save` would write (links followed); leaves nothing behind.
 
     Raises:
-        OutputError: the folder is missing, or path is a folder, or the folder takes no new file, or
-            no file may have that name.
+        OutputError: the folder is missing, or path is a folder, a device, a pipe or a socket, or
+            the folder takes no new file, or no file may have that name.
     """
     target = Path(path).absolute()
     _refuse_bad_names(target)
@@ -55,6 +55,11 @@ def check_writable(path: str | Path) -> Path:
     if target.is_dir():
         raise OutputError(
             f"'{target}' is a folder; give a file name, like '{target / 'model.onnx'}'."
+        )
+    if target.exists() and not target.is_file():
+        raise OutputError(
+            f"'{target}' cannot be written: it is a device, pipe or socket, which a file would "
+            "replace. Give the name of a file."
         )
     if not target.parent.is_dir():
         raise OutputError(f"'{target}' cannot be written: folder '{target.parent}' does not exist.")

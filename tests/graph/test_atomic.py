@@ -62,6 +62,15 @@ def test_check_writable_refuses_a_folder(tmp_path: Path) -> None:
         check_writable(tmp_path)
 
 
+def test_check_writable_refuses_a_pipe_and_leaves_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    for name in ("pipe", "link"):
+        with pytest.raises(OutputError, match=r"pipe' cannot be written: it is a device, pipe"):
+            write_atomically(tmp_path / name, lambda file: file.write(b"x"))
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def test_check_writable_refuses_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"folder '.*nowhere' does not exist"):
         check_writable(tmp_path / "nowhere" / "m.onnx")
