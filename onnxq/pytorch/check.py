@@ -23,7 +23,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from onnxq.errors import UnsupportedError, VerificationError
+from onnxq.errors import ModelError, UnsupportedError, VerificationError
 
 if TYPE_CHECKING:
     from onnxq.pytorch.inputs import BoundInputs
@@ -66,6 +66,41 @@ def compute(module: nn.Module, inputs: BoundInputs) -> object:
     """What the module returns for the inputs, without gradients."""
     with torch.no_grad():
         return module(*inputs.args, **inputs.kwargs)
+
+
+def check_dtypes(module: nn.Module) -> None:
+    """Refuses a module in number types that onnxq does not quantize.
+
+    Raises:
+        ModelError: a parameter or buffer is float64 or bfloat16.
+    """
+    for name, x in (*module.named_parameters(), *module.named_buffers()):
+        if x.dtype in (torch.float64, torch.bfloat16):
+            dtype = str(x.dtype).removeprefix("torch.")
+            raise ModelError(
+                f"{type(module).__name__}: '{name}' is {dtype}; wanted float32. Export "
+                "module.float(), with example inputs in float32."
+            )
+
+
+def first_run(module: nn.Module, inputs: BoundInputs) -> object:
+    """As `compute`, with what the module raises as an error that names its inputs.
+
+    Raises:
+        ModelError: forward fails on the inputs.
+    """
+    try:
+        return compute(module, inputs)
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        given = ", ".join(
+            f"{name}={str(x.dtype).removeprefix('torch.')}{list(x.shape)}"
+            for name, x in inputs.tensors.items()
+        )
+        reason = " ".join(str(error).split())[:400]
+        raise ModelError(
+            f"{type(module).__name__} fails on the example inputs {given}: {reason}. Give inputs "
+            "that forward takes; on the command line --input NAME=DTYPE[SHAPE] or --samples FILE."
+        ) from error
 
 
 def check_against(

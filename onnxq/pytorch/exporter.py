@@ -15,7 +15,7 @@ from torch import nn
 from onnxq import runtime
 from onnxq.errors import QConfigError, UnsupportedError, nearest
 from onnxq.graph import io
-from onnxq.pytorch.check import check_against, compute, relative_tolerance
+from onnxq.pytorch.check import check_against, check_dtypes, first_run, relative_tolerance
 from onnxq.pytorch.inputs import BoundInputs, Inputs, bind
 from onnxq.pytorch.quiet import quiet_exporter
 from onnxq.pytorch.result import check_request, own_weights, tidy
@@ -89,6 +89,7 @@ def export(
         The model; its weights are copies, so that it stays as it is when training goes on.
     Raises:
         QConfigError: inputs or axes that forward does not have.
+        ModelError: parameters in float64 or bfloat16; forward fails on the example inputs.
         UnsupportedError: an opset out of range, a module that cannot be exported, a request
             that the exporter did not fulfil.
         VerificationError: the exported model computes something else than the module.
@@ -101,11 +102,12 @@ def export(
         )
     if path is not None:
         io.check_writable(path)  # before the work, not after it
+    check_dtypes(module)
     bound = bind(module, inputs)
     axes = _resolved_axes(dynamic_axes, bound)
     bound = _traceable(bound, axes)
     with _eval_mode(module):
-        names = output_names or _mapping_keys(compute(module, bound), bound)
+        names = output_names or _mapping_keys(first_run(module, bound), bound)
         model = _trace(module, bound, axes, opset, names)
         check_request(model, list(bound.tensors), axes, opset, names)
         tidy(model)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from onnxq import runtime
-from onnxq.errors import OutputError, QConfigError, UnsupportedError, VerificationError
+from onnxq.errors import ModelError, OutputError, QConfigError, UnsupportedError, VerificationError
 from onnxq.pytorch import export
 from onnxq.pytorch.exporter import _batch_axes
 
@@ -271,6 +271,22 @@ def test_missing_and_unknown_inputs_are_named() -> None:
         export(Affine(), (X, X))
     with pytest.raises(UnsupportedError, match="'times' is a int"):
         export(Mixed(), (X, 3))  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_example_inputs_that_forward_cannot_take_are_named() -> None:
+    wanted = r"Affine fails on the example inputs rows=float32\[2, 5\]: .*--input"
+    with pytest.raises(ModelError, match=wanted) as caught:
+        export(Affine(), torch.zeros(2, 5))
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    with pytest.raises(ModelError, match=r"rows=float64\[2, 3\]"):
+        export(Affine(), X.double())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_module_in_another_float_type_is_refused_with_the_remedy(dtype: torch.dtype) -> None:
+    name = str(dtype).removeprefix("torch.")
+    with pytest.raises(ModelError, match=rf"'fc.weight' is {name}; .*module\.float\(\)"):
+        export(Affine().to(dtype), X.to(dtype))
 
 
 def test_unknown_axes_are_named() -> None:
