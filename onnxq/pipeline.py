@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq.errors import CalibrationError
+from onnxq.stages.arguments import check_prepared
 from onnxq.stages.calibrate import Statistics, calibrate
 from onnxq.stages.plan import plan
 from onnxq.stages.prepare import ModelSource, Prepared, prepare
@@ -32,6 +33,7 @@ def convert(prepared: Prepared, format: str = "qdq") -> ir.Model:
     Raises:
         CalibrationError: nothing was observed yet.
     """
+    check_prepared(prepared, "convert")
     return rewrite(prepared, plan(prepared, prepared.statistics), format)
 
 

@@ -17,7 +17,7 @@ LAYERS = (
 # the files that serve a stage stand before it; `Prepared.run` is the loop form of calibrate
 STAGES = (
     "decision", "candidates", "unbounded", "placement", "channel_gains", "state", "statistics",
-    "calibrate", "check_types", "overrides",
+    "arguments", "calibrate", "check_types", "overrides",
     "prepare", "plan_constants", "plan_activations", "plan", "dynamic_plan", "rewrite",
     "improve", "codes", "comparison", "findings", "execution", "verify", "bench",
 )

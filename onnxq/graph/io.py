@@ -28,8 +28,8 @@ def load(model: str | Path | onnx.ModelProto | ir.Model) -> ir.Model:
             comes back as it is.
 
     Raises:
-        ModelError: no such file, not a model, truncated, external data missing or too short, or an
-            opset that is too old or too new.
+        ModelError: another kind of argument, no such file, not a model, truncated, external data
+            missing or too short, or an opset that is too old or too new.
     """
     if isinstance(model, ir.Model):
         checks.check_opset(model, "the model")
@@ -37,8 +37,20 @@ def load(model: str | Path | onnx.ModelProto | ir.Model) -> ir.Model:
     with without_collector():
         if isinstance(model, onnx.ModelProto):
             return _from_proto(model, "the ModelProto", None)
+        _refuse_other_kinds(model)
         path = Path(model).absolute()
         return _from_proto(_parse(path), f"'{path}'", path.parent)
+
+
+def _refuse_other_kinds(model: object) -> None:
+    """Raises ModelError for what names no file: a PyTorch module, the bytes of a model."""
+    if isinstance(model, str | Path):
+        return
+    raise ModelError(
+        f"the model is a {type(model).__name__}; wanted the path of an ONNX file, an "
+        "onnx.ModelProto or an onnx_ir.Model. A PyTorch module becomes one by "
+        "onnxq.export(module, example_inputs)."
+    )
 
 
 def _parse(path: Path) -> onnx.ModelProto:

@@ -23,6 +23,7 @@ from onnxq.errors import CalibrationError
 from onnxq.graph.expose import expose
 from onnxq.runtime import Memory, Session, open_session
 from onnxq.samples import input_specs, open_samples
+from onnxq.stages.arguments import check_prepared
 from onnxq.stages.state import State
 from onnxq.stages.statistics import Statistics
 
@@ -147,6 +148,7 @@ class Calibration:
         next_batch: number of the next batch, if `observe` is given none.
 
     Raises:
+        ModelError: `prepared` is something else.
         CalibrationError: the statistics are of another model, or of other observers.
     """
 
@@ -157,6 +159,7 @@ class Calibration:
         *,
         threads: int | None = None,
     ) -> None:
+        check_prepared(prepared, "calibrate")
         self._hash = prepared.model_hash
         self._observers = _observers(prepared, statistics)
         self._batches = dict(statistics.batches) if statistics else {}

@@ -17,6 +17,7 @@ from onnxq.graph.atomic import write_atomically
 from onnxq.graph.collector import without_collector
 from onnxq.operator import Float
 from onnxq.qparams import QParams, quantize
+from onnxq.stages.arguments import check_prepared, check_statistics
 from onnxq.stages.channel_gains import gains_of
 from onnxq.stages.decision import (
     Decision,
@@ -151,6 +152,8 @@ def plan(prepared: Prepared, statistics: Statistics) -> Plan:
         QConfigError: a weight observer gives codes that the target cannot run exactly.
         UnsupportedError: a Relu or Clip needs a Clip on codes of 16 bits.
     """
+    check_prepared(prepared, "plan")
+    check_statistics(statistics, "plan")
     statistics.check_model(prepared.model_hash)
     notes: list[str] = []
     tensors, unseen = tensor_qparams(prepared, statistics, notes)

@@ -16,6 +16,7 @@ from onnxq.graph.collector import without_collector
 from onnxq.graph.io import load, model_hash
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
 from onnxq.samples import open_samples
+from onnxq.stages.arguments import check_mapping
 from onnxq.stages.calibrate import Calibration
 from onnxq.stages.channel_gains import ChannelGain, channel_observer, find_channel_gains
 from onnxq.stages.check_types import check_types
@@ -142,6 +143,7 @@ def prepare(
             an observer for a tensor where it cannot take effect.
         UnsupportedError: the qconfig asks for number types that ONNX Runtime lacks.
     """
+    check_mapping(qconfig)
     chosen = _target(target)
     mapping = qconfig if qconfig is not None else default_qconfig_mapping(backend_of(target))
     canonical = canonicalize(load(model), runtime.infer_types)
