@@ -1,6 +1,12 @@
-"""Trains the CIFAR-10 models of models/ and writes their weights as safetensors.
+r"""Trains the CIFAR-10 models of models/ and writes their weights as safetensors.
 
-    python scripts/train.py resnet20 --data cifar10_jpeg.npz -o models/resnet20.safetensors
+    python scripts/train.py resnet20 --data cifar10_jpeg.npz -o models/resnet20.safetensors \
+        --epochs 40 --bfloat16 --threads 1
+    python scripts/train.py mobilenetv2 --data cifar10_jpeg.npz -o models/mobilenetv2.safetensors \
+        --epochs 24 --bfloat16 --threads 1
+
+These two made the files in models/: 87.63% and 86.69% top-1 on the 10,000 test images, in about 40
+and 60 minutes of one core.
 
 The data is one npz with train_jpeg, train_offsets, train_labels and the same for test: the CIFAR-10
 images as JPEG files, one after another. SGD with a one-cycle learning rate; random crops and flips.

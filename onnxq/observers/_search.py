@@ -5,7 +5,7 @@ QuantizeLinear has, with its integer zero point. (PyTorch's search moves the end
 mass, counts zeros as if spread over their bin, and rounds the zero point afterwards.)
 
 Of the grids between PyTorch's and the best one, the answer is the first whose error is within
-TOLERANCE of the least. Where the least lies is partly noise: a few far values decide it, and others
+TOLERANCE of the least (somewhat more for a small sample). Where the least lies is partly noise: a few far values decide it, and others
 will be met later. Of what is as good on this sample, then, the documented choice; or as little more
 as it takes.
 """
@@ -32,6 +32,10 @@ TOLERANCE = 0.015
 of 256 to calibrate, 4,000 held out): the tensors with more than 1.01 times the error of PyTorch's
 observer go from 3.5 to 0.8 of 32 (ResNet-20) and 0.8 to 0.3 of 38 (MobileNetV2); the mean error
 rises by 0.6% and 0.7%. More tolerance costs more in the mean, and mends little."""
+FEW = 6.0
+"""Standard errors of a mean of heavy-tailed squares, in units of 1 / sqrt(values): below 160,000
+values (a pooled tensor, say) the least error itself is known worse than to TOLERANCE."""
+MOST_TOLERANCE = 0.05
 _WAY = np.linspace(0.0, 1.0, 41)  # from PyTorch's grid, 0, to the best, 1
 _ONE_SIDED_WAY = 0.1  # at least: PyTorch's count of zeros draws the end of a ReLU's range inwards
 _CLIPS = 0.998  # smaller scales than that of the whole range cut something off, half a step or more
@@ -150,11 +154,16 @@ def _first_good(
         scale, zero = first[0] * (best[0] / first[0]) ** _WAY, np.full(_WAY.shape, best[1])
     scale[-1], zero[-1] = best
     error = _errors(moments, codes, scale, zero)
-    good = error <= (1 + TOLERANCE) * error[-1]
+    good = error <= (1 + _tolerance(moments.total)) * error[-1]
     if moments.one_sided:
         good &= _WAY >= _ONE_SIDED_WAY
     i = int(np.argmax(good))  # the last one is good
     return float(scale[i]), int(zero[i])
+
+
+def _tolerance(values: int) -> float:
+    """Share of the least error that is noise, in a sample of that many values."""
+    return float(np.clip(FEW / np.sqrt(max(values, 1)), TOLERANCE, MOST_TOLERANCE))
 
 
 def _between(

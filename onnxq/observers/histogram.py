@@ -30,8 +30,9 @@ class HistogramObserver(Observer):
 
         minimise over scale and zero_point   sum_x (x - dequantize(quantize(x)))^2
 
-    to within 1.5%: of the grids that are that near the least, it takes the one next to torch's own
-    choice, since the last percents of a small sample's least do not hold on other data.
+    to within 1.5% (up to 5% below 160,000 values): of the grids that are that near the least, it
+    takes the one next to torch's own choice, since the last percents of a small sample's least do
+    not hold on other data.
 
     The histogram has a fixed size, and merges exactly in any order (see _bins), so torch's
     upsampling of a histogram whose range grows has no counterpart. Codes of more than 12 bits take
