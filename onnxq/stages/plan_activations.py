@@ -9,6 +9,7 @@ import numpy as np
 
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.observers import NoopObserver
+from onnxq.observers._range import EPS
 from onnxq.qparams import MIN_SCALE, QParams, per_tensor, quantize
 from onnxq.stages.decision import node_name, subgraphs, walk
 from onnxq.stages.plan_constants import constant_array
@@ -97,11 +98,23 @@ def _merged(
 
 
 def _observed_qparams(observer: Observer, group: TensorGroup, notes: list[str]) -> QParams:
-    """The observer's qparams; notes it where its smallest scale, not the data, decided."""
+    """The observer's qparams; notes it where its smallest scale, not the data, decided.
+
+    Values that are all 0 say nothing of the scale: observers then give EPS or their larger floor.
+    """
     qparams = observer.calculate_qparams()
     if qparams.scale.ndim or not observer.spec.accepts("eps"):
         return qparams
     floor = np.float32(observer.eps)
+    if qparams.scale > max(floor, np.float32(EPS)):
+        return qparams
+    if _saw_only_zeros(observer):
+        notes.append(
+            f"tensor '{group.members[0]}' was 0 in every sample: its scale is a guess, and other "
+            "values will be cut off near 0. Check the samples and the model, or leave the tensor "
+            "float."
+        )
+        return qparams
     if qparams.scale > floor:
         return qparams
     finer = observer.spec.with_args(eps=float(MIN_SCALE)).restore(observer.state())
@@ -112,6 +125,13 @@ def _observed_qparams(observer: Observer, group: TensorGroup, notes: list[str]) 
             "smaller eps, or leave the tensor float."
         )
     return qparams
+
+
+def _saw_only_zeros(observer: Observer) -> bool:
+    """Whether the observer keeps the ends of its data, and both are 0."""
+    state = observer.state()
+    ends = [state[key] for key in ("min", "max") if key in state]
+    return len(ends) == 2 and all(x.size > 0 and not x.any() for x in ends)
 
 
 def _fitted(qparams: QParams, clamp: tuple[float, float]) -> QParams:

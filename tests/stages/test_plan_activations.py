@@ -12,7 +12,13 @@ from onnx import helper, numpy_helper
 
 from onnxq.dtypes import UINT8
 from onnxq.errors import ModelError
-from onnxq.observers import MinMaxObserver, NoopObserver, Observer, ObserverSpec
+from onnxq.observers import (
+    MinMaxObserver,
+    MovingAverageMinMaxObserver,
+    NoopObserver,
+    Observer,
+    ObserverSpec,
+)
 from onnxq.operator import Float
 from onnxq.qconfig import QConfig, QConfigMapping, onnxq_default_qconfig
 from onnxq.qparams import QParams, per_tensor
@@ -110,11 +116,17 @@ def test_a_scale_that_the_floor_decided_is_noted() -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", [onnxq_default_qconfig.activation_observer, MinMaxObserver.with_args()]
+    "spec",
+    [
+        onnxq_default_qconfig.activation_observer,
+        MinMaxObserver.with_args(),
+        MovingAverageMinMaxObserver.with_args(),
+    ],
 )
-def test_a_tensor_of_zeros_gets_torchs_scale_and_no_note(spec: ObserverSpec) -> None:
+def test_a_tensor_of_zeros_gets_torchs_scale_and_a_note(spec: ObserverSpec) -> None:
     _, made = planned(convs(), spec, 0.0)
     assert made.tensors["x"].scale == np.float32(2**-23)
+    assert any(n.startswith("tensor 'x' was 0 in every sample: its scale") for n in made.notes)
     assert not any("so small" in note for note in made.notes)
 
 
