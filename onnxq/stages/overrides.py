@@ -1,5 +1,7 @@
 """Guards the qconfig's entries for single tensors: one that cannot take effect is an error.
 
+A node that the qconfig names and that stays in float all the same is a note.
+
 An entry for a weight names the weight's observer; one for a bias, for a tensor that a fused node
 never writes, or two that disagree on tensors with common qparams cannot be followed.
 """
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.errors import QConfigError
 from onnxq.observers import ObserverSpec
+from onnxq.operator import Float
 from onnxq.stages.decision import Quantize, node_name, walk
 
 if TYPE_CHECKING:
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
     from onnxq.qconfig import QConfigMapping
     from onnxq.stages.decision import Decision
+
+SHOWN = 3  # names in one note
 
 
 def group_override(members: Sequence[str], qconfig: QConfigMapping) -> ObserverSpec | None:
@@ -86,6 +91,35 @@ def check_overrides(
         f"tensor '{name}' stays in float: the observer that the qconfig names for it has no effect"
         for name in sorted(names)
     ]
+
+
+def unmet_requests(
+    model: ir.Model, decisions: Mapping[str, Decision], qconfig: QConfigMapping
+) -> list[str]:
+    """Notes on nodes and op types that the qconfig names to be quantized, and that stay in float.
+
+    Args:
+        model: canonical.
+        decisions: node name -> decision.
+        qconfig: its entries of exact names are looked at; a glob may match more than it is for.
+    """
+    groups: dict[tuple[str, str], list[str]] = {}
+    for node, _ in walk(model.graph):
+        name, decision = node_name(node), decisions[node_name(node)]
+        asked = name in qconfig.nodes or node.op_type in qconfig.op_types
+        if not (asked and isinstance(decision, Float)):
+            continue
+        if qconfig.for_node(name, node.op_type) is not None:
+            groups.setdefault((node.op_type, decision.reason), []).append(name)
+    return [
+        f"{op_type} {_listed(names)}: asked for by the qconfig, but stays in float: {reason}"
+        for (op_type, reason), names in groups.items()
+    ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(f"'{name}'" for name in names[:SHOWN]) + more
 
 
 def _refuse_folded(

@@ -93,3 +93,30 @@ def test_a_named_observer_replaces_the_range_that_an_operator_guarantees() -> No
     )
     assert prepare(source, asked).observed["s"] == MINE
     assert "s" not in prepare(source, asked.set_tensor("s", None)).observed
+
+
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        QConfigMapping(onnxq_default_qconfig).set_op_type("Sin", onnxq_default_qconfig),
+        QConfigMapping(None).set_node("sin", onnxq_default_qconfig),
+    ],
+    ids=["op type", "node"],
+)
+def test_a_named_node_that_stays_in_float_is_noted_with_the_reason(mapping: QConfigMapping) -> None:
+    assert prepare(network(), mapping).notes == (
+        "Sin 'sin': asked for by the qconfig, but stays in float: onnxq has no integer form of Sin",
+    )
+
+
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        QConfigMapping(onnxq_default_qconfig).set_op_type("Sin", None),
+        QConfigMapping(onnxq_default_qconfig).set_node("s*", onnxq_default_qconfig),
+        QConfigMapping(onnxq_default_qconfig),
+    ],
+    ids=["float as asked", "glob", "not named"],
+)
+def test_a_node_that_nobody_named_needs_no_note(mapping: QConfigMapping) -> None:
+    assert prepare(network(), mapping).notes == ()
