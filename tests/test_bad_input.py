@@ -343,6 +343,7 @@ BAD_OUTPUTS: dict[str, tuple[Make, tuple[str, ...]]] = {
     "the model": (lambda folder: folder / "m.onnx", ("m.onnx", "is also read")),
     "the samples": (lambda folder: folder / "x.npz", ("x.npz", "is also read")),
     "the model by another name": (lambda folder: folder / "." / "m.onnx", ("is also read",)),
+    "a device": (lambda _: Path("/dev/null"), ("/dev/null", "is a device")),
     "the kernel's files": (lambda _: Path("/proc/q.onnx"), ("cannot be written",)),
 }
 
@@ -359,6 +360,12 @@ def test_output_is_refused_before_any_work(
     path, samples = good_model(tmp_path), good_samples(tmp_path)
     monkeypatch.setattr("onnxq.stages.prepare.prepare", lambda *_: pytest.fail("work was begun"))
     refused(OUTPUT, words, tmp_path, command, path, samples, "-o", make(tmp_path))
+
+
+@pytest.mark.parametrize("command", ["calibrate", "quantize"])
+def test_the_folder_of_the_output_is_no_model(command: str, tmp_path: Path) -> None:
+    args = (tmp_path, good_samples(tmp_path), "-o", tmp_path / "out")
+    refused(MODEL, ("is a folder; give the .onnx file",), tmp_path, command, *args)
 
 
 @pytest.mark.parametrize("kind", ["symlink_to", "hardlink_to"])

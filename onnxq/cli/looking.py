@@ -35,17 +35,23 @@ def inspect(
     target: str | None,
     as_json: bool,
 ) -> None:
-    """Say of every node whether it would be quantized, how, and if not why. Needs no data."""
+    """Say of every node whether it would be quantized, how, and if not why. Needs no data.
+
+    --json lists the names of all tensors too, for the qconfig and --set tensor:NAME=...
+    """
     from onnxq.report import console, machine
     from onnxq.report.summary import summarize
+    from onnxq.stages.decision import tensor_names
 
     prepared = prepare_model(load_model(model), qconfig, overrides, target)
     summary = summarize(prepared.model, prepared.decisions)
     if as_json:
-        value = {"target": prepared.target.name, "notes": list(prepared.notes)} | machine.summary(
-            summary
-        )
-        click.echo(machine.to_text(value))
+        value = {
+            "target": prepared.target.name,
+            "notes": list(prepared.notes),
+            "tensors": tensor_names(prepared.model),
+        }
+        click.echo(machine.to_text(value | machine.summary(summary)))
         return
     console.print_inspection(console.open_console(), summary, prepared.notes)
 

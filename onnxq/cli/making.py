@@ -21,6 +21,7 @@ from onnxq.cli.options import (
 from onnxq.cli.steps import (
     calibrate_model,
     claim,
+    claim_beside,
     given,
     load_model,
     merged,
@@ -118,7 +119,7 @@ def calibrate(
     shard: tuple[int, int],
 ) -> None:
     """Observe the activations of MODEL on SAMPLES: an npz or npy file, or a folder of them."""
-    claim([output], [model, samples, *given(qconfig)])
+    claim_beside(model, [output], [samples, *given(qconfig)])
     source = load_model(model, [output])
     from onnxq.stages.calibrate import Statistics
 
@@ -175,7 +176,7 @@ def quantize(
     if (samples is None) != bool(stats):
         raise click.UsageError("give SAMPLES or --stats, one of the two.")
     outputs = [output, *given(save_plan, save_stats)]
-    claim(outputs, [model, *given(samples, qconfig), *stats])
+    claim_beside(model, outputs, [*given(samples, qconfig), *stats])
     source = load_model(model, outputs)
     from onnxq.graph.io import save
     from onnxq.stages.execution import execution

@@ -31,6 +31,19 @@ def given(*paths: Path | None) -> list[Path]:
     return [path for path in paths if path is not None]
 
 
+def claim_beside(model: Path, outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
+    """As `claim`, with the model among the inputs.
+
+    Raises:
+        ModelError: the model is a folder, which the outputs may well be in.
+        OutputError: as `claim`.
+    """
+    from onnxq.graph.io import refuse_folder
+
+    refuse_folder(model)
+    claim(outputs, [model, *inputs])
+
+
 def claim(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
     """Passes where every output can be written and is none of the files that are read.
 

@@ -17,7 +17,7 @@ from onnxq.graph.edit import use_short_domain
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.saving import save
 
-__all__ = ["check_writable", "load", "model_hash", "save", "write_atomically"]
+__all__ = ["check_writable", "load", "model_hash", "refuse_folder", "save", "write_atomically"]
 
 
 def load(model: str | Path | onnx.ModelProto | ir.Model) -> ir.Model:
@@ -53,12 +53,21 @@ def _refuse_other_kinds(model: object) -> None:
     )
 
 
+def refuse_folder(path: Path) -> None:
+    """Passes a path that is no folder.
+
+    Raises:
+        ModelError: it is one.
+    """
+    if path.is_dir():
+        raise ModelError(f"'{path}' is a folder; give the .onnx file inside.")
+
+
 def _parse(path: Path) -> onnx.ModelProto:
     if not path.exists():
         siblings = [p.name for p in path.parent.glob("*.onnx")]
         raise ModelError(f"'{path}': no such file.{nearest(path.name, siblings)}")
-    if path.is_dir():
-        raise ModelError(f"'{path}' is a folder; give the .onnx file inside.")
+    refuse_folder(path)
     try:
         data = path.read_bytes()
     except OSError as error:

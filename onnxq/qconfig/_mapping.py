@@ -287,7 +287,7 @@ def _check_patterns(entries: Mapping[str, object], names: set[str], kind: str) -
             what = f"no {kind} matches '{pattern}'"
         raise QConfigError(
             f"qconfig: {what}, which has {len(names)} named {kind}s. "
-            f"'onnxq inspect' lists them.{nearest(pattern, names)}"
+            f"'onnxq inspect --json' lists them.{nearest(pattern, names)}"
         )
 
 

@@ -84,7 +84,8 @@ def check_names(names: Collection[str], inputs: Sequence[InputSpec], where: str)
         if name not in known:
             raise CalibrationError(
                 f"{where}: the model has no input '{name}'; it has {', '.join(known)}."
-                f"{nearest(name, known)} Rename the array, or name it in `ignore`."
+                f"{nearest(name, known)} Rename the array, or leave it out with ignore "
+                f"(--ignore {name})."
             )
     for spec in inputs:
         if spec.name not in names and not spec.optional:

@@ -228,8 +228,8 @@ class Calibration:
         if self._batches[index] != _fingerprint(batch):
             raise CalibrationError(
                 f"batch {index} of the samples is not the batch {index} that the statistics have "
-                "seen. To resume, give the same samples and batch size; to add other samples, "
-                "leave first_batch out."
+                "seen. To resume, give the same samples and batch size; further samples go after "
+                "them, in the same file or folder (or, in Python, without first_batch)."
             )
         return True
 

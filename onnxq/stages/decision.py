@@ -90,6 +90,15 @@ def walk(graph: ir.Graph, loop: str | None = None) -> Iterator[tuple[ir.Node, st
         yield node, loop
 
 
+def tensor_names(model: ir.Model) -> list[str]:
+    """Names that a qconfig may use for tensors: inputs, initializers, results, subgraphs' too."""
+    names = [value_name(v) for v in model.graph.inputs]
+    for graph in model.graphs():
+        names += graph.initializers
+    names += [v.name for node, _ in walk(model.graph) for v in node.outputs if v.name]
+    return list(dict.fromkeys(names))
+
+
 def decision_to_dict(decision: Decision) -> dict[str, object]:
     """Plain values that JSON can hold."""
     if isinstance(decision, Float):

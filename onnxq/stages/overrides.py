@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from onnxq.errors import QConfigError
 from onnxq.observers import ObserverSpec
 from onnxq.operator import Float
-from onnxq.stages.decision import Quantize, node_name, walk
+from onnxq.stages.decision import Quantize, node_name, tensor_names, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -86,7 +86,8 @@ def check_overrides(
         for value in node.outputs:
             if value.name in asked and value.name not in effective:
                 _refuse_folded(node, value.name, decision, decisions)
-    names = {p for p in asked if p not in effective and p in _all_names(model)}
+    known = set(tensor_names(model))
+    names = {p for p in asked if p not in effective and p in known}
     return [
         f"tensor '{name}' stays in float: the observer that the qconfig names for it has no effect"
         for name in sorted(names)
@@ -137,10 +138,3 @@ def _refuse_folded(
 def _input(node: ir.Node, slot: int) -> str:
     value = node.inputs[slot] if slot < len(node.inputs) else None
     return "" if value is None else str(value.name)
-
-
-def _all_names(model: ir.Model) -> set[str]:
-    names = {v.name or "" for v in model.graph.inputs}
-    for graph in model.graphs():
-        names |= set(graph.initializers)
-    return names | {v.name or "" for node, _ in walk(model.graph) for v in node.outputs}

@@ -20,7 +20,7 @@ from onnxq.stages.arguments import check_mapping
 from onnxq.stages.calibrate import Calibration
 from onnxq.stages.channel_gains import ChannelGain, channel_observer, find_channel_gains
 from onnxq.stages.check_types import check_types
-from onnxq.stages.decision import Decision, Quantize, value_name, walk
+from onnxq.stages.decision import Decision, Quantize, tensor_names, walk
 from onnxq.stages.overrides import check_overrides, group_override, unmet_requests
 from onnxq.stages.placement import Placement, place
 from onnxq.stages.state import check_feedback
@@ -151,7 +151,7 @@ def prepare(
     mapping.check(
         {node.op_type for node in nodes},
         {node.name for node in nodes if node.name},
-        _tensor_names(canonical.model, nodes),
+        tensor_names(canonical.model),
     )
     check_feedback(canonical.model, feedback or {})
     placement = place(canonical.model, mapping, chosen)
@@ -185,12 +185,6 @@ def _target(target: str | Target | None) -> Target:
     if target is None:
         return targets.get_default()
     return targets.find(target) if isinstance(target, str) else target
-
-
-def _tensor_names(model: ir.Model, nodes: list[ir.Node]) -> set[str]:
-    names = {value_name(v) for v in model.graph.inputs}
-    names |= set(model.graph.initializers)
-    return names | {v.name for node in nodes for v in node.outputs if v.name}
 
 
 def _groups(

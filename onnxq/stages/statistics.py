@@ -96,7 +96,8 @@ class Statistics:
         if twice:
             raise CalibrationError(
                 f"batch {min(twice)} is in both statistics ({len(twice)} such) and would count "
-                "twice. Give each run its own Shard, or its own first_batch."
+                "twice. Give each run its own part of the samples: --shard 1/2 and --shard 2/2 (in "
+                "Python Shard(0, 2) and Shard(1, 2), or its own first_batch)."
             )
         apart = self.observers.keys() ^ other.observers.keys()
         if apart:

@@ -32,6 +32,7 @@ def test_inspect_as_json(run: Run, model_path: Path) -> None:
     value = json.loads(run("inspect", model_path, "--json", "--target", "qnnpack").stdout)
     assert value["target"] == "arm64"
     assert {n["decision"] for n in value["nodes"]} == {"integers", "float"}
+    assert {"x", "w1", "r1", "y"} <= set(value["tensors"])
 
 
 def test_verify_prints_tables(
