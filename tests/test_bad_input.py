@@ -325,6 +325,24 @@ def test_damaged_statistics_are_refused(data: bytes, tmp_path: Path) -> None:
     refused(CALIBRATION, ("m.stats",), tmp_path, "quantize", *args)
 
 
+def test_samples_as_statistics_and_statistics_as_samples_are_refused(tmp_path: Path) -> None:
+    path, samples, stats = good_model(tmp_path), good_samples(tmp_path), tmp_path / "m.stats"
+    out = ("-o", tmp_path / "out")
+    words = ("npz with the arrays x, and no .stats file", "without --stats")
+    refused(CALIBRATION, words, tmp_path, "quantize", path, "--stats", samples, *out)
+    assert invoke("calibrate", path, samples, "-o", stats).exit_code == 0
+    words = ("are statistics of an earlier calibration", "--stats FILE")
+    refused(CALIBRATION, words, tmp_path, "quantize", path, stats, *out)
+
+
+def test_pickled_objects_are_named_in_our_words(tmp_path: Path) -> None:
+    path, objects = good_model(tmp_path), tmp_path / "objects.npz"
+    np.savez(objects, header=np.array([{}], object))
+    args = (path, "--stats", objects, "-o", tmp_path / "out")
+    refused(CALIBRATION, ("is no npz of plain arrays",), tmp_path, "quantize", *args)
+    assert "allow_pickle" not in invoke("quantize", *args).stderr
+
+
 def test_the_same_statistics_twice_are_refused(tmp_path: Path) -> None:
     stats, path = tmp_path / "m.stats", good_model(tmp_path)
     assert invoke("calibrate", path, good_samples(tmp_path), "-o", stats).exit_code == 0

@@ -22,6 +22,7 @@ import torch
 from torch import nn
 
 from onnxq.errors import CalibrationError, QConfigError, UnsupportedError, nearest
+from onnxq.samples.columns import why_unreadable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -170,6 +171,6 @@ def read_inputs(path: str | Path, samples: int = 4) -> dict[str, torch.Tensor]:
             return {name: torch.from_numpy(arrays[name][:samples].copy()) for name in arrays.files}
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise CalibrationError(
-            f"samples '{path}': cannot be read as npz ({error}). "
-            "Save them with numpy.savez(path, name=array)."
+            f"samples '{path}': cannot be read as npz ({why_unreadable(error)}). "
+            "Save plain arrays with numpy.savez(path, name=array)."
         ) from error

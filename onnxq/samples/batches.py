@@ -23,6 +23,9 @@ from onnxq.samples.inputs import (
 )
 from onnxq.samples.items import batches_of_folder, batches_of_iterable, folder_files
 
+OF_STATISTICS = frozenset(["header", "batches", "checks", "counts"])
+"""Arrays that every .stats file holds (see stages.statistics)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Samples:
@@ -95,7 +98,13 @@ def _open_path(
     if path.suffix == ".npy":
         name = _only_input(inputs, where).name
         return _table({name: npy_column(path, where)}, inputs, batch_size, where)
-    columns = {n: c for n, c in npz_columns(path, where).items() if n not in ignore}
+    found = npz_columns(path, where)
+    if found.keys() >= OF_STATISTICS and not any(s.name in OF_STATISTICS for s in inputs):
+        raise CalibrationError(
+            f"{where} are statistics of an earlier calibration. Give them in place of samples: "
+            "--stats FILE (in Python statistics=Statistics.load(path))."
+        )
+    columns = {n: c for n, c in found.items() if n not in ignore}
     return _table(columns, inputs, batch_size, where)
 
 

@@ -34,6 +34,15 @@ UNREADABLE = (
 """What reading a damaged npz raises: one wrong byte can look like any feature of zip."""
 
 
+def why_unreadable(error: BaseException) -> str:
+    """The first line of what NumPy or zipfile says.
+
+    NumPy takes every file that it does not know for a pickle, and objects in an npz are one.
+    """
+    text = next(iter(str(error).splitlines()), "") or type(error).__name__
+    return "it is no npz of plain arrays" if "pickle" in text else text
+
+
 class Reader(Protocol):
     """Gives the rows of an array in order."""
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from onnxq.errors import CalibrationError, nearest
 from onnxq.graph.atomic import write_atomically
 from onnxq.observers import Observer, ObserverSpec
-from onnxq.samples.columns import UNREADABLE
+from onnxq.samples.columns import UNREADABLE, why_unreadable
 
 FORMAT = "onnxq.stats"
 VERSION = 2
@@ -197,8 +197,16 @@ def _restored(header: dict[str, object], arrays: Arrays, path: str | Path) -> St
 
 def _damaged(path: str | Path, error: Exception) -> CalibrationError:
     return CalibrationError(
-        f"statistics '{path}' cannot be read ({type(error).__name__}: {error}): the file is "
-        "damaged or no .stats file. Calibrate again."
+        f"statistics '{path}' cannot be read ({type(error).__name__}: {why_unreadable(error)}): "
+        "the file is damaged or no .stats file. Calibrate again."
+    )
+
+
+def _no_statistics(path: Path, names: list[str]) -> CalibrationError:
+    return CalibrationError(
+        f"statistics '{path}': this is an npz with the arrays {', '.join(names[:3]) or 'none'}, "
+        "and no .stats file. Make one with `onnxq calibrate`; arrays to calibrate on are given as "
+        "samples, without --stats."
     )
 
 
@@ -210,6 +218,8 @@ def _read(path: Path) -> dict[str, npt.NDArray[np.generic]]:
             loaded = np.load(file, allow_pickle=False)
             if not isinstance(loaded, np.lib.npyio.NpzFile):
                 raise TypeError("a single array")
+            if "header" not in loaded.files:
+                raise _no_statistics(path, loaded.files)
             return {name: loaded[name] for name in loaded.files}
     except DAMAGED as error:
         raise _damaged(path, error) from error

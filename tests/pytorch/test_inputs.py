@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -90,3 +91,10 @@ def test_inputs_are_the_first_rows_of_an_npz(tmp_path: Path) -> None:
     for file in ("bad.npz", "missing.npz"):
         with pytest.raises(CalibrationError, match=file):
             read_inputs(tmp_path / file)
+
+
+def test_pickled_inputs_are_named_in_our_words(tmp_path: Path) -> None:
+    (tmp_path / "x.npz").write_bytes(pickle.dumps({"x": 1}))
+    with pytest.raises(CalibrationError, match="is no npz of plain arrays") as caught:
+        read_inputs(tmp_path / "x.npz")
+    assert "allow_pickle" not in str(caught.value)
