@@ -5,9 +5,9 @@ QuantizeLinear has, with its integer zero point. (PyTorch's search moves the end
 mass, counts zeros as if spread over their bin, and rounds the zero point afterwards.)
 
 Of the grids between PyTorch's and the best one, the answer is the first whose error is within
-TOLERANCE of the least (somewhat more for a small sample). Where the least lies is partly noise: a few far values decide it, and others
-will be met later. Of what is as good on this sample, then, the documented choice; or as little more
-as it takes.
+TOLERANCE of the least (somewhat more for a small sample). Where the least lies is partly noise: a
+few far values decide it, and others will be met later. Of what is as good on this sample, then, the
+documented choice; or as little more as it takes.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ of 256 to calibrate, 4,000 held out): the tensors with more than 1.01 times the 
 observer go from 3.5 to 0.8 of 32 (ResNet-20) and 0.8 to 0.3 of 38 (MobileNetV2); the mean error
 rises by 0.6% and 0.7%. More tolerance costs more in the mean, and mends little."""
 FEW = 6.0
-"""Standard errors of a mean of heavy-tailed squares, in units of 1 / sqrt(values): below 160,000
-values (a pooled tensor, say) the least error itself is known worse than to TOLERANCE."""
+"""Share of noise in the least error of a sample, times the root of the number of values: below
+160,000 values it exceeds TOLERANCE. The least of 0, 2, 4, 6, 8 with which the 16,384 pooled values
+of ResNet-20 stay within 1.01 times PyTorch's error on each of 31 draws of 256 training images (4,000
+held out); 0 leaves 1.052. The mean error stays the same."""
 MOST_TOLERANCE = 0.05
 _WAY = np.linspace(0.0, 1.0, 41)  # from PyTorch's grid, 0, to the best, 1
 _ONE_SIDED_WAY = 0.1  # at least: PyTorch's count of zeros draws the end of a ReLU's range inwards
