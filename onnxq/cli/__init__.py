@@ -15,7 +15,15 @@ from onnxq.cli.making import calibrate, export, quantize
 __all__ = ["main"]
 
 
-@click.group(cls=Commands)
+EXIT_CODES = (
+    "Exit codes: 0 done, 2 wrong usage, 3 the model is refused, 4 shapes or types of arrays, "
+    "5 names or values in the configuration, 6 samples or statistics, 7 not supported, 8 a bound "
+    "(--min-sqnr, --max-steps, or export's comparison) is broken, 9 a file cannot be written, "
+    "130 stopped by Ctrl-C."
+)
+
+
+@click.group(cls=Commands, epilog=EXIT_CODES)
 @click.version_option(package_name="onnxq", message="onnxq %(version)s")
 def main() -> None:
     """Quantize ONNX models, run them on ONNX Runtime, and check every integer."""

@@ -35,6 +35,12 @@ def test_each_error_is_one_message_with_its_exit_code(kind: type[errors.OnnxqErr
     assert result.stdout == ""
 
 
+@pytest.mark.parametrize("kind", every_error())
+def test_the_help_names_each_exit_code(kind: type[errors.OnnxqError]) -> None:
+    text = " ".join(CliRunner().invoke(main, ["--help"]).stdout.split())
+    assert f", {kind.exit_code} " in text[text.index("Exit codes:") :]
+
+
 def test_warnings_are_one_line_each() -> None:
     @click.group(cls=Commands)
     def group() -> None:

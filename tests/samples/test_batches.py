@@ -156,7 +156,7 @@ def test_another_rank_is_an_error() -> None:
     ("dtype", "remedy"),
     [
         (np.float64, r"float64; the model wants float32. Convert them with .astype\(numpy.float32"),
-        (np.float16, "float16; the model wants float32"),
+        (np.float16, "float16; the model wants float32.*computes float16 models in float32"),
         (np.uint8, "uint8; the model wants float32. Preprocess them as in training"),
         (np.int64, "Preprocess them"),
     ],
