@@ -111,7 +111,7 @@ def check_dtype(dtype: np.dtype[np.generic], spec: InputSpec, where: str) -> Non
         )
     else:
         remedy = f"Convert them with .astype(numpy.{spec.dtype})."
-    if (dtype, spec.dtype) == (np.float16, np.float32):
+    if (dtype.name, spec.dtype.name) == ("float16", "float32"):
         remedy += " onnxq computes float16 models in float32, their inputs included."
     raise CalibrationError(f"{where} is {dtype}; the model wants {spec.dtype}. {remedy}")
 
