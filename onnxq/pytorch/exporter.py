@@ -103,11 +103,11 @@ def export(
     if path is not None:
         io.check_writable(path)  # before the work, not after it
     check_dtypes(module)
-    bound = bind(module, inputs)
-    axes = _resolved_axes(dynamic_axes, bound)
-    bound = _traceable(bound, axes)
+    given = bind(module, inputs)
+    axes = _resolved_axes(dynamic_axes, given)
+    bound = _traceable(given, axes)
     with _eval_mode(module):
-        names = output_names or _mapping_keys(first_run(module, bound), bound)
+        names = output_names or _mapping_keys(first_run(module, given), given)
         model = _trace(module, bound, axes, opset, names)
         check_request(model, list(bound.tensors), axes, opset, names)
         tidy(model)
