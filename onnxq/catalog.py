@@ -44,7 +44,7 @@ def _load() -> None:
     for entry in metadata.entry_points(group=ENTRY_POINTS):
         try:
             entry.load()
-        except Exception as error:
+        except Exception as error:  # whatever importing it raises
             raise UnsupportedError(
                 f"entry point '{entry.name}' ({entry.value}) in group {ENTRY_POINTS}: {error}; "
                 "repair or uninstall the package that brings it."

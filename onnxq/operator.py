@@ -168,7 +168,7 @@ class Operator(ABC):
             inputs: per input slot, the integer value where plan.inputs has qparams, else the value
                 as it is.
         Raises:
-            NotImplementedError: this operator has no lowering (see `lowers`).
+            NotImplementedError: this operator has no lowering (see `has_lowering`).
         """
         raise NotImplementedError(f"{self.op_type} has no integer lowering")
 

@@ -76,7 +76,7 @@ class Prepared:
         notes: what canonicalization did, and types and entries that a user should know of.
     """
 
-    model: ir.Model
+    model: ir.Model = field(repr=False)  # pages of text
     model_hash: str
     target: Target
     qconfig: QConfigMapping

@@ -131,7 +131,7 @@ class Statistics:
             for key, array in observer.state().items():
                 arrays[f"{number}/{key}"] = np.asarray(array)
         # savez takes arrays of any name as keywords, its stub one of them as a flag
-        write_atomically(path, lambda file: np.savez_compressed(file, **arrays))  # type: ignore[arg-type]
+        write_atomically(path, lambda file: np.savez_compressed(file, **arrays))  # type: ignore[arg-type]  # as said
 
     def _header(self) -> dict[str, object]:
         tensors = [

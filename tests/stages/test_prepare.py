@@ -241,3 +241,9 @@ def test_a_node_without_qconfig_leaves_its_tensors_alone() -> None:
 def test_every_target_prepares_without_a_qconfig(name: str) -> None:
     prepared = prepare(network(), target=name)
     assert prepared.target == targets.find(name)
+
+
+def test_printing_a_prepared_model_leaves_the_graph_out() -> None:
+    text = repr(prepare(network()))
+    assert "Quantize(" in text
+    assert "graph" not in text
