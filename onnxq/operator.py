@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
@@ -95,9 +95,16 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Float:
-    """A node stays in float, with the reason in words that a user understands."""
+    """A node stays in float.
+
+    Attributes:
+        reason: in words that a user understands.
+        unbounded: a constant operand puts numbers that stand for infinity into the result, so that
+            no node behind can have a scale for it.
+    """
 
     reason: str
+    unbounded: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ def infinite_operand(node: ir.Node, slots: Iterable[int]) -> Float | None:
         if value is not None and infinite(value):
             return Float(
                 "a constant operand holds numbers that stand for infinity: "
-                "no scale can hold them beside the data"
+                "no scale can hold them beside the data",
+                unbounded=True,
             )
     return None

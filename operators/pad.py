@@ -52,7 +52,8 @@ class Pad(Operator):
                 return Float("its pad value is computed at run time; a constant is needed")
             if infinite(value):
                 return Float(
-                    f"it pads with {value.item():g}: no scale can hold that beside the data"
+                    f"it pads with {value.item():g}: no scale can hold that beside the data",
+                    unbounded=True,
                 )
             if value.any():
                 return Float(

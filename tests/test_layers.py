@@ -73,3 +73,13 @@ def test_imports_go_downwards(file: Path) -> None:
         if top == "onnxq":
             below = layer(imported)
             assert below <= own, f"{name} imports {imported}, which is above it"
+
+
+def test_operator_files_are_reached_through_the_catalog_alone() -> None:
+    outside = [file for file in FILES if (ROOT / "operators") not in file.parents]
+    readers = {
+        name_of(file)
+        for file in outside
+        if any(m.startswith("onnxq.operators") for m in imports(ast.parse(file.read_text())))
+    }
+    assert readers <= {"onnxq.catalog"}

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from onnxq.graph.weights import is_private
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 
 def all_nodes(model: ir.Model) -> Iterator[ir.Node]:
@@ -59,29 +59,44 @@ def bypass(node: ir.Node) -> bool:
     return True
 
 
+class NamePool:
+    """Names in use; gives out free ones, each once.
+
+    Args:
+        used: names that are taken from the start.
+    """
+
+    def __init__(self, used: Iterable[str | None]) -> None:
+        self._used = set(used)
+        self._next: dict[str, int] = {}  # so that the n-th of a kind is not searched from 1
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._used
+
+    def take(self, wanted: str) -> str:
+        """`wanted` if it is free, else wanted_1, wanted_2 ..."""
+        name = wanted
+        while name in self._used:
+            self._next[wanted] = self._next.get(wanted, 0) + 1
+            name = f"{wanted}_{self._next[wanted]}"
+        self._used.add(name)
+        return name
+
+
 class FreeNames:
     """Names that no value and no node of a model has; each name is given out once."""
 
     def __init__(self, model: ir.Model) -> None:
-        self._values = {v.name for graph in model.graphs() for v in all_values(graph)}
-        self._nodes = {node.name for node in all_nodes(model)}
-        self._next: dict[str, int] = {}
+        self._values = NamePool(v.name for graph in model.graphs() for v in all_values(graph))
+        self._nodes = NamePool(node.name for node in all_nodes(model))
 
     def value(self, wanted: str) -> str:
         """`wanted` if it is free, else wanted_1, wanted_2 ..."""
-        return self._free(wanted, self._values)
+        return self._values.take(wanted)
 
     def node(self, wanted: str) -> str:
         """`wanted` if it is free, else wanted_1, wanted_2 ..."""
-        return self._free(wanted, self._nodes)
-
-    def _free(self, wanted: str, used: set[str | None]) -> str:
-        name = wanted
-        while name in used:
-            self._next[wanted] = self._next.get(wanted, 0) + 1
-            name = f"{wanted}_{self._next[wanted]}"
-        used.add(name)
-        return name
+        return self._nodes.take(wanted)
 
 
 def exchange_constant(

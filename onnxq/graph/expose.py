@@ -15,6 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.errors import ModelError, UnsupportedError, nearest
+from onnxq.graph.edit import NamePool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -62,7 +63,7 @@ def expose(model: ir.Model, tensors: Sequence[str]) -> Exposed:
     """
     copy = model.clone()
     places = {place.value.name or "": place for place in _walk(copy.graph, ())}
-    taken = {name for name in places if name} | set(copy.graph.initializers)
+    taken = NamePool([*places, *copy.graph.initializers])
     outputs: dict[str, str] = {}
     for name in tensors:
         if name not in places:
@@ -105,7 +106,7 @@ def _unknown(
     return ModelError(f"tensor '{name}' is not in the model.{nearest(name, places)}")
 
 
-def _expose_one(graph: ir.Graph, place: _Place, taken: set[str]) -> str:
+def _expose_one(graph: ir.Graph, place: _Place, taken: NamePool) -> str:
     value = place.value
     for node, branch in reversed(place.way):
         value = _lift(value, node, branch, taken)
@@ -114,7 +115,7 @@ def _expose_one(graph: ir.Graph, place: _Place, taken: set[str]) -> str:
     return str(value.name)
 
 
-def _lift(value: ir.Value, node: ir.Node, branch: str, taken: set[str]) -> ir.Value:
+def _lift(value: ir.Value, node: ir.Node, branch: str, taken: NamePool) -> ir.Value:
     """One more output of the If `node` that carries `value` of its branch, empty from the other."""
     kind = value.type or ir.TensorType(ir.DataType.FLOAT)
     value.type = kind
@@ -122,22 +123,22 @@ def _lift(value: ir.Value, node: ir.Node, branch: str, taken: set[str]) -> ir.Va
     other = node.attributes[BRANCHES[branch]].as_graph()
     own.outputs.append(_own_output(value, own, taken))
     empty = ir.tensor(np.zeros(0, kind.dtype.numpy()), dtype=kind.dtype)
-    blank = ir.node("Constant", [], {"value": empty}, name=_fresh(f"{value.name}_none", taken))
-    _describe(blank.outputs[0], _fresh(f"{value.name}_empty", taken), kind, ir.Shape([0]))
+    blank = ir.node("Constant", [], {"value": empty}, name=taken.take(f"{value.name}_none"))
+    _describe(blank.outputs[0], taken.take(f"{value.name}_empty"), kind, ir.Shape([0]))
     other.append(blank)
     other.outputs.append(blank.outputs[0])
     node.resize_outputs(len(node.outputs) + 1)
-    return _describe(node.outputs[-1], _fresh(f"{value.name}_exposed", taken), kind, None)
+    return _describe(node.outputs[-1], taken.take(f"{value.name}_exposed"), kind, None)
 
 
-def _own_output(value: ir.Value, graph: ir.Graph, taken: set[str]) -> ir.Value:
+def _own_output(value: ir.Value, graph: ir.Graph, taken: NamePool) -> ir.Value:
     """`value`, or a copy of it where the branch has it as an output (or input) already."""
     if not value.is_graph_output():
         return value
-    copy = ir.node("Identity", [value], name=_fresh(f"{value.name}_again", taken))
+    copy = ir.node("Identity", [value], name=taken.take(f"{value.name}_again"))
     graph.append(copy)
     assert value.type is not None
-    return _describe(copy.outputs[0], _fresh(f"{value.name}_copy", taken), value.type, value.shape)
+    return _describe(copy.outputs[0], taken.take(f"{value.name}_copy"), value.type, value.shape)
 
 
 def _describe(
@@ -145,11 +146,3 @@ def _describe(
 ) -> ir.Value:
     value.name, value.type, value.shape = name, kind, shape
     return value
-
-
-def _fresh(name: str, taken: set[str]) -> str:
-    number, unique = 1, name
-    while unique in taken:
-        unique, number = f"{name}_{number}", number + 1
-    taken.add(unique)
-    return unique

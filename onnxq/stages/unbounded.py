@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from onnxq import catalog
 from onnxq.operator import Float, Role
-from onnxq.operators._nodes import constant, infinite
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -53,7 +52,5 @@ def readers_of_infinity(
 def _puts_in_infinity(node: ir.Node) -> bool:
     """Whether a constant operand is why the node's own rule leaves it float."""
     operator = catalog.find(node.op_type, node.domain)
-    if operator is None or not isinstance(operator.rule(node), Float):
-        return False
-    constants = (constant(node, slot) for slot in range(len(node.inputs)))
-    return any(value is not None and infinite(value) for value in constants)
+    verdict = None if operator is None else operator.rule(node)
+    return isinstance(verdict, Float) and verdict.unbounded

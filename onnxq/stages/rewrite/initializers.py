@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from onnxq.graph.edit import NamePool
 from onnxq.qparams import QParams
 from onnxq.stages.decision import value_name
 from onnxq.stages.rewrite.weights import integer_tensor, scale_tensor, zero_point_tensor
@@ -30,18 +31,14 @@ class Initializers:
     """
 
     def __init__(self, used: set[str]) -> None:
-        self._used = set(used)
+        self._names = NamePool(used)
         self._codes: dict[_Codes, tuple[ir.Value, str]] = {}
         self._qparams: dict[tuple[str, ir.Graph], tuple[ir.Value, ir.Value]] = {}
         self.replaced: dict[ir.Value, None] = {}
 
     def unique(self, name: str) -> str:
         """`name` if it is free, else name_1, name_2 ...; given out once."""
-        candidate, n = name, 1
-        while candidate in self._used:
-            candidate, n = f"{name}_{n}", n + 1
-        self._used.add(candidate)
-        return candidate
+        return self._names.take(name)
 
     def array(self, graph: ir.Graph, name: str, array: npt.NDArray[np.generic]) -> ir.Value:
         """A new initializer of that graph, of that name where it is free."""
@@ -60,7 +57,7 @@ class Initializers:
         if key not in self._codes:
             assert value.const_value is not None
             stem = value_name(value)
-            if f"{stem}_quantized" in self._used:  # a second layout of a tied weight
+            if f"{stem}_quantized" in self._names:  # a second layout of a tied weight
                 stem = self.unique(f"{stem}_again")
             name = self.unique(f"{stem}_quantized")
             tensor = integer_tensor(value.const_value, qparams, code_limit, gain, name)
