@@ -13,7 +13,8 @@ from importlib import metadata
 
 from onnxq import operators
 from onnxq.errors import UnsupportedError
-from onnxq.operator import Operator, registry
+from onnxq.operator import IntegerOperator, Operator, integer_registry, registry
+from onnxq.operators._plain import PlainOnCodes
 
 ENTRY_POINTS = "onnxq.operators"
 ALIASES = {"ai.onnx": ""}  # ONNX: two names of the default domain
@@ -29,6 +30,26 @@ def all_operators() -> tuple[Operator, ...]:
     """Every known operator, sorted by domain and name."""
     _load()
     return tuple(registry[key] for key in sorted(registry))
+
+
+def find_integer(op_type: str, domain: str = "") -> IntegerOperator | None:
+    """The operator on codes of that name, or None where onnxq has no kernel for it.
+
+    What the float model has under the same name, and ONNX Runtime runs on codes as it is (MaxPool,
+    Clip), is found too.
+    """
+    _load()
+    key = (ALIASES.get(domain, domain), op_type)
+    if key in integer_registry:
+        return integer_registry[key]
+    operator = registry.get(key)
+    return None if operator is None else PlainOnCodes.of(operator)
+
+
+def all_integer_operators() -> tuple[IntegerOperator, ...]:
+    """Every operator that exists on codes only, sorted by name; each once."""
+    _load()
+    return tuple(sorted(set(integer_registry.values()), key=lambda op: op.op_type))
 
 
 @functools.cache

@@ -1,8 +1,9 @@
 """The contract that a file in operators/ fulfils, and what a plan says of one node.
 
-An operator states as data (`Rule`) which of its tensors are quantized and how these depend on each
-other. Placement, planning and the QDQ rewrite read the rule; none of them knows an operator by
-name.
+An `Operator` is one of the float model. It states as data (`Rule`) which of its tensors are quantized
+and how these depend on each other. Placement, planning and the QDQ rewrite read the rule; none of
+them knows an operator by name. An `IntegerOperator` is one that ONNX Runtime runs on codes
+(QLinearConv): only a kernel that reproduces it, and cases.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class Form(enum.Enum):
     QDQ = "qdq"
     """DQ -> op -> Q: ONNX Runtime fuses it."""
     CODES = "codes"
-    """The plain op on the integer tensor: ONNX Runtime has the kernel but no fusion for it."""
+    """What `lower` writes: ONNX Runtime has an integer kernel but no fusion for it."""
+    FLOAT = "float"
+    """DQ -> op -> Q, which ONNX Runtime leaves as it is: it computes in float32 between codes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +210,50 @@ class Operator(ABC):
         return cls.kernel is not Operator.kernel
 
 
+class IntegerOperator(ABC):
+    """An operator that ONNX Runtime runs on codes, scales and zero points being inputs of the node.
+
+    Attributes:
+        op_type: "QLinearConv".
+        domains: every domain in which that name means this arithmetic.
+    """
+
+    op_type: ClassVar[str]
+    domains: ClassVar[tuple[str, ...]] = ("",)
+
+    @abstractmethod
+    def kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """What ONNX Runtime computes: one array per output, all of them.
+
+        Args:
+            inputs: of the node, None for absent ones.
+            attributes: of the node.
+        Raises:
+            ShapeError: shapes or dtypes do not fit together, a scale is not positive, ...
+            UnsupportedError: ONNX Runtime refuses it too, or its result is an overflow.
+        """
+
+    @abstractmethod
+    def cases(self) -> Iterable[Case]:
+        """Small examples of the node as it is, the nasty ones included."""
+
+    def bound(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> Array | None:
+        """Largest difference from ONNX Runtime, broadcast to output 0; None: equal bit for bit.
+
+        Only for what adds floats in an order that depends on the machine.
+        """
+        return None
+
+
 registry: dict[tuple[str, str], Operator] = {}
 """(domain, op_type) -> operator; filled by `register`, read through onnxq.catalog."""
+
+integer_registry: dict[tuple[str, str], IntegerOperator] = {}
+"""(domain, op_type) -> operator on codes; filled by `register_integer`."""
 
 OperatorClass = TypeVar("OperatorClass", bound=type[Operator])
 
@@ -219,4 +264,18 @@ def register(cls: OperatorClass) -> OperatorClass:
     if key in registry:
         raise ValueError(f"operator {key} is registered twice")
     registry[key] = cls()
+    return cls
+
+
+IntegerClass = TypeVar("IntegerClass", bound=type[IntegerOperator])
+
+
+def register_integer(cls: IntegerClass) -> IntegerClass:
+    """Class decorator: makes the operator on codes known in each of its domains."""
+    operator = cls()
+    for domain in cls.domains:
+        key = (domain, cls.op_type)
+        if key in integer_registry:
+            raise ValueError(f"integer operator {key} is registered twice")
+        integer_registry[key] = operator
     return cls

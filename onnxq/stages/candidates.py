@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnxq import catalog
-from onnxq.operator import Float, Role, Rule
+from onnxq.operator import Float, Form, Role, Rule
 from onnxq.stages.decision import node_name, value_name
 
 if TYPE_CHECKING:
@@ -82,8 +82,14 @@ def _judge(
         return rule
     if reason := _why_slots_forbid(node, rule, qconfig):
         return Float(reason)
+    asked = qconfig.explicit_for_node(node_name(node), node.op_type)
+    if rule.form is Form.FLOAT and not asked:
+        return Float(
+            f"ONNX Runtime has no integer kernel for {label} and computes it in float32; name it in "
+            "the qconfig to have its result in codes all the same"
+        )
     ratio = target.slow_in_integers.get(node.op_type)
-    if ratio is not None and not qconfig.explicit_for_node(node_name(node), node.op_type):
+    if ratio is not None and not asked:
         return Float(
             f"ONNX Runtime runs {label} in integers at {ratio:.2f} of its float speed; "
             "name it in the qconfig to have it in integers all the same"

@@ -207,6 +207,8 @@ def _how(rule: Rule, has_output: bool, chosen: QConfig, target: Target) -> str:
     """In words, what the integer form of a node is."""
     if rule.role is Role.CLAMP:
         return "bounds on the codes"
+    if rule.form is Form.FLOAT:
+        return "computed in float32, codes in and out"
     if rule.shares_qparams:
         return "moves codes, qparams shared"
     parts = ["codes in"]

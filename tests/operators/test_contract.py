@@ -32,6 +32,10 @@ WITHOUT_KERNEL = {"ConvTranspose", "Resize"}
 # sides of a tie, so that they end one step apart.
 STEPS = 1.0
 
+# Form.FLOAT: ONNX Runtime computes in float32, by polynomials of its own; near a tie the result may
+# fall to the other side. scripts/bench_exactness.py holds the same bound over 200,000 elements.
+FLOAT_SHARE = 1e-4
+
 TYPES = (
     Types(),
     Types(power_of_two=True),
@@ -176,10 +180,16 @@ def assert_kernel_equals(
     wanted = builder.run(builder.lowered_model(operator, case, plan, codes), case, codes)
     got = operator.kernel(codes, plan, case.attributes or {})
     assert len(got) == len(wanted)
+    exact = builder.rule_of(operator, case).form is not Form.FLOAT
     for y, ort in zip(got, wanted, strict=True):
         assert y.dtype == ort.dtype
         assert y.shape == ort.shape
-        assert np.array_equal(y, ort)
+        if exact:
+            assert np.array_equal(y, ort)
+            continue
+        steps = np.abs(y.astype(np.int64) - ort.astype(np.int64))
+        assert steps.max(initial=0) <= 1
+        assert np.count_nonzero(steps) <= 1 + FLOAT_SHARE * steps.size
 
 
 def randomized(codes: list[Array | None], plan: NodePlan, seed: int) -> list[Array | None]:
@@ -275,7 +285,11 @@ def test_every_file_has_a_twin_test_and_one_operator_named_like_it() -> None:
     files = {path.stem for path in FOLDER.glob("*.py") if not path.name.startswith("_")}
     twins = {path.stem.removeprefix("test_") for path in Path(__file__).parent.glob("test_*.py")}
     assert files <= twins
-    homes = [type(op).__module__.rpartition(".")[2] for op in OPERATORS]
-    assert sorted(homes) == sorted(files)
-    for operator, home in zip(OPERATORS, homes, strict=True):
-        assert home.replace("_", "") == operator.op_type.lower()
+    homes = [(type(op).__module__.rpartition(".")[2], op.op_type) for op in OPERATORS]
+    homes += [
+        (type(op).__module__.rpartition(".")[2], op.op_type)
+        for op in catalog.all_integer_operators()
+    ]
+    assert sorted(home for home, _ in homes) == sorted(files)
+    for home, op_type in homes:
+        assert home.replace("_", "") == op_type.lower()

@@ -1,0 +1,140 @@
+"""Reads the inputs of operators on codes: arrays become QParams, and refusals name the input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq import dtypes
+from onnxq.dtypes import INT32
+from onnxq.errors import ShapeError
+from onnxq.qparams import MIN_SCALE, PerChannel, PerTensor, QParams
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onnxq.dtypes import QDType
+    from onnxq.operator import Array
+
+QDTYPES: dict[np.dtype[np.generic], QDType] = {
+    qdtype.storage: qdtype
+    for qdtype in (dtypes.UINT8, dtypes.INT8, dtypes.UINT16, dtypes.INT16, dtypes.INT32)
+}
+"""NumPy dtype -> QDType that fills it."""
+
+
+def operand(op: str, inputs: Sequence[Array | None], slot: int, name: str) -> Array:
+    """The array in a slot.
+
+    Raises:
+        ShapeError: absent.
+    """
+    x = inputs[slot] if slot < len(inputs) else None
+    if x is None:
+        raise ShapeError(f"{op}: input {slot}, {name}, is absent; it is needed.")
+    return np.asarray(x)
+
+
+def optional(inputs: Sequence[Array | None], slot: int) -> Array | None:
+    """The array in a slot, or None."""
+    return inputs[slot] if slot < len(inputs) else None
+
+
+def qdtype_of(op: str, x: Array, name: str, allowed: Sequence[str] = ("uint8", "int8")) -> QDType:
+    """The QDType of codes.
+
+    Raises:
+        ShapeError: a dtype that the operator does not take.
+    """
+    if x.dtype.name not in allowed:
+        raise ShapeError(f"{op}: {name} has dtype {x.dtype}; wanted {' or '.join(allowed)}.")
+    return QDTYPES[x.dtype]
+
+
+def qparams(
+    op: str,
+    name: str,
+    inputs: Sequence[Array | None],
+    slot: int,
+    qdtype: QDType,
+    axis: int | None = None,
+) -> QParams:
+    """QParams of one operand, from its scale in `slot` and its zero point in the next one.
+
+    Args:
+        op: for messages.
+        name: of the operand, for messages.
+        inputs: of the node. The scale is float32 of shape (), (1,), or with an axis (channels,);
+            the zero point is of the operand's type, one number or as many as scales; absent: 0.
+        slot: of the scale.
+        qdtype: of the operand.
+        axis: of the channels; None: only per-tensor is allowed.
+    Raises:
+        ShapeError: dtypes or sizes do not fit, or the scale is not positive and finite.
+    """
+    return make_qparams(
+        op,
+        name,
+        operand(op, inputs, slot, f"{name}_scale"),
+        optional(inputs, slot + 1),
+        qdtype,
+        axis,
+    )
+
+
+def make_qparams(
+    op: str,
+    name: str,
+    scale: Array,
+    zero_point: Array | None,
+    qdtype: QDType,
+    axis: int | None = None,
+) -> QParams:
+    """As `qparams`, where scale and zero point do not follow one another."""
+    if scale.dtype != np.float32:
+        raise ShapeError(f"{op}: {name}_scale has dtype {scale.dtype}; wanted float32.")
+    zeros = np.zeros(scale.shape, qdtype.storage) if zero_point is None else zero_point
+    if zeros.dtype != qdtype.storage:
+        raise ShapeError(
+            f"{op}: {name}_zero_point has dtype {zeros.dtype}, but {name} is {qdtype}."
+        )
+    per_tensor = scale.size == 1 and scale.ndim <= 1 and zeros.size == 1
+    if not per_tensor and (axis is None or scale.ndim != 1 or zeros.size not in (1, scale.size)):
+        wanted = "one number" if axis is None else "one number, or one per channel"
+        raise ShapeError(
+            f"{op}: {name}_scale has shape {scale.shape}, {name}_zero_point {zeros.shape}; "
+            f"wanted {wanted}."
+        )
+    scales = scale.reshape(()).astype(np.float32) if per_tensor else scale.astype(np.float32)
+    points = np.broadcast_to(zeros.reshape(-1), scales.shape or 1).reshape(scales.shape)
+    granularity = PerTensor() if per_tensor else PerChannel(axis or 0)
+    try:
+        return QParams(scales, points.astype(qdtype.storage), qdtype, granularity)
+    except ShapeError as error:
+        raise ShapeError(f"{op}: {name}: {error}") from error
+
+
+def output_qparams(op: str, name: str, inputs: Sequence[Array | None], slot: int) -> QParams:
+    """Per-tensor QParams of a result, whose zero point says its type; absent: uint8.
+
+    Raises:
+        ShapeError: as `qparams`.
+    """
+    zero_point = optional(inputs, slot + 1)
+    zeros = np.zeros((), np.uint8) if zero_point is None else np.asarray(zero_point)
+    return qparams(op, name, inputs, slot, qdtype_of(op, zeros, f"{name}_zero_point"))
+
+
+def bias_qparams(op: str, bias: Array, x: QParams, w: QParams) -> QParams:
+    """int32 at x_scale * w_scale, zero point 0.
+
+    Raises:
+        ShapeError: the bias is not int32.
+    """
+    if bias.dtype != np.int32:
+        raise ShapeError(f"{op}: the bias has dtype {bias.dtype}; wanted int32.")
+    with np.errstate(under="ignore"):
+        scale = np.maximum(np.asarray(x.scale * w.scale), MIN_SCALE)
+    axis = PerChannel(bias.ndim - 1) if scale.ndim else PerTensor()
+    return QParams(scale, np.zeros(scale.shape, np.int32), INT32, axis)

@@ -1,0 +1,120 @@
+"""Convolution of codes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.errors import ShapeError
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    IntegerOperator,
+    NodePlan,
+    register_integer,
+)
+from onnxq.operators._attributes import integer
+from onnxq.operators._emit import MICROSOFT
+from onnxq.operators._examples import codes, ints32, scales, zero
+from onnxq.operators._integer import (
+    bias_qparams,
+    operand,
+    optional,
+    output_qparams,
+    qdtype_of,
+    qparams,
+)
+from onnxq.operators.conv import Conv
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+OP = "QLinearConv"
+
+
+@register_integer
+class QLinearConv(IntegerOperator):
+    """Conv of codes: inputs x, x_scale, x_zp, w, w_scale, w_zp, y_scale, y_zp, bias (int32).
+
+    ONNX QLinearConv-10 and com.microsoft, whose `channels_last` says that x and y are
+    (N, *spatial, C). Arithmetic: see Conv.
+    """
+
+    op_type = OP
+    domains = ("", MICROSOFT)
+
+    def kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """Codes of y."""
+        x, w = operand(OP, inputs, 0, "x"), operand(OP, inputs, 3, "w")
+        x_qparams = qparams(OP, "x", inputs, 1, qdtype_of(OP, x, "x"))
+        w_qparams = qparams(OP, "w", inputs, 4, qdtype_of(OP, w, "w"), axis=0)
+        y_qparams = output_qparams(OP, "y", inputs, 6)
+        if y_qparams.dtype != x_qparams.dtype:
+            raise ShapeError(
+                f"{OP}: x is {x_qparams.dtype}, y {y_qparams.dtype}; they must be equal."
+            )
+        bias = optional(inputs, 8)
+        b_qparams = None if bias is None else bias_qparams(OP, bias, x_qparams, w_qparams)
+        last = bool(integer(attributes, "channels_last", 0))
+        if last:
+            x = np.moveaxis(x, -1, 1)
+        plan = NodePlan((x_qparams, w_qparams, b_qparams), (y_qparams,))
+        (y,) = Conv().kernel((x, w, bias), plan, attributes)
+        return (np.ascontiguousarray(np.moveaxis(y, 1, -1)) if last else y,)
+
+    def cases(self) -> Iterable[Case]:
+        """Types, per-channel scales and zero points, groups, pads, ranks."""
+        x, w = codes(2, 4, 7, 6), codes(3, 4, 3, 3, dtype="int8", seed=1)
+        ends = (scales(0.05), zero(0))
+        weight = (scales(0.02), zero(0, "int8"))
+        yield Case("plain", (x, *_tensor(), w, *weight, *ends), tuple(range(1, 8)))
+        yield Case(
+            "per-channel, bias, asymmetric pads",
+            (
+                x,
+                *_tensor(),
+                w,
+                scales(0.01, 0.02, 0.04),
+                np.zeros(3, np.int8),
+                *ends,
+                ints32(100, -70, 3),
+            ),
+            tuple(range(1, 9)),
+            {"pads": [2, 0, 1, 3], "strides": [2, 1], "dilations": [1, 2]},
+        )
+        yield Case(
+            "uint8 weight, zero point 255",
+            (x, *_tensor(), codes(3, 4, 3, 3), scales(0.02), zero(255), scales(0.5), zero(255)),
+            tuple(range(1, 8)),
+        )
+        signed = (scales(0.5), zero(-128, "int8"))
+        yield Case(
+            "int8, depthwise",
+            (
+                codes(1, 4, 5, 5, dtype="int8"),
+                *signed,
+                codes(4, 1, 3, 3, dtype="int8"),
+                *weight,
+                *signed,
+            ),
+            tuple(range(1, 8)),
+            {"group": 4},
+        )
+        yield Case(
+            "1d",
+            (codes(1, 3, 9), *_tensor(), codes(2, 3, 4, dtype="int8"), *weight, *ends),
+            tuple(range(1, 8)),
+        )
+        yield Case(
+            "3d",
+            (codes(1, 2, 4, 5, 4), *_tensor(), codes(3, 2, 2, 3, 2, dtype="int8"), *weight, *ends),
+            tuple(range(1, 8)),
+        )
+
+
+def _tensor() -> tuple[Array, Array]:
+    return scales(0.25), zero(7)

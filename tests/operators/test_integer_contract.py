@@ -1,0 +1,176 @@
+"""One contract for every operator on codes: its kernel against ONNX Runtime, and its refusals."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import helper
+from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
+
+from onnxq import catalog
+from onnxq.errors import OnnxqError, ShapeError
+from tests.operators import builder
+
+if TYPE_CHECKING:
+    from onnxq.operator import Array, Case, IntegerOperator
+
+OPERATORS = catalog.all_integer_operators()
+CASES = [
+    pytest.param(op, domain, case, id=f"{domain or 'ai.onnx'}-{op.op_type}-{case.name}")
+    for op in OPERATORS
+    for domain in op.domains
+    for case in op.cases()
+]
+BY_OPERATOR = [pytest.param(op, id=op.op_type) for op in OPERATORS]
+
+
+def model(operator: IntegerOperator, domain: str, case: Case) -> onnx.ModelProto:
+    """The case as a model of one node."""
+    names = builder.names(case)
+    outputs = [f"out{i}" for i in range(case.outputs)]
+    node = helper.make_node(operator.op_type, names, outputs, "node", domain=domain)
+    node.attribute.extend(helper.make_attribute(k, v) for k, v in (case.attributes or {}).items())
+    inputs, constants = [], []
+    for i, (name, x) in enumerate(zip(names, case.inputs, strict=True)):
+        if x is None:
+            continue
+        if i in case.constants:
+            constants.append(onnx.numpy_helper.from_array(np.asarray(x), name))
+        else:
+            kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+            inputs.append(helper.make_tensor_value_info(name, kind, x.shape))
+    results = [onnx.ValueInfoProto(name=name) for name in outputs]
+    graph = helper.make_graph([node], "case", inputs, results, constants)
+    opsets = [helper.make_opsetid("", case.opset), helper.make_opsetid(builder.MICROSOFT, 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=builder.IR_VERSION)
+
+
+def assert_equals_onnx_runtime(operator: IntegerOperator, domain: str, case: Case) -> None:
+    wanted = builder.run(model(operator, domain, case), case, case.inputs)
+    got = operator.kernel(case.inputs, case.attributes or {})
+    assert len(got) >= len(wanted)
+    bound = operator.bound(case.inputs, case.attributes or {})
+    for y, ort in zip(got, wanted, strict=False):
+        assert y.dtype == ort.dtype
+        assert y.shape == ort.shape
+        if bound is None:
+            assert np.array_equal(y, ort, equal_nan=y.dtype.kind == "f")
+        else:
+            assert (np.abs(y.astype(np.float64) - ort.astype(np.float64)) <= bound).all()
+
+
+@pytest.mark.parametrize("operator", BY_OPERATOR)
+def test_case_names_are_unique(operator: IntegerOperator) -> None:
+    found = [case.name for case in operator.cases()]
+    assert found
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize(("operator", "domain", "case"), CASES)
+def test_kernel_equals_onnx_runtime(operator: IntegerOperator, domain: str, case: Case) -> None:
+    assert_equals_onnx_runtime(operator, domain, case)
+
+
+def randomized(case: Case, seed: int) -> Case:
+    """Other codes of 8 bits and other reals; scales, zero points, biases and indices stay."""
+    random = np.random.default_rng(seed)
+
+    def other(i: int, x: Array | None) -> Array | None:
+        if x is None or i in case.constants:
+            return x
+        if x.dtype in (np.uint8, np.int8) and x.ndim:
+            limits = np.iinfo(x.dtype.name)
+            return random.integers(limits.min, limits.max, x.shape, x.dtype.type, endpoint=True)
+        if x.dtype == np.float32 and x.ndim:
+            return np.asarray(random.standard_normal(x.shape), np.float32)
+        return x
+
+    inputs = tuple(other(i, x) for i, x in enumerate(case.inputs))
+    return dataclasses.replace(case, inputs=inputs)
+
+
+@pytest.mark.parametrize("operator", BY_OPERATOR)
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_kernel_equals_onnx_runtime_over_all_codes(
+    operator: IntegerOperator, data: st.DataObject
+) -> None:
+    case = data.draw(st.sampled_from(list(operator.cases())))
+    domain = data.draw(st.sampled_from(operator.domains))
+    assert_equals_onnx_runtime(operator, domain, randomized(case, data.draw(st.integers(0, 2**31))))
+
+
+@pytest.mark.parametrize("operator", BY_OPERATOR)
+def test_kernel_refuses_a_wrong_dtype_in_every_slot(operator: IntegerOperator) -> None:
+    for case in operator.cases():
+        for slot, x in enumerate(case.inputs):
+            if x is None:
+                continue
+            inputs = list(case.inputs)
+            inputs[slot] = x.astype(np.complex64)
+            with pytest.raises(OnnxqError, match=f"{operator.op_type}.*complex64"):
+                operator.kernel(inputs, case.attributes or {})
+
+
+@pytest.mark.parametrize("operator", BY_OPERATOR)
+@pytest.mark.parametrize("bad", [0.0, -0.5, np.nan, np.inf])
+def test_kernel_refuses_a_scale_that_is_not_positive(operator: IntegerOperator, bad: float) -> None:
+    for case in operator.cases():
+        for slot, name in scale_slots(operator, case):
+            inputs = list(case.inputs)
+            inputs[slot] = np.full_like(np.asarray(inputs[slot]), bad)
+            with pytest.raises(ShapeError, match=f"{operator.op_type}.*{name}"):
+                operator.kernel(inputs, case.attributes or {})
+
+
+@pytest.mark.parametrize("operator", BY_OPERATOR)
+def test_kernel_refuses_scales_of_the_wrong_length(operator: IntegerOperator) -> None:
+    for case in operator.cases():
+        for slot, _ in scale_slots(operator, case):
+            inputs = list(case.inputs)
+            inputs[slot] = np.ones(np.asarray(inputs[slot]).size + 11, np.float32)
+            with pytest.raises(ShapeError, match="scale"):
+                operator.kernel(inputs, case.attributes or {})
+
+
+@pytest.mark.parametrize("operator", BY_OPERATOR)
+def test_kernel_refuses_missing_inputs(operator: IntegerOperator) -> None:
+    for case in operator.cases():
+        with pytest.raises(ShapeError, match=operator.op_type):
+            operator.kernel((None,) * len(case.inputs), case.attributes or {})
+
+
+def scale_slots(operator: IntegerOperator, case: Case) -> list[tuple[int, str]]:
+    """(slot, what a message calls it) of every scale, by the names in the ONNX schema."""
+    domain = operator.domains[-1]
+    schema = onnx_schema(operator.op_type, domain)
+    return [
+        (i, name.split("_scale")[0])
+        for i, name in enumerate(schema[: len(case.inputs)])
+        if "scale" in name.lower() and case.inputs[i] is not None
+    ]
+
+
+def onnx_schema(op_type: str, domain: str) -> list[str]:
+    """Names of the inputs; com.microsoft's are known to ONNX Runtime alone."""
+    if domain == "":
+        return [value.name for value in onnx.defs.get_schema(op_type).inputs]
+    (schema,) = [
+        s for s in ort_state.get_all_operator_schema() if (s.name, s.domain) == (op_type, domain)
+    ]
+    return [value.name for value in schema.inputs]
+
+
+@pytest.mark.parametrize("operator", BY_OPERATOR)
+def test_kernel_leaves_its_inputs_untouched(operator: IntegerOperator) -> None:
+    for case in operator.cases():
+        copies = [None if x is None else x.copy() for x in case.inputs]
+        operator.kernel(case.inputs, case.attributes or {})
+        for x, copy in zip(case.inputs, copies, strict=True):
+            assert x is copy or np.array_equal(np.asarray(x), np.asarray(copy), equal_nan=False)
