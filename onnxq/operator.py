@@ -1,8 +1,8 @@
 """The contract that a file in operators/ fulfils, and what a plan says of one node.
 
-An `Operator` is one of the float model. It states as data (`Rule`) which of its tensors are quantized
-and how these depend on each other. Placement, planning and the QDQ rewrite read the rule; none of
-them knows an operator by name. An `IntegerOperator` is one that ONNX Runtime runs on codes
+An `Operator` is one of the float model. It states as data (`Rule`) which of its tensors are
+quantized and how these depend on each other. Placement, planning and the QDQ rewrite read the rule;
+none of them knows an operator by name. An `IntegerOperator` is one that ONNX Runtime runs on codes
 (QLinearConv): only a kernel that reproduces it, and cases.
 """
 

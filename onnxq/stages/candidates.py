@@ -85,8 +85,8 @@ def _judge(
     asked = qconfig.explicit_for_node(node_name(node), node.op_type)
     if rule.form is Form.FLOAT and not asked:
         return Float(
-            f"ONNX Runtime has no integer kernel for {label} and computes it in float32; name it in "
-            "the qconfig to have its result in codes all the same"
+            f"ONNX Runtime has no integer kernel for {label} and computes it in float32; "
+            "name it in the qconfig to have its result in codes all the same"
         )
     ratio = target.slow_in_integers.get(node.op_type)
     if ratio is not None and not asked:
