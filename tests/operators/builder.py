@@ -17,7 +17,16 @@ from onnx import helper
 from onnx_ir.tape import Tape
 
 from onnxq.dtypes import INT8, INT32, UINT8, QDType
-from onnxq.operator import Array, AttributeValue, Case, Float, NodePlan, Operator, Rule
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    Float,
+    IntegerOperator,
+    NodePlan,
+    Operator,
+    Rule,
+)
 from onnxq.qparams import (
     PerChannel,
     PerTensor,
@@ -280,6 +289,27 @@ def qdq_model(
             ir_version=IR_VERSION,
         )
     )
+
+
+def integer_model(operator: IntegerOperator, domain: str, case: Case) -> onnx.ModelProto:
+    """The case as a model of one node."""
+    slots = names(case)
+    outputs = [f"out{i}" for i in range(case.outputs)]
+    node = helper.make_node(operator.op_type, slots, outputs, "node", domain=domain)
+    node.attribute.extend(helper.make_attribute(k, v) for k, v in (case.attributes or {}).items())
+    inputs, constants = [], []
+    for i, (name, x) in enumerate(zip(slots, case.inputs, strict=True)):
+        if x is None:
+            continue
+        if i in case.constants:
+            constants.append(onnx.numpy_helper.from_array(np.asarray(x), name))
+        else:
+            kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+            inputs.append(helper.make_tensor_value_info(name, kind, x.shape))
+    results = [onnx.ValueInfoProto(name=name) for name in outputs]
+    graph = helper.make_graph([node], "case", inputs, results, constants)
+    opsets = [helper.make_opsetid("", case.opset), helper.make_opsetid(MICROSOFT, 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
 
 
 def _parameters(name: str, p: QParams) -> list[onnx.TensorProto]:

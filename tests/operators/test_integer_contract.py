@@ -10,7 +10,6 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import helper
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
 
 from onnxq import catalog
@@ -30,29 +29,8 @@ CASES = [
 BY_OPERATOR = [pytest.param(op, id=op.op_type) for op in OPERATORS]
 
 
-def model(operator: IntegerOperator, domain: str, case: Case) -> onnx.ModelProto:
-    """The case as a model of one node."""
-    names = builder.names(case)
-    outputs = [f"out{i}" for i in range(case.outputs)]
-    node = helper.make_node(operator.op_type, names, outputs, "node", domain=domain)
-    node.attribute.extend(helper.make_attribute(k, v) for k, v in (case.attributes or {}).items())
-    inputs, constants = [], []
-    for i, (name, x) in enumerate(zip(names, case.inputs, strict=True)):
-        if x is None:
-            continue
-        if i in case.constants:
-            constants.append(onnx.numpy_helper.from_array(np.asarray(x), name))
-        else:
-            kind = helper.np_dtype_to_tensor_dtype(x.dtype)
-            inputs.append(helper.make_tensor_value_info(name, kind, x.shape))
-    results = [onnx.ValueInfoProto(name=name) for name in outputs]
-    graph = helper.make_graph([node], "case", inputs, results, constants)
-    opsets = [helper.make_opsetid("", case.opset), helper.make_opsetid(builder.MICROSOFT, 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=builder.IR_VERSION)
-
-
 def assert_equals_onnx_runtime(operator: IntegerOperator, domain: str, case: Case) -> None:
-    wanted = builder.run(model(operator, domain, case), case, case.inputs)
+    wanted = builder.run(builder.integer_model(operator, domain, case), case, case.inputs)
     got = operator.kernel(case.inputs, case.attributes or {})
     assert len(got) >= len(wanted)
     bound = operator.bound(case.inputs, case.attributes or {})
