@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.qparams import dequantize, quantize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onnxq.dtypes import QDType
-    from onnxq.qparams import IntArray
+    from onnxq.qparams import IntArray, QParams
 
 Codes = npt.NDArray[np.int32]
 
 TABLE_BITS = 8
+DIRECT = 1 << 14  # results that QLinearAdd computes in the time that its table takes
 
 
 def all_codes(dtype: QDType) -> Codes:
@@ -36,7 +39,22 @@ def all_codes(dtype: QDType) -> Codes:
 
 def look_up(table: IntArray, x: IntArray, dtype: QDType) -> IntArray:
     """table[x - qmin]; shape of x."""
-    return np.asarray(table[x.astype(np.intp) - dtype.qmin])
+    if dtype.bits < TABLE_BITS:
+        return np.asarray(table[x.astype(np.intp) - dtype.qmin])
+    return np.asarray(np.roll(table, dtype.qmin)[_patterns(x)])
+
+
+def requantize_codes(x: IntArray, p: QParams, q: QParams) -> IntArray:
+    """Codes by q of what codes by p stand for; the same array where p and q are equal."""
+    if p == q:
+        return x
+    reals = dequantize(all_codes(p.dtype).astype(p.dtype.storage), p)
+    return look_up(quantize(reals, q), x, p.dtype)
+
+
+def _patterns(x: IntArray) -> npt.NDArray[np.uint8]:
+    """The bits of 8-bit codes: an index of one byte is read a third faster than one of eight."""
+    return np.ascontiguousarray(x).view(np.uint8).reshape(x.shape)
 
 
 def look_up_pairs(
@@ -45,15 +63,22 @@ def look_up_pairs(
     a: tuple[IntArray, QDType],
     b: tuple[IntArray, QDType],
 ) -> IntArray:
-    """function(a, b) for arrays of codes that broadcast, from a table of all pairs of codes.
+    """function(a, b) for arrays of codes that broadcast; large ones from a table of all pairs.
 
     Raises:
         ShapeError: the shapes do not broadcast.
     """
     try:
-        np.broadcast_shapes(a[0].shape, b[0].shape)
+        shape = np.broadcast_shapes(a[0].shape, b[0].shape)
     except ValueError as error:
         raise ShapeError(f"{op}: {error}") from error
-    table = function(all_codes(a[1])[:, None], all_codes(b[1])[None, :]).ravel()
-    row = (a[0].astype(np.intp) - a[1].qmin) << TABLE_BITS
-    return np.asarray(table[row + (b[0].astype(np.intp) - b[1].qmin)])
+    rows, columns = all_codes(a[1]), all_codes(b[1])
+    if math.prod(shape) <= DIRECT:
+        return np.asarray(function(a[0].astype(np.int32), b[0].astype(np.int32)))
+    table = function(rows[:, None], columns[None, :])
+    if min(a[1].bits, b[1].bits) < TABLE_BITS:
+        row, column = a[0].astype(np.intp) - a[1].qmin, b[0].astype(np.intp) - b[1].qmin
+        return np.asarray(table[row, column])
+    table = np.roll(table, (a[1].qmin, b[1].qmin), (0, 1)).ravel()
+    row = _patterns(a[0]).astype(np.uint16) << TABLE_BITS
+    return np.asarray(table[np.bitwise_or(row, _patterns(b[0]))])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -12,7 +13,9 @@ from onnxq.errors import ShapeError
 from onnxq.operators._attributes import Attributes, integer, integers, text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+BLOCK = 1 << 16  # elements: 256 KiB of float32
 
 Number = TypeVar("Number", bound=np.generic)
 
@@ -34,6 +37,23 @@ class Windows:
     dilations: tuple[int, ...]
     begin: tuple[int, ...]
     out: tuple[int, ...]
+
+    def only(self, axis: int, spatial: Sequence[int]) -> Windows:
+        """The windows along one axis; single elements along the others, of those sizes."""
+
+        def pick(there: Sequence[int], elsewhere: Sequence[int]) -> tuple[int, ...]:
+            return tuple(
+                t if i == axis else e for i, (t, e) in enumerate(zip(there, elsewhere, strict=True))
+            )
+
+        ones, zeros = [1] * len(spatial), [0] * len(spatial)
+        return Windows(
+            pick(self.kernel, ones),
+            pick(self.strides, ones),
+            pick(self.dilations, ones),
+            pick(self.begin, zeros),
+            pick(self.out, spatial),
+        )
 
 
 def geometry(
@@ -120,3 +140,21 @@ def sliding(x: npt.NDArray[Number], windows: Windows, fill: int) -> npt.NDArray[
     steps += [slice(None, None, stride) for stride in windows.strides]
     steps += [slice(None, None, dilation) for dilation in windows.dilations]
     return view[tuple(steps)]
+
+
+def blocks(x: npt.NDArray[Number], windows: Windows) -> Iterator[tuple[slice, npt.NDArray[Number]]]:
+    """(place among the batch * channels planes, those planes), few enough to stay in a cache.
+
+    Args:
+        x: (batch, channels, *spatial).
+        windows: their number bounds what a pool keeps of each plane.
+
+    Yields:
+        slices of the first axis of the result, and arrays (1, planes, *spatial).
+    """
+    spatial = x.shape[2:]
+    planes = x.reshape(1, math.prod(x.shape[:2]), *spatial)
+    step = max(1, BLOCK // max(math.prod(spatial), math.prod(windows.out), 1))
+    for start in range(0, planes.shape[1], step):
+        place = slice(start, start + step)
+        yield place, planes[:, place]

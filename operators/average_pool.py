@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from onnxq.errors import ShapeError
 from onnxq.operator import (
@@ -22,7 +24,7 @@ from onnxq.operators._attributes import integer, integers
 from onnxq.operators._check import codes, qparams_in, qparams_out
 from onnxq.operators._emit import attributes_of, qlinear
 from onnxq.operators._examples import normal
-from onnxq.operators._windows import geometry, sliding
+from onnxq.operators._windows import Windows, blocks, geometry, sliding
 from onnxq.qparams import dequantize
 
 if TYPE_CHECKING:
@@ -87,13 +89,27 @@ class AveragePool(Operator):
             )
         p, q = qparams_in("AveragePool", plan, 0), qparams_out("AveragePool", plan)
         windows = geometry("AveragePool", x.shape[2:], kernel, attributes)
-        taps = sliding(dequantize(x, p), windows, 0)
-        total = np.zeros(taps.shape[: x.ndim], np.float32)
-        for index in np.ndindex(*kernel):  # one by one, as ONNX Runtime adds
-            total += taps[(..., *index)]
-        count = np.float32(np.prod(kernel))
-        if not integer(attributes, "count_include_pad", 0):
-            inside = sliding(np.ones((1, 1, *x.shape[2:]), np.float32), windows, 0)
-            count = inside.sum(axis=tuple(range(x.ndim, inside.ndim)), dtype=np.float32)
-        value = np.rint(total / count / q.scale + q.zero_point.astype(np.float32))
-        return (np.clip(value, q.dtype.qmin, q.dtype.qmax).astype(q.dtype.storage),)
+        count = _counts(x.shape[2:], windows, attributes)
+        y = np.empty((math.prod(x.shape[:2]), *windows.out), q.dtype.storage)
+        zero_point = q.zero_point.astype(np.float32)
+        for place, planes in blocks(x, windows):
+            taps = sliding(dequantize(planes, p), windows, 0)
+            value = np.zeros(taps.shape[: x.ndim], np.float32)
+            for index in np.ndindex(*kernel):  # one by one, as ONNX Runtime adds
+                value += taps[(..., *index)]
+            value /= count
+            value /= q.scale
+            value += zero_point
+            np.rint(value, out=value)
+            y[place] = np.clip(value, q.dtype.qmin, q.dtype.qmax, out=value)[0]
+        return (y.reshape(*x.shape[:2], *windows.out),)
+
+
+def _counts(
+    spatial: tuple[int, ...], windows: Windows, attributes: Mapping[str, AttributeValue]
+) -> npt.NDArray[np.float32]:
+    """Elements that each window averages over: all taps, or those inside x; (*out) or ()."""
+    if integer(attributes, "count_include_pad", 0):
+        return np.asarray(math.prod(windows.kernel), np.float32)
+    inside = sliding(np.ones((1, 1, *spatial), np.float32), windows, 0)
+    return np.asarray(inside[0, 0].sum(axis=tuple(range(-len(spatial), 0)), dtype=np.float32))

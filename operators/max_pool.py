@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,13 +24,15 @@ from onnxq.operators._attributes import integers
 from onnxq.operators._check import codes, shared
 from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import normal
-from onnxq.operators._windows import geometry, sliding
+from onnxq.operators._windows import Windows, blocks, geometry, sliding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import onnx_ir as ir
     from onnx_ir.tape import Tape
+
+    from onnxq.qparams import IntArray
 
 
 @register
@@ -96,5 +99,19 @@ class MaxPool(Operator):
             )
         qparams = shared("MaxPool", plan)
         windows = geometry("MaxPool", x.shape[2:], kernel, attributes)
-        view = sliding(x, windows, qparams.dtype.qmin)
-        return (np.asarray(view.max(axis=tuple(range(x.ndim, view.ndim)))),)
+        y = np.empty((math.prod(x.shape[:2]), *windows.out), x.dtype)
+        for place, planes in blocks(x, windows):
+            y[place] = _maxima(planes, windows, qparams.dtype.qmin)[0]
+        return (y.reshape(*x.shape[:2], *windows.out),)
+
+
+def _maxima(x: IntArray, windows: Windows, smallest: int) -> IntArray:
+    """Maxima over the windows, one axis after the other: k + k taps and not k * k."""
+    rank = len(windows.out)
+    for axis in range(rank):
+        taps = sliding(x, windows.only(axis, x.shape[2:]), smallest)
+        x = taps[(..., *(0,) * rank)].copy()
+        for tap in range(1, windows.kernel[axis]):
+            index = tuple(tap if i == axis else 0 for i in range(rank))
+            np.maximum(x, taps[(..., *index)], out=x)
+    return x

@@ -5,7 +5,15 @@ import pytest
 
 from onnxq.dtypes import INT8, INT16, UINT8, QDType
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operators._tables import Codes, all_codes, look_up, look_up_pairs
+from onnxq.operators._tables import (
+    DIRECT,
+    Codes,
+    all_codes,
+    look_up,
+    look_up_pairs,
+    requantize_codes,
+)
+from onnxq.qparams import per_tensor
 
 
 @pytest.mark.parametrize(("dtype", "low"), [(UINT8, 0), (INT8, -128)])
@@ -36,3 +44,20 @@ def test_shapes_that_do_not_broadcast_are_refused() -> None:
     a, b = np.zeros(2, np.uint8), np.zeros(3, np.uint8)
     with pytest.raises(ShapeError, match="Sub: shape mismatch"):
         look_up_pairs("Sub", difference, (a, UINT8), (b, UINT8))
+
+
+@pytest.mark.parametrize("size", [100, 200])
+def test_large_arrays_of_pairs_give_what_small_ones_do(size: int) -> None:
+    random = np.random.default_rng(0)
+    a = random.integers(0, 256, (size, size)).astype(np.uint8)
+    b = random.integers(-128, 128, (1, size)).astype(np.int8)
+    assert (size * size > DIRECT) == (size > 100)
+    got = look_up_pairs("Sub", difference, (a, UINT8), (b, INT8))
+    assert np.array_equal(got, a.astype(np.int32) - b)
+
+
+def test_codes_are_the_same_array_where_qparams_are_equal() -> None:
+    x = np.array([0, 7, 255], np.uint8)
+    p, q = per_tensor(0.5, 7, UINT8), per_tensor(1.0, 0, UINT8)
+    assert requantize_codes(x, p, p) is x
+    assert requantize_codes(x, p, q).tolist() == [0, 0, 124]

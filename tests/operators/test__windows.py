@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxq.errors import ShapeError
-from onnxq.operators._windows import Windows, geometry, sliding
+from onnxq.operators._windows import BLOCK, Windows, blocks, geometry, sliding
 
 SPECS = st.fixed_dictionaries(
     {
@@ -96,3 +96,17 @@ def test_padding_holds_the_fill() -> None:
     x = np.array([1, 2], np.uint8).reshape(1, 1, 2)
     view = sliding(x, Windows((2,), (1,), (1,), (1,), (3,)), 9)
     assert view.tolist() == [[[[9, 1], [1, 2], [2, 9]]]]
+
+
+def test_blocks_cover_all_planes_in_order() -> None:
+    size = BLOCK // 2
+    x = np.arange(5, dtype=np.uint8).repeat(size).reshape(1, 5, size)
+    windows = geometry("MaxPool", [size], [1], {})
+    found = list(blocks(x, windows))
+    assert [part.shape[1] for _, part in found] == [2, 2, 1]
+    assert np.array_equal(np.concatenate([part for _, part in found], axis=1), x)
+
+
+def test_windows_along_one_axis_are_single_elements_along_the_others() -> None:
+    made = Windows((3, 2), (2, 3), (1, 2), (1, 0), (4, 5)).only(0, (7, 9))
+    assert made == Windows((3, 1), (2, 1), (1, 1), (1, 0), (4, 9))

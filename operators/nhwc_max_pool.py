@@ -1,0 +1,68 @@
+"""Maximum of codes over windows, channels last."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.errors import ShapeError
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    IntegerOperator,
+    NodePlan,
+    register_integer,
+)
+from onnxq.operators._emit import MICROSOFT
+from onnxq.operators._examples import codes
+from onnxq.operators._integer import operand, qdtype_of
+from onnxq.operators.max_pool import MaxPool
+from onnxq.qparams import per_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+OP = "NhwcMaxPool"
+
+
+@register_integer
+class NhwcMaxPool(IntegerOperator):
+    """MaxPool of codes (N, *spatial, C); com.microsoft. It has no scale: see MaxPool."""
+
+    op_type = OP
+    domains = (MICROSOFT,)
+
+    def kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """Codes of Y."""
+        x = operand(OP, inputs, 0, "x")
+        if x.ndim < 3:
+            raise ShapeError(f"{OP}: x {x.shape}; wanted (N, *spatial, C).")
+        plain = per_tensor(1.0, 0, qdtype_of(OP, x, "x"))
+        first = np.ascontiguousarray(np.moveaxis(x, -1, 1))
+        (y,) = MaxPool().kernel([first], NodePlan((plain,), (plain,)), attributes)
+        return (np.ascontiguousarray(np.moveaxis(y, 1, -1)),)
+
+    def cases(self) -> Iterable[Case]:
+        """1 to 3 spatial axes, pads, strides, dilations, ceil_mode, auto_pad, types, no images."""
+        x = codes(2, 7, 6, 3)
+        pads: dict[str, AttributeValue] = {
+            "kernel_shape": [3, 3],
+            "pads": [1, 0, 2, 1],
+            "strides": [2, 3],
+        }
+        yield Case("plain", (x,), (), {"kernel_shape": [2, 3]})
+        yield Case("asymmetric pads, stride", (x,), (), pads)
+        yield Case("ceil_mode", (x,), (), {**pads, "ceil_mode": 1})
+        yield Case("dilation", (x,), (), {"kernel_shape": [3, 2], "dilations": [2, 3]})
+        for mode in ("SAME_UPPER", "SAME_LOWER", "VALID"):
+            yield Case(
+                mode, (x,), (), {"kernel_shape": [4, 2], "auto_pad": mode, "strides": [2, 1]}
+            )
+        signed = codes(2, 9, 5, dtype="int8")
+        yield Case("1d, int8", (signed,), (), {"kernel_shape": [3], "pads": [1, 1]})
+        yield Case("3d", (codes(1, 4, 5, 4, 2),), (), {"kernel_shape": [2, 3, 2]})
+        yield Case("empty batch", (codes(0, 7, 6, 3),), (), {"kernel_shape": [2, 2]})

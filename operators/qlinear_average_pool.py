@@ -1,0 +1,79 @@
+"""Mean of codes over windows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
+from onnxq.operators._emit import MICROSOFT
+from onnxq.operators._examples import codes, scales, zero
+from onnxq.operators._qlinear import channels_first, channels_last, unary
+from onnxq.operators.average_pool import AveragePool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+OP = "QLinearAveragePool"
+
+
+@register_integer
+class QLinearAveragePool(IntegerOperator):
+    """AveragePool of codes: X, x_scale, x_zp, y_scale, y_zp; com.microsoft.
+
+    `channels_last` says that X and Y are (N, *spatial, C). Arithmetic: see AveragePool.
+    """
+
+    op_type = OP
+    domains = (MICROSOFT,)
+
+    def kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """Codes of Y."""
+        x, plan = unary(OP, inputs, ("x", "y"))
+        (y,) = AveragePool().kernel([channels_first(x, attributes)], plan, attributes)
+        return (channels_last(y, attributes),)
+
+    def cases(self) -> Iterable[Case]:
+        """Both layouts, 1 to 3 spatial axes, padding, ceil_mode, auto_pad, types."""
+        x = codes(2, 3, 7, 6)
+        p, q = (scales(0.25), zero(7)), (scales(0.25), zero(9))
+        signed = (scales(0.07), zero(-128, "int8"))
+        fixed = (1, 2, 3, 4)
+        pads: dict[str, AttributeValue] = {
+            "kernel_shape": [3, 3],
+            "pads": [1, 0, 2, 1],
+            "strides": [2, 3],
+        }
+        counted: dict[str, AttributeValue] = {**pads, "count_include_pad": 1}
+        yield Case("plain", (x, *p, *q), fixed, {"kernel_shape": [2, 3]})
+        yield Case("asymmetric pads, stride", (x, *p, *q), fixed, pads)
+        yield Case("padding counts", (x, *p, *q), fixed, counted)
+        yield Case(
+            "channels last", (codes(2, 7, 6, 3), *p, *q), fixed, {**pads, "channels_last": 1}
+        )
+        yield Case(
+            "ceil_mode, channels last, padding counts",
+            (codes(2, 7, 6, 3), *p, *q),
+            fixed,
+            {**counted, "channels_last": 1, "ceil_mode": 1},
+        )
+        yield Case("ceil_mode", (x, *p, *q), fixed, {**pads, "ceil_mode": 1})
+        for mode in ("SAME_UPPER", "SAME_LOWER"):
+            yield Case(mode, (x, *p, *q), fixed, {"kernel_shape": [4, 2], "auto_pad": mode})
+        yield Case(
+            "1d, int8",
+            (codes(2, 3, 9, dtype="int8"), *signed, *signed),
+            fixed,
+            {"kernel_shape": [3], "pads": [1, 1]},
+        )
+        yield Case(
+            "3d, channels last, int8",
+            (codes(1, 4, 5, 4, 2, dtype="int8"), *signed, *signed),
+            fixed,
+            {"kernel_shape": [2, 3, 2], "channels_last": 1},
+        )
+        yield Case(
+            "no zero point of the result", (x, *p, scales(0.3)), (), {"kernel_shape": [2, 2]}
+        )
+        yield Case("empty batch", (codes(0, 3, 7, 6), *p, *q), fixed, {"kernel_shape": [2, 2]})

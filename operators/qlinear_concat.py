@@ -1,0 +1,88 @@
+"""Tensors of codes side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq.errors import ShapeError
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    IntegerOperator,
+    NodePlan,
+    register_integer,
+)
+from onnxq.operators._emit import MICROSOFT
+from onnxq.operators._examples import codes, scales, zero
+from onnxq.operators._integer import operand, output_qparams
+from onnxq.operators._qlinear import part
+from onnxq.operators._tables import requantize_codes
+from onnxq.operators.concat import Concat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+OP = "QLinearConcat"
+HEAD = 2  # inputs before the first part: Y_scale, Y_zp
+
+
+@register_integer
+class QLinearConcat(IntegerOperator):
+    """Concat of codes along `axis`: Y_scale, Y_zp, then X, X_scale, X_zp of each part.
+
+    com.microsoft. Each part goes through a table, quantize(dequantize(x)), or is copied where its
+    qparams are those of Y.
+    """
+
+    op_type = OP
+    domains = (MICROSOFT,)
+
+    def kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """Codes of Y."""
+        operand(OP, inputs, 1, "Y_zero_point")
+        out = output_qparams(OP, "Y", inputs, 0)
+        if len(inputs) <= HEAD or (len(inputs) - HEAD) % 3:
+            raise ShapeError(
+                f"{OP}: {len(inputs)} inputs; wanted Y_scale, Y_zero_point and three for each part."
+            )
+        parts = []
+        for slot in range(HEAD, len(inputs), 3):
+            name = f"part {(slot - HEAD) // 3}"
+            operand(OP, inputs, slot + 2, f"{name}, its zero point")
+            x, p = part(OP, name, inputs, slot, out.dtype)
+            parts.append(requantize_codes(x, p, out))
+        plan = NodePlan((out,) * len(parts), (out,))
+        return Concat().kernel(parts, plan, attributes)
+
+    def cases(self) -> Iterable[Case]:
+        """Equal and other qparams, types, one part, no elements."""
+        y = (scales(0.25), zero(100))
+        a, b = codes(2, 3, 4), codes(2, 5, 4, seed=1)
+        other = (scales(0.125), zero(7))
+        fixed = (0, 1, 3, 4, 6, 7)
+        yield Case("one copied, one rescaled", (*y, a, *y, b, *other), fixed, {"axis": 1})
+        yield Case(
+            "saturates, negative axis",
+            (*y, codes(2, 30), scales(3.5), zero(255), codes(2, 3), *other),
+            fixed,
+            {"axis": -1},
+        )
+        yield Case("one part", (*y, a, *other), (0, 1, 3, 4), {"axis": 0})
+        signed = (scales(0.5), zero(-128, "int8"))
+        yield Case(
+            "int8, qparams computed at run time",
+            (
+                *signed,
+                codes(2, 30, dtype="int8"),
+                scales(0.3),
+                zero(5, "int8"),
+                codes(2, 8, dtype="int8", seed=1),
+                *signed,
+            ),
+            (),
+            {"axis": 1},
+        )
+        yield Case("an empty part", (*y, codes(2, 0, 4), *other, b, *other), fixed, {"axis": 1})

@@ -1,0 +1,48 @@
+"""Mean of codes over all spatial axes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
+from onnxq.operators._emit import MICROSOFT
+from onnxq.operators._examples import codes, scales, zero
+from onnxq.operators._qlinear import channels_first, channels_last, unary
+from onnxq.operators.global_average_pool import GlobalAveragePool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+OP = "QLinearGlobalAveragePool"
+
+
+@register_integer
+class QLinearGlobalAveragePool(IntegerOperator):
+    """GlobalAveragePool of codes: X, x_scale, x_zp, y_scale, y_zp; com.microsoft.
+
+    `channels_last` says that X and Y are (N, *spatial, C). Arithmetic: see GlobalAveragePool.
+    """
+
+    op_type = OP
+    domains = (MICROSOFT,)
+
+    def kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """Codes of Y."""
+        x, plan = unary(OP, inputs, ("x", "y"))
+        (y,) = GlobalAveragePool().kernel([channels_first(x, attributes)], plan, {})
+        return (channels_last(y, attributes),)
+
+    def cases(self) -> Iterable[Case]:
+        """Both layouts, 1 to 3 spatial axes, types, no images."""
+        p, q = (scales(0.25), zero(7)), (scales(0.125), zero(200))
+        signed = (scales(0.07), zero(-128, "int8"))
+        fixed = (1, 2, 3, 4)
+        last = {"channels_last": 1}
+        yield Case("plain", (codes(2, 3, 7, 6), *p, *q), fixed)
+        yield Case("channels last", (codes(2, 7, 6, 3), *p, *q), fixed, last)
+        yield Case("1d, int8", (codes(2, 3, 9, dtype="int8"), *signed, *signed), fixed)
+        yield Case("3d, channels last", (codes(1, 4, 5, 4, 2), *p, *q), fixed, last)
+        yield Case("one element", (codes(2, 3, 1, 1), *p, *q), fixed)
+        yield Case("empty batch", (codes(0, 3, 7, 6), *p, *q), fixed)

@@ -1,0 +1,67 @@
+"""Exponentials of codes that sum to 1."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
+from onnxq.operators._attributes import integer
+from onnxq.operators._emit import MICROSOFT
+from onnxq.operators._examples import codes, scales, zero
+from onnxq.operators._integer import operand
+from onnxq.operators._qlinear import unary
+from onnxq.operators.softmax import OPSET, Softmax
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+OP = "QLinearSoftmax"
+
+
+@register_integer
+class QLinearSoftmax(IntegerOperator):
+    """Softmax of codes: X, X_scale, X_zp, y_scale, y_zp; com.microsoft.
+
+    `opset` says what `axis` means: from 13 on that axis, before it that one and all behind it.
+    Arithmetic: see Softmax.
+    """
+
+    op_type = OP
+    domains = (MICROSOFT,)
+
+    def kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """Codes of Y. Refuses what overflows in ONNX Runtime, and no elements, where it crashes."""
+        x, plan = unary(OP, inputs, ("X", "y"))
+        operand(OP, inputs, 4, "y_zero_point")
+        opset = integer(attributes, "opset", OPSET)
+        axis = integer(attributes, "axis", -1 if opset >= OPSET else 1)
+        if not -x.ndim <= axis < x.ndim:
+            raise ShapeError(f"{OP}: axis {axis}, but X has shape {x.shape}.")
+        if x.size == 0:
+            raise UnsupportedError(f"{OP}: X {x.shape} has no elements; ONNX Runtime fails on it.")
+        if opset >= OPSET:
+            return Softmax().kernel([x], plan, {"axis": axis})
+        rows = x.reshape(math.prod(x.shape[: axis % x.ndim]), -1)
+        (y,) = Softmax().kernel([rows], plan, {"axis": 1})
+        return (y.reshape(x.shape),)
+
+    def cases(self) -> Iterable[Case]:
+        """Axes, opsets, types, zero points absent and at the ends."""
+        x = codes(2, 30, 4)
+        p, q = (scales(0.05), zero(128)), (scales(1 / 256), zero(0))
+        fixed = (1, 2, 3, 4)
+        yield Case("last axis", (x, *p, *q), fixed, {"axis": -1, "opset": 13})
+        yield Case("another axis", (x, *p, *q), fixed, {"axis": 1, "opset": 13})
+        yield Case("opset 12: two axes", (x, *p, *q), fixed, {"axis": 1, "opset": 12})
+        yield Case("wide", (x, scales(0.9), zero(3), *q), fixed, {"axis": 1, "opset": 13})
+        yield Case("no zero point", (x, scales(0.1), None, *q), (1, 3, 4), {"opset": 13})
+        yield Case(
+            "int8",
+            (codes(3, 40, dtype="int8"), scales(0.05), zero(9, "int8"), q[0], zero(-128, "int8")),
+            fixed,
+            {"axis": -1, "opset": 13},
+        )

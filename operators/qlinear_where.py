@@ -1,0 +1,83 @@
+"""One of two tensors of codes, by a condition."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.errors import ShapeError
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    IntegerOperator,
+    NodePlan,
+    register_integer,
+)
+from onnxq.operators._emit import MICROSOFT
+from onnxq.operators._examples import codes, scales, zero
+from onnxq.operators._integer import operand, qdtype_of, qparams
+from onnxq.operators._qlinear import part
+from onnxq.operators._tables import requantize_codes
+from onnxq.operators.where import Where
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+OP = "QLinearWhere"
+
+
+@register_integer
+class QLinearWhere(IntegerOperator):
+    """Where of codes: condition, X, x_scale, x_zp, Y, y_scale, y_zp, z_scale, z_zp; com.microsoft.
+
+    X and Y go through a table each, quantize(dequantize(x)), or are copied where their qparams are
+    those of the result.
+    """
+
+    op_type = OP
+    domains = (MICROSOFT,)
+
+    def kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """Codes of Z."""
+        condition = operand(OP, inputs, 0, "condition")
+        if condition.dtype != np.bool_:
+            raise ShapeError(f"{OP}: the condition has dtype {condition.dtype}; wanted bool.")
+        qdtype = qdtype_of(OP, operand(OP, inputs, 1, "X"), "X")
+        for slot, name in ((3, "x"), (6, "y"), (8, "z")):
+            operand(OP, inputs, slot, f"{name}_zero_point")
+        x, p = part(OP, "x", inputs, 1, qdtype)
+        y, q = part(OP, "y", inputs, 4, qdtype)
+        out = qparams(OP, "z", inputs, 7, qdtype)
+        plan = NodePlan((None, out, out), (out,))
+        operands = [condition, requantize_codes(x, p, out), requantize_codes(y, q, out)]
+        return Where().kernel(operands, plan, attributes)
+
+    def cases(self) -> Iterable[Case]:
+        """Equal and other qparams, broadcasts, types, no elements."""
+        x, y = codes(3, 40), codes(3, 40, seed=1)
+        mask = x > y
+        p, q, z = (scales(0.25), zero(7)), (scales(0.125), zero(200)), (scales(0.25), zero(100))
+        fixed = (2, 3, 5, 6, 7, 8)
+        yield Case("plain", (mask, x, *p, y, *q, *z), fixed)
+        yield Case("one copied", (mask, x, *z, y, *q, *z), fixed)
+        yield Case("broadcasts", (mask[:, :1], x, *p, codes(40), *q, *z), fixed)
+        yield Case("scalar", (mask, x, *p, zero(9), *q, *z), fixed)
+        signed = (scales(0.5), zero(-128, "int8"))
+        yield Case(
+            "int8",
+            (
+                mask,
+                codes(3, 40, dtype="int8"),
+                scales(0.3),
+                zero(5, "int8"),
+                codes(3, 40, dtype="int8", seed=1),
+                *signed,
+                *signed,
+            ),
+            fixed,
+        )
+        yield Case("empty", (mask[:0], x[:0], *p, y[:0], *q, *z), fixed)
