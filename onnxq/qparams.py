@@ -244,7 +244,7 @@ def _chunks(shape: tuple[int, ...]) -> Iterator[Index]:
     yield from ((slice(i, i + 1), *rest) for i in range(shape[0]) for rest in rests)
 
 
-def _check_shape(shape: tuple[int, ...], p: QParams) -> None:
+def check_shape(shape: tuple[int, ...], p: QParams) -> None:
     """Raises ShapeError where an array of that shape has no such axis, other channels or blocks."""
     if isinstance(p.granularity, PerTensor):
         return
@@ -317,7 +317,7 @@ def quantize(x: FloatArray, p: QParams) -> IntArray:
         ShapeError: channels or blocks of x and p differ.
     """
     x = np.asarray(x)
-    _check_shape(x.shape, p)
+    check_shape(x.shape, p)
     work = _work_dtype(p.dtype)
     zero_point = _uniform(p.zero_point)
     out = np.empty(x.shape, p.dtype.storage)
@@ -334,11 +334,16 @@ def _round_saturate(v: FloatArray, dtype: QDType, zero_point: IntArray) -> Float
 
     Clamped before rounding, and rounded before the zero point is added: ties do not depend on it.
     """
-    zp = zero_point.astype(v.dtype)
-    low, high = v.dtype.type(dtype.qmin) - zp, v.dtype.type(dtype.qmax) - zp
     nan = np.isnan(v)
     if nan.any():
-        np.copyto(v, low, where=nan)
+        np.copyto(v, -np.inf, where=nan)
+    return _shift_saturate(v, dtype, zero_point)
+
+
+def _shift_saturate(v: FloatArray, dtype: QDType, zero_point: IntArray) -> FloatArray:
+    """As `_round_saturate`, of numbers without NaN."""
+    zp = zero_point.astype(v.dtype)
+    low, high = v.dtype.type(dtype.qmin) - zp, v.dtype.type(dtype.qmax) - zp
     np.clip(v, low, high, out=v)
     np.rint(v, out=v)
     return np.add(v, zp, out=v)
@@ -359,7 +364,7 @@ def dequantize(q: IntArray, p: QParams) -> npt.NDArray[np.float32]:
         ShapeError: channels or blocks of q and p differ.
     """
     q = np.asarray(q)
-    _check_shape(q.shape, p)
+    check_shape(q.shape, p)
     zero_point = _uniform(p.zero_point)
     out = np.empty(q.shape, np.float32)
     for index in _chunks(q.shape):
@@ -394,12 +399,22 @@ def requantize(
         ShapeError: channels or blocks of acc and p differ.
     """
     acc = np.asarray(acc)
-    _check_shape(acc.shape, p)
+    check_shape(acc.shape, p)
     work = _work_dtype(p.dtype)
+    factor = np.asarray(multiplier, np.float32).astype(work)
+    finite = bool(np.isfinite(factor).all())
+    factors = np.broadcast_to(factor, acc.shape) if factor.ndim else factor
+    zero_point = _uniform(p.zero_point)
+    out = np.empty(acc.shape, p.dtype.storage)
     with np.errstate(all="ignore"):
-        v = np.asarray(acc.astype(work) * np.asarray(multiplier, np.float32).astype(work))
-    zero_point = _part(_uniform(p.zero_point), p.granularity, acc.shape, ())
-    return np.asarray(_round_saturate(v, p.dtype, zero_point)).astype(p.dtype.storage)
+        for index in _chunks(acc.shape):
+            v = np.asarray(acc[index].astype(work))
+            v *= factors[index] if factor.ndim else factor
+            zp = _part(zero_point, p.granularity, acc.shape, index)
+            if not finite:
+                np.copyto(v, -np.inf, where=np.isnan(v))  # 0 * inf: NaN becomes qmin
+            out[index] = _shift_saturate(v, p.dtype, zp)
+    return out
 
 
 def fake_quantize(x: FloatArray, p: QParams) -> npt.NDArray[np.float32]:

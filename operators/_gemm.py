@@ -8,11 +8,16 @@ slower.)
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import ShapeError
 from onnxq.qparams import IntArray, PerTensor, QParams
+
+if TYPE_CHECKING:
+    from onnxq.dtypes import QDType
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
@@ -24,35 +29,101 @@ MIN_BLOCK = 32  # shorter blocks cost more in additions than float64 costs in BL
 
 def centred(q: IntArray, p: QParams) -> Floats:
     """Codes minus zero points as float32, exact for codes of up to 16 bits; shape of q."""
+    values = q.astype(np.float32)
+    if not p.zero_point.any():  # weights, as a rule
+        return values
     if isinstance(p.granularity, PerTensor):
-        return np.asarray(q.astype(np.float32) - np.float32(p.zero_point))
+        values -= np.float32(p.zero_point)
+        return values
     axis = p.granularity.axis % q.ndim
     zero_point = p.zero_point.reshape([-1 if i == axis else 1 for i in range(q.ndim)])
-    return np.asarray(q.astype(np.float32) - zero_point.astype(np.float32))
+    values -= zero_point.astype(np.float32)
+    return values
 
 
-def integer_matmul(a: Floats, b: Floats) -> Ints:
+def reach(p: QParams) -> int:
+    """The largest |code - zero_point|; 0 without channels."""
+    if not p.zero_point.size:
+        return 0
+    return max(p.dtype.qmax - int(p.zero_point.min()), int(p.zero_point.max()) - p.dtype.qmin)
+
+
+def middle(dtype: QDType) -> int:
+    """The code that leaves the least |code - middle|: 128 of uint8, 0 of int8.
+
+    Codes are multiplied relative to it, and zero points come in afterwards: products are at most
+    2^14, not 2^16, so that blocks of a sum can be four times as long.
+    """
+    return 0 if dtype.signed else 1 << (dtype.bits - 1)
+
+
+def product(a: IntArray, a_qparams: QParams, b: Floats, b_reach: int) -> Ints:
+    """(a - a_zp) @ b, exact modulo 2^32; shapes as np.matmul.
+
+    (a - a_zp) @ b = (a - middle) @ b - (a_zp - middle) * (sum of b's rows).
+
+    Args:
+        a: codes.
+        a_qparams: of a, per-tensor.
+        b: whole numbers, zero points subtracted.
+        b_reach: a bound on |b|.
+    Raises:
+        ShapeError: as `integer_matmul`.
+    """
+    half = middle(a_qparams.dtype)
+    left = a.astype(np.float32)
+    if half:
+        left -= np.float32(half)
+    _checked_inner(left, b)
+    rows = left.shape[:-1]
+    if b.ndim == 2 and left.ndim > 2:  # one product, not one per batch
+        left = left.reshape(-1, left.shape[-1])
+    total = integer_matmul(left, b, (1 << (a_qparams.dtype.bits - 1)) * b_reach)
+    offset = np.int32(int(a_qparams.zero_point) - half)
+    if offset:
+        shift = integer_matmul(np.ones(b.shape[-min(b.ndim, 2)], np.float32), b, b_reach) * offset
+        total = total - (shift[..., None, :] if b.ndim > 2 and left.ndim > 1 else shift)
+    return np.asarray(total.reshape(*rows, b.shape[-1]) if b.ndim == 2 else total)
+
+
+def integer_matmul(a: Floats, b: Floats, largest: int | None = None) -> Ints:
     """The product a @ b of whole numbers in float32, exact modulo 2^32; shapes as np.matmul.
 
+    Args:
+        a: whole numbers.
+        b: whole numbers.
+        largest: a bound on |a| |b|, where one is known without looking at every element.
     Raises:
         ShapeError: the inner sizes differ, batches do not broadcast, or an operand has rank 0.
     """
     inner = _checked_inner(a, b)
-    bound = int(np.abs(a).max(initial=0)) * int(np.abs(b).max(initial=0))
+    bound = _largest(a) * _largest(b) if largest is None else largest
     block = EXACT_FLOAT32 // max(bound, 1)
     if block >= inner:
         return np.asarray(np.matmul(a, b)).astype(np.int32)
+    whole: type[np.int64 | np.int32] = np.int32
     if block < min(MIN_BLOCK, inner):
-        block = EXACT_FLOAT64 // bound
+        block, whole = EXACT_FLOAT64 // bound, np.int64  # which wraps when it becomes int32
         a, b = a.astype(np.float64), b.astype(np.float64)
     blocks = -(-inner // block)
     block = -(-inner // blocks)  # of equal size
-    parts = (slice(k, k + block) for k in range(0, inner, block))
-    total: Ints = np.zeros((), np.int32)
-    for part in parts:
-        product = np.asarray(np.matmul(a[..., part], b[part] if b.ndim == 1 else b[..., part, :]))
-        total = total + product.astype(np.int64).astype(np.int32)
+    total: Ints | None = None
+    for k in range(0, inner, block):
+        part = slice(k, k + block)
+        sums = np.asarray(np.matmul(a[..., part], b[part] if b.ndim == 1 else b[..., part, :]))
+        rounded = sums.astype(whole).astype(np.int32, copy=False)
+        total = rounded if total is None else np.add(total, rounded, out=_if_array(total))
     return np.asarray(total)
+
+
+def _if_array(total: Ints) -> Ints | None:
+    """Where to add in place; a sum of rank 0 is a scalar, which has no place."""
+    return total if isinstance(total, np.ndarray) else None
+
+
+def _largest(x: Floats) -> int:
+    """The largest |x|; two reductions, for |x| would be another array."""
+    return max(int(x.max(initial=0)), -int(x.min(initial=0)))
 
 
 def _checked_inner(a: Floats, b: Floats) -> int:

@@ -23,7 +23,7 @@ from onnxq.operators._attributes import integer, integers
 from onnxq.operators._check import codes, qparams_in, qparams_out, weight_qparams
 from onnxq.operators._emit import attributes_of, check_pair, emit, scale_and_zero_point
 from onnxq.operators._examples import normal
-from onnxq.operators._gemm import Floats, Ints, centred, integer_matmul
+from onnxq.operators._gemm import Floats, Ints, centred, integer_matmul, middle, reach
 from onnxq.operators._nodes import has_input, is_constant, shape
 from onnxq.operators._windows import Windows, geometry, sliding
 from onnxq.qparams import requantize
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
     from onnx_ir.tape import Tape
+
+    from onnxq.qparams import IntArray, QParams
 
 SPATIAL_RANKS = (1, 2, 3)
 COLUMN_ELEMENTS = 1 << 24  # 64 MiB of float32: images unfolded at once
@@ -125,13 +127,13 @@ class Conv(Operator):
         x_qparams, y_qparams = qparams_in("Conv", plan, 0), qparams_out("Conv", plan)
         w_qparams = weight_qparams("Conv", plan, 1, w, 0)
         windows = geometry("Conv", x.shape[2:], w.shape[2:], attributes)
-        total = convolve(centred(x, x_qparams), centred(w, w_qparams), group, windows)
+        total = _product(x, x_qparams, w, w_qparams, group, windows)
         along = (-1, *[1] * (x.ndim - 2))
         if len(inputs) > 2 and inputs[2] is not None:
             bias = codes("Conv", inputs, plan, 2)
             if bias.shape != w.shape[:1]:
                 raise ShapeError(f"Conv: bias of shape {bias.shape}; wanted {w.shape[:1]}.")
-            total = total + bias.astype(np.int32).reshape(along)
+            total += bias.astype(np.int32).reshape(along)
         multiplier = x_qparams.scale * w_qparams.scale / y_qparams.scale
         return (requantize(total, np.asarray(multiplier).reshape(along), y_qparams),)
 
@@ -150,14 +152,47 @@ def _check_shapes(
         raise ShapeError(f"Conv: kernel_shape {list(kernel_shape)}, but w is {w}.")
 
 
-def convolve(x: Floats, w: Floats, group: int, windows: Windows) -> Ints:
+def _product(
+    x: IntArray, x_qparams: QParams, w: IntArray, w_qparams: QParams, group: int, windows: Windows
+) -> Ints:
+    """The sums of (x - x_zp) (w - w_zp), exact modulo 2^32.
+
+    (x - x_zp) (w - w_zp) = (x - middle) (w - w_zp) - (x_zp - middle) (w - w_zp)
+    """
+    half = middle(x_qparams.dtype)
+    offset = int(x_qparams.zero_point) - half
+    values = x.astype(np.float32)
+    if half:
+        values -= np.float32(half)
+    rows = centred(w, w_qparams)
+    furthest = reach(w_qparams)
+    largest = (1 << (x_qparams.dtype.bits - 1)) * furthest
+    total = convolve(values, rows, group, windows, fill=offset, largest=largest)
+    if offset:
+        flat = rows.reshape(len(rows), -1)
+        sums = integer_matmul(flat, np.ones(flat.shape[1], np.float32), furthest)
+        total -= (sums * np.int32(offset)).reshape(-1, *[1] * (x.ndim - 2))
+    return total
+
+
+def convolve(
+    x: Floats,
+    w: Floats,
+    group: int,
+    windows: Windows,
+    *,
+    fill: int = 0,
+    largest: int | None = None,
+) -> Ints:
     """The convolution of whole numbers, exact modulo 2^32.
 
     Args:
-        x: float32 (batch, channels, *spatial), zero points subtracted.
+        x: float32 (batch, channels, *spatial), whole numbers.
         w: float32 (outputs, channels / group, *kernel), likewise.
         group: channels and outputs are split into this many groups.
         windows: of x.
+        fill: what x is padded with.
+        largest: a bound on |x| |w|, where one is known without looking at every element.
     Returns:
         int32 (batch, outputs, *windows.out).
     """
@@ -167,10 +202,11 @@ def convolve(x: Floats, w: Floats, group: int, windows: Windows) -> Ints:
     taps, places = rows.shape[2], int(np.prod(windows.out))
     # (batch, channels, *out, *kernel) -> (batch, channels, *kernel, *out)
     order = (0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank))
-    unfolded = sliding(x, windows, 0).transpose(order)
-    total = np.empty((batch, group, outputs // group, places), np.int32)
+    unfolded = sliding(x, windows, fill).transpose(order)
     step = max(1, COLUMN_ELEMENTS // max(group * taps * places, 1))
-    for start in range(0, batch, step):
-        part = unfolded[start : start + step]
-        total[start : start + step] = integer_matmul(rows, part.reshape(-1, group, taps, places))
+    parts = [
+        integer_matmul(rows, unfolded[i : i + step].reshape(-1, group, taps, places), largest)
+        for i in range(0, max(batch, 1), step)
+    ]
+    total = parts[0] if len(parts) == 1 else np.concatenate(parts)
     return total.reshape(batch, outputs, *windows.out)

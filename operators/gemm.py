@@ -24,7 +24,7 @@ from onnxq.operators._attributes import integer, real
 from onnxq.operators._check import codes, qparams_in, qparams_out, weight_qparams
 from onnxq.operators._emit import MICROSOFT, attributes_of, check_pair, emit, scale_and_zero_point
 from onnxq.operators._examples import normal
-from onnxq.operators._gemm import centred, integer_matmul
+from onnxq.operators._gemm import centred, product, reach
 from onnxq.operators._nodes import has_input, is_constant, shape
 from onnxq.qparams import requantize
 
@@ -103,12 +103,14 @@ class Gemm(Operator):
         trans_a, trans_b = integer(attributes, "transA", 0), integer(attributes, "transB", 0)
         a_qparams = qparams_in("Gemm", plan, 0)
         b_qparams = weight_qparams("Gemm", plan, 1, b, 0 if trans_b else 1)
-        left, right = centred(a, a_qparams), centred(b, b_qparams)
-        total = integer_matmul(left.T if trans_a else left, right.T if trans_b else right)
+        right = centred(b, b_qparams)
+        total = product(
+            a.T if trans_a else a, a_qparams, right.T if trans_b else right, reach(b_qparams)
+        )
         if len(inputs) > 2 and inputs[2] is not None:
             bias = codes("Gemm", inputs, plan, 2).astype(np.int32)
             try:
-                total = total + np.broadcast_to(bias, total.shape)
+                total += np.broadcast_to(bias, total.shape)
             except ValueError as error:
                 raise ShapeError(f"Gemm: bias {bias.shape}, result {total.shape}.") from error
         alpha = np.float32(real(attributes, "alpha", 1.0))

@@ -21,7 +21,7 @@ from onnxq.operator import (
 from onnxq.operators._check import codes, qparams_in, qparams_out, weight_qparams
 from onnxq.operators._emit import MICROSOFT, check_pair, emit, scale_and_zero_point
 from onnxq.operators._examples import normal
-from onnxq.operators._gemm import centred, integer_matmul
+from onnxq.operators._gemm import centred, product, reach
 from onnxq.operators._nodes import is_constant, shape
 from onnxq.qparams import requantize
 
@@ -107,7 +107,7 @@ class MatMul(Operator):
         a, b = codes("MatMul", inputs, plan, 0), codes("MatMul", inputs, plan, 1)
         a_qparams = qparams_in("MatMul", plan, 0)
         b_qparams = weight_qparams("MatMul", plan, 1, b, b.ndim - 1)
-        total = integer_matmul(centred(a, a_qparams), centred(b, b_qparams))
+        total = product(a, a_qparams, centred(b, b_qparams), reach(b_qparams))
         multiplier = np.asarray(a_qparams.scale * b_qparams.scale)
         if plan.outputs[0] is None:
             return (np.asarray(total.astype(np.float32) * multiplier),)
