@@ -1,0 +1,62 @@
+"""Turns a QDQ graph into one whose nodes compute on codes, as ONNX Runtime's optimizer does.
+
+    x_quantized -> DQ -> Conv -> Q -> y_quantized       x_quantized -> QLinearConv -> y_quantized
+
+The QDQ graph run by ONNX Runtime and the fused graph give the same integers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxq.graph.collector import without_collector
+from onnxq.graph.edit import use_short_domain
+from onnxq.graph.fuse.writer import Writer
+from onnxq.graph.passes.constants import LiftConstants
+from onnxq.graph.passes.names import UniqueNames
+from onnxq.graph.types import infer_types
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+
+__all__ = ["Fused", "fuse"]
+
+
+@dataclass(frozen=True)
+class Fused:
+    """A graph on codes, and what became of the QDQ graph's nodes.
+
+    Attributes:
+        model: the fused graph; shares its weights with the QDQ graph.
+        integer: name of a node that computes on codes -> op types written for it; none where
+            another node carries it out (a Relu behind a Conv).
+        kept: name of a node between DequantizeLinear and QuantizeLinear -> why it stays there.
+        tables: names of nodes in `integer` that are looked up in a table of all codes, in place of
+            a float operator between DequantizeLinear and QuantizeLinear.
+    """
+
+    model: ir.Model
+    integer: Mapping[str, tuple[str, ...]]
+    kept: Mapping[str, str]
+    tables: tuple[str, ...]
+
+
+def fuse(model: ir.Model) -> Fused:
+    """The graph on codes of a QDQ graph, onnxq's own or another tool's.
+
+    Args:
+        model: with QuantizeLinear and DequantizeLinear nodes; left as it is. Bodies of If, Loop and
+            Scan are fused too; a DequantizeLinear outside of a body is not.
+    """
+    with without_collector():
+        copy = model.clone()
+        use_short_domain(copy)
+        LiftConstants()(copy)
+        UniqueNames()(copy)
+        infer_types(copy)
+        writer = Writer(copy)
+        writer.write()
+    return Fused(copy, writer.integer, writer.kept, tuple(writer.tables))
