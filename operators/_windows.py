@@ -13,7 +13,8 @@ from onnxq.errors import ShapeError
 from onnxq.operators._attributes import Attributes, integer, integers, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from types import EllipsisType
 
 BLOCK = 1 << 16  # elements: 256 KiB of float32
 
@@ -140,6 +141,13 @@ def sliding(x: npt.NDArray[Number], windows: Windows, fill: int) -> npt.NDArray[
     steps += [slice(None, None, stride) for stride in windows.strides]
     steps += [slice(None, None, dilation) for dilation in windows.dilations]
     return view[tuple(steps)]
+
+
+def tap(view: npt.NDArray[Number], index: Iterable[int]) -> npt.NDArray[Number]:
+    """(batch, channels, *out): what the tap at `index` of each window of a view sees."""
+    place: tuple[EllipsisType | int, ...] = (..., *index)
+    seen: npt.NDArray[Number] = view[place]
+    return seen
 
 
 def blocks(x: npt.NDArray[Number], windows: Windows) -> Iterator[tuple[slice, npt.NDArray[Number]]]:

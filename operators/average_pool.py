@@ -24,7 +24,7 @@ from onnxq.operators._attributes import integer, integers
 from onnxq.operators._check import codes, qparams_in, qparams_out
 from onnxq.operators._emit import attributes_of, qlinear
 from onnxq.operators._examples import normal
-from onnxq.operators._windows import Windows, blocks, geometry, sliding
+from onnxq.operators._windows import Windows, blocks, geometry, sliding, tap
 from onnxq.qparams import dequantize
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class AveragePool(Operator):
             taps = sliding(dequantize(planes, p), windows, 0)
             value = np.zeros(taps.shape[: x.ndim], np.float32)
             for index in np.ndindex(*kernel):  # one by one, as ONNX Runtime adds
-                value += taps[(..., *index)]
+                value += tap(taps, index)
             value /= count
             value /= q.scale
             value += zero_point

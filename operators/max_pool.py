@@ -24,7 +24,7 @@ from onnxq.operators._attributes import integers
 from onnxq.operators._check import codes, shared
 from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import normal
-from onnxq.operators._windows import Windows, blocks, geometry, sliding
+from onnxq.operators._windows import Windows, blocks, geometry, sliding, tap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -110,8 +110,7 @@ def _maxima(x: IntArray, windows: Windows, smallest: int) -> IntArray:
     rank = len(windows.out)
     for axis in range(rank):
         taps = sliding(x, windows.only(axis, x.shape[2:]), smallest)
-        x = taps[(..., *(0,) * rank)].copy()
-        for tap in range(1, windows.kernel[axis]):
-            index = tuple(tap if i == axis else 0 for i in range(rank))
-            np.maximum(x, taps[(..., *index)], out=x)
+        x = tap(taps, [0] * rank).copy()
+        for step in range(1, windows.kernel[axis]):
+            np.maximum(x, tap(taps, [step if i == axis else 0 for i in range(rank)]), out=x)
     return x
