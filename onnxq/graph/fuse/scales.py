@@ -12,8 +12,6 @@ from onnxq.graph.weights import constant
 from onnxq.qparams import PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     import onnx_ir as ir
 
     from onnxq.dtypes import QDType
@@ -35,14 +33,9 @@ def is_dequantize(node: ir.Node | None) -> bool:
 
 
 class Scales:
-    """QParams by node, each made once, and the way back from their arrays to initializers.
+    """QParams by node, each made once, and the way back from their arrays to initializers."""
 
-    Args:
-        shifted: int8 codes that ONNX Runtime turns into uint8; see `signed`.
-    """
-
-    def __init__(self, shifted: Collection[ir.Value] = ()) -> None:
-        self.shifted = shifted
+    def __init__(self) -> None:
         self._made: dict[tuple[object, ...], QParams | None] = {}
         self._values: dict[int, ir.Value] = {}
         self._owned: set[int] = set()

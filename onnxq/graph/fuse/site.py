@@ -125,14 +125,7 @@ def site(
     plan = NodePlan(tuple(found), tuple(outputs))
     if _moves_between_scales(rule, plan):
         return Kept("it moves codes, but its input and its output have different qparams")
-    reason = why_not_fused(
-        operator.op_type,
-        rule,
-        plan,
-        {slot: codes[slot] for slot in rule.activations},
-        {slot: found[0].outputs[0] for slot, found in quantizers.items()},
-        scales.shifted,
-    )
+    reason = why_not_fused(operator.op_type, rule, plan)
     if reason:
         return Kept(reason)
     made = Site(node, tail, operator, view, rule, plan, codes, quantizers, absorbed)

@@ -12,7 +12,7 @@ from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.graph.edit import FreeNames
 from onnxq.graph.fuse.biased import judge_biased
 from onnxq.graph.fuse.scales import Scales, is_dequantize, is_quantize
-from onnxq.graph.fuse.signed import shifted_codes
+from onnxq.graph.fuse.signed import shift_to_uint8
 from onnxq.graph.fuse.site import Kept, Site, judge
 from onnxq.operator import Form
 
@@ -34,12 +34,13 @@ class Writer:
         self.kept: dict[str, str] = {}
         self.tables: list[str] = []
         self._model = model
-        self._scales = Scales(shifted_codes(model))
+        self._scales = Scales()
         self._names = FreeNames(model)
         self._dead: list[ir.Node] = []
 
     def write(self) -> None:
         """Fuses every graph of the model."""
+        shift_to_uint8(self._model, self._names)
         for graph in list(self._model.graphs()):
             for node in list(graph):
                 self._visit(node)
