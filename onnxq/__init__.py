@@ -11,10 +11,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from onnxq import errors, observers, pytorch, qconfig, targets
+    from onnxq import errors, observers, pytorch, qconfig, reference, targets
     from onnxq.pipeline import convert, quantize
     from onnxq.pytorch import export
     from onnxq.stages.calibrate import calibrate
+    from onnxq.stages.cross_check import cross_check
     from onnxq.stages.plan import plan
     from onnxq.stages.prepare import prepare
     from onnxq.stages.rewrite import rewrite
@@ -26,6 +27,7 @@ __all__ = [
     "__version__",
     "calibrate",
     "convert",
+    "cross_check",
     "errors",
     "export",
     "observers",
@@ -34,6 +36,7 @@ __all__ = [
     "pytorch",
     "qconfig",
     "quantize",
+    "reference",
     "rewrite",
     "targets",
     "verify",
@@ -42,6 +45,7 @@ __all__ = [
 _HOMES = {
     "calibrate": "onnxq.stages.calibrate",
     "convert": "onnxq.pipeline",
+    "cross_check": "onnxq.stages.cross_check",
     "export": "onnxq.pytorch",
     "plan": "onnxq.stages.plan",
     "prepare": "onnxq.stages.prepare",

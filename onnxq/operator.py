@@ -239,6 +239,12 @@ class IntegerOperator(ABC):
     def cases(self) -> Iterable[Case]:
         """Small examples of the node as it is, the nasty ones included."""
 
+    def serves(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> bool:
+        """Whether these inputs are the kernel's matter; a plain operator on floats is not."""
+        return True
+
     def bound(
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
     ) -> Array | None:

@@ -49,9 +49,8 @@ class PlainOnCodes(IntegerOperator):
             UnsupportedError: the operator computes in float, or its codes have a type without
                 kernel.
         """
-        node = _node(self.operator, inputs, attributes)
-        rule = self.operator.rule(node)
-        if not isinstance(rule, Rule) or rule.role not in (Role.MOVEMENT, Role.CLAMP):
+        rule = self._rule(inputs, attributes)
+        if rule is None:
             raise UnsupportedError(
                 f"{self.operator.op_type}: ONNX Runtime does not run it on codes as it is."
             )
@@ -70,6 +69,24 @@ class PlainOnCodes(IntegerOperator):
             shared if i in rule.outputs else None for i in range(max(rule.outputs, default=0) + 1)
         )
         return self.operator.kernel(inputs, NodePlan(tuple(known), outputs), attributes)
+
+    def serves(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> bool:
+        """Whether the operator moves or bounds its activations, and these are codes."""
+        if not any(x is not None and x.dtype in QDTYPES for x in inputs):
+            return False
+        rule = self._rule(inputs, attributes)
+        activations = [] if rule is None else [inputs[slot] for slot in rule.activations]
+        return bool(activations) and all(x is not None and x.dtype in QDTYPES for x in activations)
+
+    def _rule(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> Rule | None:
+        """What the operator says of this node; None where it neither moves nor bounds."""
+        rule = self.operator.rule(_node(self.operator, inputs, attributes))
+        moves = isinstance(rule, Rule) and rule.role in (Role.MOVEMENT, Role.CLAMP)
+        return rule if isinstance(rule, Rule) and moves else None
 
     def cases(self) -> Iterable[Case]:
         """None of its own: the float operator's are run on codes."""

@@ -10,16 +10,17 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 # fmt: off
 LAYERS = (
-    "errors", "dtypes", "qparams", "qtensor", "operator", "operators", "catalog", "functional",
-    "graph", "observers", "targets", "qconfig", "samples", "runtime", "reference", "stages",
-    "report", "pipeline", "pytorch", "cli", "__main__",
+    "errors", "threads", "dtypes", "qparams", "qtensor", "operator", "operators", "catalog",
+    "functional", "graph", "observers", "targets", "qconfig", "samples", "runtime", "reference",
+    "stages", "report", "pipeline", "pytorch", "cli", "__main__",
 )
 # the files that serve a stage stand before it; `Prepared.run` is the loop form of calibrate
 STAGES = (
     "decision", "candidates", "unbounded", "placement", "channel_gains", "state", "statistics",
     "arguments", "calibrate", "check_types", "overrides",
     "prepare", "plan_constants", "plan_activations", "plan", "dynamic_plan", "rewrite",
-    "improve", "codes", "comparison", "findings", "execution", "verify", "bench",
+    "improve", "codes", "comparison", "findings", "execution", "verify", "differences",
+    "cross_findings", "node_by_node", "end_to_end", "cross_check", "bench",
 )
 # fmt: on
 LINK = ROOT / "onnxq" / "operators"

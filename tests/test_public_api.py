@@ -13,7 +13,17 @@ import onnxq
 from onnxq import errors
 
 HEAVY = ("torch", "onnxruntime", "onnx_ir", "onnx", "onnxscript", "numpy")
-FUNCTIONS = ("calibrate", "convert", "export", "plan", "prepare", "quantize", "rewrite", "verify")
+FUNCTIONS = (
+    "calibrate",
+    "convert",
+    "cross_check",
+    "export",
+    "plan",
+    "prepare",
+    "quantize",
+    "rewrite",
+    "verify",
+)
 
 
 def run_python(code: str) -> str:

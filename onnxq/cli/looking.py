@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -57,9 +57,12 @@ def inspect(
 
 
 @click.command()
-@click.argument("model", metavar="FLOAT", type=PATH)
-@click.argument("quantized", metavar="QUANTIZED", type=PATH)
-@click.argument("samples", type=PATH)
+@click.argument("paths", metavar="[FLOAT] QUANTIZED SAMPLES", nargs=-1, type=PATH)
+@click.option(
+    "--reference",
+    is_flag=True,
+    help="Compare every integer with the reference kernels. Needs no FLOAT.",
+)
 @batch_size_option
 @ignore_option
 @feedback_option
@@ -72,44 +75,118 @@ def inspect(
 @click.option(
     "--only", multiple=True, metavar="GLOB", help="Compare these tensors and outputs only."
 )
+@click.option(
+    "--max-differing",
+    type=click.FloatRange(0, 1),
+    metavar="SHARE",
+    help="With --reference: let this share of a node's integers differ.",
+)
+@click.option(
+    "--allow-unchecked",
+    is_flag=True,
+    help="With --reference: integer nodes without a kernel are listed, and do not fail.",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="With --reference: of the kernels.",
+)
 @json_option
 def verify(
-    model: Path,
-    quantized: Path,
-    samples: Path,
+    paths: tuple[Path, ...],
+    reference: bool,
     batch_size: int | None,
     ignore: tuple[str, ...],
     feedback: dict[str, str],
     min_sqnr: float | None,
     max_steps: float | None,
     only: tuple[str, ...],
+    max_differing: float | None,
+    allow_unchecked: bool,
+    threads: int,
     as_json: bool,
 ) -> None:
     """Run both models on SAMPLES side by side: what did quantization change?
 
     The bounds hold for every tensor and output that is compared; --only narrows that down.
+
+    With --reference: does ONNX Runtime compute the integers that the model says? Each integer node
+    of its optimized graph is compared with the reference kernel, on the inputs that it had, then
+    the whole model. Any difference fails (exit code 8), unless --max-steps or --max-differing
+    allow it.
     """
+    reading = {"batch_size": batch_size, "ignore": ignore, "feedback": feedback}
+    if reference:
+        _refuse_options("with --reference", {"--min-sqnr": min_sqnr, "--only": only or None})
+        bounds = (max_steps, max_differing)
+        _verify_reference(paths, reading, bounds, allow_unchecked, threads, as_json)
+        return
+    _refuse_options(
+        "without --reference",
+        {"--max-differing": max_differing, "--allow-unchecked": allow_unchecked or None},
+    )
+    _verify_float(paths, reading, (min_sqnr, max_steps), only, as_json)
+
+
+def _refuse_options(when: str, given: dict[str, object]) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise click.UsageError(f"{name} has no meaning {when}.")
+
+
+def _verify_float(
+    paths: tuple[Path, ...],
+    reading: dict[str, Any],
+    bounds: tuple[float | None, float | None],
+    only: tuple[str, ...],
+    as_json: bool,
+) -> None:
     from onnxq.report import console
     from onnxq.report.progress import progress_bar
     from onnxq.stages.verify import EVERYTHING
     from onnxq.stages.verify import verify as run
 
-    with progress_bar("verify") as progress:
-        findings = run(
-            model,
-            quantized,
-            samples,
-            batch_size=batch_size,
-            ignore=ignore,
-            feedback=feedback,
-            only=only or EVERYTHING,
-            progress=progress,
+    if len(paths) != 3:
+        raise click.UsageError(
+            f"wanted FLOAT QUANTIZED SAMPLES; got {len(paths)} path(s). Without the float model, "
+            "--reference compares QUANTIZED with the reference kernels."
         )
+    with progress_bar("verify") as progress:
+        findings = run(*paths, **reading, only=only or EVERYTHING, progress=progress)
     if as_json:
         click.echo(findings.to_json())
     else:
         console.print_findings(console.open_console(), findings)
-    findings.check(min_sqnr, max_steps)
+    findings.check(*bounds)
+
+
+def _verify_reference(
+    paths: tuple[Path, ...],
+    reading: dict[str, Any],
+    bounds: tuple[float | None, float | None],
+    allow_unchecked: bool,
+    threads: int,
+    as_json: bool,
+) -> None:
+    from onnxq.report.console import open_console
+    from onnxq.report.cross import print_cross_findings
+    from onnxq.report.progress import progress_bar
+    from onnxq.stages.cross_check import cross_check
+    from onnxq.stages.cross_findings import Unchecked
+
+    if len(paths) not in (2, 3):
+        raise click.UsageError(f"wanted [FLOAT] QUANTIZED SAMPLES; got {len(paths)} path(s).")
+    if len(paths) == 3:
+        click.echo(f"note: --reference does not read the float model '{paths[0]}'", err=True)
+    with progress_bar("verify --reference") as progress:
+        findings = cross_check(*paths[-2:], **reading, threads=threads, progress=progress)
+    if as_json:
+        click.echo(findings.to_json())
+    else:
+        print_cross_findings(open_console(), findings)
+    findings.check(*bounds, Unchecked.ALLOWED if allow_unchecked else Unchecked.REFUSED)
 
 
 @click.command()

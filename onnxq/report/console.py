@@ -36,7 +36,7 @@ def print_inspection(console: Console, summary: Summary, notes: Sequence[str]) -
         (n.name, n.op_type, "integers" if n.in_integers else "float", n.words)
         for n in summary.nodes
     ]
-    _print_table(console, "", ("node", "op", "decision", "how, or why not"), rows)
+    print_table(console, "", ("node", "op", "decision", "how, or why not"), rows)
     _print_counts(console, summary)
     print_notes(console, notes)
 
@@ -52,7 +52,7 @@ def print_quantization(
     _print_counts(console, summary)
     rows = [(r.op_type, str(len(r.nodes)), r.words, _some(r.nodes)) for r in summary.reasons]
     if rows:
-        _print_table(console, "stays in float", ("op", "nodes", "why", "which"), rows, numbers=(1,))
+        print_table(console, "stays in float", ("op", "nodes", "why", "which"), rows, numbers=(1,))
     _print_execution(console, execution)
     before, after = sizes
     share = f" ({after / before:.0%})" if before else ""
@@ -75,7 +75,7 @@ def print_findings(console: Console, findings: Findings) -> None:
         for t in findings.tensors
     ]
     header = ("tensor", "codes", "scale", "SQNR dB", "cosine", "max error, steps", "saturated")
-    _print_table(console, "", header, rows, numbers=(2, 3, 4, 5, 6))
+    print_table(console, "", header, rows, numbers=(2, 3, 4, 5, 6))
     output_rows = [
         (
             o.name,
@@ -88,10 +88,10 @@ def print_findings(console: Console, findings: Findings) -> None:
         for o in findings.outputs
     ]
     output_header = ("output", "SQNR dB", "cosine", "max error", "in steps", "same top-1")
-    _print_table(console, "", output_header, output_rows, numbers=(1, 2, 3, 4, 5))
+    print_table(console, "", output_header, output_rows, numbers=(1, 2, 3, 4, 5))
     if findings.unmatched:
         missing = [(u.name, u.reason) for u in findings.unmatched]
-        _print_table(console, "not compared", ("name", "why"), missing)
+        print_table(console, "not compared", ("name", "why"), missing)
     _print_execution(console, findings.execution)
     console.print(
         f"batches: {findings.batches}; float model {findings.float_hash[:12]}, "
@@ -116,7 +116,7 @@ def print_benchmark(console: Console, benchmark: Benchmark) -> None:
             _ratio(b.float_bytes, b.quantized_bytes),
         ),
     ]
-    _print_table(console, "", ("", "float", "quantized", "ratio"), rows, numbers=(1, 2, 3))
+    print_table(console, "", ("", "float", "quantized", "ratio"), rows, numbers=(1, 2, 3))
     _print_execution(console, b.execution)
     shapes = ", ".join(f"{name} {list(shape)}" for name, shape in b.input_shapes.items())
     console.print(f"{b.runs} interleaved pairs of runs, one thread; inputs: {shapes}")
@@ -135,8 +135,27 @@ def print_targets(
         )
         for t in targets
     ]
-    _print_table(console, "", ("target", "weights that could saturate", "what it is"), rows)
+    print_table(console, "", ("target", "weights that could saturate", "what it is"), rows)
     console.print("also: " + ", ".join(f"{alias} = {name}" for alias, name in aliases.items()))
+
+
+def print_table(
+    console: Console,
+    title: str,
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    numbers: Sequence[int] = (),
+) -> None:
+    """A table and an empty line; the columns of `numbers` are right-aligned."""
+    table = Table(box=None, pad_edge=False)
+    for i, name in enumerate(header):
+        table.add_column(name, justify="right" if i in numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    if title:
+        console.print(f"{title}:")
+    console.print(table)
+    console.print()
 
 
 def print_notes(console: Console, notes: Sequence[str]) -> None:
@@ -158,7 +177,7 @@ def _print_counts(console: Console, summary: Summary) -> None:
     rows = [(op, str(c.integers), str(c.floats)) for op, c in counts.items()]
     total = (sum(c.integers for c in counts.values()), sum(c.floats for c in counts.values()))
     rows.append(("total", str(total[0]), str(total[1])))
-    _print_table(
+    print_table(
         console, "plan: nodes per op", ("op", "in integers", "in float"), rows, numbers=(1, 2)
     )
 
@@ -168,7 +187,7 @@ def _print_execution(console: Console, execution: Execution) -> None:
     rows += [(op, "float", str(count)) for op, count in _by_count(execution.float_nodes)]
     rows += [(op, "conversion", str(count)) for op, count in _by_count(execution.conversions)]
     title = "what ONNX Runtime runs on this machine (its optimized graph)"
-    _print_table(console, title, ("op", "in", "nodes"), rows, numbers=(2,))
+    print_table(console, title, ("op", "in", "nodes"), rows, numbers=(2,))
     for fallback in execution.fallbacks:
         console.print(
             f"fell back to float: {fallback.op_type} '{fallback.name}' stands between integers in "
@@ -178,25 +197,6 @@ def _print_execution(console: Console, execution: Execution) -> None:
 
 def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: -item[1])
-
-
-def _print_table(
-    console: Console,
-    title: str,
-    header: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    numbers: Sequence[int] = (),
-) -> None:
-    """A table and an empty line; the columns of `numbers` are right-aligned."""
-    table = Table(box=None, pad_edge=False)
-    for i, name in enumerate(header):
-        table.add_column(name, justify="right" if i in numbers else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    if title:
-        console.print(f"{title}:")
-    console.print(table)
-    console.print()
 
 
 def _some(names: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from onnxq import runtime
 from onnxq.graph.io import load
-from onnxq.runtime import Arithmetic, NodeUse
+from onnxq.runtime import Arithmetic
 from onnxq.stages.findings import Execution, Fallback
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def execution(model: ir.Model | Path) -> Execution:
         ModelError: the model cannot be read, or ONNX Runtime does not accept it.
     """
     uses = runtime.integer_nodes(runtime.optimized_graph(model))
-    in_float = {_original(use) for use in uses if use.arithmetic is Arithmetic.FLOAT}
-    kept = {_original(use) for use in uses if use.op_type == "DequantizeLinear"}
+    in_float = {original_name(use.name) for use in uses if use.arithmetic is Arithmetic.FLOAT}
+    kept = {original_name(use.name) for use in uses if use.op_type == "DequantizeLinear"}
     return Execution(
         dict(runtime.count(uses, Arithmetic.INTEGER)),
         dict(runtime.count(uses, Arithmetic.FLOAT)),
@@ -62,9 +62,9 @@ def meant_in_integers(model: ir.Model) -> Iterator[ir.Node]:
             yield node
 
 
-def _original(use: NodeUse) -> str:
-    """The name that the node had in the file."""
-    return _RENAMED.sub("", use.name, count=1)
+def original_name(name: str) -> str:
+    """The name that a node of the optimized graph had in the file."""
+    return _RENAMED.sub("", name, count=1)
 
 
 def _weight_dequantizers(node: ir.Node) -> Iterator[str]:

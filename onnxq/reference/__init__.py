@@ -1,0 +1,27 @@
+"""Runs quantized models on the operators' kernels, as ONNX's own ReferenceEvaluator.
+
+    session = onnxq.reference.evaluator("model.int8.onnx")
+    outputs = session.run(None, {"x": x})
+
+A QDQ model is brought into its integer form first, so that it computes what ONNX Runtime computes
+after fusion. `op_classes()` are the OpRun classes, for an evaluator of one's own:
+
+    onnx.reference.ReferenceEvaluator(model, new_ops=[*onnxq.reference.op_classes(), MyOp])
+"""
+
+from __future__ import annotations
+
+from onnxq.reference.nodes import node_runner
+from onnxq.reference.ops import CODE_DTYPES, KernelOp, op_class, op_classes
+from onnxq.reference.session import Evaluator, evaluator, run_node
+
+__all__ = [
+    "CODE_DTYPES",
+    "Evaluator",
+    "KernelOp",
+    "evaluator",
+    "node_runner",
+    "op_class",
+    "op_classes",
+    "run_node",
+]

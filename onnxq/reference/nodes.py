@@ -1,0 +1,35 @@
+"""One node by itself, without a graph around it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onnxq.reference.ops import by_name, load_plain
+from onnxq.reference.session import Evaluator
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx
+    from onnx.reference.op_run import OpRun
+
+
+def node_runner(node: onnx.NodeProto, opsets: Mapping[str, int]) -> OpRun:
+    """The node ready to run: runner.run(*inputs) gives its outputs.
+
+    Args:
+        node: without graphs in its attributes.
+        opsets: domain -> version.
+    Raises:
+        UnsupportedError: neither onnxq nor onnx.reference has a kernel for it.
+    """
+    params: dict[str, Any] = {
+        "log": lambda *_: None,
+        "opsets": dict(opsets),
+        "verbose": 0,
+        "new_ops": dict(by_name()),
+        "existing_functions": {},
+        "evaluator_cls": Evaluator,
+    }
+    cls = by_name().get((node.domain, node.op_type))
+    return load_plain(node, params) if cls is None else cls(node, params)

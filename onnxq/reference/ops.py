@@ -1,0 +1,149 @@
+"""The kernels as OpRun classes, the extension point of onnx.reference.
+
+An operator on codes (QLinearConv) has its kernel alone. An operator that the float model has too
+(MaxPool) runs on its kernel where it moves or bounds codes, else on onnx's own implementation.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import onnx
+from onnx.reference.op_run import OpRun, RuntimeContextError
+from onnx.reference.ops import load_op
+
+from onnxq import catalog
+from onnxq.errors import OnnxqError, UnsupportedError, nearest
+from onnxq.reference.float_ops import FLOAT_OPS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onnxq.operator import Array, AttributeValue, IntegerOperator
+
+CODE_DTYPES = frozenset(
+    ["uint8", "int8", "uint16", "int16", "uint4", "int4", "uint2", "int2"],
+)
+"""Names of the NumPy (and ml_dtypes) types that codes have."""
+
+
+def where(node: onnx.NodeProto) -> str:
+    """What a message calls a node."""
+    return f"{node.op_type} '{node.name or (node.output[0] if node.output else '')}'"
+
+
+class KernelOp(OpRun):
+    """A node that runs on a kernel of onnxq; `op_classes` makes a subclass per operator.
+
+    Attributes:
+        operator: whose kernel it is.
+    """
+
+    operator: ClassVar[IntegerOperator]
+
+    def __init__(
+        self, onnx_node: onnx.NodeProto, run_params: dict[str, Any], schema: Any = None
+    ) -> None:
+        super().__init__(onnx_node, run_params, schema)
+        # not those that onnx adds from the schema: a kernel knows the defaults of its domain
+        self._given = {a.name: _value(a) for a in onnx_node.attribute if not a.ref_attr_name}
+        self._linked = [a.name for a in onnx_node.attribute if a.ref_attr_name]
+
+    def uses_kernel(self, inputs: Sequence[Array | None]) -> bool:
+        """Whether onnxq's kernel serves these inputs; else onnx's own implementation runs."""
+        return self.operator.serves(inputs, self._given)
+
+    def bound(self, inputs: Sequence[Array | None]) -> Array | None:
+        """`IntegerOperator.bound` of this node."""
+        return self.operator.bound(inputs, self._given)
+
+    def _run(self, *inputs: Array | None, **attributes: Any) -> tuple[Array, ...]:
+        linked = {name: attributes[name] for name in self._linked}
+        arrays = [None if x is None else np.asarray(x) for x in inputs]
+        if not self.uses_kernel(arrays):
+            result: tuple[Array, ...] = self._plain.run(*inputs)  # type: ignore[no-untyped-call]
+            return result
+        try:
+            outputs = self.operator.kernel(arrays, {**self._given, **linked})
+        except OnnxqError as error:
+            raise type(error)(f"node {where(self.onnx_node)}: {error}") from error
+        return tuple(outputs[: len(self.onnx_node.output)])
+
+    @functools.cached_property
+    def _plain(self) -> OpRun:
+        """The node on onnx's own implementation."""
+        return load_plain(self.onnx_node, self.run_params)
+
+
+def load_plain(node: onnx.NodeProto, run_params: Mapping[str, Any]) -> OpRun:
+    """A node on onnx's own implementation: of the default domain, in its opset.
+
+    Raises:
+        UnsupportedError: there is none.
+    """
+    nothing = f"node {where(node)}: neither onnxq nor onnx.reference has a kernel for it."
+    if node.domain:
+        raise UnsupportedError(nothing)
+    try:
+        version = run_params["opsets"][""]
+        cls = load_op("", node.op_type, version, evaluator_cls=run_params["evaluator_cls"])
+        plain: OpRun = cls(node, run_params)
+    except (NotImplementedError, RuntimeContextError, KeyError) as error:
+        raise UnsupportedError(nothing) from error
+    return plain
+
+
+def _value(attribute: onnx.AttributeProto) -> AttributeValue:
+    value = onnx.helper.get_attribute_value(attribute)
+    if isinstance(value, onnx.TensorProto):
+        return onnx.numpy_helper.to_array(value)
+    plain: AttributeValue = value.decode() if isinstance(value, bytes) else value
+    return plain
+
+
+@functools.cache
+def op_classes() -> tuple[type[OpRun], ...]:
+    """One OpRun class per operator and domain, for `new_ops` of a ReferenceEvaluator.
+
+    Besides the kernels, the few float operators of com.microsoft that ONNX Runtime's optimized
+    graphs have and that a line of NumPy computes.
+    """
+    operators = {
+        (domain, op.op_type): op for op in catalog.all_integer_operators() for domain in op.domains
+    }
+    for plain in catalog.all_operators():
+        found = catalog.find_integer(plain.op_type, plain.domain)
+        if found is not None:
+            operators.setdefault((plain.domain, plain.op_type), found)
+    made: tuple[type[OpRun], ...] = tuple(
+        type(
+            op_type,
+            (KernelOp,),
+            {"op_domain": domain, "operator": op, "__doc__": op.__doc__, "__module__": __name__},
+        )
+        for (domain, op_type), op in sorted(operators.items(), key=lambda item: item[0])
+    )
+    return (*made, *FLOAT_OPS)
+
+
+@functools.cache
+def by_name() -> Mapping[tuple[str, str], type[OpRun]]:
+    """(domain, op_type) -> class."""
+    return {(cls.op_domain, cls.__name__): cls for cls in reversed(op_classes())}
+
+
+def op_class(op_type: str, domain: str = "") -> type[OpRun]:
+    """The OpRun class of one operator.
+
+    Raises:
+        UnsupportedError: there is none.
+    """
+    found = by_name().get((domain, op_type))
+    if found is None:
+        names = [name for _, name in by_name()]
+        raise UnsupportedError(
+            f"onnxq has no kernel for {domain or 'ai.onnx'} {op_type}.{nearest(op_type, names)}"
+        )
+    return found

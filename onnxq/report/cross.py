@@ -1,0 +1,57 @@
+"""What cross_check found, as tables for people. Renders values; computes nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from onnxq.report.console import print_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from onnxq.stages.cross_findings import CrossFindings
+
+
+def print_cross_findings(console: Console, findings: CrossFindings) -> None:
+    """Integer nodes, what was not checked, outputs end to end, and a sum."""
+    rows = [
+        (n.name, n.op_type, n.kernel, *_numbers(n.elements, n.differing, n.largest, n.unit))
+        for n in findings.nodes
+    ]
+    header = ("integer node", "op", "kernel", "elements", "differ", "largest difference")
+    print_table(console, "node by node, on the inputs they had", header, rows, numbers=(3, 4, 5))
+    if findings.unchecked:
+        missing = [(u.name, u.op_type, u.reason) for u in findings.unchecked]
+        print_table(console, "integer nodes that were not checked", ("node", "op", "why"), missing)
+    if findings.floats:
+        counts = Counter(node.op_type for node in findings.floats)
+        others = [(op_type, str(count)) for op_type, count in counts.most_common()]
+        title = "nodes on floats, shapes and conditions, which are not compared"
+        print_table(console, title, ("op", "nodes"), others, numbers=(1,))
+    _print_end_to_end(console, findings)
+    for name in findings.instrumented:
+        console.print(f"output '{name}' changes when inner tensors are read: nothing can be said")
+    console.print(
+        f"{len(findings.nodes)} integer nodes, "
+        f"{sum(node.elements for node in findings.nodes)} elements: {findings.differing} differ"
+    )
+    console.print(f"batches: {findings.batches}; model {findings.model_hash[:12]}")
+
+
+def _print_end_to_end(console: Console, findings: CrossFindings) -> None:
+    rows = [
+        (o.name, *_numbers(o.elements, o.differing, o.largest, o.unit)) for o in findings.outputs
+    ]
+    header = ("output", "elements", "differ", "largest difference")
+    if rows:
+        title = "end to end, the model file on the reference kernels"
+        print_table(console, title, header, rows, numbers=(1, 2, 3))
+    if findings.end_to_end:
+        console.print(f"not checked end to end: {findings.end_to_end}")
+    if findings.first_difference:
+        console.print(f"the integers part at node '{findings.first_difference}'")
+
+
+def _numbers(elements: int, differing: int, largest: int, unit: str) -> tuple[str, str, str]:
+    return str(elements), str(differing), f"{largest} {unit}" if differing else "-"

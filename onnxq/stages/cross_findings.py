@@ -1,0 +1,261 @@
+"""What cross_check finds: a value to print, to save as JSON, to hold against bounds."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnxq.errors import CalibrationError, VerificationError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+FORMAT = "onnxq cross-check 1"
+MAX_NAMED = 5  # broken bounds named in a message; the rest are counted
+
+
+class Unchecked(enum.Enum):
+    """What nodes that compute on integers, but were not compared, mean for `check`."""
+
+    REFUSED = "refused"
+    """They break it."""
+    ALLOWED = "allowed"
+    """They are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFinding:
+    """An integer node of ONNX Runtime's graph beside its kernel, on the inputs that it really had.
+
+    Attributes:
+        name: in the optimized graph.
+        op_type: "QLinearConv".
+        domain: "" for ai.onnx.
+        kernel: who computed it: "onnxq", or "onnx.reference" where onnx's own implementation
+            serves (operators on integers that nothing quantizes, as Cast).
+        elements: compared, all outputs.
+        differing: of these.
+        largest: difference in steps.
+        unit: what a step is: a code, or for floats an ulp (see stages.differences).
+        problem: shapes or dtypes that differ; empty: none.
+    """
+
+    name: str
+    op_type: str
+    domain: str
+    kernel: str
+    elements: int
+    differing: int
+    largest: int
+    unit: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class UncheckedNode:
+    """A node that computes on integers and could not be compared."""
+
+    name: str
+    op_type: str
+    domain: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FloatNode:
+    """A node that computes in float32, or on shapes and conditions; there is nothing to compare."""
+
+    name: str
+    op_type: str
+    domain: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutputAgreement:
+    """An output of the reference evaluator on the model file beside ONNX Runtime's.
+
+    Attributes:
+        name: of the graph output.
+        elements: compared.
+        differing: of these.
+        largest: difference in steps.
+        unit: what a step is.
+        problem: why it could not be compared; empty: it was.
+    """
+
+    name: str
+    elements: int
+    differing: int
+    largest: int
+    unit: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class CrossFindings:
+    """ONNX Runtime and the reference kernels on the same samples, node by node and end to end.
+
+    Attributes:
+        model_hash: of the quantized model.
+        batches: that were run.
+        nodes: integer nodes that were compared, in the order of ONNX Runtime's graph.
+        unchecked: integer nodes that were not.
+        floats: the others.
+        instrumented: outputs whose values changed when inner tensors were made visible; nothing
+            can be said of such a model.
+        outputs: end to end.
+        first_difference: the first node, in the order of ONNX Runtime's graph, whose result the
+            evaluator on the model file does not have; empty: none.
+        end_to_end: why the evaluator could not run the model file; empty: it did.
+    """
+
+    model_hash: str
+    batches: int
+    nodes: tuple[NodeFinding, ...]
+    unchecked: tuple[UncheckedNode, ...]
+    floats: tuple[FloatNode, ...]
+    instrumented: tuple[str, ...]
+    outputs: tuple[OutputAgreement, ...]
+    first_difference: str
+    end_to_end: str
+
+    @property
+    def differing(self) -> int:
+        """Elements that differ in all nodes."""
+        return sum(node.differing for node in self.nodes)
+
+    def check(
+        self,
+        max_steps: float | None = None,
+        max_differing: float | None = None,
+        unchecked: Unchecked = Unchecked.REFUSED,
+    ) -> None:
+        """Returns if nothing differs, node by node and end to end, or within the bounds given.
+
+        Args:
+            max_steps: differences up to this many steps are allowed, in any number of elements
+                (unless max_differing bounds that).
+            max_differing: share of the elements of a node or output that may differ, from 0 to 1,
+                by any number of steps (unless max_steps bounds that).
+            unchecked: what integer nodes without a comparison mean.
+        Raises:
+            VerificationError: a bound is broken, or nothing was compared.
+        """
+        broken = [
+            f"output '{name}' changes when inner tensors are read" for name in self.instrumented
+        ]
+        if unchecked is Unchecked.REFUSED:
+            broken += [
+                f"{n.op_type} '{n.name}' was not checked: {n.reason}" for n in self.unchecked
+            ]
+            broken += [f"end to end was not checked: {self.end_to_end}"] if self.end_to_end else []
+        broken += self._differences(max_steps, max_differing)
+        if not self.nodes and not self.unchecked:
+            broken.append("ONNX Runtime runs no node of this model in integers")
+        if not broken:
+            return
+        more = f"\n  and {len(broken) - MAX_NAMED} more" if len(broken) > MAX_NAMED else ""
+        raise VerificationError(
+            f"{len(broken)} finding(s):\n  " + "\n  ".join(broken[:MAX_NAMED]) + more + "\n"
+            "Look at the first node that differs: its kernel, or ONNX Runtime on this machine, is "
+            "wrong. Where a small difference is all right, allow it: max_steps, max_differing "
+            "(--max-steps N, --max-differing SHARE); nodes that were not checked: "
+            "--allow-unchecked."
+        )
+
+    def _differences(self, max_steps: float | None, max_differing: float | None) -> list[str]:
+        places: list[tuple[str, NodeFinding | OutputAgreement]] = []
+        places += [(f"{n.op_type} '{n.name}'", n) for n in self.nodes]
+        places += [(f"output '{o.name}', end to end", o) for o in self.outputs]
+        broken = []
+        for where, found in places:
+            if found.problem:
+                broken.append(f"{where}: {found.problem}")
+            elif found.differing and _beyond(found, max_steps, max_differing):
+                broken.append(
+                    f"{where}: {found.differing} of {found.elements} elements differ, by up to "
+                    f"{found.largest} {found.unit}"
+                )
+        return broken
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values for JSON."""
+        fields = dataclasses.asdict(self)
+        return {"format": FORMAT, **fields, "differing": self.differing}
+
+    def to_json(self) -> str:
+        """`to_dict` as text."""
+        return json.dumps(self.to_dict(), indent=1, allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object]) -> CrossFindings:
+        """CrossFindings from what `to_dict` gave.
+
+        Raises:
+            CalibrationError: data of another form or version.
+        """
+        try:
+            return _from_dict(data)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CalibrationError(
+                f"not cross-check findings that this version of onnxq wrote ({error!r}); run "
+                "cross_check anew."
+            ) from error
+
+    @classmethod
+    def load(cls, path: str | Path) -> CrossFindings:
+        """Reads a file of `to_json`.
+
+        Raises:
+            CalibrationError: missing file, or of another form or version.
+        """
+        try:
+            data = json.loads(Path(path).read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise CalibrationError(f"findings '{path}': cannot be read ({error}).") from error
+        return cls.from_dict(data)
+
+
+def _beyond(
+    found: NodeFinding | OutputAgreement, max_steps: float | None, max_differing: float | None
+) -> bool:
+    """Whether differences break the bounds; without any bound, they do."""
+    if max_steps is None and max_differing is None:
+        return True
+    too_far = max_steps is not None and found.largest > max_steps
+    too_many = max_differing is not None and found.differing > max_differing * found.elements
+    return too_far or too_many
+
+
+def _rows(rest: Mapping[str, object], key: str) -> Iterator[dict[str, object]]:
+    entries = rest[key]
+    if not isinstance(entries, list | tuple):
+        raise TypeError(key)
+    for entry in entries:
+        if not isinstance(entry, dict):
+            raise TypeError(key)
+        yield entry
+
+
+def _from_dict(data: Mapping[str, object]) -> CrossFindings:
+    rest = dict(data)
+    if rest.pop("format") != FORMAT:
+        raise ValueError("format")
+    rest.pop("differing")  # follows from the nodes
+    kinds: Collection[tuple[str, type]] = (
+        ("nodes", NodeFinding),
+        ("unchecked", UncheckedNode),
+        ("floats", FloatNode),
+        ("outputs", OutputAgreement),
+    )
+    for key, kind in kinds:
+        rest[key] = tuple(kind(**row) for row in _rows(rest, key))
+    instrumented = rest["instrumented"]
+    if not isinstance(instrumented, list | tuple):
+        raise TypeError("instrumented")
+    rest["instrumented"] = tuple(str(name) for name in instrumented)
+    return CrossFindings(**rest)  # type: ignore[arg-type]  # a wrong type was caught above

@@ -1,0 +1,95 @@
+"""Where two results differ, counted exactly: codes in steps, floats in units in the last place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.generic]
+
+CODES = "codes"
+"""Integers (and booleans): a step is 1."""
+SCALES = "steps of its scale"
+"""Floats that a DequantizeLinear made: a step is its scale."""
+ULPS = "ulps"
+"""Other floats: a step is one unit in the last place of float32, the next number there is."""
+BEYOND = "ulps beyond the kernel's bound"
+"""As ULPS; what stays within the bound that the operator states does not count."""
+
+FAR = 2.0**31
+"""Steps between a number and NaN or Inf, where steps are scales."""
+
+
+@dataclass(slots=True)
+class Differences:
+    """Running counts over batches.
+
+    Attributes:
+        unit: what a step is.
+        scale: of one step, for SCALES.
+        elements: compared.
+        differing: of these.
+        largest: difference, in steps.
+        problem: of shape or dtype, where nothing could be compared.
+    """
+
+    unit: str = CODES
+    scale: float = 1.0
+    elements: int = 0
+    differing: int = 0
+    largest: int = 0
+    problem: str = ""
+
+    def update(self, got: object, wanted: Array, bound: Array | None = None) -> None:
+        """Counts one batch.
+
+        Args:
+            got: what the reference computed.
+            wanted: what ONNX Runtime computed.
+            bound: absolute differences up to this are no differences; broadcasts with wanted.
+        """
+        self.elements += wanted.size
+        kind = f"{wanted.dtype} {wanted.shape}"
+        if (
+            not isinstance(got, np.ndarray)
+            or got.shape != wanted.shape
+            or got.dtype != wanted.dtype
+        ):
+            got_kind = f"{got.dtype} {got.shape}" if isinstance(got, np.ndarray) else str(type(got))
+            self.problem = f"the reference gives {got_kind}, ONNX Runtime {kind}"
+            self.differing += wanted.size
+            return
+        floats = wanted.dtype.kind == "f"
+        if floats and self.unit == CODES:
+            self.unit = ULPS
+        differ = got != wanted
+        if floats:
+            differ &= ~(np.isnan(got) & np.isnan(wanted))
+        if not differ.any():
+            self.unit = BEYOND if bound is not None else self.unit
+            return
+        if bound is not None:
+            self.unit = BEYOND
+            with np.errstate(invalid="ignore"):  # Inf - Inf: NaN, which is within no bound
+                distance = np.abs(got.astype(np.float64) - wanted.astype(np.float64))
+            differ &= ~(distance <= bound)
+        self.differing += int(np.count_nonzero(differ))
+        steps = self._steps(got[differ], wanted[differ])
+        self.largest = max(self.largest, int(steps.max(initial=0)))
+
+    def _steps(self, got: Array, wanted: Array) -> npt.NDArray[np.int64]:
+        if self.unit == CODES:
+            return np.asarray(np.abs(got.astype(np.int64) - wanted.astype(np.int64)))
+        if self.unit == SCALES:
+            distance = np.abs(got.astype(np.float64) - wanted.astype(np.float64)) / self.scale
+            whole = np.nan_to_num(np.rint(distance), nan=FAR, posinf=FAR)
+            return np.asarray(np.maximum(whole, 1), np.int64)  # it differs
+        return np.asarray(np.abs(_ordered(got) - _ordered(wanted)))
+
+
+def _ordered(x: Array) -> npt.NDArray[np.int64]:
+    """Integers in the order of the float32 numbers, with no gap; both zeros are 0."""
+    bits = x.astype(np.float32).view(np.int32).astype(np.int64)
+    return np.where(bits < 0, -(1 << 31) - bits, bits)

@@ -1,0 +1,112 @@
+"""The reference evaluator on the model file, beside ONNX Runtime."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxq import reference
+from onnxq.errors import OnnxqError
+from onnxq.stages.cross_findings import OutputAgreement
+from onnxq.stages.differences import SCALES, Differences
+from onnxq.stages.execution import original_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+
+Array = npt.NDArray[np.generic]
+Values = dict[str, Array]
+
+
+class EndToEnd:
+    """The reference evaluator on the model file, beside ONNX Runtime.
+
+    Attributes:
+        problem: why it cannot run; empty: it can.
+        first_difference: the node where the integers part, in the order of ONNX Runtime's graph.
+    """
+
+    def __init__(self, target: ir.Model, threads: int) -> None:
+        self.problem = ""
+        self.first_difference = ""
+        self._sums: dict[str, Differences] = {
+            str(value.name): _output_differences(value) for value in target.graph.outputs
+        }
+        try:
+            self._evaluator = reference.evaluator(target, threads=threads)
+        except OnnxqError as error:
+            self.problem = str(error)
+
+    def differs(self, feeds: Mapping[str, Array], wanted: Values) -> bool:
+        """Compares one batch; True where an output differs."""
+        if self.problem:
+            return False
+        try:
+            got = self._evaluator.run(list(wanted), dict(feeds))
+        except OnnxqError as error:
+            self.problem = str(error)
+            return False
+        before = sum(sums.differing for sums in self._sums.values())
+        for (name, theirs), ours in zip(wanted.items(), got, strict=True):
+            if isinstance(theirs, np.ndarray):
+                self._sums[name].update(ours, theirs)
+            else:
+                self._sums[name].problem = "it is no tensor"
+        return sum(sums.differing for sums in self._sums.values()) > before
+
+    def find_first_difference(
+        self, feeds: Mapping[str, Array], results: Mapping[tuple[str, str], Array]
+    ) -> None:
+        """Names the first node whose integers the evaluator does not have."""
+        ours = self._evaluator.run(None, dict(feeds), intermediate=True)
+        assert isinstance(ours, dict), "intermediate asks for all by name"
+        outputs = {
+            node.onnx_node.name: node.output[0] for node in self._evaluator.rt_nodes_ if node.output
+        }
+        for (node, value), theirs in results.items():
+            twin = ours.get(value)
+            if twin is None:
+                twin = ours.get(outputs.get(original_name(node), ""))
+            if _is_like(twin, theirs) and not _equal(np.asarray(twin), theirs):
+                self.first_difference = node
+                return
+
+    def outputs(self) -> tuple[OutputAgreement, ...]:
+        """One per graph output."""
+        if self.problem:
+            return ()
+        return tuple(
+            OutputAgreement(
+                name, sums.elements, sums.differing, sums.largest, sums.unit, sums.problem
+            )
+            for name, sums in self._sums.items()
+        )
+
+
+def _is_like(ours: object, theirs: Array) -> bool:
+    return isinstance(ours, np.ndarray) and ours.dtype == theirs.dtype
+
+
+def _equal(ours: Array, theirs: Array) -> bool:
+    """As they are, or theirs with channels last; other shapes cannot be told apart: equal."""
+    if theirs.shape == ours.shape and np.array_equal(ours, theirs):
+        return True
+    last = np.moveaxis(theirs, -1, 1) if theirs.ndim > 2 else theirs
+    if last.shape == ours.shape:
+        return np.array_equal(ours, last)
+    return theirs.shape != ours.shape
+
+
+def _output_differences(value: ir.Value) -> Differences:
+    """In steps of its scale where a DequantizeLinear with one scale makes the output."""
+    producer = value.producer()
+    if producer is None or producer.op_type != "DequantizeLinear":
+        return Differences()
+    scale = producer.inputs[1]
+    if scale is None or scale.const_value is None or scale.const_value.size != 1:
+        return Differences()
+    return Differences(SCALES, float(scale.const_value.numpy().reshape(())))

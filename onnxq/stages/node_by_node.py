@@ -1,0 +1,225 @@
+"""Each integer node of ONNX Runtime's optimized graph beside its kernel, on the same inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from onnxq import reference, runtime
+from onnxq.errors import OnnxqError
+from onnxq.graph.expose import expose, observable
+from onnxq.graph.passes.names import UniqueNames
+from onnxq.runtime import Arithmetic
+from onnxq.stages.cross_findings import FloatNode, NodeFinding, UncheckedNode
+from onnxq.stages.differences import Differences
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onnx.reference.op_run import OpRun
+
+Array = npt.NDArray[np.generic]
+Values = dict[str, Array]
+
+NO_DATA = ("Shape", "Size", "If", "Loop", "Scan")
+"""Operators that do not read the integers of their inputs themselves."""
+
+
+@dataclass(slots=True)
+class _Node:
+    """A node of the optimized graph under comparison.
+
+    Attributes:
+        proto: for the kernel.
+        inputs: names of values, "" for absent ones.
+        outputs: likewise.
+        arithmetic: as the graph says it, for nodes that no sample reached.
+        runner: the kernel; made when it is first needed.
+        kernel: who computed it.
+        reached: batches in which it ran.
+        integer: whether integers were seen.
+        problem: why it could not be compared.
+        sums: all outputs together.
+    """
+
+    node: ir.Node
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    arithmetic: Arithmetic
+    runner: OpRun | None = None
+    kernel: str = ""
+    reached: int = 0
+    integer: bool = False
+    problem: str = ""
+    sums: Differences = field(default_factory=Differences)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Name, op type and domain."""
+        name = self.node.name or next(filter(None, self.outputs), "")
+        return name, self.node.op_type, self.node.domain
+
+
+class NodeByNode:
+    """The optimized graph with every inner tensor visible, and what was found at its nodes.
+
+    Attributes:
+        model: the graph that makes them visible.
+        instrumented: outputs that changed by that.
+    """
+
+    def __init__(self, target: ir.Model) -> None:
+        optimized = runtime.optimized_graph(target)
+        UniqueNames()(optimized)
+        exposed = expose(optimized, observable(optimized))
+        self.model = exposed.model
+        self.instrumented: dict[str, None] = {}
+        self._names = exposed.outputs  # inner name -> output name
+        self._opsets = dict(optimized.opset_imports)
+        self._constants = _constants(optimized)
+        uses = runtime.integer_nodes(optimized)
+        self._nodes = [
+            _Node(node, _value_names(node.inputs), _value_names(node.outputs), use.arithmetic)
+            for node, use in zip(optimized.graph.all_nodes(), uses, strict=True)
+        ]
+        for entry in self._nodes:
+            if not any(name in self._names for name in entry.outputs):
+                entry.problem = "it is in the body of a Loop or Scan, with values per iteration"
+        self._last = {name: i for i, entry in enumerate(self._nodes) for name in entry.inputs}
+
+    def note_instrumented(self, wanted: Values, visible: Values) -> None:
+        """Takes down the outputs that differ where inner tensors are visible."""
+        for name, array in wanted.items():
+            sums = Differences()
+            sums.update(visible[name], array)
+            if sums.differing:
+                self.instrumented[name] = None
+
+    def results(self, visible: Values) -> dict[tuple[str, str], Array]:
+        """(node name, value name) -> integers, in graph order."""
+        return {
+            (entry.key[0], name): array
+            for entry in self._nodes
+            for name in entry.outputs
+            if (array := self._visible(name, visible)) is not None and _is_codes(array)
+        }
+
+    def compare(self, feeds: Mapping[str, Array], visible: Values) -> None:
+        """Runs each integer node's kernel on one batch; empties `visible` on the way."""
+        for i, entry in enumerate(self._nodes):
+            if not entry.problem:
+                self._compare_one(entry, feeds, visible)
+            for name in (*entry.inputs, *entry.outputs):
+                if self._last.get(name, -1) <= i:
+                    visible.pop(self._names.get(name, name), None)
+
+    def _compare_one(self, entry: _Node, feeds: Mapping[str, Array], visible: Values) -> None:
+        wanted = [self._visible(name, visible) if name else None for name in entry.outputs]
+        if all(array is None for array in wanted):
+            return  # a branch that did not run
+        entry.reached += 1
+        if entry.node.op_type in NO_DATA:
+            return
+        inputs = [self._input(name, feeds, visible) for name in entry.inputs]
+        if not any(_is_codes(x) for x in (*inputs, *wanted)):
+            return
+        entry.integer = True
+        try:
+            got, bound = self._run(entry, inputs)
+        except OnnxqError as error:
+            entry.problem = str(error)
+            return
+        for slot, (ours, theirs) in enumerate(zip(got, wanted, strict=False)):
+            if theirs is not None:
+                entry.sums.update(ours, theirs, bound if slot == 0 else None)
+
+    def _run(
+        self, entry: _Node, inputs: Sequence[Array | None]
+    ) -> tuple[tuple[Array, ...], Array | None]:
+        if entry.runner is None:
+            entry.runner = reference.node_runner(ir.to_proto(entry.node), self._opsets)
+        runner = entry.runner
+        ours = isinstance(runner, reference.KernelOp) and runner.uses_kernel(inputs)
+        entry.kernel = "onnxq" if ours else "onnx.reference"
+        outputs = reference.run_node(runner, inputs, {})
+        bound = runner.bound(inputs) if ours and isinstance(runner, reference.KernelOp) else None
+        return outputs, bound
+
+    def _visible(self, name: str, visible: Values) -> Array | None:
+        """The value that ONNX Runtime computed; None: absent, or its branch did not run."""
+        output = self._names.get(name, "")
+        array = visible.get(output)
+        if not isinstance(array, np.ndarray) or (output != name and array.shape == (0,)):
+            return None
+        return array
+
+    def _input(self, name: str, feeds: Mapping[str, Array], visible: Values) -> Array | None:
+        for source in (self._constants, feeds):
+            if name in source:
+                return source[name]
+        return self._visible(name, visible)
+
+    def findings(self) -> tuple[NodeFinding, ...]:
+        """Nodes that were compared."""
+        return tuple(
+            NodeFinding(
+                *entry.key,
+                entry.kernel,
+                entry.sums.elements,
+                entry.sums.differing,
+                entry.sums.largest,
+                entry.sums.unit,
+                entry.sums.problem,
+            )
+            for entry in self._nodes
+            if entry.integer and not entry.problem
+        )
+
+    def unchecked(self) -> tuple[UncheckedNode, ...]:
+        """Integer nodes that were not."""
+        return tuple(
+            UncheckedNode(*entry.key, entry.problem or "no sample reached it")
+            for entry in self._nodes
+            if _counts_as_integer(entry) and (entry.problem or not entry.reached)
+        )
+
+    def floats(self) -> tuple[FloatNode, ...]:
+        """The others."""
+        return tuple(
+            FloatNode(*entry.key)
+            for entry in self._nodes
+            if not entry.integer and not (_counts_as_integer(entry) and not entry.reached)
+        )
+
+
+def _counts_as_integer(entry: _Node) -> bool:
+    """By what was seen; a node that no sample reached, by what the graph says."""
+    if entry.reached:
+        return entry.integer
+    return entry.arithmetic is Arithmetic.INTEGER or entry.node.op_type in (
+        "QuantizeLinear",
+        "DequantizeLinear",
+        "DynamicQuantizeLinear",
+    )
+
+
+def _is_codes(x: object) -> bool:
+    return isinstance(x, np.ndarray) and x.dtype.name in reference.CODE_DTYPES
+
+
+def _value_names(values: Sequence[ir.Value | None]) -> tuple[str, ...]:
+    return tuple("" if value is None else value.name or "" for value in values)
+
+
+def _constants(model: ir.Model) -> Values:
+    """Initializers of all graphs; names are unique."""
+    return {
+        name: value.const_value.numpy()
+        for graph in model.graphs()
+        for name, value in graph.initializers.items()
+        if value.const_value is not None
+    }

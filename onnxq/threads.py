@@ -1,0 +1,147 @@
+"""How many threads the reference kernels use, and how work is dealt out to them.
+
+    with workers(4):
+        parts = in_parallel(function, shares(rows))
+
+One worker is the rule. The BLAS that NumPy calls gets one thread in any case, as long as a `with`
+runs: its own threads would compete with the workers, and spin where the machine is busy (two of
+them made a ResNet-50 ten times slower than one).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from onnxq.errors import QConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    executor: ThreadPoolExecutor
+    size: int
+
+
+_POOL: ContextVar[_Pool | None] = ContextVar("onnxq_workers", default=None)
+"""Of the `with` around the caller; threads of the pool itself see None, so that nothing nests."""
+
+
+@contextmanager
+def workers(count: int) -> Iterator[None]:
+    """Until the `with` ends, `in_parallel` uses that many threads, and BLAS one.
+
+    Only the calling thread (and context) sees the workers. BLAS has one setting for the process; it
+    is put back when the last of several overlapping `with` ends.
+
+    Raises:
+        QConfigError: fewer than 1.
+    """
+    if count < 1:
+        raise QConfigError(f"{count} worker threads; wanted 1 or more.")
+    with _one_blas_thread():
+        if count == 1:
+            token = _POOL.set(None)
+            try:
+                yield
+            finally:
+                _POOL.reset(token)
+            return
+        with ThreadPoolExecutor(count, "onnxq") as executor:
+            token = _POOL.set(_Pool(executor, count))
+            try:
+                yield
+            finally:
+                _POOL.reset(token)
+
+
+def worker_count() -> int:
+    """How many threads `in_parallel` would use here."""
+    pool = _POOL.get()
+    return 1 if pool is None else pool.size
+
+
+def in_parallel(function: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
+    """function(part) of every part, in order; the first error is raised.
+
+    The function may only read what the parts share, and write what is its part's own.
+    """
+    pool = _POOL.get()
+    if pool is None or len(parts) < 2:
+        return [function(part) for part in parts]
+    return list(pool.executor.map(function, parts))
+
+
+def shares(size: int) -> list[slice]:
+    """range(size) in one slice per worker, of nearly equal length; empty ones are left out."""
+    count = max(1, min(worker_count(), size))
+    edges = [size * i // count for i in range(count + 1)]
+    return [slice(a, b) for a, b in itertools.pairwise(edges)]
+
+
+# --- BLAS
+
+
+@dataclass(frozen=True, slots=True)
+class _Blas:
+    """The two functions of a BLAS that has them; see `_find_blas`."""
+
+    get_threads: Callable[[], int]
+    set_threads: Callable[[int], object]
+
+
+_lock = threading.Lock()
+_before: list[int] = []
+"""BLAS threads before each `with` that runs: all but the first entry are 1."""
+
+
+@contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    if _BLAS is None:
+        yield
+        return
+    with _lock:
+        _before.append(_BLAS.get_threads())
+        _BLAS.set_threads(1)
+    try:
+        yield
+    finally:
+        with _lock:
+            threads = _before.pop()  # whoever ends last puts back what the first one found
+            if not _before:
+                _BLAS.set_threads(threads)
+
+
+def _find_blas() -> _Blas | None:
+    """OpenBLAS as NumPy's wheels and conda bring it; None: another BLAS, which stays as it is.
+
+    Its functions are looked up through NumPy's extension module, which is linked against it.
+    """
+    try:
+        extension = importlib.import_module("numpy._core._multiarray_umath")
+        library = ctypes.CDLL(str(extension.__file__))
+    except (ImportError, OSError, AttributeError):
+        return None
+    for prefix, suffix in (("scipy_", "64_"), ("scipy_", ""), ("", "64_"), ("", "")):
+        try:
+            get_threads = getattr(library, f"{prefix}openblas_get_num_threads{suffix}")
+            set_threads = getattr(library, f"{prefix}openblas_set_num_threads{suffix}")
+        except AttributeError:
+            continue
+        return _Blas(get_threads, set_threads)
+    return None
+
+
+_BLAS = _find_blas()
