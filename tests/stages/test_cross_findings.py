@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onnxq.errors import CalibrationError, VerificationError
+from onnxq.stages.cross_findings import (
+    CrossFindings,
+    FloatNode,
+    NodeFinding,
+    OutputAgreement,
+    Unchecked,
+    UncheckedNode,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NODE = NodeFinding("c", "QLinearConv", "", "onnxq", 100, 0, 0, "codes", "")
+OUTPUT = OutputAgreement("y", 10, 0, 0, "codes", "")
+GOOD = CrossFindings(
+    "hash", 2, (NODE,), (), (FloatNode("s", "Softmax", ""),), (), (OUTPUT,), "", ""
+)
+
+
+def with_node(**changes: object) -> CrossFindings:
+    node = dataclasses.replace(NODE, **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(GOOD, nodes=(node,))
+
+
+def test_equal_integers_pass() -> None:
+    GOOD.check()
+    assert GOOD.differing == 0
+
+
+def test_one_element_that_differs_fails_and_is_named() -> None:
+    findings = with_node(differing=1, largest=2)
+    with pytest.raises(VerificationError, match=r"QLinearConv 'c': 1 of 100 .* up to 2 codes"):
+        findings.check()
+
+
+def test_bounds_allow_differences() -> None:
+    findings = with_node(differing=3, largest=2)
+    findings.check(max_steps=2)
+    findings.check(max_differing=0.03)
+    findings.check(max_steps=2, max_differing=0.03)
+    for bounds in ({"max_steps": 1}, {"max_differing": 0.02}, {"max_steps": 2, "max_differing": 0}):
+        with pytest.raises(VerificationError):
+            findings.check(**bounds)
+
+
+def test_a_shape_that_differs_is_beyond_every_bound() -> None:
+    findings = with_node(differing=3, problem="the reference gives int8 (1,)")
+    with pytest.raises(VerificationError, match="gives int8"):
+        findings.check(max_steps=100, max_differing=1)
+
+
+def test_outputs_count_as_nodes_do() -> None:
+    output = dataclasses.replace(OUTPUT, differing=1, largest=1)
+    with pytest.raises(VerificationError, match="output 'y', end to end"):
+        dataclasses.replace(GOOD, outputs=(output,)).check()
+
+
+def test_what_was_not_checked_fails_unless_it_is_allowed() -> None:
+    node = UncheckedNode("l", "DynamicQuantizeLSTM", "com.microsoft", "no kernel")
+    for findings in (
+        dataclasses.replace(GOOD, unchecked=(node,)),
+        dataclasses.replace(GOOD, outputs=(), end_to_end="no implementation of Foo"),
+    ):
+        findings.check(unchecked=Unchecked.ALLOWED)
+        with pytest.raises(VerificationError, match="was not checked"):
+            findings.check()
+
+
+def test_outputs_that_change_when_they_are_watched_always_fail() -> None:
+    with pytest.raises(VerificationError, match="'y' changes"):
+        dataclasses.replace(GOOD, instrumented=("y",)).check(1000, 1, Unchecked.ALLOWED)
+
+
+def test_a_model_without_integers_does_not_pass() -> None:
+    with pytest.raises(VerificationError, match="runs no node of this model in integers"):
+        dataclasses.replace(GOOD, nodes=()).check()
+
+
+def test_five_findings_are_named_and_the_rest_counted() -> None:
+    node = dataclasses.replace(NODE, differing=1, largest=1)
+    with pytest.raises(VerificationError, match="and 3 more"):
+        dataclasses.replace(GOOD, nodes=(node,) * 8).check()
+
+
+def test_json_round_trip(tmp_path: Path) -> None:
+    node = UncheckedNode("l", "X", "com.microsoft", "no kernel")
+    findings = dataclasses.replace(GOOD, unchecked=(node,), instrumented=("y",))
+    path = tmp_path / "f.json"
+    path.write_text(findings.to_json())
+    assert CrossFindings.load(path) == findings
+    assert json.loads(findings.to_json())["differing"] == 0
+
+
+@pytest.mark.parametrize("text", ["{}", "[1]", "no json", '{"format": "onnxq findings 1"}'])
+def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "f.json"
+    path.write_text(text)
+    with pytest.raises(CalibrationError):
+        CrossFindings.load(path)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CalibrationError, match="cannot be read"):
+        CrossFindings.load(tmp_path / "none.json")
