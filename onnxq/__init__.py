@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from onnxq import errors, observers, pytorch, qconfig, reference, targets
+    from onnxq import errors, functional, observers, pytorch, qconfig, qtensor, reference, targets
     from onnxq.pipeline import convert, quantize
     from onnxq.pytorch import export
     from onnxq.stages.calibrate import calibrate
@@ -30,11 +30,13 @@ __all__ = [
     "cross_check",
     "errors",
     "export",
+    "functional",
     "observers",
     "plan",
     "prepare",
     "pytorch",
     "qconfig",
+    "qtensor",
     "quantize",
     "reference",
     "rewrite",

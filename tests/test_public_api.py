@@ -73,7 +73,7 @@ def test_import_loads_nothing_heavy() -> None:
     assert loaded == "[]"
 
 
-@pytest.mark.parametrize("name", ["observers", "qconfig", "targets"])
+@pytest.mark.parametrize("name", ["functional", "observers", "qconfig", "qtensor", "targets"])
 def test_configuration_needs_neither_torch_nor_onnxruntime(name: str) -> None:
     code = f"import onnxq, sys; onnxq.{name}; print({{'torch', 'onnxruntime'}} & set(sys.modules))"
     assert run_python(code) == "set()"

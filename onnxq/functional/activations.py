@@ -1,0 +1,108 @@
+"""Element-wise functions of one tensor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.errors import ShapeError
+from onnxq.functional.calls import call, check_input, result_qparams
+from onnxq.qparams import per_tensor
+
+if TYPE_CHECKING:
+    from onnxq.qtensor import QTensor
+
+
+def relu(input: QTensor, inplace: bool = False) -> QTensor:
+    """max(x, 0), with the input's qparams; ONNX Relu.
+
+    Args:
+        input: any shape and integer type.
+        inplace: whether the result is written to the input, which is returned.
+    Raises:
+        ShapeError: input is no QTensor.
+        UnsupportedError: input is quantized per channel.
+    """
+    x = check_input("relu", input)
+    return _into(x, inplace, call("Relu", [x], x.qparams))
+
+
+def relu_(input: QTensor) -> QTensor:
+    """`relu`, written to the input, which is returned. Raises as `relu`."""
+    return relu(input, inplace=True)
+
+
+def elu(input: QTensor, scale: float, zero_point: int, alpha: float = 1.0) -> QTensor:
+    """max(x, 0) + min(alpha (exp(x) - 1), 0); ONNX Elu, computed once per code.
+
+    Args:
+        input: any shape, 8 bits.
+        scale: of the result, positive.
+        zero_point: of the result.
+        alpha: limit of the negative part.
+    Raises:
+        ShapeError: input is no QTensor, or scale or zero_point is out of range.
+        UnsupportedError: input is quantized per channel, or has more than 8 bits.
+    """
+    x = check_input("elu", input)
+    return call("Elu", [x], result_qparams(x, scale, zero_point), {"alpha": float(alpha)})
+
+
+def hardsigmoid(input: QTensor, inplace: bool = False) -> QTensor:
+    """min(max(x + 3, 0), 6) / 6, on the scale 2^-bits that spans 0 to 1; ONNX HardSigmoid.
+
+    Args:
+        input: any shape, 8 bits.
+        inplace: whether the result is written to the input, which is returned.
+    Returns:
+        scale 2^-bits, zero point qmin, the input's dtype and shape.
+    Raises:
+        ShapeError: input is no QTensor.
+        UnsupportedError: input is quantized per channel, or has more than 8 bits.
+    """
+    x = check_input("hardsigmoid", input)
+    output = per_tensor(2.0**-x.dtype.bits, x.dtype.qmin, x.dtype)
+    return _into(x, inplace, call("HardSigmoid", [x], output, {"alpha": 1 / 6, "beta": 0.5}))
+
+
+def hardswish(input: QTensor, scale: float, zero_point: int) -> QTensor:
+    """Y = x * min(max(x + 3, 0), 6) / 6; ONNX HardSwish.
+
+    Args:
+        input: any shape, 8 bits.
+        scale: of the result, positive.
+        zero_point: of the result.
+    Raises:
+        ShapeError: input is no QTensor, or scale or zero_point is out of range.
+        UnsupportedError: input is quantized per channel, or has more than 8 bits.
+    """
+    x = check_input("hardswish", input)
+    return call("HardSwish", [x], result_qparams(x, scale, zero_point))
+
+
+def hardtanh(
+    input: QTensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> QTensor:
+    """min(max(x, min_val), max_val), with the input's qparams; ONNX Clip.
+
+    The bounds are rounded to the nearest codes.
+
+    Args:
+        input: any shape and integer type.
+        min_val: lower bound.
+        max_val: upper bound, not below min_val.
+        inplace: whether the result is written to the input, which is returned.
+    Raises:
+        ShapeError: input is no QTensor, or the bounds are in the wrong order.
+        UnsupportedError: input is quantized per channel.
+    """
+    x = check_input("hardtanh", input)
+    if not min_val <= max_val:
+        raise ShapeError(f"hardtanh: min_val {min_val} is above max_val {max_val}; exchange them.")
+    bounds = [np.asarray(bound, np.float32) for bound in (min_val, max_val)]
+    return _into(x, inplace, call("Clip", [x, *bounds], x.qparams))
+
+
+def _into(x: QTensor, inplace: bool, result: QTensor) -> QTensor:
+    return x.copy_(result) if inplace else result

@@ -1,0 +1,119 @@
+"""Sums, products and concatenations, whose results have qparams of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq.errors import ShapeError
+from onnxq.functional.calls import call, check_input, result_qparams
+from onnxq.qparams import quantize
+from onnxq.qtensor.tensor import QTensor, write_out
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onnxq.qparams import QParams
+
+
+def add(
+    qa: QTensor,
+    qb: QTensor,
+    scale: float = 1.0,
+    zero_point: int = 0,
+    *,
+    out: QTensor | None = None,
+) -> QTensor:
+    """Y = qa + qb with broadcasting; com.microsoft QLinearAdd.
+
+    Args:
+        qa: any shape, 8 bits.
+        qb: a shape that broadcasts with qa's, the same dtype.
+        scale: of the result, positive.
+        zero_point: of the result.
+        out: takes the result, with out's own scale and zero point in place of these two. Of the
+            same dtype; of the result's shape or without elements (`_empty_affine_quantized`).
+    Raises:
+        ShapeError: no QTensors, dtypes differ, shapes do not broadcast, or an unfit out.
+        UnsupportedError: quantized per channel, or more than 8 bits.
+    """
+    return _pair("add", "Add", (qa, qb), (scale, zero_point), out)
+
+
+def mul(
+    qa: QTensor,
+    qb: QTensor,
+    scale: float = 1.0,
+    zero_point: int = 0,
+    *,
+    out: QTensor | None = None,
+) -> QTensor:
+    """Y = qa * qb with broadcasting; com.microsoft QLinearMul. Arguments and errors as `add`."""
+    return _pair("mul", "Mul", (qa, qb), (scale, zero_point), out)
+
+
+def _pair(
+    op: str,
+    op_type: str,
+    operands: tuple[QTensor, QTensor],
+    result: tuple[float, int],
+    out: QTensor | None,
+) -> QTensor:
+    qa = check_input(op, operands[0], "qa")
+    qb = check_input(op, operands[1], "qb")
+    _check_dtypes(op, [qa, qb])
+    if out is None:
+        return call(op_type, [qa, qb], result_qparams(qa, *result))
+    return write_out(op, call(op_type, [qa, qb], _qparams_of(op, qa, out)).int_repr(), out)
+
+
+def cat(
+    tensors: Sequence[QTensor],
+    dim: int = 0,
+    scale: float | None = None,
+    zero_point: int | None = None,
+    *,
+    out: QTensor | None = None,
+) -> QTensor:
+    """The tensors one behind the other along dim; ONNX Concat.
+
+    Those with other qparams than the result are quantized again first, as com.microsoft
+    QLinearConcat does: quantize(dequantize(x)).
+
+    Args:
+        tensors: one or more, the same dtype and, but for dim, the same shape.
+        dim: -rank to rank - 1.
+        scale: of the result, positive; None: the first tensor's.
+        zero_point: of the result; None: the first tensor's.
+        out: as in `add`.
+    Raises:
+        ShapeError: none or no QTensors, dtypes or shapes differ, no such dim, or an unfit out.
+        UnsupportedError: quantized per channel.
+    """
+    if not tensors:
+        raise ShapeError("cat: got no tensors; wanted one or more.")
+    parts = [check_input("cat", x, f"tensor {i}") for i, x in enumerate(tensors)]
+    _check_dtypes("cat", parts)
+    first = parts[0]
+    output = (
+        result_qparams(first, scale, zero_point) if out is None else _qparams_of("cat", first, out)
+    )
+    alike = [
+        x if x.qparams == output else QTensor(quantize(x.dequantize(), output), output)
+        for x in parts
+    ]
+    result = call("Concat", alike, output, {"axis": dim})
+    return result if out is None else write_out("cat", result.int_repr(), out)
+
+
+def _check_dtypes(op: str, operands: Sequence[QTensor]) -> None:
+    found = [str(x.dtype) for x in operands]
+    if len(set(found)) > 1:
+        raise ShapeError(f"{op}: operands are {', '.join(found)}; wanted the same dtype for all.")
+
+
+def _qparams_of(op: str, operand: QTensor, out: QTensor) -> QParams:
+    """The qparams that `out` gives the result."""
+    check_input(op, out, "out")
+    if out.dtype != operand.dtype:
+        raise ShapeError(f"{op}: out is {out.dtype}; wanted {operand.dtype}, as the operands.")
+    return out.qparams

@@ -1,0 +1,118 @@
+"""Images in another size, with the input's qparams."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.functional.calls import call, check_input, check_rank, per_axis
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onnxq.operator import AttributeValue
+    from onnxq.qtensor import QTensor
+
+    Factor = float | Sequence[float] | None
+    Size = int | Sequence[int] | None
+
+RANKS = {"nearest": (4, 5), "bilinear": (4,)}
+AXES = {"nearest": "(N, C, H, W) or (N, C, D, H, W)", "bilinear": "(N, C, H, W)"}
+
+
+def interpolate(
+    input: QTensor,
+    size: Size = None,
+    scale_factor: Factor = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> QTensor:
+    """The input in another size; ONNX Resize.
+
+    nearest   y[i] = x[floor(i / scale)]
+    bilinear  weights the four elements around (i + 1/2) / scale - 1/2, or with align_corners
+              i (in - 1) / (out - 1); on 8 bits the result is cut off, as ONNX Runtime does, where
+              PyTorch rounds
+
+    Args:
+        input: (N, C, H, W), for "nearest" (N, C, D, H, W) too.
+        size: of the result, one number or one per spatial axis.
+        scale_factor: in its place: out = floor(in * scale_factor).
+        mode: "nearest" or "bilinear".
+        align_corners: for "bilinear", whether the corners' centres stay; None: they do not.
+    Raises:
+        ShapeError: input is no QTensor or has another rank; not one of size and scale_factor;
+            an empty result; align_corners with "nearest".
+        UnsupportedError: quantized per channel, or another mode.
+    """
+    op = "interpolate"
+    x = check_input(op, input)
+    if mode not in RANKS:
+        raise UnsupportedError(
+            f"{op}: mode is '{mode}'; quantized tensors have nearest and bilinear. "
+            "Call it on dequantize()."
+        )
+    check_rank(op, x, RANKS[mode], AXES[mode])
+    if mode == "nearest" and align_corners is not None:
+        raise ShapeError(f"{op}: align_corners is for bilinear; leave it None for nearest.")
+    rank = x.ndim - 2
+    scales, sizes = _target(op, x.shape, size, scale_factor, rank)
+    return call("Resize", [x, None, scales, sizes], x.qparams, _attributes(mode, align_corners))
+
+
+def upsample(
+    input: QTensor,
+    size: Size = None,
+    scale_factor: Factor = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> QTensor:
+    """`interpolate` under its older name; arguments and errors are the same."""
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_bilinear(input: QTensor, size: Size = None, scale_factor: Factor = None) -> QTensor:
+    """`interpolate` with mode "bilinear" and align_corners. Raises as it."""
+    return interpolate(input, size, scale_factor, "bilinear", align_corners=True)
+
+
+def upsample_nearest(input: QTensor, size: Size = None, scale_factor: Factor = None) -> QTensor:
+    """`interpolate` with mode "nearest". Raises as it."""
+    return interpolate(input, size, scale_factor, "nearest")
+
+
+def _attributes(mode: str, align_corners: bool | None) -> dict[str, AttributeValue]:
+    if mode == "nearest":
+        return {
+            "mode": "nearest",
+            "coordinate_transformation_mode": "asymmetric",
+            "nearest_mode": "floor",
+        }
+    corners = "align_corners" if align_corners else "half_pixel"
+    return {"mode": "linear", "coordinate_transformation_mode": corners}
+
+
+def _target(
+    op: str, shape: tuple[int, ...], size: Size, factor: Factor, rank: int
+) -> tuple[npt.NDArray[np.float32] | None, npt.NDArray[np.int64] | None]:
+    """ONNX's scales or sizes, of which one is None.
+
+    Raises:
+        ShapeError: both or none are given, another number of them, or an empty result.
+    """
+    if (size is None) == (factor is None):
+        raise ShapeError(f"{op}: size {size}, scale_factor {factor}; wanted one of the two.")
+    if size is not None:
+        sizes = per_axis(op, "size", size, rank)
+        if min(sizes) < 1:
+            raise ShapeError(f"{op}: size is {size}; wanted 1 or more.")
+        return None, np.array([*shape[:2], *sizes], np.int64)
+    factors = [factor] * rank if isinstance(factor, int | float) else list(factor or ())
+    if len(factors) != rank:
+        raise ShapeError(f"{op}: scale_factor is {factor}; wanted one number, or {rank}.")
+    if any(not np.isfinite(f) or n * f < 1 for n, f in zip(shape[2:], factors, strict=True)):
+        raise ShapeError(f"{op}: scale_factor {factor} of {shape} leaves nothing.")
+    return np.array([1, 1, *factors], np.float32), None

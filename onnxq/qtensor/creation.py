@@ -1,0 +1,144 @@
+"""Quantized tensors from float arrays, and empty ones that results are written to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq import dtypes
+from onnxq.errors import ShapeError
+from onnxq.qparams import PerChannel, QParams, quantize
+from onnxq.qtensor.guards import float_array
+from onnxq.qtensor.tensor import QTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from onnxq.dtypes import QDType
+
+
+def quantize_per_tensor(
+    input: npt.NDArray[np.float32],
+    scale: npt.ArrayLike,
+    zero_point: npt.ArrayLike,
+    dtype: QDType | str,
+) -> QTensor:
+    """saturate(rint(input / scale) + zero_point), with one scale for the tensor.
+
+    This is ONNX QuantizeLinear, to the bit. PyTorch computes rint(input * (1 / scale) + zero_point)
+    instead: exact ties come out one step apart where zero_point is odd.
+
+    Args:
+        input: float32, any shape.
+        scale: positive; kept as float32, as in an ONNX file.
+        zero_point: a whole number that dtype holds.
+        dtype: quint8, qint8, qint32, or any integer type of onnxq.dtypes, by value or name.
+
+    Raises:
+        ShapeError: input is not float32; scale or zero_point is out of range, or not one number.
+        QConfigError: dtype is not known.
+        UnsupportedError: dtype is no integer type.
+    """
+    x = float_array("quantize_per_tensor", input)
+    qparams = QParams(np.asarray(scale), np.asarray(zero_point), dtypes.find(dtype))
+    return QTensor(quantize(x, qparams), qparams)
+
+
+quantize_linear = quantize_per_tensor
+"""The name that `quantize_per_tensor` had before PyTorch 1.3."""
+
+
+def quantize_per_channel(
+    input: npt.NDArray[np.float32],
+    scales: npt.ArrayLike,
+    zero_points: npt.ArrayLike,
+    axis: int,
+    dtype: QDType | str,
+) -> QTensor:
+    """saturate(rint(input / scales[c]) + zero_points[c]), c being the index along axis.
+
+    Args:
+        input: float32, any shape of rank 1 or more.
+        scales: (input.shape[axis],), positive; kept as float32.
+        zero_points: as many whole numbers that dtype holds.
+        axis: 0 to rank - 1.
+        dtype: as for `quantize_per_tensor`.
+
+    Raises:
+        ShapeError: input is not float32, axis is out of range, not one scale and zero point per
+            channel, or one that is out of range.
+        QConfigError: dtype is not known.
+        UnsupportedError: dtype is no integer type.
+    """
+    x = float_array("quantize_per_channel", input)
+    _check_axis("quantize_per_channel", axis, x.ndim)
+    qparams = QParams(
+        np.asarray(scales), np.asarray(zero_points), dtypes.find(dtype), PerChannel(axis)
+    )
+    return QTensor(quantize(x, qparams), qparams)
+
+
+def _empty_affine_quantized(
+    size: Sequence[int] = (0,),
+    *,
+    scale: npt.ArrayLike = 1.0,
+    zero_point: npt.ArrayLike = 0,
+    dtype: QDType | str,
+) -> QTensor:
+    """A tensor of that size for `out=`: it says which scale, zero point and dtype a result gets.
+
+    Its elements are 0 (every code is zero_point), where PyTorch's are whatever was in memory.
+
+    Args:
+        size: default: no elements; `out=` gives it the result's size.
+        scale: positive.
+        zero_point: a whole number that dtype holds.
+        dtype: as for `quantize_per_tensor`.
+
+    Raises:
+        ShapeError: scale or zero_point is out of range, or a size is negative.
+    """
+    qparams = QParams(np.asarray(scale), np.asarray(zero_point), dtypes.find(dtype))
+    return QTensor(np.full(_checked(size), qparams.zero_point, qparams.dtype.storage), qparams)
+
+
+def _empty_per_channel_affine_quantized(
+    size: Sequence[int],
+    *,
+    scales: npt.ArrayLike,
+    zero_points: npt.ArrayLike,
+    axis: int,
+    dtype: QDType | str,
+) -> QTensor:
+    """As `_empty_affine_quantized`, with a scale and zero point per index along axis.
+
+    Raises:
+        ShapeError: as `quantize_per_channel`.
+    """
+    _check_axis("_empty_per_channel_affine_quantized", axis, len(size))
+    qparams = QParams(
+        np.asarray(scales), np.asarray(zero_points), dtypes.find(dtype), PerChannel(axis)
+    )
+    along = [-1 if i == axis else 1 for i in range(len(size))]
+    empty = np.zeros(_checked(size), qparams.dtype.storage)
+    if qparams.scale.size != empty.shape[axis]:
+        raise ShapeError(
+            f"_empty_per_channel_affine_quantized: {qparams.scale.size} scales for size {size}; "
+            f"wanted {empty.shape[axis]} along axis {axis}."
+        )
+    return QTensor(empty + qparams.zero_point.reshape(along), qparams)
+
+
+def _checked(size: Sequence[int]) -> tuple[int, ...]:
+    if any(n < 0 for n in size):
+        raise ShapeError(f"size: got {tuple(size)}; wanted no negative numbers.")
+    return tuple(size)
+
+
+def _check_axis(op: str, axis: int, rank: int) -> None:
+    """Raises ShapeError for an axis outside 0..rank-1; PyTorch refuses negative ones too."""
+    if not 0 <= axis < rank:
+        raise ShapeError(f"{op}: axis is {axis}; an array of rank {rank} wants 0 to {rank - 1}.")

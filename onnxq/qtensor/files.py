@@ -1,0 +1,65 @@
+"""Quantized tensors on disk: an npz of the codes and their qparams, a quarter of the float size.
+
+    "codes"    dtype.storage, the tensor's shape
+    "qparams"  the JSON of QParams.to_dict, as bytes
+
+Not compressed, so that the size can be told ahead; never pickled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from onnxq.errors import ModelError, OnnxqError, OutputError
+from onnxq.qparams import QParams
+from onnxq.qtensor.tensor import QTensor
+
+DAMAGED = (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, OnnxqError)
+"""What reading a truncated or altered npz or its JSON raises."""
+
+
+def save(tensor: QTensor, path: str | Path) -> None:
+    """Writes the tensor to path, whole or not at all.
+
+    Raises:
+        OutputError: the file cannot be written; an old one stays, and nothing is left behind.
+    """
+    target = Path(path).absolute()
+    qparams = np.frombuffer(json.dumps(tensor.qparams.to_dict()).encode(), np.uint8)
+    # beside its place, then renamed: a file of that name is never half written
+    part = target.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        with part.open("xb") as file:
+            np.savez(file, codes=tensor.int_repr(), qparams=qparams)
+        part.replace(target)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        reason = error.strerror or os.fspath(target)
+        raise OutputError(
+            f"save: '{target}' cannot be written: {reason}. Choose another place."
+        ) from error
+
+
+def load(path: str | Path) -> QTensor:
+    """The tensor that `save` wrote.
+
+    Raises:
+        ModelError: there is no such file, or it is damaged or none of `save`.
+    """
+    try:
+        with np.load(Path(path), allow_pickle=False) as arrays:
+            qparams = QParams.from_dict(json.loads(arrays["qparams"].tobytes()))
+            return QTensor(arrays["codes"], qparams)
+    except DAMAGED as error:
+        raise ModelError(
+            f"load: '{path}' cannot be read as a quantized tensor ({type(error).__name__}: "
+            f"{error}). Give a file that onnxq.qtensor.save wrote."
+        ) from error

@@ -1,0 +1,72 @@
+"""What quantized tensors refuse, in words: which function, what it got, what it wanted."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.qparams import PerTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from onnxq.qparams import QParams
+
+
+def float_array(op: str, x: object) -> npt.NDArray[np.float32]:
+    """x, if it is a float32 array.
+
+    Raises:
+        ShapeError: anything else: PyTorch quantizes float32 only, and so does a float32 model.
+    """
+    if not hasattr(x, "__array__") or hasattr(x, "int_repr"):
+        raise ShapeError(
+            f"{op}: input is a {type(x).__name__}; wanted a float32 array. "
+            "Call numpy.asarray(x, numpy.float32), or dequantize() a quantized tensor, first."
+        )
+    array = np.asarray(x)
+    if array.dtype != np.float32:
+        raise ShapeError(
+            f"{op}: input has dtype {array.dtype}; wanted float32. "
+            "Call input.astype(numpy.float32) first."
+        )
+    return array
+
+
+def need_per_tensor(op: str, qparams: QParams) -> None:
+    """Passes qparams of one scale for all elements.
+
+    Raises:
+        UnsupportedError: a scale per channel or block.
+    """
+    if qparams.granularity != PerTensor():
+        raise UnsupportedError(
+            f"{op}: the tensor is quantized with {qparams.granularity}; {op} works on per-tensor "
+            "quantized tensors only. Call it on dequantize() or on int_repr()."
+        )
+
+
+@contextmanager
+def shape_errors(op: str, shape: Sequence[int]) -> Iterator[None]:
+    """Turns NumPy's refusals of shapes, axes and indices into a ShapeError that names both."""
+    try:
+        yield
+    except (ValueError, IndexError, TypeError) as error:
+        raise ShapeError(f"{op}: a tensor of shape {tuple(shape)}: {error}.") from error
+
+
+def sizes_of(op: str, sizes: tuple[int | Sequence[int], ...]) -> tuple[int, ...]:
+    """Sizes given one by one or as one sequence: f(2, 3) and f((2, 3)).
+
+    Raises:
+        ShapeError: not whole numbers.
+    """
+    first = sizes[0] if len(sizes) == 1 else sizes
+    wanted = (first,) if isinstance(first, int | np.integer) else first
+    if not all(isinstance(n, int | np.integer) for n in wanted):
+        raise ShapeError(f"{op}: got {sizes}; wanted whole numbers, or one sequence of them.")
+    return tuple(int(str(n)) for n in wanted)

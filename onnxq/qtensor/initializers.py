@@ -1,0 +1,158 @@
+"""Quantized tensors as ONNX writes them: initializers, and the DequantizeLinear that reads them.
+
+    name = DequantizeLinear(name_quantized, name_scale, name_zero_point)
+
+`to_ir` and `from_ir` speak onnx_ir, `to_onnx` and `from_onnx` protobufs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from onnxq import dtypes
+from onnxq.errors import ModelError, UnsupportedError
+from onnxq.qparams import Granularity, PerBlock, PerChannel, PerTensor, QParams
+from onnxq.qtensor.tensor import QTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import onnx
+
+    from onnxq.dtypes import QDType
+    from onnxq.qparams import IntArray
+
+BYTE = 8  # bits; narrower codes are packed in the file
+OP_TYPE = "DequantizeLinear"
+
+
+def to_ir(tensor: QTensor, name: str) -> ir.Node:
+    """The DequantizeLinear whose output `name` has the tensor's real values, bit for bit.
+
+    Its inputs are constants, named as in the module docstring: register them as initializers of
+    the graph that gets the node. Types below 8 and of 16 bits need opset 21, or 25 for 2 bits.
+    """
+    p = tensor.qparams
+    inputs = [
+        _constant(f"{name}_quantized", _stored(tensor.int_repr(), p.dtype)),
+        _constant(f"{name}_scale", p.scale),
+        _constant(f"{name}_zero_point", _stored(p.zero_point, p.dtype)),
+    ]
+    match p.granularity:
+        case PerChannel(axis):
+            attributes = {"axis": axis}
+        case PerBlock(axis, size):
+            attributes = {"axis": axis, "block_size": size}
+        case _:
+            attributes = {}
+    output = ir.val(name, ir.DataType.FLOAT, tensor.shape)
+    return ir.node(OP_TYPE, inputs, attributes, outputs=[output], name=f"{name}_dequantize")
+
+
+def from_ir(node: ir.Node) -> QTensor:
+    """The constant that a DequantizeLinear reads, as it is.
+
+    Raises:
+        ModelError: another operator, or an input that is computed at run time or absent.
+        UnsupportedError: codes or a scale of a type that onnxq has no qparams for.
+        ShapeError: shapes or values that do not fit together.
+    """
+    if node.op_type != OP_TYPE or node.domain not in ("", "ai.onnx", "com.microsoft"):
+        raise ModelError(f"from_ir: node '{node.name}' is a {node.op_type}; wanted {OP_TYPE}.")
+    arrays = [_array(node, slot) for slot in range(len(node.inputs))]
+    codes, scale = arrays[0], arrays[1] if len(arrays) > 1 else None
+    if codes is None or scale is None:
+        raise ModelError(f"from_ir: {OP_TYPE} '{node.name}' has no codes or no scale.")
+    if scale.dtype != np.float32:
+        raise UnsupportedError(
+            f"from_ir: {OP_TYPE} '{node.name}' has a scale of {scale.dtype}; wanted float32. "
+            "Cast the scale, or work on the codes."
+        )
+    dtype = _qdtype(node, codes.dtype)
+    zero_point = arrays[2] if len(arrays) > 2 else None
+    zeros = np.zeros(scale.shape, np.int64) if zero_point is None else zero_point.astype(np.int64)
+    granularity = _granularity(node, codes.shape, scale.shape)
+    if granularity == PerTensor():
+        scale, zeros = scale.reshape(()), zeros.reshape(())
+    scales = scale.astype(np.float32)
+    return QTensor(codes.astype(dtype.storage), QParams(scales, zeros, dtype, granularity))
+
+
+def to_onnx(tensor: QTensor, name: str) -> tuple[onnx.NodeProto, tuple[onnx.TensorProto, ...]]:
+    """As `to_ir`: the node and its three initializers, for a GraphProto."""
+    node = to_ir(tensor, name)
+    constants = [value.const_value for value in node.inputs if value is not None]
+    protos = [ir.to_proto(constant) for constant in constants if constant is not None]
+    return ir.to_proto(node), tuple(protos)
+
+
+def from_onnx(node: onnx.NodeProto, initializers: Iterable[onnx.TensorProto]) -> QTensor:
+    """As `from_ir`.
+
+    Args:
+        node: a DequantizeLinear.
+        initializers: of the graph; those that the node names are read.
+    Raises:
+        ModelError: another operator, or an input that is no initializer.
+        UnsupportedError: codes or a scale of a type that onnxq has no qparams for.
+        ShapeError: shapes or values that do not fit together.
+    """
+    wanted = {proto.name: proto for proto in initializers if proto.name in node.input}
+    tensors = {name: ir.serde.deserialize_tensor(proto) for name, proto in wanted.items()}
+    inputs = [
+        ir.Value(name=name, const_value=tensors.get(name)) if name else None for name in node.input
+    ]
+    attributes = [ir.serde.deserialize_attribute(attribute) for attribute in node.attribute]
+    return from_ir(ir.Node(node.domain, node.op_type, inputs, attributes, name=node.name))
+
+
+def _constant(name: str, array: npt.NDArray[np.generic]) -> ir.Value:
+    tensor = ir.Tensor(array, name=name)
+    return ir.Value(
+        name=name,
+        type=ir.TensorType(tensor.dtype),
+        shape=ir.Shape(array.shape),
+        const_value=tensor,
+    )
+
+
+def _array(node: ir.Node, slot: int) -> npt.NDArray[np.generic] | None:
+    value = node.inputs[slot]
+    if value is None:
+        return None
+    if value.const_value is None:
+        raise ModelError(
+            f"from_ir: {OP_TYPE} '{node.name}': input '{value.name}' is no initializer; "
+            "only constants have codes before the model runs."
+        )
+    return value.const_value.numpy()
+
+
+def _qdtype(node: ir.Node, dtype: np.dtype[np.generic]) -> QDType:
+    known = {str(qdtype): qdtype for qdtype in dtypes.all_qdtypes() if qdtype.is_integer}
+    if dtype.name not in known:
+        raise UnsupportedError(
+            f"from_ir: {OP_TYPE} '{node.name}' has codes of {dtype}; onnxq has {', '.join(known)}."
+        )
+    return known[dtype.name]
+
+
+def _granularity(node: ir.Node, shape: tuple[int, ...], scale: tuple[int, ...]) -> Granularity:
+    """ONNX: one scale is per tensor, a vector is per channel, a block_size says blocks."""
+    axis, size = node.attributes.get_int("axis", 1), node.attributes.get_int("block_size", 0)
+    if size:
+        return PerBlock(axis, size)
+    # older exporters write one scale as a vector, whatever the axis
+    alone = scale == (1,) and not (-len(shape) <= axis < len(shape) and shape[axis] == 1)
+    return PerTensor() if scale == () or alone else PerChannel(axis)
+
+
+def _stored(codes: IntArray, dtype: QDType) -> npt.NDArray[np.generic]:
+    """Codes in the NumPy dtype that onnx_ir packs (int4 and narrower)."""
+    narrow = getattr(ml_dtypes, dtype.name, None) if dtype.bits < BYTE else None
+    return codes if narrow is None else codes.astype(narrow)
