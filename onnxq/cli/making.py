@@ -19,6 +19,7 @@ from onnxq.cli.options import (
     target_option,
 )
 from onnxq.cli.steps import (
+    Written,
     calibrate_model,
     claim,
     claim_beside,
@@ -29,7 +30,6 @@ from onnxq.cli.steps import (
     report_quantization,
     stoppable,
 )
-from onnxq.errors import QConfigError, nearest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,7 +151,13 @@ def calibrate(
     "--stats", multiple=True, type=PATH, help="Statistics in place of SAMPLES; repeated: merged."
 )
 @click.option(
-    "--format", "form", default="qdq", show_default=True, help="Form of the integer graph."
+    "--format",
+    "form",
+    default="qdq",
+    show_default=True,
+    metavar="qdq|qoperator",
+    help="Form of the integer graph: QuantizeLinear and DequantizeLinear around float operators, "
+    "or operators on codes (QLinearConv ...).",
 )
 @click.option("--save-plan", type=PATH, help="Write the plan, as JSON.")
 @click.option("--save-stats", type=PATH, help="Write the statistics.")
@@ -181,11 +187,9 @@ def quantize(
     from onnxq.graph.io import save
     from onnxq.stages.execution import execution
     from onnxq.stages.plan import plan
-    from onnxq.stages.rewrite import FORMATS, rewrite
+    from onnxq.stages.rewrite import check_format, rewrite
 
-    if form not in FORMATS:  # before the calibration, which may take minutes
-        known = ", ".join(FORMATS)
-        raise QConfigError(f"format '{form}' is not known; known: {known}.{nearest(form, FORMATS)}")
+    check_format(form)  # before the calibration, which may take minutes
     prepared = prepare_model(source, qconfig, overrides, target, feedback)
     statistics = merged(stats) if stats else calibrate_model(prepared, samples, ignore, batch_size)
     made = plan(prepared, statistics)
@@ -196,4 +200,4 @@ def quantize(
         made.save(save_plan)
     if save_stats is not None:
         statistics.save(save_stats)
-    report_quantization(prepared, made, runs, (model, output), as_json)
+    report_quantization(prepared, made, Written(quantized, runs, model, output), as_json)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -170,26 +171,47 @@ def merged(files: tuple[Path, ...]) -> Statistics:
     return first
 
 
-def report_quantization(
-    prepared: Prepared, made: Plan, runs: Execution, files: tuple[Path, Path], as_json: bool
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A quantized model that was written to a file.
+
+    Attributes:
+        model: the quantized model.
+        runs: what ONNX Runtime runs of it.
+        source: file of the float model.
+        file: of the quantized one.
+    """
+
+    model: ir.Model
+    runs: Execution
+    source: Path
+    file: Path
+
+
+def report_quantization(prepared: Prepared, made: Plan, written: Written, as_json: bool) -> None:
     """Says what became of each operator, and what ONNX Runtime runs."""
     from onnxq.report import console, machine
     from onnxq.report.summary import summarize
     from onnxq.stages.bench import size_bytes
+    from onnxq.stages.rewrite.qoperator import remains
 
     summary = summarize(prepared.model, made.decisions)
-    sizes = size_bytes(files[0]), size_bytes(files[1])
+    sizes = size_bytes(written.source), size_bytes(written.file)
+    remaining = remains(written.model)
     if as_json:
         value = {
-            "output": str(files[1]),
+            "output": str(written.file),
             "target": made.target,
+            "format": written.model.metadata_props["onnxq.format"],
+            "kept_qdq": dict(remaining.kept),
+            "tables": list(remaining.tables),
             "float_bytes": sizes[0],
             "quantized_bytes": sizes[1],
             "notes": list(made.notes),
-            "execution": machine.execution(runs),
+            "execution": machine.execution(written.runs),
         }
         click.echo(machine.to_text(value | machine.summary(summary)))
         return
-    click.echo(f"{files[1]}: quantized for {made.target}")
-    console.print_quantization(console.open_console(), summary, runs, sizes, made.notes)
+    click.echo(f"{written.file}: quantized for {made.target}")
+    notes = [*made.notes, *remaining.sentences()]
+    console.print_quantization(console.open_console(), summary, written.runs, sizes, notes)

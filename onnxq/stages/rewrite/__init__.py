@@ -9,14 +9,26 @@ from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.collector import without_collector
 from onnxq.qparams import PerBlock, QParams
 from onnxq.stages.rewrite.qdq import write_qdq
+from onnxq.stages.rewrite.qoperator import write_qoperator
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import onnx_ir as ir
 
     from onnxq.stages.plan import Plan
     from onnxq.stages.prepare import Prepared
 
-FORMATS = {"qdq": write_qdq}
+
+def _as_it_is(qdq: ir.Model) -> ir.Model:
+    return qdq
+
+
+FORMATS: dict[str, Callable[[ir.Model], ir.Model]] = {
+    "qdq": _as_it_is,
+    "qoperator": write_qoperator,
+}
+"""Name of a form -> what makes it of the QDQ form."""
 PER_BLOCK_OPSET = 21
 
 
@@ -28,25 +40,23 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> ir.Model:
         prepared: what the plan was made from.
         plan: every decision with its numbers.
         format: "qdq": QuantizeLinear and DequantizeLinear around float operators; ONNX Runtime
-            fuses them to integer kernels.
+            fuses them to integer kernels. "qoperator": these kernels, written out; both give the
+            same integers (see `write_qoperator` for what stays as it is in QDQ form).
     Raises:
         CalibrationError: the plan is of another model.
         QConfigError: the format is not known.
         UnsupportedError: the opset cannot be raised as far as the plan's types need.
     """
-    if format not in FORMATS:
-        raise QConfigError(
-            f"format '{format}' is not known; known: {', '.join(FORMATS)}."
-            f"{nearest(format, FORMATS)}"
-        )
+    check_format(format)
     if plan.model_hash != prepared.model_hash:
         raise CalibrationError(
             f"the plan is of model {plan.model_hash[:12]}, this one is {prepared.model_hash[:12]}; "
             "make the plan from this model."
         )
     model = prepared.model.clone()
-    FORMATS[format](model, plan)
+    write_qdq(model, plan)
     upgrade_opset(model, _opset_needed(plan))
+    model = FORMATS[format](model)
     model.metadata_props.update(
         {
             "onnxq.target": plan.target,
@@ -55,6 +65,19 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> ir.Model:
         }
     )
     return model
+
+
+def check_format(format: str) -> None:
+    """Passes where the format is known.
+
+    Raises:
+        QConfigError: it is not.
+    """
+    if format not in FORMATS:
+        raise QConfigError(
+            f"format '{format}' is not known; known: {', '.join(FORMATS)}."
+            f"{nearest(format, FORMATS)}"
+        )
 
 
 def _opset_needed(plan: Plan) -> int:
