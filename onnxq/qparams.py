@@ -203,6 +203,8 @@ def _fields(kind: type[Granularity]) -> list[str]:
 
 
 def _check_scale(scale: npt.NDArray[np.float32]) -> None:
+    if scale.ndim == 0 and 0 < scale.item() < math.inf:
+        return
     good = np.isfinite(scale) & (scale > 0)
     if not good.all():
         raise ShapeError(
@@ -211,7 +213,8 @@ def _check_scale(scale: npt.NDArray[np.float32]) -> None:
 
 
 def _check_zero_point(zero_point: npt.NDArray[np.generic], dtype: QDType) -> None:
-    if not zero_point.size:
+    fills_storage = dtype.bits == 8 * dtype.storage.itemsize
+    if not zero_point.size or (zero_point.dtype == dtype.storage and fills_storage):
         return
     low, high = zero_point.min(), zero_point.max()
     if not (dtype.qmin <= low and high <= dtype.qmax):
@@ -346,7 +349,7 @@ def _shift_saturate(v: FloatArray, dtype: QDType, zero_point: IntArray) -> Float
     low, high = v.dtype.type(dtype.qmin) - zp, v.dtype.type(dtype.qmax) - zp
     np.clip(v, low, high, out=v)
     np.rint(v, out=v)
-    return np.add(v, zp, out=v)
+    return np.add(v, zp, out=v) if zp.any() else v
 
 
 def dequantize(q: IntArray, p: QParams) -> npt.NDArray[np.float32]:

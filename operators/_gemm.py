@@ -48,19 +48,35 @@ def reach(p: QParams) -> int:
     return max(p.dtype.qmax - int(p.zero_point.min()), int(p.zero_point.max()) - p.dtype.qmin)
 
 
-def middle(dtype: QDType) -> int:
-    """The code that leaves the least |code - middle|: 128 of uint8, 0 of int8.
+def origin(p: QParams, other: int, inner: int) -> int:
+    """The code that is subtracted from codes of p, so that their products with others are small.
 
-    Codes are multiplied relative to it, and zero points come in afterwards: products are at most
-    2^14, not 2^16, so that blocks of a sum can be four times as long.
+    The zero point, where `inner` products with numbers up to `other` add up exactly in float32.
+    Else the middle of the type, 128 of uint8 or 0 of int8: |code - 128| <= 2^7 lets blocks of a
+    long sum be up to twice as long; the zero point comes in once, with the sum of the others.
     """
-    return 0 if dtype.signed else 1 << (dtype.bits - 1)
+    if reach(p) * other * inner <= EXACT_FLOAT32:
+        return int(p.zero_point)
+    return 0 if p.dtype.signed else 1 << (p.dtype.bits - 1)
+
+
+def shifted(q: IntArray, code: int) -> Floats:
+    """Codes minus one code, as float32; shape of q."""
+    values = q.astype(np.float32)
+    if code:
+        values -= np.float32(code)
+    return values
+
+
+def furthest(dtype: QDType, code: int) -> int:
+    """The largest distance of a code from this one."""
+    return max(dtype.qmax - code, code - dtype.qmin)
 
 
 def product(a: IntArray, a_qparams: QParams, b: Floats, b_reach: int) -> Ints:
     """(a - a_zp) @ b, exact modulo 2^32; shapes as np.matmul.
 
-    (a - a_zp) @ b = (a - middle) @ b - (a_zp - middle) * (sum of b's rows).
+    (a - a_zp) @ b = (a - code) @ b - (a_zp - code) * (sum of b's rows), code: see `origin`.
 
     Args:
         a: codes.
@@ -70,18 +86,17 @@ def product(a: IntArray, a_qparams: QParams, b: Floats, b_reach: int) -> Ints:
     Raises:
         ShapeError: as `integer_matmul`.
     """
-    half = middle(a_qparams.dtype)
-    left = a.astype(np.float32)
-    if half:
-        left -= np.float32(half)
-    _checked_inner(left, b)
+    _checked_inner(a, b)
+    inner = b.shape[-min(b.ndim, 2)]
+    code = origin(a_qparams, b_reach, inner)
+    left = shifted(a, code)
     rows = left.shape[:-1]
     if b.ndim == 2 and left.ndim > 2:  # one product, not one per batch
-        left = left.reshape(-1, left.shape[-1])
-    total = integer_matmul(left, b, (1 << (a_qparams.dtype.bits - 1)) * b_reach)
-    offset = np.int32(int(a_qparams.zero_point) - half)
+        left = left.reshape(-1, inner)
+    total = integer_matmul(left, b, furthest(a_qparams.dtype, code) * b_reach)
+    offset = np.int32(int(a_qparams.zero_point) - code)
     if offset:
-        shift = integer_matmul(np.ones(b.shape[-min(b.ndim, 2)], np.float32), b, b_reach) * offset
+        shift = integer_matmul(np.ones(inner, np.float32), b, b_reach) * offset
         total = total - (shift[..., None, :] if b.ndim > 2 and left.ndim > 1 else shift)
     return np.asarray(total.reshape(*rows, b.shape[-1]) if b.ndim == 2 else total)
 
@@ -126,7 +141,7 @@ def _largest(x: Floats) -> int:
     return max(int(x.max(initial=0)), -int(x.min(initial=0)))
 
 
-def _checked_inner(a: Floats, b: Floats) -> int:
+def _checked_inner(a: Floats | IntArray, b: Floats) -> int:
     if a.ndim == 0 or b.ndim == 0:
         raise ShapeError(
             f"matrix product of shapes {a.shape} and {b.shape}: rank 0 has no columns."

@@ -23,7 +23,16 @@ from onnxq.operators._attributes import integer, integers
 from onnxq.operators._check import codes, qparams_in, qparams_out, weight_qparams
 from onnxq.operators._emit import attributes_of, check_pair, emit, scale_and_zero_point
 from onnxq.operators._examples import normal
-from onnxq.operators._gemm import Floats, Ints, centred, integer_matmul, middle, reach
+from onnxq.operators._gemm import (
+    Floats,
+    Ints,
+    centred,
+    furthest,
+    integer_matmul,
+    origin,
+    reach,
+    shifted,
+)
 from onnxq.operators._nodes import has_input, is_constant, shape
 from onnxq.operators._windows import Windows, geometry, sliding
 from onnxq.qparams import requantize
@@ -157,20 +166,16 @@ def _product(
 ) -> Ints:
     """The sums of (x - x_zp) (w - w_zp), exact modulo 2^32.
 
-    (x - x_zp) (w - w_zp) = (x - middle) (w - w_zp) - (x_zp - middle) (w - w_zp)
+    (x - x_zp) (w - w_zp) = (x - code) (w - w_zp) - (x_zp - code) (w - w_zp), code: see `origin`.
     """
-    half = middle(x_qparams.dtype)
-    offset = int(x_qparams.zero_point) - half
-    values = x.astype(np.float32)
-    if half:
-        values -= np.float32(half)
-    rows = centred(w, w_qparams)
-    furthest = reach(w_qparams)
-    largest = (1 << (x_qparams.dtype.bits - 1)) * furthest
-    total = convolve(values, rows, group, windows, fill=offset, largest=largest)
+    rows, w_reach = centred(w, w_qparams), reach(w_qparams)
+    inner = rows[:1].size
+    code = origin(x_qparams, w_reach, inner)
+    offset = int(x_qparams.zero_point) - code
+    largest = furthest(x_qparams.dtype, code) * w_reach
+    total = convolve(shifted(x, code), rows, group, windows, fill=offset, largest=largest)
     if offset:
-        flat = rows.reshape(len(rows), -1)
-        sums = integer_matmul(flat, np.ones(flat.shape[1], np.float32), furthest)
+        sums = integer_matmul(rows.reshape(-1, inner), np.ones(inner, np.float32), w_reach)
         total -= (sums * np.int32(offset)).reshape(-1, *[1] * (x.ndim - 2))
     return total
 
