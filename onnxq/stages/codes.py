@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from onnxq import dtypes
 from onnxq.graph.expose import observable
+from onnxq.graph.fuse import QPARAMS_KEY
 from onnxq.qparams import QParams
 from onnxq.stages.channel_gains import GAINS_KEY
 
@@ -82,6 +83,9 @@ def _codes(value: ir.Value, initializers: dict[str | None, ir.Value]) -> Codes:
     tensor = name.removesuffix(SUFFIX)
     if tensor == name:
         return Codes(name, tensor, None, f"its name does not end in {SUFFIX}")
+    if QPARAMS_KEY in value.metadata_props:
+        told = QParams.from_dict(json.loads(value.metadata_props[QPARAMS_KEY]))
+        return Codes(name, tensor, told, gain=_gain(value))
     scale, zero_point = _parameters(value, tensor, initializers)
     if scale is None:
         return Codes(name, tensor, None, "its scale is not a constant of the model")

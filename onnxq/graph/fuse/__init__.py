@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.graph.collector import without_collector
 from onnxq.graph.edit import use_short_domain
-from onnxq.graph.fuse.writer import Writer
+from onnxq.graph.fuse.writer import QPARAMS_KEY, Writer
 from onnxq.graph.passes.constants import LiftConstants
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.types import infer_types
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["Fused", "fuse"]
+__all__ = ["QPARAMS_KEY", "Fused", "fuse"]
 
 
 @dataclass(frozen=True)

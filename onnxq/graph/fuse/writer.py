@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,11 @@ from onnxq.operator import Form
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from onnxq.qparams import QParams
+
 MICROSOFT = "com.microsoft"
+QPARAMS_KEY = "onnxq.qparams"
+"""Metadata of codes whose scale no node has as an input (a Reshape of a Reshape): their QParams."""
 
 
 class Writer:
@@ -37,6 +42,7 @@ class Writer:
         self._scales = Scales()
         self._names = FreeNames(model)
         self._dead: list[ir.Node] = []
+        self._made: dict[ir.Value, tuple[ir.Value | None, QParams | None]] = {}
 
     def write(self) -> None:
         """Fuses every graph of the model."""
@@ -106,6 +112,7 @@ class Writer:
                 other.outputs[0].replace_all_uses_with(first.outputs[0], replace_graph_outputs=True)
             _replace(first.outputs[0], new)
             self._dead.extend(quantizers)
+            self._made[new] = (first.inputs[1], site.plan.outputs[slot])
         self._dead += dict.fromkeys([*site.absorbed, site.node])
 
     def _name_nodes(self, node: ir.Node, tape: Tape) -> None:
@@ -143,6 +150,9 @@ class Writer:
             if value.is_initializer() and not value.uses() and not _at_an_end(value):
                 assert isinstance(value.graph, ir.Graph)
                 del value.graph.initializers[str(value.name)]
+        for codes, (scale, qparams) in self._made.items():
+            if scale is not None and qparams is not None and not scale.is_initializer():
+                codes.metadata_props[QPARAMS_KEY] = json.dumps(qparams.to_dict())
 
 
 def _at_an_end(value: ir.Value) -> bool:
