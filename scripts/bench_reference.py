@@ -14,8 +14,8 @@ activations and int8 weights per channel, int32 biases:
 For every node, three take the same inputs in turns: the kernel that onnxq.catalog finds, ONNX
 Runtime in a session of one node, and onnx's ReferenceEvaluator (which knows QLinearConv and
 QLinearMatMul; with one scale for the weights, for it refuses some scales per channel), once, for it
-takes seconds. CPU time, the least of the rounds, summed over the nodes. Every element of a kernel is
-compared with ONNX Runtime's.
+takes seconds. CPU time, the least of the rounds, summed over the nodes. Every element of a kernel
+is compared with ONNX Runtime's.
 
 Exit code 1: an element differs, or the resnet stack is not at least 20 times faster than
 ReferenceEvaluator and within 12 times ONNX Runtime's time. NumPy's BLAS is held to one thread,
