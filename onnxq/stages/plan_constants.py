@@ -263,6 +263,9 @@ def plan_bias(
         bias = bias * made
     channels = np.abs(bias).reshape(-1, bias.shape[-1] if bias.ndim else 1).max(0, initial=0.0)
     w_scale = weight.qparams.scale
+    groups = max(channels.size // max(w_scale.size, 1), 1) if w_scale.ndim else 1
+    # groups of a transposed convolution share scales: channel o has that of o % len(w_scale)
+    channels = channels.reshape(groups, -1).max(0, initial=0.0)
     needed = channels / (np.float64(x.scale) * MAX_BIAS_CODE)
     needed = needed if w_scale.ndim else needed.max(initial=0.0)
     raised = np.maximum(w_scale, np.asarray(needed, np.float32))
@@ -277,6 +280,7 @@ def plan_bias(
         )
     # a product of two tiny scales is 0 in float32
     scale = np.maximum(np.float32(x.scale) * raised, MIN_SCALE)
+    scale = np.tile(scale, groups) if raised.ndim else scale
     # a bias of one row, or of one element, is stored as a vector; Gemm's may have a row per sample
     rows = bias.ndim > 1 and bias.shape[0] > 1
     granularity = PerChannel(int(rows)) if raised.ndim else PerTensor()

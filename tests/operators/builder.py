@@ -37,12 +37,13 @@ from onnxq.qparams import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
 IR_VERSION = 10
 Codes = npt.NDArray[np.generic]
 MICROSOFT = "com.microsoft"
+FLOAT = onnx.TensorProto.FLOAT
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -205,6 +206,8 @@ def _bias(inputs: list[QParams | None], rule: Rule, bias: Array) -> QParams:
     assert w is not None
     scale = np.asarray(x.scale * w.scale)
     granularity = PerChannel(bias.ndim - 1) if scale.ndim else PerTensor()
+    if scale.ndim:  # groups of a transposed convolution share scales
+        scale = np.tile(scale, bias.shape[-1] // scale.size)
     return QParams(scale, np.zeros(scale.shape, np.int32), INT32, granularity)
 
 
@@ -291,8 +294,10 @@ def qdq_model(
     )
 
 
-def integer_model(operator: IntegerOperator, domain: str, case: Case) -> onnx.ModelProto:
-    """The case as a model of one node."""
+def integer_model(
+    operator: IntegerOperator, domain: str, case: Case, cast: Collection[int] = ()
+) -> onnx.ModelProto:
+    """The case as a model of one node; outputs in `cast`, which NumPy has no type for, as reals."""
     slots = names(case)
     outputs = [f"out{i}" for i in range(case.outputs)]
     node = helper.make_node(operator.op_type, slots, outputs, "node", domain=domain)
@@ -306,8 +311,12 @@ def integer_model(operator: IntegerOperator, domain: str, case: Case) -> onnx.Mo
         else:
             kind = helper.np_dtype_to_tensor_dtype(x.dtype)
             inputs.append(helper.make_tensor_value_info(name, kind, x.shape))
+    nodes = [node]
+    for i in cast:
+        nodes.append(helper.make_node("Cast", outputs[i : i + 1], [f"real{i}"], to=FLOAT))
+        outputs[i] = f"real{i}"
     results = [onnx.ValueInfoProto(name=name) for name in outputs]
-    graph = helper.make_graph([node], "case", inputs, results, constants)
+    graph = helper.make_graph(nodes, "case", inputs, results, constants)
     opsets = [helper.make_opsetid("", case.opset), helper.make_opsetid(MICROSOFT, 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
 

@@ -36,6 +36,11 @@ class Initializers:
         self._qparams: dict[tuple[str, ir.Graph], tuple[ir.Value, ir.Value]] = {}
         self.replaced: dict[ir.Value, None] = {}
 
+    @property
+    def quantized(self) -> tuple[ir.Value, ...]:
+        """The integer twins, among them those that a lowering has rearranged and reads no more."""
+        return tuple(value for value, _ in self._codes.values())
+
     def unique(self, name: str) -> str:
         """`name` if it is free, else name_1, name_2 ...; given out once."""
         return self._names.take(name)

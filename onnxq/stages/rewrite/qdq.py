@@ -31,7 +31,7 @@ from onnxq.stages.rewrite.guards import inputs_to_guard, moves_data
 from onnxq.stages.rewrite.initializers import Initializers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from onnxq.qparams import QParams
     from onnxq.stages.plan import Plan
@@ -78,7 +78,7 @@ class _QdqWriter:
         for node in reversed(self.dead):
             assert isinstance(node.graph, ir.Graph)
             node.graph.remove(node, safe=True)
-        for value in self.new.replaced:
+        for value in (*self.new.replaced, *self.new.quantized):
             graph = value.graph
             if isinstance(graph, ir.Graph) and not value.uses() and not value.is_graph_output():
                 del graph.initializers[value_name(value)]
@@ -97,7 +97,7 @@ class _QdqWriter:
                 if decision.rule.clamp is not None:
                     self.dead.append(node)
             elif decision.rule.form is Form.CODES:
-                self._on_codes(node, decision.rule)
+                self._on_codes(node, decision)
             else:
                 self._between_qdq(node, decision)
         for i, value in enumerate(graph.outputs):
@@ -119,8 +119,9 @@ class _QdqWriter:
                 raw = raw if _is_clamp(self.plan, folded) else folded.outputs[0]
             self.codes[tensor] = self._quantize_linear(raw, tensor)
 
-    def _on_codes(self, node: ir.Node, rule: Rule) -> None:
+    def _on_codes(self, node: ir.Node, decision: Quantize) -> None:
         """The operator's own integer form: ONNX Runtime has the kernel, but no fusion."""
+        rule, name = decision.rule, node_name(node)
         self._float_inputs(node, rule.activations)
         operator = catalog.find(node.op_type, node.domain)
         assert operator is not None, "a node without operator is float"
@@ -132,8 +133,11 @@ class _QdqWriter:
             assert value is not None
             inputs[slot] = self._codes(value)
             in_qparams[slot] = self.plan.tensors[self.tensor_of[value]]
-        for slot in rule.outputs:
-            out_qparams[slot] = self.plan.tensors[self.tensor_of[node.outputs[slot]]]
+        for slot, codes, _, qparams in self._constants(node, rule):
+            inputs[slot], in_qparams[slot] = codes, qparams
+        tensors = dict(zip(rule.outputs, decision.results, strict=False))
+        for slot, tensor in tensors.items():
+            out_qparams[slot] = self.plan.tensors[tensor]
         tape = Tape()
         node_plan = NodePlan(tuple(in_qparams), tuple(out_qparams))
         results = operator.lower(tape, node, node_plan, inputs)
@@ -141,15 +145,21 @@ class _QdqWriter:
         for value in tape.initializers:
             value.name = self.new.unique(value_name(value))
             graph.register_initializer(value)
+        for new_node in tape.nodes:
+            new_node.name = (
+                name if new_node.name == name else self.new.unique(new_node.name or name)
+            )
+            for value in new_node.outputs:
+                value.name = self.new.unique(value.name or f"{new_node.name}_codes")
         graph.insert_before(node, tape.nodes)
         for slot, (old, new) in enumerate(zip(node.outputs, results, strict=True)):
-            tensor = self.tensor_of[old]
-            if slot in rule.outputs:
-                new.name = self.new.unique(f"{tensor}_quantized")
-                self.codes[tensor] = new
+            if slot in tensors:
+                producer = new.producer()
+                assert producer is not None, "lower writes nodes"
+                self.codes[tensors[slot]] = self._bounded(new, tensors[slot], producer)
                 continue
             old.replace_all_uses_with(new, replace_graph_outputs=True)
-            old.name, new.name = None, tensor
+            old.name, new.name = None, self.tensor_of[old]
         self.dead.append(node)
 
     def _float_inputs(self, node: ir.Node, activations: Iterable[int]) -> None:
@@ -162,20 +172,23 @@ class _QdqWriter:
                 node.replace_input_with(slot, self._dequantized(value, node))
 
     def _weight_and_bias(self, node: ir.Node, rule: Rule) -> None:
+        for slot, codes, stem, qparams in self._constants(node, rule):
+            node.replace_input_with(slot, self._dequantize_linear(codes, stem, qparams, node))
+
+    def _constants(self, node: ir.Node, rule: Rule) -> Iterator[tuple[int, ir.Value, str, QParams]]:
+        """(slot, codes, stem of their names, qparams) of weight and bias."""
         name = node_name(node)
         if rule.weight is not None:
             weight = self.plan.weights[name]
             value = node.inputs[rule.weight.slot]
             assert value is not None
             codes, stem = self.new.codes(value, weight.qparams, weight.code_limit, weight.gain)
-            dq = self._dequantize_linear(codes, stem, weight.qparams, node)
-            node.replace_input_with(rule.weight.slot, dq)
+            yield rule.weight.slot, codes, stem, weight.qparams
         if rule.bias is not None and name in self.plan.biases:
             value, bias = node.inputs[rule.bias], self.plan.biases[name]
             assert value is not None
             codes, stem = self.new.codes(value, bias.qparams, None, bias.gain)
-            dq = self._dequantize_linear(codes, stem, bias.qparams, node)
-            node.replace_input_with(rule.bias, dq)
+            yield rule.bias, codes, stem, bias.qparams
 
     def _guard(self, node: ir.Node) -> None:
         """Keeps ONNX Runtime from quantizing by itself a node that is to stay float."""
@@ -221,15 +234,19 @@ class _QdqWriter:
         scale, zero_point = self.new.qparams(graph, tensor, qparams)
         node = self._node("QuantizeLinear", [raw, scale, zero_point], tensor, qparams, "quantize")
         codes = node.outputs[0]
-        codes.name = self.new.unique(f"{tensor}_quantized")
         codes.type, codes.shape = ir.TensorType(ir.DataType[qparams.dtype.onnx]), raw.shape
         insert_behind(raw, node, graph)
+        return self._bounded(codes, tensor, node)
+
+    def _bounded(self, codes: ir.Value, tensor: str, behind: ir.Node) -> ir.Value:
+        """The codes of a tensor, named after it, within the bounds of what is folded into it."""
+        codes.name = self.new.unique(f"{tensor}_quantized")
         if tensor in self.plan.gains:
             codes.metadata_props[GAINS_KEY] = json.dumps(self.plan.gains[tensor])
         if tensor not in self.plan.code_bounds:
             return codes
         codes.name = self.new.unique(f"{tensor}_unbounded")
-        return self._clip(codes, self.plan.code_bounds[tensor], tensor, node)
+        return self._clip(codes, self.plan.code_bounds[tensor], tensor, behind)
 
     def _clip(
         self, codes: ir.Value, bounds: tuple[int, int], tensor: str, behind: ir.Node

@@ -277,3 +277,29 @@ def test_output_of_a_codes_node_that_is_no_code_keeps_its_name() -> None:
     assert [v.name for v in integer.graph.outputs] == ["y", "i"]
     runtime.open_session(integer)
     assert set(prepared.decisions) == {node.name for node in prepared.model.graph}
+
+
+@pytest.mark.parametrize("large", [1.0, 1e7])
+@pytest.mark.parametrize(("attributes", "shape"), [("", (8, 8, 2, 2)), ("group=2, ", (8, 4, 2, 2))])
+def test_a_transposed_convolution_is_written_on_codes_with_weight_bias_and_relu(
+    attributes: str, shape: tuple[int, ...], large: float
+) -> None:
+    rng = np.random.default_rng(3)
+    bias = rng.standard_normal(8).astype(np.float32)
+    bias[5] = large  # 1e7 leaves int32 unless the weight scale is raised
+    constants = {"t": rng.standard_normal(shape).astype(np.float32), "b": bias}
+    model = conv_model(
+        f"c = Conv(x, w) u = ConvTranspose<{attributes}strides=[2,2]>(c, t, b) y = Relu(u)",
+        constants=constants,
+    )
+    integer, made, _ = quantized(model)
+    ops = [node.op_type for node in integer.graph]
+    assert "ConvTranspose" not in ops
+    assert "Relu" not in ops
+    assert ops.count("QuantizeLinear") == 2  # x and c: the transposed convolution writes codes
+    assert "t_quantized" not in integer.graph.initializers  # rearranged, so not stored twice
+    assert any("raised" in note for note in made.notes) == (large > 1)
+    got, wanted = (outputs(m, data(1)[0])[0] for m in (integer, model))
+    # half a step each from x, w, c, t and y, amplified by sums over 8 channels of both; a bias or
+    # scale of another channel is off by ten steps and more
+    assert np.abs(got - wanted).max() <= 4 * made.tensors["y"].scale

@@ -1,0 +1,227 @@
+"""Geometry of transposed convolutions, and their rearrangement as convolutions.
+
+Y[t] += X[i] W[k] at t = i * stride + k * dilation - begin, per spatial axis. Outputs that lie
+`stride` apart see the same taps, so that with t + shift = q * stride + r each of the `stride`
+phases r is a plain convolution over q:
+
+    Z[q, r] = sum_j X[q - j] W[k],  k * dilation - begin + shift = j * stride + r
+
+and Y is Z[q, r] read in the order q * stride + r, cut to its size. Phases without a tap at some j
+have the zero point there, which adds nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.errors import ShapeError
+from onnxq.operators._attributes import Attributes, integers, text
+from onnxq.operators._gemm import Floats, Ints, integer_matmul
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onnxq.qparams import IntArray
+
+AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+
+
+@dataclass(frozen=True, slots=True)
+class TransposedAxis:
+    """One spatial axis of a transposed convolution.
+
+    Attributes:
+        taps: of the kernel.
+        stride: between the places of neighbouring inputs.
+        dilation: between the places of neighbouring taps.
+        begin: how much is cut off in front.
+        growth: the output has stride * size + growth elements.
+    """
+
+    taps: int
+    stride: int
+    dilation: int
+    begin: int
+    growth: int
+
+    def out(self, size: int) -> int:
+        """Elements of the output for an input of that size."""
+        return self.stride * size + self.growth
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseAxis:
+    """The same axis as a convolution with one output channel per phase.
+
+    Attributes:
+        phases: number of phases, the stride.
+        place: per tap, (phase, index in the kernel of that phase).
+        taps: of the convolution's kernel.
+        dilation: of the convolution.
+        pads: of the convolution, in front and behind.
+        windows: the convolution has size + windows places.
+        crop: elements to cut off in front and behind, once the phases are interleaved.
+    """
+
+    phases: int
+    place: tuple[tuple[int, int], ...]
+    taps: int
+    dilation: int
+    pads: tuple[int, int]
+    windows: int
+    crop: tuple[int, int]
+
+
+def transposed_axes(
+    op: str, spatial: Sequence[int | None], kernel: Sequence[int], attributes: Attributes
+) -> list[TransposedAxis]:
+    """The axes of an input with those spatial sizes; ONNX ConvTranspose-11.
+
+    out = stride * (size - 1) + output_padding + dilation * (kernel - 1) + 1 - pads. Where
+    `output_shape` or auto_pad gives the output's size, the padding follows from it; SAME_UPPER cuts
+    more behind, everything else (as ONNX Runtime does) in front.
+
+    Args:
+        op: for messages.
+        spatial: sizes; None for those not known, which only `output_shape` needs.
+        kernel: taps per axis.
+        attributes: of the node.
+    Raises:
+        ShapeError: attributes of another rank, unknown auto_pad, or an output smaller than nothing.
+    """
+    rank = len(spatial)
+    strides = integers(attributes, "strides", [1] * rank)
+    dilations = integers(attributes, "dilations", [1] * rank)
+    pads = integers(attributes, "pads", [0] * 2 * rank)
+    extra = integers(attributes, "output_padding", [0] * rank)
+    shape = integers(attributes, "output_shape", [])[-rank:]
+    mode = text(attributes, "auto_pad", "NOTSET")
+    lengths = {len(kernel), len(strides), len(dilations), len(extra), len(shape or kernel)}
+    if lengths != {rank} or len(pads) != 2 * rank or mode not in AUTO_PADS:
+        raise ShapeError(
+            f"{op}: {rank} spatial axes; got kernel {list(kernel)}, strides {strides}, dilations "
+            f"{dilations}, pads {pads}, output_padding {extra}, output_shape {shape}, "
+            f"auto_pad {mode}."
+        )
+    axes = []
+    for i, size in enumerate(spatial):
+        stride = strides[i]
+        full = extra[i] + dilations[i] * (kernel[i] - 1) + 1 - stride  # beyond stride * size
+        begin, end = (pads[i], pads[rank + i]) if mode == "NOTSET" else (0, 0)
+        growth = full - begin - end
+        if shape:
+            if size is None:
+                raise ShapeError(f"{op}: output_shape {shape} needs a known input size.")
+            growth = shape[i] - stride * size
+            begin = _in_front(mode, full - growth)
+        elif mode.startswith("SAME"):
+            growth = min(full, 0)
+            begin = _in_front(mode, full)
+        if size is not None and stride * size + growth < 0:
+            raise ShapeError(f"{op}: the output would have {stride * size + growth} elements.")
+        axes.append(TransposedAxis(kernel[i], stride, dilations[i], begin, growth))
+    return axes
+
+
+def _in_front(mode: str, total: int) -> int:
+    """What is cut off in front, of what the output's size wants cut off in all."""
+    total = max(total, 0)
+    return total // 2 if mode == "SAME_UPPER" else total - total // 2
+
+
+def phase_axis(axis: TransposedAxis) -> PhaseAxis:
+    """The axis as a convolution over phases.
+
+    The shift is the one with the fewest taps: for k4 s2 p1 two, with a column cut off on either
+    side, in place of three.
+    """
+    reach = [k * axis.dilation - axis.begin for k in range(axis.taps)]
+
+    def span(shift: int) -> tuple[int, int]:
+        return (reach[0] + shift) // axis.stride, (reach[-1] + shift) // axis.stride
+
+    shift = min(range(axis.stride), key=lambda s: (span(s)[1] - span(s)[0], s))
+    shift += max(0, -span(shift)[1]) * axis.stride  # a convolution has no negative pads
+    low, high = span(shift)
+    single = axis.stride == 1
+    if single:  # the taps stay where they are
+        place = tuple((0, axis.taps - 1 - k) for k in range(axis.taps))
+    else:
+        place = tuple(
+            (t % axis.stride, high - t // axis.stride) for t in (r + shift for r in reach)
+        )
+    windows = max(math.ceil((axis.growth + shift) / axis.stride), low)
+    return PhaseAxis(
+        axis.stride,
+        place,
+        axis.taps if single else high - low + 1,
+        axis.dilation if single else 1,
+        (high, windows - low),
+        windows,
+        (shift, axis.stride * windows - shift - axis.growth),
+    )
+
+
+def phase_weight(
+    w: IntArray, zero_point: IntArray, group: int, axes: Sequence[PhaseAxis]
+) -> IntArray:
+    """The convolution's weight: channels (group, phase of the last axis ... first, output).
+
+    Args:
+        w: (channels, outputs / group, *kernel).
+        zero_point: stands where a phase has no tap; broadcasts to
+            (group, phases, outputs / group).
+        group: of the transposed convolution.
+        axes: of its kernel.
+    Returns:
+        (group * phases * outputs / group, channels / group, *taps), w's dtype.
+    """
+    channels, outputs = w.shape[0] // group, w.shape[1]
+    phases = [axis.phases for axis in reversed(axes)]
+    taps = [axis.taps for axis in axes]
+    shape = (group, math.prod(phases), outputs)
+    source = w.reshape(group, channels, outputs, *w.shape[2:]).swapaxes(1, 2)
+    result = np.broadcast_to(zero_point, shape).astype(w.dtype)
+    result = np.tile(result[(..., *[None] * (1 + len(taps)))], (channels, *taps))
+    result = result.reshape(group, *phases, outputs, channels, *taps)
+    for index in np.ndindex(*w.shape[2:]):
+        places = [axis.place[k] for axis, k in zip(axes, index, strict=True)]
+        phase, tap = [p for p, _ in reversed(places)], [t for _, t in places]
+        result[(slice(None), *phase, slice(None), slice(None), *tap)] = source[(..., *index)]
+    return result.reshape(-1, channels, *taps)
+
+
+def scatter(x: Floats, w: Floats, group: int, axes: Sequence[TransposedAxis]) -> Ints:
+    """The transposed convolution of whole numbers, exact modulo 2^32.
+
+    Args:
+        x: float32 (batch, channels, *spatial), zero points subtracted.
+        w: float32 (channels, outputs / group, *kernel), likewise.
+        group: channels and outputs are split into this many groups.
+        axes: of x.
+    Returns:
+        int32 (batch, outputs, *out).
+    """
+    batch, spatial, kernel = x.shape[0], x.shape[2:], w.shape[2:]
+    rows = w.reshape(group, w.shape[0] // group, -1).swapaxes(1, 2)
+    columns = x.reshape(batch, group, rows.shape[2], math.prod(spatial))
+    product = integer_matmul(rows, columns).reshape(batch, group * w.shape[1], *kernel, *spatial)
+    out = [axis.out(size) for axis, size in zip(axes, spatial, strict=True)]
+    reach = [
+        (size - 1) * axis.stride + (axis.taps - 1) * axis.dilation + 1
+        for axis, size in zip(axes, spatial, strict=True)
+    ]
+    canvas = [max(r, axis.begin + n) for r, axis, n in zip(reach, axes, out, strict=True)]
+    total = np.zeros((*product.shape[:2], *canvas), np.int32)
+    for index in np.ndindex(*kernel):
+        places = tuple(
+            slice(k * a.dilation, k * a.dilation + (size - 1) * a.stride + 1, a.stride)
+            for k, a, size in zip(index, axes, spatial, strict=True)
+        )
+        total[:, :, *places] += product[:, :, *index]
+    cut = (slice(a.begin, a.begin + n) for a, n in zip(axes, out, strict=True))
+    return total[:, :, *cut]
