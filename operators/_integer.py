@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import ml_dtypes
 import numpy as np
 
 from onnxq import dtypes
@@ -16,12 +17,34 @@ if TYPE_CHECKING:
 
     from onnxq.dtypes import QDType
     from onnxq.operator import Array
+    from onnxq.qparams import IntArray
 
 QDTYPES: dict[np.dtype[np.generic], QDType] = {
-    qdtype.storage: qdtype
-    for qdtype in (dtypes.UINT8, dtypes.INT8, dtypes.UINT16, dtypes.INT16, dtypes.INT32)
+    np.dtype(dtype): qdtype
+    for dtype, qdtype in (
+        (np.uint8, dtypes.UINT8),
+        (np.int8, dtypes.INT8),
+        (np.uint16, dtypes.UINT16),
+        (np.int16, dtypes.INT16),
+        (np.int32, dtypes.INT32),
+        (ml_dtypes.uint4, dtypes.UINT4),
+        (ml_dtypes.int4, dtypes.INT4),
+        (ml_dtypes.uint2, dtypes.UINT2),
+        (ml_dtypes.int2, dtypes.INT2),
+    )
 }
-"""NumPy dtype -> QDType that fills it."""
+"""dtype of a tensor of that ONNX type -> QDType. onnx hands over types below 8 bits as arrays of
+ml_dtypes, one code per element; kernels take and return these, and compute in QDType.storage."""
+
+
+def stored(x: Array) -> IntArray:
+    """The codes in their QDType's storage: int4 of ml_dtypes becomes int8; others as they are."""
+    return np.asarray(x, QDTYPES[x.dtype].storage)
+
+
+def as_tensor(q: IntArray, dtype: np.dtype[np.generic]) -> Array:
+    """Codes in their QDType's storage as the array that onnx has for them; undoes `stored`."""
+    return np.asarray(q, dtype)
 
 
 def operand(op: str, inputs: Sequence[Array | None], slot: int, name: str) -> Array:
@@ -94,11 +117,7 @@ def make_qparams(
     """As `qparams`, where scale and zero point do not follow one another."""
     if scale.dtype != np.float32:
         raise ShapeError(f"{op}: {name}_scale has dtype {scale.dtype}; wanted float32.")
-    zeros = np.zeros(scale.shape, qdtype.storage) if zero_point is None else zero_point
-    if zeros.dtype != qdtype.storage:
-        raise ShapeError(
-            f"{op}: {name}_zero_point has dtype {zeros.dtype}, but {name} is {qdtype}."
-        )
+    zeros = zero_codes(op, name, scale, zero_point, qdtype)
     per_tensor = scale.size == 1 and scale.ndim <= 1 and zeros.size == 1
     if not per_tensor and (axis is None or scale.ndim != 1 or zeros.size not in (1, scale.size)):
         wanted = "one number" if axis is None else "one number, or one per channel"
@@ -113,6 +132,23 @@ def make_qparams(
         return QParams(scales, points.astype(qdtype.storage), qdtype, granularity)
     except ShapeError as error:
         raise ShapeError(f"{op}: {name}: {error}") from error
+
+
+def zero_codes(
+    op: str, name: str, scale: Array, zero_point: Array | None, qdtype: QDType
+) -> IntArray:
+    """The zero point in the type's storage; 0 in the scale's shape where it is absent.
+
+    Raises:
+        ShapeError: it is not of the operand's type.
+    """
+    if zero_point is None:
+        return np.zeros(scale.shape, qdtype.storage)
+    if QDTYPES.get(zero_point.dtype) != qdtype:
+        raise ShapeError(
+            f"{op}: {name}_zero_point has dtype {zero_point.dtype}, but {name} is {qdtype}."
+        )
+    return stored(zero_point)
 
 
 def output_qparams(op: str, name: str, inputs: Sequence[Array | None], slot: int) -> QParams:

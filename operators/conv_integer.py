@@ -1,0 +1,88 @@
+"""Convolution of codes, to int32."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.errors import ShapeError
+from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
+from onnxq.operators._attributes import integer, integers
+from onnxq.operators._examples import codes, zero
+from onnxq.operators._gemm import centred
+from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, stored
+from onnxq.operators._windows import geometry
+from onnxq.operators.conv import SPATIAL_RANKS, convolve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+OP = "ConvInteger"
+
+
+@register_integer
+class ConvInteger(IntegerOperator):
+    """Y = sum_{c, k} (X - x_zp)[n, c, p * stride + k * dilation - pad] (W - w_zp)[o, c, k], int32.
+
+    ONNX ConvInteger-10: inputs x, w, x_zero_point, w_zero_point; each of x and w is uint8 or int8;
+    modulo 2^32; padding is x_zp. ONNX Runtime refuses one w_zp per output channel.
+    """
+
+    op_type = OP
+
+    def kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """int32."""
+        x, w = operand(OP, inputs, 0, "x"), operand(OP, inputs, 1, "w")
+        one = np.ones((), np.float32)
+        x_qparams = make_qparams(OP, "x", one, optional(inputs, 2), qdtype_of(OP, x, "x"))
+        w_qparams = make_qparams(OP, "w", one, optional(inputs, 3), qdtype_of(OP, w, "w"))
+        group = integer(attributes, "group", 1)
+        _check_shapes(x.shape, w.shape, group, integers(attributes, "kernel_shape", w.shape[2:]))
+        windows = geometry(OP, x.shape[2:], w.shape[2:], attributes)
+        left, right = centred(stored(x), x_qparams), centred(stored(w), w_qparams)
+        return (convolve(left, right, group, windows),)
+
+    def cases(self) -> Iterable[Case]:
+        """All four pairs of types, zero points at both ends, groups, pads, ranks, empty batch."""
+        ends = {"uint8": 255, "int8": -128}
+        for left, x_zp in ends.items():
+            for right, w_zp in ends.items():
+                yield Case(
+                    f"{left} by {right}, pads",
+                    (
+                        codes(2, 4, 6, 5, dtype=left),
+                        codes(3, 4, 3, 3, dtype=right, seed=1),
+                        zero(x_zp, left),
+                        zero(w_zp, right),
+                    ),
+                    (2, 3),
+                    {"pads": [1, 0, 2, 1]},
+                )
+        x, w = codes(2, 4, 7, 6), codes(6, 2, 3, 2, dtype="int8", seed=1)
+        yield Case("no zero points, groups", (x, w), (), {"group": 2})
+        strides: dict[str, AttributeValue] = {"strides": [2, 1], "dilations": [1, 2], "group": 2}
+        yield Case("strides, dilations", (x, w, zero(7), zero(3, "int8")), (2, 3), strides)
+        for mode in ("SAME_UPPER", "SAME_LOWER", "VALID"):
+            yield Case(mode, (x, w, zero(7)), (2,), {"auto_pad": mode, "group": 2})
+        depthwise = codes(4, 1, 3, 3, dtype="int8")
+        yield Case("depthwise", (x, depthwise, None, zero(-7, "int8")), (3,), {"group": 4})
+        yield Case("1d", (codes(1, 3, 9), codes(2, 3, 4), zero(7), zero(8)), (2, 3))
+        yield Case("3d", (codes(1, 2, 4, 5, 4), codes(3, 2, 2, 3, 2, dtype="int8"), zero(7)), (2,))
+        yield Case("empty batch", (x[:0], w), (), {"group": 2})
+
+
+def _check_shapes(
+    x: tuple[int, ...], w: tuple[int, ...], group: int, kernel_shape: Sequence[int]
+) -> None:
+    """Raises ShapeError where x (N, C, *S) and w (O, C / group, *K) do not fit together."""
+    if len(x) != len(w) or len(x) - 2 not in SPATIAL_RANKS:
+        raise ShapeError(f"{OP}: x {x} and w {w}; wanted the same rank, 3 to 5.")
+    if group < 1 or w[0] % group or w[1] * group != x[1]:
+        raise ShapeError(
+            f"{OP}: x {x}, w {w}, group {group}; wanted {x[1]} = {w[1]} * group channels."
+        )
+    if tuple(kernel_shape) != w[2:]:
+        raise ShapeError(f"{OP}: kernel_shape {list(kernel_shape)}, but w is {w}.")

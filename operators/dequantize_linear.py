@@ -1,0 +1,117 @@
+"""Codes to reals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.dtypes import INT32
+from onnxq.errors import ShapeError
+from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
+from onnxq.operators._attributes import integer
+from onnxq.operators._emit import MICROSOFT
+from onnxq.operators._examples import codes as random_codes
+from onnxq.operators._examples import ints32, scales, zero
+from onnxq.operators._integer import QDTYPES, operand, optional, stored
+from onnxq.operators._linear import REALS, SMALL_FLOATS, linear_qparams, small_float_scales, spread
+from onnxq.qparams import dequantize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import numpy.typing as npt
+
+OP = "DequantizeLinear"
+
+
+@register_integer
+class DequantizeLinear(IntegerOperator):
+    """y = (x - x_zero_point) * x_scale, in float32: inputs x, x_scale, x_zero_point.
+
+    ONNX DequantizeLinear-10 to 25 and com.microsoft. Per tensor, per `axis`, or per `block_size`
+    elements along it. y has the scale's type, float32 or float16 (then y is rounded again), or
+    `output_dtype`. x is of 2 to 16 bits (below 8: an array of ml_dtypes), int32 or float8 (float4
+    too, which ONNX Runtime 1.31 lacks). For int32, x - x_zero_point wraps modulo 2^32.
+    """
+
+    op_type = OP
+    domains = ("", MICROSOFT)
+
+    def kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """Reals of x."""
+        x, scale = operand(OP, inputs, 0, "x"), operand(OP, inputs, 1, "x_scale")
+        zero_point = optional(inputs, 2)
+        code = integer(attributes, "output_dtype", 0)
+        dtype = ir.DataType(code).numpy() if code else scale.dtype
+        if x.dtype in SMALL_FLOATS:
+            each = small_float_scales(OP, "x", scale, zero_point, x.dtype, x.shape, attributes)
+            with np.errstate(over="ignore", under="ignore"):
+                y = np.asarray(x.astype(np.float32) * each)
+        else:
+            y = _integers(x, scale, zero_point, attributes)
+        if dtype not in REALS:
+            raise ShapeError(f"{OP}: y would have dtype {dtype}; wanted float32 or float16.")
+        with np.errstate(over="ignore", under="ignore"):
+            return (y.astype(dtype, copy=False),)
+
+    def cases(self) -> Iterable[Case]:
+        """Types, granularities, int32 beyond 2^24, an empty tensor, a number."""
+        for dtype in ("uint8", "int8", "uint16", "int16"):
+            point = zero(np.iinfo(dtype).max, dtype)
+            x = random_codes(3, 5, dtype=dtype)
+            yield Case(f"{dtype}, largest zero point", (x, scales(0.3), point), (1, 2))
+        x = random_codes(3, 5)
+        yield Case("no zero point", (x, scales(0.7)), (1,))
+        points = np.array([0, 7, 255], np.uint8)
+        yield Case("per axis", (x, scales(0.1, 0.2, 3), points), (1, 2), {"axis": -2})
+        biases = ints32(2**24 + 1, -(2**31), 2**31 - 1)
+        yield Case("int32", (biases, scales(0.3)), (1,))
+        yield Case("int32 per axis", (biases, scales(0.3, 2, 1e-3)), (1,), {"axis": 0})
+        yield Case("empty", (random_codes(0, 3), scales(0.5), zero(3)), (1, 2))
+        yield Case("rank 0", (zero(9), scales(0.3), zero(1)), (1, 2))
+
+
+def onnx_only_cases() -> Iterable[Case]:
+    """What com.microsoft lacks: blocks, output_dtype, 2 bits, float8; and types of 4 bits."""
+    x = random_codes(3, 5)
+    block = np.array([[0.5, 2, 0.3]] * 3, np.float32)
+    points = np.array([[0, 1, 255]] * 3, np.uint8)
+    attributes: dict[str, AttributeValue] = {"axis": 1, "block_size": 2}
+    yield Case("blocks, the last one shorter", (x, block, points), (1, 2), attributes)
+    yield Case("float16", (x, np.array(0.1, np.float16), zero(3)), (1, 2))
+    half = ir.DataType.FLOAT16.value
+    yield Case("output_dtype", (x, scales(0.3), zero(3)), (1, 2), {"output_dtype": half}, opset=23)
+    wrapping = (ints32(-(2**31), 5), scales(0.3), np.array(1, np.int32))
+    yield Case("int32 whose difference wraps", wrapping, (1, 2))
+    values = np.arange(-2, 2)
+    for narrow in (ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.int2, ml_dtypes.uint2):
+        point = np.ones((), narrow)
+        signed = values if "u" not in point.dtype.name else values + 2
+        yield Case(
+            point.dtype.name, (signed.astype(narrow), scales(0.3), point), (0, 1, 2), opset=25
+        )
+    for small in SMALL_FLOATS[:4]:
+        yield Case(small.name, (random_codes(16, 16).view(small), scales(0.3)), (0, 1))
+
+
+def _integers(
+    x: Array, scale: Array, zero_point: Array | None, attributes: Mapping[str, AttributeValue]
+) -> npt.NDArray[np.float32]:
+    """Reals of integers of any QDType."""
+    qdtype = QDTYPES.get(x.dtype)
+    if qdtype is None:
+        wanted = ", ".join(dtype.name for dtype in (*QDTYPES, *SMALL_FLOATS))
+        raise ShapeError(f"{OP}: x has dtype {x.dtype}; wanted one of {wanted}.")
+    qparams = linear_qparams(OP, "x", scale, zero_point, qdtype, x.shape, attributes)
+    codes, zeros = stored(x), qparams.zero_point
+    if qdtype == INT32 and zeros.any():
+        points = spread(zeros, qparams.granularity, x.shape).astype(np.int64)
+        codes = np.asarray(codes - points).astype(np.int32)  # modulo 2^32
+        qparams = replace(qparams, zero_point=np.zeros_like(zeros))
+    return dequantize(codes, qparams)

@@ -1,0 +1,62 @@
+"""Product of a float32 matrix, quantized on the way, and codes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
+from onnxq.operators._columns import check_sum, late_columns, product, to_float
+from onnxq.operators._emit import MICROSOFT
+from onnxq.operators._examples import codes, normal, scales, zero
+from onnxq.operators._integer import operand, optional
+from onnxq.operators.dynamic_quantize_linear import dynamic_qparams
+from onnxq.qparams import quantize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+OP = "DynamicQuantizeMatMul"
+
+
+@register_integer
+class DynamicQuantizeMatMul(IntegerOperator):
+    """Y = float32(sum (q - q_zp) (B - b_zp[n])) * (q_scale * b_scale[n]) + bias[n].
+
+    com.microsoft: inputs A (float32), B, b_scale, b_zero_point, bias; q is A by
+    DynamicQuantizeLinear, over the whole tensor. Arithmetic: see MatMulIntegerToFloat.
+    """
+
+    op_type = OP
+    domains = (MICROSOFT,)
+
+    def kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """float32."""
+        a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 1, "B")
+        a_qparams = dynamic_qparams(OP, a)
+        right = late_columns(OP, "b", b, operand(OP, inputs, 2, "b_scale"), optional(inputs, 3))
+        check_sum(OP, a, b)
+        total = product(OP, quantize(np.asarray(a, np.float32), a_qparams), a_qparams, right)
+        return (to_float(OP, total, a_qparams.scale, right, optional(inputs, 4)),)
+
+    def cases(self) -> Iterable[Case]:
+        """Types, columns, bias, ranks, zeros, no row."""
+        a, b = normal(3, 5), codes(5, 4, dtype="int8", seed=1)
+        points = np.array([-128, 127, 0, 5], np.int8)
+        column, bias = scales(0.01, 0.02, 0.04, 3), normal(4)
+        given = (2, 3, 4)
+        yield Case("plain", (a, b, scales(0.02)), (2,))
+        yield Case("per column", (a, b, column, points), (2, 3))
+        yield Case("bias", (a, b, column, points, bias), given)
+        yield Case("bias alone", (a, b, column, None, bias), (2, 4))
+        yield Case("uint8, zero point 255", (a, codes(5, 4), scales(0.02), zero(255), bias), given)
+        stack = codes(2, 5, 4, dtype="int8", seed=1)
+        yield Case("batches, columns of all", (normal(2, 3, 5), stack, column), (2,))
+        own = (np.stack([column, column * 2])[:, None], np.stack([points] * 2)[:, None])
+        yield Case("batches, each with its columns", (normal(2, 3, 5), stack, *own), (2, 3))
+        yield Case("row by matrix", (normal(5), b, column, points, bias), given)
+        yield Case("zeros", (np.zeros((3, 5), np.float32), b, column, points, bias), given)
+        yield Case("no row", (normal(0, 5), b, column, points, bias), given)

@@ -1,0 +1,68 @@
+"""Matrix product of codes, to int32."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
+from onnxq.operators._columns import check_sum, columns, product
+from onnxq.operators._examples import codes, zero
+from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+OP = "MatMulInteger"
+
+
+@register_integer
+class MatMulInteger(IntegerOperator):
+    """Y = sum (A - a_zp) (B - b_zp[n]), int32, modulo 2^32; ONNX MatMulInteger-10.
+
+    Inputs A, B, a_zero_point, b_zero_point; each of A and B is uint8 or int8. Shapes as np.matmul.
+    B has one zero point or one per column; A has one: ONNX Runtime refuses one per row.
+    """
+
+    op_type = OP
+
+    def kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """int32."""
+        a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 1, "B")
+        one = np.ones((), np.float32)
+        a_qparams = make_qparams(OP, "a", one, optional(inputs, 2), qdtype_of(OP, a, "A"))
+        right = columns(OP, "B", b, None, optional(inputs, 3))
+        check_sum(OP, a, b)
+        return (product(OP, a, a_qparams, right),)
+
+    def cases(self) -> Iterable[Case]:
+        """All four pairs of types, zero points at both ends, ranks, no row."""
+        ends = {"uint8": 255, "int8": -128}
+        for left, a_zp in ends.items():
+            for right, b_zp in ends.items():
+                yield Case(
+                    f"{left} by {right}",
+                    (
+                        codes(3, 5, dtype=left),
+                        codes(5, 4, dtype=right, seed=1),
+                        zero(a_zp, left),
+                        zero(b_zp, right),
+                    ),
+                    (2, 3),
+                )
+        a, b = codes(3, 5), codes(5, 4, dtype="int8", seed=1)
+        points = np.array([-128, 127, 0, 5], np.int8)
+        yield Case("no zero points", (a, b))
+        yield Case("per column", (a, b, zero(7), points), (2, 3))
+        yield Case("per column, as a row", (a, b, None, points[None]), (3,))
+        stack = codes(2, 5, 4, dtype="int8", seed=1)
+        yield Case("batches", (codes(2, 3, 5), stack, zero(7), zero(3, "int8")), (2, 3))
+        own = np.stack([points, points[::-1]])[:, None]
+        yield Case("batches, each with its columns", (codes(2, 3, 5), stack, None, own), (3,))
+        yield Case("row by matrix", (codes(5), b, zero(7), points), (2, 3))
+        yield Case("row by column", (codes(5), codes(5)))
+        yield Case("long sums", (codes(2, 1500), codes(1500, 3, seed=1)))
+        yield Case("no row", (codes(0, 5), b, zero(7), points), (2, 3))

@@ -1,0 +1,70 @@
+"""Matrix product of codes, to float32."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
+from onnxq.operators._columns import check_signs, check_sum, late_columns, product, to_float
+from onnxq.operators._emit import MICROSOFT
+from onnxq.operators._examples import codes, normal, scales, zero
+from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+OP = "MatMulIntegerToFloat"
+
+
+@register_integer
+class MatMulIntegerToFloat(IntegerOperator):
+    """Y = float32(sum (A - a_zp) (B - b_zp[n])) * (a_scale * b_scale[n]) + bias[n].
+
+    com.microsoft: inputs A, B, a_scale, b_scale, a_zero_point, b_zero_point, bias. float32, rounded
+    after each step (no fused multiply-add). Shapes as np.matmul; B has one scale or one per column.
+    """
+
+    op_type = OP
+    domains = (MICROSOFT,)
+
+    def kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """float32."""
+        a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 1, "B")
+        a_scale = operand(OP, inputs, 2, "a_scale")
+        a_qparams = make_qparams(OP, "a", a_scale, optional(inputs, 4), qdtype_of(OP, a, "A"))
+        right = late_columns(OP, "b", b, operand(OP, inputs, 3, "b_scale"), optional(inputs, 5))
+        check_signs(OP, a, b)
+        check_sum(OP, a, b)
+        total = product(OP, a, a_qparams, right)
+        return (to_float(OP, total, a_qparams.scale, right, optional(inputs, 6)),)
+
+    def cases(self) -> Iterable[Case]:
+        """Types, columns, bias, zero points at both ends, ranks, no row."""
+        a, b = codes(3, 5), codes(5, 4, dtype="int8", seed=1)
+        points = np.array([-128, 127, 0, 5], np.int8)
+        column, bias = scales(0.01, 0.02, 0.04, 3), normal(4)
+        given = (2, 3, 4, 5, 6)
+        yield Case("plain", (a, b, scales(0.3), scales(0.02)), given[:2])
+        yield Case("per column", (a, b, scales(0.3), column, zero(7), points), given[:4])
+        yield Case("bias", (a, b, scales(0.3), column, zero(255), points, bias), given)
+        yield Case("bias alone", (a, b, scales(0.3), column, None, None, bias), (2, 3, 6))
+        yield Case("as a row", (a, b, scales(0.3), column[None], zero(7), points[None]), given[:4])
+        one = (scales(0.3), scales(0.02), zero(7), zero(255))
+        yield Case("uint8", (a, codes(5, 4), *one), given[:4])
+        low = zero(-128, "int8")
+        left = codes(3, 5, dtype="int8")
+        yield Case("int8", (left, b, scales(0.3), column, low, low, bias), given)
+        stack, deep = codes(2, 5, 4, dtype="int8", seed=1), codes(2, 3, 5)
+        batched = (deep, stack, scales(0.3))
+        yield Case("batches, columns of all", (*batched, column, zero(7)), given[:3])
+        yield Case("batches, bias", (*batched, scales(0.02), zero(7), None, bias), (2, 3, 4, 6))
+        own = (np.stack([column, column * 2])[:, None], zero(7), np.stack([points] * 2)[:, None])
+        yield Case("batches, each with its columns", (deep, stack, scales(0.3), *own), given[:4])
+        yield Case(
+            "row by matrix", (codes(5), b, scales(0.3), column, zero(7), points, bias), given
+        )
+        yield Case("no row", (codes(0, 5), b, scales(0.3), column, zero(7), points, bias), given)

@@ -1,0 +1,107 @@
+"""General matrix product of codes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.errors import ShapeError
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    IntegerOperator,
+    NodePlan,
+    register_integer,
+)
+from onnxq.operators._attributes import integer
+from onnxq.operators._check import shape_errors
+from onnxq.operators._columns import check_signs, check_sum
+from onnxq.operators._emit import MICROSOFT
+from onnxq.operators._examples import codes, ints32, scales, zero
+from onnxq.operators._integer import bias_qparams, operand, optional, qdtype_of, qparams
+from onnxq.operators.gemm import Gemm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from onnxq.qparams import QParams
+
+OP = "QGemm"
+
+
+@register_integer
+class QGemm(IntegerOperator):
+    """Gemm of codes: inputs A, a_scale, a_zp, B, b_scale, b_zp, C (int32), y_scale, y_zp.
+
+    com.microsoft. Without y_scale and y_zp, y is float32. B has one scale, or one per column of B'.
+    C is at a_scale * b_scale; alpha multiplies it too. Arithmetic: see Gemm.
+    """
+
+    op_type = OP
+    domains = (MICROSOFT,)
+
+    def kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """Codes of y, or float32."""
+        a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 3, "B")
+        a_qparams = qparams(OP, "a", inputs, 1, qdtype_of(OP, a, "A"))
+        trans_a, trans_b = integer(attributes, "transA", 0), integer(attributes, "transB", 0)
+        b_qparams = qparams(OP, "b", inputs, 4, qdtype_of(OP, b, "B"), axis=0 if trans_b else 1)
+        check_signs(OP, a, b)
+        if a.ndim != 2 or b.ndim != 2:
+            raise ShapeError(f"{OP}: A {a.shape} and B {b.shape}; wanted two matrices.")
+        check_sum(OP, a.T if trans_a else a, b.T if trans_b else b)
+        columns = b.shape[0 if trans_b else 1]
+        if b_qparams.scale.size not in (1, columns):
+            raise ShapeError(
+                f"{OP}: b_scale has {b_qparams.scale.size} numbers; wanted 1 or {columns}."
+            )
+        bias = optional(inputs, 6)
+        c_qparams = None if bias is None else bias_qparams(OP, bias, a_qparams, b_qparams)
+        plan = NodePlan((a_qparams, b_qparams, c_qparams), (_result(inputs, a_qparams),))
+        with shape_errors(OP):
+            return Gemm().kernel((a, b, bias), plan, attributes)
+
+    def cases(self) -> Iterable[Case]:
+        """Types, transpositions, alpha, shapes of C, float32 results, no row."""
+        a, b = codes(3, 5), codes(5, 4, dtype="int8", seed=1)
+        left, weight = (scales(0.25), zero(7)), (scales(0.02), zero(3, "int8"))
+        column = (scales(0.01, 0.02, 0.04, 3), np.array([-128, 127, 0, 5], np.int8))
+        ends = (scales(2), zero(255))
+        c = ints32(1000, -70, 3, 2**31 - 1)
+        given = (1, 2, 3, 4, 5, 6, 7, 8)
+        yield Case("plain", (a, *left, b, *weight, None, *ends), _but(given, 6))
+        yield Case("per column, bias", (a, *left, b, *column, c, *ends), given)
+        yield Case("float32 result", (a, *left, b, *column, c), given[:6])
+        yield Case("float32 result, alpha", (a, *left, b, *weight), given[:5], {"alpha": 0.3})
+        turned = {"transA": 1, "transB": 1, "alpha": 0.7}
+        both = (codes(5, 3), *left, codes(4, 5, dtype="int8", seed=1), *column, c, *ends)
+        yield Case("transA, transB, alpha", both, given, turned)
+        for shape in ((), (1,), (1, 4), (3, 1), (3, 4)):
+            bias = codes(*shape, dtype="int16").astype(np.int32)
+            yield Case(f"bias of shape {shape}", (a, *left, b, *column, bias, *ends), given)
+        signed = (scales(0.5), zero(-128, "int8"))
+        yield Case("int8", (codes(3, 5, dtype="int8"), *signed, b, *signed, c, *signed), given)
+        top = (scales(0.5), zero(255))
+        yield Case("uint8, zero points 255", (a, *top, codes(5, 4), *top, c, *top), given)
+        yield Case("no row", (codes(0, 5), *left, b, *column, c, *ends), given)
+
+
+def _result(inputs: Sequence[Array | None], a_qparams: QParams) -> QParams | None:
+    """QParams of y; None: float32. Raises ShapeError where only half of them is given."""
+    scale, zero_point = optional(inputs, 7), optional(inputs, 8)
+    if scale is None and zero_point is None:
+        return None
+    if scale is None or zero_point is None:
+        raise ShapeError(f"{OP}: y_scale and y_zero_point belong together; give both or neither.")
+    y_qparams = qparams(OP, "y", inputs, 7, qdtype_of(OP, zero_point, "y_zero_point"))
+    if y_qparams.dtype != a_qparams.dtype:
+        raise ShapeError(f"{OP}: A is {a_qparams.dtype}, y {y_qparams.dtype}; they must be equal.")
+    return y_qparams
+
+
+def _but(slots: tuple[int, ...], absent: int) -> tuple[int, ...]:
+    return tuple(slot for slot in slots if slot != absent)

@@ -1,0 +1,102 @@
+"""Matrix product of codes, to codes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.errors import ShapeError
+from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
+from onnxq.operators._columns import check_signs, check_sum, columns, product
+from onnxq.operators._examples import codes, scales, zero
+from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of
+from onnxq.qparams import requantize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+OP = "QLinearMatMul"
+
+
+@register_integer
+class QLinearMatMul(IntegerOperator):
+    """y = requantize(sum (a - a_zp) (b - b_zp), a_scale * b_scale[n] / y_scale).
+
+    ONNX QLinearMatMul-10 and 21: inputs a, a_scale, a_zp, b, b_scale, b_zp, y_scale, y_zp. Shapes
+    as np.matmul. b has one scale, or one per column; a has one: ONNX Runtime refuses one per row.
+    The scales may be float16, for which ONNX Runtime 1.31 has no kernel; they count as float32.
+    """
+
+    op_type = OP
+
+    def kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """Codes of y."""
+        a, b = operand(OP, inputs, 0, "a"), operand(OP, inputs, 3, "b")
+        a_qparams = make_qparams(
+            OP, "a", _scale(inputs, 1, "a_scale"), optional(inputs, 2), qdtype_of(OP, a, "a")
+        )
+        right = columns(OP, "b", b, _scale(inputs, 4, "b_scale"), optional(inputs, 5))
+        check_signs(OP, a, b)
+        check_sum(OP, a, b)
+        zero_point = operand(OP, inputs, 7, "y_zero_point")
+        qdtype = qdtype_of(OP, zero_point, "y_zero_point")
+        y_qparams = make_qparams(OP, "y", _scale(inputs, 6, "y_scale"), zero_point, qdtype)
+        if y_qparams.dtype != a_qparams.dtype:
+            raise ShapeError(
+                f"{OP}: a is {a_qparams.dtype}, y {y_qparams.dtype}; they must be equal."
+            )
+        total = product(OP, a, a_qparams, right)
+        with np.errstate(over="ignore", under="ignore"):
+            multiplier = np.asarray(a_qparams.scale * right.scale / y_qparams.scale)
+        return (requantize(total, multiplier, y_qparams),)
+
+    def cases(self) -> Iterable[Case]:
+        """Types, ranks, columns, zero points at both ends, ties, empty shapes."""
+        a, b = codes(3, 5), codes(5, 4, dtype="int8", seed=1)
+        ends = (scales(20), zero(7))
+        weight = (scales(0.02), zero(0, "int8"))
+        given = (1, 2, 3, 4, 5, 6, 7)
+        yield Case("plain", (a, *_tensor(), b, *weight, *ends), given)
+        column = (scales(0.01, 0.02, 0.04, 3), np.array([-128, 127, 0, 5], np.int8))
+        yield Case("per column", (a, *_tensor(), b, *column, *ends), given)
+        row = (column[0][None], column[1][None])
+        yield Case("per column, as a row", (a, *_tensor(), b, *row, *ends), given)
+        mixed = (column[0], zero(3, "int8"))
+        yield Case("per column, one zero point", (a, *_tensor(), b, *mixed, *ends), given)
+        mixed = (scales(0.02), column[1])
+        yield Case("one scale, zero points per column", (a, *_tensor(), b, *mixed, *ends), given)
+        top = (scales(0.5), zero(255))
+        yield Case("uint8, zero points 255", (a, *top, codes(5, 4), *top, *top), given)
+        signed = (scales(0.5), zero(-128, "int8"))
+        left = codes(3, 5, dtype="int8")
+        yield Case("int8, zero points -128", (left, *signed, b, *signed, *signed), given)
+        stack = codes(2, 5, 4, dtype="int8", seed=1)
+        own = (np.stack([column[0], column[0] * 2])[:, None], np.stack([column[1]] * 2)[:, None])
+        fixed = tuple(slot for slot in given if slot != 3)
+        yield Case("batches", (codes(2, 3, 5), *_tensor(), stack, *weight, *ends), fixed)
+        yield Case(
+            "batches, each with its columns",
+            (codes(2, 3, 5), *_tensor(), stack, *own, *ends),
+            fixed,
+        )
+        yield Case(
+            "broadcast batches",
+            (codes(3, 1, 3, 5), *_tensor(), codes(2, 5, 4, dtype="int8"), *weight, *ends),
+            fixed,
+        )
+        yield Case("row by matrix", (codes(5), *_tensor(), b, *column, *ends), given)
+        yield Case("row by column", (codes(5), *_tensor(), b[:, 0], *weight, *ends), given)
+        yield Case("no row", (codes(0, 5), *_tensor(), b, *column, *ends), given)
+
+
+def _scale(inputs: Sequence[Array | None], slot: int, name: str) -> Array:
+    """The scale, float16 widened to float32."""
+    scale = operand(OP, inputs, slot, name)
+    return scale.astype(np.float32) if scale.dtype == np.float16 else scale
+
+
+def _tensor() -> tuple[Array, Array]:
+    return scales(0.25), zero(7)

@@ -1,0 +1,132 @@
+"""Reals to codes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.dtypes import INT32
+from onnxq.errors import ShapeError
+from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
+from onnxq.operators._attributes import integer
+from onnxq.operators._emit import MICROSOFT
+from onnxq.operators._examples import normal, scales, zero
+from onnxq.operators._integer import QDTYPES, as_tensor, operand, optional
+from onnxq.operators._linear import REALS, SMALL_FLOATS, linear_qparams, small_float_scales
+from onnxq.qparams import quantize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import numpy.typing as npt
+
+OP = "QuantizeLinear"
+
+
+@register_integer
+class QuantizeLinear(IntegerOperator):
+    """y = saturate(rint(x / y_scale) + y_zero_point): inputs x, y_scale, y_zero_point.
+
+    ONNX QuantizeLinear-10 to 25 and com.microsoft. Per tensor, per `axis`, or per `block_size`
+    elements along it; x and y_scale are float32 or float16, the quotient is float32. The type of y
+    is the zero point's, else `output_dtype`, else uint8; below 8 bits, y is an array of ml_dtypes.
+    float8 and float4: x / y_scale cast to them, clamped to the finite numbers by `saturate` (1).
+    ONNX Runtime does not look at `precision`.
+
+    NaN, Inf and quotients beyond 2^31: see onnxq.qparams.quantize.
+    """
+
+    op_type = OP
+    domains = ("", MICROSOFT)
+
+    def kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """Codes of y."""
+        x, scale = operand(OP, inputs, 0, "x"), operand(OP, inputs, 1, "y_scale")
+        if x.dtype not in REALS:
+            raise ShapeError(f"{OP}: x has dtype {x.dtype}; wanted float32 or float16.")
+        if scale.dtype != x.dtype:
+            raise ShapeError(
+                f"{OP}: y_scale has dtype {scale.dtype}, x {x.dtype}; "
+                "ONNX Runtime wants them equal."
+            )
+        zero_point = optional(inputs, 2)
+        dtype = _target(zero_point, attributes)
+        if dtype in SMALL_FLOATS:
+            each = small_float_scales(OP, "y", scale, zero_point, dtype, x.shape, attributes)
+            return (_cast(x, each, dtype, integer(attributes, "saturate", 1)),)
+        qdtype = QDTYPES[dtype]
+        reals = np.asarray(x, np.float32)
+        y_qparams = linear_qparams(OP, "y", scale, zero_point, qdtype, x.shape, attributes)
+        return (as_tensor(quantize(reals, y_qparams), dtype),)
+
+    def cases(self) -> Iterable[Case]:
+        """Types, ties, granularities, float16, an empty tensor, a number."""
+        x = normal(3, 5) * np.float32(20)
+        ties = np.arange(-9, 9, dtype=np.float32) / 2
+        for dtype in ("uint8", "int8", "uint16", "int16"):
+            point = zero(np.iinfo(dtype).max, dtype)
+            yield Case(f"{dtype}, largest zero point", (x, scales(0.25), point), (1, 2))
+        yield Case("ties, odd zero point", (ties, scales(1), zero(3)), (1, 2))
+        yield Case("no zero point", (x, scales(0.5)), (1,))
+        points = np.array([0, 7, 255], np.uint8)
+        yield Case("per axis", (x, scales(0.1, 0.2, 3), points), (1, 2), {"axis": -2})
+        yield Case("one scale of rank 1", (x, np.ones(1, np.float32), zero(9)), (1, 2))
+        yield Case("empty", (normal(0, 3), scales(0.5), zero(3)), (1, 2))
+        yield Case("rank 0", (np.array(2.5, np.float32), scales(1), zero(1)), (1, 2))
+
+
+def onnx_only_cases() -> Iterable[Case]:
+    """What com.microsoft lacks: blocks, output_dtype, 2 bits, float8; and types of 4 bits."""
+    x = normal(3, 5) * np.float32(20)
+    block = np.array([[0.5, 2, 1]] * 3, np.float32)
+    points = np.array([[0, 1, 255]] * 3, np.uint8)
+    attributes: dict[str, AttributeValue] = {"axis": 1, "block_size": 2}
+    yield Case("blocks, the last one shorter", (x, block, points), (1, 2), attributes)
+    half = np.array(0.1, np.float16)
+    yield Case("float16", (x.astype(np.float16), half, zero(3)), (1, 2))
+    yield Case("output_dtype", (x, scales(0.5)), (1,), {"output_dtype": ir.DataType.INT16.value})
+    for narrow in (ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.int2, ml_dtypes.uint2):
+        point = np.ones((), narrow)
+        yield Case(point.dtype.name, (x, scales(2.5), point), (1, 2), opset=25)
+    for small in SMALL_FLOATS[:4]:
+        for saturate in (0, 1):
+            yield Case(
+                f"{small.name}, saturate {saturate}",
+                (x * np.float32(5000), scales(2.5), np.zeros((), small)),
+                (1, 2),
+                {"saturate": saturate},
+            )
+
+
+def _target(
+    zero_point: Array | None, attributes: Mapping[str, AttributeValue]
+) -> np.dtype[np.generic]:
+    """The dtype of y. Raises ShapeError where ONNX quantizes nothing to it, or the two differ."""
+    code = integer(attributes, "output_dtype", 0)
+    named = ir.DataType(code).numpy() if code else np.dtype(np.uint8)
+    dtype = named if zero_point is None else zero_point.dtype
+    if code and dtype != named:
+        raise ShapeError(f"{OP}: output_dtype is {named}, y_zero_point {dtype}; make them equal.")
+    if dtype not in SMALL_FLOATS and QDTYPES.get(dtype, INT32) == INT32:
+        raise ShapeError(
+            f"{OP}: y_zero_point or output_dtype gives y the dtype {dtype}; wanted an integer "
+            "of at most 16 bits, or float8."
+        )
+    return dtype
+
+
+def _cast(
+    x: Array, each: npt.NDArray[np.float32], dtype: np.dtype[np.generic], saturate: int
+) -> Array:
+    """Quotients cast to a small float; not saturated, overflow is Inf, or NaN for want of it."""
+    with np.errstate(all="ignore"):
+        v = x.astype(np.float32) / each
+        if saturate:
+            largest = np.float32(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
+            v = np.clip(v, -largest, largest)
+        return np.asarray(v, dtype)
