@@ -9,12 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.operators._check import codes, qparams_in
 from onnxq.qparams import dequantize, quantize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from onnxq.dtypes import QDType
+    from onnxq.operator import Array, NodePlan
     from onnxq.qparams import IntArray, QParams
 
 Codes = npt.NDArray[np.int32]
@@ -50,6 +52,20 @@ def requantize_codes(x: IntArray, p: QParams, q: QParams) -> IntArray:
         return x
     reals = dequantize(all_codes(p.dtype).astype(p.dtype.storage), p)
     return look_up(quantize(reals, q), x, p.dtype)
+
+
+def recoded(
+    op: str, inputs: Sequence[Array | None], plan: NodePlan, slot: int, out: QParams
+) -> IntArray:
+    """Codes of an input by other qparams of the same type.
+
+    Raises:
+        ShapeError: codes or per-tensor qparams are missing, or types differ.
+    """
+    x, p = codes(op, inputs, plan, slot), qparams_in(op, plan, slot)
+    if p.dtype != out.dtype:
+        raise ShapeError(f"{op}: input {slot} is {p.dtype}, the result {out.dtype}; wanted one.")
+    return requantize_codes(x, p, out)
 
 
 def _patterns(x: IntArray) -> npt.NDArray[np.uint8]:

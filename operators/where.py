@@ -18,10 +18,17 @@ from onnxq.operator import (
     Rule,
     register,
 )
-from onnxq.operators._check import codes, plain, shape_errors, shared
-from onnxq.operators._emit import on_codes
+from onnxq.operators._check import plain, qparams_in, qparams_out, shape_errors
+from onnxq.operators._emit import (
+    MICROSOFT,
+    check_same_type,
+    emit,
+    on_codes,
+    scale_and_zero_point,
+)
 from onnxq.operators._examples import normal
 from onnxq.operators._nodes import infinite_operand
+from onnxq.operators._tables import recoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,12 +39,16 @@ if TYPE_CHECKING:
 
 @register
 class Where(Operator):
-    """Z = X where the condition holds, else Y; all broadcast; ONNX Where-16."""
+    """Z = X where the condition holds, else Y; all broadcast; ONNX Where-16.
+
+    Integers: Where of codes; where qparams differ, com.microsoft QLinearWhere, which first takes
+    both operands through a table, quantize(dequantize(x)) by the qparams of Z.
+    """
 
     op_type = "Where"
 
     def rule(self, node: ir.Node) -> Rule | Float:
-        """Selects codes, so both operands and the result have the same qparams."""
+        """Selects codes, so operands and result should have the same qparams; else rescaled."""
         return infinite_operand(node, (1, 2)) or Rule(
             Role.MOVEMENT, activations=(1, 2), shares_qparams=True
         )
@@ -54,8 +65,18 @@ class Where(Operator):
     def lower(
         self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
     ) -> Sequence[ir.Value]:
-        """Where on codes."""
-        return on_codes(tape, node, plan, inputs)
+        """Where on codes, or QLinearWhere where they have different qparams."""
+        if plan.inputs[1] == plan.inputs[2] == plan.outputs[0]:
+            return on_codes(tape, node, plan, inputs)
+        check_same_type(node, plan)
+        slots = [inputs[0]]
+        for i in (1, 2):
+            parameters = scale_and_zero_point(tape, node, f"in{i}", qparams_in("Where", plan, i))
+            slots += [inputs[i], *parameters]
+        slots += scale_and_zero_point(tape, node, "out0", qparams_out("Where", plan))
+        return emit(
+            tape, node, plan, slots, op_type="QLinearWhere", domain=MICROSOFT, attributes={}
+        )
 
     def kernel(
         self,
@@ -65,8 +86,8 @@ class Where(Operator):
     ) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         condition = plain("Where", inputs, 0)
-        x, y = codes("Where", inputs, plan, 1), codes("Where", inputs, plan, 2)
-        shared("Where", plan, (1, 2))
+        out = qparams_out("Where", plan)
+        x, y = (recoded("Where", inputs, plan, slot, out) for slot in (1, 2))
         if condition.dtype != np.bool_:
             raise ShapeError(f"Where: the condition has dtype {condition.dtype}; wanted bool.")
         with shape_errors("Where"):

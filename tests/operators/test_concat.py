@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxq.dtypes import UINT8
+from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import ShapeError
 from onnxq.operator import Case, NodePlan
+from onnxq.operators._examples import normal
 from onnxq.operators.concat import Concat
 from onnxq.qparams import per_tensor
 from tests.operators import builder
@@ -30,10 +31,21 @@ def test_all_parts_share_qparams() -> None:
     assert rule.shares_qparams
 
 
-def test_kernel_refuses_parts_of_different_qparams() -> None:
-    plan = NodePlan((SHARED, per_tensor(0.25, 7, UINT8)), (SHARED,))
-    with pytest.raises(ShapeError, match="equal qparams"):
-        OP.kernel([codes(2, 3), codes(2, 3)], plan, {"axis": 0})
+def test_parts_of_other_qparams_are_rescaled_as_onnx_runtime_does() -> None:
+    case = Case("", (normal(2, 90), normal(2, 70, seed=1)), attributes={"axis": 1})
+    plan = NodePlan((SHARED, per_tensor(0.013, 200, UINT8)), (per_tensor(0.026, 7, UINT8),))
+    random = np.random.default_rng(0)
+    parts = [random.integers(0, 256, np.shape(x)).astype(np.uint8) for x in case.inputs]
+    model = builder.lowered_model(OP, case, plan, parts)
+    assert [node.op_type for node in model.graph] == ["QLinearConcat"]
+    (got,) = OP.kernel(parts, plan, {"axis": 1})
+    assert np.array_equal(got, builder.run(model, case, parts)[0])
+
+
+def test_kernel_refuses_parts_of_another_type() -> None:
+    plan = NodePlan((SHARED, per_tensor(0.25, 7, INT8)), (SHARED,))
+    with pytest.raises(ShapeError, match="int8"):
+        OP.kernel([codes(2, 3), codes(2, 3).astype(np.int8)], plan, {"axis": 0})
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from onnxq.dtypes import UINT8
 from onnxq.errors import ShapeError
-from onnxq.operator import Case, Float
+from onnxq.operator import Case, Float, NodePlan
+from onnxq.operators._examples import normal
 from onnxq.operators.where import Where
+from onnxq.qparams import per_tensor
 from tests.operators import builder
-from tests.operators.builder import Codes, codes, copied, u8
+from tests.operators.builder import SHARED, Codes, codes, copied, u8
 
 OP = Where()
 
@@ -26,6 +29,18 @@ def test_masks_stay_float() -> None:
     rule = builder.rule(OP, Case("", (MASK, x, np.array(-1e9, np.float32)), (2,)))
     assert isinstance(rule, Float)
     assert "infinity" in rule.reason
+
+
+def test_operands_of_other_qparams_are_rescaled_as_onnx_runtime_does() -> None:
+    mask = np.random.default_rng(1).random((2, 90)) > 0.5
+    case = Case("", (mask, normal(2, 90), normal(90, seed=1)))
+    plan = NodePlan((None, SHARED, per_tensor(0.013, 200, UINT8)), (per_tensor(0.026, 7, UINT8),))
+    random = np.random.default_rng(0)
+    x, y = (random.integers(0, 256, shape).astype(np.uint8) for shape in ((2, 90), (90,)))
+    model = builder.lowered_model(OP, case, plan, [mask, x, y])
+    assert [node.op_type for node in model.graph] == ["QLinearWhere"]
+    (got,) = OP.kernel([mask, x, y], plan, {})
+    assert np.array_equal(got, builder.run(model, case, [mask, x, y])[0])
 
 
 @pytest.mark.parametrize(
