@@ -8,7 +8,7 @@ from onnxq.dtypes import INT4, INT8, INT32, UINT8
 from onnxq.errors import ShapeError
 from onnxq.operators import _integer
 from onnxq.operators._examples import codes, ints32, scales, zero
-from onnxq.qparams import PerChannel, PerTensor, per_tensor
+from onnxq.qparams import PerChannel, per_tensor
 
 
 @pytest.mark.parametrize("dtype", list(_integer.QDTYPES), ids=str)
@@ -65,7 +65,7 @@ def test_one_zero_point_serves_all_channels() -> None:
 def test_what_does_not_fit_is_refused(
     scale: np.ndarray, zero_point: np.ndarray | None, message: str
 ) -> None:
-    with pytest.raises(ShapeError, match=f"Op: {message}"):
+    with pytest.raises(ShapeError, match=f"Op: .*{message}"):
         _integer.make_qparams("Op", "x", scale, zero_point, UINT8)
 
 
@@ -77,6 +77,6 @@ def test_the_zero_point_of_a_result_says_its_type() -> None:
 def test_a_bias_is_at_the_product_of_the_scales() -> None:
     x, w = per_tensor(0.5, 3, UINT8), per_tensor(0.25, 0, INT8)
     found = _integer.bias_qparams("Op", ints32(1, 2), x, w)
-    assert (found.scale, found.dtype, found.granularity) == (0.125, INT32, PerTensor())
+    assert found == per_tensor(0.125, 0, INT32)
     with pytest.raises(ShapeError, match="Op: the bias has dtype float32"):
         _integer.bias_qparams("Op", np.ones(2, np.float32), x, w)
