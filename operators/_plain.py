@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 import numpy as np
 import onnx_ir as ir
@@ -23,6 +23,16 @@ from onnxq.qparams import QParams, per_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+
+@runtime_checkable
+class ComputesOnCodes(Protocol):
+    """A float operator that ONNX Runtime runs on codes with an arithmetic of its own (Resize)."""
+
+    def plain_kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """What ONNX Runtime computes from the codes, all outputs; refusals as IntegerOperator's."""
 
 
 class PlainOnCodes(IntegerOperator):
@@ -64,6 +74,8 @@ class PlainOnCodes(IntegerOperator):
                     f"{', '.join(str(t) for t in QDTYPES)}."
                 )
             known[slot] = per_tensor(1.0, 0, QDTYPES[x.dtype])
+        if isinstance(self.operator, ComputesOnCodes):
+            return self.operator.plain_kernel(inputs, attributes)
         shared = known[rule.activations[0]]
         outputs = tuple(
             shared if i in rule.outputs else None for i in range(max(rule.outputs, default=0) + 1)
@@ -84,7 +96,11 @@ class PlainOnCodes(IntegerOperator):
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
     ) -> Rule | None:
         """What the operator says of this node; None where it neither moves nor bounds."""
-        rule = self.operator.rule(_node(self.operator, inputs, attributes))
+        node = _node(self.operator, inputs, attributes)
+        rule = self.operator.rule(node)
+        for value in node.inputs:
+            if value is not None:  # node and values refer to one another: a cycle would keep arrays
+                value.const_value = None
         moves = isinstance(rule, Rule) and rule.role in (Role.MOVEMENT, Role.CLAMP)
         return rule if isinstance(rule, Rule) and moves else None
 

@@ -96,16 +96,23 @@ def integer_nodes(optimized: ir.Model) -> list[NodeUse]:
         optimized: what `onnxq.runtime.optimized_graph` returned; a file's own graph says little
             about what will run.
     """
-    types: dict[ir.Value, ir.DataType] = {}
+    types = value_types(optimized)
     uses = []
+    for node in optimized.graph.all_nodes():
+        inputs = {_dtype(value, types) for value in node.inputs if value is not None}
+        arithmetic = _arithmetic(node, inputs | {types[value] for value in node.outputs})
+        uses.append(NodeUse(node.name or "", node.op_type, node.domain, arithmetic))
+    return uses
+
+
+def value_types(optimized: ir.Model) -> dict[ir.Value, ir.DataType]:
+    """Type of every node output; where the graph does not say it, as the operator gives it."""
+    types: dict[ir.Value, ir.DataType] = {}
     for node in optimized.graph.all_nodes():
         inputs = [_dtype(value, types) for value in node.inputs if value is not None]
         for value in node.outputs:
             types[value] = value.dtype or _output_type(node, inputs)
-        outputs = [types[value] for value in node.outputs]
-        arithmetic = _arithmetic(node, {*inputs, *outputs})
-        uses.append(NodeUse(node.name or "", node.op_type, node.domain, arithmetic))
-    return uses
+    return types
 
 
 def count(uses: Sequence[NodeUse], arithmetic: Arithmetic) -> Counter[str]:

@@ -33,9 +33,7 @@ MAX_NAMED = 5
 CONTROL_FLOW = ("If", "Loop", "Scan")
 
 
-def evaluator(
-    model: str | Path | onnx.ModelProto | ir.Model, *, threads: int = 1
-) -> ReferenceEvaluator:
+def evaluator(model: str | Path | onnx.ModelProto | ir.Model, *, threads: int = 1) -> Evaluator:
     """A ReferenceEvaluator that runs a quantized model on onnxq's kernels.
 
     A QDQ model is brought into its integer form, which is what ONNX Runtime executes after fusion.

@@ -12,7 +12,9 @@ import onnx_ir as ir
 from onnxq import reference, runtime
 from onnxq.errors import OnnxqError
 from onnxq.graph.expose import expose, observable
+from onnxq.graph.kernels import value_types
 from onnxq.graph.passes.names import UniqueNames
+from onnxq.graph.types import infer_types
 from onnxq.runtime import Arithmetic
 from onnxq.stages.cross_findings import FloatNode, NodeFinding, UncheckedNode
 from onnxq.stages.differences import Differences
@@ -75,6 +77,7 @@ class NodeByNode:
     def __init__(self, target: ir.Model) -> None:
         optimized = runtime.optimized_graph(target)
         UniqueNames()(optimized)
+        _type_bodies(optimized)
         exposed = expose(optimized, observable(optimized))
         self.model = exposed.model
         self.instrumented: dict[str, None] = {}
@@ -194,6 +197,17 @@ class NodeByNode:
             for entry in self._nodes
             if not entry.integer and not (_counts_as_integer(entry) and not entry.reached)
         )
+
+
+def _type_bodies(model: ir.Model) -> None:
+    """Gives values inside of bodies the types that `expose` hands out with them.
+
+    ONNX Runtime writes no types of inner values.
+    """
+    infer_types(model)
+    for value, dtype in value_types(model).items():
+        if value.type is None and value.graph is not model.graph:
+            value.type = ir.TensorType(dtype)
 
 
 def _counts_as_integer(entry: _Node) -> bool:

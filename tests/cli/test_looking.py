@@ -3,10 +3,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
-from onnxq import targets
+from onnxq import catalog, targets
+from onnxq.errors import UnsupportedError
+from onnxq.stages.cross_findings import CrossFindings
 from onnxq.stages.findings import Findings
+from tests.examples import Array, quantized_matmul, save, weights
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,6 +74,89 @@ def test_bounds_that_hold_are_exit_code_0(
 ) -> None:
     bounds = ("--min-sqnr", "20", "--only", "y")
     assert run("verify", model_path, quantized_path, samples_path, *bounds).exit_code == 0
+
+
+@pytest.fixture
+def integers(tmp_path: Path) -> tuple[Path, Path]:
+    """A quantized model with nothing in float, and samples."""
+    np.savez(tmp_path / "m.npz", x=weights(0, 6, 8))
+    return save(quantized_matmul(np.array(3, np.uint8)), tmp_path / "i.onnx"), tmp_path / "m.npz"
+
+
+def _flipped(codes: Array) -> Array:
+    return np.asarray(codes.astype(np.uint8) ^ np.uint8(1))
+
+
+def test_reference_needs_no_float_model(run: Run, integers: tuple[Path, Path]) -> None:
+    result = run("verify", *integers, "--reference", "--batch-size", 4)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "QLinearMatMul" in result.stdout
+    assert "0 differ" in result.stdout
+
+
+def test_reference_prints_findings_as_json(run: Run, integers: tuple[Path, Path]) -> None:
+    result = run("verify", "--reference", *integers, "--json", "--threads", 2)
+    findings = CrossFindings.from_dict(json.loads(result.stdout))
+    assert (findings.batches, findings.differing) == (6, 0)
+
+
+def test_reference_does_not_read_a_float_model(
+    run: Run, model_path: Path, integers: tuple[Path, Path]
+) -> None:
+    result = run("verify", model_path, *integers, "--reference")
+    assert result.exit_code == 0
+    assert "does not read the float model" in result.stderr
+
+
+def test_a_difference_to_the_reference_is_exit_code_8_unless_it_is_allowed(
+    run: Run, integers: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = catalog.find_integer("QLinearMatMul")
+    assert operator is not None
+    kernel = operator.kernel
+    monkeypatch.setattr(operator, "kernel", lambda *given: (_flipped(kernel(*given)[0]),))
+    result = run("verify", *integers, "--reference")
+    assert result.exit_code == 8
+    assert "elements differ, by up to 1 codes" in result.stderr
+    assert run("verify", *integers, "--reference", "--max-steps", 1).exit_code == 0
+    assert run("verify", *integers, "--reference", "--max-differing", 0.5).exit_code == 8
+    assert run("verify", *integers, "--reference", "--max-differing", 1).exit_code == 0
+
+
+def test_nodes_without_kernel_fail_unless_they_are_allowed(
+    run: Run, integers: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise UnsupportedError("not here")
+
+    operator = catalog.find_integer("QLinearMatMul")
+    monkeypatch.setattr(operator, "kernel", refuse)
+    result = run("verify", *integers, "--reference")
+    assert result.exit_code == 8
+    assert "was not checked: node QLinearMatMul 'matmul': not here" in result.stderr
+    assert run("verify", *integers, "--reference", "--allow-unchecked").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--reference", "--min-sqnr", "20"),
+        ("--reference", "--only", "y"),
+        ("--max-differing", "0.1"),
+        ("--allow-unchecked",),
+        (),
+    ],
+    ids=str,
+)
+def test_options_of_the_other_comparison_are_wrong_usage(
+    run: Run, integers: tuple[Path, Path], options: tuple[str, ...]
+) -> None:
+    assert run("verify", *integers, *options).exit_code == 2
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_too_few_paths_are_wrong_usage(run: Run, integers: tuple[Path, Path], count: int) -> None:
+    assert run("verify", *integers[:count], "--reference").exit_code == 2
 
 
 def test_bench_works_without_data(run: Run, model_path: Path, quantized_path: Path) -> None:

@@ -1,0 +1,417 @@
+from __future__ import annotations
+
+import itertools
+import tracemalloc
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
+
+import onnxq
+from onnxq import catalog, reference, runtime
+from onnxq.errors import CalibrationError, ModelError, QConfigError, ShapeError, UnsupportedError
+from onnxq.runtime import Optimization
+from tests.examples import Array, as_ir, model, quantized_matmul, weights
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+make = helper.make_node
+MICROSOFT = "com.microsoft"
+
+
+def integers_only() -> onnx.ModelProto:
+    """Conv, Relu, MaxPool, Conv, Add, GlobalAveragePool, Flatten, Gemm."""
+    return model(
+        [
+            make("Conv", ["x", "w1", "b1"], ["c1"], "conv1", pads=[1] * 4),
+            make("Relu", ["c1"], ["r1"], "relu1"),
+            make("MaxPool", ["r1"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+            make("Conv", ["p", "w2"], ["c2"], "conv2", pads=[1] * 4),
+            make("Add", ["p", "c2"], ["s"], "add"),
+            make("GlobalAveragePool", ["s"], ["g"], "mean"),
+            make("Flatten", ["g"], ["f"], "flatten"),
+            make("Gemm", ["f", "w3", "b3"], ["y"], "gemm"),
+        ],
+        {
+            "w1": weights(1, 8, 3, 3, 3),
+            "b1": weights(2, 8),
+            "w2": weights(3, 8, 8, 3, 3),
+            "w3": weights(4, 8, 10),
+            "b3": weights(5, 10),
+        },
+        {"x": ["N", 3, 8, 8]},
+    )
+
+
+def images(count: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((count, 3, 8, 8)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def qdq() -> ir.Model:
+    return onnxq.quantize(as_ir(integers_only()), [{"x": images(16)}])
+
+
+def on_codes(
+    nodes: Sequence[onnx.NodeProto],
+    constants: dict[str, Array],
+    dtype: int = TensorProto.UINT8,
+    outputs: dict[str, int] | None = None,
+    shape: Sequence[int | str] = ("N", 4, 6, 6),
+) -> onnx.ModelProto:
+    """A model of one input x of codes; com.microsoft is known."""
+    proto = model(nodes, constants, {"x": shape}, outputs or {"y": dtype}, opset=21, dtype=dtype)
+    proto.opset_import.append(helper.make_opsetid(MICROSOFT, 1))
+    return proto
+
+
+def codes(
+    seed: int = 0,
+    dtype: str = "uint8",
+    shape: Sequence[int] = (2, 4, 6, 6),
+    limit: int | None = None,
+) -> Array:
+    top = np.iinfo(dtype).max if limit is None else limit
+    values = np.random.default_rng(seed).integers(np.iinfo(dtype).min, top, shape, endpoint=True)
+    return values.astype(dtype)
+
+
+def scales(value: float) -> Array:
+    return np.array(value, np.float32)
+
+
+def convolution(name: str = "conv", x: str = "x", y: str = "y", **attributes: Any) -> Any:
+    slots = [x, "s", "z", "w", "ws", "wz", "ys", "z"]
+    return make("QLinearConv", slots, [y], name, **attributes)
+
+
+CONVOLUTION: dict[str, Array] = {
+    "s": scales(0.5),
+    "z": np.array(7, np.uint8),
+    "w": codes(1, "int8", (4, 4, 3, 3)),
+    "ws": scales(0.01),
+    "wz": np.array(0, np.int8),
+    "ys": scales(3.0),
+}
+
+
+def assert_equals_onnx_runtime(source: onnx.ModelProto | ir.Model, feeds: dict[str, Array]) -> None:
+    got = reference.evaluator(source).run(None, feeds)
+    target = source if isinstance(source, ir.Model) else as_ir(source)
+    with runtime.open_session(target, threads=1) as session:
+        wanted = session.run(feeds)
+    for ours, theirs in zip(got, wanted, strict=True):
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_array_equal(ours, theirs)
+
+
+# --- which models run
+
+
+def test_a_qdq_model_gives_the_integers_of_onnx_runtime(qdq: ir.Model) -> None:
+    assert_equals_onnx_runtime(qdq, {"x": images(8, 1)})
+
+
+def test_a_qdq_model_is_no_float_simulation(qdq: ir.Model) -> None:
+    x = {"x": images(64, 1)}
+    with runtime.open_session(qdq, optimization=Optimization.NONE) as session:
+        (simulated,) = session.run(x)
+    (got,) = reference.evaluator(qdq).run(None, x)
+    assert not np.array_equal(simulated, got)
+
+
+def test_a_qoperator_model_runs() -> None:
+    proto = on_codes([convolution(pads=[1] * 4)], CONVOLUTION)
+    assert_equals_onnx_runtime(proto, {"x": codes()})
+
+
+def test_operators_of_com_microsoft_run() -> None:
+    add = make("QLinearAdd", ["x", "s", "z", "x", "ws", "z", "ys", "z"], ["y"], domain=MICROSOFT)
+    assert_equals_onnx_runtime(on_codes([add], CONVOLUTION), {"x": codes()})
+
+
+def test_the_graph_that_onnx_runtime_optimized_runs(qdq: ir.Model) -> None:
+    optimized = runtime.optimized_graph(qdq)
+    assert any(n.domain == MICROSOFT for n in optimized.graph)
+    x = {"x": images(4, 2)}
+    with runtime.open_session(qdq) as session:
+        (wanted,) = session.run(x)
+    np.testing.assert_array_equal(reference.evaluator(optimized).run(None, x)[0], wanted)
+
+
+def test_a_mixed_model_runs() -> None:
+    nodes = [
+        convolution(y="c", pads=[1] * 4),
+        make("DequantizeLinear", ["c", "ys", "z"], ["d"], "dq"),
+        make("Relu", ["d"], ["y"], "relu"),
+    ]
+    proto = on_codes(nodes, CONVOLUTION, outputs={"y": TensorProto.FLOAT})
+    assert_equals_onnx_runtime(proto, {"x": codes()})
+
+
+@pytest.mark.parametrize("kind", ["path", "str", "proto", "ir"])
+def test_every_kind_of_model_is_taken(kind: str, tmp_path: Path) -> None:
+    proto = on_codes([convolution()], CONVOLUTION)
+    onnx.save(proto, tmp_path / "m.onnx")
+    source = {
+        "path": tmp_path / "m.onnx",
+        "str": str(tmp_path / "m.onnx"),
+        "proto": proto,
+        "ir": as_ir(proto),
+    }[kind]
+    session = reference.evaluator(source)  # type: ignore[arg-type]
+    assert isinstance(session, ReferenceEvaluator)
+    assert session.run(None, {"x": codes()})[0].shape == (2, 4, 4, 4)
+
+
+def test_weights_in_a_file_of_their_own_are_found(tmp_path: Path) -> None:
+    constants = {**CONVOLUTION, "w": codes(1, "int8", (40, 4, 3, 3))}
+    proto = on_codes([convolution()], constants)
+    path = tmp_path / "m.onnx"
+    copy = onnx.ModelProto.FromString(proto.SerializeToString())
+    onnx.save(copy, path, save_as_external_data=True, location="m.data", size_threshold=0)
+    got, wanted = (reference.evaluator(m).run(None, {"x": codes()})[0] for m in (path, proto))
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_a_missing_file_is_a_model_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="no such file"):
+        reference.evaluator(tmp_path / "none.onnx")
+
+
+def test_the_model_stays_as_it_is(qdq: ir.Model) -> None:
+    before = ir.to_proto(qdq).SerializeToString()
+    reference.evaluator(qdq).run(None, {"x": images(1)})
+    assert ir.to_proto(qdq).SerializeToString() == before
+
+
+def test_functions_of_the_model_run() -> None:
+    proto = on_codes([make("Twice", ["x"], ["y"], "call", domain="own")], {})
+    body = [make("Transpose", ["a"], ["b"], perm=[0, 2, 3, 1])]
+    opsets = [helper.make_opsetid("", 21)]
+    proto.functions.append(helper.make_function("own", "Twice", ["a"], ["b"], body, opsets))
+    proto.opset_import.append(helper.make_opsetid("own", 1))
+    (y,) = reference.evaluator(proto).run(None, {"x": codes()})
+    np.testing.assert_array_equal(y, codes().transpose(0, 2, 3, 1))
+
+
+def test_bodies_of_if_run_on_the_kernels() -> None:
+    branch = {
+        name: helper.make_graph(
+            [convolution(name, y=f"{name}_y", pads=pads)],
+            name,
+            [],
+            [helper.make_tensor_value_info(f"{name}_y", TensorProto.UINT8, None)],
+        )
+        for name, pads in (("then", [1] * 4), ("else", [0] * 4))
+    }
+    graphs = {"then_branch": branch["then"], "else_branch": branch["else"]}
+    nodes = [
+        make("Cast", ["x"], ["f"], to=TensorProto.FLOAT),
+        make("ReduceMax", ["f"], ["top"], keepdims=0),
+        make("Greater", ["top", "hundred"], ["large"]),
+        make("If", ["large"], ["y"], "if", **graphs),
+    ]
+    proto = on_codes(nodes, {**CONVOLUTION, "hundred": scales(100)})
+    for x in (codes(), codes(limit=90)):
+        assert_equals_onnx_runtime(proto, {"x": x})
+
+
+def test_int4_weights_are_read() -> None:
+    w = np.arange(-8, 8).reshape(4, 4).astype(ml_dtypes.int4)
+    nodes = [
+        make("DequantizeLinear", ["w", "s"], ["wf"], "dq"),
+        make("MatMul", ["x", "wf"], ["y"], "matmul"),
+    ]
+    proto = model(nodes, {"s": scales(0.5)}, {"x": [2, 4]}, opset=21)
+    proto.graph.initializer.append(
+        helper.make_tensor("w", TensorProto.INT4, [4, 4], w.astype(np.int8).ravel())
+    )
+    x = weights(0, 2, 4)
+    (y,) = reference.evaluator(proto).run(None, {"x": x})
+    np.testing.assert_allclose(y, x @ (w.astype(np.float32) * 0.5), rtol=1e-6)
+
+
+# --- which implementation serves
+
+
+def test_pools_of_codes_run_on_the_kernel_and_of_floats_on_onnx() -> None:
+    pool = make("MaxPool", ["x"], ["y"], "pool", kernel_shape=[2, 2], pads=[1] * 4)
+    assert_equals_onnx_runtime(on_codes([pool], {}), {"x": codes()})
+    runner = reference.node_runner(pool, {"": 21})
+    assert isinstance(runner, reference.KernelOp)
+    assert runner.uses_kernel([codes()])
+    assert not runner.uses_kernel([images(1)])
+    (y,) = runner.run(images(1))  # type: ignore[no-untyped-call]
+    assert y.dtype == np.float32
+
+
+@pytest.mark.parametrize("opset", [13, 21])
+def test_floats_run_on_the_implementation_of_the_models_opset(opset: int) -> None:
+    nodes = [make("Split", ["x"], ["y", "z"], "split", axis=1)]
+    if opset == 21:
+        nodes[0].attribute.append(helper.make_attribute("num_outputs", 2))
+    proto = model(nodes, {}, {"x": [2, 4]}, {"y": 1, "z": 1}, opset=opset)
+    assert_equals_onnx_runtime(proto, {"x": weights(0, 2, 4)})
+
+
+def test_integers_that_nothing_quantizes_run_on_onnx() -> None:
+    add = make("Add", ["x", "x"], ["y"], "add")  # wraps
+    runner = reference.node_runner(add, {"": 21})
+    assert not (isinstance(runner, reference.KernelOp) and runner.uses_kernel([codes()] * 2))
+    assert_equals_onnx_runtime(on_codes([add], {}), {"x": codes()})
+
+
+def test_there_is_a_class_per_operator_and_domain() -> None:
+    known = {(cls.op_domain, cls.__name__) for cls in reference.op_classes()}
+    for operator in catalog.all_integer_operators():
+        assert {(domain, operator.op_type) for domain in operator.domains} <= known
+    assert ("", "MaxPool") in known
+    assert all(issubclass(cls, OpRun) for cls in reference.op_classes())
+
+
+def test_the_classes_serve_an_evaluator_of_ones_own() -> None:
+    class Twice(OpRun):
+        op_domain = "own"
+
+        def _run(self, x: Array) -> tuple[Array, ...]:
+            return (np.minimum(x, 127) * np.uint8(2),)
+
+    proto = on_codes([make("Twice", ["x"], ["t"], domain="own"), convolution(x="t")], CONVOLUTION)
+    proto.opset_import.append(helper.make_opsetid("own", 1))
+    session = ReferenceEvaluator(proto, new_ops=[*reference.op_classes(), Twice])
+    (y,) = session.run(None, {"x": codes()})
+    (wanted,) = reference.evaluator(on_codes([convolution()], CONVOLUTION)).run(
+        None, {"x": np.minimum(codes(), 127) * np.uint8(2)}
+    )
+    np.testing.assert_array_equal(y, wanted)
+
+
+def test_a_class_is_found_by_name() -> None:
+    assert reference.op_class("QLinearConv", MICROSOFT).op_domain == MICROSOFT
+    with pytest.raises(UnsupportedError, match=r"QLinearCon\. Did you mean 'QLinearConv'"):
+        reference.op_class("QLinearCon")
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        make("QuickGelu", ["x"], ["y"], "gelu", domain=MICROSOFT, alpha=1.5),
+        make("QuickGelu", ["x"], ["y"], "gelu", domain=MICROSOFT),
+        make("FusedMatMul", ["x", "w"], ["y"], "mm", domain=MICROSOFT, transB=1, alpha=0.5),
+        make("FusedMatMul", ["x", "w"], ["y"], "mm", domain=MICROSOFT),
+    ],
+    ids=["gelu alpha", "gelu", "matmul attributes", "matmul"],
+)
+def test_trivial_float_operators_of_optimized_graphs_run(node: onnx.NodeProto) -> None:
+    proto = model([node], {"w": weights(1, 4, 4)}, {"x": [3, 4]}, opset=21)
+    proto.opset_import.append(helper.make_opsetid(MICROSOFT, 1))
+    x = weights(0, 3, 4)
+    (y,) = reference.evaluator(proto).run(None, {"x": x})
+    with runtime.open_session(as_ir(proto)) as session:
+        wanted = np.asarray(session.run({"x": x})[0], np.float32)
+    np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-6)
+
+
+# --- refusals
+
+
+def test_operators_without_implementation_are_all_named() -> None:
+    nodes = [
+        make("Conv", ["x"], ["a"], "first", domain="com.microsoft.nchwc"),
+        make("Conv", ["a"], ["b"], "second", domain="com.microsoft.nchwc"),
+        make("Frob", ["b"], ["y"], "third"),
+    ]
+    proto = model(nodes, {}, {"x": [1]})
+    proto.opset_import.append(helper.make_opsetid("com.microsoft.nchwc", 1))
+    wanted = r"com.microsoft.nchwc Conv \('first', 'second'\); ai.onnx Frob \('third'\)"
+    with pytest.raises(UnsupportedError, match=wanted):
+        reference.evaluator(proto)
+
+
+def test_an_error_of_a_kernel_names_the_node() -> None:
+    session = reference.evaluator(on_codes([convolution("layer1/conv")], CONVOLUTION))
+    with pytest.raises(ShapeError, match=r"node QLinearConv 'layer1/conv': .*channels"):
+        session.run(None, {"x": codes(shape=(1, 3, 6, 6))})
+
+
+def test_an_error_of_onnx_names_the_node() -> None:
+    proto = model([make("MatMul", ["x", "w"], ["y"], "mm")], {"w": weights(0, 3, 3)}, {"x": [1, 4]})
+    with pytest.raises(UnsupportedError, match=r"MatMul 'mm'.*float32 \(1, 4\), float32 \(3, 3\)"):
+        reference.evaluator(proto).run(None, {"x": weights(0, 1, 4)})
+
+
+def test_inputs_are_checked_by_name(qdq: ir.Model) -> None:
+    session = reference.evaluator(qdq)
+    with pytest.raises(CalibrationError, match="input 'x' is missing"):
+        session.run(None, {})
+    with pytest.raises(CalibrationError, match="no input 'xx'"):
+        session.run(None, {"xx": images(1)})
+    with pytest.raises(CalibrationError, match="no output 'z'"):
+        session.run(["z"], {"x": images(1)})
+
+
+def test_fewer_than_one_thread_is_refused(qdq: ir.Model) -> None:
+    with pytest.raises(QConfigError, match="0 worker threads"):
+        reference.evaluator(qdq, threads=0)
+
+
+# --- how it runs
+
+
+def test_all_results_can_be_had_by_name(qdq: ir.Model) -> None:
+    session = reference.evaluator(qdq)
+    results = session.run(None, {"x": images(2)}, intermediate=True)
+    assert isinstance(results, dict)
+    np.testing.assert_array_equal(results["y"], session.run(None, {"x": images(2)})[0])
+    assert results["x_quantized"].dtype == np.uint8
+
+
+def test_outputs_can_be_chosen() -> None:
+    nodes = [convolution("a", y="y"), convolution("b", y="u", pads=[1] * 4)]
+    session = reference.evaluator(on_codes(nodes, CONVOLUTION, outputs={"y": 2, "u": 2}))
+    both = session.run(None, {"x": codes()})
+    np.testing.assert_array_equal(session.run(["u"], {"x": codes()})[0], both[1])
+
+
+def test_arrays_are_given_back_when_no_node_needs_them() -> None:
+    def peak(length: int) -> int:
+        names = ["x", *(f"t{i}" for i in range(length - 1)), "y"]
+        nodes = [
+            make("Transpose", [a], [b], f"n{i}", perm=[0, 1, 3, 2])
+            for i, (a, b) in enumerate(itertools.pairwise(names))
+        ]
+        session = reference.evaluator(on_codes(nodes, {}))
+        x = codes(shape=(1, 4, 512, 512))
+        session.run(None, {"x": x})
+        tracemalloc.start()
+        session.run(None, {"x": x})
+        size = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return size
+
+    assert peak(20) < 1.5 * peak(4)
+
+
+def test_results_do_not_depend_on_the_number_of_threads(qdq: ir.Model) -> None:
+    x = {"x": images(9, 3)}
+    one, two = (reference.evaluator(qdq, threads=n).run(None, x)[0] for n in (1, 2))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_a_plain_float_model_runs_too() -> None:
+    (y,) = reference.evaluator(integers_only()).run(None, {"x": images(2)})
+    assert y.shape == (2, 10)
+
+
+def test_a_matmul_whose_result_stays_float_runs() -> None:
+    proto = quantized_matmul(np.array(3, np.uint8), requantized=False)
+    assert_equals_onnx_runtime(proto, {"x": weights(0, 3, 8)})
