@@ -6,58 +6,237 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import (
+    Array,
+    AttributeValue,
     Case,
     Float,
+    Form,
     NodePlan,
     Operator,
     Role,
     Rule,
     register,
 )
+from onnxq.operators._antialias import antialiased
+from onnxq.operators._around import lower_around
+from onnxq.operators._attributes import integer, text
+from onnxq.operators._check import codes, qparams_in, qparams_out, shared
 from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import ints, normal
+from onnxq.operators._interpolate import Reals, blend, cubic, linear_taps
+from onnxq.operators._resample import CROP, Axis, nearest, resized_axes
+from onnxq.operators._resize_codes import antialiased_codes, linear_codes
+from onnxq.qparams import dequantize, quantize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import onnx_ir as ir
     from onnx_ir.tape import Tape
 
+    from onnxq.qparams import IntArray
+
+MODES = ("nearest", "linear", "cubic")
+IMAGE_RANK = 4  # (batch, channels, height, width), or the channels last
+
 
 @register
 class Resize(Operator):
-    """Y[p] = X[round(p / scale)]; ONNX Resize-19.
+    """Y[p] = X at the place of p: its nearest element, or an interpolation; ONNX Resize-19.
 
-    Nearest elements, in any of ONNX's coordinate and rounding modes.
+    Nearest elements are codes copied, in any of ONNX's coordinate and rounding modes.
+
+    Linear and cubic interpolation have no integer kernel that rounds: ONNX Runtime's own, on plain
+    codes, truncates (half a step too low on the average). They are computed in float32 between
+    codes. The result has qparams of its own: averages span less than what they are averages of, and
+    cubic interpolation overshoots.
     """
 
     op_type = "Resize"
 
     def rule(self, node: ir.Node) -> Rule | Float:
-        """Copies codes; interpolation is left float."""
+        """Nearest copies codes; interpolation computes."""
+        if node.attributes.get_string("coordinate_transformation_mode", "") == CROP:
+            return Float(f"{CROP} puts in a value of its own outside the image")
         mode = node.attributes.get_string("mode", "nearest")
-        if mode != "nearest":
-            return Float(f"mode {mode}: ONNX Runtime truncates where float interpolation rounds")
-        if node.attributes.get_string("coordinate_transformation_mode", "") == "tf_crop_and_resize":
-            return Float("tf_crop_and_resize puts in a value of its own outside the image")
-        return Rule(Role.MOVEMENT, shares_qparams=True)
+        if mode == "nearest" or _holds_codes(node):
+            return Rule(Role.MOVEMENT, shares_qparams=True)
+        return Rule(Role.ELEMENTWISE, form=Form.FLOAT)
 
     def cases(self) -> Iterable[Case]:
-        """Scales, sizes, other rounding."""
+        """Modes, scales, sizes, axes, layouts, no images."""
         x = normal(2, 3, 4, 5)
         scales = np.array([1, 1, 2, 1.5], np.float32)
         yield Case("scales", (x, None, scales), (2,))
         yield Case("sizes", (x, None, None, ints(2, 3, 6, 4)), (3,))
+        asymmetric = {"coordinate_transformation_mode": "asymmetric"}
         yield Case(
-            "asymmetric, floor",
+            "asymmetric, floor", (x, None, scales), (2,), {**asymmetric, "nearest_mode": "floor"}
+        )
+        yield Case(
+            "axes, the larger scale",
+            (x, None, None, ints(6, 9)),
+            (3,),
+            {"axes": [2, 3], "keep_aspect_ratio_policy": "not_smaller"},
+        )
+        yield Case("empty batch", (x[:0], None, scales), (2,))
+        for mode in ("linear", "cubic"):
+            yield Case(mode, (x, None, scales), (2,), {"mode": mode})
+            corners = {"mode": mode, "coordinate_transformation_mode": "align_corners"}
+            yield Case(f"{mode}, sizes", (x, None, None, ints(2, 3, 7, 2)), (3,), corners)
+            yield Case(
+                f"{mode}, antialias",
+                (x, None, np.array([1, 1, 0.6, 0.4], np.float32)),
+                (2,),
+                {"mode": mode, "antialias": 1},
+            )
+            last = np.array([1, 1.5, 2, 1], np.float32)
+            yield Case(
+                f"{mode}, channels last", (x, None, last), (2,), {"mode": mode, **asymmetric}
+            )
+        yield Case(
+            "linear, 3d", (normal(1, 2, 3, 4, 3), None, scales[[0, 0, 2, 3, 2]]), (2,), LINEAR
+        )
+        yield Case(
+            "cubic, exclude_outside",
             (x, None, scales),
             (2,),
-            {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+            {"mode": "cubic", "exclude_outside": 1, "cubic_coeff_a": -0.5},
         )
+        yield Case("linear, empty batch", (x[:0], None, scales), (2,), LINEAR)
 
     def lower(
         self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
     ) -> Sequence[ir.Value]:
-        """Resize on codes."""
-        return on_codes(tape, node, plan, inputs)
+        """Resize on codes, or around the float operator."""
+        if node.attributes.get_string("mode", "nearest") == "nearest":
+            return on_codes(tape, node, plan, inputs)
+        return lower_around(tape, node, plan, inputs)
+
+    def kernel(
+        self,
+        inputs: Sequence[Array | None],
+        plan: NodePlan,
+        attributes: Mapping[str, AttributeValue],
+    ) -> tuple[Array, ...]:
+        """Codes of Y. Raises ShapeError where shapes, scales, dtypes or qparams do not fit."""
+        x = codes("Resize", inputs, plan, 0)
+        axes = _axes(x, inputs, attributes)
+        if _mode(attributes) == "nearest":
+            shared("Resize", plan)
+            return (_nearest(x, axes, attributes),)
+        p, q = qparams_in("Resize", plan, 0), qparams_out("Resize", plan)
+        y = np.empty([axis.out for axis in axes], q.dtype.storage)
+        if y.size == 0:
+            return (y,)
+        if _is_copy(x, axes):
+            return (quantize(dequantize(x, p), q),)
+        images = len(x) if x.ndim >= IMAGE_RANK else 1  # one by one, to stay near a cache
+        for part in np.array_split(np.arange(len(x)), images):
+            reals = _interpolated(dequantize(x[part], p), axes, attributes)
+            y[part if x.ndim >= IMAGE_RANK else ...] = quantize(reals, q)
+        return (y,)
+
+    def plain_kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """Codes of Y where X is codes that are no node's business to dequantize.
+
+        Raises:
+            UnsupportedError: ONNX Runtime has no kernel for it, or only one that is wrong.
+            ShapeError: as `kernel`.
+        """
+        given = inputs[0]
+        if given is None or given.dtype not in (np.uint8, np.int8):
+            got = "nothing" if given is None else str(given.dtype)
+            raise UnsupportedError(f"Resize: X is {got}; the kernel on codes is for 8 bits.")
+        x = np.asarray(given, given.dtype.name)
+        axes, mode = _axes(x, inputs, attributes), _mode(attributes)
+        if mode == "nearest":
+            return (_nearest(x, axes, attributes),)
+        if _is_copy(x, axes) or x.size == 0:
+            return (x.reshape([axis.out for axis in axes]).copy(),)
+        between = _interpolated_axes(axes)
+        if integer(attributes, "antialias", 0):
+            return (antialiased_codes(x, between, attributes, mode),)
+        if mode == "cubic":
+            raise UnsupportedError(
+                "Resize, mode cubic: ONNX Runtime fails at run time on codes. Dequantize before it."
+            )
+        return (linear_codes(x, between, attributes),)
+
+
+LINEAR: dict[str, AttributeValue] = {"mode": "linear"}
+
+
+def _holds_codes(node: ir.Node) -> bool:
+    """Whether the node of a user's model is on codes already: then ONNX Runtime runs it so."""
+    value = node.inputs[0]
+    return value is not None and value.dtype is not None and value.dtype.is_integer()
+
+
+def _mode(attributes: Mapping[str, AttributeValue]) -> str:
+    """Raises ShapeError where ONNX does not know the mode."""
+    mode = text(attributes, "mode", "nearest")
+    if mode not in MODES:
+        raise ShapeError(f"Resize: mode is '{mode}'; ONNX knows {', '.join(MODES)}.")
+    return mode
+
+
+def _axes(
+    x: IntArray, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+) -> list[Axis]:
+    scales, sizes = ([*inputs, None, None, None][slot] for slot in (2, 3))
+    return resized_axes(x.shape, scales, sizes, attributes)
+
+
+def _is_copy(x: IntArray, axes: Sequence[Axis]) -> bool:
+    """ONNX Runtime copies where no size changes, whatever scales and mode say."""
+    return tuple(axis.out for axis in axes) == x.shape
+
+
+def _nearest(
+    x: IntArray, axes: Sequence[Axis], attributes: Mapping[str, AttributeValue]
+) -> IntArray:
+    if _is_copy(x, axes):
+        return x.copy()
+    if 0 in (axis.out for axis in axes):
+        return np.empty([axis.out for axis in axes], x.dtype)
+    for i, axis in enumerate(axes):
+        if axis.out != axis.size or axis.scale != 1:
+            x = np.take(x, nearest(axis, attributes), i)
+    return x
+
+
+def _interpolated_axes(axes: Sequence[Axis]) -> dict[int, Axis]:
+    """Those that ONNX Runtime interpolates along: all, or of rank 4 and 5 the spatial ones.
+
+    Raises:
+        UnsupportedError: ONNX Runtime has no kernel for the rank or the scales.
+    """
+    rank = len(axes)
+    spatial = range(rank) if rank < IMAGE_RANK else range(2, rank)
+    if rank == IMAGE_RANK and axes[1].scale != 1:
+        spatial = range(1, 3)
+    if rank not in (2, 3, 4, 5) or any(axes[i].scale != 1 for i in range(rank) if i not in spatial):
+        raise UnsupportedError(
+            f"Resize of rank {rank} by {[float(axis.scale) for axis in axes]}: ONNX Runtime "
+            "interpolates along the spatial axes of images and volumes only."
+        )
+    return {i: axes[i] for i in spatial}
+
+
+def _interpolated(
+    x: Reals, axes: Sequence[Axis], attributes: Mapping[str, AttributeValue]
+) -> Reals:
+    """ONNX Runtime's interpolation in float32, bit for bit."""
+    between, mode = _interpolated_axes(axes), _mode(attributes)
+    channels_last = x.ndim == IMAGE_RANK and x.ndim - 1 not in between
+    if integer(attributes, "antialias", 0) or (mode == "cubic" and channels_last):
+        # without shrinking, the filter of antialiasing is the plain cubic one
+        return antialiased(x, between, attributes, mode)
+    if mode == "linear":
+        return blend(x, {i: linear_taps(axis, attributes) for i, axis in between.items()})
+    return cubic(x, between, attributes)

@@ -26,7 +26,7 @@ FOLDER = Path(catalog.__file__).parent / "operators"
 # Grow these never, shrink them often.
 WITHOUT_RULE: set[str] = set()
 WITHOUT_LOWERING: set[str] = set()
-WITHOUT_KERNEL = {"Resize"}
+WITHOUT_KERNEL: set[str] = set()
 
 # The result is rounded once (half a step); integer and float arithmetic may round to different
 # sides of a tie, so that they end one step apart.

@@ -1,24 +1,43 @@
 from __future__ import annotations
 
+from itertools import product
+from typing import Any
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from onnxq.operator import Case, Float, Form, Role
+from onnxq import catalog
+from onnxq.dtypes import UINT8
+from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.operator import AttributeValue, Case, Float, Form, NodePlan, Role
+from onnxq.operators._examples import codes, ints
+from onnxq.operators._resample import ROUNDINGS, TRANSFORMATIONS
 from onnxq.operators.resize import Resize
+from onnxq.qparams import per_tensor
 from tests.operators import builder
+from tests.operators.builder import SHARED, copied
 
 OP = Resize()
-
-
 X = np.zeros((1, 1, 2, 2), np.float32)
 SCALES = np.array([1, 1, 2, 2], np.float32)
 
 
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
-def test_interpolation_stays_float(mode: str) -> None:
-    rule = builder.rule(OP, Case("", (X, None, SCALES), (2,), {"mode": mode}))
-    assert isinstance(rule, Float)
-    assert mode in rule.reason
+def test_interpolation_is_computed_in_float_with_qparams_of_its_own(mode: str) -> None:
+    rule = builder.rule_of(OP, Case("", (X, None, SCALES), (2,), {"mode": mode}))
+    assert rule.role is Role.ELEMENTWISE
+    assert rule.form is Form.FLOAT
+    assert not rule.shares_qparams
+
+
+def test_equal_qparams_do_not_make_onnx_runtime_interpolate_codes(tmp_path: Any) -> None:
+    case = Case("", (X, None, SCALES), (2,), {"mode": "linear"})
+    plan = NodePlan((SHARED, None, None), (SHARED,))
+    model = builder.qdq_model(OP, case, plan, builder.codes_of(case, plan))
+    found = builder.optimized_ops(model, tmp_path)
+    assert found == ["DequantizeLinear", "QuantizeLinear", "Resize"]
 
 
 def test_cropping_stays_float() -> None:
@@ -32,3 +51,135 @@ def test_nearest_copies_codes() -> None:
     rule = builder.rule_of(OP, Case("", (X, None, SCALES), (2,)))
     assert rule.role is Role.MOVEMENT
     assert rule.form is Form.QDQ
+
+
+@pytest.mark.parametrize(("transformation", "rounding"), list(product(TRANSFORMATIONS, ROUNDINGS)))
+def test_nearest_is_that_of_onnx_runtime_in_every_mode(transformation: str, rounding: str) -> None:
+    x = codes(2, 29, 12)
+    attributes: dict[str, AttributeValue] = {
+        "coordinate_transformation_mode": transformation,
+        "nearest_mode": rounding,
+    }
+    plan = NodePlan((SHARED, None, None, None), (SHARED,))
+    for sizes in (ints(2, 31, 6), ints(1, 5, 36), ints(3, 30, 11)):
+        inputs = [x, None, None, sizes]
+        case = Case("", (x.astype(np.float32), None, None, sizes), (3,), attributes)
+        (wanted,) = builder.run(builder.lowered_model(OP, case, plan, inputs), case, inputs)
+        assert np.array_equal(OP.kernel(inputs, plan, attributes)[0], wanted)
+
+
+MODES = st.fixed_dictionaries(
+    {
+        "mode": st.sampled_from(["linear", "cubic"]),
+        "coordinate_transformation_mode": st.sampled_from(sorted(TRANSFORMATIONS)),
+        "antialias": st.integers(0, 1),
+    }
+)
+
+
+@given(
+    attributes=MODES,
+    height=st.sampled_from([0.3, 0.6, 1.0, 1.7, 2.0]),
+    width=st.sampled_from([0.4, 0.5, 1.0, 2.3, 3.0]),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=60, deadline=None)
+def test_interpolation_equals_onnx_runtime(
+    attributes: dict[str, Any], height: float, width: float, seed: int
+) -> None:
+    x = codes(2, 3, 7, 6, seed=seed)
+    scales = np.array([1, 1, height, width], np.float32)
+    plan = NodePlan((per_tensor(0.05, 99, UINT8), None, None), (per_tensor(0.02, 70, UINT8),))
+    case = Case("", (x.astype(np.float32), None, scales), (2,), attributes)
+    inputs = [x, None, scales]
+    (wanted,) = builder.run(builder.lowered_model(OP, case, plan, inputs), case, inputs)
+    (y,) = OP.kernel(inputs, plan, attributes)
+    steps = np.abs(y.astype(np.int64) - wanted)
+    assert steps.max(initial=0) <= 1  # where float32 contracts to fused multiply-adds; else 0
+    assert np.count_nonzero(steps) <= 1
+
+
+@given(
+    attributes=MODES.filter(lambda found: found["mode"] == "linear"),
+    scales=st.sampled_from([(1, 1, 1.7, 0.6), (1, 1.7, 0.6, 1), (1, 2.0, 2.3, 1), (1, 1, 1, 3)]),
+    dtype=st.sampled_from(["uint8", "int8"]),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=60, deadline=None)
+def test_interpolation_of_plain_codes_is_that_of_onnx_runtime(
+    attributes: dict[str, Any], scales: tuple[float, ...], dtype: str, seed: int
+) -> None:
+    inputs = (codes(2, 5, 7, 6, dtype=dtype, seed=seed), None, np.array(scales, np.float32))
+    if attributes["antialias"] and dtype == "int8":
+        return  # refused; see below
+    (wanted,) = run_on_codes(Case("", inputs, (2,), attributes))
+    assert np.array_equal(on_codes(inputs, attributes), wanted)
+
+
+def run_on_codes(case: Case) -> list[Any]:
+    return builder.run(builder.float_model(OP, case), case, case.inputs)
+
+
+def on_codes(inputs: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+    operator = catalog.find_integer("Resize")
+    assert operator is not None
+    (y,) = operator.kernel(inputs, attributes)
+    return y
+
+
+def test_interpolated_codes_are_truncated_and_not_rounded() -> None:
+    x = np.array([[0, 3]], np.uint8)
+    scales = np.array([1, 2], np.float32)
+    assert on_codes((x, None, scales), {"mode": "linear"}).tolist() == [[0, 0, 2, 3]]
+
+
+def test_nearest_of_plain_codes_is_copied() -> None:
+    y = on_codes((codes(1, 3), None, np.array([1, 2], np.float32)), {})
+    assert np.array_equal(y, codes(1, 3).repeat(2, axis=1))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "attributes", "words"),
+    [
+        ("uint8", {"mode": "cubic"}, "fails at run time"),
+        ("int8", {"mode": "linear", "antialias": 1}, "clips them to"),
+        ("int32", {"mode": "linear"}, "for 8 bits"),
+    ],
+)
+def test_what_onnx_runtime_gets_wrong_on_codes_is_refused(
+    dtype: str, attributes: dict[str, Any], words: str
+) -> None:
+    x = codes(4, 5).astype(dtype)
+    with pytest.raises(UnsupportedError, match=words):
+        on_codes((x, None, np.array([2, 2], np.float32)), attributes)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "attributes", "words"),
+    [
+        ((None, None), {}, "one of the two"),
+        ((SCALES, ints(1, 1, 4, 4)), {}, "one of the two"),
+        ((SCALES[:2], None), {}, "one entry per axis"),
+        ((SCALES[:2], None), {"axes": [2, 4]}, "one entry per axis"),
+        ((-SCALES, None), {}, "positive"),
+        ((SCALES, None), {"mode": "lanczos"}, "mode is 'lanczos'"),
+        ((SCALES, None), {"nearest_mode": "up"}, "nearest_mode is 'up'"),
+        ((SCALES, None), {"coordinate_transformation_mode": "up"}, "mode is 'up'"),
+        ((None, ints(1, 1, 4, 4)), {"keep_aspect_ratio_policy": "x"}, "policy is 'x'"),
+    ],
+)
+def test_kernel_refuses_what_does_not_fit(
+    inputs: tuple[Any, Any], attributes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ShapeError, match=words):
+        copied(OP, codes(1, 1, 2, 2), None, *inputs, **attributes)
+
+
+@pytest.mark.parametrize(
+    ("shape", "scales"), [((5,), [2.0]), ((2, 3, 4, 4), [1, 2, 2, 2]), ((1,) * 6, [1] * 5 + [2])]
+)
+def test_ranks_that_onnx_runtime_does_not_interpolate_are_refused(
+    shape: tuple[int, ...], scales: list[float]
+) -> None:
+    with pytest.raises(UnsupportedError, match="spatial axes"):
+        copied(OP, codes(*shape), None, np.array(scales, np.float32), mode="linear")

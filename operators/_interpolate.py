@@ -1,0 +1,115 @@
+"""Interpolation between elements, in float32 and in the order in which ONNX Runtime adds.
+
+A tap is what one neighbour of the place contributes: (which input element, its weight), each with
+one entry per output element of an axis.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxq.operators._attributes import Attributes, integer, real
+from onnxq.operators._resample import Axis, Coordinates, Places, coordinates
+
+Reals = npt.NDArray[np.float32]
+Tap = tuple[Places, Reals]
+
+CUBIC_TAPS = 4
+CUBIC_A = -0.75
+
+
+def places_of(axis: Axis, attributes: Attributes) -> Coordinates:
+    """`coordinates`; an axis of scale 1 maps each element to itself."""
+    if axis.scale == 1:
+        return np.arange(axis.out, dtype=np.float32)
+    return coordinates(axis, attributes)
+
+
+def linear_taps(axis: Axis, attributes: Attributes) -> tuple[Tap, Tap]:
+    """The elements on either side of each place; weights of 1/2 where they are the same."""
+    last = axis.size - 1
+    place = np.clip(places_of(axis, attributes), np.float32(0), np.float32(last))
+    before = np.minimum(place.astype(np.intp), last)
+    behind = np.minimum(before + 1, last)
+    near, far = (np.abs(place - i.astype(np.float32)) for i in (before, behind))
+    same = before == behind
+    near[same] = far[same] = np.float32(0.5)
+    return (before, far), (behind, near)
+
+
+def blend(x: Reals, taps: dict[int, tuple[Tap, Tap]]) -> Reals:
+    """Sum over the corners of weight * element, the last axis counting fastest.
+
+    Args:
+        x: the input.
+        taps: axis of x -> `linear_taps` of it, ascending.
+    """
+    axes = list(taps)
+    total: Reals | None = None
+    for corner in itertools.product((0, 1), repeat=len(axes)):
+        part, weight = x, np.ones((), np.float32)
+        for axis, side in reversed(list(zip(axes, corner, strict=True))):
+            _, weights = taps[axis][side]
+            weight = weight * along(weights, axis, x.ndim)
+        for axis, side in zip(axes, corner, strict=True):
+            part = np.take(part, taps[axis][side][0], axis)
+        part = part * weight
+        total = part if total is None else np.add(total, part, out=total)
+    return x if total is None else total
+
+
+def along(values: Reals, axis: int, rank: int) -> Reals:
+    """A vector in the shape in which it broadcasts along the axis of a tensor of that rank."""
+    return values.reshape([-1 if i == axis else 1 for i in range(rank)])
+
+
+def cubic(x: Reals, axes: dict[int, Axis], attributes: Attributes) -> Reals:
+    """Cubic convolution over 4 taps per axis, the last axis first (Keys, 1981)."""
+    order = sorted(axes, reverse=True)
+    for axis in order:
+        indices, weights, total = _cubic_taps(axes[axis], attributes)
+        y: Reals | None = None
+        for index, weight in zip(indices, weights, strict=True):
+            part, w = np.take(x, index, axis), along(weight, axis, x.ndim)
+            if axis == order[0]:
+                part = part * (w / along(total, axis, x.ndim))
+            else:
+                part = part * w / along(total, axis, x.ndim)
+            y = part if y is None else np.add(y, part, out=y)
+        assert y is not None, "there are 4 taps"
+        x = y
+    return x
+
+
+def _cubic_taps(axis: Axis, attributes: Attributes) -> tuple[list[Places], list[Reals], Reals]:
+    """(elements, weights) of the 4 taps, and the sum to divide the weights by."""
+    place = places_of(axis, attributes)
+    first = np.floor(place)
+    weights = _keys(place - first, np.float32(real(attributes, "cubic_coeff_a", CUBIC_A)))
+    raw = [first.astype(np.intp) - 1 + i for i in range(CUBIC_TAPS)]
+    total = np.ones(axis.out, np.float32)
+    if integer(attributes, "exclude_outside", 0):
+        weights = [
+            np.where((i >= 0) & (i < axis.size), w, np.float32(0))
+            for i, w in zip(raw, weights, strict=True)
+        ]
+        total = np.zeros(axis.out, np.float32)
+        for w in weights:
+            total = total + w
+    return [np.clip(i, 0, axis.size - 1) for i in raw], weights, total
+
+
+def _keys(s: Reals, a: np.float32) -> list[Reals]:
+    """Weights of the taps at distances 1 + s, s, 1 - s and 2 - s."""
+    one, two, three, four, five, eight = (np.float32(n) for n in (1, 2, 3, 4, 5, 8))
+
+    def outer(t: Reals) -> Reals:
+        return ((a * t - five * a) * t + eight * a) * t - four * a
+
+    def inner(t: Reals) -> Reals:
+        return ((a + two) * t - (a + three)) * t * t + one
+
+    return [outer(s + one), inner(s), inner(one - s), outer(two - s)]
