@@ -80,6 +80,7 @@ class Rule:
             that weights beyond +-64 can saturate (depthwise convolutions are exempt).
         channelwise: each row of the weight sees one channel of the input, in order (a depthwise
             convolution): a factor on a channel can be undone in the rows that see it.
+        named_only: why it stays float unless the qconfig names it; empty: it need not be named.
     """
 
     role: Role
@@ -94,6 +95,7 @@ class Rule:
     form: Form = Form.QDQ
     saturating_pairs: bool = False
     channelwise: bool = False
+    named_only: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Float operators between DequantizeLinear and QuantizeLinear, for want of an integer kernel."""
+"""Functions without an integer kernel: around the float operator, or a table of all codes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operators._check import codes, qparams_in, qparams_out
+from onnxq.errors import ShapeError
+from onnxq.operators._check import codes, qparams_in, qparams_out, shape_errors
 from onnxq.operators._emit import attributes_of, scale_and_zero_point
-from onnxq.operators._tables import all_codes, look_up
+from onnxq.operators._lookup import is_tabulable, lower_table, rounded, tabulate
+from onnxq.operators._tables import TABLE_BITS, look_up
 from onnxq.qparams import dequantize, quantize
 
 if TYPE_CHECKING:
@@ -19,8 +21,12 @@ if TYPE_CHECKING:
     from onnx_ir.tape import Tape
 
     from onnxq.operator import Array, NodePlan
+    from onnxq.qparams import IntArray
 
     Reals = npt.NDArray[np.float64]
+
+SIGNED_UNIT = (-1.0, 128 / 127)
+"""For results in [-1, 1]: 8 bits get the scale 1/127, so that -1, 0 and 1 are codes."""
 
 
 def lower_around(
@@ -60,21 +66,62 @@ def lower_around(
     return outputs
 
 
+def lower_function(
+    tape: Tape,
+    node: ir.Node,
+    plan: NodePlan,
+    inputs: Sequence[ir.Value | None],
+    function: Callable[[Reals], Reals],
+) -> list[ir.Value]:
+    """The first operand's codes looked up in a table of the function; wide codes: around float."""
+    if not is_tabulable(plan):
+        return lower_around(tape, node, plan, inputs)
+    p, q = qparams_in(node.op_type, plan, 0), qparams_out(node.op_type, plan)
+    return lower_table(tape, node, plan, inputs, tabulate(function, p, q))
+
+
 def table_kernel(
     op: str,
     inputs: Sequence[Array | None],
     plan: NodePlan,
     function: Callable[[Reals], Reals],
-) -> Array:
-    """Codes of a function of one operand: all 256 results, computed in float64 and rounded once.
+) -> IntArray:
+    """Codes of a function of the first operand, computed in float64 and rounded to float32 once.
+
+    The function is taken of all 256 codes, or of those that occur where codes are wider.
 
     Raises:
         ShapeError: codes or qparams are missing or do not fit together.
-        UnsupportedError: codes of more than 8 bits.
     """
     x = codes(op, inputs, plan, 0)
     p, q = qparams_in(op, plan, 0), qparams_out(op, plan)
-    reals = dequantize(all_codes(p.dtype).astype(p.dtype.storage), p)
-    with np.errstate(all="ignore"):  # NaN and Inf have codes too
-        values = np.asarray(function(reals.astype(np.float64)), np.float32)
-    return look_up(quantize(values, q), x, p.dtype)
+    if p.dtype.bits <= TABLE_BITS:
+        return look_up(tabulate(function, p, q), x, p.dtype)
+    found, places = np.unique(x, return_inverse=True)
+    table = quantize(rounded(function, dequantize(found, p)), q)
+    return np.asarray(table[places].reshape(x.shape))
+
+
+def around_kernel(
+    op: str,
+    inputs: Sequence[Array | None],
+    plan: NodePlan,
+    function: Callable[..., Reals],
+) -> IntArray:
+    """Codes of a function of operands that broadcast, as `table_kernel`; operands may be reals.
+
+    Raises:
+        ShapeError: as `table_kernel`, or shapes do not broadcast.
+    """
+    reals = []
+    for i, x in enumerate(inputs):
+        if i < len(plan.inputs) and plan.inputs[i] is not None:
+            reals.append(dequantize(codes(op, inputs, plan, i), qparams_in(op, plan, i)))
+        elif x is not None and x.dtype == np.float32:
+            reals.append(np.asarray(x, np.float32))
+        else:
+            got = "nothing" if x is None else str(x.dtype)
+            raise ShapeError(f"{op}: input {i} is {got}; without qparams, float32 is wanted.")
+    with shape_errors(op):
+        values = rounded(function, *reals)
+    return quantize(values, qparams_out(op, plan))

@@ -83,6 +83,10 @@ def _judge(
     if reason := _why_slots_forbid(node, rule, qconfig):
         return Float(reason)
     asked = qconfig.explicit_for_node(node_name(node), node.op_type)
+    if rule.named_only and not asked:
+        return Float(
+            f"{rule.named_only}; name it in the qconfig to have it in integers all the same"
+        )
     if rule.form is Form.FLOAT and not asked:
         return Float(
             f"ONNX Runtime has no integer kernel for {label} and computes it in float32; "

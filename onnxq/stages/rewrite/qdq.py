@@ -75,10 +75,11 @@ class _QdqWriter:
 
     def write(self) -> None:
         self._sweep(self.model.graph)
+        read = [v for n in self.dead for v in n.inputs if v is not None and v.is_initializer()]
         for node in reversed(self.dead):
             assert isinstance(node.graph, ir.Graph)
             node.graph.remove(node, safe=True)
-        for value in (*self.new.replaced, *self.new.quantized):
+        for value in dict.fromkeys((*self.new.replaced, *self.new.quantized, *read)):
             graph = value.graph
             if isinstance(graph, ir.Graph) and not value.uses() and not value.is_graph_output():
                 del graph.initializers[value_name(value)]
@@ -146,6 +147,7 @@ class _QdqWriter:
             value.name = self.new.unique(value_name(value))
             graph.register_initializer(value)
         for new_node in tape.nodes:
+            self.model.opset_imports.setdefault(new_node.domain, 1)  # com.microsoft has no other
             new_node.name = (
                 name if new_node.name == name else self.new.unique(new_node.name or name)
             )

@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+from onnxq.operators.ceil import Ceil
+from tests.operators.builder import copied, u8
+
+OP = Ceil()
+
+
+def test_halves_go_up() -> None:
+    assert copied(OP, u8([4, 5, 6, 7, 8]))[0].tolist() == [5, 5, 7, 7, 9]

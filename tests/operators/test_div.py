@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxq.dtypes import UINT8
+from onnxq.operator import Case, Float, Form, NodePlan, Rule
+from onnxq.operators.div import Div
+from onnxq.qparams import dequantize, per_tensor, quantize
+from tests.operators import builder
+
+OP = Div()
+X = np.ones((2, 3), np.float32)
+
+
+def rule(a: np.ndarray, b: np.ndarray, *constants: int) -> Rule | Float:
+    return builder.rule(OP, Case("", (a.astype(np.float32), b.astype(np.float32)), constants))
+
+
+def test_only_what_varies_is_quantized() -> None:
+    assert rule(X, X) == Rule(builder.rule_of(OP, Case("", (X, X))).role, (0, 1), form=Form.FLOAT)
+    for constants, varying, form in (((1,), (0,), Form.FLOAT), ((0,), (1,), Form.FLOAT)):
+        found = rule(X, np.arange(1, 4), *constants)
+        assert isinstance(found, Rule)
+        assert (found.activations, found.form) == (varying, form)
+
+
+@pytest.mark.parametrize(("divisor", "form"), [(3, Form.CODES), (-1e30, Form.CODES)])
+def test_a_number_is_a_factor_on_codes(divisor: float, form: Form) -> None:
+    found = rule(X, np.array(divisor), 1)
+    assert isinstance(found, Rule)
+    assert found.form is form
+
+
+@pytest.mark.parametrize("divisor", [np.inf, 1e-40])
+def test_numbers_whose_reciprocal_is_no_scale_stay_in_float_arithmetic(divisor: float) -> None:
+    found = rule(X, np.array(divisor), 1)
+    assert isinstance(found, Rule)
+    assert found.form is Form.FLOAT
+
+
+def test_a_constant_zero_leaves_no_scale_for_the_result() -> None:
+    found = rule(X, np.array([1, 0, 2]), 1)
+    assert isinstance(found, Float)
+    assert found.unbounded
+
+
+@pytest.mark.parametrize("divisor", [3.0, -0.7])
+def test_codes_by_a_number_are_those_of_the_float_quotient(divisor: float) -> None:
+    p, q = per_tensor(0.05, 100, UINT8), per_tensor(0.031, 60, UINT8)
+    x = np.arange(256, dtype=np.uint8)
+    (y,) = OP.kernel([x, np.array(divisor, np.float32)], NodePlan((p, None), (q,)), {})
+    assert np.array_equal(y, quantize(dequantize(x, p) / np.float32(divisor), q))

@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from onnxq.operators.elu import Elu
+from tests.operators.builder import copied, u8
+
+OP = Elu()
+
+
+def test_it_ends_at_minus_alpha() -> None:
+    assert copied(OP, u8([0, 5, 7, 9]))[0].tolist() == [5, 6, 7, 9]
+
+
+def test_alpha() -> None:
+    assert copied(OP, u8([0, 7, 9]), alpha=3.0)[0].tolist() == [1, 7, 9]

@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+from onnxq.operators.erf import Erf
+from tests.operators.builder import copied, u8
+
+OP = Erf()
+
+
+def test_far_away_it_is_the_sign() -> None:
+    assert copied(OP, u8([0, 6, 7, 8, 255]))[0].tolist() == [5, 6, 7, 8, 9]

@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+from onnxq.operators.log import Log
+from tests.operators.builder import copied, u8
+
+OP = Log()
+
+
+def test_zero_and_below_get_the_lowest_code() -> None:
+    assert copied(OP, u8([0, 7, 9, 255]))[0].tolist() == [0, 0, 7, 17]

@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+from onnxq.operators.mish import Mish
+from tests.operators.builder import copied, u8
+
+OP = Mish()
+
+
+def test_large_numbers_pass() -> None:
+    assert copied(OP, u8([0, 7, 9, 255]))[0].tolist() == [7, 7, 9, 255]

@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from onnxq.operators.reciprocal import Reciprocal
+from tests.operators.builder import copied, u8
+
+OP = Reciprocal()
+
+
+def test_zero_gives_the_highest_code() -> None:
+    assert copied(OP, u8([7]))[0].tolist() == [255]
+
+
+def test_small_numbers_have_large_reciprocals() -> None:
+    assert copied(OP, u8([5, 6, 8, 9]))[0].tolist() == [5, 3, 11, 9]

@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+from onnxq.operators.softplus import Softplus
+from tests.operators.builder import copied, u8
+
+OP = Softplus()
+
+
+def test_it_does_not_overflow() -> None:
+    assert copied(OP, u8([0, 7, 255]))[0].tolist() == [7, 8, 255]

@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+from onnxq.operators.softsign import Softsign
+from tests.operators.builder import copied, u8
+
+OP = Softsign()
+
+
+def test_it_bends_towards_one() -> None:
+    assert copied(OP, u8([0, 5, 7, 9, 255]))[0].tolist() == [5, 6, 7, 8, 9]

@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from onnxq.operators.sqrt import Sqrt
+from tests.operators.builder import copied, u8
+
+OP = Sqrt()
+
+
+def test_root_of_four_is_two() -> None:
+    assert copied(OP, u8([7, 15]))[0].tolist() == [7, 11]
+
+
+def test_roots_of_negative_numbers_get_the_lowest_code() -> None:
+    assert copied(OP, u8([6]))[0].tolist() == [0]
