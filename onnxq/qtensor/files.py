@@ -55,7 +55,7 @@ def load(path: str | Path) -> QTensor:
         ModelError: there is no such file, or it is damaged or none of `save`.
     """
     try:
-        with np.load(Path(path), allow_pickle=False) as arrays:
+        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             qparams = QParams.from_dict(json.loads(arrays["qparams"].tobytes()))
             return QTensor(arrays["codes"], qparams)
     except DAMAGED as error:

@@ -389,8 +389,8 @@ class QTensor:
     # copies
 
     def clone(self) -> Self:
-        """A copy that shares nothing, in the same order in memory."""
-        return self._with(self._codes.copy(order="K"))
+        """A contiguous copy that shares nothing."""
+        return self._with(self._codes.copy(order="C"))
 
     def copy_(self, src: QTensor | npt.NDArray[np.float32]) -> Self:
         """Takes over src, and with a quantized one its qparams; a float one is quantized.

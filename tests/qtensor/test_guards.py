@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxq.errors import ShapeError
+from onnxq.qtensor.guards import shape_errors, sizes_of
+
+
+@pytest.mark.parametrize("sizes", [(2, 3), ((2, 3),), ([2, 3],), (np.int64(2), 3)])
+def test_sizes_may_be_given_one_by_one_or_together(sizes: tuple[int, ...]) -> None:
+    assert sizes_of("view", sizes) == (2, 3)
+
+
+def test_one_size_is_a_size() -> None:
+    assert sizes_of("view", (-1,)) == (-1,)
+    assert sizes_of("view", ()) == ()
+
+
+def test_sizes_are_whole_numbers() -> None:
+    with pytest.raises(ShapeError, match="whole numbers"):
+        sizes_of("view", (2, 0.5))  # type: ignore[arg-type]
+
+
+def test_refusals_of_numpy_name_function_and_shape() -> None:
+    said = r"view: a tensor of shape \(2,\): no such thing\."
+    with pytest.raises(ShapeError, match=said), shape_errors("view", (2,)):
+        raise ValueError("no such thing")
