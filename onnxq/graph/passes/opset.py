@@ -7,6 +7,7 @@ import onnx_ir as ir
 
 from onnxq.errors import UnsupportedError
 from onnxq.graph.edit import all_nodes, all_values
+from onnxq.graph.old_resize import has_old_resize, keep_coordinates
 from onnxq.graph.skeleton import skeleton
 
 QUANTIZABLE_OPSET = 13  # the first whose DequantizeLinear takes one scale per channel
@@ -95,7 +96,7 @@ def _check_group_norms(model: ir.Model, source: int, target: int) -> None:
 
 
 def _convert_cpp(model: ir.Model, target: int) -> None:
-    source = _opset(model)
+    source, coordinates = _opset(model), has_old_resize(model)
     try:
         proto = skeleton(model)
         proto.ir_version = max(proto.ir_version, _FREE_INITIALIZERS_IR)
@@ -103,6 +104,8 @@ def _convert_cpp(model: ir.Model, target: int) -> None:
     except Exception as error:  # C++ errors arrive as RuntimeError, ConvertError, IndexError ...
         raise _unsupported(source, target, str(error)) from error
     _restore(converted, model)
+    if coordinates:
+        keep_coordinates(all_nodes(converted), model)
     model.graph = converted.graph
 
 
