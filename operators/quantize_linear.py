@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 
 OP = "QuantizeLinear"
 
+OVERFLOWS = {
+    np.dtype(ml_dtypes.float8_e4m3fn): (480.0, 496.0, 448.0),  # elsewhere beyond 464: NaN
+    np.dtype(ml_dtypes.float8_e5m2): (61440.0, 65536.0, np.nan),  # elsewhere beyond: Inf
+}
+"""What ONNX Runtime 1.31 makes of overflow that is not saturated, first and last |x / y_scale| and
+the result: found by a sweep over all float32 around the largest number."""
+
 
 @register_integer
 class QuantizeLinear(IntegerOperator):
@@ -129,4 +136,9 @@ def _cast(
         if saturate:
             largest = np.float32(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
             v = np.clip(v, -largest, largest)
-        return np.asarray(v, dtype)
+        y = np.asarray(v, dtype)
+        if saturate or dtype not in OVERFLOWS:
+            return y
+        low, high, instead = OVERFLOWS[dtype]
+        odd = np.copysign(np.float32(instead), v).astype(dtype)
+        return np.where((np.abs(v) >= low) & (np.abs(v) < high), odd, y)

@@ -9,6 +9,7 @@ from onnxq import catalog
 from onnxq.errors import ShapeError
 from onnxq.operator import Case
 from onnxq.operators._examples import normal, scales, zero
+from onnxq.operators._linear import SMALL_FLOATS
 from onnxq.operators.quantize_linear import QuantizeLinear, onnx_only_cases
 from tests.operators import builder
 from tests.operators.test_integer_contract import assert_equals_onnx_runtime
@@ -77,3 +78,15 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     with pytest.raises(ShapeError, match=f"QuantizeLinear: .*{message}"):
         QuantizeLinear().kernel(inputs, attributes)
+
+
+@pytest.mark.parametrize("dtype", SMALL_FLOATS[:4], ids=str)
+@pytest.mark.parametrize("saturate", [0, 1])
+def test_every_float16_becomes_the_float8_of_onnx_runtime(
+    dtype: np.dtype[np.generic], saturate: int
+) -> None:
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    x = np.outer(np.array([0.5, 1, 1.3], np.float32), every[np.isfinite(every)].astype(np.float32))
+    inputs = (x, ONE, np.zeros((), dtype))
+    case = Case("all", inputs, (1, 2), {"saturate": saturate})
+    assert_equals_onnx_runtime(QuantizeLinear(), "", case)

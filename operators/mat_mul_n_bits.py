@@ -1,0 +1,264 @@
+"""Product of a float matrix and a weight in blocks of 2, 4 or 8 bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxq.dtypes import INT8, UINT8
+from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
+from onnxq.operators._attributes import integer
+from onnxq.operators._emit import MICROSOFT
+from onnxq.operators._examples import codes, normal
+from onnxq.operators._integer import operand, optional
+from onnxq.operators._linear import REALS
+from onnxq.qparams import PerBlock, QParams, per_tensor, quantize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    Reals = npt.NDArray[np.float64]
+
+OP = "MatMulNBits"
+BITS = (2, 4, 8)
+MIN_BLOCK = 16
+INT8_ACCURACY = 4
+INT8_BLOCKS_OF_2_BITS = (32, 64, 128)
+INT8_MAX = np.float32(127)
+HALF_ULP = 2.0**-24  # of float32, relative: one rounding
+TINY = 2.0**-120  # 127 / amax overflows for smaller amax, and codes say nothing of the block then
+FLOAT16_HALF_ULP, FLOAT16_TINY = 2.0**-11, 2.0**-25  # relative; absolute, below the normal numbers
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """The node's attributes, checked."""
+
+    inner: int
+    columns: int
+    bits: int
+    block: int
+    accuracy: int
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of a column; the last one may be padded."""
+        return -(-self.inner // self.block)
+
+
+@register_integer
+class MatMulNBits(IntegerOperator):
+    """Y[..., n] = sum_k A[..., k] W[n, k] + bias[n], W = (B - zero_points) * scales per block of k.
+
+    com.microsoft: inputs A (float32 or float16), B (uint8: (N, blocks, block_size * bits / 8), low
+    bits first), scales (N * blocks), zero_points (codes packed like a row of B, or of A's type;
+    absent: 2^(bits - 1)), g_idx (must be absent), bias.
+
+    With accuracy_level 4, constant B and zero points of uint8, each block of a row becomes int8,
+    rint(a * (127 / amax)) at scale amax / 127 (2 bits: for blocks of 32, 64 and 128 only); else A
+    and W are float32. That is what x86 with AVX2 or more does.
+
+    ONNX Runtime adds in an order of its own, so that results are compared within `bound`.
+    """
+
+    op_type = OP
+    domains = (MICROSOFT,)
+
+    def kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """The product, summed in float64 and rounded to A's type once."""
+        a, w = _operands(inputs, attributes)
+        y = a @ w.T
+        bias = optional(inputs, 5)
+        if bias is not None:
+            y = y + bias.astype(np.float64)
+        with np.errstate(over="ignore"):
+            return (np.asarray(y.astype(np.float32)).astype(operand(OP, inputs, 0, "A").dtype),)
+
+    def bound(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> Array | None:
+        """(4 + sqrt(n)) * 2^-24 * (sum_k |a||w| + |bias|), shape of Y.
+
+        n terms are added: K, or the number of blocks where A is int8 (sums within a block are
+        exact). Rounding errors of n additions in any order grow as sqrt(n) (Higham and Mary, 2019,
+        "A New Approach to Probabilistic Rounding Error Analysis"); 4 stands for the roundings of w,
+        of the scales' product, of the term and of the result. Measured over K up to 4096: at most
+        6 * 2^-24. float16 results are rounded once more. Blocks of A below 2^-120 count as noise.
+        """
+        a, w = _operands(inputs, attributes)
+        sizes = _sizes(attributes)
+        terms = sizes.blocks if _is_int8(inputs, sizes) else sizes.inner
+        total = np.abs(a) @ np.abs(w).T
+        bias = optional(inputs, 5)
+        if bias is not None:
+            total = total + np.abs(bias.astype(np.float64))
+        found = np.asarray(total * ((4 + np.sqrt(terms)) * HALF_ULP))
+        found = found + 2 * TINY * np.abs(w).sum(axis=1)
+        if operand(OP, inputs, 0, "A").dtype == np.float16:
+            # both round to float16 for themselves: half a unit each, and what they differ by
+            found = found + 2 * (FLOAT16_HALF_ULP * total + FLOAT16_TINY)
+        return np.asarray(found)
+
+    def cases(self) -> Iterable[Case]:
+        """Widths, block sizes, zero points, accuracy levels, a last block that is short, bias."""
+        rows, inner, columns = 3, 70, 5
+        a = normal(rows, inner)
+        for bits in BITS:
+            for block in (16, 32, 128):
+                blocks = -(-inner // block)
+                b = codes(columns, blocks, block * bits // 8)
+                scale = np.abs(normal(columns * blocks)) + np.float32(0.1)
+                packed = codes(columns * -(-blocks * bits // 8), seed=1)
+                for level in (0, INT8_ACCURACY):
+                    attributes: dict[str, AttributeValue] = {
+                        "K": inner,
+                        "N": columns,
+                        "bits": bits,
+                        "block_size": block,
+                        "accuracy_level": level,
+                    }
+                    name = f"{bits} bits, blocks of {block}, level {level}"
+                    yield Case(name, (a, b, scale), (1, 2), attributes)
+                    points = (a, b, scale, packed)
+                    yield Case(f"{name}, zero points", points, (1, 2, 3), attributes)
+                    if bits < 8:  # ONNX Runtime has float zero points for 2 and 4 bits only
+                        reals = (a, b, scale, np.abs(normal(columns * blocks, seed=1)))
+                        yield Case(f"{name}, float zero points", reals, (1, 2, 3), attributes)
+        sizes: dict[str, AttributeValue] = {"K": 32, "N": 4, "bits": 4, "block_size": 16}
+        b, scale = codes(4, 2, 8), np.abs(normal(4, 2)) + np.float32(0.1)
+        bias = (None, None, normal(4))
+        yield Case("bias, batches", (normal(2, 3, 32), b, scale, *bias), (1, 2, 5), sizes)
+        yield Case("no row", (normal(0, 32), b, scale), (1, 2), sizes)
+
+
+def _sizes(attributes: Mapping[str, AttributeValue]) -> _Sizes:
+    """Raises ShapeError where K, N, bits or block_size is none that ONNX Runtime takes."""
+    sizes = _Sizes(
+        integer(attributes, "K", 0),
+        integer(attributes, "N", 0),
+        integer(attributes, "bits", 4),
+        integer(attributes, "block_size", 0),
+        integer(attributes, "accuracy_level", 0),
+    )
+    power = sizes.block >= MIN_BLOCK and sizes.block & (sizes.block - 1) == 0
+    if sizes.inner < 1 or sizes.columns < 1 or sizes.bits not in BITS or not power:
+        raise ShapeError(
+            f"{OP}: K {sizes.inner}, N {sizes.columns}, bits {sizes.bits}, block_size "
+            f"{sizes.block}; wanted K and N from 1, bits 2, 4 or 8, and a power of 2 from 16."
+        )
+    return sizes
+
+
+def _is_int8(inputs: Sequence[Array | None], sizes: _Sizes) -> bool:
+    """Whether ONNX Runtime quantizes A to int8 per block."""
+    points = optional(inputs, 3)
+    return (
+        sizes.accuracy == INT8_ACCURACY
+        and (points is None or points.dtype == np.uint8)
+        and (sizes.bits != 2 or sizes.block in INT8_BLOCKS_OF_2_BITS)
+    )
+
+
+def _operands(
+    inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+) -> tuple[Reals, Reals]:
+    """A (..., K) and W (N, K) as they are multiplied, in float64.
+
+    Raises:
+        ShapeError: shapes or dtypes do not fit, or a scale is not positive.
+        UnsupportedError: ONNX Runtime has no such kernel.
+    """
+    sizes = _sizes(attributes)
+    a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 1, "B")
+    if a.dtype not in REALS or not a.ndim or a.shape[-1] != sizes.inner:
+        raise ShapeError(
+            f"{OP}: A is {a.dtype} of shape {a.shape}; wanted float32 or float16, "
+            f"(..., {sizes.inner})."
+        )
+    wanted = (sizes.columns, sizes.blocks, sizes.block * sizes.bits // 8)
+    if b.dtype != np.uint8 or b.shape != wanted:
+        raise ShapeError(f"{OP}: B is {b.dtype} of shape {b.shape}; wanted uint8, {wanted}.")
+    for slot, name in ((2, "scales"), (5, "bias")):
+        x = optional(inputs, slot)
+        if x is not None and x.dtype != a.dtype:
+            raise ShapeError(f"{OP}: {name} has dtype {x.dtype}, A {a.dtype}; make them equal.")
+    bias = optional(inputs, 5)
+    if bias is not None and bias.shape != (sizes.columns,):
+        raise ShapeError(f"{OP}: bias of shape {bias.shape}; wanted ({sizes.columns},).")
+    groups = optional(inputs, 4)
+    if groups is not None:
+        raise UnsupportedError(
+            f"{OP}: g_idx ({groups.dtype}) is given. ONNX Runtime 1.31 contradicts itself with it: "
+            "blocks in their order give another result than none. Reorder A's columns instead."
+        )
+    places = np.arange(sizes.inner) // sizes.block
+    scale, points = _scales(inputs, sizes), _zero_points(optional(inputs, 3), a.dtype, sizes)
+    q = _unpack(b.reshape(sizes.columns, -1), sizes.bits)[:, : sizes.inner]
+    centred = q.astype(np.float32) - points[:, places]
+    reals = np.asarray(a, np.float32)
+    if _is_int8(inputs, sizes):
+        return _as_int8(reals, sizes), centred.astype(np.float64) * scale[:, places]
+    return reals.astype(np.float64), (centred * scale[:, places]).astype(np.float64)
+
+
+def _scales(inputs: Sequence[Array | None], sizes: _Sizes) -> npt.NDArray[np.float32]:
+    """float32 (N, blocks)."""
+    scale = operand(OP, inputs, 2, "scales")
+    wanted = (sizes.columns, sizes.blocks)
+    if scale.shape not in (wanted, (sizes.columns * sizes.blocks,)):
+        raise ShapeError(f"{OP}: scales have shape {scale.shape}; wanted {wanted}, flat or not.")
+    grid = np.asarray(scale, np.float32).reshape(wanted)
+    try:
+        return QParams(grid, np.zeros(wanted, np.uint8), UINT8, PerBlock(1, sizes.block)).scale
+    except ShapeError as error:
+        raise ShapeError(f"{OP}: scales: {error}") from error
+
+
+def _zero_points(
+    points: Array | None, dtype: np.dtype[np.generic], sizes: _Sizes
+) -> npt.NDArray[np.float32]:
+    """float32 (N, blocks), or (1, blocks) where they are absent."""
+    if points is None:
+        return np.full((1, sizes.blocks), 1 << (sizes.bits - 1), np.float32)
+    count = sizes.columns * sizes.blocks
+    row = -(-sizes.blocks * sizes.bits // 8)
+    if points.dtype == np.uint8 and points.size == sizes.columns * row:
+        return _unpack(points.reshape(sizes.columns, row), sizes.bits)[:, : sizes.blocks].astype(
+            np.float32
+        )
+    if points.dtype != dtype or points.size != count:
+        raise ShapeError(
+            f"{OP}: zero_points is {points.dtype} of shape {points.shape}; wanted uint8, "
+            f"{sizes.columns} rows of {row} bytes, or {dtype}, {count} numbers."
+        )
+    if sizes.bits == 8:
+        raise UnsupportedError(
+            f"{OP}: zero_points is {points.dtype} with 8 bits; ONNX Runtime has uint8 only there."
+        )
+    return points.astype(np.float32).reshape(sizes.columns, sizes.blocks)
+
+
+def _unpack(packed: Array, bits: int) -> npt.NDArray[np.uint8]:
+    """Codes of rows of bytes, low bits first: (N, bytes) -> (N, bytes * 8 / bits)."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    parts = (np.asarray(packed, np.uint8)[..., None] >> shifts) & np.uint8((1 << bits) - 1)
+    return np.asarray(parts.reshape(packed.shape[0], -1), np.uint8)
+
+
+def _as_int8(a: npt.NDArray[np.float32], sizes: _Sizes) -> Reals:
+    """What is left of A's rows when each block is int8 at its own scale."""
+    width = sizes.blocks * sizes.block
+    padding = [(0, 0)] * (a.ndim - 1) + [(0, width - sizes.inner)]
+    blocks = np.pad(a, padding).reshape(*a.shape[:-1], sizes.blocks, sizes.block)
+    largest = np.abs(blocks).max(axis=-1, keepdims=True)
+    with np.errstate(all="ignore"):  # see TINY
+        steps = np.divide(INT8_MAX, largest, out=np.zeros_like(largest), where=largest > 0)
+        q = quantize(blocks * steps, per_tensor(1.0, 0, INT8))
+        reals = q.astype(np.float64) * np.asarray(largest / INT8_MAX)
+    return np.asarray(reals.reshape(*a.shape[:-1], width)[..., : sizes.inner])

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.operator import AttributeValue, Case
+from onnxq.operators._examples import codes, normal
+from onnxq.operators.mat_mul_n_bits import MatMulNBits
+from tests.operators import builder
+from tests.operators.test_integer_contract import assert_equals_onnx_runtime
+
+SIZES: dict[str, AttributeValue] = {"K": 300, "N": 5, "bits": 4, "block_size": 32}
+A, B = normal(2, 300), codes(5, 10, 16)
+SCALES = np.abs(normal(50)) + np.float32(0.1)
+
+
+def test_low_bits_come_first() -> None:
+    b = np.zeros((1, 1, 8), np.uint8)
+    b[0, 0, 0] = 0xA8  # codes 8, the default zero point, and 10
+    a = np.eye(2, 16, dtype=np.float32)
+    sizes = {"K": 16, "N": 1, "bits": 4, "block_size": 16}
+    (y,) = MatMulNBits().kernel((a, b, np.ones(1, np.float32)), sizes)
+    assert y.ravel().tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("level", [0, 4])
+def test_float16_is_within_its_bound(level: int) -> None:
+    half = (A.astype(np.float16), B, SCALES.astype(np.float16))
+    case = Case("half", half, (1, 2), {**SIZES, "accuracy_level": level})
+    assert_equals_onnx_runtime(MatMulNBits(), builder.MICROSOFT, case)
+
+
+def test_level_4_differs_from_float_by_much_more_than_its_bound() -> None:
+    inputs, whole = (A, B, SCALES), {**SIZES, "accuracy_level": 4}
+    (exact,), (coarse,) = MatMulNBits().kernel(inputs, SIZES), MatMulNBits().kernel(inputs, whole)
+    bound = MatMulNBits().bound(inputs, whole)
+    assert bound is not None
+    assert (np.abs(exact - coarse) > 10 * bound).any()
+
+
+def test_the_bound_says_something() -> None:
+    bound = MatMulNBits().bound((A, B, SCALES), SIZES)
+    (y,) = MatMulNBits().kernel((A, B, SCALES), SIZES)
+    assert bound is not None
+    assert bound.shape == y.shape
+    assert (bound < 1e-4 * np.abs(y).max()).all()
+
+
+def test_a_block_of_zeros_stays_zeros() -> None:
+    (y,) = MatMulNBits().kernel((A * 0, B, SCALES), {**SIZES, "accuracy_level": 4})
+    assert not y.any()
+
+
+@pytest.mark.parametrize(
+    ("changes", "attributes", "message"),
+    [
+        ({}, {"bits": 3}, "bits 3"),
+        ({}, {"block_size": 48}, "block_size 48"),
+        ({0: A[:, 1:]}, {}, r"A is float32 of shape \(2, 299\)"),
+        ({1: B[1:]}, {}, r"wanted uint8, \(5, 10, 16\)"),
+        ({2: SCALES[1:]}, {}, r"scales have shape \(49,\)"),
+        ({2: SCALES.astype(np.float16)}, {}, "scales has dtype float16, A float32"),
+        ({3: np.zeros(24, np.uint8)}, {}, "5 rows of 5 bytes"),
+        ({5: normal(4)}, {}, r"bias of shape \(4,\)"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    changes: dict[int, np.ndarray], attributes: dict[str, int], message: str
+) -> None:
+    inputs: list[np.ndarray | None] = [A, B, SCALES, None, None, None]
+    for slot, x in changes.items():
+        inputs[slot] = x
+    with pytest.raises(ShapeError, match=f"MatMulNBits: .*{message}"):
+        MatMulNBits().kernel(inputs, {**SIZES, **attributes})
+
+
+def test_what_onnx_runtime_lacks_is_refused() -> None:
+    groups = np.zeros(300, np.int32)
+    with pytest.raises(UnsupportedError, match="g_idx"):
+        MatMulNBits().kernel((A, B, SCALES, None, groups), SIZES)
+    wide = (A, codes(5, 10, 32), SCALES, normal(50))
+    with pytest.raises(UnsupportedError, match="float32 with 8 bits"):
+        MatMulNBits().kernel(wide, {**SIZES, "bits": 8})
