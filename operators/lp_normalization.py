@@ -1,0 +1,81 @@
+"""Division by the norm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    Float,
+    Form,
+    NodePlan,
+    Operator,
+    Role,
+    Rule,
+    register,
+)
+from onnxq.operators._around import around_kernel, lower_around
+from onnxq.operators._attributes import integer
+from onnxq.operators._examples import normal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import numpy.typing as npt
+    import onnx_ir as ir
+    from onnx_ir.tape import Tape
+
+    Reals = npt.NDArray[np.float64]
+
+EUCLIDEAN = 2
+
+
+@register
+class LpNormalization(Operator):
+    """Y = X / (sum |X|^p)^(1/p) along `axis`, p 1 or 2; where the sum is 0, Y is 0.
+
+    ONNX LpNormalization-22. ONNX Runtime has no integer kernel: it computes in float32 between
+    codes.
+    """
+
+    op_type = "LpNormalization"
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """Element-wise; results of either norm lie in [-1, 1], and are observed."""
+        return Rule(Role.ELEMENTWISE, form=Form.FLOAT)
+
+    def cases(self) -> Iterable[Case]:
+        """Both norms, axes, rows of zeros."""
+        x = normal(3, 5, 4)
+        yield Case("plain", (x,))
+        yield Case("sum of magnitudes", (x,), (), {"axis": 1, "p": 1})
+        yield Case("first axis", (x,), (), {"axis": 0, "p": 2})
+        zeros = x * (np.arange(3, dtype=np.float32) > 0).reshape(3, 1, 1)
+        yield Case("rows of zeros", (zeros,))
+
+    def lower(
+        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
+    ) -> Sequence[ir.Value]:
+        """The operator between DequantizeLinear and QuantizeLinear."""
+        return lower_around(tape, node, plan, inputs)
+
+    def kernel(
+        self,
+        inputs: Sequence[Array | None],
+        plan: NodePlan,
+        attributes: Mapping[str, AttributeValue],
+    ) -> tuple[Array, ...]:
+        """Codes of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        axis, p = integer(attributes, "axis", -1), integer(attributes, "p", EUCLIDEAN)
+
+        def function(x: Reals) -> Reals:
+            powers = np.square(x) if p == EUCLIDEAN else np.abs(x)
+            total = powers.sum(axis, keepdims=True)
+            norm = np.sqrt(total) if p == EUCLIDEAN else total
+            return np.where(norm == 0, 0, x / norm)
+
+        return (around_kernel("LpNormalization", inputs, plan, function),)

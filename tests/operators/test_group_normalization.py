@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxq.errors import ShapeError
+from onnxq.operator import Form
+from onnxq.operators.group_normalization import GroupNormalization
+from onnxq.operators.instance_normalization import InstanceNormalization
+from tests.operators import builder
+from tests.operators.builder import Types
+
+OP = GroupNormalization()
+CASES = {case.name: case for case in OP.cases()}
+
+
+def test_it_computes_in_float_and_only_its_data_are_codes() -> None:
+    for case in CASES.values():
+        rule = builder.rule_of(OP, case)
+        assert rule.form is Form.FLOAT
+        assert rule.activations == (0,)
+        assert rule.weight is None
+
+
+def test_a_group_per_channel_is_instance_normalization() -> None:
+    case = CASES["a group per channel"]
+    plan = builder.plan_of(OP, case, Types())
+    codes = builder.codes_of(case, plan)
+    (y,) = OP.kernel(codes, plan, case.attributes or {})
+    (wanted,) = InstanceNormalization().kernel(codes, plan, {})
+    assert np.array_equal(y, wanted)
+
+
+def test_channels_that_do_not_divide_into_groups_are_named() -> None:
+    case = CASES["plain"]
+    plan = builder.plan_of(OP, case, Types())
+    with pytest.raises(ShapeError, match="num_groups 4"):
+        OP.kernel(builder.codes_of(case, plan), plan, {"num_groups": 4})
