@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from onnxq.errors import ShapeError
 from onnxq.qparams import IntArray, PerTensor, QParams
+from onnxq.threads import in_parallel, shares, worker_count
 
 if TYPE_CHECKING:
     from onnxq.dtypes import QDType
@@ -25,6 +26,7 @@ Ints = npt.NDArray[np.int32]
 EXACT_FLOAT32 = 1 << 24
 EXACT_FLOAT64 = 1 << 53
 MIN_BLOCK = 32  # shorter blocks cost more in additions than float64 costs in BLAS
+WORTH_SHARING = 1 << 14  # elements; the product of less is over before a thread starts
 
 
 def centred(q: IntArray, p: QParams) -> Floats:
@@ -111,8 +113,22 @@ def integer_matmul(a: Floats, b: Floats, largest: int | None = None) -> Ints:
     Raises:
         ShapeError: the inner sizes differ, batches do not broadcast, or an operand has rank 0.
     """
-    inner = _checked_inner(a, b)
+    _checked_inner(a, b)
     bound = _largest(a) * _largest(b) if largest is None else largest
+    small = min(a.size, b.size) < WORTH_SHARING or max(a.ndim, b.ndim) == 1
+    if worker_count() == 1 or small:
+        return _matmul(a, b, bound)
+    rows = a.shape[-2] if a.ndim > 1 else 1
+    if b.ndim == 1 or rows > b.shape[-1]:
+        parts = in_parallel(lambda part: _matmul(a[..., part, :], b, bound), shares(rows))
+        return np.concatenate(parts, axis=-1 if b.ndim == 1 else -2)
+    parts = in_parallel(lambda part: _matmul(a, b[..., part], bound), shares(b.shape[-1]))
+    return np.concatenate(parts, axis=-1)
+
+
+def _matmul(a: Floats, b: Floats, bound: int) -> Ints:
+    """`integer_matmul` in one thread; `bound`: on |a| |b|."""
+    inner = a.shape[-1]
     block = EXACT_FLOAT32 // max(bound, 1)
     if block >= inner:
         return np.asarray(np.matmul(a, b)).astype(np.int32)

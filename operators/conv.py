@@ -36,6 +36,7 @@ from onnxq.operators._gemm import (
 from onnxq.operators._nodes import has_input, is_constant, shape
 from onnxq.operators._windows import Windows, geometry, sliding
 from onnxq.qparams import requantize
+from onnxq.threads import in_parallel, shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -136,15 +137,22 @@ class Conv(Operator):
         x_qparams, y_qparams = qparams_in("Conv", plan, 0), qparams_out("Conv", plan)
         w_qparams = weight_qparams("Conv", plan, 1, w, 0)
         windows = geometry("Conv", x.shape[2:], w.shape[2:], attributes)
-        total = _product(x, x_qparams, w, w_qparams, group, windows)
         along = (-1, *[1] * (x.ndim - 2))
+        bias = None
         if len(inputs) > 2 and inputs[2] is not None:
-            bias = codes("Conv", inputs, plan, 2)
+            bias = codes("Conv", inputs, plan, 2).astype(np.int32)
             if bias.shape != w.shape[:1]:
                 raise ShapeError(f"Conv: bias of shape {bias.shape}; wanted {w.shape[:1]}.")
-            total += bias.astype(np.int32).reshape(along)
-        multiplier = x_qparams.scale * w_qparams.scale / y_qparams.scale
-        return (requantize(total, np.asarray(multiplier).reshape(along), y_qparams),)
+        multiplier = np.asarray(x_qparams.scale * w_qparams.scale / y_qparams.scale).reshape(along)
+
+        def convolved(images: slice) -> IntArray:
+            total = _product(x[images], x_qparams, w, w_qparams, group, windows)
+            if bias is not None:
+                total += bias.reshape(along)
+            return requantize(total, multiplier, y_qparams)
+
+        parts = in_parallel(convolved, shares(x.shape[0]))
+        return (parts[0] if len(parts) == 1 else np.concatenate(parts),)
 
 
 def _check_shapes(

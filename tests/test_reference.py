@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import itertools
+import threading
+import time
 import tracemalloc
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ from onnx.reference.op_run import OpRun
 import onnxq
 from onnxq import catalog, reference, runtime
 from onnxq.errors import CalibrationError, ModelError, QConfigError, ShapeError, UnsupportedError
+from onnxq.operators import conv
 from onnxq.runtime import Optimization
 from tests.examples import Array, as_ir, model, quantized_matmul, weights
 
@@ -405,6 +408,23 @@ def test_results_do_not_depend_on_the_number_of_threads(qdq: ir.Model) -> None:
     x = {"x": images(9, 3)}
     one, two = (reference.evaluator(qdq, threads=n).run(None, x)[0] for n in (1, 2))
     np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_convolutions_run_in_the_threads(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = set()
+    requantize = conv.requantize
+
+    def noting(*given: Any) -> Array:
+        names.add(threading.current_thread().name)
+        time.sleep(0.01)  # so that one thread cannot take all
+        return requantize(*given)
+
+    monkeypatch.setattr(conv, "requantize", noting)
+    reference.evaluator(on_codes([convolution()], CONVOLUTION), threads=count).run(
+        None, {"x": codes(shape=(4, 4, 6, 6))}
+    )
+    assert len(names) == count
 
 
 def test_a_plain_float_model_runs_too() -> None:

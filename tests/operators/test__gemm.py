@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from onnxq.dtypes import INT8, UINT8, UINT16
 from onnxq.operators._gemm import integer_matmul, origin, product
 from onnxq.qparams import per_tensor
+from onnxq.threads import workers
 
 if TYPE_CHECKING:
     from onnxq.dtypes import QDType
@@ -74,3 +75,27 @@ def test_codes_stand_around_their_middle_where_sums_are_long() -> None:
     assert origin(p, 128, 520) == 3
     assert origin(p, 128, 521) == 128
     assert origin(per_tensor(1.0, 3, INT8), 128, 5000) == 0
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((300, 200), (200, 90)),
+        ((3, 200), (200, 9000)),
+        ((400, 200), (200,)),
+        ((200,), (200, 400)),
+        ((20000,), (20000,)),
+        ((2, 300, 200), (200, 90)),
+        ((4, 60, 70), (5, 1, 70, 300)),
+        ((1, 90, 200), (6, 200, 400)),
+    ],
+    ids=str,
+)
+def test_workers_change_nothing(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    left, right = (rng.integers(-255, 256, s).astype(np.float32) for s in (a, b))
+    wanted = integer_matmul(left, right)
+    with workers(3):
+        got = integer_matmul(left, right)
+    assert got.dtype == np.int32
+    np.testing.assert_array_equal(got, wanted)
