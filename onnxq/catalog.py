@@ -1,22 +1,15 @@
-"""Finds operators: every file of onnxq.operators, and those that other packages bring.
-
-Another package adds operators through the entry point group `onnxq.operators`: each entry names a
-module that registers some when it is imported.
-"""
+"""Finds operators: every file of onnxq.operators, and those that plugins bring (onnxq.plugins)."""
 
 from __future__ import annotations
 
 import functools
 import importlib
 import pkgutil
-from importlib import metadata
 
-from onnxq import operators
-from onnxq.errors import UnsupportedError
+from onnxq import operators, plugins
 from onnxq.operator import IntegerOperator, Operator, integer_registry, registry
 from onnxq.operators._plain import PlainOnCodes
 
-ENTRY_POINTS = "onnxq.operators"
 ALIASES = {"ai.onnx": ""}  # ONNX: two names of the default domain
 
 
@@ -57,16 +50,9 @@ def _load() -> None:
     """Imports every operator file once; private files come along with those that need them.
 
     Raises:
-        UnsupportedError: an installed package's entry point cannot be imported.
+        UnsupportedError: a plugin cannot be imported.
     """
     for module in pkgutil.iter_modules(operators.__path__):
         if not module.name.startswith("_"):
             importlib.import_module(f"{operators.__name__}.{module.name}")
-    for entry in metadata.entry_points(group=ENTRY_POINTS):
-        try:
-            entry.load()
-        except Exception as error:  # whatever importing it raises
-            raise UnsupportedError(
-                f"entry point '{entry.name}' ({entry.value}) in group {ENTRY_POINTS}: {error}; "
-                "repair or uninstall the package that brings it."
-            ) from error
+    plugins.load()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from onnxq import plugins
 from onnxq.errors import QConfigError, ShapeError, nearest
 
 
@@ -111,15 +112,20 @@ def find(name: str | QDType) -> QDType:
     """The QDType of that name; a QDType is returned as it is.
 
     PyTorch's names are known too, with or without "torch." before them: find(str(torch.qint8)).
+    Those of plugins are (onnxq.plugins).
 
     Raises:
         QConfigError: no type has that name.
+        UnsupportedError: a plugin, which may have it, cannot be imported.
     """
     if isinstance(name, QDType):
         return name
     plain = name.removeprefix("torch.")
+    plain = _ALIASES.get(plain, plain)
+    if plain not in _table:
+        plugins.load()
     try:
-        return _table[_ALIASES.get(plain, plain)]
+        return _table[plain]
     except KeyError:
         hint = nearest(plain, [*_table, *_ALIASES])
         raise QConfigError(

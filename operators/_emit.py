@@ -119,7 +119,8 @@ def check_pair(node: ir.Node, plan: NodePlan, first: int = 0, second: int = 1) -
         UnsupportedError: not uint8 with uint8 or int8, nor int8 with int8.
     """
     x, w = plan.inputs[first], plan.inputs[second]
-    names = (str(x.dtype) if x else "float32", str(w.dtype) if w else "float32")
+    # a registered type of 6 bits, say, is the ONNX type that stores it
+    names = (str(x.dtype) if x else "float32", w.dtype.onnx.lower() if w else "float32")
     if names not in {("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8")}:
         raise UnsupportedError(
             f"{node.op_type} '{node.name}': ONNX Runtime has no kernel for {names[0]} activations "

@@ -1,24 +1,9 @@
 from __future__ import annotations
 
-from importlib import metadata
-from typing import TYPE_CHECKING
-
 import pytest
 
 from onnxq import catalog, operators
-from onnxq.errors import UnsupportedError
 from onnxq.operator import Operator, register
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture
-def reloaded() -> Iterator[None]:
-    """Lets the catalog look for entry points again."""
-    catalog._load.cache_clear()
-    yield
-    catalog._load.cache_clear()
 
 
 def test_operators_are_found_by_name_and_domain() -> None:
@@ -45,26 +30,3 @@ def test_an_operator_is_registered_once() -> None:
     conv = catalog.find("Conv")
     with pytest.raises(ValueError, match="registered twice"):
         register(type(conv) if conv is not None else Operator)
-
-
-@pytest.mark.usefixtures("reloaded")
-def test_a_broken_entry_point_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = metadata.EntryPoint("mine", "no_such_package.operators", catalog.ENTRY_POINTS)
-    monkeypatch.setattr(metadata, "entry_points", lambda **_: [broken])
-    with pytest.raises(UnsupportedError, match="no_such_package"):
-        catalog.all_operators()
-
-
-@pytest.mark.usefixtures("reloaded")
-def test_entry_points_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded: list[str] = []
-
-    class Entry:
-        name, value = "mine", "somewhere"
-
-        def load(self) -> None:
-            loaded.append(self.name)
-
-    monkeypatch.setattr(metadata, "entry_points", lambda **_: [Entry()])
-    catalog.find("Conv")
-    assert loaded == ["mine"]

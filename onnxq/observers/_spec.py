@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from onnxq import dtypes
+from onnxq import dtypes, plugins
 from onnxq.dtypes import QDType
 from onnxq.errors import QConfigError, nearest
 from onnxq.qparams import QScheme
@@ -54,7 +54,10 @@ def find_observer(name: str) -> type[Observer]:
 
     Raises:
         QConfigError: no observer has that name; the message suggests the nearest.
+        UnsupportedError: a plugin, which may have it, cannot be imported.
     """
+    if name not in _observers:
+        plugins.load()
     if name not in _observers:
         raise QConfigError(
             f"observer '{name}' is not known; known: {', '.join(sorted(_observers))}. "

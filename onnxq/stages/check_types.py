@@ -120,15 +120,17 @@ def _check_codes_form(node: ir.Node, decision: Quantize, dtypes: Mapping[str, QD
 
 
 def _weight_dtype(node: ir.Node, decision: Quantize, qconfig: QConfigMapping) -> QDType:
+    """The type that the model has: a registered type counts as the ONNX type that stores it."""
     spec = weight_observer(node, decision.rule, qconfig)
     observer = spec()
-    if isinstance(observer, NoopObserver) or observer.dtype not in WEIGHTS:
+    stored = {dtype.onnx: dtype for dtype in WEIGHTS}.get(observer.dtype.onnx)
+    if isinstance(observer, NoopObserver) or stored is None:
         kind = "no codes" if isinstance(observer, NoopObserver) else str(observer.dtype)
         raise UnsupportedError(
             f"{node.op_type} '{node.name}': {spec} gives {kind} for its weight; ONNX Runtime runs "
             f"{_listed(WEIGHTS)}. Change the weight observer's dtype, or leave the node float."
         )
-    return observer.dtype
+    return stored
 
 
 def _listed(dtypes: Sequence[QDType]) -> str:

@@ -90,6 +90,7 @@ def float_model(operator: Operator, case: Case) -> onnx.ModelProto:
         ],
     )
     opsets = [helper.make_opsetid("", case.opset)]
+    opsets += [helper.make_opsetid(operator.domain, 1)] if operator.domain else []
     model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
     return onnx.shape_inference.infer_shapes(model, strict_mode=True)
 

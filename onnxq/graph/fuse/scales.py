@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from onnxq.operator import Array
     from onnxq.qparams import Granularity
 
-DTYPES = {t.onnx: t for t in dtypes.all_qdtypes() if t.is_integer}
+# reversed: a registered type may be stored as int8, but int8 codes are int8
+DTYPES = {t.onnx: t for t in reversed(dtypes.all_qdtypes()) if t.is_integer}
 DOMAINS = ("", "ai.onnx", "com.microsoft")  # of the two operators; the arithmetic is the same
 
 

@@ -1,0 +1,8 @@
+"""What this package adds to onnxq; the entry point imports this module, which registers all."""
+
+from onnxq_example.int6 import INT6
+from onnxq_example.mat_mul_integer16 import MatMulInteger16
+from onnxq_example.power_of_two import PowerOfTwoObserver
+from onnxq_example.quick_gelu import QuickGelu
+
+__all__ = ["INT6", "MatMulInteger16", "PowerOfTwoObserver", "QuickGelu"]
