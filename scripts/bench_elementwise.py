@@ -6,14 +6,17 @@
 Each operator stands between two quantized 1x1 convolutions, batch 1, 28x28, in two forms:
     integers  Conv -> Q -> DQ -> op -> Q -> DQ -> Conv        ONNX Runtime fuses DQ, op and Q
     float     Conv -> Q -> DQ -> Max -> op -> Q -> DQ -> Conv  a Max of one input keeps it float
-so that the float form pays for its DequantizeLinear, the Max (a copy), and QuantizeLinear. The time
-of the convolutions alone is measured too and subtracted from both. One thread, CPU time, the three
-interleaved, medians of the differences.
+so that the float form pays for its DequantizeLinear, the Max (a copy), and QuantizeLinear. Where
+onnxq writes the integer form itself (Form.CODES: ONNX Runtime fuses no such operator), that is
+    integers  Conv -> Q -> what the operator's `lower` writes -> DQ -> Conv
+    float     Conv -> Q -> DQ -> op -> Q -> DQ -> Conv
+The time of the convolutions alone is measured too and subtracted from both. One thread, CPU time,
+the three interleaved, medians of the differences.
 
 The ratio is float / integers: below 1 integers lose. onnxq.targets lists the operators whose
 geometric mean over the sizes is below SLOW in every variant; the last lines print that table.
-Operators that ONNX Runtime never fuses (Tanh, HardSwish, ...) run in float in either form and are
-not measured.
+Operators that run in float in either form (Form.FLOAT: Gelu, HardSwish, ...) are not measured here;
+their files in operators/ say what a table would take, which is the same for all: see Elu.
 """
 
 from __future__ import annotations
@@ -31,8 +34,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
+from onnx_ir.tape import Tape
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from onnxq import catalog
+from onnxq.dtypes import UINT8
+from onnxq.operator import NodePlan
+from onnxq.qparams import per_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,7 +57,10 @@ FLOOR_S = 1e-6  # less cannot be told from the time of the convolutions
 
 @dataclass(frozen=True)
 class Op:
-    """One operator: its node, and (scale, zero point) of its output; None: those of its input."""
+    """One operator: its node, and (scale, zero point) of its output; None: those of its input.
+
+    `constants` are inputs behind those that vary. `lowered`: integers are what `lower` writes.
+    """
 
     op_type: str
     attributes: dict[str, Any] = field(default_factory=dict)
@@ -54,6 +68,7 @@ class Op:
     constants: Sequence[np.ndarray | None] = ()
     output: tuple[float, int] | None = (0.02, 128)
     label: str = ""
+    lowered: bool = False
 
     @property
     def name(self) -> str:
@@ -62,6 +77,8 @@ class Op:
 
 
 INPUT = (0.02, 128)
+SLOPES = np.zeros(0, np.float32)  # stands for as many as there are channels
+TWO, HALF = np.array(2, np.float32), np.array(0.5, np.float32)
 SCALES_UP = np.array([1, 1, 2, 2], np.float32)
 WINDOW: dict[str, Any] = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
 HALVING: dict[str, Any] = {"kernel_shape": [2, 2], "strides": [2, 2]}
@@ -89,6 +106,26 @@ OPS = (
     Op("Transpose", {"perm": [0, 1, 3, 2]}, output=None),
     Op("DepthToSpace", {"blocksize": 2}, output=None),
     Op("Where", inputs=2, output=(0.03, 120)),
+    Op("Abs", output=(0.01, 0), lowered=True),
+    Op("Neg", output=(0.02, 127), lowered=True),
+    Op("Sub", inputs=2, output=(0.03, 120), lowered=True),
+    Op("Div", constants=(TWO,), output=(0.01, 128), lowered=True),
+    Op("Pow", constants=(TWO,), output=(0.03, 0), lowered=True, label="Pow 2"),
+    Op("Pow", constants=(HALF,), output=(0.006, 0), lowered=True, label="Pow 0.5"),
+    Op("Tanh", output=(1 / 128, 128), lowered=True),
+    Op("HardSigmoid", {"alpha": 1 / 6}, output=(1 / 255, 0), lowered=True),
+    Op("HardSigmoid", output=(1 / 250, 2), lowered=True, label="HardSigmoid, with Clip"),
+    Op("PRelu", constants=(HALF,), output=(0.02, 13), lowered=True),
+    Op("PRelu", constants=(SLOPES,), output=(0.02, 13), lowered=True, label="PRelu by channel"),
+    Op("Elu", output=(0.015, 67), lowered=True),
+    Op("Selu", output=(0.017, 103), lowered=True),
+    Op("Celu", output=(0.015, 67), lowered=True),
+    Op("Softplus", output=(0.01, 0), lowered=True),
+    Op("Mish", output=(0.012, 26), lowered=True),
+    Op("Log", output=(0.02, 200), lowered=True),
+    Op("Sin", output=(1 / 127, 127), lowered=True),
+    Op("Cos", output=(1 / 127, 127), lowered=True),
+    Op("Sign", output=(1 / 127, 127), lowered=True),
 )
 
 
@@ -148,7 +185,8 @@ class Builder:
     def model(self) -> onnx.ModelProto:
         """What was collected."""
         graph = helper.make_graph(self.nodes, "bench", self.inputs, self.outputs, self.initializers)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+        opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+        model = helper.make_model(graph, opset_imports=opsets)
         model.ir_version = 10
         return model
 
@@ -157,17 +195,55 @@ def network(op: Op, channels: int, form: str) -> onnx.ModelProto:
     """The model: form is "integers" or "float"."""
     rng, b = np.random.default_rng(0), Builder()
     x = b.input([1, channels, SIDE, SIDE])
+    if op.lowered and form == "integers":
+        codes = [b.quantized(b.conv(x, channels, rng), INPUT) for _ in range(op.inputs)]
+        y = lowered(b, op, codes, channels)
+        value = b.node("DequantizeLinear", [y, *b.qparams(op.output or INPUT)])
+        b.output(b.quantized(b.conv(value, channels, rng), INPUT))
+        return b.model()
     values = [b.round_trip(b.conv(x, channels, rng), INPUT) for _ in range(op.inputs)]
-    if form == "float":
+    if form == "float" and not op.lowered:
         values = [b.node("Max", [value]) for value in values]
     if op.op_type == "Where":
         values.insert(0, b.constant(rng.random((1, channels, SIDE, SIDE)) < 0.5))
-    extra = ["" if array is None else b.constant(array) for array in op.constants]
+    extra = ["" if c is None else b.constant(c) for c in constants_of(op, channels)]
     result = b.round_trip(
         b.node(op.op_type, [*values, *extra], **op.attributes), op.output or INPUT
     )
     b.output(b.quantized(b.conv(result, result_shape(op, channels)[1], rng), INPUT))
     return b.model()
+
+
+def constants_of(op: Op, channels: int) -> list[np.ndarray | None]:
+    """The operator's constants, slopes by channel made."""
+    by_channel = np.linspace(0.1, 0.4, channels, dtype=np.float32).reshape(-1, 1, 1)
+    return [by_channel if c is SLOPES else c for c in op.constants]
+
+
+def lowered(b: Builder, op: Op, codes: Sequence[str], channels: int) -> str:
+    """The name of the result of the operator's integer form, as onnxq writes it."""
+    operator, shape = catalog.find(op.op_type), [1, channels, SIDE, SIDE]
+    assert operator is not None, op.op_type
+    qparams = [per_tensor(*pair, UINT8) for pair in (INPUT, op.output or INPUT)]
+    reals = [ir.val(f"{name}_real", ir.DataType.FLOAT, shape) for name in codes]
+    extra = [
+        ir.val(f"k{i}", ir.DataType.FLOAT, c.shape, const_value=ir.tensor(c))
+        for i, c in enumerate(constants_of(op, channels))
+        if c is not None
+    ]
+    node = ir.node(op.op_type, [*reals, *extra], op.attributes, name="op")
+    plan = NodePlan((qparams[0],) * len(codes) + (None,) * len(extra), (qparams[1],))
+    tape = Tape()
+    inputs = [*(ir.val(name, ir.DataType.UINT8, shape) for name in codes), *extra]
+    (y,) = operator.lower(tape, node, plan, inputs)
+    for i, value in enumerate(v for written in tape.nodes for v in written.outputs):
+        value.name = f"lowered{i}"
+    for value in tape.initializers:
+        assert value.const_value is not None
+        b.initializers.append(numpy_helper.from_array(value.const_value.numpy(), value.name))
+    b.nodes += [ir.to_proto(written) for written in tape.nodes]
+    assert y.name is not None
+    return y.name
 
 
 def convolutions(op: Op, channels: int) -> onnx.ModelProto:
@@ -275,10 +351,10 @@ def main() -> int:
         print(json.dumps({"rows": rows, "slow_in_integers": table}, indent=1))
         return 0
     print(f"ONNX Runtime {ort.__version__}, 1x{{channels}}x{SIDE}x{SIDE}, one thread, CPU us")
-    print(f"{'op':22}{'channels':>9}{'convs':>8}{'integers':>10}{'float':>8}{'ratio':>8}  ran")
+    print(f"{'op':24}{'channels':>9}{'convs':>8}{'integers':>10}{'float':>8}{'ratio':>8}  ran")
     for row in rows:
         print(
-            f"{row['op']:22}{row['channels']:9}{row['convs_us']:8}{row['integers_us']:10}"
+            f"{row['op']:24}{row['channels']:9}{row['convs_us']:8}{row['integers_us']:10}"
             f"{row['float_us']:8}{row['ratio']:8}  {row['ran_integers']} | {row['ran_float']}"
         )
     print(f"\nslow_in_integers = {json.dumps(table, indent=4)}")
