@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.dtypes import QDType
 from onnxq.errors import UnsupportedError
 from onnxq.operator import (
     Array,
@@ -18,11 +19,21 @@ from onnxq.operator import (
     Role,
     Rule,
 )
-from onnxq.operators._integer import QDTYPES
+from onnxq.operators._integer import QDTYPES, stored
 from onnxq.qparams import QParams, per_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+WIDE = {
+    np.dtype(name): QDType(name, bits, name[0] != "u", np.dtype(name), name.upper(), 1)
+    for name, bits in (("uint32", 32), ("int64", 64), ("uint64", 64))
+}
+"""Integers that nothing quantizes to, and that are moved and compared as codes are."""
+
+FLOAT32_EXACT = 1 << 24
+VALUES = {"Clip": (1, 2), "Pad": (2,)}
+"""Slots whose numbers the operator's kernel takes for reals."""
 
 
 @runtime_checkable
@@ -39,11 +50,14 @@ class PlainOnCodes(IntegerOperator):
     """The kernel of a float operator that moves or bounds codes, with scale 1 and zero point 0.
 
     With these, a number and its code are the same, so that Clip's bounds and Pad's value are codes
-    as ONNX Runtime's integer kernels take them.
+    as ONNX Runtime's integer kernels take them. Every integer type is moved; codes below 8 bits are
+    arrays of ml_dtypes.
     """
 
     def __init__(self, operator: Operator) -> None:
         self.operator = operator
+        self.op_type = operator.op_type  # type: ignore[misc]  # one class serves all of them
+        self.domains = (operator.domain,)  # type: ignore[misc]
 
     @classmethod
     def of(cls, operator: Operator) -> Self | None:
@@ -56,8 +70,8 @@ class PlainOnCodes(IntegerOperator):
         """Codes of the results.
 
         Raises:
-            UnsupportedError: the operator computes in float, or its codes have a type without
-                kernel.
+            UnsupportedError: the operator computes in float, its inputs are no integers, or bounds
+                are beyond what a float holds.
         """
         rule = self._rule(inputs, attributes)
         if rule is None:
@@ -66,21 +80,45 @@ class PlainOnCodes(IntegerOperator):
             )
         known: list[QParams | None] = [None] * len(inputs)
         for slot in rule.activations:
-            x = inputs[slot]
-            if x is None or x.dtype not in QDTYPES:
-                got = "nothing" if x is None else str(x.dtype)
-                raise UnsupportedError(
-                    f"{self.operator.op_type}: input {slot} is {got}; kernels on codes exist for "
-                    f"{', '.join(str(t) for t in QDTYPES)}."
-                )
-            known[slot] = per_tensor(1.0, 0, QDTYPES[x.dtype])
+            known[slot] = per_tensor(1.0, 0, self._qdtype(inputs, slot))
         if isinstance(self.operator, ComputesOnCodes):
             return self.operator.plain_kernel(inputs, attributes)
         shared = known[rule.activations[0]]
+        assert shared is not None, "the loop above"
+        self._check_exact(inputs, rule, shared.dtype)
         outputs = tuple(
             shared if i in rule.outputs else None for i in range(max(rule.outputs, default=0) + 1)
         )
-        return self.operator.kernel(inputs, NodePlan(tuple(known), outputs), attributes)
+        given = [x if x is None or x.dtype not in QDTYPES else stored(x) for x in inputs]
+        results = self.operator.kernel(given, NodePlan(tuple(known), outputs), attributes)
+        kind = np.asarray(inputs[rule.activations[0]]).dtype
+        return tuple(np.asarray(y, kind) if i in rule.outputs else y for i, y in enumerate(results))
+
+    def _qdtype(self, inputs: Sequence[Array | None], slot: int) -> QDType:
+        """The type of an operand. Raises UnsupportedError where it is absent or no integer."""
+        x = inputs[slot]
+        qdtype = None if x is None else {**QDTYPES, **WIDE}.get(x.dtype)
+        if qdtype is None:
+            got = "nothing" if x is None else str(x.dtype)
+            raise UnsupportedError(
+                f"{self.operator.op_type}: input {slot} is {got}; kernels on codes exist for "
+                f"{', '.join(str(t) for t in (*QDTYPES, *WIDE))}."
+            )
+        return qdtype
+
+    def _check_exact(self, inputs: Sequence[Array | None], rule: Rule, qdtype: QDType) -> None:
+        """Raises UnsupportedError where a bound or pad value passes through a float and is lost."""
+        if qdtype.bits <= 16:
+            return
+        slots = VALUES.get(self.operator.op_type, ())
+        given = [x for x in (inputs[slot] for slot in slots if slot < len(inputs)) if x is not None]
+        numbers = [int(x.item()) for x in given]
+        clamps = rule.role is Role.CLAMP
+        if (clamps and qdtype.bits > 32) or any(abs(n) > FLOAT32_EXACT for n in numbers):
+            raise UnsupportedError(
+                f"{self.operator.op_type}: bounds and values of {qdtype} are computed as float32, "
+                f"which is exact up to 2^24; got {numbers}. Codes have at most 16 bits."
+            )
 
     def serves(
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
@@ -112,8 +150,13 @@ class PlainOnCodes(IntegerOperator):
 def _node(
     operator: Operator, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
 ) -> ir.Node:
-    """The node with every input but the activations' data known, for the rule to look at."""
-    values = [None if x is None else _value(f"in{i}", x) for i, x in enumerate(inputs)]
+    """The node for the rule to look at; 0 stands for codes, which say nothing of range."""
+    data = next((x.dtype for x in inputs if x is not None and x.dtype.kind != "b"), None)
+    shown = [
+        x if x is None or x.dtype != data else np.broadcast_to(np.zeros((), x.dtype), x.shape)
+        for x in inputs
+    ]
+    values = [None if x is None else _value(f"in{i}", x) for i, x in enumerate(shown)]
     attrs = {k: v for k, v in attributes.items() if v is not None}
     return ir.node(operator.op_type, values, attrs, domain=operator.domain)  # type: ignore[arg-type]
 
