@@ -61,10 +61,10 @@ TypePair = tuple[str, str]
 
 _PAIRS: tuple[TypePair, ...] = (("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8"))
 
-# Printed by scripts/bench_elementwise.py (a test compares). Faster in integers were Add, Mul, Concat,
-# Sigmoid, LeakyRelu, GlobalAveragePool, MaxPool, Transpose, DepthToSpace, and of what onnxq writes on
-# codes Neg, Sub, Div, Pow, Tanh, HardSigmoid, PRelu, Elu, Selu, Celu, Softplus, Mish, Log, Sin, Cos,
-# Sign; as fast was Abs.
+# Printed by scripts/bench_elementwise.py (a test compares). Faster in integers were Add, Mul,
+# Concat, Sigmoid, LeakyRelu, GlobalAveragePool, MaxPool, Transpose, DepthToSpace, and of what
+# onnxq writes on codes Neg, Sub, Div, Pow, Tanh, HardSigmoid, PRelu, Elu, Selu, Celu, Softplus,
+# Mish, Log, Sin, Cos, Sign; as fast was Abs.
 SLOW_IN_INTEGERS: Mapping[str, float] = {
     "Softmax": 0.57,
     "AveragePool": 0.34,
