@@ -1,0 +1,87 @@
+"""The largest or smallest elements, and their places."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.errors import ShapeError
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    Float,
+    Form,
+    NodePlan,
+    Operator,
+    Role,
+    Rule,
+    register,
+)
+from onnxq.operators._attributes import integer
+from onnxq.operators._check import codes, plain, shape_errors, shared
+from onnxq.operators._emit import on_codes
+from onnxq.operators._examples import ints, normal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import onnx_ir as ir
+    from onnx_ir.tape import Tape
+
+
+@register
+class TopK(Operator):
+    """Y, I = the k largest (or smallest) elements of X along `axis`, sorted; ONNX TopK-11.
+
+    Scales are positive, so codes are ordered as the numbers are. Of equals the first come first;
+    numbers that share a code count as equal. I is int64 and not quantized.
+    """
+
+    op_type = "TopK"
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """Copies codes, so Y has the input's qparams."""
+        if not node.attributes.get_int("sorted", 1):
+            return Float("sorted is 0, which leaves the order of its results to the runtime")
+        return Rule(Role.MOVEMENT, shares_qparams=True, form=Form.CODES)
+
+    def cases(self) -> Iterable[Case]:
+        """Ends, axes, ties, all elements, none, no rows."""
+        x, ties = normal(3, 7, 4), np.round(normal(4, 9))
+        yield Case("largest", (x, ints(3)), (1,), outputs=2)
+        yield Case("smallest, axis", (x, ints(2)), (1,), {"axis": 1, "largest": 0}, outputs=2)
+        yield Case("ties", (ties, ints(6)), (1,), outputs=2)
+        yield Case("ties, smallest", (ties, ints(6)), (1,), {"largest": 0}, outputs=2)
+        yield Case("all, k computed at run time", (ties, ints(9)), (), outputs=2)
+        yield Case("none", (ties, ints(0)), (1,), outputs=2)
+        yield Case("opset 13", (x, ints(1)), (1,), {"axis": -2}, outputs=2, opset=13)
+        yield Case("empty batch", (x[:0], ints(2)), (1,), outputs=2)
+
+    def lower(
+        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
+    ) -> Sequence[ir.Value]:
+        """TopK on codes."""
+        return on_codes(tape, node, plan, inputs)
+
+    def kernel(
+        self,
+        inputs: Sequence[Array | None],
+        plan: NodePlan,
+        attributes: Mapping[str, AttributeValue],
+    ) -> tuple[Array, ...]:
+        """Codes of Y, and I. Raises ShapeError where shapes, k, dtypes or qparams do not fit."""
+        x, k = codes("TopK", inputs, plan, 0), plain("TopK", inputs, 1)
+        shared("TopK", plan)
+        axis = integer(attributes, "axis", -1)
+        if k.size != 1 or not -x.ndim <= axis < x.ndim or not 0 <= k.item() <= x.shape[axis]:
+            raise ShapeError(
+                f"TopK: k {k.tolist()} along axis {axis} of {x.shape}; wanted one number, at most "
+                "the size of an axis of x."
+            )
+        ascending = ~x if integer(attributes, "largest", 1) else x  # ~ turns the order of codes
+        with shape_errors("TopK"):
+            order = np.argsort(ascending, axis=axis, kind="stable")
+            places = np.take(order, np.arange(k.item()), axis)
+            return np.take_along_axis(x, places, axis), places
