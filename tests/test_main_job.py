@@ -96,3 +96,16 @@ def test_logits_are_near(
     # quantize_static leaves 32 dB (ResNet-20) and 35 dB (MobileNetV2); 7-bit weights cost 3 dB
     assert logits.sqnr_db > 29
     assert not findings.unmatched
+
+
+@pytest.mark.parametrize("form", ["qdq", "qoperator"])
+def test_every_integer_is_the_reference_s(
+    form: str, source: ir.Model, calibration: npt.NDArray[np.float32]
+) -> None:
+    """scripts/bench_cross_check.py does it over all 256 images, for two targets."""
+    quantized = onnxq.quantize(source, [{"image": calibration[:32]}], format=form)
+    findings = onnxq.cross_check(quantized, {"image": calibration[:16]}, batch_size=16)
+    findings.check()
+    assert findings.differing == 0
+    assert not findings.floats
+    assert not findings.outputs[0].differing

@@ -16,9 +16,8 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 import onnxq
-from onnxq import catalog, reference, runtime
+from onnxq import catalog, qparams, reference, runtime
 from onnxq.errors import CalibrationError, ModelError, QConfigError, ShapeError, UnsupportedError
-from onnxq.operators import conv
 from onnxq.runtime import Optimization
 from tests.examples import Array, as_ir, model, quantized_matmul, weights
 
@@ -413,14 +412,13 @@ def test_results_do_not_depend_on_the_number_of_threads(qdq: ir.Model) -> None:
 @pytest.mark.parametrize("count", [1, 2])
 def test_convolutions_run_in_the_threads(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     names = set()
-    requantize = conv.requantize
 
     def noting(*given: Any) -> Array:
         names.add(threading.current_thread().name)
         time.sleep(0.01)  # so that one thread cannot take all
-        return requantize(*given)
+        return qparams.requantize(*given)
 
-    monkeypatch.setattr(conv, "requantize", noting)
+    monkeypatch.setattr("onnxq.operators.conv.requantize", noting)
     reference.evaluator(on_codes([convolution()], CONVOLUTION), threads=count).run(
         None, {"x": codes(shape=(4, 4, 6, 6))}
     )
