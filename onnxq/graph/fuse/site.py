@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from onnxq.graph.fuse.scales import Scales
 
+NEEDS_ZERO_POINTS = frozenset({"Gemm"})  # measured; others are fused without them, too
 CODES = ("uint8", "int8")  # the types that ONNX Runtime's integer kernels exist for
 
 
@@ -125,7 +126,7 @@ def site(
     plan = NodePlan(tuple(found), tuple(outputs))
     if _moves_between_scales(rule, plan):
         return Kept("it moves codes, but its input and its output have different qparams")
-    reason = why_not_fused(operator.op_type, rule, plan)
+    reason = why_not_fused(operator.op_type, rule, plan) or _missing(operator, inputs, rule)
     if reason:
         return Kept(reason)
     made = Site(node, tail, operator, view, rule, plan, codes, quantizers, absorbed)
@@ -176,6 +177,8 @@ def _qparams_of_inputs(
     found: list[QParams | None] = [None] * len(inputs)
     weight_slots = () if rule.weight is None else (rule.weight.slot,)
     for slot in (*rule.activations, *weight_slots):
+        if slot in weight_slots and constant(inputs[slot]) is not None:
+            return Kept("its weight is float; ONNX Runtime quantizes it when it loads the model")
         reason = _take_codes(node, slot, inputs, found, scales)
         if reason:
             return Kept(reason)
@@ -208,6 +211,23 @@ def _take_codes(
         return f"input {slot} is {qparams.dtype}; integer kernels take uint8 and int8"
     inputs[slot], found[slot] = producer.inputs[0], qparams
     return ""
+
+
+def _missing(operator: Operator, inputs: list[ir.Value | None], rule: Rule) -> str:
+    """Why absent zero points keep a node from being fused, or the empty string."""
+    slots = {*rule.activations, *(() if rule.weight is None else (rule.weight.slot,))}
+    if operator.op_type not in NEEDS_ZERO_POINTS:
+        return ""
+    for slot in slots:
+        value = inputs[slot]
+        producer = None if value is None else value.producer()
+        if producer is not None and _zero_point(producer) is None:
+            return f"input {slot} has no zero point: ONNX Runtime leaves it in float32"
+    return ""
+
+
+def _zero_point(dequantize: ir.Node) -> ir.Value | None:
+    return dequantize.inputs[2] if len(dequantize.inputs) > 2 else None
 
 
 def _suits(qparams: QParams | None, weight: WeightSlot, view: ir.Node) -> bool:

@@ -12,6 +12,8 @@ from onnx_ir.tape import Tape
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.graph.edit import FreeNames
 from onnxq.graph.fuse.biased import judge_biased
+from onnxq.graph.fuse.merged import merge_alike
+from onnxq.graph.fuse.moved import move_quantizers
 from onnxq.graph.fuse.scales import Scales, is_dequantize, is_quantize
 from onnxq.graph.fuse.signed import shift_to_uint8
 from onnxq.graph.fuse.site import Kept, Site, judge
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 MICROSOFT = "com.microsoft"
 QPARAMS_KEY = "onnxq.qparams"
-"""Metadata of codes whose scale no node has as an input (a Reshape of a Reshape): their QParams."""
+"""Metadata of codes `<tensor>_quantized` where there is no `<tensor>_scale`: their QParams."""
 
 
 class Writer:
@@ -46,8 +48,13 @@ class Writer:
 
     def write(self) -> None:
         """Fuses every graph of the model."""
+        graphs = list(self._model.graphs())
+        for graph in graphs:
+            merge_alike(graph, self._scales)
+            move_quantizers(graph, self._scales, self._names)
         shift_to_uint8(self._model, self._names)
-        for graph in list(self._model.graphs()):
+        self._scales = Scales()
+        for graph in graphs:
             for node in list(graph):
                 self._visit(node)
         self._clean()
@@ -151,8 +158,14 @@ class Writer:
                 assert isinstance(value.graph, ir.Graph)
                 del value.graph.initializers[str(value.name)]
         for codes, (scale, qparams) in self._made.items():
-            if scale is not None and qparams is not None and not scale.is_initializer():
+            found = scale is not None and scale.is_initializer()
+            if qparams is not None and not (found and _is_named_after(scale, codes)):
                 codes.metadata_props[QPARAMS_KEY] = json.dumps(qparams.to_dict())
+
+
+def _is_named_after(scale: ir.Value | None, codes: ir.Value) -> bool:
+    stem = str(codes.name).removesuffix("_quantized")
+    return scale is not None and scale.name == f"{stem}_scale"
 
 
 def _at_an_end(value: ir.Value) -> bool:
