@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onnxq.dtypes import UINT8, UINT16
+from onnxq.errors import ShapeError
+from onnxq.operator import Case, Float, Form, NodePlan
+from onnxq.operators._examples import codes, ints
+from onnxq.operators.reduce_mean import ReduceMean, pool_layout
+from onnxq.qparams import per_tensor
+from tests.operators import builder
+from tests.operators.builder import copied
+
+OP = ReduceMean()
+X = np.zeros((2, 3, 4), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("axes", "form"), [((1,), Form.CODES), ((-1,), Form.CODES), ((0,), Form.FLOAT)]
+)
+def test_pools_run_in_integers_and_others_in_float(axes: Any, form: Form) -> None:
+    assert builder.rule_of(OP, Case("", (X, ints(*axes)), (1,))).form is form
+
+
+@pytest.mark.parametrize(
+    ("rank", "axes", "layout"),
+    [(3, [1], 1), (3, [2], 0), (4, [1, 2], 1), (4, [2, 3], 0), (4, [1], None), (2, [1], None)],
+)
+def test_the_layout_is_read_off_the_axes(rank: int, axes: list[int], layout: int | None) -> None:
+    assert pool_layout(rank, axes) == layout
+
+
+def test_axes_computed_at_run_time_stay_float() -> None:
+    rule = builder.rule(OP, Case("", (X, ints(1))))
+    assert isinstance(rule, Float)
+    assert "axes" in rule.reason
+
+
+def test_wide_codes_are_averaged_in_float() -> None:
+    case = Case("", (X, ints(1)), (1,))
+    wide = NodePlan((per_tensor(0.01, 9, UINT16), None), (per_tensor(0.005, 7, UINT16),))
+    x = np.arange(24).reshape(X.shape).astype(np.uint16) * 2000
+    model = builder.lowered_model(OP, case, wide, [x, ints(1)])
+    assert "ReduceMean" in [node.op_type for node in model.graph]
+    (wanted,) = builder.run(model, case, [x, None])
+    (y,) = OP.kernel([x, ints(1)], wide, {})
+    assert (
+        np.abs(y.astype(np.int64) - wanted.astype(np.int64)).max() <= 1
+    )  # float32 sums in another order
+
+
+def test_tokens_are_pooled_by_one_integer_node() -> None:
+    case = Case("", (X, ints(1)), (1,))
+    plan = NodePlan((per_tensor(0.01, 9, UINT8), None), (per_tensor(0.005, 7, UINT8),))
+    model = builder.lowered_model(OP, case, plan, [codes(2, 3, 4), ints(1)])
+    assert [node.op_type for node in model.graph] == ["QLinearGlobalAveragePool"]
+
+
+def test_nothing_to_average_is_refused() -> None:
+    with pytest.raises(ShapeError, match="no elements"):
+        copied(OP, codes(2, 0), ints(1))
+
+
+def test_axes_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ShapeError, match="ReduceMean: axes"):
+        copied(OP, codes(2, 3), ints(2))

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onnxq.errors import ShapeError
+from onnxq.operator import Case, Float, Form
+from onnxq.operators._examples import codes, ints
+from onnxq.operators.reduce_sum import ReduceSum
+from tests.operators import builder
+from tests.operators.builder import copied
+
+OP = ReduceSum()
+X = np.zeros((2, 3, 4), np.float32)
+
+
+def test_it_is_computed_in_float() -> None:
+    assert builder.rule_of(OP, Case("", (X, ints(1)), (1,))).form is Form.FLOAT
+
+
+def test_axes_computed_at_run_time_stay_float() -> None:
+    rule = builder.rule(OP, Case("", (X, ints(1))))
+    assert isinstance(rule, Float)
+    assert "axes" in rule.reason
+
+
+def test_sums_count_from_the_zero_point() -> None:
+    x = np.array([[7, 9], [8, 8]], np.uint8)  # by SHARED: 0, 1 and 0.5, 0.5
+    (y,) = copied(OP, x, ints(1), keepdims=0)
+    assert y.tolist() == [9, 9]
+
+
+@pytest.mark.parametrize("axes", [(2,), (-3,), (0, 0), (0, -2)])
+def test_axes_that_do_not_fit_are_refused(axes: Any) -> None:
+    with pytest.raises(ShapeError, match="ReduceSum: axes"):
+        copied(OP, codes(2, 3), ints(*axes))
