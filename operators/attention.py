@@ -1,0 +1,171 @@
+"""Scaled dot product attention."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxq.errors import ShapeError
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    Float,
+    Form,
+    NodePlan,
+    Operator,
+    Role,
+    Rule,
+    register,
+)
+from onnxq.operators._around import lower_around
+from onnxq.operators._attributes import Attributes, integer, real
+from onnxq.operators._check import codes, qparams_in, qparams_out, shape_errors
+from onnxq.operators._examples import normal
+from onnxq.operators._nodes import has_input
+from onnxq.qparams import dequantize, quantize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import onnx_ir as ir
+    from onnx_ir.tape import Tape
+
+OP = "Attention"
+MASK, PAST_KEY, PAST_VALUE, PAD_LENGTHS = 3, 4, 5, 6  # input slots
+PRESENTS = (1, 2)  # output slots
+SCORES = 3  # output slot
+HEADS_APART = 4  # rank of (batch, heads, length, size); 3: (batch, length, heads * size)
+LOWEST = np.finfo(np.float32).min  # what ONNX Runtime takes for minus infinity
+
+Floats = npt.NDArray[np.float32]
+
+
+@register
+class Attention(Operator):
+    """Y = softmax(Q K^T * scale + mask) V per head; ONNX Attention-23.
+
+    Q, K and V are (batch, heads, length, size), or (batch, length, heads * size) with their numbers
+    of heads as attributes; several heads of Q may share one of K and V. ONNX Runtime has no integer
+    kernel: it computes in float32 between codes; the mask, past and present keys and values are
+    float. (PyTorch's exporter writes MatMul and Softmax up to opset 22, which run in integers.)
+    """
+
+    op_type = OP
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """Q, K and V are activations."""
+        if any(value.name or value.uses() for value in node.outputs[SCORES:]):
+            return Float("its scores are read too")
+        if has_input(node, PAD_LENGTHS):
+            return Float("it is given the lengths of its keys, which onnxq has no kernel for")
+        return Rule(Role.ELEMENTWISE, activations=(0, 1, 2), form=Form.FLOAT)
+
+    def cases(self) -> Iterable[Case]:
+        """Ranks, shared heads, masks of both kinds, causal, softcap, past."""
+        q, k, v = normal(2, 4, 5, 8), normal(2, 4, 6, 8, seed=1), normal(2, 4, 6, 3, seed=2)
+        mask = normal(5, 6, seed=3)
+        yield Case("plain", (q, k, v), opset=23)
+        yield Case("scale", (q, k, v), (), {"scale": 0.5}, opset=23)
+        yield Case("heads share keys", (q, k[:, :2], v[:, :2]), opset=23)
+        yield Case("float mask", (q, k, v, mask), (3,), opset=23)
+        yield Case("bool mask", (q, k, v, mask > -1), (3,), opset=23)
+        some = np.arange(30).reshape(5, 6) % 4 > 0
+        some[2] = False
+        yield Case("a row masked throughout", (q, k, v, some), (3,), opset=23)
+        lowest = np.where(some, 0, np.finfo(np.float32).min).astype(np.float32)
+        yield Case("lowest float as mask", (q, k, v, lowest), (3,), opset=23)
+        yield Case("causal", (q, k, v), (), {"is_causal": 1}, opset=23)
+        yield Case("softcap", (q, k, v), (), {"softcap": 0.7}, opset=23)
+        together = (normal(2, 5, 32), normal(2, 6, 16, seed=1), normal(2, 6, 6, seed=2))
+        heads = {"q_num_heads": 4, "kv_num_heads": 2}
+        yield Case("heads side by side", together, (), heads, opset=23)
+        past = (normal(2, 4, 3, 8, seed=4), normal(2, 4, 3, 3, seed=5))
+        yield Case("past", (q, k, v, None, *past), (), outputs=3, opset=23)
+        every = {"is_causal": 1, "softcap": 0.7}
+        masked = (q, k, v, normal(5, 9, seed=3), *past)
+        yield Case("past, causal, softcap, mask", masked, (), every, outputs=3, opset=23)
+
+    def lower(
+        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
+    ) -> Sequence[ir.Value]:
+        """The operator between DequantizeLinear and QuantizeLinear."""
+        return lower_around(tape, node, plan, inputs)
+
+    def kernel(
+        self,
+        inputs: Sequence[Array | None],
+        plan: NodePlan,
+        attributes: Mapping[str, AttributeValue],
+    ) -> tuple[Array, ...]:
+        """Codes of Y; present keys and values in float32 where the plan has a slot for them.
+
+        Raises:
+            ShapeError: shapes, dtypes or qparams do not fit.
+        """
+        q, k, v = (
+            dequantize(codes(OP, inputs, plan, i), qparams_in(OP, plan, i)) for i in range(3)
+        )
+        together = q.ndim != HEADS_APART
+        if together:
+            kv_heads = integer(attributes, "kv_num_heads", 0)
+            q = _apart(q, integer(attributes, "q_num_heads", 0))
+            k, v = _apart(k, kv_heads), _apart(v, kv_heads)
+        rest = [*inputs[MASK:], None, None, None]
+        with shape_errors(OP):
+            past = 0 if rest[1] is None else rest[1].shape[2]
+            k, v = _behind(rest[1], k), _behind(rest[2], v)
+            y = _attention(q, k, v, rest[0], past, attributes)
+        if together:
+            y = y.swapaxes(1, 2).reshape(y.shape[0], y.shape[2], -1)
+        results = (quantize(y, qparams_out(OP, plan)), k, v)
+        return results[: len(plan.outputs)]
+
+
+def _apart(x: Floats, heads: int) -> Floats:
+    """(batch, heads, length, size) of (batch, length, heads * size)."""
+    if x.ndim != HEADS_APART - 1 or heads < 1 or x.shape[2] % heads:
+        raise ShapeError(
+            f"{OP}: an operand of shape {x.shape} with {heads} heads; wanted (batch, heads, "
+            "length, size), or (batch, length, heads * size) with q_num_heads and kv_num_heads."
+        )
+    return x.reshape(*x.shape[:2], heads, -1).swapaxes(1, 2)
+
+
+def _behind(past: Array | None, x: Floats) -> Floats:
+    return x if past is None else np.concatenate([past.astype(np.float32), x], axis=2)
+
+
+def _attention(
+    q: Floats, k: Floats, v: Floats, mask: Array | None, past: int, attributes: Attributes
+) -> Floats:
+    """softmax(q k^T * scale + mask) v; scores in float32, so that a mask of -3e38 swallows them.
+
+    A row that is masked throughout, by False, -inf or the lowest float32, gives 0.
+    """
+    if k.shape[1] < 1 or q.shape[1] % k.shape[1] or k.shape[1] != v.shape[1]:
+        raise ShapeError(
+            f"{OP}: {q.shape[1]} heads of Q, {k.shape[1]} of K, {v.shape[1]} of V; wanted as many "
+            "of V as of K, which divide those of Q."
+        )
+    shared = q.shape[1] // k.shape[1]
+    keys, values = (np.repeat(x.astype(np.float64), shared, axis=1) for x in (k, v))
+    scale = real(attributes, "scale", 0.0) or 1 / math.sqrt(q.shape[3])
+    scores: npt.NDArray[np.floating] = q.astype(np.float64) @ keys.swapaxes(2, 3) * scale
+    softcap = real(attributes, "softcap", 0.0)
+    if softcap:
+        scores = softcap * np.tanh(scores / softcap)
+    scores = scores.astype(np.float32)
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else np.add(scores, mask)
+    if integer(attributes, "is_causal", 0):
+        rows, columns = scores.shape[2:]
+        scores = np.where(np.tri(rows, columns, past, dtype=bool), scores, -np.inf)
+    top = scores.max(-1, keepdims=True)
+    masked = top <= LOWEST
+    weights = np.exp(scores.astype(np.float64) - np.where(masked, 0, top))
+    weights = np.where(masked, 0, weights / np.where(masked, 1, weights.sum(-1, keepdims=True)))
+    return np.asarray(weights @ values, np.float32)
