@@ -248,7 +248,7 @@ def test_int4_weights_are_read() -> None:
 def test_pools_of_codes_run_on_the_kernel_and_of_floats_on_onnx() -> None:
     pool = make("MaxPool", ["x"], ["y"], "pool", kernel_shape=[2, 2], pads=[1] * 4)
     assert_equals_onnx_runtime(on_codes([pool], {}), {"x": codes()})
-    runner = reference.node_runner(pool, {"": 21})
+    runner = reference.node_runner(pool, {"": 21}, [codes()])
     assert isinstance(runner, reference.KernelOp)
     assert runner.uses_kernel([codes()])
     assert not runner.uses_kernel([images(1)])
@@ -267,7 +267,7 @@ def test_floats_run_on_the_implementation_of_the_models_opset(opset: int) -> Non
 
 def test_integers_that_nothing_quantizes_run_on_onnx() -> None:
     add = make("Add", ["x", "x"], ["y"], "add")  # wraps
-    runner = reference.node_runner(add, {"": 21})
+    runner = reference.node_runner(add, {"": 21}, [codes()] * 2)
     assert not (isinstance(runner, reference.KernelOp) and runner.uses_kernel([codes()] * 2))
     assert_equals_onnx_runtime(on_codes([add], {}), {"x": codes()})
 

@@ -82,6 +82,12 @@ def inspect(
     help="With --reference: let this share of a node's integers differ.",
 )
 @click.option(
+    "--max-output-steps",
+    type=float,
+    metavar="N",
+    help="With --reference: of the outputs end to end, where float nodes compute them.",
+)
+@click.option(
     "--allow-unchecked",
     is_flag=True,
     help="With --reference: integer nodes without a kernel are listed, and do not fail.",
@@ -104,6 +110,7 @@ def verify(
     max_steps: float | None,
     only: tuple[str, ...],
     max_differing: float | None,
+    max_output_steps: float | None,
     allow_unchecked: bool,
     threads: int,
     as_json: bool,
@@ -120,12 +127,21 @@ def verify(
     reading = {"batch_size": batch_size, "ignore": ignore, "feedback": feedback}
     if reference:
         _refuse_options("with --reference", {"--min-sqnr": min_sqnr, "--only": only or None})
-        bounds = (max_steps, max_differing)
-        _verify_reference(paths, reading, bounds, allow_unchecked, threads, as_json)
+        bounds = {
+            "max_steps": max_steps,
+            "max_differing": max_differing,
+            "max_output_steps": max_output_steps,
+            "allow_unchecked": allow_unchecked,
+        }
+        _verify_reference(paths, reading, bounds, threads, as_json)
         return
     _refuse_options(
         "without --reference",
-        {"--max-differing": max_differing, "--allow-unchecked": allow_unchecked or None},
+        {
+            "--max-differing": max_differing,
+            "--max-output-steps": max_output_steps,
+            "--allow-unchecked": allow_unchecked or None,
+        },
     )
     _verify_float(paths, reading, (min_sqnr, max_steps), only, as_json)
 
@@ -165,8 +181,7 @@ def _verify_float(
 def _verify_reference(
     paths: tuple[Path, ...],
     reading: dict[str, Any],
-    bounds: tuple[float | None, float | None],
-    allow_unchecked: bool,
+    bounds: dict[str, Any],
     threads: int,
     as_json: bool,
 ) -> None:
@@ -186,7 +201,8 @@ def _verify_reference(
         click.echo(findings.to_json())
     else:
         print_cross_findings(open_console(), findings)
-    findings.check(*bounds, Unchecked.ALLOWED if allow_unchecked else Unchecked.REFUSED)
+    allowed = bounds.pop("allow_unchecked")
+    findings.check(**bounds, unchecked=Unchecked.ALLOWED if allowed else Unchecked.REFUSED)
 
 
 @click.command()

@@ -8,18 +8,23 @@ from onnxq.reference.ops import by_name, load_plain
 from onnxq.reference.session import Evaluator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import onnx
     from onnx.reference.op_run import OpRun
 
+    from onnxq.operator import Array
 
-def node_runner(node: onnx.NodeProto, opsets: Mapping[str, int]) -> OpRun:
+
+def node_runner(
+    node: onnx.NodeProto, opsets: Mapping[str, int], inputs: Sequence[Array | None]
+) -> OpRun:
     """The node ready to run: runner.run(*inputs) gives its outputs.
 
     Args:
         node: without graphs in its attributes.
         opsets: domain -> version.
+        inputs: an example of what it will get.
     Raises:
         UnsupportedError: neither onnxq nor onnx.reference has a kernel for it.
     """
@@ -32,4 +37,4 @@ def node_runner(node: onnx.NodeProto, opsets: Mapping[str, int]) -> OpRun:
         "evaluator_cls": Evaluator,
     }
     cls = by_name().get((node.domain, node.op_type))
-    return load_plain(node, params) if cls is None else cls(node, params)
+    return load_plain(node, params, inputs) if cls is None else cls(node, params)

@@ -19,7 +19,7 @@ from onnxq.errors import OnnxqError, UnsupportedError, nearest
 from onnxq.reference.float_ops import FLOAT_OPS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from onnxq.operator import Array, AttributeValue, IntegerOperator
 
@@ -63,7 +63,8 @@ class KernelOp(OpRun):
         linked = {name: attributes[name] for name in self._linked}
         arrays = [None if x is None else np.asarray(x) for x in inputs]
         if not self.uses_kernel(arrays):
-            result: tuple[Array, ...] = self._plain.run(*inputs)  # type: ignore[no-untyped-call]
+            plain = load_plain(self.onnx_node, self.run_params, arrays)
+            result: tuple[Array, ...] = plain.run(*inputs)  # type: ignore[no-untyped-call]
             return result
         try:
             outputs = self.operator.kernel(arrays, {**self._given, **linked})
@@ -71,15 +72,16 @@ class KernelOp(OpRun):
             raise type(error)(f"node {where(self.onnx_node)}: {error}") from error
         return tuple(outputs[: len(self.onnx_node.output)])
 
-    @functools.cached_property
-    def _plain(self) -> OpRun:
-        """The node on onnx's own implementation."""
-        return load_plain(self.onnx_node, self.run_params)
 
-
-def load_plain(node: onnx.NodeProto, run_params: Mapping[str, Any]) -> OpRun:
+def load_plain(
+    node: onnx.NodeProto, run_params: Mapping[str, Any], inputs: Sequence[Array | None]
+) -> OpRun:
     """A node on onnx's own implementation: of the default domain, in its opset.
 
+    Args:
+        node: of the default domain.
+        run_params: as OpRun takes them.
+        inputs: some operators (Gelu) are functions whose bodies depend on the inputs' types.
     Raises:
         UnsupportedError: there is none.
     """
@@ -87,12 +89,30 @@ def load_plain(node: onnx.NodeProto, run_params: Mapping[str, Any]) -> OpRun:
     if node.domain:
         raise UnsupportedError(nothing)
     try:
-        version = run_params["opsets"][""]
-        cls = load_op("", node.op_type, version, evaluator_cls=run_params["evaluator_cls"])
-        plain: OpRun = cls(node, run_params)
+        plain: OpRun = _load_class(node, run_params, inputs)(node, run_params)
     except (NotImplementedError, RuntimeContextError, KeyError) as error:
         raise UnsupportedError(nothing) from error
     return plain
+
+
+def _load_class(
+    node: onnx.NodeProto, run_params: Mapping[str, Any], inputs: Sequence[Array | None]
+) -> Callable[..., OpRun]:
+    version, cls = run_params["opsets"][""], run_params["evaluator_cls"]
+    try:
+        return load_op("", node.op_type, version, evaluator_cls=cls)  # type: ignore[no-any-return]
+    except RuntimeContextError:
+        types = [
+            onnx.helper.make_tensor_type_proto(
+                onnx.helper.np_dtype_to_tensor_dtype(x.dtype), x.shape
+            )
+            for x in inputs
+            if x is not None
+        ]
+        found: Callable[..., OpRun] = load_op(
+            "", node.op_type, version, node=node, input_types=types, evaluator_cls=cls
+        )
+        return found
 
 
 def _value(attribute: onnx.AttributeProto) -> AttributeValue:

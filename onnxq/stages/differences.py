@@ -14,12 +14,13 @@ CODES = "codes"
 SCALES = "steps of its scale"
 """Floats that a DequantizeLinear made: a step is its scale."""
 ULPS = "ulps"
-"""Other floats: a step is one unit in the last place of float32, the next number there is."""
+"""Other floats: a step is one unit in the last place of the largest number of the tensor, so that
+what rounding leaves of a sum near 0 is not taken for millions of steps."""
 BEYOND = "ulps beyond the kernel's bound"
 """As ULPS; what stays within the bound that the operator states does not count."""
 
 FAR = 2.0**31
-"""Steps between a number and NaN or Inf, where steps are scales."""
+"""Steps between a number and NaN or Inf."""
 
 
 @dataclass(slots=True)
@@ -76,20 +77,21 @@ class Differences:
                 distance = np.abs(got.astype(np.float64) - wanted.astype(np.float64))
             differ &= ~(distance <= bound)
         self.differing += int(np.count_nonzero(differ))
-        steps = self._steps(got[differ], wanted[differ])
+        top = _top(wanted) if floats else 0.0
+        steps = self._steps(got[differ], wanted[differ], top)
         self.largest = max(self.largest, int(steps.max(initial=0)))
 
-    def _steps(self, got: Array, wanted: Array) -> npt.NDArray[np.int64]:
+    def _steps(self, got: Array, wanted: Array, top: float) -> npt.NDArray[np.int64]:
         if self.unit == CODES:
             return np.asarray(np.abs(got.astype(np.int64) - wanted.astype(np.int64)))
-        if self.unit == SCALES:
-            distance = np.abs(got.astype(np.float64) - wanted.astype(np.float64)) / self.scale
-            whole = np.nan_to_num(np.rint(distance), nan=FAR, posinf=FAR)
-            return np.asarray(np.maximum(whole, 1), np.int64)  # it differs
-        return np.asarray(np.abs(_ordered(got) - _ordered(wanted)))
+        step = self.scale if self.unit == SCALES else float(np.spacing(np.float32(top)))
+        with np.errstate(invalid="ignore"):
+            distance = np.abs(got.astype(np.float64) - wanted.astype(np.float64)) / step
+        whole = np.nan_to_num(np.rint(distance), nan=FAR, posinf=FAR)
+        return np.asarray(np.clip(whole, 1, FAR), np.int64)  # it differs
 
 
-def _ordered(x: Array) -> npt.NDArray[np.int64]:
-    """Integers in the order of the float32 numbers, with no gap; both zeros are 0."""
-    bits = x.astype(np.float32).view(np.int32).astype(np.int64)
-    return np.where(bits < 0, -(1 << 31) - bits, bits)
+def _top(x: Array) -> float:
+    """The largest finite |x|, or 1 where there is none."""
+    sizes = np.abs(x.astype(np.float32))
+    return float(sizes.max(initial=0, where=np.isfinite(sizes))) or 1.0

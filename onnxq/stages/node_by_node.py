@@ -144,7 +144,7 @@ class NodeByNode:
         self, entry: _Node, inputs: Sequence[Array | None]
     ) -> tuple[tuple[Array, ...], Array | None]:
         if entry.runner is None:
-            entry.runner = reference.node_runner(ir.to_proto(entry.node), self._opsets)
+            entry.runner = reference.node_runner(ir.to_proto(entry.node), self._opsets, inputs)
         runner = entry.runner
         ours = isinstance(runner, reference.KernelOp) and runner.uses_kernel(inputs)
         entry.kernel = "onnxq" if ours else "onnx.reference"

@@ -143,6 +143,7 @@ def test_nodes_without_kernel_fail_unless_they_are_allowed(
         ("--reference", "--min-sqnr", "20"),
         ("--reference", "--only", "y"),
         ("--max-differing", "0.1"),
+        ("--max-output-steps", "1"),
         ("--allow-unchecked",),
         (),
     ],

@@ -64,6 +64,17 @@ def test_outputs_count_as_nodes_do() -> None:
         dataclasses.replace(GOOD, outputs=(output,)).check()
 
 
+def test_outputs_behind_float_nodes_have_a_bound_of_their_own() -> None:
+    output = dataclasses.replace(OUTPUT, differing=5, largest=3, unit="ulps")
+    findings = dataclasses.replace(GOOD, outputs=(output,))
+    findings.check(max_output_steps=3)
+    findings.check(max_steps=0, max_output_steps=3)
+    with pytest.raises(VerificationError, match="by up to 3 ulps"):
+        findings.check(max_output_steps=2)
+    with pytest.raises(VerificationError, match="QLinearConv"):
+        with_node(differing=1, largest=1).check(max_output_steps=3)
+
+
 def test_what_was_not_checked_fails_unless_it_is_allowed() -> None:
     node = UncheckedNode("l", "DynamicQuantizeLSTM", "com.microsoft", "no kernel")
     for findings in (

@@ -24,12 +24,22 @@ def test_counts_add_up_over_batches() -> None:
     assert (sums.elements, sums.differing, sums.largest) == (3, 3, 255)
 
 
-def test_the_next_float_is_one_ulp_away_across_zero_too() -> None:
-    one = np.float32(1)
-    assert of(np.array([np.nextafter(one, 2)]), np.array([one])).largest == 1
-    tiny = np.nextafter(np.float32(0), np.float32(1))
-    assert of(np.array([-tiny]), np.array([tiny])).largest == 2
-    assert of(np.array([one]), np.array([one])).unit == ULPS
+def test_floats_differ_in_ulps_of_the_largest_number() -> None:
+    one = np.array([1, 0], np.float32)
+    beside = np.array([1, 3 * 2.0**-23], np.float32)
+    assert of(np.nextafter(one, np.float32(2)), one).largest == 1
+    assert of(beside, one).largest == 3
+    assert of(one, one).unit == ULPS
+
+
+def test_a_difference_below_one_ulp_is_one_step() -> None:
+    one = np.array([1, 0], np.float32)
+    assert of(np.array([1, 1e-20], np.float32), one).largest == 1
+
+
+def test_a_number_is_far_from_nan() -> None:
+    sums = of(np.array([np.nan, np.inf], np.float32), np.array([0, 0], np.float32))
+    assert (sums.differing, sums.largest) == (2, 2**31)
 
 
 def test_both_zeros_and_all_nans_are_equal() -> None:
