@@ -10,7 +10,7 @@ import pytest
 
 from onnxq.stages.plan import Plan
 from onnxq.stages.statistics import Statistics
-from tests.examples import images
+from tests.examples import images, network
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,6 +69,51 @@ def test_quantize_writes_nothing_beside_what_was_asked(
     assert set(tmp_path.iterdir()) == before | names
     assert Plan.load(tmp_path / "plan.json").target == "portable"
     assert len(Statistics.load(tmp_path / "q.stats").batches) == 8
+
+
+def test_quantize_writes_operators_on_codes_on_request(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "q.onnx"
+    options = ("-o", output, "--format", "qoperator", "--set", "op:Softmax=default", "--json")
+    result = run("quantize", model_path, samples_path, *options)
+    assert result.exit_code == 0, result.stderr
+    said = json.loads(result.stdout)
+    assert (said["format"], said["kept_qdq"], said["tables"]) == ("qoperator", {}, [])
+    assert not said["execution"]["fallbacks"]
+    ops = {node.op_type for node in onnx.load(output).graph.node}
+    assert {"QLinearConv", "QLinearAdd", "QLinearSoftmax", "QGemm"} <= ops
+    assert not ops & {"Conv", "Add", "Gemm", "Softmax"}
+    qdq = tmp_path / "qdq.onnx"
+    result = run("quantize", model_path, samples_path, "-o", qdq, "--json")
+    assert json.loads(result.stdout)["format"] == "qdq"
+    for command in (("verify", model_path, output, samples_path), ("bench", model_path, output)):
+        result = run(*command, "--json")
+        assert result.exit_code == 0, result.stderr
+
+
+def test_what_stays_in_qdq_form_is_printed(run: Run, samples_path: Path, tmp_path: Path) -> None:
+    model = network()
+    (softmax,) = (node for node in model.graph.node if node.op_type == "Softmax")
+    softmax.op_type, softmax.name = "HardSwish", "swish"
+    softmax.ClearField("attribute")
+    path = tmp_path / "swish.onnx"
+    onnx.save(model, path)
+    options = ("-o", tmp_path / "q.onnx", "--format", "qoperator", "--set", "op:HardSwish=default")
+    result = run("quantize", path, samples_path, *options)
+    assert result.exit_code == 0, result.stderr
+    text = " ".join(result.stdout.split())
+    assert "note: between DequantizeLinear and QuantizeLinear: 'swish': ONNX Runtime" in text
+
+
+def test_an_unknown_format_is_refused_before_calibration(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path
+) -> None:
+    options = ("-o", tmp_path / "q.onnx", "--format", "qoperater")
+    result = run("quantize", model_path, samples_path, *options)
+    assert result.exit_code != 0
+    assert "known: qdq, qoperator" in result.stderr
+    assert "qoperator" in result.stderr.split("known:")[1].split(".")[1]
 
 
 def test_shards_merge_to_the_whole(
