@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,10 +22,6 @@ QUIET = (
     "ignore:.*quantized.*deprecated",
 )
 """For pytest.mark.filterwarnings."""
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    torch.backends.quantized.engine = "qnnpack"
 
 TYPES = (torch.quint8, torch.qint8, torch.qint32)
 EIGHT_BITS = TYPES[:2]

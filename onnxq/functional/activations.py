@@ -34,16 +34,16 @@ def relu_(input: QTensor) -> QTensor:
 
 
 def elu(input: QTensor, scale: float, zero_point: int, alpha: float = 1.0) -> QTensor:
-    """max(x, 0) + min(alpha (exp(x) - 1), 0); ONNX Elu, computed once per code.
+    """max(x, 0) + min(alpha (exp(x) - 1), 0); ONNX Elu.
 
     Args:
-        input: any shape, 8 bits.
+        input: any shape and integer type.
         scale: of the result, positive.
         zero_point: of the result.
         alpha: limit of the negative part.
     Raises:
         ShapeError: input is no QTensor, or scale or zero_point is out of range.
-        UnsupportedError: input is quantized per channel, or has more than 8 bits.
+        UnsupportedError: input is quantized per channel.
     """
     x = check_input("elu", input)
     return call("Elu", [x], result_qparams(x, scale, zero_point), {"alpha": float(alpha)})
@@ -70,12 +70,12 @@ def hardswish(input: QTensor, scale: float, zero_point: int) -> QTensor:
     """Y = x * min(max(x + 3, 0), 6) / 6; ONNX HardSwish.
 
     Args:
-        input: any shape, 8 bits.
+        input: any shape and integer type.
         scale: of the result, positive.
         zero_point: of the result.
     Raises:
         ShapeError: input is no QTensor, or scale or zero_point is out of range.
-        UnsupportedError: input is quantized per channel, or has more than 8 bits.
+        UnsupportedError: input is quantized per channel.
     """
     x = check_input("hardswish", input)
     return call("HardSwish", [x], result_qparams(x, scale, zero_point))

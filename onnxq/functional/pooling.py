@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from onnxq.operator import AttributeValue
 
 PLANES = "(N, C, H, W) or (C, H, W)"
+BITS = 8  # of ONNX Runtime's averages: sums in float32, or in int32
 
 
 def max_pool2d(
@@ -87,7 +88,7 @@ def avg_pool2d(
     Raises:
         ShapeError: input is no QTensor, or has another rank or no room for a window, or
             divisor_override is not positive.
-        UnsupportedError: quantized per channel.
+        UnsupportedError: quantized per channel, or more than 8 bits.
     """
     x = check_input("avg_pool2d", input)
     check_rank("avg_pool2d", x, (3, 4), PLANES)
@@ -125,11 +126,12 @@ def adaptive_avg_pool2d(input: QTensor, output_size: int | Sequence[int | None])
     Raises:
         ShapeError: input is no QTensor, has another rank or nothing to average, or output_size is
             not one or two positive numbers.
-        UnsupportedError: quantized per channel.
+        UnsupportedError: quantized per channel, or more than 8 bits.
     """
     op = "adaptive_avg_pool2d"
     x = check_input(op, input)
     check_rank(op, x, (3, 4), PLANES)
+    _check_bits(op, x)
     asked = [output_size] * 2 if isinstance(output_size, int) else list(output_size)
     spatial = list(x.shape[-2:])
     if len(asked) != 2 or min(spatial) < 1:
@@ -151,6 +153,14 @@ def adaptive_avg_pool2d(input: QTensor, output_size: int | Sequence[int | None])
             cell = call("GlobalAveragePool", [batched[:, :, rows, columns]], x.qparams)
             codes[:, :, i : i + 1, j : j + 1] = cell.int_repr()
     return QTensor(codes.reshape(*x.shape[:-2], *out), x.qparams)
+
+
+def _check_bits(op: str, x: QTensor) -> None:
+    if x.dtype.bits > BITS:
+        raise UnsupportedError(
+            f"{op}: input is {x.dtype}; averages are of 8 bits, as ONNX Runtime's kernels. "
+            "Call it on dequantize(), or use QTensor.mean."
+        )
 
 
 def _parts(size: int, count: int) -> list[slice]:
@@ -197,6 +207,7 @@ def _average(
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> QTensor:
+    _check_bits(op, x)
     kernel, strides, pads = windows
     rank = len(kernel)
     spatial = x.shape[-rank:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,8 +35,7 @@ def interpolate(
 
     nearest   y[i] = x[floor(i / scale)]
     bilinear  weights the four elements around (i + 1/2) / scale - 1/2, or with align_corners
-              i (in - 1) / (out - 1); on 8 bits the result is cut off, as ONNX Runtime does, where
-              PyTorch rounds
+              around i (in - 1) / (out - 1), in float32, and rounds
 
     Args:
         input: (N, C, H, W), for "nearest" (N, C, D, H, W) too.
@@ -115,4 +115,18 @@ def _target(
         raise ShapeError(f"{op}: scale_factor is {factor}; wanted one number, or {rank}.")
     if any(not np.isfinite(f) or n * f < 1 for n, f in zip(shape[2:], factors, strict=True)):
         raise ShapeError(f"{op}: scale_factor {factor} of {shape} leaves nothing.")
-    return np.array([1, 1, *factors], np.float32), None
+    scales = [_scale(n, f) for n, f in zip(shape[2:], factors, strict=True)]
+    return np.array([1, 1, *scales], np.float32), None
+
+
+def _scale(size: int, factor: float) -> np.float32:
+    """The float32 next to factor whose size in ONNX, floor(size * scale) in float32, is PyTorch's.
+
+    PyTorch multiplies in double: 10 by 0.7999999999999999 is 7 there, and 8 in float32.
+    """
+    wanted, scale = math.floor(size * factor), np.float32(factor)
+    while math.floor(np.float32(size) * scale) > wanted:
+        scale = np.nextafter(scale, np.float32(0))
+    while math.floor(np.float32(size) * scale) < wanted:
+        scale = np.nextafter(scale, np.float32(np.inf))
+    return scale

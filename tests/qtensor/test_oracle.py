@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings(*QUIET)]
 
+
+@pytest.fixture(autouse=True)
+def _qnnpack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.quantized, "engine", "qnnpack")
+
+
 X = reals(2, 3, 4)
 SCALES, ZERO_POINTS = [0.1, 0.2, 0.3], [0, 1, 2]
 
