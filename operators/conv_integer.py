@@ -26,7 +26,7 @@ class ConvInteger(IntegerOperator):
     """Y = sum_{c, k} (X - x_zp)[n, c, p * stride + k * dilation - pad] (W - w_zp)[o, c, k], int32.
 
     ONNX ConvInteger-10: inputs x, w, x_zero_point, w_zero_point; each of x and w is uint8 or int8;
-    modulo 2^32; padding is x_zp. ONNX Runtime refuses one w_zp per output channel.
+    modulo 2^32; padding is x_zp. ONNX Runtime 1.31 refuses one w_zp per output channel.
     """
 
     op_type = OP
@@ -38,7 +38,14 @@ class ConvInteger(IntegerOperator):
         x, w = operand(OP, inputs, 0, "x"), operand(OP, inputs, 1, "w")
         one = np.ones((), np.float32)
         x_qparams = make_qparams(OP, "x", one, optional(inputs, 2), qdtype_of(OP, x, "x"))
-        w_qparams = make_qparams(OP, "w", one, optional(inputs, 3), qdtype_of(OP, w, "w"))
+        points = optional(inputs, 3)
+        ones = np.ones(1 if points is None else points.size, np.float32)
+        w_qparams = make_qparams(OP, "w", ones, points, qdtype_of(OP, w, "w"), axis=0)
+        if ones.size not in (1, w.shape[0] if w.ndim else 0):
+            raise ShapeError(
+                f"{OP}: w_zero_point has {ones.size} numbers; w of shape {w.shape} wants 1, or one "
+                "per output channel."
+            )
         group = integer(attributes, "group", 1)
         _check_shapes(x.shape, w.shape, group, integers(attributes, "kernel_shape", w.shape[2:]))
         windows = geometry(OP, x.shape[2:], w.shape[2:], attributes)

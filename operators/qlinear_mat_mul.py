@@ -25,7 +25,7 @@ class QLinearMatMul(IntegerOperator):
 
     ONNX QLinearMatMul-10 and 21: inputs a, a_scale, a_zp, b, b_scale, b_zp, y_scale, y_zp. Shapes
     as np.matmul. b has one scale, or one per column; a has one: ONNX Runtime refuses one per row.
-    The scales may be float16, for which ONNX Runtime 1.31 has no kernel; they count as float32.
+    The scales may be float16, which ONNX Runtime casts to float32.
     """
 
     op_type = OP

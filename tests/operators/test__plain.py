@@ -50,7 +50,7 @@ def test_integers_are_moved_and_bounded_as_by_onnx_runtime(name: str) -> None:
     "dtype", [ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.int2, ml_dtypes.uint2]
 )
 def test_codes_below_8_bits_are_moved_as_they_are(dtype: type) -> None:
-    x = codes(3, 4).astype(dtype)
+    x: Array = codes(3, 4).astype(dtype)
     operator = catalog.find_integer("Transpose")
     assert operator is not None
     (y,) = operator.kernel((x,), {})
