@@ -6,14 +6,17 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from onnxq import runtime
 from onnxq.graph.fuse import Fused, fuse
 from onnxq.operator import Case, Operator, Role
+from tests.examples import images, network, save
 from tests.graph.qdq import SHAPE, Graph, kernels, op_types, run
 from tests.operators import builder
 from tests.operators.test_contract import CASES, randomized, types_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from tests.operators.builder import Types
 
@@ -325,6 +328,58 @@ def test_what_another_node_carries_out_is_named_without_op_types() -> None:
     g.op("Relu", [g.op("Add", ["m", g.vector(5)], "s")], "r")
     fused = fuse(g.model(g.qdq("r", 0.05, 0), shape=(4, 6)))
     assert fused.integer == {"matmul_m": ("QGemm",), "add_s": (), "relu_r": ()}
+
+
+@pytest.mark.parametrize("opset", [11, 12, 13, 19, 25])
+@pytest.mark.parametrize("pattern", [conv_relu, residual, movement_behind, relu6_that_bounds])
+def test_opsets(pattern: Callable[[Graph], str], opset: int) -> None:
+    g = Graph()
+    output = pattern(g)
+    if opset < 13:  # scales per channel came with 13
+        for name in [n for n in g.constants if n.startswith("w") and "quantized" not in n]:
+            g.constants[name] = g.constants[name][0]
+        for node in g.nodes:
+            if node.op_type == "DequantizeLinear":
+                node.ClearField("attribute")
+    model = g.model(output, opset=opset)
+    fused = fuse(model)
+    assert fused.integer or pattern is relu6_that_bounds
+    assert_same_integers(model, fused)
+
+
+# --- models of another tool
+
+
+@pytest.mark.parametrize("activations", ["QUInt8", "QInt8", "QUInt16"])
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_models_of_onnx_runtimes_own_quantizer(
+    activations: str, per_channel: bool, tmp_path: Path
+) -> None:
+    from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
+
+    class Reader(CalibrationDataReader):  # type: ignore[misc]  # it has no types
+        def __init__(self) -> None:
+            self.batches = iter([{"x": images(4, seed)} for seed in range(4)])
+
+        def get_next(self) -> dict[str, np.ndarray] | None:
+            return next(self.batches, None)
+
+    source, target = save(network(opset=21), tmp_path / "f.onnx"), tmp_path / "q.onnx"
+    quantize_static(
+        source,
+        target,
+        Reader(),
+        activation_type=QuantType[activations],
+        weight_type=QuantType.QInt8,
+        per_channel=per_channel,
+    )
+    model = ir.load(target)
+    fused = fuse(model)
+    batch = {"x": images(16, 9)}
+    with runtime.open_session(model) as wanted, runtime.open_session(fused.model) as got:
+        assert np.array_equal(wanted.run(batch)[0], got.run(batch)[0])
+    assert kernels(fused.model) == kernels(model)
+    assert bool(fused.integer) == (activations != "QUInt16")
 
 
 # --- every operator

@@ -17,7 +17,7 @@ from onnxq.graph.fuse.moved import move_quantizers
 from onnxq.graph.fuse.scales import Scales, is_dequantize, is_quantize
 from onnxq.graph.fuse.signed import shift_to_uint8
 from onnxq.graph.fuse.site import Kept, Site, judge
-from onnxq.operator import Form
+from onnxq.operator import Form, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from onnxq.qparams import QParams
 
 MICROSOFT = "com.microsoft"
+CODES_OPSET = 13  # before, MaxPool, Clip and the like are defined for floats only
 QPARAMS_KEY = "onnxq.qparams"
 """Metadata of codes `<tensor>_quantized` where there is no `<tensor>_scale`: their QParams."""
 
@@ -43,6 +44,7 @@ class Writer:
         self._model = model
         self._scales = Scales()
         self._names = FreeNames(model)
+        self._opset = model.opset_imports.get("", CODES_OPSET)
         self._dead: list[ir.Node] = []
         self._made: dict[ir.Value, tuple[ir.Value | None, QParams | None]] = {}
 
@@ -73,6 +75,8 @@ class Writer:
             self.kept[str(node.name)] = verdict.reason
 
     def _fuse(self, site: Site) -> Kept | None:
+        if site.rule.role in (Role.MOVEMENT, Role.CLAMP) and self._opset < CODES_OPSET:
+            return Kept(f"{site.node.op_type} takes 8-bit codes from opset {CODES_OPSET} on")
         tape = Tape()
         inputs = list(site.inputs)
         if site.new_bias is not None:
