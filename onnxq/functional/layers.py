@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from onnxq import dtypes
 from onnxq.dtypes import INT32, qint8, quint8
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.functional.calls import call, check_input, check_rank, per_axis, result_qparams
 from onnxq.qparams import MIN_SCALE, PerChannel, PerTensor, QParams, quantize
-from onnxq.qtensor.guards import float_array
+from onnxq.qtensor.guards import float_array, qdtype
 from onnxq.qtensor.tensor import QTensor
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ def _convolve(
             f"{op}: padding_mode is '{steps.padding_mode}'; wanted 'zeros'. Pad the input first."
         )
     scale, zero_point, dtype = result
-    if dtypes.find(dtype) != quint8:
+    if qdtype(dtype) != quint8:
         raise UnsupportedError(f"{op}: dtype is {dtype}; results are quint8.")
     strides = per_axis(op, "stride", steps.stride, rank)
     dilations = per_axis(op, "dilation", steps.dilation, rank)

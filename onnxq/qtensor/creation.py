@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq import dtypes
 from onnxq.errors import ShapeError
 from onnxq.qparams import PerChannel, QParams, quantize
-from onnxq.qtensor.guards import float_array
+from onnxq.qtensor.guards import float_array, one_number, qdtype
 from onnxq.qtensor.tensor import QTensor
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def quantize_per_tensor(
         UnsupportedError: dtype is no integer type.
     """
     x = float_array("quantize_per_tensor", input)
-    qparams = QParams(np.asarray(scale), np.asarray(zero_point), dtypes.find(dtype))
+    qparams = _affine("quantize_per_tensor", scale, zero_point, dtype)
     return QTensor(quantize(x, qparams), qparams)
 
 
@@ -75,9 +74,7 @@ def quantize_per_channel(
     """
     x = float_array("quantize_per_channel", input)
     _check_axis("quantize_per_channel", axis, x.ndim)
-    qparams = QParams(
-        np.asarray(scales), np.asarray(zero_points), dtypes.find(dtype), PerChannel(axis)
-    )
+    qparams = QParams(np.asarray(scales), np.asarray(zero_points), qdtype(dtype), PerChannel(axis))
     return QTensor(quantize(x, qparams), qparams)
 
 
@@ -101,7 +98,7 @@ def _empty_affine_quantized(
     Raises:
         ShapeError: scale or zero_point is out of range, or a size is negative.
     """
-    qparams = QParams(np.asarray(scale), np.asarray(zero_point), dtypes.find(dtype))
+    qparams = _affine("_empty_affine_quantized", scale, zero_point, dtype)
     return QTensor(np.full(_checked(size), qparams.zero_point, qparams.dtype.storage), qparams)
 
 
@@ -119,9 +116,7 @@ def _empty_per_channel_affine_quantized(
         ShapeError: as `quantize_per_channel`.
     """
     _check_axis("_empty_per_channel_affine_quantized", axis, len(size))
-    qparams = QParams(
-        np.asarray(scales), np.asarray(zero_points), dtypes.find(dtype), PerChannel(axis)
-    )
+    qparams = QParams(np.asarray(scales), np.asarray(zero_points), qdtype(dtype), PerChannel(axis))
     along = [-1 if i == axis else 1 for i in range(len(size))]
     empty = np.zeros(_checked(size), qparams.dtype.storage)
     if qparams.scale.size != empty.shape[axis]:
@@ -130,6 +125,13 @@ def _empty_per_channel_affine_quantized(
             f"wanted {empty.shape[axis]} along axis {axis}."
         )
     return QTensor(empty + qparams.zero_point.reshape(along), qparams)
+
+
+def _affine(
+    op: str, scale: npt.ArrayLike, zero_point: npt.ArrayLike, dtype: QDType | str
+) -> QParams:
+    numbers = one_number(op, "scale", scale), one_number(op, "zero_point", zero_point)
+    return QParams(*numbers, qdtype(dtype))
 
 
 def _checked(size: Sequence[int]) -> tuple[int, ...]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from onnxq import dtypes
+from onnxq.dtypes import QDType
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.qparams import PerTensor
 
@@ -35,6 +37,30 @@ def float_array(op: str, x: object) -> npt.NDArray[np.float32]:
             "Call input.astype(numpy.float32) first."
         )
     return array
+
+
+def one_number(op: str, name: str, value: npt.ArrayLike) -> npt.NDArray[Any]:
+    """The value as an array of rank 0; PyTorch's observers give one number in a vector.
+
+    Raises:
+        ShapeError: several numbers, or none.
+    """
+    array = np.asarray(value)
+    if array.size != 1:
+        raise ShapeError(
+            f"{op}: {name} has shape {array.shape}; wanted one number. "
+            "Call quantize_per_channel for several."
+        )
+    return array.reshape(())
+
+
+def qdtype(dtype: object) -> QDType:
+    """The QDType, or that of its name; a torch.dtype is known by the name it prints.
+
+    Raises:
+        QConfigError: no type has that name.
+    """
+    return dtypes.find(dtype if isinstance(dtype, QDType) else str(dtype))
 
 
 def need_per_tensor(op: str, qparams: QParams) -> None:

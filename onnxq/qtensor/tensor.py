@@ -636,7 +636,8 @@ def _check_codes(codes: IntArray, qparams: QParams) -> None:
             f"QTensor: codes have dtype {codes.dtype}; {dtype} wants {dtype.storage}. "
             "Call quantize_per_tensor for float values."
         )
-    if codes.size and not dtype.qmin <= codes.min() <= codes.max() <= dtype.qmax:
+    narrow = dtype.bits < 8 * dtype.storage.itemsize  # others hold what their storage holds
+    if narrow and codes.size and not dtype.qmin <= codes.min() <= codes.max() <= dtype.qmax:
         raise ShapeError(
             f"QTensor: codes are {codes.min()} to {codes.max()}; {dtype} holds {dtype.qmin} to "
             f"{dtype.qmax}."

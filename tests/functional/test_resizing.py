@@ -46,6 +46,9 @@ def test_volumes_have_nearest_only() -> None:
 
 def test_sizes_are_rounded_down() -> None:
     assert interpolate(X, scale_factor=1.7).size() == (2, 3, 11, 10)
+    # 7 in double, and 8 in float32, which ONNX's scales are
+    wide = X.view(2, 3, 21, 2)[:, :, :10]
+    assert interpolate(wide, scale_factor=0.7999999999999999).size() == (2, 3, 7, 1)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,16 @@ def test_scale_and_zero_point_may_be_arrays() -> None:
     assert (y.q_scale(), y.q_zero_point()) == (float(np.float32(0.1)), 3)
 
 
+def test_one_number_may_come_in_a_vector() -> None:
+    """As PyTorch's observers give it."""
+    y = quantize_per_tensor(X, [0.1], [3], qtensor.quint8)
+    assert y.equal(quantize_per_tensor(X, 0.1, 3, qtensor.quint8))
+    with pytest.raises(ShapeError, match=r"scale has shape \(2,\); wanted one number"):
+        quantize_per_tensor(X, [0.1, 0.2], 3, qtensor.quint8)
+    with pytest.raises(ShapeError, match=r"zero_point has shape \(0,\)"):
+        _empty_affine_quantized(scale=0.1, zero_point=[], dtype="quint8")
+
+
 def test_channels_have_scales_of_their_own() -> None:
     y = quantize_per_channel(X, [0.1, 0.2, 0.3], [0, 1, 2], 1, qtensor.qint8)
     for c in range(3):
