@@ -40,7 +40,8 @@ class Trial:
         ort: ONNX Runtime's outputs for them.
         kernel: the kernel's.
         bound: largest difference allowed, per element of output 0; None: none.
-        rounds_in_float: Form.FLOAT: a result may round to the other side of a tie.
+        kind: of its bound: "exact"; "1 step" (Form.FLOAT: a result may round to the other side of
+            a tie); "bound()".
         label: for messages.
     """
 
@@ -49,7 +50,7 @@ class Trial:
     ort: Callable[[Inputs], list[Array]]
     kernel: Callable[[Inputs], tuple[Array, ...]]
     bound: Callable[[Inputs], Array | None]
-    rounds_in_float: bool
+    kind: str
     label: str
 
 
@@ -82,11 +83,11 @@ def grown(case: Case, slots: tuple[int, ...]) -> Case:
 
 
 def sizes(case: Case, slots: list[int]) -> Iterator[Case]:
-    """The case grown, by all of its run-time operands, by its first, and as it is."""
+    """The case grown, by the first of its run-time operands, by all of them, and as it is."""
     running = tuple(slot for slot in slots if slot not in case.constants)
     if all(x is None or x.size for x in case.inputs):
-        yield grown(case, running)
         yield grown(case, running[:1])
+        yield grown(case, running)
     yield case
 
 
@@ -142,7 +143,7 @@ def lowered_trial(
         lambda inputs: feed(session, case, inputs),
         lambda inputs: operator.kernel(inputs, plan, case.attributes or {}),
         lambda _: None,
-        rule.form is Form.FLOAT,
+        "1 step" if rule.form is Form.FLOAT else "exact",
         f"case '{case.name}', {types}{'' if output else ', float32 result'}",
     )
 
@@ -169,6 +170,8 @@ def integer_trials(
                     session = builder.session(model)
                     feed(session, case, list(case.inputs))
                 except Exception:  # types or shapes that it does not take
+                    if retyped is as_it_is and case is changed:
+                        raise
                     continue
                 yield node_trial(operator, case, session, names, f"'{case.name}', {ends}")
                 break
@@ -278,6 +281,6 @@ def node_trial(
         lambda inputs: feed(session, case, inputs),
         lambda inputs: operator.kernel(inputs, attributes),
         lambda inputs: operator.bound(inputs, attributes),
-        rounds_in_float=False,
+        kind="exact" if operator.bound(case.inputs, attributes) is None else "bound()",
         label=label,
     )

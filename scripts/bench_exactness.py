@@ -55,7 +55,7 @@ class Row:
 
     Attributes:
         wanted: elements, at least.
-        bound: "exact", "1 step" or "bound()".
+        bound: as Trial.kind.
         mismatches: elements that differ.
         largest: difference; steps of codes, or reals.
         refused: draws that would overflow in ONNX Runtime.
@@ -107,16 +107,19 @@ class Row:
 
 
 def rows_of(operator: Operator | IntegerOperator, domain: str, elements: int) -> list[Row]:
-    """A row per pair of types, each with at least that many elements."""
+    """A row per pair of types and bound, each with at least that many elements."""
     random = np.random.default_rng(SEED)
     if isinstance(operator, IntegerOperator):
         trials = list(integer_trials(operator, domain, random))
     else:
         trials = list(float_trials(operator, random))
+    if not trials:
+        nothing = "none of its cases runs in integers"
+        return [Row(operator.op_type, domain, "-", elements, first=nothing)]
     rows = []
-    for types in dict.fromkeys(trial.types for trial in trials):
-        row = Row(operator.op_type, domain, types, elements)
-        same = [trial for trial in trials if trial.types == types]
+    for key in dict.fromkeys((trial.types, trial.kind) for trial in trials):
+        row = Row(operator.op_type, domain, key[0], elements, key[1])
+        same = [trial for trial in trials if (trial.types, trial.kind) == key]
         for _ in range(MAX_ROUNDS):
             for trial in same:
                 count(row, trial, trial.draw(random))
@@ -138,7 +141,6 @@ def count(row: Row, trial: Trial, inputs: Inputs) -> None:
         row.beyond += 1
         return
     bound = trial.bound(inputs)
-    row.bound = "1 step" if trial.rounds_in_float else "exact" if bound is None else "bound()"
     for slot, (y, wanted) in enumerate(zip(got, trial.ort(inputs), strict=False)):
         row.elements += y.size
         if y.shape != wanted.shape or y.dtype != wanted.dtype:
@@ -167,6 +169,8 @@ def main() -> int:
         for row in rows_of(operator, domain, arguments.elements):
             print(row.line(), flush=True)
             rows.append(row)
+    left = [] if arguments.operators else [*left_out()]
+    print("\nNot compared, for want of a lowering or a kernel:", ", ".join(left) or "none")
     broken = [row for row in rows if not row.good]
     print(
         f"\n{len(rows)} rows, {sum(row.elements for row in rows):,} elements, "
@@ -175,6 +179,13 @@ def main() -> int:
     for row in broken:
         print(f"{row.operator} {row.types}: {row.why}")
     return 1 if broken else 0
+
+
+def left_out() -> Iterator[str]:
+    """Operators of which there is nothing to compare."""
+    for operator in catalog.all_operators():
+        if not (operator.has_lowering() and operator.has_kernel()):
+            yield operator.op_type
 
 
 def chosen(names: list[str]) -> Iterator[tuple[Operator | IntegerOperator, str]]:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq import catalog
+from onnxq.operator import Float, Rule
 from onnxq.operators.relu import Relu
 from scripts import bench_exactness
 from scripts.bench_exactness import Row, main, rows_of
@@ -12,6 +13,7 @@ from scripts.bench_exactness import Row, main, rows_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import onnx_ir as ir
     import pytest
 
     from onnxq.operator import Array, AttributeValue, NodePlan
@@ -31,6 +33,26 @@ def test_an_operator_on_codes_runs_in_its_domain() -> None:
     rows = rows_of(conv, "com.microsoft", 1000)
     assert {row.types for row in rows} >= {"u8u8", "u8s8", "s8s8"}
     assert all(row.good and row.domain == "com.microsoft" for row in rows)
+
+
+class FloatRelu(Relu):
+    """Every case stays in float."""
+
+    def rule(self, node: ir.Node) -> Rule | Float:  # noqa: ARG002  # the contract gives it
+        return Float("it is a test")
+
+
+def test_an_operator_without_any_case_in_integers_is_a_broken_row() -> None:
+    (row,) = rows_of(FloatRelu(), "", 1000)
+    assert not row.good
+    assert "none of its cases" in row.why
+
+
+def test_exact_cases_are_not_excused_by_cases_that_round_in_float() -> None:
+    resize = catalog.find("Resize")
+    assert resize is not None
+    rows = {(row.types, row.bound) for row in rows_of(resize, "", 100)}
+    assert {("u8", "exact"), ("u8", "1 step")} <= rows
 
 
 class WrongRelu(Relu):
