@@ -46,8 +46,8 @@ class ReduceMean(Operator):
     Over all axes but the first and the last (the tokens of a transformer, images with the channels
     last) that is com.microsoft QLinearGlobalAveragePool with channels_last, in integers: measured
     5 to 16 times as fast as the float operator. Over all but the first two it is the same pool with
-    the channels first. Other axes have no integer kernel: ONNX Runtime sums in float32, in an order
-    that depends on the shape; the kernel here sums without noise and rounds once.
+    the channels first. Other axes have no integer kernel: ONNX Runtime sums in float32; see
+    ReduceSum.
     """
 
     op_type = "ReduceMean"

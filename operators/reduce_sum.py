@@ -33,14 +33,15 @@ if TYPE_CHECKING:
 class ReduceSum(Operator):
     """Y = sum of X over the given axes, or over all; ONNX ReduceSum-13.
 
-    ONNX Runtime has no integer kernel: it sums what the codes stand for, in float32 and in an order
-    that depends on the shape; the kernel here sums without noise and rounds once.
+    ONNX Runtime has no integer kernel: it sums what the codes stand for in float32, in an order
+    that depends on the shape. The kernel here has the order of x86, where it is exact; that matters
+    where sums lie on ties, as they do when the scales are in a simple ratio.
     """
 
     op_type = "ReduceSum"
 
     def rule(self, node: ir.Node) -> Rule | Float:
-        """Computed in float32; the axes must be known for the kernel to be."""
+        """Computed in float32, along axes that are known."""
         found = axes_of_node(node)
         return NOT_KNOWN if found is None else Rule(Role.ELEMENTWISE, form=Form.FLOAT)
 
