@@ -240,7 +240,7 @@ def varied(
             continue
         if kind(names, i) == "scale" and x.dtype == np.float32:
             scale = x.astype(np.float32) * random.uniform(0.3, 3, x.shape)
-            inputs[i] = (2 ** np.round(np.log2(scale)) if ties else scale).astype(np.float32)
+            inputs[i] = np.asarray(2 ** np.round(np.log2(scale)) if ties else scale, np.float32)
         elif kind(names, i) == "zero" and x.dtype in (np.uint8, np.int8):
             limits = np.iinfo(x.dtype.name)
             value = {"low": limits.min, "high": limits.max}.get(ends)
