@@ -6,9 +6,9 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from onnxq import runtime
+from onnxq import catalog, runtime
 from onnxq.graph.fuse import Fused, fuse
-from onnxq.operator import Case, Operator, Role
+from onnxq.operator import Case, Form, NodePlan, Operator, Role, Rule
 from tests.examples import images, network, save
 from tests.graph.qdq import SHAPE, Graph, kernels, op_types, run
 from tests.operators import builder
@@ -17,6 +17,8 @@ from tests.operators.test_contract import CASES, randomized, types_for
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from onnx_ir.tape import Tape
 
     from tests.operators.builder import Types
 
@@ -405,6 +407,40 @@ def assert_operator_fuses(operator: Operator, case: Case, types: Types, *, outpu
         np.array_equal(a, b) for a, b in zip(builder.run(qdq, case, codes), got, strict=True)
     )
     assert not fused.tables
+
+
+class Negated(Operator):
+    """A float operator whose integer form is written as a table, here: of 255 - x."""
+
+    op_type = "HardSwish"
+
+    def rule(self, node: ir.Node) -> Rule:  # noqa: ARG002  # it takes any node
+        return Rule(Role.ELEMENTWISE, form=Form.FLOAT)
+
+    def cases(self) -> list[Case]:
+        return []
+
+    def lower(
+        self,
+        tape: Tape,
+        node: ir.Node,  # noqa: ARG002
+        plan: NodePlan,  # noqa: ARG002
+        inputs: Sequence[ir.Value | None],
+    ) -> list[ir.Value]:
+        table = tape.initializer(ir.tensor(np.arange(256)[::-1].astype(np.uint8)), name="table")
+        index = tape.op("Cast", [inputs[0]], {"to": ir.DataType.INT32})
+        return [tape.op("Gather", [table, index])]
+
+
+def test_a_table_in_place_of_a_float_operator_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    g = Graph()
+    model = g.model(never_fused(g))
+    monkeypatch.setattr(catalog, "find", lambda *_: Negated())
+    fused = fuse(model)
+    assert fused.tables == ("hardswish_h",)
+    assert fused.integer == {"hardswish_h": ("Cast", "Gather")}
+    assert not fused.kept
+    run(fused.model, SHAPE)
 
 
 # --- the graph around

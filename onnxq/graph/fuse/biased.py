@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnxq import catalog
-from onnxq.graph.fuse.site import Flattened, Kept, Site, from_dequantize, site
+from onnxq.graph.fuse.judge import site
+from onnxq.graph.fuse.scales import from_dequantize
+from onnxq.graph.fuse.site import Flattened, Kept, Site
 from onnxq.graph.fuse.view import float_view, view_of
 from onnxq.operator import Float
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # reversed: a registered type may be stored as int8, but int8 codes are int8
 DTYPES = {t.onnx: t for t in reversed(dtypes.all_qdtypes()) if t.is_integer}
+CODES = ("uint8", "int8")  # the types that ONNX Runtime's integer kernels exist for
 DOMAINS = ("", "ai.onnx", "com.microsoft")  # of the two operators; the arithmetic is the same
 
 
@@ -31,6 +32,12 @@ def is_quantize(node: ir.Node | None) -> bool:
 def is_dequantize(node: ir.Node | None) -> bool:
     """Whether it is a DequantizeLinear."""
     return node is not None and node.op_type == "DequantizeLinear" and node.domain in DOMAINS
+
+
+def from_dequantize(value: ir.Value, reader: ir.Node) -> bool:
+    """Whether a DQ of the reader's own graph makes it: fusion does not cross graphs."""
+    producer = value.producer()
+    return producer is not None and is_dequantize(producer) and producer.graph is reader.graph
 
 
 class Scales:

@@ -12,11 +12,12 @@ from onnx_ir.tape import Tape
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.graph.edit import FreeNames
 from onnxq.graph.fuse.biased import judge_biased
+from onnxq.graph.fuse.judge import judge
 from onnxq.graph.fuse.merged import merge_alike
 from onnxq.graph.fuse.moved import move_quantizers
 from onnxq.graph.fuse.scales import Scales, is_dequantize, is_quantize
 from onnxq.graph.fuse.signed import shift_to_uint8
-from onnxq.graph.fuse.site import Kept, Site, judge
+from onnxq.graph.fuse.site import Kept, Site
 from onnxq.operator import Form, Role
 
 if TYPE_CHECKING:
