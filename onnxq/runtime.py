@@ -93,6 +93,7 @@ class Session:
     Attributes:
         inputs: names of the inputs, in the model's order.
         outputs: names of the outputs, in the model's order.
+        types: of the outputs, in ONNX Runtime's words: "tensor(uint8)", "seq(tensor(float))".
     """
 
     def __init__(self, session: ort.InferenceSession, name: str, kept: Sequence[object]) -> None:
@@ -100,7 +101,8 @@ class Session:
         self._name = name
         self._kept = kept  # OrtValues and arrays that ONNX Runtime refers to
         self.inputs = tuple(value.name for value in session.get_inputs())
-        self.outputs = tuple(value.name for value in session.get_outputs())
+        self.types: dict[str, str] = {value.name: value.type for value in session.get_outputs()}
+        self.outputs = tuple(self.types)
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] | None = None) -> list[Array]:
         """One array per output; they own their memory, and ONNX Runtime does not touch them again.

@@ -10,15 +10,12 @@ from onnxq.report.console import print_table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from onnxq.stages.cross_findings import CrossFindings
+    from onnxq.stages.cross_findings import CrossFindings, NodeFinding, OutputAgreement
 
 
 def print_cross_findings(console: Console, findings: CrossFindings) -> None:
     """Integer nodes, what was not checked, outputs end to end, and a sum."""
-    rows = [
-        (n.name, n.op_type, n.kernel, *_numbers(n.elements, n.differing, n.largest, n.unit))
-        for n in findings.nodes
-    ]
+    rows = [(n.name, n.op_type, n.kernel, *_numbers(n)) for n in findings.nodes]
     header = ("integer node", "op", "kernel", "elements", "differ", "largest difference")
     print_table(console, "node by node, on the inputs they had", header, rows, numbers=(3, 4, 5))
     if findings.unchecked:
@@ -40,9 +37,7 @@ def print_cross_findings(console: Console, findings: CrossFindings) -> None:
 
 
 def _print_end_to_end(console: Console, findings: CrossFindings) -> None:
-    rows = [
-        (o.name, *_numbers(o.elements, o.differing, o.largest, o.unit)) for o in findings.outputs
-    ]
+    rows = [(o.name, *_numbers(o)) for o in findings.outputs]
     header = ("output", "elements", "differ", "largest difference")
     if rows:
         title = "end to end, the model file on the reference kernels"
@@ -53,5 +48,6 @@ def _print_end_to_end(console: Console, findings: CrossFindings) -> None:
         console.print(f"the integers part at node '{findings.first_difference}'")
 
 
-def _numbers(elements: int, differing: int, largest: int, unit: str) -> tuple[str, str, str]:
-    return str(elements), str(differing), f"{largest} {unit}" if differing else "-"
+def _numbers(found: NodeFinding | OutputAgreement) -> tuple[str, str, str]:
+    largest = f"{found.largest} {found.unit}" if found.differing else "-"
+    return str(found.elements), str(found.differing), found.problem or largest

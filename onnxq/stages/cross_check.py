@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from onnxq import runtime
 from onnxq.errors import CalibrationError
 from onnxq.graph.io import load, model_hash
-from onnxq.runtime import Optimization
 from onnxq.samples import input_specs, open_samples
 from onnxq.stages.cross_findings import CrossFindings
 from onnxq.stages.end_to_end import EndToEnd
 from onnxq.stages.node_by_node import NodeByNode
 from onnxq.stages.state import State, check_feedback
+from onnxq.stages.visible import Visible, handed_out
 from onnxq.threads import workers
 
 if TYPE_CHECKING:
@@ -94,17 +94,20 @@ def _over(
     """
     done = 0
     plain = runtime.open_session(target, threads=1)
-    bare = runtime.open_session(nodes.model, threads=1, optimization=Optimization.NONE)
-    with plain, bare:
+    visible = Visible(nodes.exposed)
+    names = handed_out(plain)
+    odd = set(plain.outputs) - set(names)
+    with plain, visible.session:
         for batch in samples:
             feeds = state.feeds(batch)
-            wanted = dict(zip(plain.outputs, plain.run(feeds), strict=True))
+            wanted = dict(zip(names, plain.run(feeds, names), strict=True))
             state.keep(wanted)
-            visible = dict(zip(bare.outputs, bare.run(feeds), strict=True))
-            nodes.note_instrumented(wanted, visible)
+            outputs, inner = visible.run(feeds)
+            nodes.note_instrumented(wanted, outputs)
+            wanted |= {name: inner[name] for name in inner if name in odd}
             if whole.differs(feeds, wanted) and not whole.first_difference:
-                whole.find_first_difference(feeds, nodes.results(visible))
-            nodes.compare(feeds, visible)
+                whole.find_first_difference(feeds, nodes.results(inner))
+            nodes.compare(feeds, inner)
             done += 1
             if progress is not None:
                 progress(done, samples.count)

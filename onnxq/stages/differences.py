@@ -52,6 +52,11 @@ class Differences:
             bound: absolute differences up to this are no differences; broadcasts with wanted.
         """
         self.elements += wanted.size
+        if wanted.dtype.kind in "OSUT":  # texts, of whatever NumPy type
+            got, wanted = np.asarray(got).astype(str), wanted.astype(str)
+            self.differing += int(np.count_nonzero(got != wanted))
+            self.largest = max(self.largest, int(self.differing > 0))
+            return
         kind = f"{wanted.dtype} {wanted.shape}"
         if (
             not isinstance(got, np.ndarray)

@@ -29,6 +29,8 @@ Values = dict[str, Array]
 
 NO_DATA = ("Shape", "Size", "If", "Loop", "Scan")
 """Operators that do not read the integers of their inputs themselves."""
+CONVERSIONS = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
+"""Operators that are compared whatever their types are."""
 
 
 @dataclass(slots=True)
@@ -70,7 +72,7 @@ class NodeByNode:
     """The optimized graph with every inner tensor visible, and what was found at its nodes.
 
     Attributes:
-        model: the graph that makes them visible.
+        exposed: the graph that makes them visible.
         instrumented: outputs that changed by that.
     """
 
@@ -78,10 +80,8 @@ class NodeByNode:
         optimized = runtime.optimized_graph(target)
         UniqueNames()(optimized)
         _type_bodies(optimized)
-        exposed = expose(optimized, observable(optimized))
-        self.model = exposed.model
+        self.exposed = expose(optimized, observable(optimized))
         self.instrumented: dict[str, None] = {}
-        self._names = exposed.outputs  # inner name -> output name
         self._opsets = dict(optimized.opset_imports)
         self._constants = _constants(optimized)
         uses = runtime.integer_nodes(optimized)
@@ -90,45 +90,53 @@ class NodeByNode:
             for node, use in zip(optimized.graph.all_nodes(), uses, strict=True)
         ]
         for entry in self._nodes:
-            if not any(name in self._names for name in entry.outputs):
+            if not any(name in self.exposed.outputs for name in entry.outputs):
                 entry.problem = "it is in the body of a Loop or Scan, with values per iteration"
         self._last = {name: i for i, entry in enumerate(self._nodes) for name in entry.inputs}
 
-    def note_instrumented(self, wanted: Values, visible: Values) -> None:
+    def note_instrumented(self, wanted: Values, outputs: Values) -> None:
         """Takes down the outputs that differ where inner tensors are visible."""
         for name, array in wanted.items():
+            if not isinstance(array, np.ndarray):
+                continue
             sums = Differences()
-            sums.update(visible[name], array)
+            sums.update(outputs[name], array)
             if sums.differing:
                 self.instrumented[name] = None
 
-    def results(self, visible: Values) -> dict[tuple[str, str], Array]:
+    def results(self, inner: Values) -> dict[tuple[str, str], Array]:
         """(node name, value name) -> integers, in graph order."""
         return {
             (entry.key[0], name): array
             for entry in self._nodes
             for name in entry.outputs
-            if (array := self._visible(name, visible)) is not None and _is_codes(array)
+            if (array := inner.get(name)) is not None and _is_codes(array)
         }
 
-    def compare(self, feeds: Mapping[str, Array], visible: Values) -> None:
-        """Runs each integer node's kernel on one batch; empties `visible` on the way."""
+    def compare(self, feeds: Mapping[str, Array], inner: Values) -> None:
+        """Runs each integer node's kernel on one batch.
+
+        Args:
+            feeds: of the model.
+            inner: what ONNX Runtime computed; emptied on the way.
+        """
         for i, entry in enumerate(self._nodes):
             if not entry.problem:
-                self._compare_one(entry, feeds, visible)
+                self._compare_one(entry, feeds, inner)
             for name in (*entry.inputs, *entry.outputs):
                 if self._last.get(name, -1) <= i:
-                    visible.pop(self._names.get(name, name), None)
+                    inner.pop(name, None)
 
-    def _compare_one(self, entry: _Node, feeds: Mapping[str, Array], visible: Values) -> None:
-        wanted = [self._visible(name, visible) if name else None for name in entry.outputs]
+    def _compare_one(self, entry: _Node, feeds: Mapping[str, Array], inner: Values) -> None:
+        wanted = [inner.get(name) for name in entry.outputs]
         if all(array is None for array in wanted):
             return  # a branch that did not run
         entry.reached += 1
         if entry.node.op_type in NO_DATA:
             return
-        inputs = [self._input(name, feeds, visible) for name in entry.inputs]
-        if not any(_is_codes(x) for x in (*inputs, *wanted)):
+        inputs = [self._input(name, feeds, inner) for name in entry.inputs]
+        converts = entry.node.op_type in CONVERSIONS  # int32 biases have no type of codes
+        if not converts and not any(_is_codes(x) for x in (*inputs, *wanted)):
             return
         entry.integer = True
         try:
@@ -152,19 +160,11 @@ class NodeByNode:
         bound = runner.bound(inputs) if ours and isinstance(runner, reference.KernelOp) else None
         return outputs, bound
 
-    def _visible(self, name: str, visible: Values) -> Array | None:
-        """The value that ONNX Runtime computed; None: absent, or its branch did not run."""
-        output = self._names.get(name, "")
-        array = visible.get(output)
-        if not isinstance(array, np.ndarray) or (output != name and array.shape == (0,)):
-            return None
-        return array
-
-    def _input(self, name: str, feeds: Mapping[str, Array], visible: Values) -> Array | None:
+    def _input(self, name: str, feeds: Mapping[str, Array], inner: Values) -> Array | None:
         for source in (self._constants, feeds):
             if name in source:
                 return source[name]
-        return self._visible(name, visible)
+        return inner.get(name)
 
     def findings(self) -> tuple[NodeFinding, ...]:
         """Nodes that were compared."""
@@ -214,11 +214,7 @@ def _counts_as_integer(entry: _Node) -> bool:
     """By what was seen; a node that no sample reached, by what the graph says."""
     if entry.reached:
         return entry.integer
-    return entry.arithmetic is Arithmetic.INTEGER or entry.node.op_type in (
-        "QuantizeLinear",
-        "DequantizeLinear",
-        "DynamicQuantizeLinear",
-    )
+    return entry.arithmetic is Arithmetic.INTEGER or entry.node.op_type in CONVERSIONS
 
 
 def _is_codes(x: object) -> bool:

@@ -64,6 +64,11 @@ def test_dequantized_outputs_differ_in_steps_of_their_scale() -> None:
     assert sums.largest == 2**31
 
 
+def test_texts_are_compared_whatever_their_numpy_type_is() -> None:
+    sums = of(np.array(["a", "b"]), np.array(["a", "c"], object))
+    assert (sums.elements, sums.differing, sums.largest) == (2, 1, 1)
+
+
 @pytest.mark.parametrize("got", [np.zeros((1, 2), np.uint8), np.zeros(2, np.int8), [0, 0]], ids=str)
 def test_another_shape_dtype_or_kind_is_a_problem(got: object) -> None:
     sums = of(got, np.zeros(2, np.uint8))

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import io
+
+from onnxq.report.console import open_console
+from onnxq.report.cross import print_cross_findings
+from onnxq.stages.cross_findings import (
+    CrossFindings,
+    FloatNode,
+    NodeFinding,
+    OutputAgreement,
+    UncheckedNode,
+)
+
+
+def printed(findings: CrossFindings) -> str:
+    out = io.StringIO()
+    print_cross_findings(open_console(out), findings)
+    return out.getvalue()
+
+
+GOOD = NodeFinding("/a/[0]", "QLinearConv", "", "onnxq", 100, 0, 0, "codes", "")
+BAD = NodeFinding("b", "QLinearAdd", "com.microsoft", "onnxq", 50, 3, 2, "codes", "")
+ODD = NodeFinding("c", "QGemm", "com.microsoft", "onnxq", 5, 5, 0, "codes", "gives int8 (1,)")
+FINDINGS = CrossFindings(
+    "0123456789abcdef",
+    4,
+    (GOOD, BAD, ODD),
+    (UncheckedNode("l", "DynamicQuantizeLSTM", "com.microsoft", "no kernel for it"),),
+    (FloatNode("s", "Softmax", ""), FloatNode("t", "Softmax", "")),
+    ("z",),
+    (OutputAgreement("y", 10, 1, 7, "ulps", ""),),
+    "b",
+    "",
+)
+
+
+def test_every_finding_is_printed() -> None:
+    text = printed(FINDINGS)
+    assert "/a/[0]" in text  # no markup
+    assert "2 codes" in text
+    assert "gives int8 (1,)" in text
+    assert "no kernel for it" in text
+    assert "Softmax      2" in text
+    assert "7 ulps" in text
+    assert "output 'z' changes" in text
+    assert "the integers part at node 'b'" in text
+    assert "3 integer nodes, 155 elements: 8 differ" in text
+    assert "batches: 4; model 0123456789ab" in text
+
+
+def test_what_is_empty_is_left_out() -> None:
+    text = printed(CrossFindings("h", 1, (GOOD,), (), (), (), (), "", "no Frob"))
+    assert "not checked end to end: no Frob" in text
+    assert "part at" not in text
+    assert "floats" not in text
