@@ -97,7 +97,8 @@ def float_trials(operator: Operator, random: np.random.Generator) -> Iterator[Tr
         if builder.is_float(operator, original):
             continue
         rule = builder.rule_of(operator, original)
-        case = next(c for c in sizes(original, list(rule.activations)) if loads(operator, c))
+        grown_cases = sizes(original, list(rule.activations))
+        case = next((c for c in grown_cases if loads(operator, c)), original)
         for (x, w), grid in itertools.product(PAIRS, GRID):
             if rule.weight is None and x != w:
                 continue
