@@ -72,37 +72,31 @@ class MatMulNBits(IntegerOperator):
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
     ) -> tuple[Array, ...]:
         """The product, summed in float64 and rounded to A's type once."""
-        a, w = _operands(inputs, attributes)
-        y = a @ w.T
-        bias = optional(inputs, 5)
-        if bias is not None:
-            y = y + bias.astype(np.float64)
+        a, w, _ = _operands(inputs, attributes)
+        y = a @ w.T + _bias(inputs)
         with np.errstate(over="ignore"):
             return (np.asarray(y.astype(np.float32)).astype(operand(OP, inputs, 0, "A").dtype),)
 
     def bound(
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
     ) -> Array | None:
-        """(4 + sqrt(n)) * 2^-24 * (sum_k |a||w| + |bias|), shape of Y.
+        """(4 + sqrt(n)) * 2^-24 * (sum_k |a| |w| + |bias|), |w| = (code + |zero_point|) * scale.
 
-        n terms are added: K, or the number of blocks where A is int8 (sums within a block are
-        exact). Rounding errors of n additions in any order grow as sqrt(n) (Higham and Mary, 2019,
-        "A New Approach to Probabilistic Rounding Error Analysis"); 4 stands for the roundings of w,
-        of the scales' product, of the term and of the result. Measured over K up to 4096: at most
-        6 * 2^-24. float16 results are rounded once more. Blocks of A below 2^-120 count as noise.
+        ONNX Runtime subtracts zero points after it has summed, so that |w| counts both parts. n
+        terms are added: K, or the number of blocks where A is int8 (sums within a block are exact).
+        Rounding errors of n additions in any order grow as sqrt(n) (Higham and Mary, 2019, "A New
+        Approach to Probabilistic Rounding Error Analysis"); 4 stands for the roundings of w, of the
+        scales' product, of the term and of the result. float16 results are rounded once more.
+        Blocks of A below 2^-120 count as noise. Shape of Y.
         """
-        a, w = _operands(inputs, attributes)
+        a, w, magnitude = _operands(inputs, attributes)
         sizes = _sizes(attributes)
         terms = sizes.blocks if _is_int8(inputs, sizes) else sizes.inner
-        total = np.abs(a) @ np.abs(w).T
-        bias = optional(inputs, 5)
-        if bias is not None:
-            total = total + np.abs(bias.astype(np.float64))
-        found = np.asarray(total * ((4 + np.sqrt(terms)) * HALF_ULP))
-        found = found + 2 * TINY * np.abs(w).sum(axis=1)
+        total = np.abs(a) @ magnitude.T + np.abs(_bias(inputs))
+        found = total * ((4 + np.sqrt(terms)) * HALF_ULP) + 2 * TINY * magnitude.sum(axis=1)
         if operand(OP, inputs, 0, "A").dtype == np.float16:
-            # both round to float16 for themselves: half a unit each, and what they differ by
-            found = found + 2 * (FLOAT16_HALF_ULP * total + FLOAT16_TINY)
+            y = np.abs(a @ w.T + _bias(inputs)) + found
+            found = found + 2 * (FLOAT16_HALF_ULP * y + FLOAT16_TINY)  # each rounds for itself
         return np.asarray(found)
 
     def cases(self) -> Iterable[Case]:
@@ -165,10 +159,16 @@ def _is_int8(inputs: Sequence[Array | None], sizes: _Sizes) -> bool:
     )
 
 
+def _bias(inputs: Sequence[Array | None]) -> Reals:
+    """float64 (N,), or 0 where it is absent."""
+    bias = optional(inputs, 5)
+    return np.zeros((), np.float64) if bias is None else bias.astype(np.float64)
+
+
 def _operands(
     inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-) -> tuple[Reals, Reals]:
-    """A (..., K) and W (N, K) as they are multiplied, in float64.
+) -> tuple[Reals, Reals, Reals]:
+    """A (..., K) and W (N, K) as they are multiplied, and |w| of `bound`, in float64.
 
     Raises:
         ShapeError: shapes or dtypes do not fit, or a scale is not positive.
@@ -202,9 +202,11 @@ def _operands(
     q = _unpack(b.reshape(sizes.columns, -1), sizes.bits)[:, : sizes.inner]
     centred = q.astype(np.float32) - points[:, places]
     reals = np.asarray(a, np.float32)
+    steps = scale[:, places]
+    magnitude = (q.astype(np.float64) + np.abs(points[:, places])) * steps
     if _is_int8(inputs, sizes):
-        return _as_int8(reals, sizes), centred.astype(np.float64) * scale[:, places]
-    return reals.astype(np.float64), (centred * scale[:, places]).astype(np.float64)
+        return _as_int8(reals, sizes), centred.astype(np.float64) * steps, magnitude
+    return reals.astype(np.float64), (centred * steps).astype(np.float64), magnitude
 
 
 def _scales(inputs: Sequence[Array | None], sizes: _Sizes) -> npt.NDArray[np.float32]:

@@ -79,6 +79,8 @@ class QuantizeLinear(IntegerOperator):
             point = zero(np.iinfo(dtype).max, dtype)
             yield Case(f"{dtype}, largest zero point", (x, scales(0.25), point), (1, 2))
         yield Case("ties, odd zero point", (ties, scales(1), zero(3)), (1, 2))
+        odd = np.array([np.nan, np.inf, -np.inf, 3e38, -3e38, 1e-45], np.float32)
+        yield Case("NaN, Inf, overflow", (odd, scales(0.1), zero(-5, "int8")), (1, 2))
         yield Case("no zero point", (x, scales(0.5)), (1,))
         points = np.array([0, 7, 255], np.uint8)
         yield Case("per axis", (x, scales(0.1, 0.2, 3), points), (1, 2), {"axis": -2})

@@ -83,3 +83,11 @@ def test_what_onnx_runtime_lacks_is_refused() -> None:
     wide = (A, codes(5, 10, 32), SCALES, normal(50))
     with pytest.raises(UnsupportedError, match="float32 with 8 bits"):
         MatMulNBits().kernel(wide, {**SIZES, "bits": 8})
+
+
+def test_weights_near_0_are_bound_by_their_codes() -> None:
+    # a code equal to its zero point: ONNX Runtime subtracts two sums, which leaves rounding errors
+    b, points = np.full_like(B, 0x77), np.full(25, 0x77, np.uint8)
+    inputs = (A, b, SCALES, points)
+    case = Case("near 0", inputs, (1, 2, 3), {**SIZES, "accuracy_level": 4})
+    assert_equals_onnx_runtime(MatMulNBits(), builder.MICROSOFT, case)
