@@ -94,6 +94,32 @@ def geometry(
     return Windows(tuple(kernel), tuple(strides), tuple(dilations), tuple(begin), tuple(out))
 
 
+def pool_geometry(
+    op: str, spatial: Sequence[int], kernel: Sequence[int], attributes: Attributes
+) -> Windows:
+    """As `geometry`, for ONNX Runtime's pools, whose SAME padding is not that of its convolutions.
+
+    It leaves dilations out of account, and is negative where strides skip elements at the ends.
+
+    Raises:
+        ShapeError: as `geometry`.
+    """
+    mode, strides = text(attributes, "auto_pad", "NOTSET"), integers(attributes, "strides", [])
+    strides = strides or [1] * len(spatial)
+    fits = len(strides) == len(kernel) == len(spatial)
+    if mode not in ("SAME_UPPER", "SAME_LOWER") or not fits:
+        return geometry(op, spatial, kernel, attributes)
+    total = [
+        (-(-size // stride) - 1) * stride + taps - size
+        for size, stride, taps in zip(spatial, strides, kernel, strict=True)
+    ]
+    lower = mode == "SAME_LOWER"
+    begin = [int((pad + lower) / 2) for pad in total]  # C++ divides toward 0
+    end = [pad - before for pad, before in zip(total, begin, strict=True)]
+    given = {**attributes, "auto_pad": "NOTSET", "pads": [*begin, *end]}
+    return geometry(op, spatial, kernel, given)
+
+
 def _padding(
     op: str,
     spatial: Sequence[int],
@@ -131,8 +157,8 @@ def sliding(x: npt.NDArray[Number], windows: Windows, fill: int) -> npt.NDArray[
         x.shape[2:], span, windows.strides, windows.begin, windows.out, strict=True
     ):
         needed = (out - 1) * stride + width
-        widths.append((before, max(needed - before - size, 0)))
-        cut.append(slice(0, needed))
+        widths.append((max(before, 0), max(needed - before - size, 0)))
+        cut.append(slice(max(-before, 0), max(-before, 0) + needed))
     padded = np.pad(x, widths, constant_values=fill) if any(map(any, widths)) else x
     view = np.lib.stride_tricks.sliding_window_view(
         padded[tuple(cut)], span, axis=tuple(range(2, 2 + rank))

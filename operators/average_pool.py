@@ -24,7 +24,7 @@ from onnxq.operators._attributes import integer, integers
 from onnxq.operators._check import codes, qparams_in, qparams_out
 from onnxq.operators._emit import attributes_of, qlinear
 from onnxq.operators._examples import normal
-from onnxq.operators._windows import Windows, blocks, geometry, sliding, tap
+from onnxq.operators._windows import Windows, blocks, pool_geometry, sliding, tap
 from onnxq.qparams import dequantize
 
 if TYPE_CHECKING:
@@ -62,6 +62,12 @@ class AveragePool(Operator):
             "ceil_mode", (x,), (), {"kernel_shape": [2, 2], "strides": [2, 4], "ceil_mode": 1}
         )
         yield Case("SAME_UPPER", (x,), (), {"kernel_shape": [4, 2], "auto_pad": "SAME_UPPER"})
+        skipping: dict[str, AttributeValue] = {
+            "kernel_shape": [1, 2],
+            "strides": [3, 3],
+            "auto_pad": "SAME_LOWER",
+        }
+        yield Case("SAME_LOWER, stride beyond the kernel", (x,), (), skipping)
         yield Case("1d", (normal(2, 3, 9),), (), {"kernel_shape": [3], "pads": [1, 1]})
         yield Case("3d", (normal(1, 2, 4, 5, 4),), (), {"kernel_shape": [2, 3, 2]})
         yield Case("empty batch", (normal(0, 3, 7, 6),), (), {"kernel_shape": [2, 2]})
@@ -88,7 +94,7 @@ class AveragePool(Operator):
                 f"AveragePool: x {x.shape}, kernel_shape {kernel}; wanted (N, C, *spatial)."
             )
         p, q = qparams_in("AveragePool", plan, 0), qparams_out("AveragePool", plan)
-        windows = geometry("AveragePool", x.shape[2:], kernel, attributes)
+        windows = pool_geometry("AveragePool", x.shape[2:], kernel, attributes)
         count = _counts(x.shape[2:], windows, attributes)
         y = np.empty((math.prod(x.shape[:2]), *windows.out), q.dtype.storage)
         zero_point = q.zero_point.astype(np.float32)

@@ -24,7 +24,7 @@ from onnxq.operators._attributes import integers
 from onnxq.operators._check import codes, shared
 from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import normal
-from onnxq.operators._windows import Windows, blocks, geometry, sliding, tap
+from onnxq.operators._windows import Windows, blocks, pool_geometry, sliding, tap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -74,6 +74,12 @@ class MaxPool(Operator):
             yield Case(
                 mode, (x,), (), {"kernel_shape": [4, 2], "auto_pad": mode, "strides": [2, 1]}
             )
+        dilated: dict[str, AttributeValue] = {
+            "kernel_shape": [3, 3],
+            "dilations": [2, 1],
+            "auto_pad": "SAME_LOWER",
+        }
+        yield Case("SAME_LOWER, dilation", (x,), (), dilated)
         yield Case("1d", (normal(2, 3, 9),), (), {"kernel_shape": [3], "pads": [1, 1]})
         yield Case("3d", (normal(1, 2, 4, 5, 4),), (), {"kernel_shape": [2, 3, 2]})
         yield Case("empty batch", (normal(0, 3, 7, 6),), (), {"kernel_shape": [2, 2]})
@@ -98,7 +104,7 @@ class MaxPool(Operator):
                 f"MaxPool: x {x.shape}, kernel_shape {kernel}; wanted (N, C, *spatial)."
             )
         qparams = shared("MaxPool", plan)
-        windows = geometry("MaxPool", x.shape[2:], kernel, attributes)
+        windows = pool_geometry("MaxPool", x.shape[2:], kernel, attributes)
         y = np.empty((math.prod(x.shape[:2]), *windows.out), x.dtype)
         for place, planes in blocks(x, windows):
             y[place] = _maxima(planes, windows, qparams.dtype.qmin)[0]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxq.errors import ShapeError
-from onnxq.operators._windows import BLOCK, Windows, blocks, geometry, sliding
+from onnxq.operators._windows import BLOCK, Windows, blocks, geometry, pool_geometry, sliding
 
 SPECS = st.fixed_dictionaries(
     {
@@ -110,3 +110,20 @@ def test_blocks_cover_all_planes_in_order() -> None:
 def test_windows_along_one_axis_are_single_elements_along_the_others() -> None:
     made = Windows((3, 2), (2, 3), (1, 2), (1, 0), (4, 5)).only(0, (7, 9))
     assert made == Windows((3, 1), (2, 1), (1, 1), (1, 0), (4, 9))
+
+
+def test_same_padding_of_pools_leaves_dilations_out_of_account() -> None:
+    attributes: dict[str, Any] = {"auto_pad": "SAME_UPPER", "dilations": [2], "strides": [2]}
+    assert geometry("Conv", [11], [3], attributes).out == (6,)
+    made = pool_geometry("MaxPool", [11], [3], attributes)
+    assert (made.begin, made.out) == ((1,), (5,))
+
+
+@pytest.mark.parametrize(("mode", "begin"), [("SAME_UPPER", -1), ("SAME_LOWER", 0)])
+def test_same_padding_of_pools_is_negative_where_strides_skip_the_ends(
+    mode: str, begin: int
+) -> None:
+    made = pool_geometry("MaxPool", [9], [1], {"auto_pad": mode, "strides": [3]})
+    assert made.begin == (begin,)
+    x = np.arange(9, dtype=np.uint8).reshape(1, 1, 9)
+    assert sliding(x, made, 0).ravel().tolist() == [-begin, 3 - begin, 6 - begin]
