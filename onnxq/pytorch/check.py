@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 SAFETY = 8  # layers that amplify (normalization of small values) and few, correlated errors
 
+# What forward raises on inputs that it does not take.
+FORWARD_RAISES = (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
+
 Arrays = Sequence[npt.NDArray[np.generic]]
 Run = Callable[[Mapping[str, npt.NDArray[np.generic]]], Arrays]
 
@@ -91,16 +94,21 @@ def first_run(module: nn.Module, inputs: BoundInputs) -> object:
     """
     try:
         return compute(module, inputs)
-    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        given = ", ".join(
-            f"{name}={str(x.dtype).removeprefix('torch.')}{list(x.shape)}"
-            for name, x in inputs.tensors.items()
-        )
-        reason = " ".join(str(error).split())[:400]
+    except FORWARD_RAISES as error:
         raise ModelError(
-            f"{type(module).__name__} fails on the example inputs {given}: {reason}. Give inputs "
-            "that forward takes; on the command line --input NAME=DTYPE[SHAPE] or --samples FILE."
+            f"{type(module).__name__} fails on the example inputs {_described(inputs, error)}. "
+            "Give inputs that forward takes; on the command line --input NAME=DTYPE[SHAPE] or "
+            "--samples FILE."
         ) from error
+
+
+def _described(inputs: BoundInputs, error: Exception) -> str:
+    """Names, dtypes and shapes of the inputs, and what forward says of them."""
+    given = ", ".join(
+        f"{name}={str(x.dtype).removeprefix('torch.')}{list(x.shape)}"
+        for name, x in inputs.tensors.items()
+    )
+    return f"{given}: {' '.join(str(error).split())[:400]}"
 
 
 def check_against(
@@ -116,8 +124,17 @@ def check_against(
         tolerance: share of the largest absolute value of an output.
     Raises:
         VerificationError: an output differs in count, shape or value.
+        ModelError: forward fails, which took the example inputs as they were given.
     """
-    wanted = [x.cpu().numpy() for x in flatten(compute(module, inputs))]
+    try:
+        outputs = compute(module, inputs)
+    except FORWARD_RAISES as error:
+        raise ModelError(
+            f"{type(module).__name__} takes its example inputs, but not with another number of "
+            f"rows, {_described(inputs, error)}. Say with dynamic_axes which axes are the batch; "
+            "{} fixes every shape."
+        ) from error
+    wanted = [x.cpu().numpy() for x in flatten(outputs)]
     got = run({name: x.cpu().numpy() for name, x in inputs.tensors.items()})
     shapes = {name: tuple(x.shape) for name, x in inputs.tensors.items()}
     where = f"exported {type(module).__name__}, inputs {shapes}"

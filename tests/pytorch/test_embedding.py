@@ -1,0 +1,126 @@
+"""nn.Embedding and nn.EmbeddingBag, from torch to ONNX Runtime."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+import pytest
+import torch
+from torch import nn
+
+from onnxq import export, prepare, quantize, runtime
+from onnxq.errors import ModelError
+from onnxq.graph import io
+from onnxq.operator import Float
+from onnxq.qconfig import QConfigMapping, onnxq_default_qconfig
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.oracle
+
+ROWS, SIZE = 1000, 64
+ASKED = QConfigMapping(onnxq_default_qconfig, op_types={"Gather": onnxq_default_qconfig})
+IDS = torch.arange(24).reshape(4, 6) * 41 % ROWS
+
+Reals = npt.NDArray[np.float32]
+
+
+class Words(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.table = nn.Embedding(ROWS, SIZE)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.table(ids)
+        return y
+
+
+class Projected(Words):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(SIZE, 8)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.fc(self.table(ids))
+        return y
+
+
+class Bag(nn.Module):
+    def __init__(self, mode: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.table = nn.EmbeddingBag(ROWS, SIZE, mode=mode)
+        self.fc = nn.Linear(SIZE, 8)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.fc(self.table(ids))
+        return y
+
+
+class BagOfOffsets(Bag):
+    def forward(self, ids: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        y: torch.Tensor = self.fc(self.table(ids, offsets))
+        return y
+
+
+def outputs(model: ir.Model) -> Reals:
+    return np.asarray(runtime.open_session(model).run({"ids": IDS.numpy()})[0], np.float32)
+
+
+def sqnr_db(wanted: Reals, got: Reals) -> float:
+    return float(10 * np.log10(np.square(wanted).mean() / np.square(wanted - got).mean()))
+
+
+@pytest.mark.parametrize("opset", [18, 21])
+def test_a_table_before_a_linear_layer_is_stored_in_a_quarter(opset: int, tmp_path: Path) -> None:
+    model = export(Projected(), IDS, opset=opset)
+    integer = quantize(model, [{"ids": IDS.numpy()}])
+    assert "table.weight" not in integer.graph.initializers
+    assert integer.graph.initializers["table.weight_quantized"].dtype == ir.DataType.UINT8
+    io.save(integer, tmp_path / "int8.onnx")
+    codes, overhead = ROWS * SIZE + SIZE * 8, 6000
+    assert (tmp_path / "int8.onnx").stat().st_size < codes + overhead
+    # 8 bits per tensor keep about 40 dB of normally distributed rows, and the weight costs a few
+    assert sqnr_db(outputs(model), outputs(integer)) > 30
+
+
+def test_a_table_that_only_float_nodes_read_stays_float_unless_named() -> None:
+    model = export(Words(), IDS)
+    (decision,) = prepare(model).decisions.values()
+    assert isinstance(decision, Float)
+    assert "neither side of it is in integers" in decision.reason
+    integer = quantize(model, [{"ids": IDS.numpy()}], qconfig=ASKED)
+    assert "table.weight" not in integer.graph.initializers
+    assert sqnr_db(outputs(model), outputs(integer)) > 35
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_a_bag_is_a_loop_whose_table_stays_float_with_the_reason(mode: str) -> None:
+    model = export(Bag(mode), IDS)
+    reasons = {
+        decision.reason
+        for decision in prepare(model).decisions.values()
+        if isinstance(decision, Float)
+    }
+    assert any("inside the body of Loop" in reason for reason in reasons)
+    integer = quantize(model, [{"ids": IDS.numpy()}])
+    assert integer.graph.initializers["table.weight"].dtype == ir.DataType.FLOAT
+    assert sqnr_db(outputs(model), outputs(integer)) > 30
+
+
+def test_a_bag_of_offsets_has_no_batch_axis_and_the_error_says_what_to_do() -> None:
+    inputs = (torch.arange(12), torch.tensor([0, 4, 9]))
+    with pytest.raises(ModelError, match=r"another number of rows.*dynamic_axes"):
+        export(BagOfOffsets("sum"), inputs)
+    model = export(BagOfOffsets("sum"), inputs, dynamic_axes={})
+    names = ("ids", "offsets")
+    sample = {name: x.numpy() for name, x in zip(names, inputs, strict=True)}
+    stacked = {name: np.stack([x, x]) for name, x in sample.items()}
+    integer = quantize(model, stacked)
+    got, wanted = (np.asarray(runtime.open_session(m).run(sample)[0]) for m in (integer, model))
+    assert sqnr_db(wanted, got) > 30
