@@ -43,7 +43,8 @@ class QuantizeLinear(IntegerOperator):
     float8 and float4: x / y_scale cast to them, clamped to the finite numbers by `saturate` (1).
     ONNX Runtime does not look at `precision`.
 
-    NaN, Inf and quotients beyond 2^31: see onnxq.qparams.quantize.
+    NaN, Inf and quotients beyond 2^31: see onnxq.qparams.quantize. (ONNX Runtime 1.31 divides by
+    zero, and takes the process along, when it quantizes an empty tensor in blocks.)
     """
 
     op_type = OP
