@@ -249,3 +249,22 @@ def test_conv_with_weight_computed_at_run_time_says_so(op: str) -> None:
         assert "run time" in decision.reason
     else:  # two activations
         assert isinstance(decision, Quantize)
+
+
+def test_nodes_written_on_codes_want_an_integer_reader() -> None:
+    assert summary(placed("c = Conv(x, w) s = Sub(c, x) y = Conv(s, w)")) == ["Q"] * 3
+    assert summary(placed("c = Conv(x, w) y = Sub(c, x)")) == ["Q", "float"]
+    assert summary(placed("c = Conv(x, w) s = Sub(c, x) y = Erf(s)")) == ["Q", "float", "float"]
+    chain = placed("c = Conv(x, w) s = Sub(c, x) y = Tanh(s)")
+    assert summary(chain) == ["Q", "float", "float"]
+    assert "no integer node reads its result" in str(chain.decisions["n1_Sub"])
+
+
+def test_a_relu_between_passes_the_demand_on() -> None:
+    placement = placed("c = Conv(x, w) e = Elu(c) r = Relu(e) y = Conv(r, w)")
+    assert "float" not in summary(placement)
+
+
+def test_a_node_written_on_codes_that_the_qconfig_names_needs_no_reader() -> None:
+    named = default_qconfig_mapping().set_op_type("Tanh", default_qconfig_mapping().global_qconfig)
+    assert summary(placed("c = Conv(x, w) y = Tanh(c)", named)) == ["Q", "Q"]
