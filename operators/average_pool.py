@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class AveragePool(Operator):
     """Y[n, c, p] = mean_k X[n, c, p * stride + k - pad]; ONNX AveragePool-22.
 
-    Padding counts by count_include_pad; dilations stay float.
+    Padding counts by count_include_pad; that with ceil_mode, and dilations, stay float.
     Integers: com.microsoft QLinearAveragePool: dequantize, add tap by tap in float32, divide, and
     saturate(rint(mean / y_scale + y_zp)): the zero point is added before rounding.
     """
@@ -49,6 +49,13 @@ class AveragePool(Operator):
         """Element-wise in cost: one addition per tap."""
         if any(step != 1 for step in node.attributes.get_ints("dilations", [])):
             return Float("dilations are not 1, which ONNX Runtime's integer kernel does not know")
+        if node.attributes.get_int("ceil_mode", 0) and node.attributes.get_int(
+            "count_include_pad", 0
+        ):
+            return Float(
+                "with ceil_mode and count_include_pad, ONNX Runtime's integer kernel counts what "
+                "lies beyond the padding too"
+            )
         return Rule(Role.ELEMENTWISE)
 
     def cases(self) -> Iterable[Case]:

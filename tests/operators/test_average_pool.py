@@ -20,6 +20,15 @@ def test_dilations_stay_float() -> None:
     assert isinstance(builder.rule(OP, case), Float)
 
 
+def test_what_the_integer_kernel_counts_differently_stays_float() -> None:
+    x = np.zeros((1, 1, 6), np.float32)
+    attributes: dict[str, Any] = {"kernel_shape": [3], "strides": [2], "ceil_mode": 1}
+    assert not isinstance(builder.rule(OP, Case("", (x,), attributes=attributes)), Float)
+    rule = builder.rule(OP, Case("", (x,), attributes={**attributes, "count_include_pad": 1}))
+    assert isinstance(rule, Float)
+    assert "ceil_mode" in rule.reason
+
+
 def test_padding_counts_only_when_asked() -> None:
     x = np.full((1, 1, 2), 107, np.uint8)
     (without,) = copied(OP, x, kernel_shape=[2], pads=[1, 0])
