@@ -349,6 +349,38 @@ def test_opsets(pattern: Callable[[Graph], str], opset: int) -> None:
     assert_same_integers(model, fused)
 
 
+def matmul_bias(g: Graph) -> str:
+    g.op("MatMul", [g.qdq("x"), g.weight((6, 5), 1)], "m")
+    g.op("Add", ["m", g.vector(5)], "s")
+    return g.qdq("s")
+
+
+@pytest.mark.parametrize("pattern", [*(p for p in PATTERNS if p is not pad), matmul_bias])
+def test_quantizers_of_com_microsoft(pattern: Callable[[Graph], str]) -> None:
+    g = Graph()
+    output = pattern(g)
+    for node in g.nodes:
+        if node.op_type in CONVERSIONS:
+            node.domain = "com.microsoft"
+    model = g.model(output)
+    fused = fuse(model)
+    assert_same_integers(model, fused)
+    assert kernels(fused.model) == kernels(model)
+
+
+@pytest.mark.parametrize("pattern", [conv_relu, relu6, relu_that_bounds, float_bias, matmul_bias])
+def test_scales_of_one_element(pattern: Callable[[Graph], str]) -> None:
+    g = Graph()
+    output = pattern(g)
+    for name, array in g.constants.items():
+        if name.endswith(("_scale", "_zero_point")) and not array.ndim:
+            g.constants[name] = array.reshape(1)
+    model = g.model(output)
+    fused = fuse(model)
+    assert_same_integers(model, fused)
+    assert kernels(fused.model) == kernels(model)
+
+
 # --- models of another tool
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.graph.collector import without_collector
 from onnxq.graph.edit import use_short_domain
+from onnxq.graph.fuse.scales import is_dequantize, is_quantize
 from onnxq.graph.fuse.writer import QPARAMS_KEY, Writer
 from onnxq.graph.passes.constants import LiftConstants
 from onnxq.graph.passes.names import UniqueNames
@@ -56,7 +57,22 @@ def fuse(model: ir.Model) -> Fused:
         use_short_domain(copy)
         LiftConstants()(copy)
         UniqueNames()(copy)
-        infer_types(copy)
+        _infer_types(copy)
         writer = Writer(copy)
         writer.write()
     return Fused(copy, writer.integer, writer.kept, tuple(writer.tables))
+
+
+def _infer_types(model: ir.Model) -> None:
+    """Infers through Q and DQ of com.microsoft too, which onnx does not know."""
+    foreign = [
+        node
+        for node in model.graph.all_nodes()
+        if node.domain and (is_quantize(node) or is_dequantize(node))
+    ]
+    domains = [node.domain for node in foreign]
+    for node in foreign:
+        node.domain = ""
+    infer_types(model)
+    for node, domain in zip(foreign, domains, strict=True):
+        node.domain = domain

@@ -51,7 +51,7 @@ def results_of(node: ir.Node, rule: Rule, scales: Scales) -> Results | Kept:
         if any(p is None or p != found[0] for p in found) or found[0] is None:
             return Kept("its result is quantized in more than one way, or with unknown scales")
         if clamp is not None and value is clamp.outputs[0]:
-            if not _redundant(clamp, found[0]):
+            if not _redundant(clamp, quantizing[0], found[0]):
                 return Kept(f"{clamp.op_type} behind it bounds more than its codes do")
             results.absorbed.append(clamp)
         if found[0].dtype.name not in CODES or found[0].granularity != PerTensor():
@@ -72,10 +72,11 @@ def _only_clamp(value: ir.Value, node: ir.Node) -> ir.Node | None:
     return None if result.is_graph_output() or len(result.uses()) != 1 else reader
 
 
-def _redundant(clamp: ir.Node, qparams: QParams) -> bool:
+def _redundant(clamp: ir.Node, quantize: ir.Node, qparams: QParams) -> bool:
     """Whether saturation to the codes' type does what the Relu or Clip does (or nearly so).
 
-    rint(bound / scale) + zero_point is compared with the ends of the type, as ONNX Runtime does.
+    rint(bound / scale) + zero_point is compared with the ends of the type, as ONNX Runtime does,
+    for a Clip where scale and zero point have rank 0.
     """
     operator = catalog.find(clamp.op_type, clamp.domain)
     rule = None if operator is None else operator.rule(float_view(clamp, Scales()))
@@ -84,6 +85,8 @@ def _redundant(clamp: ir.Node, qparams: QParams) -> bool:
     zero_point, dtype = int(qparams.zero_point), qparams.dtype
     if clamp.op_type == "Relu":
         return zero_point == dtype.qmin
+    if any(v is not None and v.shape is not None and len(v.shape) for v in quantize.inputs[1:]):
+        return False
     low, high = (np.rint(np.float32(bound) / qparams.scale) for bound in rule.clamp)
     if not (np.isfinite(low) and np.isfinite(high)) or max(-low, high) >= 2**31:
         return False  # ONNX Runtime casts these to int32: what that gives depends on the CPU
