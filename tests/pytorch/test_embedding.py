@@ -122,5 +122,6 @@ def test_a_bag_of_offsets_has_no_batch_axis_and_the_error_says_what_to_do() -> N
     sample = {name: x.numpy() for name, x in zip(names, inputs, strict=True)}
     stacked = {name: np.stack([x, x]) for name, x in sample.items()}
     integer = quantize(model, stacked)
-    got, wanted = (np.asarray(runtime.open_session(m).run(sample)[0]) for m in (integer, model))
+    session = runtime.open_session
+    got, wanted = (np.asarray(session(m).run(sample)[0], np.float32) for m in (integer, model))
     assert sqnr_db(wanted, got) > 30
