@@ -18,12 +18,15 @@ from onnx.reference.op_run import OpRun
 import onnxq
 from onnxq import catalog, qparams, reference, runtime
 from onnxq.errors import CalibrationError, ModelError, QConfigError, ShapeError, UnsupportedError
+from onnxq.operator import Case, IntegerOperator, integer_registry, register_integer
 from onnxq.runtime import Optimization
 from tests.examples import Array, as_ir, model, quantized_matmul, weights
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from onnxq.operator import AttributeValue
 
 make = helper.make_node
 MICROSOFT = "com.microsoft"
@@ -306,21 +309,76 @@ def test_a_class_is_found_by_name() -> None:
 @pytest.mark.parametrize(
     "node",
     [
-        make("QuickGelu", ["x"], ["y"], "gelu", domain=MICROSOFT, alpha=1.5),
-        make("QuickGelu", ["x"], ["y"], "gelu", domain=MICROSOFT),
-        make("FusedMatMul", ["x", "w"], ["y"], "mm", domain=MICROSOFT, transB=1, alpha=0.5),
-        make("FusedMatMul", ["x", "w"], ["y"], "mm", domain=MICROSOFT),
+        make("QuickGelu", ["x"], ["y"], "alpha", alpha=1.5),
+        make("QuickGelu", ["x"], ["y"], "gelu"),
+        make("Gelu", ["x"], ["y"], "erf"),
+        make("BiasGelu", ["x", "b"], ["y"], "bias"),
+        make("FusedMatMul", ["x", "w"], ["y"], "transposed", transB=1, alpha=0.5),
+        make("FusedMatMul", ["x", "w"], ["y"], "matmul"),
     ],
-    ids=["gelu alpha", "gelu", "matmul attributes", "matmul"],
+    ids=lambda node: node.name,
 )
 def test_trivial_float_operators_of_optimized_graphs_run(node: onnx.NodeProto) -> None:
-    proto = model([node], {"w": weights(1, 4, 4)}, {"x": [3, 4]}, opset=21)
+    assert_near_onnx_runtime(node, (3, 4))
+
+
+@pytest.mark.parametrize(
+    ("activation", "parameters"),
+    [
+        ("Relu", None),
+        ("Sigmoid", None),
+        ("LeakyRelu", [0.1]),
+        ("Clip", [-0.2, 0.3]),
+        ("HardSigmoid", [0.2, 0.4]),
+    ],
+)
+def test_fused_convolutions_run(activation: str, parameters: list[float] | None) -> None:
+    attributes: dict[str, Any] = {"activation": activation, "pads": [1, 1, 0, 0]}
+    if parameters is not None:
+        attributes["activation_params"] = parameters
+    node = make("FusedConv", ["x", "w4", "b"], ["y"], "conv", **attributes)
+    assert_near_onnx_runtime(node, (2, 3, 5, 5))
+
+
+def assert_near_onnx_runtime(node: onnx.NodeProto, shape: tuple[int, ...]) -> None:
+    """A float operator of com.microsoft on random numbers."""
+    copy = onnx.NodeProto.FromString(node.SerializeToString())
+    copy.domain = MICROSOFT
+    constants = {"w": weights(1, 4, 4), "b": weights(2, 4), "w4": weights(3, 4, 3, 2, 2)}
+    proto = model([copy], constants, {"x": shape}, opset=21)
     proto.opset_import.append(helper.make_opsetid(MICROSOFT, 1))
-    x = weights(0, 3, 4)
+    x = weights(0, *shape)
     (y,) = reference.evaluator(proto).run(None, {"x": x})
     with runtime.open_session(as_ir(proto)) as session:
         wanted = np.asarray(session.run({"x": x})[0], np.float32)
     np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_an_operator_that_is_registered_later_is_found() -> None:
+    class Halve(IntegerOperator):
+        """y = x / 2, rounded down."""
+
+        op_type, domains = "Halve", ("own",)
+
+        def kernel(
+            self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+        ) -> tuple[Array, ...]:
+            assert not attributes
+            return (np.asarray(inputs[0]) // 2,)
+
+        def cases(self) -> list[Case]:
+            return []
+
+    proto = on_codes([make("Halve", ["x"], ["y"], "h", domain="own")], {})
+    proto.opset_import.append(helper.make_opsetid("own", 1))
+    with pytest.raises(UnsupportedError, match=r"own Halve \('h'\)"):
+        reference.evaluator(proto)
+    register_integer(Halve)
+    try:
+        (y,) = reference.evaluator(proto).run(None, {"x": codes()})
+    finally:
+        del integer_registry["own", "Halve"]
+    np.testing.assert_array_equal(y, np.asarray(codes()) // 2)
 
 
 # --- refusals

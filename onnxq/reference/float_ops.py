@@ -6,8 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from onnx.reference.op_run import OpRun
+from onnx.reference.ops import load_op
+
+from onnxq.errors import UnsupportedError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     Floats = npt.NDArray[np.float32]
@@ -47,4 +52,66 @@ class FusedMatMul(OpRun):
         return (np.asarray(product * np.float32(1 if alpha is None else alpha), a.dtype),)
 
 
-FLOAT_OPS: tuple[type[OpRun], ...] = (FusedMatMul, QuickGelu)
+class Gelu(OpRun):
+    """Y = X / 2 * (1 + erf(X / sqrt(2)))."""
+
+    op_domain = MICROSOFT
+
+    def _run(self, x: Floats, **_: Any) -> tuple[Floats, ...]:
+        erf = load_op("", "Erf").eval(np.asarray(x * np.float32(np.sqrt(0.5))))
+        return (np.asarray(np.float32(0.5) * x * (1 + erf), x.dtype),)
+
+
+class BiasGelu(Gelu):
+    """Gelu of X + B."""
+
+    def _run(self, x: Floats, b: Floats | None = None, **_: Any) -> tuple[Floats, ...]:
+        return super()._run(x if b is None else np.asarray(x + b))
+
+
+class FusedConv(OpRun):
+    """Y = activation(Conv(X, W) + B + Z)."""
+
+    op_domain = MICROSOFT
+
+    def _run(
+        self,
+        x: Floats,
+        w: Floats,
+        b: Floats | None = None,
+        z: Floats | None = None,
+        activation: str | None = None,
+        activation_params: Sequence[float] | None = None,
+        **attributes: Any,
+    ) -> tuple[Floats, ...]:
+        inputs = [x, w] if b is None else [x, w, b]
+        given = {name: value for name, value in attributes.items() if value is not None}
+        y = load_op("", "Conv").eval(*inputs, **given)
+        y = y if z is None else y + z
+        if activation:
+            y = _activate(np.asarray(y), activation, activation_params or ())
+        return (np.asarray(y, x.dtype),)
+
+
+def _activate(y: Floats, kind: str, parameters: Sequence[float]) -> Floats:
+    """The activation that ONNX Runtime fused.
+
+    Raises:
+        UnsupportedError: another one than those that it fuses.
+    """
+    known: dict[str, tuple[str, ...]] = {
+        "Relu": (), "Sigmoid": (), "Tanh": (), "LeakyRelu": ("alpha",),
+        "HardSigmoid": ("alpha", "beta"),
+    }  # fmt: skip
+    if kind == "Clip":
+        low, high = parameters
+        return np.asarray(np.clip(y, low, high), y.dtype)
+    if kind not in known:
+        raise UnsupportedError(
+            f"FusedConv with activation {kind}; known are Clip, {', '.join(known)}."
+        )
+    attributes = dict(zip(known[kind], (float(p) for p in parameters), strict=True))
+    return np.asarray(load_op("", kind).eval(y, **attributes), y.dtype)
+
+
+FLOAT_OPS: tuple[type[OpRun], ...] = (BiasGelu, FusedConv, FusedMatMul, Gelu, QuickGelu)

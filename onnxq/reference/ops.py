@@ -7,6 +7,7 @@ An operator on codes (QLinearConv) has its kernel alone. An operator that the fl
 from __future__ import annotations
 
 import functools
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from onnxq.reference.float_ops import FLOAT_OPS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from onnxq.operator import Array, AttributeValue, IntegerOperator
+    from onnxq.operator import Array, AttributeValue, IntegerOperator, Operator
 
 CODE_DTYPES = frozenset(
     ["uint8", "int8", "uint16", "int16", "uint4", "int4", "uint2", "int2"],
@@ -123,35 +124,37 @@ def _value(attribute: onnx.AttributeProto) -> AttributeValue:
     return plain
 
 
-@functools.cache
 def op_classes() -> tuple[type[OpRun], ...]:
     """One OpRun class per operator and domain, for `new_ops` of a ReferenceEvaluator.
 
     Besides the kernels, the few float operators of com.microsoft that ONNX Runtime's optimized
     graphs have and that a line of NumPy computes.
     """
+    return tuple(by_name().values())
+
+
+def by_name() -> Mapping[tuple[str, str], type[OpRun]]:
+    """(domain, op_type) -> class, of all operators that are registered by now."""
     operators = {
         (domain, op.op_type): op for op in catalog.all_integer_operators() for domain in op.domains
     }
-    for plain in catalog.all_operators():
-        found = catalog.find_integer(plain.op_type, plain.domain)
-        if found is not None:
-            operators.setdefault((plain.domain, plain.op_type), found)
-    made: tuple[type[OpRun], ...] = tuple(
-        type(
-            op_type,
-            (KernelOp,),
-            {"op_domain": domain, "operator": op, "__doc__": op.__doc__, "__module__": __name__},
-        )
-        for (domain, op_type), op in sorted(operators.items(), key=lambda item: item[0])
-    )
-    return (*made, *FLOAT_OPS)
+    plain = {(op.domain, op.op_type): op for op in catalog.all_operators() if op.has_kernel()}
+    return _classes(tuple(operators.items()), tuple(plain.items()))
 
 
-@functools.cache
-def by_name() -> Mapping[tuple[str, str], type[OpRun]]:
-    """(domain, op_type) -> class."""
-    return {(cls.op_domain, cls.__name__): cls for cls in reversed(op_classes())}
+@functools.lru_cache(maxsize=1)
+def _classes(
+    operators: tuple[tuple[tuple[str, str], IntegerOperator], ...],
+    plain: tuple[tuple[tuple[str, str], Operator], ...],
+) -> Mapping[tuple[str, str], type[OpRun]]:
+    """The classes; made anew when operators were registered since."""
+    on_codes = {key: catalog.find_integer(op.op_type, op.domain) for key, op in plain}
+    served = {key: op for key, op in on_codes.items() if op is not None} | dict(operators)
+    made = {(cls.op_domain, cls.__name__): cls for cls in FLOAT_OPS}
+    for (domain, op_type), op in sorted(served.items(), key=lambda item: item[0]):
+        members = {"op_domain": domain, "operator": op, "__doc__": op.__doc__}
+        made[domain, op_type] = type(op_type, (KernelOp,), members | {"__module__": __name__})
+    return MappingProxyType(made)
 
 
 def op_class(op_type: str, domain: str = "") -> type[OpRun]:

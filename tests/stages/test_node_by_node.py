@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from onnxq import runtime
+from onnxq.runtime import Optimization
+from onnxq.stages.node_by_node import NodeByNode
+from onnxq.stages.visible import Visible
+from tests.examples import Array, as_ir, model, quantized_matmul, weights
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+
+
+def run(target: ir.Model, feeds: Mapping[str, Array]) -> tuple[NodeByNode, dict[str, Array]]:
+    nodes = NodeByNode(target)
+    visible = Visible(nodes.exposed)
+    with visible.session:
+        return nodes, visible.run(feeds)[1]
+
+
+@pytest.fixture
+def target() -> ir.Model:
+    return as_ir(quantized_matmul(np.array(3, np.uint8)))
+
+
+FEEDS: dict[str, Array] = {"x": weights(0, 3, 8)}
+
+
+def test_the_optimized_graph_is_compared_not_the_file(target: ir.Model) -> None:
+    nodes, inner = run(target, FEEDS)
+    nodes.compare(FEEDS, inner)
+    assert [n.op_type for n in nodes.findings()] == [
+        "QuantizeLinear",
+        "QLinearMatMul",
+        "DequantizeLinear",
+    ]
+    assert [n.differing for n in nodes.findings()] == [0, 0, 0]
+
+
+def test_arrays_are_let_go_when_no_later_node_reads_them(target: ir.Model) -> None:
+    nodes, inner = run(target, FEEDS)
+    assert inner
+    nodes.compare(FEEDS, inner)
+    assert not inner
+
+
+def test_results_are_the_integers_by_node(target: ir.Model) -> None:
+    nodes, inner = run(target, FEEDS)
+    results = nodes.results(inner)
+    assert [node for node, _ in results] == ["x_q", "matmul"]
+    assert {array.dtype.name for array in results.values()} == {"uint8"}
+
+
+def test_a_changed_tensor_is_seen_at_the_node_that_made_it_and_the_one_behind(
+    target: ir.Model,
+) -> None:
+    nodes, inner = run(target, FEEDS)
+    name = next(name for node, name in nodes.results(inner) if node == "matmul")
+    inner[name] = np.asarray(inner[name].astype(np.uint8) ^ np.uint8(1))
+    nodes.compare(FEEDS, inner)
+    assert [(n.op_type, n.differing > 0) for n in nodes.findings()] == [
+        ("QuantizeLinear", False),
+        ("QLinearMatMul", True),
+        ("DequantizeLinear", True),
+    ]
+
+
+def test_outputs_that_the_visible_graph_changes_are_noted(target: ir.Model) -> None:
+    nodes, _ = run(target, FEEDS)
+    y: dict[str, Array] = {"y": weights(0, 3, 8)}
+    nodes.note_instrumented(y, y)
+    assert not nodes.instrumented
+    nodes.note_instrumented(y, {"y": weights(1, 3, 8)})
+    assert list(nodes.instrumented) == ["y"]
+
+
+def test_before_a_batch_integer_nodes_are_unchecked(target: ir.Model) -> None:
+    nodes = NodeByNode(target)
+    assert [n.reason for n in nodes.unchecked()] == ["no sample reached it"] * 3
+    assert (nodes.findings(), nodes.floats()) == ((), ())
+
+
+def test_the_bias_of_int32_is_dequantized_by_a_kernel() -> None:
+    node = helper.make_node("DequantizeLinear", ["x", "s"], ["y"], "dq")
+    proto = model([node], {"s": np.array(0.1, np.float32)}, {"x": ["N"]}, {"y": 1}, dtype=6)
+    feeds: dict[str, Array] = {"x": np.array([-(2**31), 7, 2**30 + 1], np.int32)}
+    nodes, inner = run(as_ir(proto), feeds)
+    nodes.compare(feeds, inner)
+    (found,) = nodes.findings()
+    assert (found.op_type, found.kernel, found.differing) == ("DequantizeLinear", "onnxq", 0)
+
+
+def test_plain_integers_are_compared_with_onnx_s_own_implementation() -> None:
+    node = helper.make_node("Add", ["x", "x"], ["y"], "add")
+    feeds: dict[str, Array] = {"x": np.arange(256, dtype=np.uint8)}
+    nodes, inner = run(as_ir(model([node], {}, {"x": ["N"]}, {"y": 2}, opset=21, dtype=2)), feeds)
+    nodes.compare(feeds, inner)
+    (found,) = nodes.findings()
+    assert (found.kernel, found.differing) == ("onnx.reference", 0)
+
+
+def test_the_visible_graph_is_not_optimized_again(target: ir.Model) -> None:
+    nodes = NodeByNode(target)
+    with runtime.open_session(nodes.exposed.model, optimization=Optimization.NONE) as session:
+        assert {"x_quantized", "y"} <= set(session.outputs)
