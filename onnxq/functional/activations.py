@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import ShapeError
-from onnxq.functional.calls import call, check_input, result_qparams
+from onnxq.functional.calls import call, check_input, real, result_qparams
 from onnxq.qparams import per_tensor
 
 if TYPE_CHECKING:
@@ -42,11 +42,14 @@ def elu(input: QTensor, scale: float, zero_point: int, alpha: float = 1.0) -> QT
         zero_point: of the result.
         alpha: limit of the negative part.
     Raises:
-        ShapeError: input is no QTensor, or scale or zero_point is out of range.
+        ShapeError: input is no QTensor, or scale or zero_point is out of range,
+            or alpha is no number.
         UnsupportedError: input is quantized per channel.
     """
     x = check_input("elu", input)
-    return call("Elu", [x], result_qparams(x, scale, zero_point), {"alpha": float(alpha)})
+    return call(
+        "Elu", [x], result_qparams(x, scale, zero_point), {"alpha": real("elu", "alpha", alpha)}
+    )
 
 
 def hardsigmoid(input: QTensor, inplace: bool = False) -> QTensor:
@@ -98,9 +101,10 @@ def hardtanh(
         UnsupportedError: input is quantized per channel.
     """
     x = check_input("hardtanh", input)
-    if not min_val <= max_val:
+    low, high = real("hardtanh", "min_val", min_val), real("hardtanh", "max_val", max_val)
+    if low > high:
         raise ShapeError(f"hardtanh: min_val {min_val} is above max_val {max_val}; exchange them.")
-    bounds = [np.asarray(bound, np.float32) for bound in (min_val, max_val)]
+    bounds = [np.asarray(bound, np.float32) for bound in (low, high)]
     return _into(x, inplace, call("Clip", [x, *bounds], x.qparams))
 
 

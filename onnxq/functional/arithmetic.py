@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from onnxq.errors import ShapeError
 from onnxq.functional.calls import call, check_input, result_qparams
 from onnxq.qparams import quantize
+from onnxq.qtensor.guards import whole
 from onnxq.qtensor.tensor import QTensor, write_out
 
 if TYPE_CHECKING:
@@ -61,6 +63,8 @@ def _pair(
     qa = check_input(op, operands[0], "qa")
     qb = check_input(op, operands[1], "qb")
     _check_dtypes(op, [qa, qb])
+    if None in result:
+        raise ShapeError(f"{op}: scale and zero_point are {result}; wanted two numbers.")
     if out is None:
         return call(op_type, [qa, qb], result_qparams(qa, *result))
     return write_out(op, call(op_type, [qa, qb], _qparams_of(op, qa, out)).int_repr(), out)
@@ -89,6 +93,8 @@ def cat(
         ShapeError: none or no QTensors, dtypes or shapes differ, no such dim, or an unfit out.
         UnsupportedError: quantized per channel.
     """
+    if isinstance(tensors, QTensor) or not isinstance(tensors, Iterable):
+        raise ShapeError(f"cat: tensors is a {type(tensors).__name__}; wanted a list of QTensors.")
     if not tensors:
         raise ShapeError("cat: got no tensors; wanted one or more.")
     parts = [check_input("cat", x, f"tensor {i}") for i, x in enumerate(tensors)]
@@ -101,7 +107,7 @@ def cat(
         x if x.qparams == output else QTensor(quantize(x.dequantize(), output), output)
         for x in parts
     ]
-    result = call("Concat", alike, output, {"axis": dim})
+    result = call("Concat", alike, output, {"axis": whole("cat", "dim", dim)})
     return result if out is None else write_out("cat", result.int_repr(), out)
 
 

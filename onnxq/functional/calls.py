@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from onnxq import catalog
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import NodePlan
-from onnxq.qparams import PerTensor, per_tensor
-from onnxq.qtensor.tensor import QTensor
+from onnxq.qparams import PerTensor, QParams
+from onnxq.qtensor.guards import one_number, wholes
+from onnxq.qtensor.tensor import QTensor, check_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy.typing as npt
+
     from onnxq.operator import Array, AttributeValue
-    from onnxq.qparams import QParams
 
 
 def call(
@@ -53,11 +56,7 @@ def check_input(op: str, x: object, name: str = "input") -> QTensor:
         ShapeError: no QTensor.
         UnsupportedError: one scale per channel or block: only weights may have these.
     """
-    if not isinstance(x, QTensor):
-        raise ShapeError(
-            f"{op}: {name} is a {type(x).__name__}; wanted a QTensor. "
-            "Make one with onnxq.qtensor.quantize_per_tensor."
-        )
+    x = check_tensor(op, x, name)
     if x.qparams.granularity != PerTensor():
         raise UnsupportedError(
             f"{op}: {name} is quantized with {x.qparams.granularity}; wanted per-tensor. "
@@ -72,9 +71,11 @@ def result_qparams(like: QTensor, scale: float | None, zero_point: int | None) -
     Raises:
         ShapeError: a scale that is not positive, a zero point outside the type.
     """
-    return per_tensor(
-        like.q_scale() if scale is None else scale,
-        like.q_zero_point() if zero_point is None else zero_point,
+    return QParams(
+        like.qparams.scale if scale is None else one_number("result", "scale", scale),
+        like.qparams.zero_point
+        if zero_point is None
+        else one_number("result", "zero_point", zero_point),
         like.dtype,
     )
 
@@ -85,14 +86,20 @@ def per_axis(op: str, name: str, value: int | Sequence[int], rank: int) -> list[
     Raises:
         ShapeError: another count.
     """
-    if isinstance(value, int | np.integer):
-        return [int(value)] * rank
-    numbers = [int(n) for n in value]
-    if len(numbers) == 1:
-        return numbers * rank
-    if len(numbers) != rank:
+    found = list(wholes(op, name, value))
+    if len(found) == 1:
+        return found * rank
+    if len(found) != rank:
         raise ShapeError(f"{op}: {name} is {value}; wanted one number, or {rank}.")
-    return numbers
+    return found
+
+
+def real(op: str, name: str, value: object) -> float:
+    """The value as a float. Raises ShapeError where it is no number, or NaN."""
+    number = float(one_number(op, name, cast("npt.ArrayLike", value)))
+    if math.isnan(number):
+        raise ShapeError(f"{op}: {name} is NaN; wanted a number.")
+    return number
 
 
 def check_rank(op: str, x: QTensor, ranks: Sequence[int], axes: str) -> None:

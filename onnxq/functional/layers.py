@@ -11,8 +11,8 @@ from onnxq.dtypes import INT32, qint8, quint8
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.functional.calls import call, check_input, check_rank, per_axis, result_qparams
 from onnxq.qparams import MIN_SCALE, PerChannel, PerTensor, QParams, quantize
-from onnxq.qtensor.guards import float_array, qdtype
-from onnxq.qtensor.tensor import QTensor
+from onnxq.qtensor.guards import float_array, qdtype, whole
+from onnxq.qtensor.tensor import QTensor, check_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,13 +124,17 @@ def _convolve(
         raise UnsupportedError(f"{op}: dtype is {dtype}; results are quint8.")
     strides = per_axis(op, "stride", steps.stride, rank)
     dilations = per_axis(op, "dilation", steps.dilation, rank)
-    _check_positive(op, [*strides, *dilations, steps.groups])
+    pads = per_axis(op, "padding", steps.padding, rank)
+    groups = whole(op, "groups", steps.groups)
+    _check_positive(op, [*strides, *dilations, groups])
+    if min(pads) < 0:
+        raise ShapeError(f"{op}: padding is {pads}; wanted 0 or more. Slice the input instead.")
     attributes: dict[str, AttributeValue] = {
         "kernel_shape": list(w.shape[2:]),
         "strides": strides,
         "dilations": dilations,
-        "pads": per_axis(op, "padding", steps.padding, rank) * 2,
-        "group": steps.groups,
+        "pads": pads * 2,
+        "group": groups,
     }
     output = result_qparams(x, scale, zero_point)
     return call("Conv", [x, w, _integer_bias(op, operands[2], x, w)], output, attributes)
@@ -172,8 +176,7 @@ def linear(
 def _checked_pair(op: str, x: QTensor, w: QTensor) -> tuple[QTensor, QTensor]:
     """Raises UnsupportedError but for per-tensor quint8 with qint8 that has a scale per row."""
     check_input(op, x)
-    if not isinstance(w, QTensor):
-        check_input(op, w, "weight")
+    check_tensor(op, w, "weight")
     if x.dtype != quint8 or w.dtype != qint8:
         raise UnsupportedError(
             f"{op}: input is {x.dtype}, weight {w.dtype}; wanted quint8 and qint8, as PyTorch "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.functional.calls import call, check_input, check_rank, per_axis
+from onnxq.qtensor.guards import whole
 from onnxq.qtensor.tensor import QTensor
 
 if TYPE_CHECKING:
@@ -112,7 +114,7 @@ def avg_pool3d(
     return _average("avg_pool3d", x, windows, ceil_mode, count_include_pad, divisor_override)
 
 
-def adaptive_avg_pool2d(input: QTensor, output_size: int | Sequence[int | None]) -> QTensor:
+def adaptive_avg_pool2d(input: QTensor, output_size: int | Sequence[int | None] | None) -> QTensor:
     """Means over output_size windows that cover the input.
 
     Window i of n along an axis of size s has the elements from floor(i s / n) up to, and without,
@@ -132,13 +134,16 @@ def adaptive_avg_pool2d(input: QTensor, output_size: int | Sequence[int | None])
     x = check_input(op, input)
     check_rank(op, x, (3, 4), PLANES)
     _check_bits(op, x)
-    asked = [output_size] * 2 if isinstance(output_size, int) else list(output_size)
+    asked = [output_size] * 2 if not isinstance(output_size, Iterable) else list(output_size)
     spatial = list(x.shape[-2:])
     if len(asked) != 2 or min(spatial) < 1:
         raise ShapeError(
             f"{op}: output_size {output_size} of {x.shape}; wanted one number or two, and elements."
         )
-    out = [size if n is None else n for n, size in zip(asked, spatial, strict=True)]
+    out = [
+        size if n is None else whole(op, "output_size", n)
+        for n, size in zip(asked, spatial, strict=True)
+    ]
     if min(out) < 1:
         raise ShapeError(f"{op}: output_size is {output_size}; wanted 1 or more.")
     batched = _batched(x, 4)
@@ -248,7 +253,7 @@ def _padded(x: QTensor, before: Sequence[int], behind: Sequence[int]) -> QTensor
 
 def _rescaled(op: str, x: QTensor, count: int, divisor: int) -> QTensor:
     """Real values times count / divisor, so that a mean over count becomes a sum over divisor."""
-    if divisor < 1:
+    if whole(op, "divisor_override", divisor) < 1:
         raise ShapeError(f"{op}: divisor_override is {divisor}; wanted 1 or more.")
     scale = x.qparams.scale * np.float32(count) / np.float32(divisor)
     return QTensor(x.int_repr(), replace(x.qparams, scale=np.asarray(scale)))

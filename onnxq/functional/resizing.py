@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.functional.calls import call, check_input, check_rank, per_axis
+from onnxq.functional.calls import call, check_input, check_rank, per_axis, real
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,11 +111,14 @@ def _target(
         if min(sizes) < 1:
             raise ShapeError(f"{op}: size is {size}; wanted 1 or more.")
         return None, np.array([*shape[:2], *sizes], np.int64)
-    factors = [factor] * rank if isinstance(factor, int | float) else list(factor or ())
+    given = factor if isinstance(factor, Iterable) else [factor] * rank
+    factors = [real(op, "scale_factor", f) for f in given]
     if len(factors) != rank:
         raise ShapeError(f"{op}: scale_factor is {factor}; wanted one number, or {rank}.")
     if any(not np.isfinite(f) or n * f < 1 for n, f in zip(shape[2:], factors, strict=True)):
-        raise ShapeError(f"{op}: scale_factor {factor} of {shape} leaves nothing.")
+        raise ShapeError(
+            f"{op}: scale_factor {factor} of {shape} leaves nothing; wanted larger factors."
+        )
     scales = [_scale(n, f) for n, f in zip(shape[2:], factors, strict=True)]
     return np.array([1, 1, *scales], np.float32), None
 

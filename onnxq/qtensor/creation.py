@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxq.errors import ShapeError
 from onnxq.qparams import PerChannel, QParams, quantize
-from onnxq.qtensor.guards import float_array, one_number, qdtype
+from onnxq.qtensor.guards import float_array, numbers, one_number, qdtype, whole, wholes
 from onnxq.qtensor.tensor import QTensor
 
 if TYPE_CHECKING:
@@ -72,14 +72,16 @@ def quantize_per_channel(
         QConfigError: dtype is not known.
         UnsupportedError: dtype is no integer type.
     """
-    x = float_array("quantize_per_channel", input)
-    _check_axis("quantize_per_channel", axis, x.ndim)
-    qparams = QParams(np.asarray(scales), np.asarray(zero_points), qdtype(dtype), PerChannel(axis))
+    op = "quantize_per_channel"
+    x = float_array(op, input)
+    _check_axis(op, axis, x.ndim)
+    points = numbers(op, "zero_points", zero_points)
+    qparams = QParams(numbers(op, "scales", scales), points, qdtype(dtype), PerChannel(axis))
     return QTensor(quantize(x, qparams), qparams)
 
 
 def _empty_affine_quantized(
-    size: Sequence[int] = (0,),
+    size: Sequence[int] | int = (0,),
     *,
     scale: npt.ArrayLike = 1.0,
     zero_point: npt.ArrayLike = 0,
@@ -115,13 +117,15 @@ def _empty_per_channel_affine_quantized(
     Raises:
         ShapeError: as `quantize_per_channel`.
     """
-    _check_axis("_empty_per_channel_affine_quantized", axis, len(size))
-    qparams = QParams(np.asarray(scales), np.asarray(zero_points), qdtype(dtype), PerChannel(axis))
+    op = "_empty_per_channel_affine_quantized"
+    _check_axis(op, axis, len(size))
+    points = numbers(op, "zero_points", zero_points)
+    qparams = QParams(numbers(op, "scales", scales), points, qdtype(dtype), PerChannel(axis))
     along = [-1 if i == axis else 1 for i in range(len(size))]
     empty = np.zeros(_checked(size), qparams.dtype.storage)
     if qparams.scale.size != empty.shape[axis]:
         raise ShapeError(
-            f"_empty_per_channel_affine_quantized: {qparams.scale.size} scales for size {size}; "
+            f"{op}: {qparams.scale.size} scales for size {size}; "
             f"wanted {empty.shape[axis]} along axis {axis}."
         )
     return QTensor(empty + qparams.zero_point.reshape(along), qparams)
@@ -134,13 +138,14 @@ def _affine(
     return QParams(*numbers, qdtype(dtype))
 
 
-def _checked(size: Sequence[int]) -> tuple[int, ...]:
-    if any(n < 0 for n in size):
-        raise ShapeError(f"size: got {tuple(size)}; wanted no negative numbers.")
-    return tuple(size)
+def _checked(size: Sequence[int] | int) -> tuple[int, ...]:
+    sizes = wholes("_empty_affine_quantized", "size", size)
+    if min(sizes, default=0) < 0:
+        raise ShapeError(f"_empty_affine_quantized: size is {sizes}; wanted no negative numbers.")
+    return sizes
 
 
 def _check_axis(op: str, axis: int, rank: int) -> None:
     """Raises ShapeError for an axis outside 0..rank-1; PyTorch refuses negative ones too."""
-    if not 0 <= axis < rank:
+    if not 0 <= whole(op, "axis", axis) < rank:
         raise ShapeError(f"{op}: axis is {axis}; an array of rank {rank} wants 0 to {rank - 1}.")

@@ -19,7 +19,7 @@ import numpy as np
 
 from onnxq.errors import ModelError, OnnxqError, OutputError
 from onnxq.qparams import QParams
-from onnxq.qtensor.tensor import QTensor
+from onnxq.qtensor.tensor import QTensor, check_tensor
 
 DAMAGED = (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, OnnxqError)
 """What reading a truncated or altered npz or its JSON raises."""
@@ -29,8 +29,10 @@ def save(tensor: QTensor, path: str | Path) -> None:
     """Writes the tensor to path, whole or not at all.
 
     Raises:
+        ShapeError: tensor is no QTensor.
         OutputError: the file cannot be written; an old one stays, and nothing is left behind.
     """
+    check_tensor("save", tensor, "tensor")
     target = Path(path).absolute()
     qparams = np.frombuffer(json.dumps(tensor.qparams.to_dict()).encode(), np.uint8)
     # beside its place, then renamed: a file of that name is never half written

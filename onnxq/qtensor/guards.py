@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -39,13 +41,21 @@ def float_array(op: str, x: object) -> npt.NDArray[np.float32]:
     return array
 
 
+def numbers(op: str, name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
+    """The values as an array. Raises ShapeError where they are no numbers."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "iuf":
+        raise ShapeError(f"{op}: {name} is {values!r}; wanted numbers.")
+    return array
+
+
 def one_number(op: str, name: str, value: npt.ArrayLike) -> npt.NDArray[Any]:
     """The value as an array of rank 0; PyTorch's observers give one number in a vector.
 
     Raises:
-        ShapeError: several numbers, or none.
+        ShapeError: several numbers, none, or something else.
     """
-    array = np.asarray(value)
+    array = numbers(op, name, value)
     if array.size != 1:
         raise ShapeError(
             f"{op}: {name} has shape {array.shape}; wanted one number. "
@@ -91,8 +101,21 @@ def sizes_of(op: str, sizes: tuple[int | Sequence[int], ...]) -> tuple[int, ...]
     Raises:
         ShapeError: not whole numbers.
     """
-    first = sizes[0] if len(sizes) == 1 else sizes
-    wanted = (first,) if isinstance(first, int | np.integer) else first
-    if not all(isinstance(n, int | np.integer) for n in wanted):
-        raise ShapeError(f"{op}: got {sizes}; wanted whole numbers, or one sequence of them.")
-    return tuple(int(str(n)) for n in wanted)
+    if len(sizes) == 1:
+        return wholes(op, "size", sizes[0])
+    return tuple(whole(op, "size", n) for n in sizes)
+
+
+def whole(op: str, name: str, value: object) -> int:
+    """The value as an int. Raises ShapeError where it is no whole number."""
+    try:
+        return operator.index(cast("SupportsIndex", value))
+    except TypeError as error:
+        raise ShapeError(f"{op}: {name} is {value!r}; wanted a whole number.") from error
+
+
+def wholes(op: str, name: str, values: object) -> tuple[int, ...]:
+    """One whole number, or a sequence of them, as a tuple. Raises ShapeError for anything else."""
+    if isinstance(values, Iterable):
+        return tuple(whole(op, name, value) for value in values)
+    return (whole(op, name, values),)

@@ -17,7 +17,7 @@ import onnx_ir as ir
 from onnxq import dtypes
 from onnxq.errors import ModelError, UnsupportedError
 from onnxq.qparams import Granularity, PerBlock, PerChannel, PerTensor, QParams
-from onnxq.qtensor.tensor import QTensor
+from onnxq.qtensor.tensor import QTensor, check_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,8 +36,11 @@ def to_ir(tensor: QTensor, name: str) -> ir.Node:
 
     Its inputs are constants, named as in the module docstring: register them as initializers of
     the graph that gets the node. Types below 8 and of 16 bits need opset 21, or 25 for 2 bits.
+
+    Raises:
+        ShapeError: tensor is no QTensor.
     """
-    p = tensor.qparams
+    p = check_tensor("to_ir", tensor, "tensor").qparams
     inputs = [
         _constant(f"{name}_quantized", _stored(tensor.int_repr(), p.dtype)),
         _constant(f"{name}_scale", p.scale),

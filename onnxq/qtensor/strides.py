@@ -68,6 +68,6 @@ def expanded(shape: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
         if all(n == old or old == 1 for n, old in zip(wanted[new:], shape, strict=True)):
             return wanted
     raise ShapeError(
-        f"expand: a tensor of shape {shape} to {sizes}; only axes of size 1 grow, new axes come "
-        "first, and -1 keeps a size."
+        f"expand: a tensor of shape {shape} to {sizes}; wanted sizes as they are, or -1: only axes "
+        "of size 1 grow, and new axes come first."
     )

@@ -25,7 +25,14 @@ from onnxq.qparams import (
     quantize,
     requantize,
 )
-from onnxq.qtensor.guards import float_array, need_per_tensor, shape_errors, sizes_of
+from onnxq.qtensor.guards import (
+    float_array,
+    need_per_tensor,
+    shape_errors,
+    sizes_of,
+    whole,
+    wholes,
+)
 from onnxq.qtensor.printing import text_of
 from onnxq.qtensor.strides import expanded, offset_of, strided
 
@@ -64,6 +71,8 @@ class QTensor:
     __array_ufunc__ = None  # array < tensor asks the tensor
 
     def __init__(self, codes: IntArray, qparams: QParams) -> None:
+        if not isinstance(qparams, QParams):
+            raise ShapeError(f"QTensor: qparams is a {type(qparams).__name__}; wanted QParams.")
         codes = np.array(codes, order="C")
         _check_codes(codes, qparams)
         self._codes: IntArray = codes
@@ -211,6 +220,8 @@ class QTensor:
         """
         need_per_tensor("view", self._qparams)
         sizes = sizes_of("view", shape)
+        if min(sizes, default=0) < -1:
+            raise ShapeError(f"view: got {sizes}; wanted sizes, or -1 once for what is left.")
         with shape_errors(f"view{sizes}", self.shape):
             codes = self._codes.reshape(sizes)
         if codes.size and not np.may_share_memory(codes, self._storage):
@@ -234,10 +245,12 @@ class QTensor:
             ShapeError: sizes and strides do not fit together, or reach beyond the memory.
         """
         need_per_tensor("as_strided", self._qparams)
-        offset = storage_offset
-        if offset is None:
+        sizes, strides = wholes("as_strided", "size", size), wholes("as_strided", "stride", stride)
+        if storage_offset is None:
             offset = offset_of(self._codes, self._storage)
-        return self._with(strided(self._storage, size, stride, offset))
+            return self._with(strided(self._storage, sizes, strides, offset))
+        offset = whole("as_strided", "storage_offset", storage_offset)
+        return self._with(strided(self._storage, sizes, strides, offset))
 
     def expand(self, *sizes: int | Sequence[int]) -> Self:
         """Axes of size 1 repeated, without copying; -1 keeps a size. The result cannot be written.
@@ -278,7 +291,7 @@ class QTensor:
         """
         need_per_tensor("select", self._qparams)
         axis = self._axis("select", dim)
-        if not -self.shape[axis] <= index < self.shape[axis]:
+        if not -self.shape[axis] <= whole("select", "index", index) < self.shape[axis]:
             raise ShapeError(
                 f"select: index {index} along dim {dim} of {self.shape}; wanted "
                 f"{-self.shape[axis]} to {self.shape[axis] - 1}."
@@ -332,7 +345,7 @@ class QTensor:
     def _axis(self, op: str, dim: int) -> int:
         """The axis from 0; a tensor of rank 0 has one, as PyTorch counts."""
         rank = max(self.ndim, 1)
-        if not -rank <= dim < rank:
+        if not -rank <= whole(op, "dim", dim) < rank:
             raise ShapeError(
                 f"{op}: dim is {dim}; a tensor of shape {self.shape} wants {-rank} to {rank - 1}."
             )
@@ -550,7 +563,7 @@ class QTensor:
         need_per_tensor("topk", self._qparams)
         axis = self._axis("topk", dim)
         there = self.shape[axis] if self.ndim else 1
-        if not 0 <= k <= there:
+        if not 0 <= whole("topk", "k", k) <= there:
             raise ShapeError(f"topk: k is {k}; wanted 0 to {there}, the size along dim {dim}.")
         order = self.argsort(dim, descending=largest)
         return self._in_order(
@@ -583,7 +596,8 @@ class QTensor:
             ShapeError: nothing to average, a dim that is not there or twice, or an unfit out.
         """
         need_per_tensor("mean", self._qparams)
-        listed = (dim,) if isinstance(dim, int) else tuple(dim or range(self.ndim))
+        given = () if dim is None else wholes("mean", "dim", dim)
+        listed = given or tuple(range(self.ndim))
         axes = tuple(self._axis("mean", d) for d in listed)
         count = math.prod(self.shape[a] for a in axes) if self.ndim else 1
         if count == 0 or len(set(axes)) < len(axes):
@@ -607,6 +621,16 @@ class Ordered(NamedTuple):
     indices: Indices
 
 
+def check_tensor(op: str, x: object, name: str = "input") -> QTensor:
+    """The same, if it is a quantized tensor. Raises ShapeError otherwise."""
+    if isinstance(x, QTensor):
+        return x
+    raise ShapeError(
+        f"{op}: {name} is a {type(x).__name__}; wanted a QTensor. "
+        "Make one with onnxq.qtensor.quantize_per_tensor."
+    )
+
+
 def write_out(op: str, codes: IntArray, out: QTensor) -> QTensor:
     """Puts codes into `out`, whose qparams they have; one without elements gets their shape.
 
@@ -622,7 +646,7 @@ def write_out(op: str, codes: IntArray, out: QTensor) -> QTensor:
 
 
 def _output_qparams(op: str, x: QTensor, out: QTensor) -> QParams:
-    need_per_tensor(f"{op}: out", out.qparams)
+    need_per_tensor(f"{op}: out", check_tensor(op, out, "out").qparams)
     if out.dtype != x.dtype:
         raise ShapeError(f"{op}: out is {out.dtype}; wanted {x.dtype}, as the operand.")
     return out.qparams
