@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnxq import catalog
+from onnxq.dtypes import INT8, UINT8
 from onnxq.operator import Float, Form, Role, Rule
-from onnxq.stages.decision import node_name, value_name
+from onnxq.stages.decision import node_name, value_name, weight_observer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,7 +81,7 @@ def _judge(
     rule = operator.rule(node)
     if isinstance(rule, Float):
         return rule
-    if reason := _why_slots_forbid(node, rule, qconfig):
+    if reason := _why_slots_forbid(node, rule, qconfig) or _why_types_forbid(node, rule, qconfig):
         return Float(reason)
     asked = qconfig.explicit_for_node(node_name(node), node.op_type)
     if rule.named_only and not asked:
@@ -124,6 +125,24 @@ def _why_slots_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> str
     if rule.bias is not None and has_bias and _constant(node, rule.bias) is None:
         return f"its bias '{_input_name(node, rule.bias)}' is computed at run time"
     return ""
+
+
+def _why_types_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> str:
+    """Why an integer form that onnxq writes by itself has no kernels for the types asked for.
+
+    The QDQ form of such types runs in float, and what moves data is refused (see check_types).
+    """
+    entry = qconfig.for_node(node_name(node), node.op_type)
+    if rule.form is not Form.CODES or rule.role not in (Role.COMPUTE, Role.ELEMENTWISE):
+        return ""
+    assert entry is not None, "asked before"
+    x = entry.activation_observer().dtype
+    pairs = {(UINT8, UINT8), (UINT8, INT8), (INT8, INT8)}
+    w = INT8 if rule.weight is None else weight_observer(node, rule, qconfig)().dtype
+    if (x, w) in pairs:
+        return ""
+    weights = "" if rule.weight is None else f" with {w} weights"
+    return f"its integer form has no kernel for {x} activations{weights}"
 
 
 def _input_name(node: ir.Node, slot: int) -> str | None:

@@ -6,8 +6,10 @@ import onnx_ir as ir
 import pytest
 
 from onnxq import targets
+from onnxq.dtypes import INT4, INT8, UINT8, UINT16, QDType
+from onnxq.observers import MinMaxObserver
 from onnxq.operator import Float
-from onnxq.qconfig import QConfigMapping, default_qconfig, default_qconfig_mapping
+from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig, default_qconfig_mapping
 from onnxq.stages.candidates import UNBOUNDED, Candidate, find_candidates
 from onnxq.stages.decision import walk
 
@@ -152,3 +154,36 @@ def test_bodies_of_loops_stay_float() -> None:
         "float[2,4] x, int64 n, bool k",
     )
     assert "inside the body of Loop 'loop'" in floats["MatMul"]
+
+
+NARROW = MinMaxObserver.with_args(dtype=INT8)
+
+
+@pytest.mark.parametrize(
+    ("activations", "weights", "reason"),
+    [
+        (UINT16, INT8, "uint16 activations with int8 weights"),
+        (UINT8, INT4, "uint8 activations with int4 weights"),
+        (INT8, UINT8, "int8 activations with uint8 weights"),
+    ],
+    ids=str,
+)
+def test_what_is_lowered_to_an_integer_kernel_stays_float_where_there_is_none(
+    activations: QDType, weights: QDType, reason: str
+) -> None:
+    entry = QConfig(NARROW.with_args(dtype=activations), NARROW.with_args(dtype=weights))
+    candidates, floats = found(
+        "y = ConvTranspose(x, w)",
+        "float[1,4,2,2] x",
+        "float[1,4,2,2] y",
+        qconfig=QConfigMapping(entry),
+    )
+    assert not candidates
+    assert reason in floats["ConvTranspose"]
+
+
+def test_relu_folds_into_what_is_lowered_to_an_integer_kernel() -> None:
+    candidates, _ = found(
+        "t = ConvTranspose(x, w) y = Relu(t)", "float[1,4,2,2] x", "float[1,4,2,2] y"
+    )
+    assert folded(candidates["ConvTranspose"]) == ["Relu"]
