@@ -123,9 +123,13 @@ def test_groups_share_scales_and_depthwise_has_one_per_channel() -> None:
     assert builder.rule_of(OP, CASES["plain"]).form is Form.CODES
 
 
-def test_only_what_becomes_a_depthwise_convolution_is_free_of_saturation() -> None:
-    assert builder.rule_of(OP, CASES["depthwise"]).saturating_pairs
-    assert not builder.rule_of(OP, CASES["depthwise, unit strides"]).saturating_pairs
+def test_a_depthwise_one_stays_depthwise_on_a_copy_per_phase() -> None:
+    graph = lowered(CASES["depthwise"]).graph
+    copies, convolution = graph[0], graph[1]
+    assert (copies.op_type, len(copies.inputs)) == ("Concat", 4)
+    assert convolution.attributes.get_int("group") == 16
+    assert not builder.rule_of(OP, CASES["depthwise"]).saturating_pairs
+    assert builder.rule_of(OP, CASES["groups"]).saturating_pairs
 
 
 def test_kernel_equals_onnx_runtime_with_one_scale_for_the_weight() -> None:
