@@ -77,8 +77,8 @@ class ConvTranspose(Operator):
          64 ->  64, k2 s2, depthwise         48 /  47 = 1.0
 
     A depthwise one reads a copy of the input per phase, so that it stays depthwise: with phases as
-    outputs of each group it was 0.4. With DepthToSpace in place of transposes of whole rows of channels it was 1.1 to 2.1 times
-    slower, for ONNX Runtime runs QLinearConv on (N, *spatial, C).
+    outputs of each group it was 0.4. With DepthToSpace in place of transposes of whole rows of
+    channels it was 1.1 to 2.1 times slower, for ONNX Runtime runs QLinearConv on (N, *spatial, C).
     """
 
     op_type = "ConvTranspose"
