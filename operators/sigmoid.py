@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from onnxq.operator import (
     Array,
     AttributeValue,
@@ -20,6 +18,7 @@ from onnxq.operator import (
 from onnxq.operators._check import codes, qparams_in, qparams_out
 from onnxq.operators._emit import qlinear
 from onnxq.operators._examples import normal
+from onnxq.operators._logistic import logistic
 from onnxq.operators._tables import all_codes, look_up
 from onnxq.qparams import dequantize, quantize
 
@@ -34,7 +33,8 @@ if TYPE_CHECKING:
 class Sigmoid(Operator):
     """Y = 1 / (1 + exp(-X)); ONNX Sigmoid-13.
 
-    Integers: com.microsoft QLinearSigmoid, a table of quantize(f(dequantize(x))).
+    Integers: com.microsoft QLinearSigmoid, a table of quantize(f(dequantize(x))), f as ONNX Runtime
+    computes it in float32.
     """
 
     op_type = "Sigmoid"
@@ -65,6 +65,4 @@ class Sigmoid(Operator):
         x = codes("Sigmoid", inputs, plan, 0)
         p, q = qparams_in("Sigmoid", plan, 0), qparams_out("Sigmoid", plan)
         reals = dequantize(all_codes(p.dtype).astype(p.dtype.storage), p)
-        with np.errstate(over="ignore"):
-            values = 1 / (1 + np.exp(-reals.astype(np.float64)))
-        return (look_up(quantize(values.astype(np.float32), q), x, p.dtype),)
+        return (look_up(quantize(logistic(reals), q), x, p.dtype),)

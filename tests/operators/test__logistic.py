@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import numpy as np
+import onnx.parser
+import pytest
+
+from onnxq.operators._logistic import logistic
+from tests.operators import builder
+
+
+@pytest.mark.parametrize("width", [0.01, 1.0, 5.0, 30.0])
+def test_logistic_equals_onnx_runtime_to_the_bit(width: float) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 21]>g (float[N] x) => (float[N] y) { y = Sigmoid(x) }'
+    )
+    x = np.random.default_rng(0).standard_normal(100_001).astype(np.float32) * np.float32(width)
+    (y,) = builder.session(model).run(None, {"x": x})
+    assert np.array_equal(logistic(x), y)
+
+
+def test_far_values_are_0_and_1() -> None:
+    ends = logistic(np.array([-np.inf, -1e30, 1e30, np.inf], np.float32))
+    assert ends.tolist() == [0.0, 0.0, 1.0, 1.0]
+
+
+def test_a_quotient_next_to_a_half_is_rounded_as_onnx_runtime_does() -> None:
+    """bench_exactness.py found it: the exact quotient is 103.4999903, and ONNX Runtime's above."""
+    x = np.float32(0.031259406358003616) * np.float32(-44)
+    quotient = logistic(np.asarray([x], np.float32)) / np.float32(0.001949242316186428)
+    assert np.rint(quotient) == 104
