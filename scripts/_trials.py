@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from onnxruntime import InferenceSession
 
+DRAWN = ("uint8", "int8", "uint16", "int16", "float32")
 GROWTH = 61  # of the first axis; a prime, so that no kernel's block divides it
 
 Inputs = list[Array | None]
@@ -216,8 +217,7 @@ def kind(names: list[str], slot: int) -> str:
 
 def is_drawn(names: list[str], slot: int, x: Array | None) -> bool:
     """Whether random codes or reals take the place of x."""
-    random_type = x is not None and x.ndim > 0 and x.dtype in (np.uint8, np.int8, np.float32)
-    return random_type and kind(names, slot) == "data"
+    return x is not None and x.dtype.name in DRAWN and kind(names, slot) == "data"
 
 
 def schema_inputs(op_type: str, domain: str) -> list[str]:
@@ -252,13 +252,11 @@ def varied(
 
 
 def other(x: Array, random: np.random.Generator) -> Array:
-    """Random codes of 8 bits, or reals over several magnitudes, in place of x."""
-    if x.dtype in (np.uint8, np.int8):
+    """Random codes, or reals over several magnitudes, in place of x."""
+    if x.dtype != np.float32:
         limits = np.iinfo(x.dtype.name)
-        return random.integers(limits.min, limits.max, x.shape, x.dtype.type, endpoint=True)
-    if x.dtype == np.float32:
-        return np.asarray(random.standard_normal(x.shape) * 10 ** random.uniform(-3, 3), np.float32)
-    return x
+        return np.asarray(random.integers(limits.min, limits.max, x.shape, endpoint=True), x.dtype)
+    return np.asarray(random.standard_normal(x.shape) * 10 ** random.uniform(-3, 3), np.float32)
 
 
 def node_trial(
@@ -277,7 +275,7 @@ def node_trial(
     ]
     attributes = case.attributes or {}
     return Trial(
-        "".join(codes[:2]),
+        "".join(codes[:2]) or short(np.asarray(case.inputs[0]).dtype),
         draw,
         lambda inputs: feed(session, case, inputs),
         lambda inputs: operator.kernel(inputs, attributes),
