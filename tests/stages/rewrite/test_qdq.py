@@ -303,3 +303,42 @@ def test_a_transposed_convolution_is_written_on_codes_with_weight_bias_and_relu(
     # half a step each from x, w, c, t and y, amplified by sums over 8 channels of both; a bias or
     # scale of another channel is off by ten steps and more
     assert np.abs(got - wanted).max() <= 4 * made.tensors["y"].scale
+
+
+def test_depthwise_transposed_convolutions_read_and_make_a_range_per_channel() -> None:
+    rng = np.random.default_rng(4)
+    spread = np.logspace(-2, 0, 8).astype(np.float32)
+    weights = rng.standard_normal((8, 8, 1, 1)).astype(np.float32)
+    constants = {
+        "w": weights * spread.reshape(8, 1, 1, 1),
+        "t": rng.standard_normal((8, 1, 2, 2)).astype(np.float32) / spread.reshape(8, 1, 1, 1),
+        "d": rng.standard_normal((8, 1, 3, 3)).astype(np.float32),
+        "b": rng.standard_normal(8).astype(np.float32),
+    }
+    model = conv_model(
+        "c = Conv(x, w) r = Relu(c) t1 = ConvTranspose<group=8, strides=[2,2]>(r, t, b)"
+        " s = Relu(t1) y = Conv<group=8>(s, d)",
+        constants=constants,
+    )
+    integer, made, _ = quantized(model)
+    assert set(made.gains) == {"r", "s"}
+    # channels that a common scale would leave a code or two come back at full size in t
+    assert worst_steps(model, integer, made) <= 4
+
+
+def test_a_batch_normalization_that_stayed_is_written_on_codes_with_its_relu() -> None:
+    rng = np.random.default_rng(5)
+    constants = {name: rng.standard_normal(8).astype(np.float32) for name in ("g", "h", "m")}
+    constants["v2"] = rng.uniform(0.5, 2, 8).astype(np.float32)
+    model = conv_model(
+        "c = Conv(x, w) r = Relu(c) n = BatchNormalization(r, g, h, m, v2) s = Relu(n)"
+        " y = Conv(s, v)",
+        constants=constants,
+    )
+    integer, made, _ = quantized(model)
+    ops = [node.op_type for node in integer.graph]
+    assert "BatchNormalization" not in ops
+    assert "Relu" not in ops
+    assert not {"g", "h", "m", "v2"} & set(integer.graph.initializers)
+    assert kernels(integer).count("QLinearConv") == 3
+    assert worst_steps(model, integer, made) <= 4
