@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import ShapeError
-from onnxq.operator import Array, NodePlan
+from onnxq.operator import Array, Case, NodePlan
 from onnxq.operators._attributes import Attributes, integer
+from onnxq.operators._examples import codes, scales, zero
 from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, qparams
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from onnxq.dtypes import QDType
     from onnxq.qparams import IntArray, QParams
@@ -84,3 +85,52 @@ def channels_last(y: Array, attributes: Attributes) -> Array:
     if not integer(attributes, "channels_last", 0):
         return y
     return np.ascontiguousarray(np.moveaxis(y, 1, -1))
+
+
+def binary_cases() -> Iterable[Case]:
+    """Of `binary`: types, broadcasts on either side, zero points absent and at the ends."""
+    x, y = codes(2, 3, 4), codes(2, 3, 4, seed=1)
+    a, b, c = (scales(0.25), zero(7)), (scales(0.125), zero(200)), (scales(0.5), zero(128))
+    fixed = (1, 2, 4, 5, 6, 7)
+    yield Case("same shape", (x, *a, y, *b, *c), fixed)
+    yield Case("inner broadcast", (codes(2, 3, 1), *a, y, *b, *c), fixed)
+    yield Case("inner broadcast of b", (x, *a, codes(2, 3, 1), *b, *c), fixed)
+    yield Case("scalar first", (codes(1), *a, y, *b, *c), fixed)
+    yield Case("vector of another rank", (x, *a, codes(4), *b, *c), fixed)
+    yield Case("outer product", (codes(3, 1), *a, codes(1, 4), *b, *c), fixed)
+    yield Case("no zero point of the result", (x, *a, y, *b, scales(0.6)), fixed[:-1])
+    low, high = zero(-128, "int8"), zero(127, "int8")
+    yield Case(
+        "int8, zero points at the ends",
+        (
+            codes(5, 7, dtype="int8"),
+            scales(0.1),
+            low,
+            codes(5, 7, dtype="int8", seed=1),
+            scales(0.07),
+            high,
+            scales(0.11),
+            low,
+        ),
+        fixed,
+    )
+    yield Case("empty", (codes(0, 3), *a, codes(3), *b, *c), fixed)
+
+
+def unary_cases(
+    result: tuple[Array, Array], attributes: Attributes | None = None
+) -> Iterable[Case]:
+    """Of `unary`: types, zero points absent, scales of shape (1,), no elements.
+
+    Args:
+        result: scale and zero point, uint8, in which the function of [-6.4, 6.35] has many codes.
+        attributes: of the node.
+    """
+    p, fixed = (scales(0.05), zero(128)), (1, 2, 3, 4)
+    yield Case("plain", (codes(2, 3, 50), *p, *result), fixed, attributes)
+    yield Case("no zero points", (codes(300), scales(0.03), None, result[0], None), (), attributes)
+    signed = (np.full(1, 0.25, np.float32), np.full(1, -5, np.int8))
+    ends = (np.full(1, 0.25, np.float32), np.full(1, -128, np.int8))
+    yield Case("int8, shapes (1,)", (codes(300, dtype="int8"), *signed, *ends), fixed, attributes)
+    yield Case("rank 0", (zero(7), *p, *result), fixed, attributes)
+    yield Case("empty", (codes(0, 3), *p, *result), fixed, attributes)

@@ -133,7 +133,7 @@ class Conv(Operator):
         """Codes of Y. Raises ShapeError where shapes, dtypes or channels do not fit together."""
         x, w = codes("Conv", inputs, plan, 0), codes("Conv", inputs, plan, 1)
         group = integer(attributes, "group", 1)
-        _check_shapes(x.shape, w.shape, group, integers(attributes, "kernel_shape", w.shape[2:]))
+        check_shapes("Conv", x.shape, w.shape, attributes)
         x_qparams, y_qparams = qparams_in("Conv", plan, 0), qparams_out("Conv", plan)
         w_qparams = weight_qparams("Conv", plan, 1, w, 0)
         windows = geometry("Conv", x.shape[2:], w.shape[2:], attributes)
@@ -155,18 +155,24 @@ class Conv(Operator):
         return (parts[0] if len(parts) == 1 else np.concatenate(parts),)
 
 
-def _check_shapes(
-    x: tuple[int, ...], w: tuple[int, ...], group: int, kernel_shape: Sequence[int]
+def check_shapes(
+    op: str, x: tuple[int, ...], w: tuple[int, ...], attributes: Mapping[str, AttributeValue]
 ) -> None:
-    """Raises ShapeError where x (N, C, *S) and w (O, C / group, *K) do not fit together."""
+    """Guards x (N, C, *spatial) and w (O, C / group, *kernel).
+
+    Raises:
+        ShapeError: they do not fit together, or `group` or `kernel_shape` says otherwise.
+    """
+    group = integer(attributes, "group", 1)
+    kernel = integers(attributes, "kernel_shape", w[2:])
     if len(x) != len(w) or len(x) - 2 not in SPATIAL_RANKS:
-        raise ShapeError(f"Conv: x {x} and w {w}; wanted the same rank, 3 to 5.")
+        raise ShapeError(f"{op}: x {x} and w {w}; wanted the same rank, 3 to 5.")
     if group < 1 or w[0] % group or w[1] * group != x[1]:
         raise ShapeError(
-            f"Conv: x {x}, w {w}, group {group}; wanted {x[1]} = {w[1]} * group channels."
+            f"{op}: x {x}, w {w}, group {group}; wanted {x[1]} = {w[1]} * group channels."
         )
-    if tuple(kernel_shape) != w[2:]:
-        raise ShapeError(f"Conv: kernel_shape {list(kernel_shape)}, but w is {w}.")
+    if tuple(kernel) != w[2:]:
+        raise ShapeError(f"{op}: kernel_shape {kernel}, but w is {w}.")
 
 
 def _product(

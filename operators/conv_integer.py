@@ -8,12 +8,12 @@ import numpy as np
 
 from onnxq.errors import ShapeError
 from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
-from onnxq.operators._attributes import integer, integers
+from onnxq.operators._attributes import integer
 from onnxq.operators._examples import codes, zero
 from onnxq.operators._gemm import centred
 from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, stored
 from onnxq.operators._windows import geometry
-from onnxq.operators.conv import SPATIAL_RANKS, convolve
+from onnxq.operators.conv import check_shapes, convolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -46,11 +46,10 @@ class ConvInteger(IntegerOperator):
                 f"{OP}: w_zero_point has {ones.size} numbers; w of shape {w.shape} wants 1, or one "
                 "per output channel."
             )
-        group = integer(attributes, "group", 1)
-        _check_shapes(x.shape, w.shape, group, integers(attributes, "kernel_shape", w.shape[2:]))
+        check_shapes(OP, x.shape, w.shape, attributes)
         windows = geometry(OP, x.shape[2:], w.shape[2:], attributes)
         left, right = centred(stored(x), x_qparams), centred(stored(w), w_qparams)
-        return (convolve(left, right, group, windows),)
+        return (convolve(left, right, integer(attributes, "group", 1), windows),)
 
     def cases(self) -> Iterable[Case]:
         """All four pairs of types, zero points at both ends, groups, pads, ranks, empty batch."""
@@ -79,17 +78,3 @@ class ConvInteger(IntegerOperator):
         yield Case("1d", (codes(1, 3, 9), codes(2, 3, 4), zero(7), zero(8)), (2, 3))
         yield Case("3d", (codes(1, 2, 4, 5, 4), codes(3, 2, 2, 3, 2, dtype="int8"), zero(7)), (2,))
         yield Case("empty batch", (x[:0], w), (), {"group": 2})
-
-
-def _check_shapes(
-    x: tuple[int, ...], w: tuple[int, ...], group: int, kernel_shape: Sequence[int]
-) -> None:
-    """Raises ShapeError where x (N, C, *S) and w (O, C / group, *K) do not fit together."""
-    if len(x) != len(w) or len(x) - 2 not in SPATIAL_RANKS:
-        raise ShapeError(f"{OP}: x {x} and w {w}; wanted the same rank, 3 to 5.")
-    if group < 1 or w[0] % group or w[1] * group != x[1]:
-        raise ShapeError(
-            f"{OP}: x {x}, w {w}, group {group}; wanted {x[1]} = {w[1]} * group channels."
-        )
-    if tuple(kernel_shape) != w[2:]:
-        raise ShapeError(f"{OP}: kernel_shape {list(kernel_shape)}, but w is {w}.")

@@ -15,7 +15,6 @@ from onnxq.operator import (
     NodePlan,
     register_integer,
 )
-from onnxq.operators._attributes import integer
 from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._examples import codes, ints32, scales, zero
 from onnxq.operators._integer import (
@@ -26,6 +25,7 @@ from onnxq.operators._integer import (
     qdtype_of,
     qparams,
 )
+from onnxq.operators._qlinear import channels_first, channels_last
 from onnxq.operators.conv import Conv
 
 if TYPE_CHECKING:
@@ -59,12 +59,9 @@ class QLinearConv(IntegerOperator):
             )
         bias = optional(inputs, 8)
         b_qparams = None if bias is None else bias_qparams(OP, bias, x_qparams, w_qparams)
-        last = bool(integer(attributes, "channels_last", 0))
-        if last:
-            x = np.moveaxis(x, -1, 1)
         plan = NodePlan((x_qparams, w_qparams, b_qparams), (y_qparams,))
-        (y,) = Conv().kernel((x, w, bias), plan, attributes)
-        return (np.ascontiguousarray(np.moveaxis(y, 1, -1)) if last else y,)
+        (y,) = Conv().kernel((channels_first(x, attributes), w, bias), plan, attributes)
+        return (channels_last(y, attributes),)
 
     def cases(self) -> Iterable[Case]:
         """Types, per-channel scales and zero points, groups, pads, ranks."""
