@@ -10,8 +10,8 @@ import onnx_ir as ir
 from onnxq.errors import ShapeError
 from onnxq.operators._check import codes, qparams_in, qparams_out, shape_errors
 from onnxq.operators._emit import attributes_of, scale_and_zero_point
-from onnxq.operators._lookup import is_tabulable, lower_table, rounded, tabulate
-from onnxq.operators._tables import TABLE_BITS, look_up
+from onnxq.operators._lookup import lower_table
+from onnxq.operators._tables import TABLE_BITS, is_tabulable, look_up, rounded, tabulate
 from onnxq.qparams import dequantize, quantize
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Operators on 8-bit codes as tables: 256 entries for one operand, 65,536 for two."""
+"""Functions of 8-bit codes as tables: 256 entries for one operand, 65,536 for two."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from onnxq.dtypes import QDType
     from onnxq.operator import Array, NodePlan
     from onnxq.qparams import IntArray, QParams
+
+    Reals = npt.NDArray[np.float64]
 
 Codes = npt.NDArray[np.int32]
 
@@ -46,12 +48,45 @@ def look_up(table: IntArray, x: IntArray, dtype: QDType) -> IntArray:
     return np.asarray(np.roll(table, dtype.qmin)[_patterns(x)])
 
 
+def table_of(
+    function: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]], p: QParams, q: QParams
+) -> IntArray:
+    """quantize(f(dequantize(x))) for every code x of p, ascending: (256,) or (..., 256) codes of q.
+
+    Raises:
+        UnsupportedError: codes of more than 8 bits.
+    """
+    return quantize(function(dequantize(all_codes(p.dtype).astype(p.dtype.storage), p)), q)
+
+
+def tabulate(function: Callable[[Reals], Reals], p: QParams, q: QParams) -> IntArray:
+    """`table_of` of f in float64, rounded to float32 once; NaN and infinities as in QuantizeLinear.
+
+    Raises:
+        UnsupportedError: as `table_of`.
+    """
+    return table_of(lambda x: rounded(function, x), p, q)
+
+
+def rounded(
+    function: Callable[..., Reals], *operands: npt.NDArray[np.floating]
+) -> npt.NDArray[np.float32]:
+    """The function of float32 operands, computed in float64, as float32."""
+    with np.errstate(all="ignore"):  # NaN and Inf have codes too
+        return np.asarray(function(*(x.astype(np.float64) for x in operands)), np.float32)
+
+
+def is_tabulable(plan: NodePlan) -> bool:
+    """Whether operand and result have 8 bits."""
+    known = [p for p in (*plan.inputs, *plan.outputs) if p is not None]
+    return all(p.dtype.bits == TABLE_BITS for p in known)
+
+
 def requantize_codes(x: IntArray, p: QParams, q: QParams) -> IntArray:
     """Codes by q of what codes by p stand for; the same array where p and q are equal."""
     if p == q:
         return x
-    reals = dequantize(all_codes(p.dtype).astype(p.dtype.storage), p)
-    return look_up(quantize(reals, q), x, p.dtype)
+    return look_up(table_of(lambda reals: reals, p, q), x, p.dtype)
 
 
 def recoded(
@@ -66,6 +101,19 @@ def recoded(
     if p.dtype != out.dtype:
         raise ShapeError(f"{op}: input {slot} is {p.dtype}, the result {out.dtype}; wanted one.")
     return requantize_codes(x, p, out)
+
+
+def look_up_each(table: IntArray, x: IntArray, p: QParams) -> IntArray:
+    """The codes in the table of each place, (..., 256); shape of x."""
+    places = table_offsets(table) + (x.astype(np.int32) - p.dtype.qmin)
+    return np.asarray(table.ravel()[places])
+
+
+def table_offsets(table: IntArray) -> npt.NDArray[np.int32]:
+    """Where each place's table begins; shape of the leading axes."""
+    places = table.shape[:-1]
+    starts = np.arange(math.prod(places), dtype=np.int32) << TABLE_BITS
+    return starts.reshape(places)
 
 
 def _patterns(x: IntArray) -> npt.NDArray[np.uint8]:

@@ -22,7 +22,7 @@ from onnxq.operator import (
 from onnxq.operators._around import lower_around, table_kernel
 from onnxq.operators._emit import qlinear
 from onnxq.operators._examples import normal
-from onnxq.operators._lookup import is_tabulable
+from onnxq.operators._tables import is_tabulable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -24,8 +24,8 @@ from onnxq.operators._check import qparams_in, qparams_out
 from onnxq.operators._clamp import bound_codes
 from onnxq.operators._emit import initializer
 from onnxq.operators._examples import normal
-from onnxq.operators._lookup import is_tabulable
 from onnxq.operators._number import is_scale, lower_with_number, number_kernel
+from onnxq.operators._tables import is_tabulable
 from onnxq.qparams import QParams
 
 if TYPE_CHECKING:

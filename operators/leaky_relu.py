@@ -21,8 +21,7 @@ from onnxq.operators._attributes import real
 from onnxq.operators._check import codes, qparams_in, qparams_out
 from onnxq.operators._emit import attributes_of, qlinear
 from onnxq.operators._examples import normal
-from onnxq.operators._tables import all_codes, look_up
-from onnxq.qparams import dequantize, quantize
+from onnxq.operators._tables import look_up, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -65,7 +64,6 @@ class LeakyRelu(Operator):
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         x = codes("LeakyRelu", inputs, plan, 0)
         p, q = qparams_in("LeakyRelu", plan, 0), qparams_out("LeakyRelu", plan)
-        reals = dequantize(all_codes(p.dtype).astype(p.dtype.storage), p)
         alpha = np.float32(real(attributes, "alpha", 0.01))
-        table = quantize(np.where(reals >= 0, reals, reals * alpha), q)
+        table = table_of(lambda reals: np.where(reals >= 0, reals, reals * alpha), p, q)
         return (look_up(table, x, p.dtype),)

@@ -18,8 +18,8 @@ from onnxq.operator import (
 )
 from onnxq.operators._around import lower_around
 from onnxq.operators._examples import normal
-from onnxq.operators._lookup import is_tabulable
 from onnxq.operators._number import lower_with_number, number_kernel
+from onnxq.operators._tables import is_tabulable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

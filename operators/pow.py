@@ -23,8 +23,8 @@ from onnxq.operators._around import around_kernel, lower_around, lower_function,
 from onnxq.operators._check import codes, qparams_in
 from onnxq.operators._emit import qlinear
 from onnxq.operators._examples import ints, normal
-from onnxq.operators._lookup import is_tabulable
 from onnxq.operators._nodes import constant, infinite_operand, is_constant
+from onnxq.operators._tables import is_tabulable
 from onnxq.operators.mul import Mul
 
 if TYPE_CHECKING:

@@ -23,8 +23,9 @@ from onnxq.operators._around import around_kernel, lower_around
 from onnxq.operators._check import codes, qparams_in, qparams_out, shape_errors
 from onnxq.operators._emit import qlinear
 from onnxq.operators._examples import normal
-from onnxq.operators._lookup import is_tabulable, look_up_each, lower_table, tabulate
+from onnxq.operators._lookup import lower_table
 from onnxq.operators._nodes import constant, infinite_operand
+from onnxq.operators._tables import is_tabulable, look_up_each, tabulate
 from onnxq.operators.leaky_relu import LeakyRelu
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from onnxq.operators._check import codes, qparams_in, qparams_out
 from onnxq.operators._emit import qlinear
 from onnxq.operators._examples import normal
 from onnxq.operators._logistic import logistic
-from onnxq.operators._tables import all_codes, look_up
-from onnxq.qparams import dequantize, quantize
+from onnxq.operators._tables import look_up, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -64,5 +63,4 @@ class Sigmoid(Operator):
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         x = codes("Sigmoid", inputs, plan, 0)
         p, q = qparams_in("Sigmoid", plan, 0), qparams_out("Sigmoid", plan)
-        reals = dequantize(all_codes(p.dtype).astype(p.dtype.storage), p)
-        return (look_up(quantize(logistic(reals), q), x, p.dtype),)
+        return (look_up(table_of(logistic, p, q), x, p.dtype),)

@@ -28,9 +28,9 @@ from onnxq.operators._emit import (
     scale_and_zero_point,
 )
 from onnxq.operators._examples import normal
-from onnxq.operators._lookup import is_tabulable
 from onnxq.operators._nodes import infinite_operand
 from onnxq.operators._number import one_code
+from onnxq.operators._tables import is_tabulable
 from onnxq.operators.add import Add
 from onnxq.qparams import QParams
 

@@ -6,10 +6,10 @@ import onnx_ir as ir
 import pytest
 from onnx_ir.tape import Tape
 
-from onnxq.dtypes import INT8, INT16, UINT8, QDType
-from onnxq.errors import UnsupportedError
+from onnxq.dtypes import INT8, UINT8, QDType
 from onnxq.operator import NodePlan
-from onnxq.operators._lookup import is_tabulable, look_up_each, lower_table, rounded, tabulate
+from onnxq.operators._lookup import lower_table
+from onnxq.operators._tables import look_up_each
 from onnxq.qparams import IntArray, per_tensor
 from tests.operators import builder
 
@@ -72,24 +72,3 @@ def test_rows_are_for_threads_and_divide_the_elements() -> None:
         lower_table(tape, node, plan, [ir.val("c")], np.zeros(256, np.uint8))
         table = next(v for v in tape.initializers if v.name == "n_table")
         assert table.shape == (rows, 256)
-
-
-def test_nan_and_infinity_have_codes() -> None:
-    p = per_tensor(1.0, 1, UINT8)
-    with np.errstate(all="raise"):
-        table = tabulate(np.log, p, p)
-    assert table[:4].tolist() == [0, 0, 1, 2]
-
-
-def test_functions_round_to_float32_once() -> None:
-    got = rounded(lambda x: x / 3, np.array([1], np.float32))
-    assert got.dtype == np.float32
-    assert got[0] == np.float32(1 / 3)
-
-
-def test_only_eight_bits_have_tables() -> None:
-    narrow, wide = per_tensor(1.0, 0, UINT8), per_tensor(1.0, 0, INT16)
-    assert is_tabulable(NodePlan((narrow, None), (narrow,)))
-    assert not is_tabulable(NodePlan((narrow,), (wide,)))
-    with pytest.raises(UnsupportedError, match="8 bits"):
-        tabulate(np.sin, wide, wide)

@@ -5,13 +5,17 @@ import pytest
 
 from onnxq.dtypes import INT8, INT16, UINT8, QDType
 from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.operator import NodePlan
 from onnxq.operators._tables import (
     DIRECT,
     Codes,
     all_codes,
+    is_tabulable,
     look_up,
     look_up_pairs,
     requantize_codes,
+    rounded,
+    tabulate,
 )
 from onnxq.qparams import per_tensor
 
@@ -61,3 +65,24 @@ def test_codes_are_the_same_array_where_qparams_are_equal() -> None:
     p, q = per_tensor(0.5, 7, UINT8), per_tensor(1.0, 0, UINT8)
     assert requantize_codes(x, p, p) is x
     assert requantize_codes(x, p, q).tolist() == [0, 0, 124]
+
+
+def test_nan_and_infinity_have_codes() -> None:
+    p = per_tensor(1.0, 1, UINT8)
+    with np.errstate(all="raise"):
+        table = tabulate(np.log, p, p)
+    assert table[:4].tolist() == [0, 0, 1, 2]
+
+
+def test_functions_round_to_float32_once() -> None:
+    got = rounded(lambda x: x / 3, np.array([1], np.float32))
+    assert got.dtype == np.float32
+    assert got[0] == np.float32(1 / 3)
+
+
+def test_only_eight_bits_have_tables() -> None:
+    narrow, wide = per_tensor(1.0, 0, UINT8), per_tensor(1.0, 0, INT16)
+    assert is_tabulable(NodePlan((narrow, None), (narrow,)))
+    assert not is_tabulable(NodePlan((narrow,), (wide,)))
+    with pytest.raises(UnsupportedError, match="8 bits"):
+        tabulate(np.sin, wide, wide)
