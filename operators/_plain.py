@@ -19,6 +19,7 @@ from onnxq.operator import (
     Role,
     Rule,
 )
+from onnxq.operators._attributes import integer
 from onnxq.operators._integer import QDTYPES, stored
 from onnxq.qparams import QParams, per_tensor
 
@@ -158,7 +159,14 @@ def _node(
     ]
     values = [None if x is None else _value(f"in{i}", x) for i, x in enumerate(shown)]
     attrs = {k: v for k, v in attributes.items() if v is not None}
-    return ir.node(operator.op_type, values, attrs, domain=operator.domain)  # type: ignore[arg-type]
+    parts = integer(attributes, "num_outputs", 1)  # of Split
+    return ir.node(
+        operator.op_type,
+        values,
+        attrs,  # type: ignore[arg-type]
+        domain=operator.domain,
+        num_outputs=parts,
+    )
 
 
 def _value(name: str, x: Array) -> ir.Value:

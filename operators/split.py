@@ -67,7 +67,8 @@ class Split(Operator):
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         x = codes("Split", inputs, plan, 0)
         shared("Split", plan)
-        axis, parts = integer(attributes, "axis", 0), len(plan.outputs)
+        axis = integer(attributes, "axis", 0)
+        parts = integer(attributes, "num_outputs", len(plan.outputs))
         if not -x.ndim <= axis < x.ndim:
             raise ShapeError(f"Split: axis {axis} is outside x of shape {x.shape}.")
         size = x.shape[axis]

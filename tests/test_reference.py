@@ -259,6 +259,24 @@ def test_pools_of_codes_run_on_the_kernel_and_of_floats_on_onnx() -> None:
     assert y.dtype == np.float32
 
 
+@pytest.mark.parametrize(
+    ("opset", "sizes", "attributes"),
+    [(13, [1, 3], {}), (13, None, {}), (21, None, {"num_outputs": 2}), (21, [4, 0], {})],
+)
+def test_split_knows_how_many_parts_are_wanted(
+    opset: int, sizes: list[int] | None, attributes: dict[str, Any]
+) -> None:
+    constants: dict[str, Array] = {} if sizes is None else {"sizes": np.array(sizes)}
+    split = make("Split", ["x", *constants], ["y", "z"], "split", axis=1, **attributes)
+    kinds = {"y": TensorProto.UINT8, "z": TensorProto.UINT8}
+    shape: dict[str, list[int | str]] = {"x": ["N", 4, 6, 6]}
+    proto = model([split], constants, shape, kinds, opset=opset, dtype=TensorProto.UINT8)
+    assert_equals_onnx_runtime(proto, {"x": codes()})
+    inputs = [codes().astype(ml_dtypes.int4), *constants.values()]
+    parts = reference.node_runner(split, {"": opset}, inputs).run(*inputs)  # type: ignore[no-untyped-call]
+    assert [part.dtype for part in parts] == [ml_dtypes.int4] * 2
+
+
 @pytest.mark.parametrize("opset", [13, 21])
 def test_floats_run_on_the_implementation_of_the_models_opset(opset: int) -> None:
     nodes = [make("Split", ["x"], ["y", "z"], "split", axis=1)]
