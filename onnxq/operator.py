@@ -201,6 +201,10 @@ class Operator(ABC):
         """
         raise NotImplementedError(f"{self.op_type} has no reference kernel")
 
+    def misfit(self, plan: NodePlan) -> str:
+        """Why ONNX Runtime's kernel refuses these qparams when it runs; empty: it does not."""
+        return ""
+
     @classmethod
     def has_lowering(cls) -> bool:
         """Whether `lower` is written."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.errors import ShapeError
+from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import (
     Array,
     AttributeValue,
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
     from onnx_ir.tape import Tape
+
+
+LARGEST, SMALLEST = np.float32(256), np.float32(2.0**-32)
+"""ONNX Runtime's kernel takes x_scale / (y_scale * count) from SMALLEST to below LARGEST."""
 
 
 @register
@@ -58,13 +62,26 @@ class GlobalAveragePool(Operator):
         """QLinearGlobalAveragePool, channels first."""
         return qlinear(tape, node, plan, inputs, "QLinearGlobalAveragePool", {"channels_last": 0})
 
+    def misfit(self, plan: NodePlan) -> str:
+        """Scales too far apart, as where the mean was 0 in all samples; whatever the count is."""
+        p, q = qparams_in("GlobalAveragePool", plan, 0), qparams_out("GlobalAveragePool", plan)
+        if p.scale < LARGEST * q.scale:
+            return ""
+        return (
+            f"its input has steps of {p.scale:.3g} and its result of {q.scale:.3g}: ONNX Runtime's "
+            f"kernel takes less than {LARGEST:.0f} times larger ones"
+        )
+
     def kernel(
         self,
         inputs: Sequence[Array | None],
         plan: NodePlan,
         attributes: Mapping[str, AttributeValue],
     ) -> tuple[Array, ...]:
-        """Codes of Y. Raises ShapeError for rank below 3, no elements to average, wrong dtype."""
+        """Codes of Y. Raises ShapeError for rank below 3, no elements to average, wrong dtype.
+
+        Raises UnsupportedError where ONNX Runtime's kernel refuses the scales.
+        """
         x = codes("GlobalAveragePool", inputs, plan, 0)
         count = int(np.prod(x.shape[2:]))
         if x.ndim < 3 or count == 0:
@@ -73,4 +90,9 @@ class GlobalAveragePool(Operator):
         total = x.sum(axis=tuple(range(2, x.ndim)), keepdims=True, dtype=np.int32)
         total = total - np.int32(count) * p.zero_point.astype(np.int32)
         multiplier = np.asarray(p.scale / (q.scale * np.float32(count)))
+        if not SMALLEST <= multiplier < LARGEST:
+            raise UnsupportedError(
+                f"GlobalAveragePool: x_scale / (y_scale * count) is {multiplier:.3g}; ONNX "
+                f"Runtime's kernel takes {SMALLEST:.3g} to less than {LARGEST:.0f}."
+            )
         return (requantize(np.asarray(total), multiplier, q),)

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxq import catalog
 from onnxq.errors import CalibrationError, OnnxqError, UnsupportedError
 from onnxq.graph.atomic import write_atomically
 from onnxq.graph.collector import without_collector
-from onnxq.operator import Float
+from onnxq.operator import Float, NodePlan
 from onnxq.qparams import QParams, quantize
 from onnxq.stages.arguments import check_prepared, check_statistics
 from onnxq.stages.channel_gains import gains_of
@@ -158,7 +159,7 @@ def plan(prepared: Prepared, statistics: Statistics) -> Plan:
     notes: list[str] = []
     tensors, unseen = tensor_qparams(prepared, statistics, notes)
     notes += untaken_branches(prepared, statistics)
-    decisions = _demote(prepared, unseen)
+    decisions = _demote(prepared, unseen, tensors)
     nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
     weights: dict[str, WeightPlan] = {}
     biases: dict[str, BiasPlan] = {}
@@ -204,10 +205,10 @@ def _gains(
     }
 
 
-def _demote(prepared: Prepared, unseen: Mapping[str, str]) -> dict[str, Decision]:
-    """The decisions, with every node in float that has a tensor without qparams."""
-    if not unseen:
-        return dict(prepared.decisions)
+def _demote(
+    prepared: Prepared, unseen: Mapping[str, str], tensors: Mapping[str, QParams]
+) -> dict[str, Decision]:
+    """The decisions; nodes with a tensor that has no qparams, or unfit ones, are in float."""
     decisions: dict[str, Decision] = {}
     for node, _ in walk(prepared.model.graph):
         name = node_name(node)
@@ -215,8 +216,9 @@ def _demote(prepared: Prepared, unseen: Mapping[str, str]) -> dict[str, Decision
         if isinstance(decision, Quantize):
             read = [_tensor_name(node, slot) for slot in decision.rule.activations]
             missing = [unseen[t] for t in (*read, *decision.results) if t in unseen]
-            if missing:
-                decision = Float(missing[0])
+            reason = missing[0] if missing else _misfit(node, decision, tensors)
+            if reason:
+                decision = Float(reason)
         decisions[name] = decision
     for name, decision in decisions.items():
         if isinstance(decision, Quantize) and decision.folded_into:
@@ -224,6 +226,22 @@ def _demote(prepared: Prepared, unseen: Mapping[str, str]) -> dict[str, Decision
             if isinstance(into, Float):
                 decisions[name] = into
     return decisions
+
+
+def _misfit(node: ir.Node, decision: Quantize, tensors: Mapping[str, QParams]) -> str:
+    """Why ONNX Runtime does not run the node with these qparams, or the empty string."""
+    operator = catalog.find(node.op_type, node.domain)
+    rule = decision.rule
+    if operator is None or decision.folded_into or len(decision.results) < len(rule.outputs):
+        return ""
+    inputs = {slot: tensors[_tensor_name(node, slot)] for slot in rule.activations}
+    outputs = dict(zip(rule.outputs, (tensors[t] for t in decision.results), strict=True))
+    return operator.misfit(
+        NodePlan(
+            tuple(inputs.get(slot) for slot in range(len(node.inputs))),
+            tuple(outputs.get(slot) for slot in range(len(node.outputs))),
+        )
+    )
 
 
 def _code_bounds(

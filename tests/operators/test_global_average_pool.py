@@ -2,10 +2,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
 
-from onnxq.errors import ShapeError
+import onnxq
+from onnxq.dtypes import UINT8
+from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.operator import NodePlan
 from onnxq.operators.global_average_pool import GlobalAveragePool
+from onnxq.qparams import per_tensor
+from onnxq.stages.cross_check import cross_check
+from tests.examples import as_ir, model
 from tests.operators.builder import Codes, codes, copied, u8
 
 OP = GlobalAveragePool()
@@ -25,3 +33,30 @@ def test_kernel_refuses_shapes_that_do_not_fit(
 ) -> None:
     with pytest.raises(ShapeError, match=OP.op_type):
         copied(OP, *inputs, **attributes)
+
+
+def test_scales_that_onnx_runtime_refuses_when_it_runs_are_a_misfit() -> None:
+    below, beyond = (
+        NodePlan((per_tensor(step, 0, UINT8),), (per_tensor(1.0, 0, UINT8),))
+        for step in (255.9, 256.0)
+    )
+    assert OP.misfit(below) == ""
+    assert "steps of 256" in OP.misfit(beyond)
+    OP.kernel([codes(1, 1, 1)], below, {})
+    with pytest.raises(UnsupportedError, match="less than 256"):
+        OP.kernel([codes(1, 1, 1)], beyond, {})
+
+
+def test_a_mean_that_was_0_in_all_samples_stays_float() -> None:
+    nodes = [
+        onnx.helper.make_node("Conv", ["x", "w"], ["c"], "conv"),
+        onnx.helper.make_node("Relu", ["c"], ["r"], "relu"),
+        onnx.helper.make_node("GlobalAveragePool", ["r"], ["y"], "mean"),
+        onnx.helper.make_node("Conv", ["y", "w"], ["z"], "conv2"),
+    ]
+    w = np.full((1, 1, 1, 1), -1e4, np.float32)
+    source = as_ir(model(nodes, {"w": w}, {"x": ["N", 1, 2, 2]}, {"c": 1, "z": 1}))
+    x = {"x": np.random.default_rng(0).uniform(0.5, 1, (4, 1, 2, 2)).astype(np.float32)}
+    for form in ("qdq", "qoperator"):
+        int8 = onnxq.quantize(source, [x], format=form)
+        cross_check(int8, [x]).check()
