@@ -1,0 +1,85 @@
+"""Keeps ONNX Runtime from making a Gemm of a MatMul on int8 codes that it then cannot load.
+
+    DQ(int8) -> MatMul -> Add(bias (O,))      becomes      DQ(int8) -> MatMul -> Add(bias (1, O))
+
+A bias that is a vector, behind a MatMul of a tensor whose sizes are all known, makes it write
+Reshape -> Gemm -> Reshape. A Q and a DQ then go around the first Reshape, with output_dtype INT8
+from opset 21 on, and get uint8 zero points where it turns int8 codes into uint8: "output_dtype INT8
+does not match y_zero_point type UINT8". Measured on ONNX Runtime 1.31; opset 20 loads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.graph.edit import FreeNames
+from onnxq.stages.rewrite.edits import from_dequantize, graph_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FIRST_OPSET = 21  # where QuantizeLinear got its output_dtype
+MATRIX = 2
+
+
+def widen_biases(model: ir.Model) -> None:
+    """Gives such biases an axis of size 1 in front, in place."""
+    if model.opset_imports.get("", 0) < FIRST_OPSET:
+        return
+    names = FreeNames(model)
+    for add, slot in list(_biased(model)):
+        bias = add.inputs[slot]
+        assert bias is not None
+        name = names.value(f"{bias.name}_row")
+        add.replace_input_with(slot, _row(bias, add, name, names))
+        graph = bias.graph
+        if bias.is_initializer() and not bias.uses() and not bias.is_graph_output():
+            assert isinstance(graph, ir.Graph)
+            del graph.initializers[str(bias.name)]
+
+
+def _biased(model: ir.Model) -> Iterator[tuple[ir.Node, int]]:
+    """(Add, slot of its bias) behind each MatMul of int8 codes that is no plain matrix."""
+    for node in model.graph.all_nodes():
+        if node.op_type != "MatMul" or node.domain or not _is_signed(node.inputs[0]):
+            continue
+        uses = list(node.outputs[0].uses())
+        add, slot = (uses[0].node, 1 - uses[0].idx) if len(uses) == 1 else (node, 0)
+        if add.op_type != "Add" or add.domain:
+            continue
+        bias = add.inputs[slot]
+        if bias is not None and bias.shape is not None and len(bias.shape) == 1:
+            yield add, slot
+
+
+def _is_signed(x: ir.Value | None) -> bool:
+    """Whether x is dequantized int8 codes, with more than 2 axes."""
+    if x is None or not from_dequantize(x) or x.shape is None or len(x.shape) <= MATRIX:
+        return False
+    producer = x.producer()
+    assert producer is not None, "from_dequantize looked"
+    codes = producer.inputs[0]
+    return codes is not None and codes.dtype == ir.DataType.INT8
+
+
+def _row(bias: ir.Value, add: ir.Node, name: str, names: FreeNames) -> ir.Value:
+    """The bias with an axis in front."""
+    graph = graph_of(add)
+    if bias.const_value is not None and bias.is_initializer():
+        array = np.asarray(bias.const_value.numpy())[None]
+        tensor = ir.Tensor(array, name=name)
+        row = ir.val(name, bias.dtype, array.shape, const_value=tensor)
+        graph.register_initializer(row)
+        return row
+    axes = names.value(f"{name}_axes")
+    front = ir.Tensor(np.zeros(1, np.int64), name=axes)
+    graph.register_initializer(ir.val(axes, front.dtype, front.shape, const_value=front))
+    node = ir.node("Unsqueeze", [bias, graph.initializers[axes]], name=names.node(name))
+    row = node.outputs[0]
+    assert bias.shape is not None
+    row.name, row.type, row.shape = name, bias.type, ir.Shape([1, *bias.shape])
+    graph.insert_before(add, node)
+    return row
