@@ -45,6 +45,23 @@ def plain(op: str, inputs: Sequence[Array | None], slot: int) -> Array:
     return x
 
 
+def vector(op: str, inputs: Sequence[Array | None], slot: int) -> list[int]:
+    """The whole numbers in an input slot: axes, sizes, pads.
+
+    Raises:
+        ShapeError: absent, not of rank 1, or no integers.
+    """
+    x = plain(op, inputs, slot)
+    if x.ndim != 1 or not np.issubdtype(x.dtype, np.integer):
+        raise ShapeError(f"{op}: input {slot} is {x.dtype} of shape {x.shape}; wanted a vector.")
+    return [int(n) for n in x]
+
+
+def optional_vector(op: str, inputs: Sequence[Array | None], slot: int) -> list[int] | None:
+    """As `vector`; None where it is absent."""
+    return None if slot >= len(inputs) or inputs[slot] is None else vector(op, inputs, slot)
+
+
 def qparams_in(op: str, plan: NodePlan, slot: int) -> QParams:
     """Per-tensor qparams of an input.
 
@@ -103,6 +120,17 @@ def shared(op: str, plan: NodePlan, slots: Sequence[int] = (0,)) -> QParams:
     if any(qparams is not None and qparams != first for qparams in others):
         raise ShapeError(f"{op}: it copies codes, so inputs and outputs must have equal qparams.")
     return first
+
+
+def axis_within(op: str, axis: int, rank: int) -> int:
+    """The axis, counted from the front.
+
+    Raises:
+        ShapeError: a tensor of that rank has no such axis.
+    """
+    if not -rank <= axis < rank:
+        raise ShapeError(f"{op}: axis {axis} is outside a tensor of rank {rank}.")
+    return axis % rank
 
 
 @contextmanager

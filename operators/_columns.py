@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operators._gemm import Floats, Ints, centred, integer_matmul
+from onnxq.operators import _gemm
 from onnxq.operators._integer import make_qparams, qdtype_of, stored
 
 if TYPE_CHECKING:
     from onnxq.operator import Array
+    from onnxq.operators._gemm import Floats, Ints
     from onnxq.qparams import QParams
 
 
@@ -22,11 +23,13 @@ class Columns:
 
     Attributes:
         values: float32, codes minus zero points, B's shape.
+        reach: a bound on |values|.
         scale: float32 of rank 0, or per column: (N,), or (..., 1, N) with B's own batches.
         late: (N,), multiplied by last (see `late_columns`); None elsewhere.
     """
 
     values: Floats
+    reach: int
     scale: Floats
     late: Floats | None = None
 
@@ -57,7 +60,8 @@ def columns(op: str, name: str, b: Array, scale: Array | None, zero_point: Array
         scales = np.broadcast_to(scales.reshape(()), shape)
     flat = make_qparams(op, name, _flat(scales), _flat(points), qdtype, axis=0)
     zeros = flat.zero_point.reshape(shape).astype(np.float32)
-    return Columns(np.asarray(b.astype(np.float32) - zeros), flat.scale.reshape(shape))
+    values = np.asarray(b.astype(np.float32) - zeros)
+    return Columns(values, _gemm.reach(flat), flat.scale.reshape(shape))
 
 
 def late_columns(op: str, name: str, b: Array, scale: Array, zero_point: Array | None) -> Columns:
@@ -120,7 +124,7 @@ def product(op: str, a: Array, a_qparams: QParams, b: Columns) -> Ints:
         ShapeError: shapes do not fit together.
     """
     try:
-        return integer_matmul(centred(stored(a), a_qparams), b.values)
+        return _gemm.product(stored(a), a_qparams, b.values, b.reach)
     except ShapeError as error:
         raise ShapeError(f"{op}: {error}") from error
 

@@ -1,4 +1,4 @@
-"""What ReduceMax and ReduceMin share."""
+"""What reductions share: which axes they run over."""
 
 from __future__ import annotations
 
@@ -6,26 +6,66 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.errors import ShapeError
+from onnxq.operator import AttributeValue, Float
 from onnxq.operators._attributes import Attributes, integer, integers
+from onnxq.operators._check import optional_vector
+from onnxq.operators._nodes import constant, has_input, shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import onnx_ir as ir
+
     from onnxq.operator import Array
     from onnxq.qparams import IntArray
 
+NOT_KNOWN = Float("its axes, or the rank of its input, are not known before the model runs")
+
+
+def axes_of_node(node: ir.Node) -> tuple[int, list[int]] | None:
+    """(rank of x, `axes_of`) as far as the node alone tells; None: computed at run time."""
+    sizes, given = shape(node, 0), constant(node, 1)
+    if sizes is None or (has_input(node, 1) and given is None):
+        return None
+    attributes: dict[str, AttributeValue] = {
+        "axes": node.attributes.get_ints("axes", []),
+        "noop_with_empty_axes": node.attributes.get_int("noop_with_empty_axes", 0),
+    }
+    axes = None if given is None else [int(axis) for axis in given.ravel()]
+    return len(sizes), axes_of(node.op_type, len(sizes), axes, attributes)
+
+
+def axes_of(op: str, rank: int, given: Sequence[int] | None, attributes: Attributes) -> list[int]:
+    """Axes that are reduced, ascending: those given by input or attribute, or all, or none.
+
+    Raises:
+        ShapeError: an axis out of range, or twice.
+    """
+    axes = integers(attributes, "axes", []) if given is None else given
+    if not axes and integer(attributes, "noop_with_empty_axes", 0):
+        return []
+    found = sorted({axis % rank for axis in axes if -rank <= axis < rank})
+    if len(found) != len(axes):
+        raise ShapeError(f"{op}: axes {list(axes)} of a tensor of rank {rank}.")
+    return found or list(range(rank))
+
 
 def reduce_codes(
-    x: IntArray, function: np.ufunc, inputs: Sequence[Array | None], attributes: Attributes
+    op: str,
+    x: IntArray,
+    function: np.ufunc,
+    inputs: Sequence[Array | None],
+    attributes: Attributes,
 ) -> IntArray:
     """np.maximum or np.minimum over the axes in slot 1 (opset 18) or the attribute (13).
 
     Raises:
-        ValueError: axes outside x, or nothing to reduce.
+        ShapeError: an axis out of range, or twice.
+        ValueError: nothing to reduce.
     """
-    given = inputs[1] if len(inputs) > 1 else None
-    axes = integers(attributes, "axes", []) if given is None else [int(axis) for axis in given]
-    if not axes and integer(attributes, "noop_with_empty_axes", 0):
+    axes = axes_of(op, x.ndim, optional_vector(op, inputs, 1), attributes)
+    if not axes:
         return x.copy()
     keep = bool(integer(attributes, "keepdims", 1))
-    return np.asarray(function.reduce(x, axis=tuple(axes) or None, keepdims=keep))
+    return np.asarray(function.reduce(x, axis=tuple(axes), keepdims=keep))

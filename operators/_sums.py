@@ -1,4 +1,4 @@
-"""What ReduceMean and ReduceSum share: which axes, and sums in ONNX Runtime's order."""
+"""Sums in float32 in ONNX Runtime's order, for ReduceMean and ReduceSum."""
 
 from __future__ import annotations
 
@@ -8,49 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.errors import ShapeError
-from onnxq.operator import Array, AttributeValue, Float
-from onnxq.operators._attributes import Attributes, integer, integers
-from onnxq.operators._nodes import constant, has_input, shape
+from onnxq.operators._attributes import Attributes, integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import onnx_ir as ir
 
 Reals = npt.NDArray[np.float32]
 
 VECTOR = 4  # of float32: SSE, which ONNX Runtime is compiled for
 BLOCK = 4  # rows that MLAS multiplies at once
-
-NOT_KNOWN = Float("its axes, or the rank of its input, are not known before the model runs")
-
-
-def axes_of_node(node: ir.Node) -> tuple[int, list[int]] | None:
-    """(rank of x, `axes_of`) as far as the node alone tells; None: computed at run time."""
-    sizes, given = shape(node, 0), constant(node, 1)
-    if sizes is None or (has_input(node, 1) and given is None):
-        return None
-    attributes: dict[str, AttributeValue] = {
-        "axes": node.attributes.get_ints("axes", []),
-        "noop_with_empty_axes": node.attributes.get_int("noop_with_empty_axes", 0),
-    }
-    return len(sizes), axes_of(node.op_type, len(sizes), given, attributes)
-
-
-def axes_of(op: str, rank: int, given: Array | None, attributes: Attributes) -> list[int]:
-    """Axes that are reduced, ascending: those given by input or attribute, or all, or none.
-
-    Raises:
-        ShapeError: an axis out of range, or twice.
-    """
-    axes = integers(attributes, "axes", []) if given is None else [int(a) for a in given.ravel()]
-    if not axes and integer(attributes, "noop_with_empty_axes", 0):
-        return []
-    found = sorted({axis % rank for axis in axes if -rank <= axis < rank})
-    if len(found) != len(axes):
-        raise ShapeError(f"{op}: axes {axes} of a tensor of rank {rank}.")
-    return found or list(range(rank))
 
 
 def sum_over(x: Reals, axes: Sequence[int], attributes: Attributes) -> Reals:
@@ -70,8 +36,8 @@ def sum_over(x: Reals, axes: Sequence[int], attributes: Attributes) -> Reals:
         total = _one_by_one(_vector_sums(rows), 0)
     else:
         kept = [axis for axis in range(x.ndim) if axis not in axes]
-        ordered = x.transpose([*axes, *kept])
-        total = _one_by_one(ordered.reshape(count_over(x.shape, axes), -1), 0)
+        counts = [count_over(x.shape, which) for which in (axes, kept)]
+        total = _one_by_one(x.transpose([*axes, *kept]).reshape(counts), 0)
     keep = bool(integer(attributes, "keepdims", 1))
     kept_shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keep or i not in axes]
     return total.reshape(kept_shape)

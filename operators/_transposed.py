@@ -21,6 +21,7 @@ import numpy as np
 from onnxq.errors import ShapeError
 from onnxq.operators._attributes import Attributes, integers, text
 from onnxq.operators._gemm import Floats, Ints, integer_matmul
+from onnxq.operators._windows import check_positive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +92,8 @@ def transposed_axes(
         kernel: taps per axis.
         attributes: of the node.
     Raises:
-        ShapeError: attributes of another rank, unknown auto_pad, or an output smaller than nothing.
+        ShapeError: attributes of another rank, a size below 1, unknown auto_pad, or an output
+            smaller than nothing.
     """
     rank = len(spatial)
     strides = integers(attributes, "strides", [1] * rank)
@@ -107,6 +109,7 @@ def transposed_axes(
             f"{dilations}, pads {pads}, output_padding {extra}, output_shape {shape}, "
             f"auto_pad {mode}."
         )
+    check_positive(op, kernel=kernel, strides=strides, dilations=dilations)
     axes = []
     for i, size in enumerate(spatial):
         stride = strides[i]
@@ -217,7 +220,7 @@ def scatter(x: Floats, w: Floats, group: int, axes: Sequence[TransposedAxis]) ->
     ]
     canvas = [max(r, axis.begin + n) for r, axis, n in zip(reach, axes, out, strict=True)]
     total = np.zeros((*product.shape[:2], *canvas), np.int32)
-    for index in np.ndindex(*kernel):
+    for index in np.ndindex(*kernel) if x.size else ():
         places = tuple(
             slice(k * a.dilation, k * a.dilation + (size - 1) * a.stride + 1, a.stride)
             for k, a, size in zip(index, axes, spatial, strict=True)

@@ -65,7 +65,8 @@ def geometry(
     out = floor or ceil((size + pads - dilation * (kernel - 1) - 1) / stride) + 1
 
     Raises:
-        ShapeError: attributes of another rank, unknown auto_pad, or a kernel larger than the input.
+        ShapeError: attributes of another rank, a size below 1, unknown auto_pad, or a kernel larger
+            than the input.
     """
     rank = len(spatial)
     strides = integers(attributes, "strides", [1] * rank)
@@ -76,6 +77,7 @@ def geometry(
             f"{op}: {rank} spatial axes; got kernel {list(kernel)}, strides {strides}, "
             f"dilations {dilations}, pads {pads}."
         )
+    check_positive(op, kernel=kernel, strides=strides, dilations=dilations)
     span = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
     begin, end = _padding(op, spatial, span, strides, pads, attributes)
     out = []
@@ -94,6 +96,13 @@ def geometry(
     return Windows(tuple(kernel), tuple(strides), tuple(dilations), tuple(begin), tuple(out))
 
 
+def check_positive(op: str, **sizes: Sequence[int]) -> None:
+    """Raises ShapeError where a size is less than 1; their names stand in the message."""
+    for name, values in sizes.items():
+        if min(values, default=1) < 1:
+            raise ShapeError(f"{op}: {name} {list(values)}; wanted numbers from 1.")
+
+
 def pool_geometry(
     op: str, spatial: Sequence[int], kernel: Sequence[int], attributes: Attributes
 ) -> Windows:
@@ -102,10 +111,18 @@ def pool_geometry(
     It leaves dilations out of account, and is negative where strides skip elements at the ends.
 
     Raises:
-        ShapeError: as `geometry`.
+        ShapeError: as `geometry`; or, as ONNX Runtime has it, there is no element, or a pad is as
+            large as the kernel: a window would see nothing.
     """
+    pads = integers(attributes, "pads", [])
+    if 0 in spatial or any(pad >= taps for pad, taps in zip(pads, [*kernel] * 2, strict=False)):
+        raise ShapeError(
+            f"{op}: kernel {list(kernel)}, pads {pads}, input of {list(spatial)}; wanted elements, "
+            "and pads smaller than the kernel."
+        )
     mode, strides = text(attributes, "auto_pad", "NOTSET"), integers(attributes, "strides", [])
     strides = strides or [1] * len(spatial)
+    check_positive(op, strides=strides)
     fits = len(strides) == len(kernel) == len(spatial)
     if mode not in ("SAME_UPPER", "SAME_LOWER") or not fits:
         return geometry(op, spatial, kernel, attributes)

@@ -18,7 +18,7 @@ from onnxq.operator import (
     register,
 )
 from onnxq.operators._attributes import integer
-from onnxq.operators._check import codes, shape_errors
+from onnxq.operators._check import axis_within, codes, shape_errors
 from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import normal
 
@@ -68,7 +68,7 @@ class ArgMax(Operator):
     ) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         x = codes("ArgMax", inputs, plan, 0)
-        axis = integer(attributes, "axis", 0)
+        axis = axis_within("ArgMax", integer(attributes, "axis", 0), x.ndim)
         keep = bool(integer(attributes, "keepdims", 1))
         with shape_errors("ArgMax"):
             if not integer(attributes, "select_last_index", 0):

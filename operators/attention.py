@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 OP = "Attention"
 MASK, PAST_KEY, PAST_VALUE, PAD_LENGTHS = 3, 4, 5, 6  # input slots
-PRESENTS = (1, 2)  # output slots
 SCORES = 3  # output slot
 HEADS_APART = 4  # rank of (batch, heads, length, size); 3: (batch, length, heads * size)
 LOWEST = np.finfo(np.float32).min  # what ONNX Runtime takes for minus infinity
@@ -120,7 +119,7 @@ class Attention(Operator):
             k, v = _behind(rest[1], k), _behind(rest[2], v)
             y = _attention(q, k, v, rest[0], past, attributes)
         if together:
-            y = y.swapaxes(1, 2).reshape(y.shape[0], y.shape[2], -1)
+            y = y.swapaxes(1, 2).reshape(y.shape[0], y.shape[2], y.shape[1] * y.shape[3])
         results = (quantize(y, qparams_out(OP, plan)), k, v)
         return results[: len(plan.outputs)]
 
@@ -132,7 +131,7 @@ def _apart(x: Floats, heads: int) -> Floats:
             f"{OP}: an operand of shape {x.shape} with {heads} heads; wanted (batch, heads, "
             "length, size), or (batch, length, heads * size) with q_num_heads and kv_num_heads."
         )
-    return x.reshape(*x.shape[:2], heads, -1).swapaxes(1, 2)
+    return x.reshape(*x.shape[:2], heads, x.shape[2] // heads).swapaxes(1, 2)
 
 
 def _behind(past: Array | None, x: Floats) -> Floats:
@@ -151,6 +150,8 @@ def _attention(
             f"{OP}: {q.shape[1]} heads of Q, {k.shape[1]} of K, {v.shape[1]} of V; wanted as many "
             "of V as of K, which divide those of Q."
         )
+    if q.shape[3] < 1 or k.shape[3] != q.shape[3]:
+        raise ShapeError(f"{OP}: heads of size {q.shape[3]} in Q, {k.shape[3]} in K.")
     shared = q.shape[1] // k.shape[1]
     keys, values = (np.repeat(x.astype(np.float64), shared, axis=1) for x in (k, v))
     scale = real(attributes, "scale", 0.0) or 1 / math.sqrt(q.shape[3])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -217,8 +218,8 @@ def convolve(
     """
     batch, outputs = x.shape[0], w.shape[0]
     rank = len(windows.out)
-    rows = w.reshape(group, outputs // group, -1)
-    taps, places = rows.shape[2], int(np.prod(windows.out))
+    taps, places = math.prod(w.shape[1:]), math.prod(windows.out)
+    rows = w.reshape(group, outputs // group, taps)
     # (batch, channels, *out, *kernel) -> (batch, channels, *kernel, *out)
     order = (0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank))
     unfolded = sliding(x, windows, fill).transpose(order)

@@ -17,7 +17,7 @@ from onnxq.operator import (
     Rule,
     register,
 )
-from onnxq.operators._check import codes, plain, shape_errors, shared
+from onnxq.operators._check import codes, shape_errors, shared, vector
 from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import ints, normal
 
@@ -60,6 +60,6 @@ class Expand(Operator):
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         x = codes("Expand", inputs, plan, 0)
         shared("Expand", plan)
-        wanted = tuple(int(size) for size in plain("Expand", inputs, 1))
+        wanted = vector("Expand", inputs, 1)
         with shape_errors("Expand"):
-            return (np.broadcast_to(x, np.broadcast_shapes(x.shape, wanted)).copy(),)
+            return (np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(wanted))).copy(),)

@@ -68,8 +68,8 @@ class GatherND(Operator):
         x = codes("GatherND", inputs, plan, 0)
         shared("GatherND", plan)
         indices, batch = plain("GatherND", inputs, 1), integer(attributes, "batch_dims", 0)
-        lead, depth = indices.shape[:batch], indices.shape[-1]
-        if x.shape[:batch] != lead or batch + depth > x.ndim:
+        lead, depth = indices.shape[:batch], indices.shape[-1] if indices.ndim else 0
+        if not indices.ndim or x.shape[:batch] != lead or batch + depth > x.ndim:
             raise ShapeError(f"GatherND: x {x.shape}, indices {indices.shape}, batch_dims {batch}.")
         batches = np.indices((*lead, *indices.shape[batch:-1]))[:batch]
         with shape_errors("GatherND"):

@@ -18,6 +18,7 @@ from onnxq.operator import (
 )
 from onnxq.operators._around import around_kernel, lower_around
 from onnxq.operators._attributes import integer, real
+from onnxq.operators._check import axis_within
 from onnxq.operators._examples import normal
 from onnxq.operators._normalize import normalized
 
@@ -78,7 +79,7 @@ class LayerNormalization(Operator):
         axis, epsilon = integer(attributes, "axis", -1), real(attributes, "epsilon", EPSILON)
 
         def function(x: Reals, scale: Reals, *bias: Reals) -> Reals:
-            axes = tuple(range(axis % x.ndim, x.ndim))
+            axes = tuple(range(axis_within("LayerNormalization", axis, x.ndim), x.ndim))
             return normalized(x, axes, epsilon) * scale + sum(bias)
 
         return (around_kernel("LayerNormalization", _present(inputs), plan, function),)

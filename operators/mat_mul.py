@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
     AttributeValue,
@@ -105,6 +106,10 @@ class MatMul(Operator):
     ) -> tuple[Array, ...]:
         """Codes of Y, or float32. Raises ShapeError where shapes or dtypes do not fit together."""
         a, b = codes("MatMul", inputs, plan, 0), codes("MatMul", inputs, plan, 1)
+        if not a.ndim or not b.ndim:
+            raise ShapeError(
+                f"MatMul: matrix product of shapes {a.shape} and {b.shape}: rank 0 has no columns."
+            )
         a_qparams = qparams_in("MatMul", plan, 0)
         b_qparams = weight_qparams("MatMul", plan, 1, b, b.ndim - 1)
         total = product(a, a_qparams, centred(b, b_qparams), reach(b_qparams))

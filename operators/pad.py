@@ -20,7 +20,7 @@ from onnxq.operator import (
     register,
 )
 from onnxq.operators._attributes import text
-from onnxq.operators._check import codes, plain, shape_errors, shared
+from onnxq.operators._check import codes, optional_vector, shape_errors, shared, vector
 from onnxq.operators._emit import emit, initializer
 from onnxq.operators._examples import ints, normal
 from onnxq.operators._nodes import constant, has_input, infinite
@@ -95,7 +95,7 @@ class Pad(Operator):
         x = codes("Pad", inputs, plan, 0)
         qparams = shared("Pad", plan)
         before, behind = _widths(
-            x.ndim, plain("Pad", inputs, 1), inputs[3] if len(inputs) > 3 else None
+            x.ndim, vector("Pad", inputs, 1), optional_vector("Pad", inputs, 3)
         )
         widths = [(max(b, 0), max(e, 0)) for b, e in zip(before, behind, strict=True)]
         mode, value = text(attributes, "mode", "constant"), inputs[2] if len(inputs) > 2 else None
@@ -117,16 +117,16 @@ def _code(value: Array | None, qparams: QParams) -> IntArray:
     return quantize(np.asarray(real, np.float32), qparams)
 
 
-def _widths(rank: int, pads: Array, axes: Array | None) -> tuple[list[int], list[int]]:
+def _widths(rank: int, pads: list[int], axes: list[int] | None) -> tuple[list[int], list[int]]:
     """Elements before and behind, one entry per axis.
 
     Raises:
         ShapeError: two pads per axis are wanted.
     """
-    along = list(range(rank)) if axes is None else [int(axis) for axis in axes]
+    along = list(range(rank)) if axes is None else axes
     if len(pads) != 2 * len(along) or any(not -rank <= axis < rank for axis in along):
         raise ShapeError(f"Pad: {len(pads)} pads for axes {along} of a tensor of rank {rank}.")
     before, behind = [0] * rank, [0] * rank
     for i, axis in enumerate(along):
-        before[axis], behind[axis] = int(pads[i]), int(pads[i + len(along)])
+        before[axis], behind[axis] = pads[i], pads[i + len(along)]
     return before, behind

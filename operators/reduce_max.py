@@ -68,4 +68,4 @@ class ReduceMax(Operator):
         x = codes("ReduceMax", inputs, plan, 0)
         shared("ReduceMax", plan)
         with shape_errors("ReduceMax"):
-            return (reduce_codes(x, np.maximum, inputs, attributes),)
+            return (reduce_codes("ReduceMax", x, np.maximum, inputs, attributes),)

@@ -23,11 +23,12 @@ from onnxq.operator import (
 )
 from onnxq.operators._around import lower_around
 from onnxq.operators._attributes import integer
-from onnxq.operators._check import codes, qparams_in, qparams_out
+from onnxq.operators._check import codes, optional_vector, qparams_in, qparams_out
 from onnxq.operators._emit import qlinear
 from onnxq.operators._examples import ints, normal
 from onnxq.operators._qlinear import channels_first, channels_last
-from onnxq.operators._sums import NOT_KNOWN, axes_of, axes_of_node, count_over, sum_over
+from onnxq.operators._reduce import NOT_KNOWN, axes_of, axes_of_node
+from onnxq.operators._sums import count_over, sum_over
 from onnxq.operators.global_average_pool import GlobalAveragePool
 from onnxq.qparams import dequantize, quantize
 
@@ -100,7 +101,7 @@ class ReduceMean(Operator):
         """Codes of Y. Raises ShapeError where axes, dtypes or qparams do not fit."""
         x = codes("ReduceMean", inputs, plan, 0)
         p, q = qparams_in("ReduceMean", plan, 0), qparams_out("ReduceMean", plan)
-        axes = axes_of("ReduceMean", x.ndim, inputs[1] if len(inputs) > 1 else None, attributes)
+        axes = axes_of("ReduceMean", x.ndim, optional_vector("ReduceMean", inputs, 1), attributes)
         layout = pool_layout(x.ndim, axes) if _is_narrow(plan) else None
         if layout is not None:
             order = {"channels_last": layout}

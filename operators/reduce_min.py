@@ -68,4 +68,4 @@ class ReduceMin(Operator):
         x = codes("ReduceMin", inputs, plan, 0)
         shared("ReduceMin", plan)
         with shape_errors("ReduceMin"):
-            return (reduce_codes(x, np.minimum, inputs, attributes),)
+            return (reduce_codes("ReduceMin", x, np.minimum, inputs, attributes),)

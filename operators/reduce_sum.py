@@ -17,9 +17,10 @@ from onnxq.operator import (
     register,
 )
 from onnxq.operators._around import lower_around
-from onnxq.operators._check import codes, qparams_in, qparams_out
+from onnxq.operators._check import codes, optional_vector, qparams_in, qparams_out
 from onnxq.operators._examples import ints, normal
-from onnxq.operators._sums import NOT_KNOWN, axes_of, axes_of_node, sum_over
+from onnxq.operators._reduce import NOT_KNOWN, axes_of, axes_of_node
+from onnxq.operators._sums import sum_over
 from onnxq.qparams import dequantize, quantize
 
 if TYPE_CHECKING:
@@ -70,5 +71,5 @@ class ReduceSum(Operator):
         """Codes of Y. Raises ShapeError where axes, dtypes or qparams do not fit."""
         x = codes("ReduceSum", inputs, plan, 0)
         p, q = qparams_in("ReduceSum", plan, 0), qparams_out("ReduceSum", plan)
-        axes = axes_of("ReduceSum", x.ndim, inputs[1] if len(inputs) > 1 else None, attributes)
+        axes = axes_of("ReduceSum", x.ndim, optional_vector("ReduceSum", inputs, 1), attributes)
         return (quantize(sum_over(dequantize(x, p), axes, attributes), q),)

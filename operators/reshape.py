@@ -16,7 +16,7 @@ from onnxq.operator import (
     register,
 )
 from onnxq.operators._attributes import integer
-from onnxq.operators._check import codes, plain, shape_errors, shared
+from onnxq.operators._check import codes, shape_errors, shared, vector
 from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import ints, normal
 
@@ -63,7 +63,7 @@ class Reshape(Operator):
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         x = codes("Reshape", inputs, plan, 0)
         shared("Reshape", plan)
-        wanted = [int(size) for size in plain("Reshape", inputs, 1)]
+        wanted = vector("Reshape", inputs, 1)
         with shape_errors("Reshape"):
             if not integer(attributes, "allowzero", 0):
                 wanted = [x.shape[i] if size == 0 else size for i, size in enumerate(wanted)]

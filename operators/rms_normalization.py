@@ -21,6 +21,7 @@ from onnxq.operator import (
 )
 from onnxq.operators._around import around_kernel, lower_around
 from onnxq.operators._attributes import integer, real
+from onnxq.operators._check import axis_within
 from onnxq.operators._examples import normal
 from onnxq.operators._normalize import root_mean_square_normalized
 
@@ -77,7 +78,7 @@ class RMSNormalization(Operator):
         axis, epsilon = integer(attributes, "axis", -1), real(attributes, "epsilon", EPSILON)
 
         def function(x: Reals, scale: Reals) -> Reals:
-            axes = tuple(range(axis % x.ndim, x.ndim))
+            axes = tuple(range(axis_within("RMSNormalization", axis, x.ndim), x.ndim))
             return root_mean_square_normalized(x, axes, epsilon) * scale
 
         return (around_kernel("RMSNormalization", inputs, plan, function),)

@@ -16,7 +16,7 @@ from onnxq.operator import (
     Rule,
     register,
 )
-from onnxq.operators._check import codes, plain, shape_errors, shared
+from onnxq.operators._check import codes, optional_vector, shape_errors, shared, vector
 from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import ints, normal
 
@@ -63,11 +63,11 @@ class Slice(Operator):
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         x = codes("Slice", inputs, plan, 0)
         shared("Slice", plan)
-        starts, ends = plain("Slice", inputs, 1), plain("Slice", inputs, 2)
-        axes, steps = [*inputs[3:], None, None][:2]
+        starts, ends = vector("Slice", inputs, 1), vector("Slice", inputs, 2)
         count = len(starts)
-        along = range(count) if axes is None else [int(axis) for axis in axes]
-        by = [1] * count if steps is None else [int(step) for step in steps]
+        axes, steps = (optional_vector("Slice", inputs, slot) for slot in (3, 4))
+        along = range(count) if axes is None else axes
+        by = [1] * count if steps is None else steps
         if not len(along) == len(by) == len(ends) == count:
             raise ShapeError(
                 f"Slice: {count} starts, {len(ends)} ends, {len(along)} axes, {len(by)} steps."
@@ -75,7 +75,7 @@ class Slice(Operator):
         index = [slice(None)] * x.ndim
         with shape_errors("Slice"):
             for axis, start, end, step in zip(along, starts, ends, by, strict=True):
-                index[axis] = _range(int(start), int(end), step, x.shape[axis])
+                index[axis] = _range(start, end, step, x.shape[axis])
             return (x[tuple(index)].copy(),)
 
 

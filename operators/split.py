@@ -19,7 +19,7 @@ from onnxq.operator import (
     register,
 )
 from onnxq.operators._attributes import integer
-from onnxq.operators._check import codes, shared
+from onnxq.operators._check import axis_within, codes, optional_vector, shared
 from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import ints, normal
 
@@ -67,17 +67,14 @@ class Split(Operator):
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         x = codes("Split", inputs, plan, 0)
         shared("Split", plan)
-        axis = integer(attributes, "axis", 0)
+        axis = axis_within("Split", integer(attributes, "axis", 0), x.ndim)
         parts = integer(attributes, "num_outputs", len(plan.outputs))
-        if not -x.ndim <= axis < x.ndim:
-            raise ShapeError(f"Split: axis {axis} is outside x of shape {x.shape}.")
         size = x.shape[axis]
-        given = inputs[1] if len(inputs) > 1 else None
-        part = -(-size // parts)
-        sizes = [part] * (parts - 1) + [size - part * (parts - 1)]
-        if given is not None:
-            sizes = [int(n) for n in given]
-        if sum(sizes) != size or len(sizes) != parts or min(sizes) < 0:
+        sizes = optional_vector("Split", inputs, 1)
+        if sizes is None:
+            part = -(-size // max(parts, 1))
+            sizes = [part] * (parts - 1) + [size - part * (parts - 1)]
+        if sum(sizes) != size or len(sizes) != parts or min(sizes, default=0) < 0:
             raise ShapeError(
                 f"Split: {parts} parts of sizes {sizes} along axis {axis} of x {x.shape}."
             )

@@ -17,7 +17,7 @@ from onnxq.operator import (
     Rule,
     register,
 )
-from onnxq.operators._check import codes, shape_errors, shared
+from onnxq.operators._check import codes, optional_vector, shape_errors, shared
 from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import ints, normal
 
@@ -60,6 +60,6 @@ class Squeeze(Operator):
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         x = codes("Squeeze", inputs, plan, 0)
         shared("Squeeze", plan)
-        axes = inputs[1] if len(inputs) > 1 else None
+        axes = optional_vector("Squeeze", inputs, 1)
         with shape_errors("Squeeze"):
-            return (np.squeeze(x, None if axes is None else tuple(int(axis) for axis in axes)),)
+            return (np.squeeze(x, None if axes is None else tuple(axes)),)

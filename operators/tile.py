@@ -18,7 +18,7 @@ from onnxq.operator import (
     Rule,
     register,
 )
-from onnxq.operators._check import codes, plain, shared
+from onnxq.operators._check import codes, shared, vector
 from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import ints, normal
 
@@ -61,7 +61,7 @@ class Tile(Operator):
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         x = codes("Tile", inputs, plan, 0)
         shared("Tile", plan)
-        repeats = [int(n) for n in plain("Tile", inputs, 1)]
+        repeats = vector("Tile", inputs, 1)
         if len(repeats) != x.ndim:
             raise ShapeError(f"Tile: {len(repeats)} repeats for x of shape {x.shape}.")
         return (np.tile(x, repeats),)

@@ -17,7 +17,7 @@ from onnxq.operator import (
     Rule,
     register,
 )
-from onnxq.operators._check import codes, plain, shape_errors, shared
+from onnxq.operators._check import codes, shape_errors, shared, vector
 from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import ints, normal
 
@@ -60,6 +60,6 @@ class Unsqueeze(Operator):
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         x = codes("Unsqueeze", inputs, plan, 0)
         shared("Unsqueeze", plan)
-        axes = tuple(int(axis) for axis in plain("Unsqueeze", inputs, 1))
+        axes = tuple(vector("Unsqueeze", inputs, 1))
         with shape_errors("Unsqueeze"):
             return (np.expand_dims(x, axes),)

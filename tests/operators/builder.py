@@ -37,7 +37,7 @@ from onnxq.qparams import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
 IR_VERSION = 10
@@ -375,3 +375,15 @@ def u8(values: npt.ArrayLike) -> npt.NDArray[np.uint8]:
 def i16(values: npt.ArrayLike) -> npt.NDArray[np.int16]:
     """The values as int16."""
     return np.asarray(values).astype(np.int16)
+
+
+def misshapen(inputs: Sequence[Array | None]) -> Iterator[list[Array | None]]:
+    """The inputs with one of them of another rank, one longer along an axis, or empty along it."""
+    for slot, x in enumerate(inputs):
+        if x is None:
+            continue
+        shapes: list[tuple[int, ...]] = [(), (x.size,), (1, *x.shape)]
+        for axis, size in enumerate(x.shape):
+            shapes += [(*x.shape[:axis], n, *x.shape[axis + 1 :]) for n in (size + 1, 0)]
+        for shape in shapes:
+            yield [np.resize(x, shape) if i == slot else y for i, y in enumerate(inputs)]

@@ -3,29 +3,14 @@ from __future__ import annotations
 import platform
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onnxq.errors import ShapeError
 from onnxq.operator import Case
 from onnxq.operators._examples import ints
-from onnxq.operators._sums import axes_of, count_over, sum_over
+from onnxq.operators._sums import count_over, sum_over
 from onnxq.operators.reduce_sum import ReduceSum
 from tests.operators import builder
-
-
-def test_axes_come_from_the_input_then_the_attribute_then_are_all() -> None:
-    assert axes_of("ReduceSum", 3, ints(-1, 0), {"axes": [1]}) == [0, 2]
-    assert axes_of("ReduceSum", 3, None, {"axes": [1]}) == [1]
-    assert axes_of("ReduceSum", 3, None, {}) == [0, 1, 2]
-    assert axes_of("ReduceSum", 3, ints(), {"noop_with_empty_axes": 1}) == []
-
-
-def test_an_axis_twice_is_refused() -> None:
-    with pytest.raises(ShapeError, match="axes"):
-        axes_of("ReduceSum", 2, ints(1, -1), {})
-
 
 SHAPES = st.lists(st.sampled_from([1, 2, 3, 5, 8, 13, 30]), min_size=1, max_size=5)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import cast
@@ -14,9 +15,9 @@ from hypothesis import strategies as st
 
 from onnxq import catalog
 from onnxq.dtypes import INT8, INT32, UINT8
-from onnxq.errors import ShapeError
+from onnxq.errors import OnnxqError, ShapeError
 from onnxq.operator import Array, Case, Form, NodePlan, Operator, Role
-from onnxq.qparams import dequantize
+from onnxq.qparams import PerChannel, QParams, dequantize
 from tests.operators import builder
 from tests.operators.builder import Types
 
@@ -251,6 +252,49 @@ def test_kernel_refuses_missing_qparams(operator: Operator) -> None:
         bare = NodePlan((None,) * len(plan.inputs), plan.outputs)
         with pytest.raises(ShapeError, match="qparams"):
             operator.kernel(codes, bare, case.attributes or {})
+
+
+@pytest.mark.parametrize("operator", BY_OPERATOR)
+def test_kernel_refuses_scales_of_the_wrong_length(operator: Operator) -> None:
+    for case in operator.cases():
+        if builder.is_float(operator, case):
+            continue
+        weight = builder.rule_of(operator, case).weight
+        plan = builder.plan_of(operator, case, Types())
+        p = None if weight is None else plan.inputs[weight.slot]
+        if weight is None or p is None:
+            continue
+        count = p.scale.size + 1
+        scales, points = np.ones(count, np.float32), np.zeros(count, p.dtype.storage)
+        longer = QParams(scales, points, p.dtype, PerChannel(weight.axis))
+        inputs = tuple(longer if i == weight.slot else q for i, q in enumerate(plan.inputs))
+        wrong, codes = dataclasses.replace(plan, inputs=inputs), builder.codes_of(case, plan)
+        with pytest.raises(ShapeError, match=f"has {count} scales"):
+            operator.kernel(codes, wrong, case.attributes or {})
+
+
+@pytest.mark.parametrize("operator", BY_OPERATOR)
+def test_kernel_refuses_an_axis_out_of_range(operator: Operator) -> None:
+    for case in operator.cases():
+        schema = onnx.defs.get_schema(operator.op_type, case.opset, operator.domain)
+        if builder.is_float(operator, case) or "axis" not in schema.attributes:
+            continue
+        plan = builder.plan_of(operator, case, Types())
+        codes = builder.codes_of(case, plan)
+        for axis in (9, -9):
+            with pytest.raises(ShapeError, match=f"{operator.op_type}.*{axis}"):
+                operator.kernel(codes, plan, {**(case.attributes or {}), "axis": axis})
+
+
+@pytest.mark.parametrize("operator", BY_OPERATOR)
+def test_kernel_computes_or_refuses_in_words_whatever_the_shapes(operator: Operator) -> None:
+    for case in operator.cases():
+        if builder.is_float(operator, case):
+            continue
+        plan = builder.plan_of(operator, case, Types())
+        for inputs in builder.misshapen(builder.codes_of(case, plan)):
+            with contextlib.suppress(OnnxqError):  # anything else, or a warning, fails
+                operator.kernel(inputs, plan, case.attributes or {})
 
 
 @pytest.mark.parametrize("operator", BY_OPERATOR)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import TYPE_CHECKING
 
@@ -117,6 +118,14 @@ def test_kernel_refuses_scales_of_the_wrong_length(operator: IntegerOperator) ->
             inputs = list(case.inputs)
             inputs[slot] = np.ones(np.asarray(inputs[slot]).size + 11, np.float32)
             with pytest.raises(ShapeError, match="scale"):
+                operator.kernel(inputs, case.attributes or {})
+
+
+@pytest.mark.parametrize("operator", BY_OPERATOR)
+def test_kernel_computes_or_refuses_in_words_whatever_the_shapes(operator: IntegerOperator) -> None:
+    for case in operator.cases():
+        for inputs in builder.misshapen(case.inputs):
+            with contextlib.suppress(OnnxqError):  # anything else, or a warning, fails
                 operator.kernel(inputs, case.attributes or {})
 
 
