@@ -7,6 +7,7 @@ one entry per output element of an axis.
 from __future__ import annotations
 
 import itertools
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from onnxq.operators._resample import Axis, Coordinates, Places, coordinates
 
 Reals = npt.NDArray[np.float32]
 Tap = tuple[Places, Reals]
+Number = TypeVar("Number", bound=np.generic)
 
 CUBIC_TAPS = 4
 CUBIC_A = -0.75
@@ -28,12 +30,17 @@ def places_of(axis: Axis, attributes: Attributes) -> Coordinates:
     return coordinates(axis, attributes)
 
 
-def linear_taps(axis: Axis, attributes: Attributes) -> tuple[Tap, Tap]:
-    """The elements on either side of each place; weights of 1/2 where they are the same."""
+def neighbours(axis: Axis, attributes: Attributes) -> tuple[Coordinates, Places, Places]:
+    """(place inside the input, element before it, element behind it) of each output element."""
     last = axis.size - 1
     place = np.clip(places_of(axis, attributes), np.float32(0), np.float32(last))
     before = np.minimum(place.astype(np.intp), last)
-    behind = np.minimum(before + 1, last)
+    return place, before, np.minimum(before + 1, last)
+
+
+def linear_taps(axis: Axis, attributes: Attributes) -> tuple[Tap, Tap]:
+    """The elements on either side of each place; weights of 1/2 where they are the same."""
+    place, before, behind = neighbours(axis, attributes)
     near, far = (np.abs(place - i.astype(np.float32)) for i in (before, behind))
     same = before == behind
     near[same] = far[same] = np.float32(0.5)
@@ -61,7 +68,7 @@ def blend(x: Reals, taps: dict[int, tuple[Tap, Tap]]) -> Reals:
     return x if total is None else total
 
 
-def along(values: Reals, axis: int, rank: int) -> Reals:
+def along(values: npt.NDArray[Number], axis: int, rank: int) -> npt.NDArray[Number]:
     """A vector in the shape in which it broadcasts along the axis of a tensor of that rank."""
     return values.reshape([-1 if i == axis else 1 for i in range(rank)])
 

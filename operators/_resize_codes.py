@@ -14,14 +14,14 @@ import numpy.typing as npt
 
 from onnxq.errors import UnsupportedError
 from onnxq.operators._antialias import filter_weights
-from onnxq.operators._interpolate import blend, linear_taps, places_of
+from onnxq.operators._interpolate import along, blend, linear_taps, neighbours
 
 if TYPE_CHECKING:
     from onnxq.operators._attributes import Attributes
     from onnxq.operators._resample import Axis, Places
     from onnxq.qparams import IntArray
 
-TENTH_BITS = 10
+PLACE_BITS = 10
 FILTER_BITS = 22
 
 IntTap = tuple["Places", npt.NDArray[np.int32]]
@@ -37,11 +37,9 @@ def linear_codes(x: IntArray, axes: dict[int, Axis], attributes: Attributes) -> 
 
 def _integer_taps(axis: Axis, attributes: Attributes) -> tuple[IntTap, IntTap]:
     """`linear_taps` with weights that are multiples of 1 / 1024, as integers."""
-    one, last = 1 << TENTH_BITS, axis.size - 1
-    place = np.clip(places_of(axis, attributes), np.float32(0), np.float32(last))
+    one = 1 << PLACE_BITS
+    place, before, behind = neighbours(axis, attributes)
     fine = (place * np.float32(one)).astype(np.int32)
-    before = np.minimum(place.astype(np.intp), last)
-    behind = np.minimum(before + 1, last)
     near, far = (np.abs(fine - i.astype(np.int32) * one) for i in (before, behind))
     same = before == behind
     near[same] = far[same] = one // 2
@@ -55,11 +53,11 @@ def _blend_codes(x: IntArray, taps: dict[int, tuple[IntTap, IntTap]]) -> IntArra
         for axis, side in zip(taps, corner, strict=True):
             places, weights = taps[axis][side]
             part = np.take(part, places, axis)
-            weight = weight * weights.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+            weight = weight * along(weights, axis, x.ndim)
         term = part.astype(np.int32) * weight
         total = term if total is None else np.add(total, term, out=total)
     assert total is not None, "there is a corner"
-    magnitude = np.abs(total) >> (TENTH_BITS * len(taps))
+    magnitude = np.abs(total) >> (PLACE_BITS * len(taps))
     return np.asarray(np.copysign(magnitude, total)).astype(x.dtype)
 
 
@@ -87,7 +85,6 @@ def antialiased_codes(
         for tap in range(counts.shape[1]):
             index = np.minimum(first + tap, axes[axis].size - 1)
             part = np.take(x, index, axis).astype(np.int32)
-            weight = counts[:, tap].reshape([-1 if i == axis else 1 for i in range(x.ndim)])
-            total += part * weight
+            total += part * along(counts[:, tap], axis, x.ndim)
         x = np.clip(total >> FILTER_BITS, 0, 255).astype(np.uint8)
     return x

@@ -94,7 +94,7 @@ def test_interpolation_equals_onnx_runtime(
     inputs = [x, None, scales]
     (wanted,) = builder.run(builder.lowered_model(OP, case, plan, inputs), case, inputs)
     (y,) = OP.kernel(inputs, plan, attributes)
-    steps = np.abs(y.astype(np.int64) - wanted)
+    steps = np.abs(y.astype(np.int64) - wanted.astype(np.int64))
     assert steps.max(initial=0) <= 1  # where float32 contracts to fused multiply-adds; else 0
     assert np.count_nonzero(steps) <= 1
 
