@@ -10,7 +10,7 @@ from onnxq.graph.collector import without_collector
 from onnxq.qparams import PerBlock, QParams
 from onnxq.stages.rewrite.qdq import write_qdq
 from onnxq.stages.rewrite.qoperator import write_qoperator
-from onnxq.stages.rewrite.signed_bias import widen_biases
+from onnxq.stages.rewrite.signed_codes import keep_loadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +57,7 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> ir.Model:
     model = prepared.model.clone()
     write_qdq(model, plan)
     upgrade_opset(model, _opset_needed(plan))
-    widen_biases(model)
+    keep_loadable(model)
     model = FORMATS[format](model)
     model.metadata_props.update(
         {

@@ -1,11 +1,13 @@
-"""Keeps ONNX Runtime from making a Gemm of a MatMul on int8 codes that it then cannot load.
+"""Keeps ONNX Runtime from writing a QuantizeLinear of int8 that it then cannot load.
 
     DQ(int8) -> MatMul -> Add(bias (O,))      becomes      DQ(int8) -> MatMul -> Add(bias (1, O))
+    DQ(int8) -> Transpose -> float              becomes      DQ(int8) -> Max -> Transpose -> float
 
-A bias that is a vector, behind a MatMul of a tensor whose sizes are all known, makes it write
-Reshape -> Gemm -> Reshape. A Q and a DQ then go around the first Reshape, with output_dtype INT8
-from opset 21 on, and get uint8 zero points where it turns int8 codes into uint8: "output_dtype INT8
-does not match y_zero_point type UINT8". Measured on ONNX Runtime 1.31; opset 20 loads.
+It moves a DQ down past what only moves data, by a Q and a DQ of its own, with output_dtype INT8
+from opset 21 on; where it turns int8 codes into uint8, their zero points change and output_dtype
+does not: "output_dtype INT8 does not match y_zero_point type UINT8". So it does with the Reshape
+that it writes when it makes a Gemm of a MatMul with a vector as bias. Max of one tensor is a copy
+that nothing moves past. Measured on ONNX Runtime 1.31; opset 20 loads.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames
+from onnxq.graph.fuse.moved import PASSED
+from onnxq.graph.fuse.scales import is_quantize
 from onnxq.stages.rewrite.edits import from_dequantize, graph_of
 
 if TYPE_CHECKING:
@@ -25,11 +29,14 @@ FIRST_OPSET = 21  # where QuantizeLinear got its output_dtype
 MATRIX = 2
 
 
-def widen_biases(model: ir.Model) -> None:
-    """Gives such biases an axis of size 1 in front, in place."""
+def keep_loadable(model: ir.Model) -> None:
+    """Gives such biases an axis of size 1 in front, and such movements a copy, in place."""
     if model.opset_imports.get("", 0) < FIRST_OPSET:
         return
     names = FreeNames(model)
+    for node in list(model.graph.all_nodes()):
+        if _is_passed(node):
+            _copy_in_front(node, names)
     for add, slot in list(_biased(model)):
         bias = add.inputs[slot]
         assert bias is not None
@@ -46,6 +53,9 @@ def _biased(model: ir.Model) -> Iterator[tuple[ir.Node, int]]:
     for node in model.graph.all_nodes():
         if node.op_type != "MatMul" or node.domain or not _is_signed(node.inputs[0]):
             continue
+        shape = node.inputs[0].shape if node.inputs[0] is not None else None
+        if shape is None or len(shape) <= MATRIX:
+            continue
         uses = list(node.outputs[0].uses())
         add, slot = (uses[0].node, 1 - uses[0].idx) if len(uses) == 1 else (node, 0)
         if add.op_type != "Add" or add.domain:
@@ -55,9 +65,31 @@ def _biased(model: ir.Model) -> Iterator[tuple[ir.Node, int]]:
             yield add, slot
 
 
+def _is_passed(node: ir.Node) -> bool:
+    """Whether it only moves dequantized int8 codes, and not to a Q."""
+    if node.op_type not in PASSED or node.domain:
+        return False
+    x = node.inputs[0]
+    while x is not None and (above := x.producer()) is not None and above.op_type == "Identity":
+        x = above.inputs[0]
+    readers = [use.node for use in node.outputs[0].uses()]
+    to_codes = bool(readers) and all(is_quantize(reader) for reader in readers)
+    return _is_signed(x) and (not to_codes or node.outputs[0].is_graph_output())
+
+
+def _copy_in_front(node: ir.Node, names: FreeNames) -> None:
+    x = node.inputs[0]
+    assert x is not None, "_is_passed looked"
+    copy = ir.node("Max", [x], name=names.node(f"{node.name}_copy"))
+    result = copy.outputs[0]
+    result.name, result.type, result.shape = names.value(f"{x.name}_copied"), x.type, x.shape
+    graph_of(node).insert_before(node, copy)
+    node.replace_input_with(0, result)
+
+
 def _is_signed(x: ir.Value | None) -> bool:
-    """Whether x is dequantized int8 codes, with more than 2 axes."""
-    if x is None or not from_dequantize(x) or x.shape is None or len(x.shape) <= MATRIX:
+    """Whether x is dequantized int8 codes."""
+    if x is None or not from_dequantize(x):
         return False
     producer = x.producer()
     assert producer is not None, "from_dequantize looked"

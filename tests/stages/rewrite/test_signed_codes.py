@@ -10,11 +10,12 @@ import onnxq
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver
 from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig_mapping
 from onnxq.stages.cross_check import cross_check
-from onnxq.stages.rewrite.signed_bias import widen_biases
+from onnxq.stages.rewrite.signed_codes import keep_loadable
 from tests.examples import as_ir, model, weights
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    import onnx
     import onnx_ir as ir
 
 make = helper.make_node
@@ -72,8 +73,37 @@ def test_a_bias_gets_an_axis_in_front_where_that_is_needed() -> None:
     assert made(unsigned, 21) == {"add": [1, 3], "add2": [1, 3]}
 
 
+@pytest.mark.parametrize("form", ["qdq", "qoperator"])
+@pytest.mark.parametrize("opset", [20, 21])
+@pytest.mark.parametrize(
+    "movement",
+    [
+        make("Transpose", ["r"], ["m"], "move", perm=[0, 2, 3, 1]),
+        make("MaxPool", ["r"], ["m"], "move", kernel_shape=[2, 2]),
+        make("Unsqueeze", ["r", "axis"], ["m"], "move"),
+    ],
+)
+@pytest.mark.parametrize("output", ["m", "y"])
+def test_codes_that_are_moved_in_float_load_and_stay_the_same(
+    form: str, opset: int, movement: onnx.NodeProto, output: str
+) -> None:
+    nodes = [
+        make("Conv", ["x", "w"], ["c"], "conv"),
+        make("Relu", ["c"], ["r"], "relu"),
+        movement,
+        make("Exp", ["m"], ["y"], "exp"),
+    ]
+    constants = {"w": weights(0, 4, 3, 1, 1), "axis": np.array([1])}
+    proto = model(nodes, constants, {"x": ["N", 3, 5, 4]}, {output: 1, "r": 1}, opset=opset)
+    x = [{"x": weights(1, 2, 3, 5, 4)}]
+    quantized = onnxq.quantize(as_ir(proto), x, qconfig=INT8, format=form)
+    cross_check(quantized, x).check(max_output_steps=4)
+    copies = [n for n in quantized.graph if n.op_type == "Max"]
+    assert len(copies) == (opset == 21)
+
+
 def test_the_second_time_changes_nothing() -> None:
     quantized = onnxq.quantize(biased(), [{"x": X}], qconfig=INT8)
     before = [v.name for n in quantized.graph for v in n.inputs if v is not None]
-    widen_biases(quantized)
+    keep_loadable(quantized)
     assert [v.name for n in quantized.graph for v in n.inputs if v is not None] == before
