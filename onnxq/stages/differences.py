@@ -67,7 +67,7 @@ class Differences:
             self.problem = f"the reference gives {got_kind}, ONNX Runtime {kind}"
             self.differing += wanted.size
             return
-        floats = wanted.dtype.kind == "f"
+        floats = "float" in wanted.dtype.name  # bfloat16 and float8 have no kind of their own
         if floats and self.unit == CODES:
             self.unit = ULPS
         differ = got != wanted
@@ -82,21 +82,22 @@ class Differences:
                 distance = np.abs(got.astype(np.float64) - wanted.astype(np.float64))
             differ &= ~(distance <= bound)
         self.differing += int(np.count_nonzero(differ))
-        top = _top(wanted) if floats else 0.0
-        steps = self._steps(got[differ], wanted[differ], top)
+        ulp = _ulp(wanted) if floats else 0.0
+        steps = self._steps(got[differ], wanted[differ], ulp)
         self.largest = max(self.largest, int(steps.max(initial=0)))
 
-    def _steps(self, got: Array, wanted: Array, top: float) -> npt.NDArray[np.int64]:
+    def _steps(self, got: Array, wanted: Array, ulp: float) -> npt.NDArray[np.int64]:
         if self.unit == CODES:
             return np.asarray(np.abs(got.astype(np.int64) - wanted.astype(np.int64)))
-        step = self.scale if self.unit == SCALES else float(np.spacing(np.float32(top)))
+        step = self.scale if self.unit == SCALES else ulp
         with np.errstate(invalid="ignore"):
             distance = np.abs(got.astype(np.float64) - wanted.astype(np.float64)) / step
         whole = np.nan_to_num(np.rint(distance), nan=FAR, posinf=FAR)
         return np.asarray(np.clip(whole, 1, FAR), np.int64)  # it differs
 
 
-def _top(x: Array) -> float:
-    """The largest finite |x|, or 1 where there is none."""
-    sizes = np.abs(x.astype(np.float32))
-    return float(sizes.max(initial=0, where=np.isfinite(sizes))) or 1.0
+def _ulp(x: Array) -> float:
+    """Of the largest finite |x|, or of 1 where there is none."""
+    sizes = np.abs(x.astype(np.float64))
+    top = float(sizes.max(initial=0, where=np.isfinite(sizes))) or 1.0
+    return float(np.spacing(x.dtype.type(top)))

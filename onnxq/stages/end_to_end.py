@@ -75,14 +75,13 @@ class EndToEnd:
                 return
 
     def outputs(self) -> tuple[OutputAgreement, ...]:
-        """One per graph output."""
-        if self.problem:
-            return ()
+        """One per graph output that was compared, if only on the batches before a problem."""
         return tuple(
             OutputAgreement(
                 name, sums.elements, sums.differing, sums.largest, sums.unit, sums.problem
             )
             for name, sums in self._sums.items()
+            if sums.elements or not self.problem
         )
 
 

@@ -144,8 +144,9 @@ class NodeByNode:
         except OnnxqError as error:
             entry.problem = str(error)
             return
-        for slot, (ours, theirs) in enumerate(zip(got, wanted, strict=False)):
+        for slot, theirs in enumerate(wanted):
             if theirs is not None:
+                ours = got[slot] if slot < len(got) else None
                 entry.sums.update(ours, theirs, bound if slot == 0 else None)
 
     def _run(
@@ -167,7 +168,7 @@ class NodeByNode:
         return inner.get(name)
 
     def findings(self) -> tuple[NodeFinding, ...]:
-        """Nodes that were compared."""
+        """Nodes that were compared, if only on the batches before one that could not be."""
         return tuple(
             NodeFinding(
                 *entry.key,
@@ -179,7 +180,7 @@ class NodeByNode:
                 entry.sums.problem,
             )
             for entry in self._nodes
-            if entry.integer and not entry.problem
+            if entry.integer and (entry.sums.elements or not entry.problem)
         )
 
     def unchecked(self) -> tuple[UncheckedNode, ...]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -30,6 +31,16 @@ def test_floats_differ_in_ulps_of_the_largest_number() -> None:
     assert of(np.nextafter(one, np.float32(2)), one).largest == 1
     assert of(beside, one).largest == 3
     assert of(one, one).unit == ULPS
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.float64]
+)
+def test_every_float_type_is_counted_in_its_own_ulps(dtype: type[np.generic]) -> None:
+    ulp = float(np.spacing(dtype(0.5)))
+    wanted = np.array([0.5, 0.25, np.nan]).astype(dtype)
+    sums = of(np.array([0.5, 0.25 + 2 * ulp, np.nan]).astype(dtype), wanted)
+    assert (sums.unit, sums.differing, sums.largest) == (ULPS, 1, 2)
 
 
 def test_a_difference_below_one_ulp_is_one_step() -> None:

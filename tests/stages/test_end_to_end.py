@@ -36,6 +36,15 @@ def test_outputs_that_differ_are_counted_in_steps_of_their_scale() -> None:
     assert (output.differing, output.largest) == (1, 3)
 
 
+def test_what_differed_before_a_batch_that_cannot_run_is_still_told() -> None:
+    whole = EndToEnd(as_ir(quantized_matmul(np.array(3, np.uint8))), 1)
+    assert whole.differs(feeds(), {"y": wanted()["y"].astype(np.float32) + 1})
+    assert not whole.differs({"x": weights(0, 3, 7)}, wanted())
+    assert whole.problem
+    (output,) = whole.outputs()
+    assert output.differing == output.elements == 24
+
+
 def test_float_outputs_differ_in_ulps() -> None:
     target = as_ir(quantized_matmul(np.array(3, np.uint8), requantized=False))
     whole = EndToEnd(target, 1)

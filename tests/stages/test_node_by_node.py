@@ -1,12 +1,13 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytest
 from onnx import helper
 
 from onnxq import runtime
+from onnxq.errors import UnsupportedError
 from onnxq.runtime import Optimization
 from onnxq.stages.node_by_node import NodeByNode
 from onnxq.stages.visible import Visible
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import onnx_ir as ir
+    from onnx.reference.op_run import OpRun
 
 
 def run(target: ir.Model, feeds: Mapping[str, Array]) -> tuple[NodeByNode, dict[str, Array]]:
@@ -70,6 +72,44 @@ def test_a_changed_tensor_is_seen_at_the_node_that_made_it_and_the_one_behind(
         ("QLinearMatMul", True),
         ("DequantizeLinear", True),
     ]
+
+
+class Short:
+    """A kernel that gives no output."""
+
+    def run(self, *_: object) -> tuple[Array, ...]:
+        return ()
+
+
+class Refusing:
+    """A kernel that refuses its inputs."""
+
+    def run(self, *_: object) -> tuple[Array, ...]:
+        raise UnsupportedError("refused")
+
+
+def replace_kernel(nodes: NodeByNode, kernel: object) -> None:
+    (entry,) = (e for e in nodes._nodes if e.node.op_type == "QLinearMatMul")
+    entry.runner = cast("OpRun", kernel)
+
+
+def test_an_output_that_a_kernel_does_not_give_is_a_problem(target: ir.Model) -> None:
+    nodes, inner = run(target, FEEDS)
+    replace_kernel(nodes, Short())
+    nodes.compare(FEEDS, inner)
+    (found,) = (n for n in nodes.findings() if n.op_type == "QLinearMatMul")
+    assert "NoneType" in found.problem
+
+
+def test_what_differed_before_a_kernel_refused_is_still_told(target: ir.Model) -> None:
+    nodes, inner = run(target, FEEDS)
+    name = next(name for node, name in nodes.results(inner) if node == "matmul")
+    nodes.compare(FEEDS, {**inner, name: np.asarray(inner[name].astype(np.uint8) ^ np.uint8(1))})
+    replace_kernel(nodes, Refusing())
+    nodes.compare(FEEDS, inner)
+    (found,) = (n for n in nodes.findings() if n.op_type == "QLinearMatMul")
+    assert found.differing == found.elements > 0
+    assert [n.reason for n in nodes.unchecked()] == ["refused"]
 
 
 def test_outputs_that_the_visible_graph_changes_are_noted(target: ir.Model) -> None:
