@@ -8,9 +8,9 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError
 
+from onnxq.atomic import check_writable, write_atomically
 from onnxq.errors import ModelError, nearest
 from onnxq.graph import checks
-from onnxq.graph.atomic import check_writable, write_atomically
 from onnxq.graph.collector import without_collector
 from onnxq.graph.diagnose import why_unreadable
 from onnxq.graph.edit import use_short_domain

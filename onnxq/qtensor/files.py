@@ -8,16 +8,14 @@ Not compressed, so that the size can be told ahead; never pickled.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import secrets
 import zipfile
 from pathlib import Path
 
 import numpy as np
 
-from onnxq.errors import ModelError, OnnxqError, OutputError
+from onnxq.atomic import write_atomically
+from onnxq.errors import ModelError, OnnxqError
 from onnxq.qparams import QParams
 from onnxq.qtensor.tensor import QTensor, check_tensor
 
@@ -33,21 +31,9 @@ def save(tensor: QTensor, path: str | Path) -> None:
         OutputError: the file cannot be written; an old one stays, and nothing is left behind.
     """
     check_tensor("save", tensor, "tensor")
-    target = Path(path).absolute()
+    codes = tensor.int_repr()
     qparams = np.frombuffer(json.dumps(tensor.qparams.to_dict()).encode(), np.uint8)
-    # beside its place, then renamed: a file of that name is never half written
-    part = target.with_name(f".{secrets.token_hex(8)}.tmp")
-    try:
-        with part.open("xb") as file:
-            np.savez(file, codes=tensor.int_repr(), qparams=qparams)
-        part.replace(target)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        reason = error.strerror or os.fspath(target)
-        raise OutputError(
-            f"save: '{target}' cannot be written: {reason}. Choose another place."
-        ) from error
+    write_atomically(path, lambda file: np.savez(file, codes=codes, qparams=qparams))
 
 
 def load(path: str | Path) -> QTensor:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxq import catalog
+from onnxq.atomic import write_atomically
 from onnxq.errors import CalibrationError, OnnxqError, UnsupportedError
-from onnxq.graph.atomic import write_atomically
 from onnxq.graph.collector import without_collector
 from onnxq.operator import Float, NodePlan
 from onnxq.qparams import QParams, quantize

@@ -16,8 +16,8 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
+from onnxq.atomic import write_atomically
 from onnxq.errors import CalibrationError, nearest
-from onnxq.graph.atomic import write_atomically
 from onnxq.observers import Observer, ObserverSpec
 from onnxq.samples.columns import UNREADABLE, why_unreadable
 

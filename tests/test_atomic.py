@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 import pytest
 
+from onnxq.atomic import check_writable, write_atomically
 from onnxq.errors import OutputError
-from onnxq.graph.atomic import check_writable, write_atomically
 
 if TYPE_CHECKING:
     from pathlib import Path
