@@ -11,8 +11,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # fmt: off
 LAYERS = (
     "errors", "atomic", "threads", "plugins", "dtypes", "qparams", "qtensor", "operator",
-    "operators", "authoring", "catalog", "functional", "graph", "observers", "targets", "qconfig", "samples",
-    "runtime", "reference", "stages", "report", "pipeline", "pytorch", "cli", "__main__",
+    "operators", "authoring", "catalog", "functional", "graph", "observers", "targets", "qconfig",
+    "samples", "runtime", "reference", "stages", "report", "pipeline", "pytorch", "cli", "__main__",
 )
 # the files that serve a stage stand before it; `Prepared.run` is the loop form of calibrate
 STAGES = (
