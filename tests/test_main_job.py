@@ -13,7 +13,10 @@ import onnxq
 from models.cifar10 import load_sample
 from onnxq import runtime
 from onnxq.pytorch import load_module
+from onnxq.stages.rewrite.qoperator import Remains, remains
 from onnxq.stages.verify import verify
+from tests.stages.rewrite.test_qdq import kernels
+from tests.stages.rewrite.test_qoperator import assert_same_integers
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -98,13 +101,30 @@ def test_logits_are_near(
     assert not findings.unmatched
 
 
+@pytest.fixture(scope="module")
+def forms(source: ir.Model, calibration: npt.NDArray[np.float32]) -> dict[str, ir.Model]:
+    """Both formats of one plan."""
+    prepared = onnxq.prepare(source)
+    made = onnxq.plan(prepared, onnxq.calibrate(prepared, [{"image": calibration[:32]}]))
+    return {form: onnxq.rewrite(prepared, made, form) for form in ("qdq", "qoperator")}
+
+
+def test_both_formats_give_the_same_integers(
+    name: str, forms: dict[str, ir.Model], calibration: npt.NDArray[np.float32]
+) -> None:
+    qdq, qoperator = forms["qdq"], forms["qoperator"]
+    assert remains(qoperator) == Remains()
+    assert kernels(qdq) == kernels(qoperator)
+    assert kernels(qoperator).count("QLinearConv") == KERNELS[name]["QLinearConv"]
+    assert assert_same_integers(qdq, qoperator, {"image": calibration[-16:]}) > 4_000_000
+
+
 @pytest.mark.parametrize("form", ["qdq", "qoperator"])
 def test_every_integer_is_the_reference_s(
-    form: str, source: ir.Model, calibration: npt.NDArray[np.float32]
+    form: str, forms: dict[str, ir.Model], calibration: npt.NDArray[np.float32]
 ) -> None:
     """scripts/bench_cross_check.py does it over all 256 images, for two targets."""
-    quantized = onnxq.quantize(source, [{"image": calibration[:32]}], format=form)
-    findings = onnxq.cross_check(quantized, {"image": calibration[:16]}, batch_size=16)
+    findings = onnxq.cross_check(forms[form], {"image": calibration[:16]}, batch_size=16)
     findings.check()
     assert findings.differing == 0
     assert not findings.floats

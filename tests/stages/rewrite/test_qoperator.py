@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +26,7 @@ from tests.stages.rewrite.test_qdq import GOLDEN, GRAPHS, conv_model, data, kern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -215,35 +215,3 @@ def test_every_operator_gives_the_same_integers_in_both_formats(operator: Operat
         with runtime.open_session(qdq) as a, runtime.open_session(qoperator) as b:
             for x, y in zip(a.run(feeds), b.run(feeds), strict=True):
                 assert np.array_equal(x, y), case.name
-
-
-@pytest.mark.oracle
-@pytest.mark.parametrize(
-    ("factory", "weights", "convolutions"),
-    [
-        ("models.resnet:resnet20", "resnet20", 21),
-        ("models.mobilenet:mobilenetv2", "mobilenetv2", 31),
-    ],
-)
-def test_trained_models_give_the_same_integers_in_both_formats(
-    factory: str, weights: str, convolutions: int, tmp_path: Path
-) -> None:
-    import torch
-
-    from models.cifar10 import load_sample
-    from onnxq.pytorch import export, load_module
-
-    images = load_sample("calibration")[0]
-    root = Path(__file__).parents[3]
-    path = tmp_path / "model.onnx"
-    module = load_module(factory, root / "models" / f"{weights}.safetensors")
-    export(module, (torch.from_numpy(images[:2]),), path)
-    prepared = prepare(path)
-    name = str(prepared.model.graph.inputs[0].name)
-    made = plan(prepared, calibrate(prepared, [{name: images[i : i + 16]} for i in (0, 16, 32)]))
-    qdq, qoperator = rewrite(prepared, made), rewrite(prepared, made, "qoperator")
-    assert remains(qoperator) == Remains()
-    assert kernels(qdq) == kernels(qoperator)
-    assert kernels(qoperator).count("QLinearConv") == convolutions
-    test_images = load_sample("test")[0][:16]
-    assert assert_same_integers(qdq, qoperator, {name: test_images}) > 4_000_000
