@@ -114,7 +114,11 @@ def make_qparams(
     qdtype: QDType,
     axis: int | None = None,
 ) -> QParams:
-    """As `qparams`, where scale and zero point do not follow one another."""
+    """As `qparams`, where scale and zero point do not follow one another.
+
+    Raises:
+        ShapeError: as `qparams`.
+    """
     if scale.dtype != np.float32:
         raise ShapeError(f"{op}: {name}_scale has dtype {scale.dtype}; wanted float32.")
     zeros = zero_codes(op, name, scale, zero_point, qdtype)

@@ -7,6 +7,8 @@ import numpy.typing as npt
 
 Reals = npt.NDArray[np.float64]
 
+EPSILON = 1e-5  # of the ONNX schemas
+
 
 def normalized(x: Reals, axes: tuple[int, ...], epsilon: float) -> Reals:
     """(x - mean) / sqrt(variance + epsilon), both over the axes; shape of x."""

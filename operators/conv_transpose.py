@@ -35,6 +35,7 @@ from onnxq.operators._transposed import (
     scatter,
     transposed_axes,
 )
+from onnxq.operators.conv import SPATIAL_RANKS
 from onnxq.qparams import IntArray, PerChannel, PerTensor, QParams, requantize
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from onnx_ir.tape import Tape
 
-SPATIAL_RANKS = (1, 2, 3)
 OUTPUT_CHANNELS = 1  # axis of the weight (channels, outputs / group, *kernel)
 
 

@@ -23,7 +23,7 @@ from onnxq.operator import (
 from onnxq.operators._around import around_kernel, lower_around
 from onnxq.operators._attributes import integer, real
 from onnxq.operators._examples import normal
-from onnxq.operators._normalize import normalized, per_channel
+from onnxq.operators._normalize import EPSILON, normalized, per_channel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from onnx_ir.tape import Tape
 
     Reals = npt.NDArray[np.float64]
-
-
-EPSILON = 1e-5
 
 
 @register

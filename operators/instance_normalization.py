@@ -19,7 +19,7 @@ from onnxq.operator import (
 from onnxq.operators._around import around_kernel, lower_around
 from onnxq.operators._attributes import real
 from onnxq.operators._examples import normal
-from onnxq.operators._normalize import normalized, per_channel
+from onnxq.operators._normalize import EPSILON, normalized, per_channel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from onnx_ir.tape import Tape
 
     Reals = npt.NDArray[np.float64]
-
-
-EPSILON = 1e-5
 
 
 @register

@@ -20,7 +20,7 @@ from onnxq.operators._around import around_kernel, lower_around
 from onnxq.operators._attributes import integer, real
 from onnxq.operators._check import axis_within
 from onnxq.operators._examples import normal
-from onnxq.operators._normalize import normalized
+from onnxq.operators._normalize import EPSILON, normalized
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from onnx_ir.tape import Tape
 
     Reals = npt.NDArray[np.float64]
-
-
-EPSILON = 1e-5
 
 
 @register

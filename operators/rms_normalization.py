@@ -23,7 +23,7 @@ from onnxq.operators._around import around_kernel, lower_around
 from onnxq.operators._attributes import integer, real
 from onnxq.operators._check import axis_within
 from onnxq.operators._examples import normal
-from onnxq.operators._normalize import root_mean_square_normalized
+from onnxq.operators._normalize import EPSILON, root_mean_square_normalized
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from onnx_ir.tape import Tape
 
     Reals = npt.NDArray[np.float64]
-
-
-EPSILON = 1e-5
 
 
 @register

@@ -6,5 +6,5 @@ from tests.operators.builder import copied, u8
 OP = Exp()
 
 
-def test_it_saturates() -> None:
+def test_large_results_get_the_highest_code() -> None:
     assert copied(OP, u8([0, 7, 9, 255]))[0].tolist() == [7, 9, 12, 255]

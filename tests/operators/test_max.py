@@ -14,7 +14,7 @@ from tests.operators.builder import Codes, codes, copied
 OP = Max()
 
 
-def test_operands_broadcast() -> None:
+def test_operands_of_several_shapes_broadcast() -> None:
     x, y = np.array([[2], [5]], np.uint8), np.array([3], np.uint8)
     assert copied(OP, x, y)[0].ravel().tolist() == [3, 5]
 
