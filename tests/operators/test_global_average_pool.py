@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 import onnxq
+from onnxq import runtime
 from onnxq.dtypes import UINT8
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import NodePlan
@@ -59,4 +60,5 @@ def test_a_mean_that_was_0_in_all_samples_stays_float() -> None:
     x = {"x": np.random.default_rng(0).uniform(0.5, 1, (4, 1, 2, 2)).astype(np.float32)}
     for form in ("qdq", "qoperator"):
         int8 = onnxq.quantize(source, [x], format=form)
+        assert "GlobalAveragePool" in {node.op_type for node in runtime.optimized_graph(int8).graph}
         cross_check(int8, [x]).check()
