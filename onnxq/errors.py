@@ -19,7 +19,9 @@ import difflib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+MAX_NAMED = 4  # names in a message; the rest are counted
 
 
 class OnnxqError(Exception):
@@ -74,3 +76,9 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
     """A phrase to end a message with: " Did you mean 'x'?"; empty when nothing is near."""
     matches = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.5)
     return f" Did you mean '{matches[0]}'?" if matches else ""
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few names in quotes, and how many more there are: "'a', 'b' and 7 more"."""
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(f"'{name}'" for name in names[:MAX_NAMED]) + more

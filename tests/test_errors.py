@@ -5,7 +5,7 @@ import re
 import pytest
 
 from onnxq import errors
-from onnxq.errors import OnnxqError, nearest
+from onnxq.errors import OnnxqError, listed, nearest
 
 KINDS = [
     kind
@@ -39,3 +39,8 @@ def test_the_nearest_name_is_a_phrase_or_nothing(name: str, wanted: str) -> None
 
 def test_nothing_is_near_where_nothing_is() -> None:
     assert nearest("x", []) == ""
+
+
+def test_a_few_names_are_listed_and_the_rest_counted() -> None:
+    assert listed(["a", "b", "c", "d"]) == "'a', 'b', 'c', 'd'"
+    assert listed(["a", "b", "c", "d", "e"]) == "'a', 'b', 'c', 'd' and 1 more"

@@ -17,6 +17,7 @@ from onnx.reference.ops import load_op
 
 from onnxq import catalog
 from onnxq.errors import OnnxqError, UnsupportedError, nearest
+from onnxq.graph.kernels import CODE_TYPES
 from onnxq.reference.float_ops import FLOAT_OPS
 
 if TYPE_CHECKING:
@@ -24,9 +25,7 @@ if TYPE_CHECKING:
 
     from onnxq.operator import Array, AttributeValue, IntegerOperator, Operator
 
-CODE_DTYPES = frozenset(
-    ["uint8", "int8", "uint16", "int16", "uint4", "int4", "uint2", "int2"],
-)
+CODE_DTYPES = frozenset(dtype.name.lower() for dtype in CODE_TYPES)
 """Names of the NumPy (and ml_dtypes) types that codes have."""
 
 

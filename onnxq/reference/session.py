@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun, RuntimeContextError
 from onnx.reference.ops import load_op
 
-from onnxq.errors import CalibrationError, OnnxqError, UnsupportedError, nearest
+from onnxq.errors import CalibrationError, OnnxqError, UnsupportedError, listed, nearest
 from onnxq.graph.fuse import fuse
 from onnxq.graph.io import load
 from onnxq.graph.passes.inline import InlineFunctions
@@ -29,8 +29,6 @@ IN_MEMORY = "in_memory"
 """Location of the weights that stay outside the protobuf."""
 INLINE_BYTES = 1024
 """Smaller weights stay in the protobuf."""
-MAX_NAMED = 5
-CONTROL_FLOW = ("If", "Loop", "Scan")
 
 
 def evaluator(model: str | Path | onnx.ModelProto | ir.Model, *, threads: int = 1) -> Evaluator:
@@ -78,7 +76,7 @@ def check_operators(model: ir.Model) -> None:
     if not missing:
         return
     kinds = [
-        f"{domain or 'ai.onnx'} {op_type} ({_some(names)})"
+        f"{domain or 'ai.onnx'} {op_type} ({listed(names)})"
         for (domain, op_type), names in missing.items()
     ]
     raise UnsupportedError(
@@ -101,11 +99,6 @@ def _has_implementation(node: ir.Node, version: int) -> bool:
     except (NotImplementedError, RuntimeError, ValueError):
         return False
     return True
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    return ", ".join(f"'{name}'" for name in names[:MAX_NAMED]) + more
 
 
 def _hand_over(model: ir.Model) -> tuple[onnx.ModelProto, dict[str, Array]]:

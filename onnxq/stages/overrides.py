@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.errors import QConfigError
+from onnxq.errors import QConfigError, listed
 from onnxq.observers import ObserverSpec
 from onnxq.operator import Float
 from onnxq.stages.decision import Quantize, node_name, tensor_names, walk
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from onnxq.qconfig import QConfigMapping
     from onnxq.stages.decision import Decision
-
-SHOWN = 3  # names in one note
 
 
 def group_override(members: Sequence[str], qconfig: QConfigMapping) -> ObserverSpec | None:
@@ -113,14 +111,9 @@ def unmet_requests(
         if qconfig.for_node(name, node.op_type) is not None:
             groups.setdefault((node.op_type, decision.reason), []).append(name)
     return [
-        f"{op_type} {_listed(names)}: asked for by the qconfig, but stays in float: {reason}"
+        f"{op_type} {listed(names)}: asked for by the qconfig, but stays in float: {reason}"
         for (op_type, reason), names in groups.items()
     ]
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(f"'{name}'" for name in names[:SHOWN]) + more
 
 
 def _refuse_folded(

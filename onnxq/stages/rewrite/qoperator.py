@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from onnxq.errors import listed
 from onnxq.graph.fuse import fuse
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ KEPT_KEY = "onnxq.kept_qdq"
 """Metadata: JSON object, name of a node that stays between DQ and Q -> why."""
 TABLES_KEY = "onnxq.tables"
 """Metadata: JSON list, names of nodes that are a table of all codes here, and float in QDQ form."""
-
-MAX_NAMED = 4  # nodes named per reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +43,12 @@ class Remains:
         for name, reason in self.kept.items():
             groups.setdefault(reason, []).append(name)
         found = [
-            f"between DequantizeLinear and QuantizeLinear: {_listed(names)}: {reason}."
+            f"between DequantizeLinear and QuantizeLinear: {listed(names)}: {reason}."
             for reason, names in groups.items()
         ]
         if self.tables:
             found.append(
-                f"a table of all codes, float between codes in QDQ form: {_listed(self.tables)}."
+                f"a table of all codes, float between codes in QDQ form: {listed(self.tables)}."
             )
         return found
 
@@ -66,8 +65,3 @@ def remains(model: ir.Model) -> Remains:
     """What `write_qoperator` put into the metadata; nothing for another model."""
     kept = json.loads(model.metadata_props.get(KEPT_KEY, "{}"))
     return Remains(kept, tuple(json.loads(model.metadata_props.get(TABLES_KEY, "[]"))))
-
-
-def _listed(names: list[str] | tuple[str, ...]) -> str:
-    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    return ", ".join(f"'{name}'" for name in names[:MAX_NAMED]) + more
