@@ -164,6 +164,10 @@ class Operator(ABC):
         neighbours.
         """
 
+    def fused_rule(self, node: ir.Node) -> Rule | Float:
+        """The rule of a node between DQ and Q: ONNX Runtime may fuse what `rule` leaves float."""
+        return self.rule(node)
+
     @abstractmethod
     def cases(self) -> Iterable[Case]:
         """Small examples, the nasty ones included."""

@@ -68,6 +68,10 @@ class Softmax(Operator):
             )
         return Rule(Role.ELEMENTWISE, output_range=OUTPUT_RANGE)
 
+    def fused_rule(self, node: ir.Node) -> Rule | Float:
+        """ONNX Runtime fuses over one element too, which the kernel refuses when it runs."""
+        return Rule(Role.ELEMENTWISE, output_range=OUTPUT_RANGE)
+
     def cases(self) -> Iterable[Case]:
         """No empty batch: QLinearSoftmax then returns no output at all."""
         yield Case("plain", (normal(2, 3, 40),))
@@ -78,7 +82,9 @@ class Softmax(Operator):
         self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
     ) -> Sequence[ir.Value]:
         """QLinearSoftmax."""
-        attributes = {"axis": node.attributes.get_int("axis", -1), "opset": OPSET}
+        opset = OPSET if node.version is None else min(node.version, OPSET)
+        axis = node.attributes.get_int("axis", -1 if opset == OPSET else 1)
+        attributes = {"axis": axis, "opset": opset}
         return qlinear(tape, node, plan, inputs, "QLinearSoftmax", attributes)
 
     def kernel(

@@ -35,7 +35,7 @@ def judge(node: ir.Node, scales: Scales) -> Site | Kept | None:
     if operator is None:
         return _kept(node, f"onnxq has no integer form of {node.op_type}")
     view = float_view(node, scales)
-    rule = operator.rule(view)
+    rule = operator.fused_rule(view)
     if isinstance(rule, Float):
         return _kept(node, rule.reason)
     found = site(node, node, list(node.inputs), operator, view, rule, scales)

@@ -35,6 +35,7 @@ def view_of(
         inputs,
         list(attributes),  # type: ignore[call-overload]
         num_outputs=len(node.outputs),
+        version=node.version,
         name=node.name,
     )
     for mine, value in zip(view.outputs, node.outputs, strict=True):

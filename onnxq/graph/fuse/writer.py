@@ -52,6 +52,8 @@ class Writer:
     def write(self) -> None:
         """Fuses every graph of the model."""
         graphs = list(self._model.graphs())
+        for node in self._model.graph.all_nodes():  # what an attribute means depends on it
+            node.version = self._model.opset_imports.get(node.domain)
         for graph in graphs:
             merge_alike(graph, self._scales)
             move_quantizers(graph, self._scales, self._names)
