@@ -3,20 +3,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 from onnxq import catalog
 from onnxq.operator import Float, Rule
 from onnxq.operators.relu import Relu
-from scripts import bench_exactness
+from scripts import _trials, bench_exactness
 from scripts.bench_exactness import Row, main, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import onnx_ir as ir
-    import pytest
 
     from onnxq.operator import Array, AttributeValue, NodePlan
+
+
+@pytest.fixture(autouse=True)
+def few_scales(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One setting of scales and zero points of six: each is a session per case."""
+    monkeypatch.setattr(_trials, "GRID", _trials.GRID[:1])
 
 
 def test_a_float_operator_has_a_row_per_pair_of_types() -> None:
