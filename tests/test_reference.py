@@ -277,6 +277,24 @@ def test_split_knows_how_many_parts_are_wanted(
     assert [part.dtype for part in parts] == [ml_dtypes.int4] * 2
 
 
+@pytest.mark.parametrize("group", [1, 2, 4])
+@pytest.mark.parametrize("with_bias", [True, False])
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_float_transposed_convolutions_of_many_images_and_groups_run(
+    group: int, with_bias: bool, count: int
+) -> None:
+    constants = {"w": weights(1, 4, 3, 3, 2), "b": weights(2, 3 * group)}
+    names = list(constants)[: 1 + with_bias]
+    attributes: dict[str, Any] = {"strides": [2, 1], "pads": [1, 0, 0, 1], "group": group}
+    node = make("ConvTranspose", ["x", *names], ["y"], "up", **attributes)
+    proto = model([node], constants, {"x": ["N", 4, 6, 6]})
+    x = weights(3, count, 4, 6, 6)
+    (got,) = reference.evaluator(proto).run(None, {"x": x})
+    with runtime.open_session(as_ir(proto), threads=1) as session:
+        (wanted,) = session.run({"x": x})
+    np.testing.assert_allclose(got, np.asarray(wanted, np.float32), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("opset", [13, 21])
 def test_floats_run_on_the_implementation_of_the_models_opset(opset: int) -> None:
     nodes = [make("Split", ["x"], ["y", "z"], "split", axis=1)]

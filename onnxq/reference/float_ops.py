@@ -1,4 +1,4 @@
-"""Float operators of com.microsoft that ONNX Runtime writes into its optimized graphs."""
+"""Float operators: of com.microsoft, from ONNX Runtime's optimized graphs, or broken in onnx."""
 
 from __future__ import annotations
 
@@ -93,6 +93,38 @@ class FusedConv(OpRun):
         return (np.asarray(y, x.dtype),)
 
 
+class ConvTranspose(OpRun):
+    """onnx's own, image by image and group by group: it fails on more than one of either."""
+
+    op_domain = ""
+
+    def _run(
+        self,
+        x: Floats,
+        w: Floats,
+        b: Floats | None = None,
+        group: int | None = None,
+        **attributes: Any,
+    ) -> tuple[Floats, ...]:
+        count = group or 1
+        given = {name: value for name, value in attributes.items() if value is not None}
+        biases = [[]] * count if b is None else [[part] for part in np.split(b, count)]
+        weights = np.split(w, count)
+        # without images, one of zeros tells the shape
+        images = x if len(x) else np.zeros((1, *x.shape[1:]), x.dtype)
+        rows = [
+            [
+                load_op("", "ConvTranspose").eval(part, weight, *bias, **given)
+                for part, weight, bias in zip(
+                    np.split(image[None], count, axis=1), weights, biases, strict=True
+                )
+            ]
+            for image in images
+        ]
+        y = np.concatenate([np.concatenate(row, axis=1) for row in rows])
+        return (np.asarray(y[: len(x)], x.dtype),)
+
+
 def _activate(y: Floats, kind: str, parameters: Sequence[float]) -> Floats:
     """The activation that ONNX Runtime fused.
 
@@ -113,5 +145,8 @@ def _activate(y: Floats, kind: str, parameters: Sequence[float]) -> Floats:
     attributes = dict(zip(known[kind], (float(p) for p in parameters), strict=True))
     return np.asarray(load_op("", kind).eval(y, **attributes), y.dtype)
 
+
+PLAIN_OPS: dict[str, type[OpRun]] = {"ConvTranspose": ConvTranspose}
+"""Float operators of the default domain that take the place of onnx's own."""
 
 FLOAT_OPS: tuple[type[OpRun], ...] = (BiasGelu, FusedConv, FusedMatMul, Gelu, QuickGelu)

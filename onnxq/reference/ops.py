@@ -18,7 +18,7 @@ from onnx.reference.ops import load_op
 from onnxq import catalog
 from onnxq.errors import OnnxqError, UnsupportedError, nearest
 from onnxq.graph.kernels import CODE_TYPES
-from onnxq.reference.float_ops import FLOAT_OPS
+from onnxq.reference.float_ops import FLOAT_OPS, PLAIN_OPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -100,6 +100,8 @@ def load_plain(
 def _load_class(
     node: onnx.NodeProto, run_params: Mapping[str, Any], inputs: Sequence[Array | None]
 ) -> Callable[..., OpRun]:
+    if node.op_type in PLAIN_OPS:
+        return PLAIN_OPS[node.op_type]
     version, cls = run_params["opsets"][""], run_params["evaluator_cls"]
     try:
         return load_op("", node.op_type, version, evaluator_cls=cls)  # type: ignore[no-any-return]
