@@ -295,6 +295,20 @@ def test_float_transposed_convolutions_of_many_images_and_groups_run(
     np.testing.assert_allclose(got, np.asarray(wanted, np.float32), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_float_norms_take_no_signs(p: int, axis: int) -> None:
+    proto = model(
+        [make("LpNormalization", ["x"], ["y"], "norm", p=p, axis=axis)], {}, {"x": [3, 4, 5]}
+    )
+    x = weights(3, 3, 4, 5)
+    x[0] = 0
+    (got,) = reference.evaluator(proto).run(None, {"x": x})
+    with runtime.open_session(as_ir(proto), threads=1) as session:
+        (wanted,) = session.run({"x": x})
+    np.testing.assert_allclose(got, np.asarray(wanted, np.float32), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("opset", [13, 21])
 def test_floats_run_on_the_implementation_of_the_models_opset(opset: int) -> None:
     nodes = [make("Split", ["x"], ["y", "z"], "split", axis=1)]

@@ -125,6 +125,22 @@ class ConvTranspose(OpRun):
         return (np.asarray(y[: len(x)], x.dtype),)
 
 
+class LpNormalization(OpRun):
+    """Y = X / (sum |X|^p)^(1/p) along `axis`, 0 where that is 0; onnx's own adds X^p with signs."""
+
+    op_domain = ""
+
+    def _run(
+        self, x: Floats, axis: int | None = None, p: int | None = None, **_: Any
+    ) -> tuple[Floats, ...]:
+        along = -1 if axis is None else axis
+        size = np.abs(x)
+        total = size if p == 1 else size * size
+        norm = total.sum(axis=along, keepdims=True, dtype=x.dtype)
+        norm = norm if p == 1 else np.sqrt(norm)
+        return (np.divide(x, norm, out=np.zeros_like(x), where=norm != 0),)
+
+
 def _activate(y: Floats, kind: str, parameters: Sequence[float]) -> Floats:
     """The activation that ONNX Runtime fused.
 
@@ -146,7 +162,10 @@ def _activate(y: Floats, kind: str, parameters: Sequence[float]) -> Floats:
     return np.asarray(load_op("", kind).eval(y, **attributes), y.dtype)
 
 
-PLAIN_OPS: dict[str, type[OpRun]] = {"ConvTranspose": ConvTranspose}
+PLAIN_OPS: dict[str, type[OpRun]] = {
+    "ConvTranspose": ConvTranspose,
+    "LpNormalization": LpNormalization,
+}
 """Float operators of the default domain that take the place of onnx's own."""
 
 FLOAT_OPS: tuple[type[OpRun], ...] = (BiasGelu, FusedConv, FusedMatMul, Gelu, QuickGelu)
