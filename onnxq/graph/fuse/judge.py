@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from onnxq import catalog
 from onnxq.graph.fuse.bias import take_bias
 from onnxq.graph.fuse.results import goes_to_quantize, results_of
-from onnxq.graph.fuse.scales import CODES, from_dequantize
+from onnxq.graph.fuse.scales import CODES, from_dequantize, zero_point_of
 from onnxq.graph.fuse.signed import why_not_fused
 from onnxq.graph.fuse.site import Kept, Site
 from onnxq.graph.fuse.view import float_view
@@ -164,13 +164,9 @@ def _missing(operator: Operator, inputs: list[ir.Value | None], rule: Rule) -> s
     for slot in slots:
         value = inputs[slot]
         producer = None if value is None else value.producer()
-        if producer is not None and _zero_point(producer) is None:
+        if producer is not None and zero_point_of(producer) is None:
             return f"input {slot} has no zero point: ONNX Runtime leaves it in float32"
     return ""
-
-
-def _zero_point(dequantize: ir.Node) -> ir.Value | None:
-    return dequantize.inputs[2] if len(dequantize.inputs) > 2 else None
 
 
 def _suits(qparams: QParams | None, weight: WeightSlot, view: ir.Node) -> bool:

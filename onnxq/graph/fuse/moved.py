@@ -38,7 +38,7 @@ def move_quantizers(graph: ir.Graph, scales: Scales, names: FreeNames) -> None:
 
 
 def _move_up(quantize: ir.Node, scales: Scales, names: FreeNames) -> None:
-    if _number(quantize, scales) is None:
+    if _one_scale(quantize, scales) is None:
         return
     value = quantize.inputs[0]
     while value is not None and (passed := _alone(value, quantize)) is not None:
@@ -52,7 +52,7 @@ def _move_up(quantize: ir.Node, scales: Scales, names: FreeNames) -> None:
 
 
 def _move_down(dequantize: ir.Node, scales: Scales, names: FreeNames) -> None:
-    if _number(dequantize, scales) is None:
+    if _one_scale(dequantize, scales) is None:
         return
     work = [dequantize.outputs[0]]
     first = True
@@ -70,7 +70,7 @@ def _move_down(dequantize: ir.Node, scales: Scales, names: FreeNames) -> None:
                 work.append(_insert(result, uses, dequantize, names))
 
 
-def _number(node: ir.Node, scales: Scales) -> QParams | None:
+def _one_scale(node: ir.Node, scales: Scales) -> QParams | None:
     """The qparams of a Q or DQ where they are constant, one for the tensor."""
     qparams = scales.of(node)
     return qparams if qparams is not None and qparams.granularity == PerTensor() else None

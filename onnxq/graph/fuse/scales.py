@@ -34,6 +34,11 @@ def is_dequantize(node: ir.Node | None) -> bool:
     return node is not None and node.op_type == "DequantizeLinear" and node.domain in DOMAINS
 
 
+def zero_point_of(node: ir.Node) -> ir.Value | None:
+    """The zero point of a Q or DQ node; None: 0, which is the default."""
+    return node.inputs[2] if len(node.inputs) > 2 else None
+
+
 def from_dequantize(value: ir.Value, reader: ir.Node) -> bool:
     """Whether a DQ of the reader's own graph makes it: fusion does not cross graphs."""
     producer = value.producer()
@@ -54,7 +59,7 @@ class Scales:
         A scale of shape (1,) counts as one number, as in ONNX Runtime.
         """
         scale_value = node.inputs[1]
-        zero_value = node.inputs[2] if len(node.inputs) > 2 else None
+        zero_value = zero_point_of(node)
         qdtype = _code_type(node)
         axis = int(node.attributes.get_int("axis", 1))  # ONNX: the default
         if qdtype is None or node.attributes.get_int("block_size", 0) != 0:
@@ -107,8 +112,7 @@ class Scales:
 
 def _code_type(node: ir.Node) -> QDType | None:
     codes = node.outputs[0] if is_quantize(node) else node.inputs[0]
-    zero_point = node.inputs[2] if len(node.inputs) > 2 else None
-    for value in (zero_point, codes):
+    for value in (zero_point_of(node), codes):
         if value is not None and value.dtype is not None:
             return DTYPES.get(value.dtype.name)
         if value is not None and value.const_value is not None:

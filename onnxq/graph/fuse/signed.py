@@ -15,7 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.dtypes import INT8
-from onnxq.graph.fuse.scales import is_dequantize, is_quantize
+from onnxq.graph.fuse.scales import is_dequantize, is_quantize, zero_point_of
 from onnxq.graph.weights import constant
 from onnxq.operator import Role, Rule
 
@@ -34,7 +34,7 @@ def shift_to_uint8(model: ir.Model, names: FreeNames) -> None:
         dequantize = _only_dequantize(quantize) if is_quantize(quantize) else None
         if dequantize is None:
             continue
-        ends = [_zero_point(node) for node in (quantize, dequantize)]
+        ends = [_int8_zero_point(node) for node in (quantize, dequantize)]
         if ends[0] is None or ends[1] is None or _number(ends[0]) != _number(ends[1]):
             continue
         for node, value in ((quantize, ends[0]), (dequantize, ends[1])):
@@ -61,9 +61,9 @@ def _only_dequantize(quantize: ir.Node) -> ir.Node | None:
     return readers[0] if len(real.uses()) + real.is_graph_output() == 1 else None
 
 
-def _zero_point(node: ir.Node) -> ir.Value | None:
+def _int8_zero_point(node: ir.Node) -> ir.Value | None:
     """The constant int8 zero point of a Q or DQ, one number."""
-    value = node.inputs[2] if len(node.inputs) > 2 else None
+    value = zero_point_of(node)
     tensor = constant(value)
     if tensor is None or tensor.dtype != ir.DataType.INT8 or tensor.size != 1:
         return None
