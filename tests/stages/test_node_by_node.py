@@ -3,20 +3,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 from onnx import helper
 
-from onnxq import runtime
+from onnxq import catalog, runtime
 from onnxq.errors import UnsupportedError
 from onnxq.runtime import Optimization
+from onnxq.stages.differences import BEYOND
 from onnxq.stages.node_by_node import NodeByNode
 from onnxq.stages.visible import Visible
 from tests.examples import Array, as_ir, model, quantized_matmul, weights
+from tests.operators import builder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import onnx_ir as ir
     from onnx.reference.op_run import OpRun
 
 
@@ -150,3 +152,18 @@ def test_the_visible_graph_is_not_optimized_again(target: ir.Model) -> None:
     nodes = NodeByNode(target)
     with runtime.open_session(nodes.exposed.model, optimization=Optimization.NONE) as session:
         assert {"x_quantized", "y"} <= set(session.outputs)
+
+
+def test_differences_within_the_bound_of_a_kernel_do_not_count() -> None:
+    operator = catalog.find_integer("MatMulNBits", "com.microsoft")
+    assert operator is not None
+    case = next(iter(operator.cases()))
+    names = zip(builder.names(case), case.inputs, strict=True)
+    feeds: dict[str, Array] = {
+        name: x for i, (name, x) in enumerate(names) if x is not None and i not in case.constants
+    }
+    target = ir.from_proto(builder.integer_model(operator, "com.microsoft", case))
+    nodes, inner = run(target, feeds)
+    nodes.compare(feeds, inner)
+    (found,) = nodes.findings()
+    assert (found.kernel, found.unit, found.differing) == ("onnxq", BEYOND, 0)
