@@ -84,6 +84,31 @@ def float_bias(g: Graph) -> str:
     return g.qdq("c", 0.2)
 
 
+def float_bias_beyond_int32(g: Graph) -> str:
+    bias = g.constant("b", [1e9] * 8, np.float32)
+    g.op("Conv", [g.qdq("x"), g.weight((8, 8, 1, 1)), bias], "c")
+    return g.qdq("c", 0.2)
+
+
+def bias_of_scale(g: Graph, factor: float) -> str:
+    """A bias whose scale is x_scale * w_scale * factor."""
+    x, weight = g.qdq("x"), g.weight((8, 8, 1, 1))
+    scale = g.constants["x_scale"] * g.constants["w1_scale"] * factor
+    g.constant("b_scale", scale, np.float32)
+    g.constant("b_quantized", np.arange(8) * 1000, np.int32)
+    g.op("DequantizeLinear", ["b_quantized", "b_scale"], "b", axis=0)
+    g.op("Conv", [x, weight, "b"], "c")
+    return g.qdq("c", 0.2)
+
+
+def bias_of_nearly_its_scale(g: Graph) -> str:
+    return bias_of_scale(g, 1.009)
+
+
+def bias_of_another_scale(g: Graph) -> str:
+    return bias_of_scale(g, 1.02)
+
+
 def float_weight(g: Graph) -> str:
     random = np.random.default_rng(0).standard_normal((8, 8, 1, 1))
     g.op("Conv", [g.qdq("x"), g.constant("w", random, np.float32)], "c")
@@ -179,6 +204,9 @@ PATTERNS: dict[Callable[[Graph], str], tuple[list[str], dict[str, str]]] = {
     two_convs_read_one: (["QLinearConv", "QLinearConv", "QLinearConv", "QLinearAdd"], {}),
     add_to_itself: (["QLinearAdd"], {}),
     float_bias: (["QLinearConv"], {}),
+    float_bias_beyond_int32: (["Conv"], {"conv_c": "does not fit into int32"}),
+    bias_of_nearly_its_scale: (["QLinearConv"], {}),
+    bias_of_another_scale: (["Conv"], {"conv_c": "the scale of its bias"}),
     float_weight: (["Conv"], {"conv_c": "weight"}),
     reshape_before: (["Reshape", "QLinearConv"], {}),
     movement_behind: (["QLinearConv", "MaxPool", "Transpose"], {}),
