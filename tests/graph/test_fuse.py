@@ -352,6 +352,27 @@ def test_gemm_needs_zero_points(with_bias: bool, quantized: bool) -> None:
     assert kernels(fused.model) == kernels(model)
 
 
+@pytest.mark.parametrize("factor", [0.5, 2])
+def test_gemm_takes_a_bias_of_any_scale_as_onnx_runtime_does(factor: float) -> None:
+    g = Graph()
+    w = g.weight((6, 5), 1)
+    scale = g.constants[w.replace("_dequantized", "_scale")] * np.float32(0.05 * factor)
+    parameters = [
+        g.constant("b_quantized", np.arange(-200, 300, 100), np.int32),
+        g.constant("b_scale", scale, np.float32),
+        g.constant("b_zero_point", np.zeros(5), np.int32),
+    ]
+    b = g.op("DequantizeLinear", parameters, "b", axis=0)
+    g.op("Gemm", [g.qdq("x"), w, b], "y")
+    model = g.model(g.qdq("y"), shape=(4, 6))
+    fused = fuse(model)
+    assert computing(fused.model) == ["QGemm"]
+    assert_same_integers(model, fused, (4, 6))
+    x = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32) * 2
+    (y,) = reference.evaluator(model).run(None, {"x": x})
+    np.testing.assert_array_equal(y, run(model, (4, 6))[0])
+
+
 def test_what_another_node_carries_out_is_named_without_op_types() -> None:
     g = Graph()
     g.op("MatMul", [g.qdq("x"), g.weight((6, 5), 1)], "m")
