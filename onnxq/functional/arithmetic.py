@@ -9,12 +9,10 @@ from onnxq.errors import ShapeError
 from onnxq.functional.calls import call, check_input, result_qparams
 from onnxq.qparams import quantize
 from onnxq.qtensor.guards import whole
-from onnxq.qtensor.tensor import QTensor, write_out
+from onnxq.qtensor.tensor import QTensor, output_qparams, write_out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from onnxq.qparams import QParams
 
 
 def add(
@@ -67,7 +65,7 @@ def _pair(
         raise ShapeError(f"{op}: scale and zero_point are {result}; wanted two numbers.")
     if out is None:
         return call(op_type, [qa, qb], result_qparams(qa, *result))
-    return write_out(op, call(op_type, [qa, qb], _qparams_of(op, qa, out)).int_repr(), out)
+    return write_out(op, call(op_type, [qa, qb], output_qparams(op, qa, out)).int_repr(), out)
 
 
 def cat(
@@ -100,9 +98,10 @@ def cat(
     parts = [check_input("cat", x, f"tensor {i}") for i, x in enumerate(tensors)]
     _check_dtypes("cat", parts)
     first = parts[0]
-    output = (
-        result_qparams(first, scale, zero_point) if out is None else _qparams_of("cat", first, out)
-    )
+    if out is None:
+        output = result_qparams(first, scale, zero_point)
+    else:
+        output = output_qparams("cat", first, out)
     alike = [
         x if x.qparams == output else QTensor(quantize(x.dequantize(), output), output)
         for x in parts
@@ -115,11 +114,3 @@ def _check_dtypes(op: str, operands: Sequence[QTensor]) -> None:
     found = [str(x.dtype) for x in operands]
     if len(set(found)) > 1:
         raise ShapeError(f"{op}: operands are {', '.join(found)}; wanted the same dtype for all.")
-
-
-def _qparams_of(op: str, operand: QTensor, out: QTensor) -> QParams:
-    """The qparams that `out` gives the result."""
-    check_input(op, out, "out")
-    if out.dtype != operand.dtype:
-        raise ShapeError(f"{op}: out is {out.dtype}; wanted {operand.dtype}, as the operands.")
-    return out.qparams

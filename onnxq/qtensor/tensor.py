@@ -605,7 +605,7 @@ class QTensor:
                 f"mean: over dims {listed} of {self.shape}; wanted elements, no twins."
             )
         p = self._qparams
-        q = p if out is None else _output_qparams("mean", self, out)
+        q = p if out is None else output_qparams("mean", self, out)
         total = self._codes.sum(axis=axes if self.ndim else None, keepdims=keepdim, dtype=np.int64)
         centred = np.asarray(total) - count * p.zero_point.astype(np.int64)
         # sums beyond int32 are no different: requantize goes on in float
@@ -645,11 +645,18 @@ def write_out(op: str, codes: IntArray, out: QTensor) -> QTensor:
     return out.copy_(QTensor(codes, out.qparams))
 
 
-def _output_qparams(op: str, x: QTensor, out: QTensor) -> QParams:
-    need_per_tensor(f"{op}: out", check_tensor(op, out, "out").qparams)
-    if out.dtype != x.dtype:
-        raise ShapeError(f"{op}: out is {out.dtype}; wanted {x.dtype}, as the operand.")
-    return out.qparams
+def output_qparams(op: str, operand: QTensor, out: object) -> QParams:
+    """The qparams that `out` gives the result.
+
+    Raises:
+        ShapeError: no QTensor, or of another dtype than the operand.
+        UnsupportedError: quantized per channel or block.
+    """
+    p = check_tensor(op, out, "out").qparams
+    need_per_tensor(f"{op}(out=)", p)
+    if p.dtype != operand.dtype:
+        raise ShapeError(f"{op}: out is {p.dtype}; wanted {operand.dtype}, as the operand.")
+    return p
 
 
 def _check_codes(codes: IntArray, qparams: QParams) -> None:
