@@ -25,6 +25,7 @@ from onnxq.operators._check import codes, qparams_in, qparams_out
 from onnxq.operators._emit import attributes_of, qlinear
 from onnxq.operators._examples import normal
 from onnxq.operators._windows import Windows, blocks, pool_geometry, sliding, tap
+from onnxq.operators.global_average_pool import GlobalAveragePool
 from onnxq.qparams import dequantize
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class AveragePool(Operator):
         yield Case("SAME_LOWER, stride beyond the kernel", (x,), (), skipping)
         yield Case("1d", (normal(2, 3, 9),), (), {"kernel_shape": [3], "pads": [1, 1]})
         yield Case("3d", (normal(1, 2, 4, 5, 4),), (), {"kernel_shape": [2, 3, 2]})
+        yield Case("one window over all", (normal(2, 9, 2, 2),), (), {"kernel_shape": [2, 2]})
         yield Case("empty batch", (normal(0, 3, 7, 6),), (), {"kernel_shape": [2, 2]})
 
     def lower(
@@ -107,6 +109,10 @@ class AveragePool(Operator):
             )
         p, q = qparams_in("AveragePool", plan, 0), qparams_out("AveragePool", plan)
         windows = pool_geometry("AveragePool", x.shape[2:], kernel, attributes)
+        padded = any(integers(attributes, "pads", []))
+        if windows.kernel == x.shape[2:] and math.prod(windows.out) == 1 and not padded:
+            # one window, all of x: ONNX Runtime takes its kernel for that, which rounds otherwise
+            return GlobalAveragePool().kernel([x], plan, {})
         count = _counts(x.shape[2:], windows, attributes)
         y = np.empty((math.prod(x.shape[:2]), *windows.out), q.dtype.storage)
         zero_point = q.zero_point.astype(np.float32)

@@ -5,9 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from onnxq.dtypes import UINT8
 from onnxq.errors import ShapeError
-from onnxq.operator import Case, Float
+from onnxq.operator import Case, Float, NodePlan
 from onnxq.operators.average_pool import AveragePool
+from onnxq.qparams import per_tensor
 from tests.operators import builder
 from tests.operators.builder import Codes, codes, copied
 
@@ -50,3 +52,10 @@ def test_kernel_refuses_shapes_that_do_not_fit(
 ) -> None:
     with pytest.raises(ShapeError, match=OP.op_type):
         copied(OP, *inputs, **attributes)
+
+
+def test_one_window_over_all_is_rounded_as_a_global_mean_is() -> None:
+    scale = per_tensor(0.020775916054844856, 129, UINT8)
+    plan = NodePlan((scale,), (scale,))
+    (y,) = OP.kernel([np.array([[[130, 69]]], np.uint8)], plan, {"kernel_shape": [2]})
+    assert y.tolist() == [[[99]]]  # ONNX Runtime's; adding the zero point first gives 100
