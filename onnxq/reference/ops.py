@@ -19,6 +19,7 @@ from onnxq import catalog
 from onnxq.errors import OnnxqError, UnsupportedError, nearest
 from onnxq.graph.kernels import CODE_TYPES
 from onnxq.reference.float_ops import FLOAT_OPS, PLAIN_OPS
+from onnxq.reference.loops import LOOPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -153,7 +154,7 @@ def _classes(
     """The classes; made anew when operators were registered since."""
     on_codes = {key: catalog.find_integer(op.op_type, op.domain) for key, op in plain}
     served = {key: op for key, op in on_codes.items() if op is not None} | dict(operators)
-    made = {(cls.op_domain, cls.__name__): cls for cls in FLOAT_OPS}
+    made = {(cls.op_domain, cls.__name__): cls for cls in (*FLOAT_OPS, *LOOPS)}
     for (domain, op_type), op in sorted(served.items(), key=lambda item: item[0]):
         members = {"op_domain": domain, "operator": op, "__doc__": op.__doc__}
         made[domain, op_type] = type(op_type, (KernelOp,), members | {"__module__": __name__})
