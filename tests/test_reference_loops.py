@@ -8,7 +8,6 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnxq import reference
-from onnxq.errors import UnsupportedError
 
 Floats = npt.NDArray[np.float32]
 X = np.arange(24, dtype=np.float32).reshape(4, 3, 2)
@@ -27,7 +26,14 @@ def number(name: str, kind: int) -> onnx.ValueInfoProto:
 
 
 def model(node: onnx.NodeProto, inputs: list[str], outputs: list[str]) -> onnx.ModelProto:
-    numbers = [("limit", np.int64(3)), ("none", np.int64(0)), ("start", np.zeros((3, 2), "f"))]
+    numbers = [
+        ("limit", np.int64(3)),
+        ("none", np.int64(0)),
+        ("most", np.int64(4)),
+        ("yes", np.bool_(True)),
+        ("no", np.bool_(False)),
+        ("start", np.zeros((3, 2), "f")),
+    ]
     graph = helper.make_graph(
         [node],
         "loops",
@@ -79,32 +85,46 @@ def test_scan_goes_along_any_axis_either_way(attributes: dict[str, list[int]]) -
         assert y.shape == wanted.shape
 
 
-def loop(limit: str, condition: str = "") -> onnx.ModelProto:
+def loop(limit: str, condition: str = "", shape: list[str | int] | None = None) -> onnx.ModelProto:
+    """Adds x to start, at most 5 times."""
+    kind = helper.make_tensor_value_info("shown", TensorProto.FLOAT, shape)
     body = helper.make_graph(
         [
-            helper.make_node("Identity", ["going"], ["still"]),
+            helper.make_node("Less", ["i", "most"], ["still"]),
             helper.make_node("Add", ["h", "x"], ["new"]),
             helper.make_node("Identity", ["new"], ["shown"]),
         ],
         "body",
         [number("i", TensorProto.INT64), number("going", TensorProto.BOOL), matrix("h")],
-        [number("still", TensorProto.BOOL), matrix("new"), matrix("shown")],
+        [number("still", TensorProto.BOOL), matrix("new"), kind],
     )
     node = helper.make_node("Loop", [limit, condition, "start"], ["last", "all"], body=body)
     return model(node, ["x"], ["last", "all"])
 
 
-def test_loop_stacks_what_it_collects() -> None:
-    proto, feeds = loop("limit"), {"x": X[0]}
+@pytest.mark.parametrize("shape", [None, ["rows", 2], [3, 2]], ids=str)
+@pytest.mark.parametrize(
+    ("limit", "condition", "turns"),
+    [
+        ("limit", "", 3),
+        ("", "", 5),
+        ("", "yes", 5),
+        ("limit", "yes", 3),
+        ("none", "", 0),
+        ("none", "yes", 0),
+        ("limit", "no", 0),
+        ("", "no", 0),
+    ],
+)
+def test_loop_stacks_what_it_collects_in_so_many_turns(
+    limit: str, condition: str, turns: int, shape: list[str | int] | None
+) -> None:
+    proto, feeds = loop(limit, condition, shape), {"x": X[0]}
     session = onnxruntime.InferenceSession(
         proto.SerializeToString(), providers=["CPUExecutionProvider"]
     )
     ours = reference.evaluator(proto).run(None, feeds)
     for y, wanted in zip(ours, session.run(None, feeds), strict=True):
         assert np.array_equal(y, wanted)
-    assert ours[1].shape == (3, 3, 2)
-
-
-def test_nothing_collected_is_refused_in_words() -> None:
-    with pytest.raises(UnsupportedError, match="without a turn"):
-        reference.evaluator(loop("none")).run(None, {"x": X[0]})
+        assert (y.shape, y.dtype) == (wanted.shape, wanted.dtype)
+    assert len(ours[1]) == turns

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx
 from onnx.reference.op_run import OpRun
 
 from onnxq.errors import ShapeError, UnsupportedError
@@ -103,14 +104,30 @@ class Loop(_WithBody):
                 store.append(value)
             states = results[1 : 1 + len(states)]
             turn += 1
-        if not turn and collected:
-            raise UnsupportedError("Loop without a turn: the shape of its results is not known.")
+        if not turn:
+            types = self.body.output_types_[1 + len(states) :]
+            return (*states, *(_nothing_of(kind.tensor_type) for kind in types))
         return (*states, *(np.stack(values) for values in collected))
 
 
 def _slices(x: Array, axis: int, from_end: int) -> Iterator[Array]:
     moved = np.moveaxis(x, axis, 0)
     return iter(moved[::-1] if from_end else moved)
+
+
+def _nothing_of(kind: onnx.TypeProto.Tensor) -> Array:
+    """What no turn collected, as ONNX Runtime has it: sizes that the body does not tell are 0.
+
+    Raises:
+        UnsupportedError: the body does not tell the type.
+    """
+    if not kind.elem_type:
+        raise UnsupportedError(
+            "Loop without a turn: the type of its results is not known. Run shape inference "
+            "first (onnx.shape_inference.infer_shapes)."
+        )
+    shape = [max(size.dim_value, 0) for size in kind.shape.dim]
+    return np.zeros((0, *shape), onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
 
 
 LOOPS: tuple[type[OpRun], ...] = (Loop, Scan)
