@@ -54,13 +54,9 @@ def _move_up(quantize: ir.Node, scales: Scales, names: FreeNames) -> None:
 def _move_down(dequantize: ir.Node, scales: Scales, names: FreeNames) -> None:
     if _one_scale(dequantize, scales) is None:
         return
-    work = [dequantize.outputs[0]]
-    first = True
+    work = [dequantize.outputs[0]]  # several readers: each has a DQ of its own in ONNX Runtime
     while work:
         value = work.pop()
-        if first and len(value.uses()) != 1:
-            return
-        first = False
         for reader in [use.node for use in value.uses()]:
             if not _passes(reader) or reader.graph is not dequantize.graph:
                 continue
