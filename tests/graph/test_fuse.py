@@ -664,6 +664,18 @@ def _other(real: ir.Value) -> ir.Graph:
     return ir.Graph([], node.outputs, nodes=[node], name="other")
 
 
+def test_scales_in_vectors_of_one_become_one_initializer_of_rank_0() -> None:
+    g = Graph()
+    parameters = [g.constant("s", [0.05], np.float32), g.constant("z", [131], np.uint8)]
+    x = g.op("QuantizeLinear", ["x", *parameters], "q")
+    for i in range(3):
+        g.conv(g.op("DequantizeLinear", [x, *parameters], f"d{i}"), f"c{i}")
+        x = g.op("QuantizeLinear", [f"c{i}", *parameters], f"q{i}")
+    model = g.model(g.op("DequantizeLinear", [x, *parameters], "y"))
+    fused = fuse(model).model
+    assert len(fused.graph.initializers) == len(model.graph.initializers) + len(parameters)
+
+
 def test_time_is_linear_in_the_number_of_nodes() -> None:
     import time
 
