@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import onnx
 import onnx_ir as ir
 
+from onnxq.graph.ceil_mode import correct_ceil_mode
 from onnxq.graph.edit import all_values
 from onnxq.graph.skeleton import skeleton
 
@@ -23,13 +24,27 @@ def infer_types(model: ir.Model) -> bool:
     not read.
     """
     changed = _take_from_weights(model)
-    inferred = onnx.shape_inference.infer_shapes(skeleton(model), data_prop=True)
+    inferred = _inferred(skeleton(model))
     values = {v.name: v for graph in model.graphs() for v in all_values(graph)}
     for info in _infos([inferred.graph]):
         value = values.get(info.name)
         if value is not None and info.HasField("type"):
             changed |= _merge(value, info.type)
     return changed
+
+
+def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
+    """By onnx's inference, again for as long as it is wrong of a pool with ceil_mode."""
+    while True:
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        known = (*inferred.graph.input, *_infos([inferred.graph]))
+        if not correct_ceil_mode(model.graph, {info.name: _sizes(info) for info in known}):
+            return inferred
+
+
+def _sizes(info: onnx.ValueInfoProto) -> list[int | None]:
+    dims = info.type.tensor_type.shape.dim
+    return [d.dim_value if d.HasField("dim_value") else None for d in dims]
 
 
 def _take_from_weights(model: ir.Model) -> bool:

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import onnx_ir as ir
+import onnxruntime as ort
+import pytest
 
 from onnxq.graph.types import infer_by_run, infer_types, untyped
 
@@ -46,6 +48,33 @@ def test_small_constants_take_part(parse: Parse) -> None:
     )
     infer_types(model)
     assert shapes(model)["y"] in (["N", 2, 3], [None, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("attributes", "size"),
+    [
+        ("kernel_shape = [3, 1], strides = [3, 3]", [4, 1]),
+        ("kernel_shape = [1, 2], strides = [5, 2]", [3, 2]),
+        ('kernel_shape = [1, 2], strides = [5, 2], auto_pad = "VALID"', [3, 2]),
+        ('kernel_shape = [3, 2], strides = [2, 2], auto_pad = "SAME_UPPER"', [6, 2]),
+        ("kernel_shape = [2, 2], strides = [3, 3], pads = [1, 1, 1, 1]", [5, 2]),
+    ],
+)
+def test_ceil_mode_leaves_out_windows_that_start_behind_the_input(
+    parse: Parse, attributes: str, size: list[int]
+) -> None:
+    model = parse(
+        f"""g (float[2,3,12,3] x) => (float[] y) <float[2,3,9,9] p, float[2,3,9,9] a> {{
+        p = MaxPool<ceil_mode = 1, {attributes}>(x)  a = Relu(p)
+        q = AveragePool<ceil_mode = 1, kernel_shape = [1, 1], strides = [2, 2]>(a)  y = Neg(q) }}"""
+    )
+    assert infer_types(model)
+    session = ort.InferenceSession(ir.to_proto(model).SerializeToString())
+    (y,) = session.run(None, {"x": np.zeros((2, 3, 12, 3), np.float32)})
+    found = shapes(model)
+    assert found["p"] == found["a"] == [2, 3, *size]
+    assert found["q"] == found["y"] == list(y.shape)
+    assert not infer_types(model)
 
 
 def test_branches_are_typed(parse: Parse) -> None:
