@@ -20,7 +20,8 @@ STAGES = (
     "arguments", "calibrate", "check_types", "overrides",
     "prepare", "plan_constants", "plan_activations", "plan", "dynamic_plan", "rewrite",
     "improve", "codes", "comparison", "findings", "execution", "verify", "differences",
-    "cross_findings", "node_by_node", "visible", "end_to_end", "cross_check", "bench",
+    "cross_findings", "node_by_node", "visible", "float_nodes", "end_to_end", "cross_check",
+    "bench",
 )
 # fmt: on
 LINK = ROOT / "onnxq" / "operators"

@@ -11,17 +11,21 @@ after fusion. `op_classes()` are the OpRun classes, for an evaluator of one's ow
 
 from __future__ import annotations
 
+from onnxq.reference.elsewhere import FloatNodes, RunNode
 from onnxq.reference.nodes import node_runner
-from onnxq.reference.ops import CODE_DTYPES, KernelOp, op_class, op_classes
+from onnxq.reference.ops import CODE_DTYPES, KernelOp, op_class, op_classes, where
 from onnxq.reference.session import Evaluator, evaluator, run_node
 
 __all__ = [
     "CODE_DTYPES",
     "Evaluator",
+    "FloatNodes",
     "KernelOp",
+    "RunNode",
     "evaluator",
     "node_runner",
     "op_class",
     "op_classes",
     "run_node",
+    "where",
 ]

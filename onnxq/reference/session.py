@@ -16,6 +16,7 @@ from onnxq.errors import CalibrationError, OnnxqError, UnsupportedError, listed,
 from onnxq.graph.fuse import fuse
 from onnxq.graph.io import load
 from onnxq.graph.passes.inline import InlineFunctions
+from onnxq.reference.elsewhere import FloatNodes, float_classes
 from onnxq.reference.ops import by_name, op_classes, where
 from onnxq.threads import workers
 
@@ -31,7 +32,12 @@ INLINE_BYTES = 1024
 """Smaller weights stay in the protobuf."""
 
 
-def evaluator(model: str | Path | onnx.ModelProto | ir.Model, *, threads: int = 1) -> Evaluator:
+def evaluator(
+    model: str | Path | onnx.ModelProto | ir.Model,
+    *,
+    threads: int = 1,
+    float_nodes: FloatNodes | None = None,
+) -> Evaluator:
     """A ReferenceEvaluator that runs a quantized model on onnxq's kernels.
 
     A QDQ model is brought into its integer form, which is what ONNX Runtime executes after fusion.
@@ -42,6 +48,8 @@ def evaluator(model: str | Path | onnx.ModelProto | ir.Model, *, threads: int = 
         model: QDQ, QOperator, mixed, or what ONNX Runtime wrote as its optimized graph; path,
             ModelProto or onnx_ir.Model. It is not changed.
         threads: that convolutions and matrix products use.
+        float_nodes: runs the float nodes that onnxq has no kernel for, in place of onnx's own
+            implementation; see onnxq.reference.elsewhere.
     Returns:
         run(None, {input: array}) gives the outputs; an array is given back as soon as no later
         node needs it, unless intermediate=True asks for all.
@@ -50,9 +58,13 @@ def evaluator(model: str | Path | onnx.ModelProto | ir.Model, *, threads: int = 
         UnsupportedError: operators that neither onnxq nor onnx has an implementation of.
     """
     integer = integer_form(load(model))
-    check_operators(integer)
+    classes = op_classes()
+    if float_nodes is None:
+        check_operators(integer)
+    else:
+        classes = (*float_classes(integer, float_nodes), *classes)  # the first of a name counts
     proto, weights = _hand_over(integer)
-    return Evaluator(proto, new_ops=list(op_classes()), weights=weights, threads=threads)
+    return Evaluator(proto, new_ops=list(classes), weights=weights, threads=threads)
 
 
 def integer_form(model: ir.Model) -> ir.Model:
@@ -217,6 +229,7 @@ class Evaluator(ReferenceEvaluator):
                 extra["context"] = results
             outputs = run_node(node, [results[name] for name in node.input], extra)
             results.update(zip(node.output, outputs, strict=False))
+            results[""] = None  # an output without a name is no input of anyone
             for name in (*self._reads[i], *node.output):
                 if last.get(name, -1) <= i and name not in kept:
                     results.pop(name, None)

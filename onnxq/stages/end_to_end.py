@@ -12,6 +12,7 @@ from onnxq.errors import OnnxqError
 from onnxq.stages.cross_findings import OutputAgreement
 from onnxq.stages.differences import SCALES, Differences
 from onnxq.stages.execution import original_name
+from onnxq.stages.float_nodes import FloatNodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +38,9 @@ class EndToEnd:
             str(value.name): _output_differences(value) for value in target.graph.outputs
         }
         try:
-            self._evaluator = reference.evaluator(target, threads=threads)
+            self._evaluator = reference.evaluator(
+                target, threads=threads, float_nodes=FloatNodes(target)
+            )
         except OnnxqError as error:
             self.problem = str(error)
 

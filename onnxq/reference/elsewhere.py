@@ -1,0 +1,85 @@
+"""Float nodes that the caller runs: on ONNX Runtime itself, for whoever tests integers alone.
+
+reference.evaluator(model, float_nodes=opener)    # opener(node, opsets)(inputs) -> outputs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import onnx
+from onnx.reference.op_run import OpRun
+
+from onnxq.operator import Array
+from onnxq.reference.ops import CODE_DTYPES, KernelOp, by_name, load_plain
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+RunNode = Callable[[Sequence[Array | None]], Sequence[Array]]
+"""inputs -> outputs of one node; those that have no name are left out."""
+FloatNodes = Callable[[onnx.NodeProto, Mapping[str, int]], RunNode]
+"""(node, {domain: opset}) -> what runs it. Nodes that hold graphs (If, Loop) are not among them."""
+FLOATS = frozenset({"float16", "float32", "float64"})
+QUANTIZED = CODE_DTYPES - {"int32"}
+"""Of tensors that make a node one on integers; int32 is the type of indices too."""
+
+
+class _Plain(OpRun):
+    """Onnx's own implementation."""
+
+    def _run(self, *inputs: Any, **_: Any) -> tuple[Any, ...]:
+        plain = load_plain(self.onnx_node, self.run_params, inputs)
+        outputs: tuple[Any, ...] = plain.run(*inputs)  # type: ignore[no-untyped-call]
+        return outputs
+
+
+class _Elsewhere(OpRun):
+    """A node of a float operator; mixed with the class that runs it on integers."""
+
+    float_nodes: ClassVar[FloatNodes]
+
+    def __init__(
+        self, onnx_node: onnx.NodeProto, run_params: dict[str, Any], schema: Any = None
+    ) -> None:
+        super().__init__(onnx_node, run_params, schema)
+        self._elsewhere = type(self).float_nodes(onnx_node, run_params["opsets"])
+
+    def _run(self, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
+        if not self._is_float(inputs):
+            outputs: tuple[Any, ...] = super()._run(*inputs, **attributes)  # type: ignore[no-untyped-call,safe-super]
+            return outputs
+        named = iter(self._elsewhere(inputs))
+        return tuple(next(named) if name else np.empty(0) for name in self.onnx_node.output)
+
+    def _is_float(self, inputs: Sequence[Any]) -> bool:
+        """Whether floats go in, no codes, tensors only, and no kernel of onnxq serves them."""
+        given = [x for x in inputs if x is not None]
+        if not all(isinstance(x, np.ndarray) for x in given):
+            return False
+        if isinstance(self, KernelOp) and self.uses_kernel(inputs):
+            return False
+        names = {x.dtype.name for x in given}
+        return bool(names & FLOATS) and not names & QUANTIZED
+
+
+def float_classes(model: ir.Model, float_nodes: FloatNodes) -> tuple[type[OpRun], ...]:
+    """A class for each operator of the model that may compute in float."""
+    keys = {
+        (node.domain, node.op_type): None
+        for node in model.graph.all_nodes()
+        if not node.domain.startswith("ai.onnx") and not _holds_graphs(node)
+    }
+    return tuple(_float_class(*key, float_nodes) for key in keys)
+
+
+def _float_class(domain: str, op_type: str, float_nodes: FloatNodes) -> type[OpRun]:
+    bases = (_Elsewhere, by_name().get((domain, op_type), _Plain))
+    members = {"op_domain": domain, "float_nodes": staticmethod(float_nodes)}
+    return type(op_type, bases, members | {"__module__": __name__})
+
+
+def _holds_graphs(node: ir.Node) -> bool:
+    return any(a.type.name in ("GRAPH", "GRAPHS") for a in node.attributes.values())

@@ -1,0 +1,100 @@
+"""Float nodes by themselves on ONNX Runtime, so that the reference's integers alone are tested."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import onnx
+import onnx_ir as ir
+
+from onnxq import runtime
+from onnxq.errors import OnnxqError, UnsupportedError
+from onnxq.reference import where
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from onnxq.reference import RunNode
+
+    Array = npt.NDArray[np.generic]
+
+IR_VERSION = 10
+
+
+class FloatNodes:
+    """Opens a session for each float node; its constants stay constants, which decides kernels.
+
+    Args:
+        target: the model whose initializers they are.
+    """
+
+    def __init__(self, target: ir.Model) -> None:
+        self._constants = {
+            name: value.const_value
+            for graph in target.graphs()
+            for name, value in graph.initializers.items()
+            if value.const_value is not None
+        }
+
+    def __call__(self, node: onnx.NodeProto, opsets: Mapping[str, int]) -> RunNode:
+        """What runs the node, as onnxq.reference.evaluator takes it."""
+        constants = {name: self._constants[name] for name in node.input if name in self._constants}
+        return _OneNode(node, dict(opsets), constants)
+
+
+@dataclass(slots=True)
+class _OneNode:
+    """A model of one node.
+
+    Attributes:
+        node: that it has.
+        opsets: domain -> version.
+        constants: those of its inputs that do not change.
+        sessions: by types and ranks of the inputs.
+    """
+
+    node: onnx.NodeProto
+    opsets: dict[str, int]
+    constants: Mapping[str, ir.TensorProtocol]
+    sessions: dict[tuple[object, ...], runtime.Session] = field(default_factory=dict)
+
+    def __call__(self, inputs: Sequence[Array | None]) -> Sequence[Array]:
+        """Its outputs that have a name.
+
+        Raises:
+            UnsupportedError: ONNX Runtime cannot run it by itself.
+        """
+        named = zip(self.node.input, inputs, strict=False)
+        feeds = {name: x for name, x in named if x is not None and name not in self.constants}
+        key = tuple((name, x.dtype, x.ndim) for name, x in feeds.items())
+        try:
+            if key not in self.sessions:
+                self.sessions[key] = runtime.open_session(self._model(feeds), threads=1)
+            return self.sessions[key].run(feeds)
+        except OnnxqError as error:
+            raise UnsupportedError(f"node {where(self.node)}, by itself: {error}") from error
+
+    def _model(self, feeds: Mapping[str, Array]) -> ir.Model:
+        inputs = [_input(name, x) for name, x in feeds.items()]
+        inputs += [onnx.ValueInfoProto(name=name) for name in self.constants]
+        outputs = [onnx.ValueInfoProto(name=name) for name in self.node.output if name]
+        graph = onnx.helper.make_graph([self.node], where(self.node), inputs, outputs)
+        opsets = [onnx.helper.make_opsetid(*entry) for entry in self.opsets.items()]
+        proto = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
+        model = ir.from_proto(proto)
+        for value in list(model.graph.inputs):
+            constant = self.constants.get(value.name or "")
+            if constant is not None:
+                model.graph.inputs.remove(value)
+                value.const_value = constant
+                model.graph.register_initializer(value)
+        return model
+
+
+def _input(name: str, x: Array) -> onnx.ValueInfoProto:
+    kind = onnx.helper.np_dtype_to_tensor_dtype(x.dtype)
+    return onnx.helper.make_tensor_value_info(name, kind, [None] * x.ndim)
