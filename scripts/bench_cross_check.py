@@ -42,8 +42,10 @@ def row(
     findings = onnxq.cross_check(quantized, {"image": images}, batch_size=BATCH)
     seconds = time.perf_counter() - start
     elements = sum(node.elements for node in findings.nodes)
-    outputs = sum(output.differing for output in findings.outputs)
-    numbers = [len(findings.nodes), f"{elements:,}", findings.differing, len(findings.unchecked)]
+    nodes, outputs = (
+        sum(found.differing for found in kind) for kind in (findings.nodes, findings.outputs)
+    )
+    numbers = [len(findings.nodes), f"{elements:,}", nodes, len(findings.unchecked)]
     cells = [model.name, target, form, *numbers, outputs, f"{seconds:.1f}"]
     return findings, [str(cell) for cell in cells]
 
@@ -60,8 +62,7 @@ def main() -> None:
                 for form in FORMATS:
                     findings, cells = row(model, target, form, images)
                     print("| " + " | ".join(cells) + " |", flush=True)
-                    failed |= bool(findings.differing or findings.end_to_end)
-                    failed |= any(output.differing for output in findings.outputs)
+                    failed |= not findings.exact
     if failed:
         sys.exit("an integer differs, or the reference could not run a model")
 

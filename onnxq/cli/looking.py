@@ -70,7 +70,10 @@ def inspect(
     "--min-sqnr", type=float, metavar="DB", help="Fail (exit code 8) where the SQNR is lower."
 )
 @click.option(
-    "--max-steps", type=float, metavar="N", help="Fail where an error is larger, in steps."
+    "--max-steps",
+    type=click.FloatRange(min=0),
+    metavar="N",
+    help="Fail where an error is larger, in steps.",
 )
 @click.option(
     "--only", multiple=True, metavar="GLOB", help="Compare these tensors and outputs only."
@@ -83,14 +86,14 @@ def inspect(
 )
 @click.option(
     "--max-output-steps",
-    type=float,
+    type=click.FloatRange(min=0),
     metavar="N",
     help="With --reference: of the outputs end to end, where float nodes compute them.",
 )
 @click.option(
     "--allow-unchecked",
     is_flag=True,
-    help="With --reference: integer nodes without a kernel are listed, and do not fail.",
+    help="With --reference: integer nodes without a kernel are noted, and do not fail.",
 )
 @click.option(
     "--threads",
@@ -203,6 +206,10 @@ def _verify_reference(
         print_cross_findings(open_console(), findings)
     allowed = bounds.pop("allow_unchecked")
     findings.check(**bounds, unchecked=Unchecked.ALLOWED if allowed else Unchecked.REFUSED)
+    for node in findings.unchecked:
+        click.echo(f"note: {node.op_type} '{node.name}' was not checked: {node.reason}", err=True)
+    if findings.end_to_end:
+        click.echo(f"note: end to end was not checked: {findings.end_to_end}", err=True)
 
 
 @click.command()

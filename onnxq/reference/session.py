@@ -144,6 +144,9 @@ class Evaluator(ReferenceEvaluator):
         proto, opsets, functions, verbose, new_ops, check_shape_annotations: as its base.
         weights: arrays of the initializers whose protobuf says that they are elsewhere.
         threads: that convolutions and matrix products use.
+
+    Attributes:
+        reads: of each node, the names that it and graphs inside of it read.
     """
 
     def __init__(
@@ -158,7 +161,7 @@ class Evaluator(ReferenceEvaluator):
         self._threads = threads
         with workers(threads):  # refuses a wrong number now
             super().__init__(proto, *arguments, **options)
-        self._reads = [set(node.input) | set(_outer_reads(node)) for node in self.rt_nodes_]
+        self.reads = [set(node.input) | set(_outer_reads(node)) for node in self.rt_nodes_]
 
     def retrieve_external_data(self, initializer: onnx.TensorProto) -> Array:
         """The array of an initializer that is not in the protobuf."""
@@ -216,7 +219,7 @@ class Evaluator(ReferenceEvaluator):
     ) -> list[Any]:
         """The base's loop over the nodes; each array goes when its last reader has run."""
         last = dict.fromkeys(wanted, len(self.rt_nodes_))
-        for i, reads in enumerate(self._reads):
+        for i, reads in enumerate(self.reads):
             for name in reads:
                 last[name] = max(i, last.get(name, 0))
         results: dict[str, Any] = {"": None, **self.rt_inits_, **feeds}
@@ -230,7 +233,7 @@ class Evaluator(ReferenceEvaluator):
             outputs = run_node(node, [results[name] for name in node.input], extra)
             results.update(zip(node.output, outputs, strict=False))
             results[""] = None  # an output without a name is no input of anyone
-            for name in (*self._reads[i], *node.output):
+            for name in (*self.reads[i], *node.output):
                 if last.get(name, -1) <= i and name not in kept:
                     results.pop(name, None)
         for name in wanted:

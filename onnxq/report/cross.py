@@ -29,11 +29,28 @@ def print_cross_findings(console: Console, findings: CrossFindings) -> None:
     _print_end_to_end(console, findings)
     for name in findings.instrumented:
         console.print(f"output '{name}' changes when inner tensors are read: nothing can be said")
-    console.print(
-        f"{len(findings.nodes)} integer nodes, "
-        f"{sum(node.elements for node in findings.nodes)} elements: {findings.differing} differ"
-    )
+    _print_sum(console, findings)
     console.print(f"batches: {findings.batches}; model {findings.model_hash[:12]}")
+
+
+def _print_sum(console: Console, findings: CrossFindings) -> None:
+    if not findings.nodes and not findings.unchecked:
+        console.print("nothing was compared: ONNX Runtime runs no node of this model in integers")
+    else:
+        console.print(
+            f"{len(findings.nodes)} integer nodes, "
+            f"{sum(node.elements for node in findings.nodes)} elements: "
+            f"{sum(node.differing for node in findings.nodes)} differ"
+        )
+    if findings.unchecked:
+        console.print(f"{len(findings.unchecked)} integer nodes were not checked")
+    if findings.end_to_end:
+        console.print("end to end: not checked")
+    else:
+        console.print(
+            f"end to end, {sum(o.elements for o in findings.outputs)} elements: "
+            f"{sum(o.differing for o in findings.outputs)} differ"
+        )
 
 
 def _print_end_to_end(console: Console, findings: CrossFindings) -> None:
@@ -44,6 +61,9 @@ def _print_end_to_end(console: Console, findings: CrossFindings) -> None:
         print_table(console, title, header, rows, numbers=(1, 2, 3))
     if findings.end_to_end:
         console.print(f"not checked end to end: {findings.end_to_end}")
+    for output in findings.outputs:
+        if output.behind:
+            console.print(f"in front of output '{output.name}', in float: {output.behind}")
     if findings.first_difference:
         console.print(f"the integers part at node '{findings.first_difference}'")
 

@@ -36,6 +36,16 @@ def check_mapping(value: object) -> None:
     )
 
 
+def check_bound(name: str, value: float | None) -> None:
+    """Passes a bound that a number of steps or a share can keep: 0 or more, or None for no bound.
+
+    Raises:
+        QConfigError: a negative number or NaN, which nothing would keep.
+    """
+    if value is not None and not value >= 0:
+        raise QConfigError(f"{name} is {value}; wanted 0 or more, or None for no bound.")
+
+
 def check_prepared(value: object, caller: str) -> None:
     """Passes what has the parts of a Prepared that every stage reads.
 

@@ -105,7 +105,7 @@ def _over(
             outputs, inner = visible.run(feeds)
             nodes.note_instrumented(wanted, outputs)
             wanted |= {name: inner[name] for name in inner if name in odd}
-            if whole.differs(feeds, wanted) and not whole.first_difference:
+            if whole.differs(feeds, wanted) and not whole.explained():
                 whole.find_first_difference(feeds, nodes.results(inner))
             nodes.compare(feeds, inner)
             done += 1

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxq.errors import CalibrationError, VerificationError
+from onnxq.stages.arguments import check_bound
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-FORMAT = "onnxq cross-check 1"
+FORMAT = "onnxq cross-check 2"
 MAX_NAMED = 5  # broken bounds named in a message; the rest are counted
 
 
@@ -24,7 +25,7 @@ class Unchecked(enum.Enum):
     REFUSED = "refused"
     """They break it."""
     ALLOWED = "allowed"
-    """They are listed."""
+    """They are listed, and so is that the whole model could not be run where such nodes are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ class OutputAgreement:
         largest: difference in steps.
         unit: what a step is.
         problem: why it could not be compared; empty: it was.
+        behind: where it differs, the first node in front of it that computes in float, and so
+            rounds as it is fused; empty: none.
     """
 
     name: str
@@ -93,6 +96,17 @@ class OutputAgreement:
     largest: int
     unit: str
     problem: str
+    behind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """What `check` takes."""
+
+    steps: float | None = None
+    share: float | None = None
+    unchecked: Unchecked = Unchecked.REFUSED
+    output_steps: float | None = None
 
 
 @dataclass(frozen=True)
@@ -125,8 +139,16 @@ class CrossFindings:
 
     @property
     def differing(self) -> int:
-        """Elements that differ in all nodes."""
-        return sum(node.differing for node in self.nodes)
+        """Elements that differ, node by node and end to end.
+
+        0 is no proof: what was not compared does not differ. See `exact` and `check`.
+        """
+        return sum(n.differing for n in self.nodes) + sum(o.differing for o in self.outputs)
+
+    @property
+    def exact(self) -> bool:
+        """Whether every integer was compared, there are some, and all are equal: as `check()`."""
+        return not self._broken(_Bounds())
 
     def check(
         self,
@@ -142,34 +164,71 @@ class CrossFindings:
                 (unless max_differing bounds that).
             max_differing: share of the elements of a node or output that may differ, from 0 to 1,
                 by any number of steps (unless max_steps bounds that).
-            unchecked: what integer nodes without a comparison mean.
-            max_output_steps: bound for the outputs end to end, in place of the other two. The
-                reference computes float nodes in another order than ONNX Runtime.
+            unchecked: what integer nodes without a comparison mean. That the model could not be
+                run end to end is allowed along with such nodes, never without them.
+            max_output_steps: bound for the outputs end to end, in place of the other two. ONNX
+                Runtime fuses float nodes, and rounds them otherwise then than one by one.
         Raises:
             VerificationError: a bound is broken, or nothing was compared.
+            QConfigError: a bound is negative.
         """
-        broken = [
-            f"output '{name}' changes when inner tensors are read" for name in self.instrumented
-        ]
-        if unchecked is Unchecked.REFUSED:
-            broken += [
-                f"{n.op_type} '{n.name}' was not checked: {n.reason}" for n in self.unchecked
-            ]
-            broken += [f"end to end was not checked: {self.end_to_end}"] if self.end_to_end else []
-        nodes = [(f"{n.op_type} '{n.name}'", n) for n in self.nodes]
-        outputs = [(f"output '{o.name}', end to end", o) for o in self.outputs]
-        broken += _differences(nodes, max_steps, max_differing)
-        if max_output_steps is None:
-            broken += _differences(outputs, max_steps, max_differing)
-        else:
-            broken += _differences(outputs, max_output_steps, None)
-        if not self.nodes and not self.unchecked:
-            broken.append("ONNX Runtime runs no node of this model in integers")
+        for name, bound in (
+            ("max_steps", max_steps),
+            ("max_differing", max_differing),
+            ("max_output_steps", max_output_steps),
+        ):
+            check_bound(name, bound)
+        bounds = _Bounds(max_steps, max_differing, unchecked, max_output_steps)
+        broken = self._broken(bounds)
         if not broken:
             return
         more = f"\n  and {len(broken) - MAX_NAMED} more" if len(broken) > MAX_NAMED else ""
         raise VerificationError(
-            f"{len(broken)} finding(s):\n  " + "\n  ".join(broken[:MAX_NAMED]) + more + "\n"
+            f"{len(broken)} finding(s):\n  "
+            + "\n  ".join(broken[:MAX_NAMED])
+            + more
+            + f"\n{self._remedy()}"
+        )
+
+    def _broken(self, bounds: _Bounds) -> list[str]:
+        """One sentence for each bound that does not hold."""
+        broken = [
+            f"output '{name}' changes when inner tensors are read" for name in self.instrumented
+        ]
+        refused = bounds.unchecked is Unchecked.REFUSED
+        if refused:
+            broken += [
+                f"{n.op_type} '{n.name}' was not checked: {n.reason}" for n in self.unchecked
+            ]
+        if self.end_to_end and (refused or not self.unchecked):
+            broken.append(f"end to end was not checked: {self.end_to_end}")
+        nodes = [(f"{n.op_type} '{n.name}'", n) for n in self.nodes]
+        outputs = [(f"output '{o.name}', end to end", o) for o in self.outputs]
+        broken += _differences(nodes, bounds.steps, bounds.share)
+        if bounds.output_steps is None:
+            broken += _differences(outputs, bounds.steps, bounds.share)
+        else:
+            broken += _differences(outputs, bounds.output_steps, None)
+        if not self.nodes and not self.unchecked:
+            broken.append(
+                "ONNX Runtime runs no node of this model in integers: nothing was compared. Is it "
+                "the quantized model?"
+            )
+        return broken
+
+    def _remedy(self) -> str:
+        """What to do: a kernel is to blame only where nodes differ on the inputs they had."""
+        rounded = [o for o in self.outputs if o.differing and o.behind and not o.problem]
+        if rounded and not any(n.differing or n.problem for n in self.nodes):
+            steps = max(o.largest for o in self.outputs)
+            return (
+                f"No kernel is to blame: 0 of {len(self.nodes)} integer nodes differ on the inputs "
+                f"that they had. In front of output '{rounded[0].name}' is {rounded[0].behind}, "
+                "which computes in float: fused with its neighbours ONNX Runtime rounds it "
+                "otherwise, which can tip a code behind it. Where a difference of this size is "
+                f"all right, allow it: max_output_steps={steps} (--max-output-steps {steps})."
+            )
+        return (
             "Look at the first node that differs: its kernel, or ONNX Runtime on this machine, is "
             "wrong. Where a small difference is all right, allow it: max_steps, max_differing "
             "(--max-steps N, --max-differing SHARE), for outputs behind float nodes "
@@ -179,7 +238,7 @@ class CrossFindings:
     def to_dict(self) -> dict[str, object]:
         """Plain values for JSON."""
         fields = dataclasses.asdict(self)
-        return {"format": FORMAT, **fields, "differing": self.differing}
+        return {"format": FORMAT, **fields, "differing": self.differing, "exact": self.exact}
 
     def to_json(self) -> str:
         """`to_dict` as text."""
@@ -256,7 +315,8 @@ def _from_dict(data: Mapping[str, object]) -> CrossFindings:
     rest = dict(data)
     if rest.pop("format") != FORMAT:
         raise ValueError("format")
-    rest.pop("differing")  # follows from the nodes
+    for key in ("differing", "exact"):  # follow from the rest
+        rest.pop(key)
     kinds: Collection[tuple[str, type]] = (
         ("nodes", NodeFinding),
         ("unchecked", UncheckedNode),

@@ -18,9 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import onnx_ir as ir
+    from onnx.reference.op_run import OpRun
 
 Array = npt.NDArray[np.generic]
 Values = dict[str, Array]
+
+EXACT_ON_FLOATS = frozenset({
+    "Cast", "Clip", "Concat", "Constant", "ConstantOfShape", "DepthToSpace", "DequantizeLinear",
+    "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Max", "MaxPool",
+    "Min", "Neg", "Pad", "Relu", "Reshape", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile",
+    "TopK", "Transpose", "Unsqueeze", "Where",
+})  # fmt: skip
+"""Operators that move or bound floats, and round none; rounded codes too."""
 
 
 class EndToEnd:
@@ -34,6 +43,7 @@ class EndToEnd:
     def __init__(self, target: ir.Model, threads: int) -> None:
         self.problem = ""
         self.first_difference = ""
+        self._behind: dict[str, str] = {}
         self._sums: dict[str, Differences] = {
             str(value.name): _output_differences(value) for value in target.graph.outputs
         }
@@ -64,8 +74,16 @@ class EndToEnd:
     def find_first_difference(
         self, feeds: Mapping[str, Array], results: Mapping[tuple[str, str], Array]
     ) -> None:
-        """Names the first node whose integers the evaluator does not have."""
+        """Names the first node whose integers the evaluator does not have.
+
+        And the first node in front of each output that differs which computes in float.
+        """
         ours = self._evaluator.run(None, dict(feeds), intermediate=True)
+        for name, sums in self._sums.items():
+            if sums.differing and name not in self._behind:
+                self._behind[name] = self._first_float(name, ours)
+        if self.first_difference:
+            return
         outputs = {
             node.onnx_node.name: node.output[0] for node in self._evaluator.rt_nodes_ if node.output
         }
@@ -77,15 +95,50 @@ class EndToEnd:
                 self.first_difference = node
                 return
 
+    def explained(self) -> bool:
+        """Whether `find_first_difference` has nothing more to find."""
+        differing = {name for name, sums in self._sums.items() if sums.differing}
+        return bool(self.first_difference) and differing <= self._behind.keys()
+
+    def _first_float(self, output: str, values: Mapping[str, object]) -> str:
+        """The first node in front of the output that rounds floats; empty: none."""
+        wanted, first = {output}, ""
+        nodes = zip(self._evaluator.rt_nodes_, self._evaluator.reads, strict=True)
+        for node, reads in reversed(list(nodes)):
+            if not wanted.isdisjoint(node.output):
+                wanted |= reads - {""}
+                first = reference.where(node.onnx_node) if _rounds(node, values) else first
+        return first
+
     def outputs(self) -> tuple[OutputAgreement, ...]:
         """One per graph output that was compared, if only on the batches before a problem."""
         return tuple(
             OutputAgreement(
-                name, sums.elements, sums.differing, sums.largest, sums.unit, sums.problem
+                name,
+                sums.elements,
+                sums.differing,
+                sums.largest,
+                sums.unit,
+                sums.problem,
+                self._behind.get(name, ""),
             )
             for name, sums in self._sums.items()
             if sums.elements or not self.problem
         )
+
+
+def _rounds(node: OpRun, values: Mapping[str, object]) -> bool:
+    """Whether a node computes floats, and not on a kernel that is exact."""
+    if node.op_type in EXACT_ON_FLOATS or not any(map(_is_float, map(values.get, node.output))):
+        return False
+    inputs = [np.asarray(values[name]) if name else None for name in node.input]
+    if isinstance(node, reference.KernelOp) and node.uses_kernel(inputs):
+        return node.bound(inputs) is not None
+    return True
+
+
+def _is_float(x: object) -> bool:
+    return isinstance(x, np.ndarray) and "float" in x.dtype.name
 
 
 def _is_like(ours: object, theirs: Array) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxq.errors import CalibrationError, VerificationError
+from onnxq.stages.arguments import check_bound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -126,7 +127,9 @@ class Findings:
 
         Raises:
             VerificationError: a bound is broken, or nothing was compared that it could hold for.
+            QConfigError: max_steps is negative.
         """
+        check_bound("max_steps", max_steps)
         broken: list[str] = []
         if min_sqnr_db is not None:
             broken += _below(min_sqnr_db, list(self._sqnr()))

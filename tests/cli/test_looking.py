@@ -134,7 +134,25 @@ def test_nodes_without_kernel_fail_unless_they_are_allowed(
     result = run("verify", *integers, "--reference")
     assert result.exit_code == 8
     assert "was not checked: node QLinearMatMul 'matmul': not here" in result.stderr
-    assert run("verify", *integers, "--reference", "--allow-unchecked").exit_code == 0
+    allowed = run("verify", *integers, "--reference", "--allow-unchecked", "--json")
+    assert allowed.exit_code == 0
+    assert "note: end to end was not checked: node QLinearMatMul" in allowed.stderr
+    assert "note: QLinearMatMul 'matmul' was not checked" in allowed.stderr
+
+
+def test_a_float_model_does_not_look_like_success(
+    run: Run, model_path: Path, integers: tuple[Path, Path]
+) -> None:
+    result = run("verify", model_path, integers[1], "--reference")
+    assert result.exit_code != 0
+    assert "0 differ" not in result.stdout.splitlines()[-3:]
+
+
+@pytest.mark.parametrize("name", ["--max-steps", "--max-output-steps", "--max-differing"])
+def test_negative_bounds_are_wrong_usage(run: Run, integers: tuple[Path, Path], name: str) -> None:
+    result = run("verify", *integers, "--reference", name, -1)
+    assert result.exit_code == 2
+    assert "range" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ FINDINGS = CrossFindings(
     (UncheckedNode("l", "DynamicQuantizeLSTM", "com.microsoft", "no kernel for it"),),
     (FloatNode("s", "Softmax", ""), FloatNode("t", "Softmax", "")),
     ("z",),
-    (OutputAgreement("y", 10, 1, 7, "ulps", ""),),
+    (OutputAgreement("y", 10, 1, 7, "ulps", "", "Softmax 's'"),),
     "b",
     "",
 )
@@ -46,11 +46,20 @@ def test_every_finding_is_printed() -> None:
     assert "output 'z' changes" in text
     assert "the integers part at node 'b'" in text
     assert "3 integer nodes, 155 elements: 8 differ" in text
+    assert "1 integer nodes were not checked" in text
+    assert "end to end, 10 elements: 1 differ" in text
+    assert "in front of output 'y', in float: Softmax 's'" in text
     assert "batches: 4; model 0123456789ab" in text
 
 
 def test_what_is_empty_is_left_out() -> None:
     text = printed(CrossFindings("h", 1, (GOOD,), (), (), (), (), "", "no Frob"))
     assert "not checked end to end: no Frob" in text
+    assert "end to end: not checked" in text
     assert "part at" not in text
     assert "floats" not in text
+
+
+def test_a_model_without_integers_does_not_look_like_success() -> None:
+    text = printed(CrossFindings("h", 1, (), (), (), (), (), "", ""))
+    assert "nothing was compared: ONNX Runtime runs no node of this model in integers" in text

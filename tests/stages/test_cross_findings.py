@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onnxq.errors import CalibrationError, VerificationError
+from onnxq.errors import CalibrationError, QConfigError, VerificationError
 from onnxq.stages.cross_findings import (
     CrossFindings,
     FloatNode,
@@ -34,6 +34,7 @@ def with_node(**changes: object) -> CrossFindings:
 def test_equal_integers_pass() -> None:
     GOOD.check()
     assert GOOD.differing == 0
+    assert GOOD.exact
 
 
 def test_one_element_that_differs_fails_and_is_named() -> None:
@@ -62,6 +63,47 @@ def test_outputs_count_as_nodes_do() -> None:
     output = dataclasses.replace(OUTPUT, differing=1, largest=1)
     with pytest.raises(VerificationError, match="output 'y', end to end"):
         dataclasses.replace(GOOD, outputs=(output,)).check()
+    assert dataclasses.replace(GOOD, outputs=(output,)).differing == 1
+
+
+NOT_CHECKED = UncheckedNode("l", "DynamicQuantizeLSTM", "com.microsoft", "no kernel")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"nodes": ()},
+        {"nodes": (), "unchecked": (NOT_CHECKED,)},
+        {"unchecked": (NOT_CHECKED,)},
+        {"end_to_end": "no Frob"},
+        {"instrumented": ("y",)},
+        {"outputs": (dataclasses.replace(OUTPUT, problem="it is no tensor"),)},
+    ],
+    ids=str,
+)
+def test_what_was_not_compared_is_not_exact(changes: dict[str, object]) -> None:
+    findings = dataclasses.replace(GOOD, **changes)  # type: ignore[arg-type]
+    assert not findings.exact
+    assert json.loads(findings.to_json())["exact"] is False
+    with pytest.raises(VerificationError):
+        findings.check()
+
+
+def test_no_kernel_is_blamed_for_what_a_float_node_rounds() -> None:
+    behind = dataclasses.replace(OUTPUT, differing=5, largest=3, behind="Softmax 's'")
+    findings = dataclasses.replace(GOOD, outputs=(behind,))
+    with pytest.raises(VerificationError, match=r"No kernel .* 0 of 1 .*Softmax 's'.*steps 3\)"):
+        findings.check()
+    node = dataclasses.replace(NODE, differing=1, largest=1)
+    with pytest.raises(VerificationError, match="its kernel"):
+        dataclasses.replace(findings, nodes=(node,)).check()
+
+
+@pytest.mark.parametrize("name", ["max_steps", "max_differing", "max_output_steps"])
+@pytest.mark.parametrize("bound", [-1.0, float("nan")])
+def test_bounds_that_nothing_keeps_are_refused(name: str, bound: float) -> None:
+    with pytest.raises(QConfigError, match=name):
+        GOOD.check(**{name: bound})  # type: ignore[arg-type]
 
 
 def test_outputs_behind_float_nodes_have_a_bound_of_their_own() -> None:
@@ -76,14 +118,18 @@ def test_outputs_behind_float_nodes_have_a_bound_of_their_own() -> None:
 
 
 def test_what_was_not_checked_fails_unless_it_is_allowed() -> None:
-    node = UncheckedNode("l", "DynamicQuantizeLSTM", "com.microsoft", "no kernel")
-    for findings in (
-        dataclasses.replace(GOOD, unchecked=(node,)),
-        dataclasses.replace(GOOD, outputs=(), end_to_end="no implementation of Foo"),
-    ):
+    nodes = dataclasses.replace(GOOD, unchecked=(NOT_CHECKED,))
+    both = dataclasses.replace(nodes, outputs=(), end_to_end="no implementation of Foo")
+    for findings in (nodes, both):
         findings.check(unchecked=Unchecked.ALLOWED)
         with pytest.raises(VerificationError, match="was not checked"):
             findings.check()
+
+
+def test_end_to_end_is_left_out_only_where_a_node_is_why() -> None:
+    findings = dataclasses.replace(GOOD, outputs=(), end_to_end="no output 'i'")
+    with pytest.raises(VerificationError, match="end to end was not checked"):
+        findings.check(unchecked=Unchecked.ALLOWED)
 
 
 def test_outputs_that_change_when_they_are_watched_always_fail() -> None:
