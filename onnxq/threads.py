@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, SupportsIndex, TypeVar
 
 from onnxq.errors import QConfigError
 
@@ -47,10 +47,10 @@ def workers(count: int) -> Iterator[None]:
     is put back when the last of several overlapping `with` ends.
 
     Raises:
-        QConfigError: fewer than 1.
+        QConfigError: no whole number, or fewer than 1.
     """
-    if count < 1:
-        raise QConfigError(f"{count} worker threads; wanted 1 or more.")
+    if isinstance(count, bool) or not isinstance(count, SupportsIndex) or count.__index__() < 1:
+        raise QConfigError(f"{count!r} worker threads; wanted a whole number from 1.")
     with _one_blas_thread():
         if count == 1:
             token = _POOL.set(None)

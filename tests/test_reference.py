@@ -448,7 +448,8 @@ def test_operators_without_implementation_are_all_named() -> None:
 
 
 def test_an_error_of_a_kernel_names_the_node() -> None:
-    session = reference.evaluator(on_codes([convolution("layer1/conv")], CONVOLUTION))
+    proto = on_codes([convolution("layer1/conv")], CONVOLUTION, shape=["N", "C", 6, 6])
+    session = reference.evaluator(proto)
     with pytest.raises(ShapeError, match=r"node QLinearConv 'layer1/conv': .*channels"):
         session.run(None, {"x": codes(shape=(1, 3, 6, 6))})
 
@@ -472,6 +473,76 @@ def test_inputs_are_checked_by_name(qdq: ir.Model) -> None:
 def test_fewer_than_one_thread_is_refused(qdq: ir.Model) -> None:
     with pytest.raises(QConfigError, match="0 worker threads"):
         reference.evaluator(qdq, threads=0)
+
+
+def test_a_kernel_is_a_function_of_arrays() -> None:
+    constants = {**CONVOLUTION, "x": codes()}
+    slots = ["x", "s", "z", "w", "ws", "wz", "ys", "z"]
+    (y,) = reference.kernel("QLinearConv")([constants[name] for name in slots], {})
+    session = reference.evaluator(on_codes([convolution()], CONVOLUTION))
+    np.testing.assert_array_equal(y, session.run(None, {"x": codes()})[0])
+
+
+def test_kernels_are_found_in_both_domains() -> None:
+    (y,) = reference.kernel("MaxPool")([codes()], {"kernel_shape": [2, 2]})
+    assert y.shape == (2, 4, 5, 5)
+    assert reference.kernel("QGemm") == reference.kernel("QGemm", MICROSOFT)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "domain", "message"),
+    [
+        ("QLinearConvv", None, r"kernel for QLinearConvv. Did you mean 'QLinearConv' of ai.onnx"),
+        ("QGemm", "", r"ai.onnx QGemm. Did you mean 'QGemm' of com.microsoft"),
+        ("Zzz", None, r"no kernel for Zzz.$"),
+    ],
+)
+def test_an_unknown_kernel_is_refused_with_the_nearest(
+    op_type: str, domain: str | None, message: str
+) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        reference.kernel(op_type, domain)
+
+
+@pytest.mark.parametrize("count", [1.5, "2", None, True])
+def test_threads_are_a_whole_number(qdq: ir.Model, count: Any) -> None:
+    with pytest.raises(QConfigError, match=r"wanted a whole number from 1"):
+        reference.evaluator(qdq, threads=count)
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (images(1)[0], r"'x' has shape \(3, 8, 8\); wanted \(N, 3, 8, 8\)"),
+        (images(1)[:, :2], r"'x' has shape \(1, 2, 8, 8\)"),
+        (images(1).astype(np.float64), r"'x' is float64; wanted float32"),
+        (images(1).astype(np.uint8), r"'x' is uint8; wanted float32"),
+    ],
+    ids=["rank", "channels", "float64", "uint8"],
+)
+def test_inputs_are_checked_by_type_and_shape_as_onnx_runtime_does(
+    qdq: ir.Model, x: Array, message: str
+) -> None:
+    with pytest.raises(CalibrationError, match=message):
+        reference.evaluator(qdq).run(None, {"x": x})
+    with runtime.open_session(qdq) as session, pytest.raises(CalibrationError):
+        session.run({"x": x})
+
+
+def test_an_input_that_is_no_array_is_refused(qdq: ir.Model) -> None:
+    with pytest.raises(CalibrationError, match=r"'x' is a list; wanted an array of float32"):
+        reference.evaluator(qdq).run(None, {"x": images(1).tolist()})
+
+
+def test_an_output_without_a_name_is_no_input_of_a_later_node() -> None:
+    nodes = [
+        make("TopK", ["x", "k"], ["", "places"], "top"),
+        make("Clip", ["x", "", "most"], ["y"], "clip"),
+    ]
+    proto = model(nodes, {"k": np.array([1]), "most": scales(0.5)}, {"x": [2, 3]})
+    x = weights(0, 2, 3)
+    (y,) = reference.evaluator(proto).run(None, {"x": x})
+    np.testing.assert_array_equal(y, np.minimum(x, np.float32(0.5)))
 
 
 # --- how it runs
@@ -499,7 +570,7 @@ def test_arrays_are_given_back_when_no_node_needs_them() -> None:
             make("Transpose", [a], [b], f"n{i}", perm=[0, 1, 3, 2])
             for i, (a, b) in enumerate(itertools.pairwise(names))
         ]
-        session = reference.evaluator(on_codes(nodes, {}))
+        session = reference.evaluator(on_codes(nodes, {}, shape=(1, 4, 512, 512)))
         x = codes(shape=(1, 4, 512, 512))
         session.run(None, {"x": x})
         tracemalloc.start()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from onnxq.reference.elsewhere import FloatNodes, RunNode
 from onnxq.reference.nodes import node_runner
-from onnxq.reference.ops import CODE_DTYPES, KernelOp, op_class, op_classes, where
+from onnxq.reference.ops import CODE_DTYPES, KernelOp, kernel, op_class, op_classes, where
 from onnxq.reference.session import Evaluator, evaluator, run_node
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "KernelOp",
     "RunNode",
     "evaluator",
+    "kernel",
     "node_runner",
     "op_class",
     "op_classes",

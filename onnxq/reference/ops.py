@@ -6,6 +6,7 @@ An operator on codes (QLinearConv) has its kernel alone. An operator that the fl
 
 from __future__ import annotations
 
+import difflib
 import functools
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,15 +17,17 @@ from onnx.reference.op_run import OpRun, RuntimeContextError
 from onnx.reference.ops import load_op
 
 from onnxq import catalog
-from onnxq.errors import OnnxqError, UnsupportedError, nearest
+from onnxq.errors import OnnxqError, UnsupportedError
 from onnxq.graph.kernels import CODE_TYPES
-from onnxq.reference.float_ops import FLOAT_OPS, PLAIN_OPS
+from onnxq.reference.float_ops import FLOAT_OPS, MICROSOFT, PLAIN_OPS
 from onnxq.reference.loops import LOOPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from onnxq.operator import Array, AttributeValue, IntegerOperator, Operator
+
+    Kernel = Callable[[Sequence[Array | None], Mapping[str, AttributeValue]], tuple[Array, ...]]
 
 CODE_DTYPES = frozenset(dtype.name.lower() for dtype in CODE_TYPES)
 """Names of the NumPy (and ml_dtypes) types that codes have."""
@@ -169,8 +172,35 @@ def op_class(op_type: str, domain: str = "") -> type[OpRun]:
     """
     found = by_name().get((domain, op_type))
     if found is None:
-        names = [name for _, name in by_name()]
-        raise UnsupportedError(
-            f"onnxq has no kernel for {domain or 'ai.onnx'} {op_type}.{nearest(op_type, names)}"
-        )
+        raise UnsupportedError(_unknown(op_type, domain))
     return found
+
+
+def kernel(op_type: str, domain: str | None = None) -> Kernel:
+    """The kernel of one operator on codes, as a function of arrays.
+
+        (y,) = kernel("QLinearConv")([x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero], {})
+
+    Args:
+        op_type: "QLinearConv", or of the float model what runs on codes as it is ("MaxPool").
+        domain: "" for ai.onnx; None: ai.onnx, or else com.microsoft.
+    Returns:
+        (inputs, attributes) -> all outputs; absent inputs are None.
+    Raises:
+        UnsupportedError: there is none.
+    """
+    for place in ("", MICROSOFT) if domain is None else (domain,):
+        found = catalog.find_integer(op_type, place)
+        if found is not None:
+            return found.kernel
+    raise UnsupportedError(_unknown(op_type, domain))
+
+
+def _unknown(op_type: str, domain: str | None) -> str:
+    known: dict[str, str] = {}
+    for place, name in by_name():
+        known[name] = "" if name in known and not known[name] else place
+    (near, *_) = [*difflib.get_close_matches(op_type, known, n=1), ""]
+    hint = f" Did you mean '{near}' of {known[near] or 'ai.onnx'}?" if near else ""
+    what = op_type if domain is None else f"{domain or 'ai.onnx'} {op_type}"
+    return f"onnxq has no kernel for {what}.{hint}"

@@ -16,6 +16,7 @@ from onnxq.errors import CalibrationError, OnnxqError, UnsupportedError, listed,
 from onnxq.graph.fuse import fuse
 from onnxq.graph.io import load
 from onnxq.graph.passes.inline import InlineFunctions
+from onnxq.reference.declared import check_input
 from onnxq.reference.elsewhere import FloatNodes, float_classes
 from onnxq.reference.ops import by_name, op_classes, where
 from onnxq.threads import workers
@@ -179,13 +180,16 @@ class Evaluator(ReferenceEvaluator):
         """The outputs, as the base gives them.
 
         Raises:
-            CalibrationError: an input is missing or unknown.
+            CalibrationError: an input is missing, unknown, or of another type or shape.
             ShapeError: arrays that do not fit together, with the node.
             UnsupportedError: what a node cannot do, with the node.
         """
         feeds = dict(feed_inputs)
         if isinstance(self.proto_, onnx.ModelProto):
             self._check_names(feeds)
+            for value in self.proto_.graph.input:
+                if value.name in feeds:
+                    check_input(value, feeds[value.name])
         special = intermediate or self.check_shape_annotations_ or any(options.values())
         # a body of If runs in the workers of its model
         whole = isinstance(self.proto_, onnx.ModelProto)
