@@ -25,7 +25,7 @@ from onnxq.operators._check import codes, qparams_in, qparams_out
 from onnxq.operators._emit import attributes_of, qlinear
 from onnxq.operators._examples import normal
 from onnxq.operators._windows import Windows, blocks, pool_geometry, sliding, tap
-from onnxq.operators.global_average_pool import GlobalAveragePool
+from onnxq.operators.global_average_pool import GlobalAveragePool, scales_apart
 from onnxq.qparams import dequantize
 
 if TYPE_CHECKING:
@@ -94,13 +94,20 @@ class AveragePool(Operator):
         attributes.pop("dilations", None)
         return qlinear(tape, node, plan, inputs, "QLinearAveragePool", attributes)
 
+    def misfit(self, plan: NodePlan) -> str:
+        """Scales too far apart for the global kernel, to which a window over all of x goes."""
+        return scales_apart("AveragePool", plan)
+
     def kernel(
         self,
         inputs: Sequence[Array | None],
         plan: NodePlan,
         attributes: Mapping[str, AttributeValue],
     ) -> tuple[Array, ...]:
-        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit.
+
+        Raises UnsupportedError where one window sees all and ONNX Runtime refuses the scales.
+        """
         x = codes("AveragePool", inputs, plan, 0)
         kernel = integers(attributes, "kernel_shape", [])
         if x.ndim < 3 or not kernel:

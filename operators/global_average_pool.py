@@ -64,13 +64,7 @@ class GlobalAveragePool(Operator):
 
     def misfit(self, plan: NodePlan) -> str:
         """Scales too far apart, as where the mean was 0 in all samples; whatever the count is."""
-        p, q = qparams_in("GlobalAveragePool", plan, 0), qparams_out("GlobalAveragePool", plan)
-        if p.scale < LARGEST * q.scale:
-            return ""
-        return (
-            f"its input has steps of {p.scale:.3g} and its result of {q.scale:.3g}: ONNX Runtime's "
-            f"kernel takes less than {LARGEST:.0f} times larger ones"
-        )
+        return scales_apart("GlobalAveragePool", plan)
 
     def kernel(
         self,
@@ -96,3 +90,14 @@ class GlobalAveragePool(Operator):
                 f"Runtime's kernel takes {SMALLEST:.3g} to less than {LARGEST:.0f}."
             )
         return (requantize(np.asarray(total), multiplier, q),)
+
+
+def scales_apart(op: str, plan: NodePlan) -> str:
+    """Why the kernel refuses these scales whatever the count is; empty: it does not."""
+    p, q = qparams_in(op, plan, 0), qparams_out(op, plan)
+    if p.scale < LARGEST * q.scale:
+        return ""
+    return (
+        f"its input has steps of {p.scale:.3g} and its result of {q.scale:.3g}: ONNX Runtime's "
+        f"kernel takes less than {LARGEST:.0f} times larger ones"
+    )

@@ -3,13 +3,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
+import onnxq
+from onnxq import runtime
 from onnxq.dtypes import UINT8
-from onnxq.errors import ShapeError
+from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import Case, Float, NodePlan
 from onnxq.operators.average_pool import AveragePool
+from onnxq.qconfig import QConfigMapping, onnxq_default_qconfig
 from onnxq.qparams import per_tensor
+from onnxq.stages.cross_check import cross_check
+from tests.examples import as_ir, model
 from tests.operators import builder
 from tests.operators.builder import Codes, codes, copied
 
@@ -59,3 +65,28 @@ def test_one_window_over_all_is_rounded_as_a_global_mean_is() -> None:
     plan = NodePlan((scale,), (scale,))
     (y,) = OP.kernel([np.array([[[130, 69]]], np.uint8)], plan, {"kernel_shape": [2]})
     assert y.tolist() == [[[99]]]  # ONNX Runtime's; adding the zero point first gives 100
+
+
+def test_scales_that_the_kernel_for_one_window_over_all_refuses_are_a_misfit() -> None:
+    plan = NodePlan((per_tensor(256.0, 0, UINT8),), (per_tensor(1.0, 0, UINT8),))
+    assert "steps of 256" in OP.misfit(plan)
+    with pytest.raises(UnsupportedError, match="less than 256"):
+        OP.kernel([codes(1, 1, 1)], plan, {"kernel_shape": [1]})
+
+
+def test_a_mean_that_was_0_in_all_samples_stays_float() -> None:
+    nodes = [
+        onnx.helper.make_node("Conv", ["x", "w"], ["c"], "conv"),
+        onnx.helper.make_node("Relu", ["c"], ["r"], "relu"),
+        onnx.helper.make_node("AveragePool", ["r"], ["y"], "mean", kernel_shape=[2, 2]),
+        onnx.helper.make_node("Conv", ["y", "w"], ["z"], "conv2"),
+    ]
+    w = np.full((1, 1, 1, 1), -1e4, np.float32)
+    source = as_ir(model(nodes, {"w": w}, {"x": ["N", 1, 2, 2]}, {"c": 1, "z": 1}))
+    x = {"x": np.random.default_rng(0).uniform(0.5, 1, (4, 1, 2, 2)).astype(np.float32)}
+    default = onnxq_default_qconfig
+    every = QConfigMapping(default).set_op_type("AveragePool", default)
+    for form in ("qdq", "qoperator"):
+        int8 = onnxq.quantize(source, [x], every, format=form)
+        assert "AveragePool" in {node.op_type for node in runtime.optimized_graph(int8).graph}
+        cross_check(int8, [x]).check()
