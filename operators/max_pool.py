@@ -20,7 +20,7 @@ from onnxq.operator import (
     Rule,
     register,
 )
-from onnxq.operators._attributes import integers
+from onnxq.operators._attributes import integer, integers
 from onnxq.operators._check import codes, shared
 from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import normal
@@ -29,6 +29,7 @@ from onnxq.operators._windows import Windows, blocks, pool_geometry, sliding, ta
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    import numpy.typing as npt
     import onnx_ir as ir
     from onnx_ir.tape import Tape
 
@@ -96,7 +97,11 @@ class MaxPool(Operator):
         plan: NodePlan,
         attributes: Mapping[str, AttributeValue],
     ) -> tuple[Array, ...]:
-        """Codes of Y. Raises ShapeError where kernel and x do not fit, or qparams differ."""
+        """Codes of Y, and Indices where the attribute `num_outputs` tells that both are wanted.
+
+        Raises:
+            ShapeError: kernel and x do not fit, or qparams differ.
+        """
         x = codes("MaxPool", inputs, plan, 0)
         kernel = integers(attributes, "kernel_shape", [])
         if x.ndim < 3 or not kernel:
@@ -108,7 +113,26 @@ class MaxPool(Operator):
         y = np.empty((math.prod(x.shape[:2]), *windows.out), x.dtype)
         for place, planes in blocks(x, windows):
             y[place] = _maxima(planes, windows, qparams.dtype.qmin)[0]
-        return (y.reshape(*x.shape[:2], *windows.out),)
+        y = y.reshape(*x.shape[:2], *windows.out)
+        if integer(attributes, "num_outputs", 1) == 1:
+            return (y,)
+        order = "F" if integer(attributes, "storage_order", 0) else "C"
+        return y, _indices(x, windows, qparams.dtype.qmin, order)
+
+
+def _indices(x: IntArray, windows: Windows, smallest: int, order: str) -> npt.NDArray[np.int64]:
+    """Where in x, flattened, each maximum is: the first of equal ones, never the padding.
+
+    The spatial axes are counted in `order`: "C", or "F" for storage_order 1.
+    """
+    size, count = math.prod(x.shape[2:]), math.prod(windows.kernel)
+    inside = np.arange(size).reshape(x.shape[2:], order=order)  # type: ignore[call-overload]
+    places = sliding(inside[None, None], windows, -1).reshape(*windows.out, count)
+    taps = sliding(x.astype(np.int64), windows, smallest - 1)
+    best = taps.reshape(*x.shape[:2], *windows.out, count).argmax(-1)
+    found = np.take_along_axis(places[None, None], best[..., None], -1)[..., 0]
+    planes = np.arange(math.prod(x.shape[:2])).reshape(*x.shape[:2], *[1] * len(windows.out))
+    return np.asarray(found + size * planes, np.int64)
 
 
 def _maxima(x: IntArray, windows: Windows, smallest: int) -> IntArray:

@@ -454,6 +454,21 @@ def test_an_error_of_a_kernel_names_the_node() -> None:
         session.run(None, {"x": codes(shape=(1, 3, 6, 6))})
 
 
+def test_a_kernel_that_gives_too_few_outputs_is_named() -> None:
+    class Half(OpRun):
+        op_domain = "test"
+
+        def _run(self, x: Array) -> tuple[Array, ...]:
+            return (x,)
+
+    node = make("Half", ["x"], ["y", "i"], "half", domain="test")
+    proto = model([node], {}, {"x": [1]}, {"y": 1, "i": 7})
+    proto.opset_import.append(helper.make_opsetid("test", 1))
+    session = reference.Evaluator(proto, new_ops=[Half])
+    with pytest.raises(UnsupportedError, match=r"Half 'half': its kernel gives 1 .* not 'i'"):
+        session.run(None, {"x": weights(0, 1)})
+
+
 def test_an_error_of_onnx_names_the_node() -> None:
     proto = model([make("MatMul", ["x", "w"], ["y"], "mm")], {"w": weights(0, 3, 3)}, {"x": [1, 4]})
     with pytest.raises(UnsupportedError, match=r"MatMul 'mm'.*float32 \(1, 4\), float32 \(3, 3\)"):

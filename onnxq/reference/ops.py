@@ -54,7 +54,7 @@ class KernelOp(OpRun):
         # not those that onnx adds from the schema: a kernel knows the defaults of its domain
         self._given = {a.name: _value(a) for a in onnx_node.attribute if not a.ref_attr_name}
         self._linked = [a.name for a in onnx_node.attribute if a.ref_attr_name]
-        if onnx_node.op_type == "Split":  # before opset 18 only the node tells the number of parts
+        if onnx_node.op_type in ("Split", "MaxPool"):  # only the node tells how many are wanted
             self._given["num_outputs"] = len(onnx_node.output)
 
     def uses_kernel(self, inputs: Sequence[Array | None]) -> bool:

@@ -235,6 +235,7 @@ class Evaluator(ReferenceEvaluator):
             if node.need_context():
                 extra["context"] = results
             outputs = run_node(node, [results[name] for name in node.input], extra)
+            _check_given(node, outputs)
             results.update(zip(node.output, outputs, strict=False))
             results[""] = None  # an output without a name is no input of anyone
             for name in (*self.reads[i], *node.output):
@@ -246,6 +247,16 @@ class Evaluator(ReferenceEvaluator):
                     f"the model has no output '{name}'.{nearest(name, self.output_names)}"
                 )
         return [results[name] for name in wanted]
+
+
+def _check_given(node: OpRun, outputs: Sequence[Any]) -> None:
+    """Raises UnsupportedError where a named output was not computed."""
+    missing = [name for name in node.output[len(outputs) :] if name]
+    if missing:
+        raise UnsupportedError(
+            f"node {where(node.onnx_node)}: its kernel gives {len(outputs)} output(s), and not "
+            f"'{missing[0]}'."
+        )
 
 
 def run_node(node: OpRun, inputs: Sequence[Any], extra: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -7,7 +7,9 @@ import onnx_ir as ir
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import helper
 
+from onnxq import reference, runtime
 from onnxq.errors import ShapeError
 from onnxq.operator import AttributeValue, Case, Float, Form, NodePlan, Rule
 from onnxq.operators.max_pool import MaxPool
@@ -62,6 +64,42 @@ def test_kernel_equals_onnx_runtime_for_any_window(
     x = np.random.default_rng(size).integers(0, 256, (2, 3, size)).astype(np.uint8)
     (wanted,) = builder.run(builder.lowered_model(OP, case, plan, [x]), case, [x])
     assert np.array_equal(OP.kernel([x], plan, attributes)[0], wanted)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize(
+    ("shape", "attributes"),
+    [
+        ((2, 3, 9), {"kernel_shape": [3], "pads": [1, 2], "strides": [2]}),
+        ((2, 3, 6, 5), {"kernel_shape": [2, 3], "pads": [1, 0, 1, 2], "dilations": [2, 1]}),
+        ((2, 3, 6, 5), {"kernel_shape": [2, 3], "storage_order": 1, "strides": [2, 1]}),
+        ((2, 2, 6, 5), {"kernel_shape": [3, 2], "ceil_mode": 1, "strides": [2, 3]}),
+        ((2, 2, 6, 5), {"kernel_shape": [3, 2], "auto_pad": "SAME_LOWER", "strides": [2, 1]}),
+        ((2, 2, 4, 5, 6), {"kernel_shape": [2, 3, 2], "storage_order": 1}),
+        ((2, 2, 4, 5, 6), {"kernel_shape": [2, 3, 2], "pads": [1, 1, 0, 0, 1, 1]}),
+        ((0, 2, 6, 5), {"kernel_shape": [2, 2]}),
+    ],
+    ids=str,
+)
+def test_indices_are_onnx_runtime_s(
+    dtype: str, shape: tuple[int, ...], attributes: dict[str, Any]
+) -> None:
+    """Few values, so that there are ties; the smallest of all among them, as in the padding."""
+    low = np.iinfo(dtype).min
+    x = np.random.default_rng(0).integers(low, low + 3, shape).astype(dtype)
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    graph = helper.make_graph(
+        [helper.make_node("MaxPool", ["x"], ["y", "i"], "pool", **attributes)],
+        "pool",
+        [helper.make_tensor_value_info("x", kind, shape)],
+        [helper.make_tensor_value_info(*entry, None) for entry in (("y", kind), ("i", 7))],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    with runtime.open_session(ir.from_proto(model)) as session:
+        wanted = session.run({"x": x})
+    for ours, theirs in zip(reference.evaluator(model).run(None, {"x": x}), wanted, strict=True):
+        assert np.array_equal(ours, theirs)
+        assert ours.dtype == theirs.dtype
 
 
 @pytest.mark.parametrize(
