@@ -211,13 +211,14 @@ class CrossFindings:
             broken += _differences(outputs, bounds.output_steps, None)
         if not self.nodes and not self.unchecked:
             broken.append(
-                "ONNX Runtime runs no node of this model in integers: nothing was compared. Is it "
-                "the quantized model?"
+                "ONNX Runtime runs no node of this model in integers: nothing was compared"
             )
         return broken
 
     def _remedy(self) -> str:
         """What to do: a kernel is to blame only where nodes differ on the inputs they had."""
+        if not self.nodes and not self.unchecked:
+            return "Give the quantized model, as onnxq.quantize(model, samples) makes it."
         rounded = [o for o in self.outputs if o.differing and o.behind and not o.problem]
         if rounded and not any(n.differing or n.problem for n in self.nodes):
             steps = max(o.largest for o in self.outputs)
