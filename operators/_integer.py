@@ -61,7 +61,8 @@ def operand(op: str, inputs: Sequence[Array | None], slot: int, name: str) -> Ar
 
 def optional(inputs: Sequence[Array | None], slot: int) -> Array | None:
     """The array in a slot, or None."""
-    return inputs[slot] if slot < len(inputs) else None
+    x = inputs[slot] if slot < len(inputs) else None
+    return None if x is None else np.asarray(x)  # a Python number has the wrong type, in words
 
 
 def qdtype_of(op: str, x: Array, name: str, allowed: Sequence[str] = ("uint8", "int8")) -> QDType:

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.dtypes import QDType
-from onnxq.errors import UnsupportedError
+from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import (
     Array,
     AttributeValue,
@@ -108,11 +108,20 @@ class PlainOnCodes(IntegerOperator):
         return qdtype
 
     def _check_exact(self, inputs: Sequence[Array | None], rule: Rule, qdtype: QDType) -> None:
-        """Raises UnsupportedError where a bound or pad value passes through a float and is lost."""
-        if qdtype.bits <= 16:
-            return
+        """Raises UnsupportedError where a bound or pad value passes through a float and is lost.
+
+        Raises ShapeError where it is not of the type of the codes.
+        """
         slots = VALUES.get(self.operator.op_type, ())
         given = [x for x in (inputs[slot] for slot in slots if slot < len(inputs)) if x is not None]
+        for x in given:
+            if {**QDTYPES, **WIDE}.get(x.dtype) != qdtype:
+                raise ShapeError(
+                    f"{self.operator.op_type}: a bound or value is {x.dtype}, the codes are "
+                    f"{qdtype}; wanted the same type."
+                )
+        if qdtype.bits <= 16:
+            return
         numbers = [int(x.item()) for x in given]
         clamps = rule.role is Role.CLAMP
         if (clamps and qdtype.bits > 32) or any(abs(n) > FLOAT32_EXACT for n in numbers):

@@ -65,9 +65,19 @@ def geometry(
     out = floor or ceil((size + pads - dilation * (kernel - 1) - 1) / stride) + 1
 
     Raises:
-        ShapeError: attributes of another rank, a size below 1, unknown auto_pad, or a kernel larger
-            than the input.
+        ShapeError: attributes of another rank, a size below 1, pads below 0, unknown auto_pad, or a
+            kernel larger than the input.
     """
+    pads = integers(attributes, "pads", [])
+    if min(pads, default=0) < 0:
+        raise ShapeError(f"{op}: pads {pads}; wanted numbers from 0, as ONNX Runtime takes them.")
+    return _geometry(op, spatial, kernel, attributes)
+
+
+def _geometry(
+    op: str, spatial: Sequence[int], kernel: Sequence[int], attributes: Attributes
+) -> Windows:
+    """As `geometry`; pads below 0 skip elements."""
     rank = len(spatial)
     strides = integers(attributes, "strides", [1] * rank)
     dilations = integers(attributes, "dilations", [1] * rank)
@@ -134,7 +144,7 @@ def pool_geometry(
     begin = [int((pad + lower) / 2) for pad in total]  # C++ divides toward 0
     end = [pad - before for pad, before in zip(total, begin, strict=True)]
     given = {**attributes, "auto_pad": "NOTSET", "pads": [*begin, *end]}
-    return geometry(op, spatial, kernel, given)
+    return _geometry(op, spatial, kernel, given)
 
 
 def _padding(

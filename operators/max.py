@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
     AttributeValue,
@@ -69,6 +70,8 @@ class Max(Operator):
         attributes: Mapping[str, AttributeValue],
     ) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        if not inputs:
+            raise ShapeError("Max: it has no inputs; wanted at least one.")
         operands = [codes("Max", inputs, plan, slot) for slot in range(len(inputs))]
         shared("Max", plan, range(len(inputs)))
         with shape_errors("Max"):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
     AttributeValue,
@@ -69,6 +70,8 @@ class Min(Operator):
         attributes: Mapping[str, AttributeValue],
     ) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        if not inputs:
+            raise ShapeError("Min: it has no inputs; wanted at least one.")
         operands = [codes("Min", inputs, plan, slot) for slot in range(len(inputs))]
         shared("Min", plan, range(len(inputs)))
         with shape_errors("Min"):

@@ -103,6 +103,7 @@ class Pad(Operator):
             if mode == "constant":
                 y = np.pad(x, widths, constant_values=_code(value, qparams).item())
             else:
+                _check_reflection(x.shape, widths, mode)
                 y = np.pad(x, widths, mode)  # type: ignore[call-overload]  # it takes these names
         cut = [
             slice(max(-b, 0), n - max(-e, 0))
@@ -115,6 +116,16 @@ def _code(value: Array | None, qparams: QParams) -> IntArray:
     """The code of the pad value, rank 0; 0 where it is absent."""
     real = 0.0 if value is None else float(value.item())
     return quantize(np.asarray(real, np.float32), qparams)
+
+
+def _check_reflection(shape: tuple[int, ...], widths: list[tuple[int, int]], mode: str) -> None:
+    """Raises ShapeError where an axis would be reflected more than once: ONNX Runtime refuses."""
+    for size, width in zip(shape, widths, strict=True):
+        if mode == "reflect" and max(width) > 0 and max(width) >= size:
+            raise ShapeError(
+                f"Pad: mode reflect, {max(width)} elements beside an axis of {size} of "
+                f"{list(shape)}; wanted less than the axis has."
+            )
 
 
 def _widths(rank: int, pads: list[int], axes: list[int] | None) -> tuple[list[int], list[int]]:

@@ -152,6 +152,10 @@ class Resize(Operator):
         if given is None or given.dtype not in (np.uint8, np.int8):
             got = "nothing" if given is None else str(given.dtype)
             raise UnsupportedError(f"Resize: X is {got}; the kernel on codes is for 8 bits.")
+        if text(attributes, "coordinate_transformation_mode", "") == CROP:
+            raise UnsupportedError(
+                f"Resize: {CROP} puts in a value of its own outside the image. Dequantize before it."
+            )
         x = np.asarray(given, given.dtype.name)
         axes, mode = _axes(x, inputs, attributes), _mode(attributes)
         if mode == "nearest":

@@ -62,6 +62,8 @@ class Tile(Operator):
         x = codes("Tile", inputs, plan, 0)
         shared("Tile", plan)
         repeats = vector("Tile", inputs, 1)
-        if len(repeats) != x.ndim:
-            raise ShapeError(f"Tile: {len(repeats)} repeats for x of shape {x.shape}.")
+        if len(repeats) != x.ndim or min(repeats, default=0) < 0:
+            raise ShapeError(
+                f"Tile: repeats {repeats} for x of shape {x.shape}; wanted one per axis, from 0."
+            )
         return (np.tile(x, repeats),)

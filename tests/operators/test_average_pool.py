@@ -87,6 +87,6 @@ def test_a_mean_that_was_0_in_all_samples_stays_float() -> None:
     default = onnxq_default_qconfig
     every = QConfigMapping(default).set_op_type("AveragePool", default)
     for form in ("qdq", "qoperator"):
-        int8 = onnxq.quantize(source, [x], every, format=form)
+        int8 = onnxq.quantize(source, [x], qconfig=every, format=form)
         assert "AveragePool" in {node.op_type for node in runtime.optimized_graph(int8).graph}
         cross_check(int8, [x]).check()
