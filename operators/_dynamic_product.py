@@ -1,0 +1,184 @@
+"""Matrix products with one constant operand, quantized dynamically: what MatMul and Gemm share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.operator import DynamicForm, DynamicRule, DynamicWeight, Float
+from onnxq.operators._dynamic import (
+    block_reals,
+    integer_product,
+    quantized_at_run_time,
+    step,
+)
+from onnxq.operators._emit import MICROSOFT
+from onnxq.operators._nodes import is_constant, shape
+from onnxq.qparams import PerBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+    from onnx_ir.tape import Tape
+
+    from onnxq.operator import DynamicNodePlan
+    from onnxq.qparams import QParams
+
+ALL_FORMS = (DynamicForm.INTEGER, DynamicForm.BLOCKS, DynamicForm.STORED, DynamicForm.HALF)
+NOT_ROW_WISE = (DynamicForm.INTEGER, DynamicForm.STORED, DynamicForm.HALF)
+FLOAT_ONLY = (DynamicForm.STORED, DynamicForm.HALF)
+TWO_BITS = 2
+CODES_PER_BYTE = 4
+INT8_ACCURACY = 4  # of MatMulNBits, which ONNX Runtime chooses for DequantizeLinear too
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Y = X W or, with W on the left, its transpose: Y^T = X^T W^T.
+
+    Attributes:
+        x: input slot of the activation.
+        weight: input slot of the constant.
+        turn_x: swap the last two axes of X before the product.
+        turn_y: swap the last two axes of the product.
+    """
+
+    x: int
+    weight: int
+    turn_x: bool = False
+    turn_y: bool = False
+
+
+def constant_operand(node: ir.Node) -> int | Float:
+    """Slot of the constant matrix, the right one first, or why there is none to store."""
+    slot = next((slot for slot in (1, 0) if is_constant(node, slot)), None)
+    if slot is None:
+        return Float("both of its matrices are computed at run time: it has no weights to store")
+    value = node.inputs[slot]
+    assert value is not None
+    assert value.const_value is not None
+    if value.const_value.dtype != ir.DataType.FLOAT:
+        return Float(f"its weight holds {value.const_value.dtype.name.lower()}; wanted float32")
+    if not value.const_value.size:
+        return Float("its weight has no element")
+    return slot
+
+
+def right_rule(node: ir.Node, axis: int | None, perm: tuple[int, ...] | None) -> DynamicRule:
+    """The rule of a constant right operand: all forms for a matrix, with one scale per column."""
+    matrix = len(shape(node, 1) or ()) == 2
+    weight = DynamicWeight(1, axis if matrix else None, perm)
+    return DynamicRule((weight,), ALL_FORMS if matrix else NOT_ROW_WISE, saturating_pairs=True)
+
+
+def left_rule(node: ir.Node, axis: int, perm: tuple[int, ...] | None) -> DynamicRule:
+    """The rule of a constant left operand: a matrix is turned over, if the other's rank is known.
+
+    A weight in float stays where it is, in its own layout.
+    """
+    matrix, other = len(shape(node, 0) or ()) == 2, shape(node, 1)
+    if not (matrix and other):
+        return DynamicRule((DynamicWeight(0, None),), FLOAT_ONLY)
+    return DynamicRule((DynamicWeight(0, axis, perm),), ALL_FORMS, saturating_pairs=True)
+
+
+def write_product(
+    tape: Tape,
+    node: ir.Node,
+    plan: DynamicNodePlan,
+    inputs: Sequence[ir.Value | None],
+    product: Product,
+) -> ir.Value:
+    """float32 X W in the plan's form, INTEGER or BLOCKS; type set, no shape.
+
+    Raises:
+        UnsupportedError: as `integer_product`.
+    """
+    x, weight = inputs[product.x], inputs[product.weight]
+    (qparams,) = plan.qparams
+    assert x is not None
+    assert weight is not None
+    assert qparams is not None
+    if plan.form is DynamicForm.INTEGER:
+        codes, scale, zero_point = quantized_at_run_time(tape, node, "x", x)
+        if product.turn_x:  # behind the quantizer, which other nodes can then share
+            codes = turned(tape, codes, len(x.shape or ()), f"{node.name}_x_transpose")
+        y = integer_product(tape, node, "", (codes, scale, zero_point), weight, qparams)
+    else:
+        if product.turn_x:
+            x = turned(tape, x, len(x.shape or ()), f"{node.name}_x_transpose")
+        y = _blocks(tape, node, x, weight, qparams)
+    if not product.turn_y:
+        return y
+    rank = len(node.inputs[product.x].shape or ())  # type: ignore[union-attr]
+    return turned(tape, y, rank, f"{node.name}_y_transpose")
+
+
+def turned(tape: Tape, x: ir.Value, rank: int, name: str) -> ir.Value:
+    """The value with its last two axes swapped."""
+    if rank < 2:
+        return x
+    perm = [*range(rank - 2), rank - 1, rank - 2]
+    return step(tape, "Transpose", [x], name, x.type, {"perm": perm})
+
+
+def _blocks(tape: Tape, node: ir.Node, x: ir.Value, weight: ir.Value, qparams: QParams) -> ir.Value:
+    """DequantizeLinear and MatMul; where ONNX Runtime would scramble it, MatMulNBits itself.
+
+    ONNX Runtime 1.31 packs 2-bit weights wrongly when the number of columns is no multiple of 4.
+    """
+    columns = qparams.scale.shape[-1] if qparams.scale.ndim == 2 else 0
+    name = f"{node.name}_product"
+    if qparams.dtype.bits != TWO_BITS or not columns or columns % CODES_PER_BYTE == 0:
+        return step(tape, "MatMul", [x, block_reals(tape, node, weight, qparams)], name)
+    return _two_bits(tape, node, x, weight, qparams)
+
+
+def _two_bits(
+    tape: Tape, node: ir.Node, x: ir.Value, weight: ir.Value, qparams: QParams
+) -> ir.Value:
+    """com.microsoft MatMulNBits on repacked codes."""
+    assert weight.const_value is not None
+    assert isinstance(qparams.granularity, PerBlock)
+    # low bits of int2 are those of uint2 shifted by 2
+    offset = TWO_BITS if qparams.dtype.signed else 0
+    codes = np.asarray(weight.const_value.numpy()).astype(np.int8) + offset
+    inner, columns = codes.shape
+    size, blocks = qparams.granularity.size, qparams.scale.shape[0]
+    padded = np.full((columns, blocks * size), offset, np.uint8)
+    padded[:, :inner] = codes.T
+    points = (qparams.zero_point.astype(np.int8) + offset).T.astype(np.uint8)
+    stem = str(weight.name).removesuffix("_quantized")
+    arrays: dict[str, npt.NDArray[np.generic]] = {
+        "packed": _packed(padded).reshape(columns, blocks, -1),
+        "block_scale": np.ascontiguousarray(qparams.scale.T).reshape(-1),
+        "block_zero_point": _packed(points).reshape(-1),
+    }
+    slots = [tape.initializer(ir.Tensor(a), name=f"{stem}_{k}") for k, a in arrays.items()]
+    attributes: dict[str, int] = {
+        "K": inner,
+        "N": columns,
+        "bits": TWO_BITS,
+        "block_size": size,
+        "accuracy_level": INT8_ACCURACY,
+    }
+    y = tape.op(
+        "MatMulNBits", [x, *slots], attributes, domain=MICROSOFT, name=f"{node.name}_product"
+    )
+    y.type = ir.TensorType(ir.DataType.FLOAT)
+    return y
+
+
+def _packed(codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Rows of 2-bit codes, four to a byte, the first in the low bits."""
+    rows, width = codes.shape
+    bytes_ = -(-width // CODES_PER_BYTE)
+    groups = np.zeros((rows, bytes_ * CODES_PER_BYTE), np.uint8)
+    groups[:, :width] = codes
+    shifts = np.arange(0, 8, TWO_BITS, dtype=np.uint8)
+    parts = groups.reshape(rows, bytes_, CODES_PER_BYTE) << shifts
+    return np.asarray(np.bitwise_or.reduce(parts, axis=-1), np.uint8)
