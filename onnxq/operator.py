@@ -163,11 +163,13 @@ class DynamicRule:
         weights: all of the node's.
         forms: that `lower_dynamic` can write, the usual one first.
         saturating_pairs: as in Rule, for DynamicForm.INTEGER.
+        missing: why the operator's usual form is not among them; empty: it is.
     """
 
     weights: tuple[DynamicWeight, ...]
     forms: tuple[DynamicForm, ...]
     saturating_pairs: bool = False
+    missing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +292,11 @@ class Operator(ABC):
     def has_lowering(cls) -> bool:
         """Whether `lower` is written."""
         return cls.lower is not Operator.lower
+
+    @classmethod
+    def has_dynamic_rule(cls) -> bool:
+        """Whether `dynamic_rule` is written."""
+        return cls.dynamic_rule is not Operator.dynamic_rule
 
     @classmethod
     def has_kernel(cls) -> bool:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onnxq import runtime, targets
+from onnxq.dtypes import qint8
 from onnxq.errors import CalibrationError
+from onnxq.graph.canonical import canonicalize
+from onnxq.graph.io import load
 from onnxq.stages.arguments import check_prepared
 from onnxq.stages.calibrate import Statistics, calibrate
+from onnxq.stages.dynamic_decision import Objective, as_objective
+from onnxq.stages.dynamic_plan import check_something, dynamic_plan
+from onnxq.stages.dynamic_spec import check_names, mapping_of
 from onnxq.stages.plan import plan
 from onnxq.stages.prepare import ModelSource, Prepared, prepare
 from onnxq.stages.rewrite import rewrite
+from onnxq.stages.rewrite.dynamic import rewrite_dynamic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -19,8 +27,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import onnx_ir as ir
 
+    from onnxq.dtypes import QDType
     from onnxq.qconfig import QConfigMapping
     from onnxq.samples import Samples
+    from onnxq.stages.dynamic_spec import DynamicSpec
     from onnxq.targets import Target
 
     Batch = Mapping[str, npt.NDArray[np.generic]]
@@ -77,3 +87,38 @@ def quantize(
         statistics = calibrate(prepared, samples)
     assert statistics is not None
     return rewrite(prepared, plan(prepared, statistics), format)
+
+
+def quantize_dynamic(
+    model: ModelSource,
+    qconfig_spec: DynamicSpec = None,
+    dtype: QDType | str = qint8,
+    *,
+    target: str | Target | None = None,
+    objective: Objective | str = Objective.SPEED,
+) -> ir.Model:
+    """The model with its weights quantized ahead of time, activations when it runs: no data needed.
+
+    Args:
+        model: path, ModelProto or onnx_ir.Model of the float model; it is not changed.
+        qconfig_spec: what to quantize: None: every operator that has a dynamic form; a set of op
+            types; {op type, node name or glob: QConfigDynamic, or None for float}; or a
+            QConfigMapping, which says everything.
+        dtype: of the weights where the spec does not say it: qint8 or float16.
+        target: the machine that the result is for; None: `targets.get_default()`.
+        objective: "speed" leaves in float what the target's measurements say would be slower;
+            "size" quantizes every weight.
+
+    Raises:
+        ModelError: the model is unreadable, quantized already, of a refused type or opset, has no
+            weights to quantize, or has NaN or Inf in one.
+        QConfigError: the spec, dtype, target or objective names what is not there.
+    """
+    aim = as_objective(objective)
+    mapping = mapping_of(qconfig_spec, dtype)
+    chosen = targets.resolve(target)
+    canonical = canonicalize(load(model), runtime.infer_types)
+    check_names(canonical.model, mapping)
+    made = dynamic_plan(canonical.model, mapping, chosen, aim, canonical.notes)
+    check_something(made, canonical.model)
+    return rewrite_dynamic(canonical.model, made)

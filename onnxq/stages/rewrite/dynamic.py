@@ -1,0 +1,154 @@
+"""Carries out a dynamic plan: each quantized node becomes what its operator's lowering writes.
+
+    W (float initializer)  ->  W_quantized (or W_half), beside it, once per layout and qparams
+    node(x, W)             ->  lower_dynamic(x, W_quantized), float in, float out
+
+Subgraphs are visited where they stand. A float weight goes when nothing reads it any more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+from onnx_ir.tape import Tape
+
+from onnxq import catalog
+from onnxq.errors import CalibrationError
+from onnxq.graph.canonical import upgrade_opset
+from onnxq.graph.collector import without_collector
+from onnxq.graph.edit import all_nodes, all_values
+from onnxq.graph.hashing import model_hash
+from onnxq.qparams import PerBlock
+from onnxq.stages.decision import node_name, value_name, walk
+from onnxq.stages.rewrite.edits import graph_of
+from onnxq.stages.rewrite.initializers import Initializers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onnxq.stages.dynamic_decision import DynamicPlan, QuantizeDynamic
+
+FORMAT = "dynamic"
+PER_BLOCK_OPSET = 21
+FORMS_KEY = "onnxq.dynamic_form"
+"""Metadata of a node: the form in which the float node of its name was written."""
+
+
+@without_collector()
+def rewrite_dynamic(model: ir.Model, plan: DynamicPlan) -> ir.Model:
+    """The dynamically quantized model; the float model stays as it is and shares what it can.
+
+    Args:
+        model: the canonical float model that the plan was made from.
+        plan: every decision with its numbers.
+
+    Raises:
+        CalibrationError: the plan is of another model.
+        UnsupportedError: the opset cannot be raised as far as the plan's types need.
+    """
+    own = model_hash(model)
+    if plan.model_hash != own:
+        raise CalibrationError(
+            f"the plan is of model {plan.model_hash[:12]}, this one is {own[:12]}; "
+            "make the plan from this model."
+        )
+    rewritten = model.clone()
+    write_dynamic(rewritten, plan.quantized)
+    upgrade_opset(rewritten, opset_needed(plan.quantized))
+    rewritten.metadata_props.update(
+        {
+            "onnxq.target": plan.target,
+            "onnxq.float_model_hash": plan.model_hash,
+            "onnxq.format": FORMAT,
+            "onnxq.objective": plan.objective.value,
+        }
+    )
+    return rewritten
+
+
+def opset_needed(decisions: Mapping[str, QuantizeDynamic]) -> int:
+    """The ai.onnx opset that has the types and blocks of these decisions."""
+    stored = [w.qparams for d in decisions.values() for w in d.weights if w.qparams is not None]
+    opsets = [p.dtype.min_opset for p in stored]
+    opsets += [PER_BLOCK_OPSET for p in stored if isinstance(p.granularity, PerBlock)]
+    return max(opsets, default=0)
+
+
+def write_dynamic(model: ir.Model, decisions: Mapping[str, QuantizeDynamic]) -> None:
+    """Rewrites the nodes of these names in place; the others may be quantized already."""
+    _DynamicWriter(model).write(decisions)
+
+
+class _DynamicWriter:
+    """The state of one sweep: names in use, weights and constants that were made."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self.model = model
+        used = {v.name for graph in model.graphs() for v in all_values(graph) if v.name}
+        used |= {node.name for node in all_nodes(model) if node.name}
+        self.new = Initializers(used)
+        self.constants: dict[tuple[ir.Graph, str, bytes], ir.Value] = {}
+
+    def write(self, decisions: Mapping[str, QuantizeDynamic]) -> None:
+        chosen = [n for n, _ in walk(self.model.graph) if node_name(n) in decisions]
+        for node in chosen:
+            self._lower(node, decisions[node_name(node)])
+        for value in dict.fromkeys((*self.new.replaced, *self.new.quantized)):
+            graph = value.graph
+            if isinstance(graph, ir.Graph) and not value.uses() and not value.is_graph_output():
+                del graph.initializers[value_name(value)]
+
+    def _lower(self, node: ir.Node, decision: QuantizeDynamic) -> None:
+        operator = catalog.find(node.op_type, node.domain)
+        assert operator is not None, "a node without operator is float"
+        graph = graph_of(node)
+        inputs = list(node.inputs)
+        for weight in decision.weights:
+            value = inputs[weight.slot]
+            assert value is not None
+            assert value.name == weight.tensor, "the plan is of this model"
+            if weight.qparams is None:
+                inputs[weight.slot] = self.new.half(value, weight.perm)
+                continue
+            inputs[weight.slot], _ = self.new.codes(
+                value, weight.qparams, weight.code_limit, None, weight.perm
+            )
+        tape = Tape()
+        results = operator.lower_dynamic(tape, node, decision.node_plan, inputs)
+        self._register(tape, graph)
+        self._name(tape, node, decision)
+        graph.insert_before(node, tape.nodes)
+        for old, new in zip(node.outputs, results, strict=True):
+            name, old.name = old.name, None
+            new.name = name
+            new.type, new.shape = new.type or old.type, new.shape or old.shape
+            old.replace_all_uses_with(new, replace_graph_outputs=True)
+        graph.remove(node, safe=True)
+
+    def _register(self, tape: Tape, graph: ir.Graph) -> None:
+        """Constants of the lowering; equal ones that ask for one name are one initializer."""
+        for value in tape.initializers:
+            tensor = value.const_value
+            assert tensor is not None
+            if not value.uses():
+                continue
+            wanted = value_name(value)
+            key = (graph, wanted, tensor.tobytes())
+            if key not in self.constants:
+                value.name = self.new.unique(wanted)
+                graph.register_initializer(value)
+                self.constants[key] = value
+                continue
+            value.replace_all_uses_with(self.constants[key])
+
+    def _name(self, tape: Tape, node: ir.Node, decision: QuantizeDynamic) -> None:
+        """Names that are free; the node that keeps the float node's name says its form."""
+        name = node_name(node)
+        for new_node in tape.nodes:
+            self.model.opset_imports.setdefault(new_node.domain, 1)  # com.microsoft has no other
+            new_node.metadata_props[FORMS_KEY] = decision.form.value
+            if new_node.name != name:
+                new_node.name = self.new.unique(new_node.name or name)
+            for value in new_node.outputs:
+                value.name = self.new.unique(value.name or f"{new_node.name}_output")
