@@ -23,6 +23,7 @@ from onnxq.qparams import PerBlock
 from onnxq.stages.decision import node_name, value_name, walk
 from onnxq.stages.rewrite.edits import graph_of
 from onnxq.stages.rewrite.initializers import Initializers
+from onnxq.stages.rewrite.shared_quantizers import share_quantizers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,6 +79,7 @@ def opset_needed(decisions: Mapping[str, QuantizeDynamic]) -> int:
 def write_dynamic(model: ir.Model, decisions: Mapping[str, QuantizeDynamic]) -> None:
     """Rewrites the nodes of these names in place; the others may be quantized already."""
     _DynamicWriter(model).write(decisions)
+    share_quantizers(model)
 
 
 class _DynamicWriter:
