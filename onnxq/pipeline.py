@@ -57,6 +57,7 @@ def quantize(
     format: str = "qdq",
     statistics: Statistics | None = None,
     feedback: Mapping[str, str] | None = None,
+    objective: Objective | str = Objective.SPEED,
 ) -> ir.Model:
     """Prepare, calibrate, plan, rewrite: the quantized model.
 
@@ -71,6 +72,8 @@ def quantize(
         format: see `rewrite`.
         statistics: of an earlier calibration, in place of samples.
         feedback: {output name: input name} of state that each batch hands to the next one.
+        objective: of nodes with a QConfigDynamic, which are quantized dynamically; see
+            `quantize_dynamic`.
 
     Raises:
         CalibrationError: neither or both of samples and statistics, or unusable ones.
@@ -79,6 +82,7 @@ def quantize(
         raise CalibrationError(
             "quantize wants either samples or statistics of an earlier calibration."
         )
+    aim = as_objective(objective)
     prepared = prepare(model, qconfig, target, feedback)
     if callable(samples):
         samples(prepared, *run_args)
@@ -86,7 +90,7 @@ def quantize(
     elif samples is not None:
         statistics = calibrate(prepared, samples)
     assert statistics is not None
-    return rewrite(prepared, plan(prepared, statistics), format)
+    return rewrite(prepared, plan(prepared, statistics, aim), format)
 
 
 def quantize_dynamic(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onnxq import qconfig
-from onnxq.errors import QConfigError, UnsupportedError
+from onnxq.errors import QConfigError
 from onnxq.observers import (
     HistogramObserver,
     MinMaxObserver,
@@ -236,8 +236,9 @@ def test_values_of_a_mapping_are_checked() -> None:
 def test_dynamic_entries_are_not_static() -> None:
     mapping = default_qconfig_mapping().set_op_type("LSTM", qconfig.default_dynamic_qconfig)
     assert mapping.entry_for_node("n", "LSTM") == qconfig.default_dynamic_qconfig
-    with pytest.raises(UnsupportedError, match=r"node 'n' \(LSTM\).*use quantize_dynamic"):
-        mapping.for_node("n", "LSTM")
+    assert mapping.for_node("n", "LSTM") is None
+    assert mapping.has_dynamic
+    assert not default_qconfig_mapping().has_dynamic
 
 
 # check

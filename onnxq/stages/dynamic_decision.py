@@ -198,6 +198,19 @@ def dynamic_plan_from(data: Any) -> DynamicPlan:
     )
 
 
+def dynamic_part(data: Mapping[str, Any]) -> dict[str, QuantizeDynamic]:
+    """What a static plan says of its dynamic nodes, from plain values.
+
+    Raises:
+        KeyError, TypeError, ValueError: the data are something else.
+    """
+    decisions = {name: dynamic_from_dict(d) for name, d in data.items()}
+    quantized = {n: d for n, d in decisions.items() if isinstance(d, QuantizeDynamic)}
+    if len(quantized) < len(decisions):
+        raise ValueError("dynamic")
+    return quantized
+
+
 def dynamic_to_dict(decision: DynamicDecision) -> dict[str, object]:
     """Plain values that JSON can hold."""
     if isinstance(decision, Float):

@@ -19,6 +19,7 @@ from onnxq.graph.io import model_hash
 from onnxq.observers import ObserverSpec
 from onnxq.operator import DynamicForm, DynamicRule, Float
 from onnxq.qconfig import QConfigDynamic
+from onnxq.stages.candidates import has_dynamic_form
 from onnxq.stages.decision import node_name, value_name, walk
 from onnxq.stages.dynamic_decision import (
     DynamicDecision,
@@ -56,6 +57,7 @@ def dynamic_plan(
     target: Target,
     objective: Objective = Objective.SPEED,
     notes: Sequence[str] = (),
+    known_hash: str | None = None,
 ) -> DynamicPlan:
     """A decision for every node of a canonical model.
 
@@ -65,6 +67,7 @@ def dynamic_plan(
         target: which codes it runs exactly, and what is fast on it.
         objective: what to do with nodes that would be slower.
         notes: what the user should know already.
+        known_hash: the model's `model_hash`, which takes a second per GB; None: computed.
 
     Raises:
         ModelError: a weight holds NaN or Inf.
@@ -74,7 +77,7 @@ def dynamic_plan(
     planner = _Planner(qconfig, target, objective, [*notes])
     decisions = {node_name(node): planner.decide(node) for node, _ in walk(model.graph)}
     return DynamicPlan(
-        model_hash(model),
+        known_hash or model_hash(model),
         target.name,
         objective,
         decisions,
@@ -96,7 +99,7 @@ def check_something(plan: DynamicPlan, model: ir.Model) -> None:
     names: dict[str, list[str]] = {}
     for node, _ in walk(model.graph):
         decision = plan.decisions[node_name(node)]
-        if isinstance(decision, Float) and _has_dynamic_rule(node):
+        if isinstance(decision, Float) and has_dynamic_form(node):
             names.setdefault(decision.reason, []).append(f"{node.op_type} '{node.name}'")
     reasons = "; ".join(f"{_listed(nodes)}: {reason}" for reason, nodes in names.items())
     raise ModelError(
@@ -106,11 +109,6 @@ def check_something(plan: DynamicPlan, model: ir.Model) -> None:
         + ", ".join(dynamic_op_types())
         + ", where their weights are constants and the qconfig names them."
     )
-
-
-def _has_dynamic_rule(node: ir.Node) -> bool:
-    operator = catalog.find(node.op_type, node.domain)
-    return operator is not None and operator.has_dynamic_rule()
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -133,7 +131,7 @@ class _Planner:
         label = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
         operator = catalog.find(node.op_type, node.domain)
         if operator is None or not operator.has_dynamic_rule():
-            return Float(f"{label} has no dynamically quantized form")
+            return Float(f"{label} has no weights that dynamic quantization stores")
         entry = self.qconfig.entry_for_node(node_name(node), node.op_type)
         if not isinstance(entry, QConfigDynamic):
             return Float("the qconfig does not ask for dynamic quantization of it")
