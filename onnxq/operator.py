@@ -186,7 +186,7 @@ class DynamicNodePlan:
     qparams: tuple[QParams | None, ...]
 
 
-AttributeValue = int | float | str | bytes | Sequence[int] | Sequence[float] | Array
+AttributeValue = int | float | str | bytes | Sequence[int] | Sequence[float] | Sequence[str] | Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -35,11 +35,11 @@ def logistic(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """ONNX Runtime's 1 / (1 + exp(-x)) of float32, any shape."""
     clamped = np.clip(x, -LIMIT, LIMIT)
     square = np.asarray(clamped * clamped)
-    numerator = clamped * _polynomial(ALPHAS, square)
-    return np.asarray(np.clip(numerator / _polynomial(BETAS, square) + np.float32(0.5), 0, 1))
+    numerator = clamped * polynomial(ALPHAS, square)
+    return np.asarray(np.clip(numerator / polynomial(BETAS, square) + np.float32(0.5), 0, 1))
 
 
-def _polynomial(
+def polynomial(
     coefficients: npt.NDArray[np.float32], x: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.float32]:
     """Horner's scheme, highest power first; one rounding per step."""
