@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.errors import UnsupportedError
 from onnxq.operator import DynamicForm, DynamicRule, DynamicWeight, Float
 from onnxq.operators._dynamic import (
     block_reals,
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
 ALL_FORMS = (DynamicForm.INTEGER, DynamicForm.BLOCKS, DynamicForm.STORED, DynamicForm.HALF)
 NOT_ROW_WISE = (DynamicForm.INTEGER, DynamicForm.STORED, DynamicForm.HALF)
 FLOAT_ONLY = (DynamicForm.STORED, DynamicForm.HALF)
-TWO_BITS = 2
-CODES_PER_BYTE = 4
+TWO_BITS, COLUMNS_OF_TWO_BITS = 2, 4
 INT8_ACCURACY = 4  # of MatMulNBits, which ONNX Runtime chooses for DequantizeLinear too
 
 
@@ -45,12 +45,17 @@ class Product:
         weight: input slot of the constant.
         turn_x: swap the last two axes of X before the product.
         turn_y: swap the last two axes of the product.
+        op_type: of the float product in DynamicForm.BLOCKS: "Gemm", without C, for two matrices:
+            ONNX Runtime makes one Gemm of MatMul and an Add of a matrix, such as a residual, before
+            it looks for DequantizeLinear. "MatMul" elsewhere, and before an Add of a vector, which
+            becomes the bias of MatMulNBits.
     """
 
     x: int
     weight: int
     turn_x: bool = False
     turn_y: bool = False
+    op_type: str = "MatMul"
 
 
 def constant_operand(node: ir.Node) -> int | Float:
@@ -111,7 +116,7 @@ def write_product(
     else:
         if product.turn_x:
             x = turned(tape, x, len(x.shape or ()), f"{node.name}_x_transpose")
-        y = _blocks(tape, node, x, weight, qparams)
+        y = _blocks(tape, node, x, weight, qparams, product)
     if not product.turn_y:
         return y
     rank = len(node.inputs[product.x].shape or ())  # type: ignore[union-attr]
@@ -126,59 +131,74 @@ def turned(tape: Tape, x: ir.Value, rank: int, name: str) -> ir.Value:
     return step(tape, "Transpose", [x], name, x.type, {"perm": perm})
 
 
-def _blocks(tape: Tape, node: ir.Node, x: ir.Value, weight: ir.Value, qparams: QParams) -> ir.Value:
-    """DequantizeLinear and MatMul; where ONNX Runtime would scramble it, MatMulNBits itself.
+def _blocks(
+    tape: Tape,
+    node: ir.Node,
+    x: ir.Value,
+    weight: ir.Value,
+    qparams: QParams,
+    product: Product,
+) -> ir.Value:
+    """DequantizeLinear and the product; MatMulNBits itself where ONNX Runtime would not make it.
 
-    ONNX Runtime 1.31 packs 2-bit weights wrongly when the number of columns is no multiple of 4.
+    ONNX Runtime 1.31 packs 2-bit weights wrongly when the number of columns is no multiple of 4 (a
+    wrong result), and moves a Transpose into the product before it looks for DequantizeLinear.
     """
-    columns = qparams.scale.shape[-1] if qparams.scale.ndim == 2 else 0
-    name = f"{node.name}_product"
-    if qparams.dtype.bits != TWO_BITS or not columns or columns % CODES_PER_BYTE == 0:
-        return step(tape, "MatMul", [x, block_reals(tape, node, weight, qparams)], name)
-    return _two_bits(tape, node, x, weight, qparams)
+    columns = qparams.scale.shape[-1] if qparams.scale.ndim else COLUMNS_OF_TWO_BITS
+    scrambled = qparams.dtype.bits == TWO_BITS and columns % COLUMNS_OF_TWO_BITS
+    if scrambled or (product.turn_x and not product.turn_y):
+        return _packed_product(tape, node, x, weight, qparams)
+    slots = [x, block_reals(tape, node, weight, qparams)]
+    return step(tape, product.op_type, slots, f"{node.name}_product")
 
 
-def _two_bits(
+def _packed_product(
     tape: Tape, node: ir.Node, x: ir.Value, weight: ir.Value, qparams: QParams
 ) -> ir.Value:
-    """com.microsoft MatMulNBits on repacked codes."""
+    """com.microsoft MatMulNBits on repacked codes.
+
+    Raises:
+        UnsupportedError: the weight has no blocks.
+    """
+    if not isinstance(qparams.granularity, PerBlock):
+        raise UnsupportedError(
+            f"{node.op_type} '{node.name}': its weight has {qparams.granularity}; MatMulNBits "
+            "wants blocks. Name a block_size in the qconfig."
+        )
     assert weight.const_value is not None
-    assert isinstance(qparams.granularity, PerBlock)
-    # low bits of int2 are those of uint2 shifted by 2
-    offset = TWO_BITS if qparams.dtype.signed else 0
-    codes = np.asarray(weight.const_value.numpy()).astype(np.int8) + offset
+    bits = qparams.dtype.bits
+    offset = 1 << (bits - 1) if qparams.dtype.signed else 0
+    codes = np.asarray(weight.const_value.numpy()).astype(np.int16) + offset
     inner, columns = codes.shape
     size, blocks = qparams.granularity.size, qparams.scale.shape[0]
     padded = np.full((columns, blocks * size), offset, np.uint8)
     padded[:, :inner] = codes.T
-    points = (qparams.zero_point.astype(np.int8) + offset).T.astype(np.uint8)
+    points = (qparams.zero_point.astype(np.int16) + offset).T.astype(np.uint8)
     stem = str(weight.name).removesuffix("_quantized")
     arrays: dict[str, npt.NDArray[np.generic]] = {
-        "packed": _packed(padded).reshape(columns, blocks, -1),
+        "packed": _packed(padded, bits).reshape(columns, blocks, -1),
         "block_scale": np.ascontiguousarray(qparams.scale.T).reshape(-1),
-        "block_zero_point": _packed(points).reshape(-1),
+        "block_zero_point": _packed(points, bits).reshape(-1),
     }
     slots = [tape.initializer(ir.Tensor(a), name=f"{stem}_{k}") for k, a in arrays.items()]
     attributes: dict[str, int] = {
         "K": inner,
         "N": columns,
-        "bits": TWO_BITS,
+        "bits": bits,
         "block_size": size,
         "accuracy_level": INT8_ACCURACY,
     }
-    y = tape.op(
-        "MatMulNBits", [x, *slots], attributes, domain=MICROSOFT, name=f"{node.name}_product"
-    )
+    name = f"{node.name}_product"
+    y = tape.op("MatMulNBits", [x, *slots], attributes, domain=MICROSOFT, name=name)
     y.type = ir.TensorType(ir.DataType.FLOAT)
     return y
 
 
-def _packed(codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Rows of 2-bit codes, four to a byte, the first in the low bits."""
+def _packed(codes: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8]:
+    """Rows of codes, 8 / bits to a byte, the first in the low bits."""
     rows, width = codes.shape
-    bytes_ = -(-width // CODES_PER_BYTE)
-    groups = np.zeros((rows, bytes_ * CODES_PER_BYTE), np.uint8)
-    groups[:, :width] = codes
-    shifts = np.arange(0, 8, TWO_BITS, dtype=np.uint8)
-    parts = groups.reshape(rows, bytes_, CODES_PER_BYTE) << shifts
-    return np.asarray(np.bitwise_or.reduce(parts, axis=-1), np.uint8)
+    per_byte = 8 // bits
+    groups = np.zeros((rows, -(-width // per_byte), per_byte), np.uint8)
+    groups.reshape(rows, -1)[:, :width] = codes
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return np.asarray(np.bitwise_or.reduce(groups << shifts, axis=-1), np.uint8)

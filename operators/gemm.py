@@ -162,7 +162,8 @@ class Gemm(Operator):
         if plan.form in (DynamicForm.STORED, DynamicForm.HALF):
             return lower_stored(tape, node, plan, inputs, rule)
         trans_a, trans_b = (node.attributes.get_int(name, 0) for name in ("transA", "transB"))
-        product = Product(0, 1, turn_x=bool(trans_a))
+        row = has_input(node, 2) and len(shape(node, 2) or ()) == 1
+        product = Product(0, 1, turn_x=bool(trans_a), op_type="MatMul" if row else "Gemm")
         if rule.weights[0].slot == 0:
             product = Product(1, 0, turn_x=not trans_b, turn_y=True)
         y = write_product(tape, node, plan, inputs, product)

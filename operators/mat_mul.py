@@ -152,8 +152,10 @@ class MatMul(Operator):
         assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
         if plan.form in (DynamicForm.STORED, DynamicForm.HALF):
             return lower_stored(tape, node, plan, inputs, rule)
-        right = rule.weights[0].slot == 1
-        product = Product(0, 1) if right else Product(1, 0, turn_x=True, turn_y=True)
+        product = Product(1, 0, turn_x=True, turn_y=True)
+        if rule.weights[0].slot == 1:
+            matrices = len(shape(node, 0) or ()) == len(shape(node, 1) or ()) == 2
+            product = Product(0, 1, op_type="Gemm" if matrices else "MatMul")
         y = write_product(tape, node, plan, inputs, product)
         y.shape = node.outputs[0].shape
         return [y]
