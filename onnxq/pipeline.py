@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from onnxq.dtypes import QDType
     from onnxq.qconfig import QConfigMapping
     from onnxq.samples import Samples
+    from onnxq.stages.dynamic_decision import DynamicPlan
     from onnxq.stages.dynamic_spec import DynamicSpec
     from onnxq.targets import Target
 
@@ -118,11 +119,27 @@ def quantize_dynamic(
             weights to quantize, or has NaN or Inf in one.
         QConfigError: the spec, dtype, target or objective names what is not there.
     """
-    aim = as_objective(objective)
-    mapping = mapping_of(qconfig_spec, dtype)
+    source, made = plan_dynamic(model, qconfig_spec, dtype, target=target, objective=objective)
+    return rewrite_dynamic(source, made)
+
+
+def plan_dynamic(
+    model: ModelSource,
+    qconfig_spec: DynamicSpec = None,
+    dtype: QDType | str = qint8,
+    *,
+    target: str | Target | None = None,
+    objective: Objective | str = Objective.SPEED,
+) -> tuple[ir.Model, DynamicPlan]:
+    """(canonical float model, what `quantize_dynamic` would do with it); arguments as there.
+
+    Raises:
+        ModelError, QConfigError: as there.
+    """
+    aim, mapping = as_objective(objective), mapping_of(qconfig_spec, dtype)
     chosen = targets.resolve(target)
     canonical = canonicalize(load(model), runtime.infer_types)
     check_names(canonical.model, mapping)
     made = dynamic_plan(canonical.model, mapping, chosen, aim, canonical.notes)
     check_something(made, canonical.model)
-    return rewrite_dynamic(canonical.model, made)
+    return canonical.model, made

@@ -19,7 +19,7 @@ STAGES = (
     "decision", "candidates", "unbounded", "placement", "channel_gains", "state", "statistics",
     "arguments", "calibrate", "check_types", "overrides",
     "prepare", "plan_constants", "dynamic_decision", "dynamic_spec", "dynamic_weights",
-    "dynamic_plan", "plan_activations", "plan", "rewrite",
+    "dynamic_forms", "dynamic_plan", "plan_activations", "plan", "rewrite",
     "improve", "codes", "comparison", "findings", "execution", "verify", "differences",
     "cross_findings", "node_by_node", "visible", "end_to_end", "cross_check", "bench",
 )

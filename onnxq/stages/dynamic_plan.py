@@ -7,17 +7,16 @@ target holds what was measured.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onnxq import catalog
-from onnxq.dtypes import INT8, QDType
-from onnxq.errors import ModelError, QConfigError
+from onnxq.dtypes import INT8
+from onnxq.errors import ModelError
 from onnxq.graph.io import model_hash
 from onnxq.observers import ObserverSpec
-from onnxq.operator import DynamicForm, DynamicRule, Float
+from onnxq.operator import DynamicForm, DynamicRule, DynamicWeight, Float
 from onnxq.qconfig import QConfigDynamic
 from onnxq.stages.candidates import has_dynamic_form
 from onnxq.stages.decision import node_name, value_name, walk
@@ -28,11 +27,11 @@ from onnxq.stages.dynamic_decision import (
     Objective,
     QuantizeDynamic,
 )
+from onnxq.stages.dynamic_forms import Slower, choose_form, stored_type
 from onnxq.stages.dynamic_spec import dynamic_op_types
 from onnxq.stages.dynamic_weights import (
     Observed,
     StorageKey,
-    can_be_in_blocks,
     plan_half,
     plan_stored,
 )
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
     from onnxq.targets import Target
 
 BLOCK_SIZE = 32  # weights per scale where the qconfig names none; ONNX Runtime's kernels want >= 16
-BYTE = 8  # bits of the codes that integer products exist for
-AS_FAST = 1.0  # time in float / time quantized below which a node stays float for the sake of speed
 MAX_NAMED = 4  # nodes named per reason in errors
 
 
@@ -75,7 +72,7 @@ def dynamic_plan(
             not suit the form that the qconfig names.
     """
     planner = _Planner(qconfig, target, objective, [*notes])
-    decisions = {node_name(node): planner.decide(node) for node, _ in walk(model.graph)}
+    decisions = planner.decide([node for node, _ in walk(model.graph)])
     return DynamicPlan(
         known_hash or model_hash(model),
         target.name,
@@ -116,6 +113,16 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:MAX_NAMED]) + more
 
 
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """A node that is quantized, its numbers still missing."""
+
+    node: ir.Node
+    rule: DynamicRule
+    entry: QConfigDynamic
+    form: DynamicForm
+
+
 @dataclass(slots=True)
 class _Planner:
     """What stays the same from node to node, and what grows."""
@@ -125,14 +132,67 @@ class _Planner:
     objective: Objective
     notes: list[str]
     observed: Observed = field(default_factory=dict)
+    limits: dict[StorageKey, int] = field(default_factory=dict)
     slower: list[str] = field(default_factory=list)
 
-    def decide(self, node: ir.Node) -> DynamicDecision:
-        label = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+    def decide(self, nodes: Sequence[ir.Node]) -> dict[str, DynamicDecision]:
+        """Node name -> decision. Forms first: readers of one weight share its narrowest codes."""
+        choices = {node_name(node): self._choose(node) for node in nodes}
+        chosen = [c for c in choices.values() if isinstance(c, _Chosen)]
+        for choice in chosen:
+            for weight in choice.rule.weights:
+                key, limit = self._key(choice, weight), self._limit(choice)
+                self.limits[key] = min(limit, self.limits.get(key, limit))
+        return {
+            name: self._planned(choice) if isinstance(choice, _Chosen) else choice
+            for name, choice in choices.items()
+        }
+
+    def _planned(self, choice: _Chosen) -> DynamicDecision:
+        """The decision with its numbers."""
+        weights = []
+        for weight in choice.rule.weights:
+            value = choice.node.inputs[weight.slot]
+            assert value is not None
+            stored: DynamicWeightPlan | Float
+            if choice.form is DynamicForm.HALF:
+                stored = plan_half(value, weight)
+            else:
+                key = self._key(choice, weight)
+                limit = self.limits[key]
+                stored = plan_stored(value, weight, key, limit, self.observed, self.notes)
+            if isinstance(stored, Float):
+                return stored
+            weights.append(stored)
+        return QuantizeDynamic(choice.form, _how(choice.form, weights), tuple(weights))
+
+    def _key(self, choice: _Chosen, weight: DynamicWeight) -> StorageKey:
+        value = choice.node.inputs[weight.slot]
+        assert value is not None
+        assert value.const_value is not None
+        blocks = choice.form is DynamicForm.BLOCKS
+        size = (choice.entry.block_size or BLOCK_SIZE) if blocks else None
+        rank = len(value.const_value.shape)
+        axis = None if weight.axis is None else weight.axis % max(rank, 1)
+        return StorageKey(value_name(value), axis, size, self._observer(value, choice.entry))
+
+    def _limit(self, choice: _Chosen) -> int:
+        """Largest magnitude of an int8 code that the target computes exactly in this form."""
+        if choice.rule.saturating_pairs and choice.form is DynamicForm.INTEGER:
+            return self.target.weight_qmax_saturating
+        return self.target.weight_qmax
+
+    # --- which
+
+    def _choose(self, node: ir.Node) -> _Chosen | Float:
+        """The form of a node that is quantized, or why it is not."""
         operator = catalog.find(node.op_type, node.domain)
         if operator is None or not operator.has_dynamic_rule():
+            label = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
             return Float(f"{label} has no weights that dynamic quantization stores")
         entry = self.qconfig.entry_for_node(node_name(node), node.op_type)
+        if entry is None:
+            return Float("the qconfig leaves it in float")
         if not isinstance(entry, QConfigDynamic):
             return Float("the qconfig does not ask for dynamic quantization of it")
         rule = operator.dynamic_rule(node)
@@ -140,29 +200,11 @@ class _Planner:
             return rule
         if reason := self._why_weights_forbid(node, rule):
             return Float(reason)
-        choice = self._choose(node, rule, entry)
-        if isinstance(choice, Float):
-            return choice
-        weights = []
-        for weight in rule.weights:
-            value = node.inputs[weight.slot]
-            assert value is not None
-            stored: DynamicWeightPlan | Float
-            if choice is DynamicForm.HALF:
-                stored = plan_half(value, weight)
-            else:
-                size = self._block_size(entry) if choice is DynamicForm.BLOCKS else None
-                pairs = rule.saturating_pairs and choice is DynamicForm.INTEGER
-                limit = self.target.weight_qmax_saturating if pairs else self.target.weight_qmax
-                spec = self._observer(value, entry)
-                key = StorageKey(value_name(value), weight.axis, size, limit, spec)
-                stored = plan_stored(value, weight, key, self.observed, self.notes)
-            if isinstance(stored, Float):
-                return stored
-            weights.append(stored)
-        return QuantizeDynamic(choice, _how(choice, weights), tuple(weights))
-
-    # --- may it
+        form = self._form(node, rule, entry)
+        if isinstance(form, Slower):
+            self.slower.append(node_name(node))
+            return Float(form.reason)
+        return form if isinstance(form, Float) else _Chosen(node, rule, entry, form)
 
     def _why_weights_forbid(self, node: ir.Node, rule: DynamicRule) -> str:
         """Why a weight of this node cannot be stored as integers, or the empty string."""
@@ -181,133 +223,16 @@ class _Planner:
                 return f"the qconfig leaves tensor '{value.name}' in float"
         return ""
 
+    def _form(self, node: ir.Node, rule: DynamicRule, entry: QConfigDynamic) -> DynamicForm | Float:
+        values = [node.inputs[weight.slot] for weight in rule.weights]
+        dtype = stored_type([self._observer(v, entry) for v in values if v is not None])
+        if isinstance(dtype, Float):
+            return dtype
+        return choose_form(node, rule, entry.form, dtype, self.target, self.objective)
+
     def _observer(self, value: ir.Value, entry: QConfigDynamic) -> ObserverSpec:
         named = self.qconfig.for_tensor(value_name(value))
         return named if isinstance(named, ObserverSpec) else entry.weight_observer
-
-    # --- which form
-
-    def _choose(
-        self, node: ir.Node, rule: DynamicRule, entry: QConfigDynamic
-    ) -> DynamicForm | Float:
-        """The form that the qconfig names, else the fastest; or why none."""
-        dtype = self._dtype(node, rule, entry)
-        if isinstance(dtype, Float):
-            return dtype
-        wanted = DynamicForm.HALF if dtype is None else entry.form
-        if wanted is not None:
-            return self._named(node, rule, wanted, dtype)
-        assert dtype is not None
-        forms = [f for f in rule.forms if self._suits(f, node, rule, dtype)]
-        if not forms:
-            return Float(f"none of its forms ({_names(rule.forms)}) has {dtype} weights")
-        gains = {form: self._gain(node, rule, form, dtype) for form in forms}
-        known = {form: gain for form, gain in gains.items() if gain is not None}
-        best = max(known, key=lambda form: known[form]) if known else forms[0]
-        if self.objective is Objective.SPEED and known.get(best, AS_FAST) < AS_FAST:
-            self.slower.append(node_name(node))
-            return Float(
-                f"on {self.target} it would run at {known[best]:.2f} of its float speed "
-                f"(form '{best.value}'); objective 'size' quantizes it all the same"
-            )
-        return best
-
-    def _named(
-        self, node: ir.Node, rule: DynamicRule, form: DynamicForm, dtype: QDType | None
-    ) -> DynamicForm | Float:
-        """The form, or why this node does not have it."""
-        if form not in rule.forms:
-            return Float(f"it has no form '{form.value}'; it has {_names(rule.forms)}")
-        if dtype is None and form is not DynamicForm.HALF:
-            raise QConfigError(
-                f"'{node.name}': the qconfig names form '{form.value}' and float16 weights, which "
-                "only the form 'half' has. Leave one of the two out."
-            )
-        if form is not DynamicForm.HALF and dtype is not None:
-            if form is DynamicForm.INTEGER and dtype.bits != BYTE:
-                raise QConfigError(
-                    f"'{node.name}': the qconfig names form 'integer' and {dtype} weights; integer "
-                    "products exist for int8 and uint8. Name form 'blocks', or none."
-                )
-            if not self._suits(form, node, rule, dtype):
-                return Float(f"its weight is no matrix, which form '{form.value}' needs")
-        return form
-
-    def _suits(self, form: DynamicForm, node: ir.Node, rule: DynamicRule, dtype: QDType) -> bool:
-        """Whether integer weights of that type can have the form."""
-        if form is DynamicForm.BLOCKS:
-            values = [(node.inputs[weight.slot], weight) for weight in rule.weights]
-            return all(v is not None and can_be_in_blocks(v, weight) for v, weight in values)
-        if form is DynamicForm.INTEGER:
-            return dtype.bits == BYTE
-        return form is not DynamicForm.HALF
-
-    def _dtype(
-        self, node: ir.Node, rule: DynamicRule, entry: QConfigDynamic
-    ) -> QDType | Float | None:
-        """The type of the weights' codes, one for all; None for float16."""
-        values = [node.inputs[weight.slot] for weight in rule.weights]
-        specs = [self._observer(v, entry) for v in values if v is not None]
-        found = {_stored_type(spec) for spec in specs}
-        if len(found) > 1:
-            kinds = ", ".join(sorted("float16" if t is None else t.name for t in found))
-            return Float(f"the qconfig gives its weights different types: {kinds}")
-        return found.pop()
-
-    def _gain(
-        self, node: ir.Node, rule: DynamicRule, form: DynamicForm, dtype: QDType
-    ) -> float | None:
-        """Time in float / time in that form, as the target has it for such a shape."""
-        k, n = _matrix(node, rule)
-        return self.target.dynamic_gain(
-            node.op_type, form.value, dtype.bits, k, n, _rows(node, rule)
-        )
-
-    def _block_size(self, entry: QConfigDynamic) -> int:
-        return BLOCK_SIZE if entry.block_size is None else entry.block_size
-
-
-def _stored_type(spec: ObserverSpec) -> QDType | None:
-    """The type of the codes; None where the observer stores float16.
-
-    Raises:
-        QConfigError: a type that is neither.
-    """
-    dtype = spec().dtype
-    if spec.name == "NoopObserver":
-        return None
-    if not dtype.is_integer or dtype.bits > BYTE:
-        raise QConfigError(
-            f"{spec.name}: dynamic quantization stores weights in 2, 4 or 8 bits, or as float16; "
-            f"got {dtype}."
-        )
-    return dtype
-
-
-def _matrix(node: ir.Node, rule: DynamicRule) -> tuple[int, int]:
-    """(k, n) of the first weight: numbers summed per result, results; at least 1 each."""
-    weight = rule.weights[0]
-    value = node.inputs[weight.slot]
-    assert value is not None
-    assert value.const_value is not None
-    shape = tuple(value.const_value.shape.numpy())
-    n = shape[weight.axis] if weight.axis is not None and shape else 1
-    return max(math.prod(shape) // max(n, 1), 1), max(n, 1)
-
-
-def _rows(node: ir.Node, rule: DynamicRule) -> int | None:
-    """Rows of the activation, its elements without the last axis; None if not known."""
-    weights = {weight.slot for weight in rule.weights}
-    slot = next((s for s, v in enumerate(node.inputs) if v is not None and s not in weights), None)
-    value = None if slot is None else node.inputs[slot]
-    if value is None or value.shape is None:
-        return None
-    rows = [size for size in value.shape[:-1] if isinstance(size, int)]
-    return math.prod(rows) if len(rows) == max(len(value.shape) - 1, 0) else None
-
-
-def _names(forms: Sequence[DynamicForm]) -> str:
-    return ", ".join(f"'{form.value}'" for form in forms)
 
 
 def _how(form: DynamicForm, weights: Sequence[DynamicWeightPlan]) -> str:

@@ -31,7 +31,6 @@ class StorageKey:
     tensor: str
     axis: int | None
     block_size: int | None
-    limit: int
     observer: ObserverSpec
 
 
@@ -43,6 +42,7 @@ def plan_stored(
     value: ir.Value,
     weight: DynamicWeight,
     key: StorageKey,
+    limit: int,
     observed: Observed,
     notes: list[str],
 ) -> DynamicWeightPlan:
@@ -52,6 +52,7 @@ def plan_stored(
         value: the float initializer.
         weight: what the operator's rule says of it.
         key: how it is observed.
+        limit: int8 codes stay within [-limit, limit], for all nodes that agree in the key.
         observed: grows.
         notes: what a user should know; grows.
 
@@ -60,11 +61,14 @@ def plan_stored(
         QConfigError: the observer gives codes that the target cannot run exactly.
     """
     if key not in observed:
-        observed[key] = _observe(constant_array(value), key, notes)
+        observed[key] = _observe(constant_array(value), key, limit, notes)
     qparams = observed[key]
-    limit = key.limit if qparams.dtype == INT8 else None
     return DynamicWeightPlan(
-        weight.slot, key.tensor, weight.perm, _permuted(qparams, weight.perm), limit
+        weight.slot,
+        key.tensor,
+        weight.perm,
+        permuted(qparams, weight.perm),
+        limit if qparams.dtype == INT8 else None,
     )
 
 
@@ -84,13 +88,15 @@ def plan_half(value: ir.Value, weight: DynamicWeight) -> DynamicWeightPlan | Flo
     return DynamicWeightPlan(weight.slot, value.name, weight.perm, None)
 
 
-def _observe(array: npt.NDArray[np.float32], key: StorageKey, notes: list[str]) -> QParams:
+def _observe(
+    array: npt.NDArray[np.float32], key: StorageKey, limit: int, notes: list[str]
+) -> QParams:
     """The qparams in the float model's layout."""
     if key.block_size is not None:
-        return _observe_blocks(array, key, key.block_size, notes)
+        return _observe_blocks(array, key, key.block_size, limit, notes)
     axis = 0 if key.axis is None else key.axis % array.ndim
     rows = array.reshape(1, -1) if key.axis is None else array
-    named = WeightKey(key.tensor, axis, key.limit, key.observer)
+    named = WeightKey(key.tensor, axis, limit, key.observer)
     qparams = observe_weight(rows, named, notes)
     if key.axis is not None or isinstance(qparams.granularity, PerTensor):
         return qparams
@@ -99,7 +105,7 @@ def _observe(array: npt.NDArray[np.float32], key: StorageKey, notes: list[str]) 
 
 
 def _observe_blocks(
-    array: npt.NDArray[np.float32], key: StorageKey, size: int, notes: list[str]
+    array: npt.NDArray[np.float32], key: StorageKey, size: int, limit: int, notes: list[str]
 ) -> QParams:
     """One scale per `size` elements of the axis that is summed over: the other one of a matrix.
 
@@ -113,7 +119,7 @@ def _observe_blocks(
     padded = np.zeros((blocks * size, count), np.float32)
     padded[:length] = columns
     rows = np.moveaxis(padded.reshape(blocks, size, count), 1, 2).reshape(blocks * count, size)
-    qparams = observe_weight(rows, WeightKey(key.tensor, 0, key.limit, key.observer), notes)
+    qparams = observe_weight(rows, WeightKey(key.tensor, 0, limit, key.observer), notes)
     shape = (blocks, count)
     scale = np.broadcast_to(qparams.scale.reshape(shape if qparams.scale.ndim else ()), shape)
     zero_point = np.broadcast_to(
@@ -125,7 +131,7 @@ def _observe_blocks(
     return QParams(scale, zero_point, qparams.dtype, PerBlock(summed, size))
 
 
-def _permuted(qparams: QParams, perm: tuple[int, ...] | None) -> QParams:
+def permuted(qparams: QParams, perm: tuple[int, ...] | None) -> QParams:
     """The qparams of np.transpose(codes, perm)."""
     if perm is None or isinstance(qparams.granularity, PerTensor):
         return qparams
@@ -139,6 +145,13 @@ def _permuted(qparams: QParams, perm: tuple[int, ...] | None) -> QParams:
         zero_point=np.transpose(qparams.zero_point, perm),
         granularity=PerBlock(axis, qparams.granularity.size),
     )
+
+
+def unpermuted(qparams: QParams, perm: tuple[int, ...] | None) -> QParams:
+    """The qparams of codes, from those of np.transpose(codes, perm)."""
+    if perm is None:
+        return qparams
+    return permuted(qparams, tuple(perm.index(axis) for axis in range(len(perm))))
 
 
 def can_be_in_blocks(value: ir.Value, weight: DynamicWeight) -> bool:

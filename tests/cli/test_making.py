@@ -52,7 +52,7 @@ def test_quantize_reports_programs_the_same(
     assert value["quantized_bytes"] == output.stat().st_size
     assert value["float_bytes"] == model_path.stat().st_size
     assert value["execution"]["integer_nodes"]["QLinearConv"] == 2
-    assert value["counts"]["Conv"] == {"integers": 2, "floats": 0}
+    assert value["counts"]["Conv"] == {"integers": 2, "floats": 0, "dynamic": 0}
     onnx.checker.check_model(str(output), full_check=True)
 
 

@@ -21,6 +21,7 @@ from onnxq.graph.edit import all_nodes, all_values
 from onnxq.graph.hashing import model_hash
 from onnxq.qparams import PerBlock
 from onnxq.stages.decision import node_name, value_name, walk
+from onnxq.stages.dynamic_weights import permuted, unpermuted
 from onnxq.stages.rewrite.edits import graph_of
 from onnxq.stages.rewrite.initializers import Initializers
 from onnxq.stages.rewrite.shared_quantizers import share_quantizers
@@ -28,12 +29,15 @@ from onnxq.stages.rewrite.shared_quantizers import share_quantizers
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onnxq.stages.dynamic_decision import DynamicPlan, QuantizeDynamic
+    from onnxq.qparams import QParams
+    from onnxq.stages.dynamic_decision import DynamicPlan, DynamicWeightPlan, QuantizeDynamic
 
 FORMAT = "dynamic"
 PER_BLOCK_OPSET = 21
-FORMS_KEY = "onnxq.dynamic_form"
-"""Metadata of a node: the form in which the float node of its name was written."""
+BYTE = 8  # bits; narrower codes are packed, by the lowering of some operators in their own way
+
+Perm = tuple[int, ...] | None
+"""Order of a weight's axes in which its codes are stored; None: as they are."""
 
 
 @without_collector()
@@ -91,6 +95,8 @@ class _DynamicWriter:
         used |= {node.name for node in all_nodes(model) if node.name}
         self.new = Initializers(used)
         self.constants: dict[tuple[ir.Graph, str, bytes], ir.Value] = {}
+        self.layouts: dict[tuple[ir.Value, QParams | None, int | None], Perm] = {}
+        self.turned: dict[tuple[ir.Value, tuple[int, ...], ir.Graph], ir.Value] = {}
 
     def write(self, decisions: Mapping[str, QuantizeDynamic]) -> None:
         chosen = [n for n, _ in walk(self.model.graph) if node_name(n) in decisions]
@@ -110,16 +116,11 @@ class _DynamicWriter:
             value = inputs[weight.slot]
             assert value is not None
             assert value.name == weight.tensor, "the plan is of this model"
-            if weight.qparams is None:
-                inputs[weight.slot] = self.new.half(value, weight.perm)
-                continue
-            inputs[weight.slot], _ = self.new.codes(
-                value, weight.qparams, weight.code_limit, None, weight.perm
-            )
+            inputs[weight.slot] = self._stored(value, weight, node)
         tape = Tape()
         results = operator.lower_dynamic(tape, node, decision.node_plan, inputs)
         self._register(tape, graph)
-        self._name(tape, node, decision)
+        self._name(tape, node)
         graph.insert_before(node, tape.nodes)
         for old, new in zip(node.outputs, results, strict=True):
             name, old.name = old.name, None
@@ -127,6 +128,47 @@ class _DynamicWriter:
             new.type, new.shape = new.type or old.type, new.shape or old.shape
             old.replace_all_uses_with(new, replace_graph_outputs=True)
         graph.remove(node, safe=True)
+
+    def _stored(self, value: ir.Value, weight: DynamicWeightPlan, node: ir.Node) -> ir.Value:
+        """The codes (or float16) of a weight in the layout that the node wants.
+
+        Another node may want the same numbers in another order of axes: the file holds them once,
+        and a Transpose, which ONNX Runtime carries out when it loads the model, turns them.
+        """
+        qparams, perm = weight.qparams, weight.perm
+        key = (value, None if qparams is None else unpermuted(qparams, perm), weight.code_limit)
+        first = self.layouts.setdefault(key, perm) if _can_turn(qparams) else perm
+        if qparams is None:
+            stored = self.new.half(value, first)
+        else:
+            layout = permuted(unpermuted(qparams, perm), first)
+            stored, _ = self.new.codes(value, layout, weight.code_limit, None, first)
+        return stored if first == perm else self._turned(stored, first, perm, node)
+
+    def _turned(
+        self,
+        stored: ir.Value,
+        first: Perm,
+        wanted: Perm,
+        node: ir.Node,
+    ) -> ir.Value:
+        """np.transpose(weight, wanted), of what is stored as np.transpose(weight, first)."""
+        graph = graph_of(node)
+        assert stored.shape is not None
+        sizes = stored.shape.numpy()
+        axes = tuple(range(len(sizes)))
+        perm = tuple((first or axes).index(axis) for axis in wanted or axes)
+        if (stored, perm, graph) not in self.turned:
+            stem = value_name(stored).removesuffix("_quantized")
+            turn = ir.node(
+                "Transpose", [stored], {"perm": perm}, name=self.new.unique(f"{stem}_turn")
+            )
+            result = turn.outputs[0]
+            result.name = self.new.unique(f"{stem}_turned_quantized")
+            result.type, result.shape = stored.type, ir.Shape([sizes[axis] for axis in perm])
+            graph.insert_before(node, turn)  # the first of its readers, in graph order
+            self.turned[stored, perm, graph] = result
+        return self.turned[stored, perm, graph]
 
     def _register(self, tape: Tape, graph: ir.Graph) -> None:
         """Constants of the lowering; equal ones that ask for one name are one initializer."""
@@ -144,13 +186,19 @@ class _DynamicWriter:
                 continue
             value.replace_all_uses_with(self.constants[key])
 
-    def _name(self, tape: Tape, node: ir.Node, decision: QuantizeDynamic) -> None:
-        """Names that are free; the node that keeps the float node's name says its form."""
+    def _name(self, tape: Tape, node: ir.Node) -> None:
+        """Names that are free, for all but a node that keeps the float node's name."""
         name = node_name(node)
         for new_node in tape.nodes:
             self.model.opset_imports.setdefault(new_node.domain, 1)  # com.microsoft has no other
-            new_node.metadata_props[FORMS_KEY] = decision.form.value
             if new_node.name != name:
                 new_node.name = self.new.unique(new_node.name or name)
             for value in new_node.outputs:
                 value.name = self.new.unique(value.name or f"{new_node.name}_output")
+
+
+def _can_turn(qparams: QParams | None) -> bool:
+    """Whether a Transpose may stand between what is stored and what a lowering reads."""
+    if qparams is None:
+        return True
+    return qparams.dtype.bits == BYTE and not isinstance(qparams.granularity, PerBlock)
