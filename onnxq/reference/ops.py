@@ -18,6 +18,7 @@ from onnx.reference.ops import load_op
 from onnxq import catalog
 from onnxq.errors import OnnxqError, UnsupportedError, nearest
 from onnxq.reference.float_ops import FLOAT_OPS
+from onnxq.reference.loops import LOOPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -138,7 +139,11 @@ def by_name() -> Mapping[tuple[str, str], type[OpRun]]:
     operators = {
         (domain, op.op_type): op for op in catalog.all_integer_operators() for domain in op.domains
     }
-    plain = {(op.domain, op.op_type): op for op in catalog.all_operators() if op.has_kernel()}
+    plain = {
+        (op.domain, op.op_type): op
+        for op in catalog.all_operators()
+        if op.has_kernel() or hasattr(op, "float_kernel")
+    }
     return _classes(tuple(operators.items()), tuple(plain.items()))
 
 
@@ -150,7 +155,7 @@ def _classes(
     """The classes; made anew when operators were registered since."""
     on_codes = {key: catalog.find_integer(op.op_type, op.domain) for key, op in plain}
     served = {key: op for key, op in on_codes.items() if op is not None} | dict(operators)
-    made = {(cls.op_domain, cls.__name__): cls for cls in FLOAT_OPS}
+    made = {(cls.op_domain, cls.__name__): cls for cls in (*FLOAT_OPS, *LOOPS)}
     for (domain, op_type), op in sorted(served.items(), key=lambda item: item[0]):
         members = {"op_domain": domain, "operator": op, "__doc__": op.__doc__}
         made[domain, op_type] = type(op_type, (KernelOp,), members | {"__module__": __name__})
