@@ -132,7 +132,6 @@ class _Search:
         # float32 products, float64 sums: ranks candidates to 7 digits, whatever the magnitude
         with np.errstate(under="ignore"):
             relative = rest / scale[:, None]
-        return (
-            np.einsum("rn,rn->r", relative, relative, dtype=np.float64)
-            * scale.astype(np.float64) ** 2
-        )
+        squares: F64Array = np.einsum("rn,rn->r", relative, relative, dtype=np.float64)
+        wide: F64Array = scale.astype(np.float64)
+        return np.asarray(squares * wide * wide)
