@@ -82,7 +82,7 @@ def plan_half(value: ir.Value, weight: DynamicWeight) -> DynamicWeightPlan | Flo
     if not np.isfinite(array).all():
         raise ModelError(f"weight '{value.name}' holds NaN or Inf; repair the model.")
     largest = float(np.abs(array).max(initial=0.0))
-    if largest > np.finfo(np.float16).max:
+    if largest > float(np.finfo(np.float16).max):
         return Float(f"its weight '{value.name}' reaches {largest:g}, which float16 does not hold")
     assert value.name
     return DynamicWeightPlan(weight.slot, value.name, weight.perm, None)
