@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,16 +11,39 @@ import onnx
 import onnx_ir as ir
 from onnx import helper, parser
 
-from onnxq import runtime
+from onnxq import runtime, targets
+from onnxq.pipeline import plan_dynamic, quantize_dynamic
 from tests.examples import model, weights
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from onnxq.stages.dynamic_decision import DynamicPlan
+    from onnxq.stages.dynamic_spec import DynamicSpec
+    from onnxq.stages.prepare import ModelSource
+
 F32 = npt.NDArray[np.float32]
 
 ROWS, SIDE = 5, 32
 SATURATING_QMAX = 64  # of the target "portable"
+
+
+UNMEASURED = dataclasses.replace(targets.find("portable"), dynamic_gains=())
+"""As portable, but that every operator gets its usual form, however small it is."""
+
+
+def planned(
+    source: ModelSource, spec: DynamicSpec = None, dtype: str = "qint8", **options: Any
+) -> tuple[ir.Model, DynamicPlan]:
+    """(canonical model, plan), for UNMEASURED where no target is named."""
+    return plan_dynamic(source, spec, dtype, **({"target": UNMEASURED} | options))
+
+
+def quantized(
+    source: ModelSource, spec: DynamicSpec = None, dtype: str = "qint8", **options: Any
+) -> ir.Model:
+    """The quantized model, for UNMEASURED where no target is named."""
+    return quantize_dynamic(source, spec, dtype, **({"target": UNMEASURED} | options))
 
 
 def normal(*shape: int, seed: int = 0) -> F32:

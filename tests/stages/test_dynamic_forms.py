@@ -3,7 +3,6 @@ from __future__ import annotations
 import onnx_ir as ir
 import pytest
 
-from onnxq import targets
 from onnxq.dtypes import INT4, INT8, QDType
 from onnxq.errors import QConfigError
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver, NoopObserver
@@ -11,6 +10,7 @@ from onnxq.operator import DynamicForm, DynamicRule, DynamicWeight, Float
 from onnxq.stages.dynamic_decision import Objective
 from onnxq.stages.dynamic_forms import Slower, choose_form, stored_type
 from onnxq.targets import DynamicGain, Target
+from tests.dynamic_models import UNMEASURED
 from tests.examples import weights
 
 INT, B, S, H = DynamicForm.INTEGER, DynamicForm.BLOCKS, DynamicForm.STORED, DynamicForm.HALF
@@ -38,9 +38,7 @@ def choose(
     rule: DynamicRule = RULE,
     shape: tuple[int, ...] = (8, 16),
 ) -> DynamicForm | Float:
-    return choose_form(
-        node(*shape), rule, named, dtype, target or targets.find("portable"), objective
-    )
+    return choose_form(node(*shape), rule, named, dtype, target or UNMEASURED, objective)
 
 
 def test_nothing_measured_gives_the_usual_form() -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from onnxq.errors import QConfigError
-from onnxq.pipeline import plan_dynamic
 from onnxq.qconfig import (
     QConfigMapping,
     default_qconfig_mapping,
@@ -12,7 +11,7 @@ from onnxq.qconfig import (
     per_channel_dynamic_qconfig,
 )
 from onnxq.stages.dynamic_spec import dynamic_op_types, entry_for, mapping_of
-from tests.dynamic_models import product
+from tests.dynamic_models import planned, product
 
 ENTRY = onnxq_default_dynamic_qconfig
 
@@ -33,7 +32,7 @@ def test_a_set_names_op_types_and_the_rest_stays_float() -> None:
 
 
 def test_a_set_may_name_what_the_model_does_not_have() -> None:
-    _, plan = plan_dynamic(product(), {"MatMul", "Gemm"})
+    _, plan = planned(product(), {"MatMul", "Gemm"})
     assert list(plan.quantized) == ["product"]
 
 
@@ -71,7 +70,7 @@ def test_an_op_type_without_dynamic_form_is_refused_in_sets_and_dicts() -> None:
 
 def test_a_node_that_is_not_there_is_told_the_nearest() -> None:
     with pytest.raises(QConfigError, match=r"node 'prodct' is not in the model.*'product'"):
-        plan_dynamic(product(), {"prodct": ENTRY})
+        planned(product(), {"prodct": ENTRY})
 
 
 def test_a_class_is_sent_to_the_torch_side() -> None:

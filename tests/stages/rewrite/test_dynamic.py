@@ -12,7 +12,6 @@ from onnxq.errors import CalibrationError
 from onnxq.graph.io import save
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import DynamicForm
-from onnxq.pipeline import plan_dynamic, quantize_dynamic
 from onnxq.qconfig import (
     QConfigDynamic,
     QConfigMapping,
@@ -26,8 +25,10 @@ from tests.dynamic_models import (
     normal,
     op_types,
     parsed,
+    planned,
     product,
     product_bound,
+    quantized,
     run,
     stored,
 )
@@ -42,7 +43,7 @@ ONE_SCALE = QConfigDynamic(NarrowRangeObserver.with_args(ch_axis=None))
 
 
 def test_a_product_becomes_integers_and_keeps_the_names_around_it() -> None:
-    made = quantize_dynamic(product())
+    made = quantized(product())
     assert op_types(made) == ["DynamicQuantizeLinear", "MatMulInteger", "Cast", "Mul", "Mul", "Add"]
     assert stored(made) == {"w_quantized": "INT8", "b": "FLOAT"}
     assert [v.name for v in made.graph[-1].inputs if v is not None] == ["p", "b"]
@@ -53,12 +54,12 @@ def test_a_product_becomes_integers_and_keeps_the_names_around_it() -> None:
 def test_the_float_model_stays_as_it_is() -> None:
     source = as_ir(product())
     before = ir.to_proto(source).SerializeToString()
-    quantize_dynamic(source)
+    quantized(source)
     assert ir.to_proto(source).SerializeToString() == before
 
 
 def test_metadata_say_what_was_done() -> None:
-    source, plan = plan_dynamic(product(), target="x86-vnni", objective="size")
+    source, plan = planned(product(), target="x86-vnni", objective="size")
     props = rewrite_dynamic(source, plan).metadata_props
     assert props["onnxq.target"] == "x86-vnni"
     assert props["onnxq.format"] == "dynamic"
@@ -67,15 +68,15 @@ def test_metadata_say_what_was_done() -> None:
 
 
 def test_a_plan_of_another_model_is_refused() -> None:
-    _, plan = plan_dynamic(product())
-    other, _ = plan_dynamic(product(rows=3))
+    _, plan = planned(product())
+    other, _ = planned(product(rows=3))
     with pytest.raises(CalibrationError, match="make the plan from this model"):
         rewrite_dynamic(other, plan)
 
 
 def test_blocks_raise_the_opset_as_far_as_they_need() -> None:
     entry = QConfigDynamic(NarrowRangeObserver.with_args(dtype="int4", quant_max=7), block_size=16)
-    source, plan = plan_dynamic(product(), entry)
+    source, plan = planned(product(), entry)
     assert opset_needed(plan.quantized) == 21
     made = rewrite_dynamic(source, plan)
     assert made.opset_imports[""] == 21
@@ -88,7 +89,7 @@ def test_every_form_is_a_valid_model_that_runs(form: str, tmp_path: Path) -> Non
     entry = float16_dynamic_qconfig
     if form != "half":
         entry = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, DynamicForm(form))
-    made = quantize_dynamic(product(), entry)
+    made = quantized(product(), entry)
     path = tmp_path / "m.onnx"
     save(made, path)
     onnx.checker.check_model(str(path), full_check=True)
@@ -111,7 +112,7 @@ def test_two_gemms_with_a_turned_square_weight_share_its_codes() -> None:
         {"w": W},
         {"x": [ROWS, SIDE], "z": [ROWS, SIDE]},
     )
-    made = quantize_dynamic(source)
+    made = quantized(source)
     assert stored(made) == {"w_quantized": "INT8"}
     feeds = {"x": X, "z": normal(ROWS, SIDE, seed=7)}
     error = np.abs(run(made, feeds) - run(source, feeds))
@@ -133,7 +134,7 @@ def both_ways() -> onnx.ModelProto:
 
 
 def test_a_weight_with_channels_on_two_axes_is_stored_once_per_layout() -> None:
-    made = quantize_dynamic(both_ways())
+    made = quantized(both_ways())
     assert stored(made) == {"w_quantized": "INT8", "w_again_quantized": "INT8"}
     feeds = {"x": X, "z": X}
     error = np.abs(run(made, feeds) - run(both_ways(), feeds))
@@ -143,7 +144,7 @@ def test_a_weight_with_channels_on_two_axes_is_stored_once_per_layout() -> None:
 
 @pytest.mark.parametrize("entry", [ONE_SCALE, float16_dynamic_qconfig], ids=["int8", "float16"])
 def test_equal_numbers_in_two_layouts_are_stored_once(entry: QConfigDynamic) -> None:
-    made = quantize_dynamic(both_ways(), entry)
+    made = quantized(both_ways(), entry)
     assert len(stored(made)) == 1
     assert op_types(made).count("Transpose") >= 1
     feeds = {"x": X, "z": X}
@@ -163,7 +164,7 @@ def test_a_weight_that_a_float_node_reads_too_stays_for_it() -> None:
         {"w": W},
         {"x": [SIDE, SIDE]},
     )
-    made = quantize_dynamic(source)
+    made = quantized(source)
     assert stored(made) == {"w": "FLOAT", "w_quantized": "INT8"}
     x = normal(SIDE, SIDE)
     error = np.abs(run(made, {"x": x}) - run(source, {"x": x}))
@@ -178,7 +179,7 @@ def test_a_table_that_gather_and_gemm_share_is_right_for_both() -> None:
       y = Gemm<transB = 1>(e, table)
     }}"""
     source = parsed(text, {"table": table})
-    made = quantize_dynamic(source, {"Gemm": onnxq_default_dynamic_qconfig})
+    made = quantized(source, {"Gemm": onnxq_default_dynamic_qconfig})
     ids = np.array([3, 0, 31, 7, 7])
     error = np.abs(run(made, {"ids": ids}) - run(source, {"ids": ids}))
     assert (error <= product_bound(table[ids], table.T.copy())).all()
@@ -194,7 +195,7 @@ def test_a_weight_in_a_constant_node_is_quantized() -> None:
     )
     multiply = helper.make_node("MatMul", ["x", "w"], ["y"], "product")
     source = model([constant, multiply], {}, {"x": ["N", SIDE]})
-    made = quantize_dynamic(source)
+    made = quantized(source)
     assert stored(made) == {"w_quantized": "INT8"}
     error = np.abs(run(made, {"x": X}) - run(source, {"x": X}))
     assert (error <= product_bound(X, W)).all()
@@ -210,7 +211,7 @@ BRANCHES = f"""m (float[N,{SIDE}] x, bool c) => (float[N,{SIDE}] y) {{
 def test_branches_of_if_are_quantized_with_weights_from_outside(taken: bool) -> None:
     constants = {"w": W, "v": weights(8, SIDE, SIDE)}
     source = parsed(BRANCHES, constants)
-    made = quantize_dynamic(source)
+    made = quantized(source)
     assert op_types(made).count("MatMulInteger") == 2
     assert stored(made) == {"w_quantized": "INT8", "v_quantized": "INT8"}
     feeds = {"x": X, "c": np.array(taken)}
@@ -220,7 +221,7 @@ def test_branches_of_if_are_quantized_with_weights_from_outside(taken: bool) -> 
 
 def test_a_branch_quantizes_what_it_owns_and_the_rest_stays_float() -> None:
     text = BRANCHES.replace("q = MatMul(x, v)", "q = Tanh(x)")
-    made = quantize_dynamic(parsed(text, {"w": W}))
+    made = quantized(parsed(text, {"w": W}))
     assert op_types(made).count("MatMulInteger") == 1
     assert "Tanh" in op_types(made)
 
@@ -235,7 +236,7 @@ LOOP = f"""m (float[N,{SIDE}] x) => (float[N,{SIDE}] y) {{
 
 def test_loop_bodies_are_quantized() -> None:
     source = parsed(LOOP, {"w": W})
-    made = quantize_dynamic(source)
+    made = quantized(source)
     assert "MatMulInteger" in op_types(made)
     error = np.abs(run(made, {"x": X}) - run(source, {"x": X}))
     assert (error <= product_bound(X, W)).all()
@@ -249,7 +250,7 @@ SCAN = f"""m (float[{ROWS},1,{SIDE}] x, float[1,{SIDE}] s) => (float[{ROWS},1,{S
 
 def test_scan_bodies_are_quantized() -> None:
     source = parsed(SCAN, {"w": W})
-    made = quantize_dynamic(source)
+    made = quantized(source)
     assert "MatMulInteger" in op_types(made)
     feeds = {"x": X[:, None], "s": normal(1, SIDE)}
     error = np.abs(run(made, feeds) - run(source, feeds))[:, 0]
@@ -262,7 +263,7 @@ linear (a, b) => (c) {{ c = MatMul(a, b) }}"""
 
 
 def test_functions_are_inlined_and_quantized() -> None:
-    made = quantize_dynamic(parsed(FUNCTION, {"w": W}))
+    made = quantized(parsed(FUNCTION, {"w": W}))
     assert "MatMulInteger" in op_types(made)
     assert not made.functions
 
@@ -273,7 +274,7 @@ def test_functions_are_inlined_and_quantized() -> None:
 @pytest.mark.parametrize("opset", range(11, 23))
 def test_opsets_11_to_22_are_quantized(opset: int) -> None:
     source = product(opset)
-    made = quantize_dynamic(source)
+    made = quantized(source)
     assert made.opset_imports[""] >= max(opset, 13)
     error = np.abs(run(made, {"x": X}) - run(source, {"x": X}))
     assert (error <= product_bound(X, W)).all()
@@ -288,7 +289,7 @@ def test_names_of_new_nodes_and_tensors_give_way_to_those_of_the_model() -> None
         {"w": W},
         {"x": ["N", SIDE]},
     )
-    made = quantize_dynamic(source)
+    made = quantized(source)
     names = [v.name for n in made.graph for v in n.outputs] + list(made.graph.initializers)
     assert len(set(names)) == len(names)
     assert len({n.name for n in made.graph}) == len(made.graph)
@@ -297,6 +298,6 @@ def test_names_of_new_nodes_and_tensors_give_way_to_those_of_the_model() -> None
 
 def test_a_mapping_leaves_named_nodes_and_tensors_in_float() -> None:
     mapping = QConfigMapping(onnxq_default_dynamic_qconfig)
-    made = quantize_dynamic(both_ways(), mapping.set_node("plain", None))
+    made = quantized(both_ways(), mapping.set_node("plain", None))
     assert op_types(made).count("MatMulInteger") == 1
     assert stored(made)["w"] == "FLOAT"
