@@ -40,6 +40,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onnxq.dynamic_gains import PRODUCT_OPS, PRODUCTS, ROWS
 from onnxq.errors import QConfigError, nearest
 
 if TYPE_CHECKING:
@@ -97,8 +98,13 @@ class DynamicGain:
     ratio: float
 
 
-# Printed by scripts/bench_dynamic.py.
-DYNAMIC_GAINS: tuple[DynamicGain, ...] = ()
+DYNAMIC_GAINS: tuple[DynamicGain, ...] = tuple(
+    DynamicGain(op_type, form, bits, k, n, m, ratio)
+    for op_type in PRODUCT_OPS
+    for (form, bits), shapes in PRODUCTS.items()
+    for (k, n), ratios in shapes.items()
+    for m, ratio in zip(ROWS, ratios, strict=True)
+)
 
 
 @dataclass(frozen=True, slots=True)

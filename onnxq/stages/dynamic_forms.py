@@ -13,7 +13,7 @@ from onnxq.stages.dynamic_decision import Objective
 from onnxq.stages.dynamic_weights import can_be_in_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import onnx_ir as ir
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from onnxq.targets import Target
 
 BYTE = 8  # bits of the codes that integer products exist for
+CLOSE = 0.9  # share of the largest gain that is as good: measurements differ by as much
 AS_FAST = 1.0  # time in float / time quantized below which a node stays float for the sake of speed
 
 
@@ -61,13 +62,23 @@ def choose_form(
         return Float(f"none of its forms ({_names(rule.forms)}) has {dtype} weights")
     gains = {form: _gain(node, rule, form, dtype, target) for form in forms}
     known = {form: gain for form, gain in gains.items() if gain is not None}
-    best = max(known, key=lambda form: known[form]) if known else forms[0]
+    best = _fastest(known) or forms[0]
     if objective is Objective.SPEED and known.get(best, AS_FAST) < AS_FAST:
         return Slower(
             f"on {target} it would run at {known[best]:.2f} of its float speed "
             f"(form '{best.value}'); objective 'size' quantizes it all the same"
         )
     return best
+
+
+def _fastest(gains: Mapping[DynamicForm, float]) -> DynamicForm | None:
+    """The first form that is nearly as fast as the fastest, and not slower than float if it is not.
+
+    Forms come in the rule's order, the usual one first; differences below CLOSE are noise.
+    """
+    most = max(gains.values(), default=0.0)
+    enough = max(CLOSE * most, min(most, AS_FAST))
+    return next((form for form, gain in gains.items() if gain >= enough), None)
 
 
 def stored_type(specs: Sequence[ObserverSpec]) -> QDType | Float | None:
@@ -133,7 +144,7 @@ def _gain(
 ) -> float | None:
     """Time in float / time in that form, as the target has it for such a shape."""
     k, n = _matrix(node, rule)
-    return target.dynamic_gain(node.op_type, form.value, dtype.bits, k, n, _rows(node, rule))
+    return target.dynamic_gain(node.op_type, form.value, dtype.bits, k, n, known_rows(node, rule))
 
 
 def _matrix(node: ir.Node, rule: DynamicRule) -> tuple[int, int]:
@@ -147,7 +158,7 @@ def _matrix(node: ir.Node, rule: DynamicRule) -> tuple[int, int]:
     return max(math.prod(shape) // max(n, 1), 1), max(n, 1)
 
 
-def _rows(node: ir.Node, rule: DynamicRule) -> int | None:
+def known_rows(node: ir.Node, rule: DynamicRule) -> int | None:
     """Rows of the activation: its elements without the last axis; None if not known."""
     weights = {weight.slot for weight in rule.weights}
     slot = next((s for s, v in enumerate(node.inputs) if v is not None and s not in weights), None)

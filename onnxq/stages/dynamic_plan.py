@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 from onnxq import catalog
 from onnxq.dtypes import INT8
+from onnxq.dynamic_gains import PRODUCT_OPS
 from onnxq.errors import ModelError
 from onnxq.graph.io import model_hash
 from onnxq.observers import ObserverSpec
 from onnxq.operator import DynamicForm, DynamicRule, DynamicWeight, Float
-from onnxq.qconfig import QConfigDynamic
+from onnxq.qconfig import QConfigDynamic, onnxq_default_dynamic_qconfig
+from onnxq.qparams import PerTensor
 from onnxq.stages.candidates import has_dynamic_form
 from onnxq.stages.decision import node_name, value_name, walk
 from onnxq.stages.dynamic_decision import (
@@ -27,7 +29,7 @@ from onnxq.stages.dynamic_decision import (
     Objective,
     QuantizeDynamic,
 )
-from onnxq.stages.dynamic_forms import Slower, choose_form, stored_type
+from onnxq.stages.dynamic_forms import Slower, choose_form, known_rows, stored_type
 from onnxq.stages.dynamic_spec import dynamic_op_types
 from onnxq.stages.dynamic_weights import (
     Observed,
@@ -35,6 +37,7 @@ from onnxq.stages.dynamic_weights import (
     plan_half,
     plan_stored,
 )
+from onnxq.stages.one_scale import FEW_ROWS, with_one_scale
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -161,10 +164,24 @@ class _Planner:
                 key = self._key(choice, weight)
                 limit = self.limits[key]
                 stored = plan_stored(value, weight, key, limit, self.observed, self.notes)
+                if self._may_have_one_scale(choice, value):
+                    stored = with_one_scale(stored)
             if isinstance(stored, Float):
                 return stored
             weights.append(stored)
-        return QuantizeDynamic(choice.form, _how(choice.form, weights), tuple(weights))
+        how = _how(choice.form, weights)
+        missing = f"; {choice.rule.missing}" if choice.rule.missing else ""
+        return QuantizeDynamic(choice.form, how + missing, tuple(weights))
+
+    def _may_have_one_scale(self, choice: _Chosen, value: ir.Value) -> bool:
+        """Whether nothing but speed is asked for, and one scale for all columns would be faster."""
+        if self.objective is not Objective.SPEED or choice.form is not DynamicForm.INTEGER:
+            return False
+        if choice.node.op_type not in PRODUCT_OPS or len(value.uses()) > 1:
+            return False
+        rows = known_rows(choice.node, choice.rule)
+        default = onnxq_default_dynamic_qconfig.weight_observer
+        return (rows is None or rows < FEW_ROWS) and self._observer(value, choice.entry) == default
 
     def _key(self, choice: _Chosen, weight: DynamicWeight) -> StorageKey:
         value = choice.node.inputs[weight.slot]
@@ -244,7 +261,8 @@ def _how(form: DynamicForm, weights: Sequence[DynamicWeightPlan]) -> str:
     limit = weights[0].code_limit
     within = f" within +-{limit}" if qparams.dtype == INT8 and limit is not None else ""
     if form is DynamicForm.INTEGER:
-        return f"{qparams.dtype} weights{within}, activations quantized at run time"
+        scales = " with one scale" if isinstance(qparams.granularity, PerTensor) else ""
+        return f"{qparams.dtype} weights{within}{scales}, activations quantized at run time"
     if form is DynamicForm.BLOCKS:
         size = getattr(qparams.granularity, "size", "?")
         return f"{qparams.dtype} weights{within} in blocks of {size}, computed in float32"
