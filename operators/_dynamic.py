@@ -134,15 +134,15 @@ def stored_reals(tape: Tape, node: ir.Node, codes: ir.Value, qparams: QParams | 
         rank = 0 if codes.shape is None else len(codes.shape)
         if qparams.zero_point.any():
             points = qparams.zero_point.astype(np.float32)  # whole numbers below 2^17: exact
-            slots = [reals, _spread(tape, codes, f"{stem}_zero_point", points, qparams, rank)]
+            slots = [reals, spread(tape, codes, f"{stem}_zero_point", points, qparams, rank)]
             reals = step(tape, "Sub", slots, f"{name}_centre")
-        slots = [reals, _spread(tape, codes, f"{stem}_scale", qparams.scale, qparams, rank)]
+        slots = [reals, spread(tape, codes, f"{stem}_scale", qparams.scale, qparams, rank)]
         reals = step(tape, "Mul", slots, f"{name}_dequantize")
     reals.shape = codes.shape
     return reals
 
 
-def _spread(
+def spread(
     tape: Tape, codes: ir.Value, name: str, values: Array, qparams: QParams, rank: int
 ) -> ir.Value:
     """Scales or zero points in a shape that broadcasts with the codes; blocks are gathered."""
