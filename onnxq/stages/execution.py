@@ -72,7 +72,7 @@ def meant_in_integers(model: ir.Model) -> Iterator[ir.Node]:
 
 def _has_blocks(node: ir.Node) -> bool:
     """Whether it multiplies by a constant that is stored in blocks."""
-    if node.op_type != "MatMul":
+    if node.op_type not in ("MatMul", "Gemm"):
         return False
     producers = [v.producer() for v in node.inputs if v is not None and _is_constant(v)]
     return any(p is not None and p.attributes.get_int("block_size", 0) > 0 for p in producers)
