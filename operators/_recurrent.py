@@ -150,7 +150,7 @@ class _Lowering:
         self._node = node
         self._inputs = [*inputs, *[None] * (INITIAL + 1 - len(inputs))]
         self._layout = layout
-        self._directions, self._hidden, _ = _sizes(self._inputs[R])
+        self._directions, _, self._hidden = _sizes(node, R)
         self._r, self._w = (Codes.of(qparams) for qparams in plan.qparams)
         self._batch_first = bool(node.attributes.get_int("layout", 0))
 
@@ -190,7 +190,7 @@ class _Lowering:
         """Pieces of X W^T + bias, (T, N, piece) each, forward before backward."""
         steps, codes = self._steps, self._inputs[W]
         columns = self._directions * self._layout.gates * self._hidden
-        flat = steps.integers("input_shape", [_sizes(codes)[0], columns])
+        flat = steps.integers("input_shape", [_sizes(self._node, W)[2], columns])
         matrix = Matrix(
             steps.op("input_weight", "Reshape", [codes, flat]),
             *steps.columns("input", self._w.repeated(self._directions)),
@@ -326,11 +326,11 @@ class _Lowering:
         return result
 
 
-def _sizes(codes: ir.Value | None) -> tuple[int, ...]:
-    """The shape of an initializer."""
-    assert codes is not None, "W and R are never absent"
-    assert codes.const_value is not None, "they are constants"
-    return tuple(codes.const_value.shape.numpy())
+def _sizes(node: ir.Node, slot: int) -> tuple[int, ...]:
+    """The shape of W or R in the float model."""
+    found = constant(node, slot)
+    assert found is not None, "they are constants"
+    return found.shape
 
 
 def _like(value: ir.Value, old: ir.Value) -> ir.Value:

@@ -132,7 +132,7 @@ def timed(sessions: Sessions, feeds: dict[str, Floats]) -> dict[str, list[float]
         repeats[name] = max(1, round(TIME_S / max(time.thread_time() - start, 1e-6)))
     times: dict[str, list[float]] = {name: [] for name in sessions}
     for turn in range(ROUNDS):
-        for name in sessions if turn % 2 else reversed(sessions):
+        for name in list(sessions)[:: 1 if turn % 2 else -1]:
             start = time.thread_time()
             for _ in range(repeats[name]):
                 sessions[name].run(None, feeds)

@@ -25,9 +25,10 @@ from onnxq.stages.dynamic_weights import permuted, unpermuted
 from onnxq.stages.rewrite.edits import graph_of
 from onnxq.stages.rewrite.initializers import Initializers
 from onnxq.stages.rewrite.shared_quantizers import share_quantizers
+from onnxq.stages.rewrite.tied_codes import store_tied_codes_once
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from onnxq.qparams import QParams
     from onnxq.stages.dynamic_decision import DynamicPlan, DynamicWeightPlan, QuantizeDynamic
@@ -82,7 +83,9 @@ def opset_needed(decisions: Mapping[str, QuantizeDynamic]) -> int:
 
 def write_dynamic(model: ir.Model, decisions: Mapping[str, QuantizeDynamic]) -> None:
     """Rewrites the nodes of these names in place; the others may be quantized already."""
-    _DynamicWriter(model).write(decisions)
+    writer = _DynamicWriter(model)
+    writer.write(decisions)
+    store_tied_codes_once(writer.new.quantized)
     share_quantizers(model)
 
 
@@ -100,9 +103,12 @@ class _DynamicWriter:
 
     def write(self, decisions: Mapping[str, QuantizeDynamic]) -> None:
         chosen = [n for n, _ in walk(self.model.graph) if node_name(n) in decisions]
+        # a bias that its lowering has rearranged is read no more, as float weights are
+        slots = [v for node in chosen for v in node.inputs if v is not None]
+        read = [v for v in slots if v.is_initializer() and not v.is_graph_input()]
         for node in chosen:
             self._lower(node, decisions[node_name(node)])
-        for value in dict.fromkeys((*self.new.replaced, *self.new.quantized)):
+        for value in dict.fromkeys((*self.new.replaced, *self.new.quantized, *read)):
             graph = value.graph
             if isinstance(graph, ir.Graph) and not value.uses() and not value.is_graph_output():
                 del graph.initializers[value_name(value)]
@@ -195,6 +201,8 @@ class _DynamicWriter:
                 new_node.name = self.new.unique(new_node.name or name)
             for value in new_node.outputs:
                 value.name = self.new.unique(value.name or f"{new_node.name}_output")
+            for value in _values_inside(new_node):
+                value.name = self.new.unique(value.name or f"{new_node.name}_inner")
 
 
 def _can_turn(qparams: QParams | None) -> bool:
@@ -202,3 +210,10 @@ def _can_turn(qparams: QParams | None) -> bool:
     if qparams is None:
         return True
     return qparams.dtype.bits == BYTE and not isinstance(qparams.granularity, PerBlock)
+
+
+def _values_inside(node: ir.Node) -> Iterator[ir.Value]:
+    """Values in the bodies of a node, whose names must not be those of values around it."""
+    for attribute in node.attributes.values():
+        if attribute.type is ir.AttributeType.GRAPH:
+            yield from all_values(attribute.as_graph())
