@@ -142,14 +142,24 @@ def _blocks(
     """DequantizeLinear and the product; MatMulNBits itself where ONNX Runtime would not make it.
 
     ONNX Runtime 1.31 packs 2-bit weights wrongly when the number of columns is no multiple of 4 (a
-    wrong result), and moves a Transpose into the product before it looks for DequantizeLinear.
+    wrong result), moves a Transpose into the product before it looks for DequantizeLinear, takes
+    the product for one of codes where X comes from a DequantizeLinear (which fails), and leaves it
+    as it is in front of a QuantizeLinear (which is slow).
     """
     columns = qparams.scale.shape[-1] if qparams.scale.ndim else COLUMNS_OF_TWO_BITS
     scrambled = qparams.dtype.bits == TWO_BITS and columns % COLUMNS_OF_TWO_BITS
-    if scrambled or (product.turn_x and not product.turn_y):
+    if scrambled or (product.turn_x and not product.turn_y) or _beside_codes(node, x):
         return _packed_product(tape, node, x, weight, qparams)
     slots = [x, block_reals(tape, node, weight, qparams)]
     return step(tape, product.op_type, slots, f"{node.name}_product")
+
+
+def _beside_codes(node: ir.Node, x: ir.Value) -> bool:
+    """Whether static quantization, which is written first, put codes before or behind the node."""
+    producer = x.producer()
+    if producer is not None and producer.op_type == "DequantizeLinear":
+        return True
+    return any(use.node.op_type == "QuantizeLinear" for use in node.outputs[0].uses())
 
 
 def _packed_product(

@@ -55,6 +55,7 @@ FORMS: dict[tuple[str, int], tuple[DynamicForm, ObserverSpec]] = {
     ("blocks", 4): (DynamicForm.BLOCKS, LeastErrorObserver.with_args(dtype="int4")),
     ("blocks", 2): (DynamicForm.BLOCKS, LeastErrorObserver.with_args(dtype="int2")),
 }
+ONE_SCALE = "integer 8, one scale"
 # not `from onnxruntime.quantization import quantize`: a function of that name shadows the module
 peer = importlib.import_module("onnxruntime.quantization.quantize")
 
@@ -141,6 +142,9 @@ def measured() -> Iterator[tuple[int, int, dict[str, list[float]]]]:
         sessions = {"float": session(model)}
         for (name, bits), (form, weight) in FORMS.items():
             sessions[f"{name} {bits}"] = session(quantized(model, form, weight))
+        sessions[ONE_SCALE] = session(
+            quantized(model, DynamicForm.INTEGER, NarrowRangeObserver.with_args(ch_axis=None))
+        )
         gains: dict[str, list[float]] = {}
         for rows in ROWS:
             x = np.random.default_rng(rows).standard_normal((1, rows, k)).astype(np.float32)
@@ -151,7 +155,7 @@ def measured() -> Iterator[tuple[int, int, dict[str, list[float]]]]:
 
 def print_shapes() -> None:
     """A table for people."""
-    head = [f"{name} {bits}" for name, bits in FORMS]
+    head = [ONE_SCALE, *(f"{name} {bits}" for name, bits in FORMS)]
     print("| K x N | M | " + " | ".join(head) + " |")
     print("|---" * (len(head) + 2) + "|")
     for k, n, gains in measured():

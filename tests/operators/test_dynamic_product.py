@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_ir.tape import Tape
 
+import onnxq
 from onnxq import cross_check
 from onnxq.dtypes import INT4, INT8
 from onnxq.errors import UnsupportedError
@@ -17,6 +18,7 @@ from onnxq.operator import Case, DynamicForm, DynamicNodePlan, DynamicRule, Floa
 from onnxq.operators._examples import normal
 from onnxq.operators.gemm import Gemm
 from onnxq.operators.mat_mul import MatMul
+from onnxq.qconfig import QConfigDynamic, QConfigMapping, onnxq_default_qconfig
 from onnxq.qparams import PerBlock, PerChannel, QParams
 from tests.operators import builder, dynamic_builder
 from tests.operators.dynamic_builder import (
@@ -277,3 +279,36 @@ def test_observer_of_one_scale_gives_one() -> None:
     spec = NarrowRangeObserver.with_args(ch_axis=None)
     model = dynamic_builder.quantized(dense(2, dynamic=True), DynamicForm.INTEGER, spec)
     assert model.graph.initializers["w_scale"].shape == []
+
+
+@pytest.mark.parametrize("operator", [MatMul(), Gemm()], ids=["MatMul", "Gemm"])
+@pytest.mark.parametrize("last", [True, False])
+def test_blocks_between_static_nodes_run_as_blocks(
+    operator: Operator, last: bool, tmp_path: Path
+) -> None:
+    sizes: list[int | str | None] = ["batch", 3, K]
+    if operator.op_type == "Gemm":
+        sizes = ["batch", K]
+    square = [normal(K, K, seed=i) for i in range(3)]
+    names = ["x", "a", "b", "c"]
+    nodes = [
+        helper.make_node(operator.op_type, [names[i], f"w{i}"], [names[i + 1]], f"n{i}")
+        for i in range(2 if last else 3)
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "mixed",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, sizes)],
+        [helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.FLOAT, sizes)],
+        [numpy_helper.from_array(w, f"w{i}") for i, w in enumerate(square[: len(nodes)])],
+    )
+    opset = [helper.make_opsetid("", 21)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=10)
+    mapping = QConfigMapping(onnxq_default_qconfig)
+    mapping = mapping.set_node("n1", QConfigDynamic(SYMMETRIC, DynamicForm.BLOCKS))
+    feeds = {"x": normal(4, *sizes[1:])}  # type: ignore[arg-type]
+    mixed = onnxq.quantize(model, feeds, qconfig=mapping, target="x86-vnni")
+    assert "MatMulNBits" in optimized_ops(mixed, tmp_path)
+    (wanted,) = builder.session(model).run(None, feeds)
+    (got,) = run(mixed, dict(feeds))
+    assert np.abs(np.asarray(got, np.float32) - wanted).max() < 0.05 * np.abs(wanted).max()
