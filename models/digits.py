@@ -1,4 +1,4 @@
-"""Recurrent classifiers of scikit-learn's digits: 8x8 images whose rows are 8 steps of 8 numbers."""
+"""Recurrent classifiers of scikit-learn's digits: 8x8 images, each row a step of 8 numbers."""
 
 from __future__ import annotations
 

@@ -148,11 +148,14 @@ class DynamicWeight:
         axis: w.shape[axis] has one scale per entry, in the float model's layout; None: one scale.
         perm: axes of the float weight in the order in which the codes are stored (np.transpose);
             None: as they are.
+        few_rows: its product has few rows at a time, whatever the input's shape (a step of a
+            recurrence), so that a scale per column costs time; objective "speed" may give it one.
     """
 
     slot: int
     axis: int | None
     perm: tuple[int, ...] | None = None
+    few_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

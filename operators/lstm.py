@@ -23,7 +23,7 @@ from onnxq.operators._activations import FUNCTIONS
 from onnxq.operators._dynamic import REAL, step, stored_reals
 from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._examples import ints32, normal
-from onnxq.operators._nodes import is_constant
+from onnxq.operators._nodes import is_constant, shape
 from onnxq.qparams import PerChannel, PerTensor
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 STATES = (5, 6)  # initial_h, initial_c
 TRANSPOSED = (0, 2, 1)  # (D, 4 H, I) -> (D, I, 4 H), as DynamicQuantizeLSTM wants its weights
-WEIGHTS = (DynamicWeight(1, 1, TRANSPOSED), DynamicWeight(2, 1, TRANSPOSED))
+MANY = 1024  # neurons from which on a scale per column costs nothing (.91 at 256, .96 at 512)
 BATCH_FIRST = 1  # layout: X (N, T, I), states (N, D, H), Y (N, T, D, H)
 SWAPPED = (1, 0, 2)  # between (N, T, I) and (T, N, I), (N, D, H) and (D, N, H)
 Y_BATCH_FIRST = (2, 0, 1, 3)  # (T, D, N, H) -> (N, T, D, H)
@@ -62,21 +62,28 @@ class LSTM(Operator):
     def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
         """Integers, but for activations that call the C library: no kernel can check those.
 
-        One scale per gate and neuron; the two directions share it.
+        One scale per gate and neuron; the two directions share it. A small R may have one for all
+        where speed is asked for: its product runs at each step.
         """
         if not (is_constant(node, 1) and is_constant(node, 2)):
             return Float("its weights are computed at run time; constant ones are needed")
+        sizes = shape(node, 2)
+        hidden = None if sizes is None or len(sizes) != 3 else sizes[2]
+        weights = (
+            DynamicWeight(1, 1, TRANSPOSED),
+            DynamicWeight(2, 1, TRANSPOSED, few_rows=hidden is not None and hidden < MANY),
+        )
         names = node.attributes.get_strings("activations", ())
         odd = [name for name in names if name.lower() not in FUNCTIONS]
         if odd:
             return DynamicRule(
-                WEIGHTS,
+                weights,
                 (DynamicForm.STORED, DynamicForm.HALF),
                 missing=f"its activation {odd[0]} differs in the last bit between machines, which "
                 "moves codes from step to step",
             )
         forms = (DynamicForm.INTEGER, DynamicForm.STORED, DynamicForm.HALF)
-        return DynamicRule(WEIGHTS, forms, saturating_pairs=True)
+        return DynamicRule(weights, forms, saturating_pairs=True)
 
     def cases(self) -> Iterable[Case]:
         """Directions, optional inputs, layouts, activations."""
@@ -154,7 +161,7 @@ def _integer(
 
 
 def _columns(
-    tape: Tape, node: ir.Node, label: str, shape: tuple[int, ...], qparams: QParams
+    tape: Tape, node: ir.Node, label: str, sizes: tuple[int, ...], qparams: QParams
 ) -> list[ir.Value]:
     """Scale and zero point as DynamicQuantizeLSTM has them: (D,), or (D, 4 H).
 
@@ -181,7 +188,7 @@ def _columns(
             "integer LSTM wants one for all. Choose a symmetric qscheme, or one scale for the "
             "tensor."
         )
-    target = (shape[0], shape[2]) if columns else (shape[0],)
+    target = (sizes[0], sizes[2]) if columns else (sizes[0],)
     scale = np.broadcast_to(qparams.scale, target)
     points = np.broadcast_to(qparams.zero_point, target)
     stem = f"{node.name}_{label}"

@@ -242,3 +242,12 @@ def test_outputs_stay_within_the_derived_bound_of_float(
     assert max(limit.max() for limit in limits) <= all_steps
     for t, limit in enumerate(limits):
         assert (np.abs(wanted[t, 0] - got[t, 0]) <= limit).all()
+
+
+@pytest.mark.parametrize(("hidden", "few"), [(6, True), (512, True), (1024, False)])
+def test_a_small_recurrent_weight_may_have_one_scale(hidden: int, few: bool) -> None:
+    x = np.zeros((1, 1, 2), np.float32)
+    w, r = (np.zeros((1, 4 * hidden, n), np.float32) for n in (2, hidden))
+    case = Case("", (x, w, r), (1, 2), {"hidden_size": hidden}, 3)
+    of_x, of_h = dynamic_rule_of(OPERATOR, case).weights
+    assert (of_x.few_rows, of_h.few_rows) == (False, few)
