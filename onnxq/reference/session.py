@@ -16,6 +16,7 @@ from onnxq.errors import CalibrationError, OnnxqError, UnsupportedError, nearest
 from onnxq.graph.fuse import fuse
 from onnxq.graph.io import load
 from onnxq.graph.passes.inline import InlineFunctions
+from onnxq.reference.blocks import write_block_products
 from onnxq.reference.ops import by_name, op_classes, where
 from onnxq.threads import workers
 
@@ -58,11 +59,13 @@ def evaluator(model: str | Path | onnx.ModelProto | ir.Model, *, threads: int = 
 
 
 def integer_form(model: ir.Model) -> ir.Model:
-    """A copy with its functions inlined and each DQ -> op -> Q fused."""
+    """A copy with its functions inlined, each DQ -> op -> Q fused, and products by blocks too."""
     if model.functions:
         model = model.clone()
         InlineFunctions()(model)
-    return fuse(model).model
+    fused = fuse(model).model
+    write_block_products(fused)
+    return fused
 
 
 def check_operators(model: ir.Model) -> None:
