@@ -38,6 +38,7 @@ from onnxq.stages.dynamic_weights import (
     plan_stored,
 )
 from onnxq.stages.one_scale import FEW_ROWS, with_one_scale
+from onnxq.stages.tied_weights import notes_on_twins, share_limits, transposed_twins
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,6 +127,12 @@ class _Chosen:
     form: DynamicForm
 
 
+def _matrices(nodes: Sequence[ir.Node]) -> list[ir.Value]:
+    """Constant inputs of operators with a dynamic form, in graph order."""
+    readers = [node for node in nodes if has_dynamic_form(node)]
+    return [v for node in readers for v in node.inputs if v is not None and v.is_initializer()]
+
+
 @dataclass(slots=True)
 class _Planner:
     """What stays the same from node to node, and what grows."""
@@ -137,6 +144,7 @@ class _Planner:
     observed: Observed = field(default_factory=dict)
     limits: dict[StorageKey, int] = field(default_factory=dict)
     slower: list[str] = field(default_factory=list)
+    twins: dict[str, str] = field(default_factory=dict)
 
     def decide(self, nodes: Sequence[ir.Node]) -> dict[str, DynamicDecision]:
         """Node name -> decision. Forms first: readers of one weight share its narrowest codes."""
@@ -146,10 +154,16 @@ class _Planner:
             for weight in choice.rule.weights:
                 key, limit = self._key(choice, weight), self._limit(choice)
                 self.limits[key] = min(limit, self.limits.get(key, limit))
-        return {
+        self.twins = transposed_twins(_matrices(nodes))
+        share_limits(self.limits, self.twins)
+        decisions = {
             name: self._planned(choice) if isinstance(choice, _Chosen) else choice
             for name, choice in choices.items()
         }
+        quantized = [d for d in decisions.values() if isinstance(d, QuantizeDynamic)]
+        stored = [weight for decision in quantized for weight in decision.weights]
+        self.notes += notes_on_twins(stored, self.twins) if stored else []
+        return decisions
 
     def _planned(self, choice: _Chosen) -> DynamicDecision:
         """The decision with its numbers."""
@@ -178,6 +192,8 @@ class _Planner:
         if self.objective is not Objective.SPEED or choice.form is not DynamicForm.INTEGER:
             return False
         if choice.node.op_type not in PRODUCT_OPS or len(value.uses()) > 1:
+            return False
+        if value.name in self.twins or value.name in self.twins.values():
             return False
         rows = known_rows(choice.node, choice.rule)
         default = onnxq_default_dynamic_qconfig.weight_observer
