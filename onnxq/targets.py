@@ -42,9 +42,10 @@ from typing import TYPE_CHECKING
 
 from onnxq.dynamic_gains import PRODUCT_OPS, PRODUCTS, ROWS
 from onnxq.errors import QConfigError, nearest
+from onnxq.recurrent_gains import GATES, RECURRENT, STEP_ROWS, STORED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 
 class Overflow(enum.Enum):
@@ -98,12 +99,24 @@ class DynamicGain:
     ratio: float
 
 
-DYNAMIC_GAINS: tuple[DynamicGain, ...] = tuple(
-    DynamicGain(op_type, form, bits, k, n, m, ratio)
-    for op_type in PRODUCT_OPS
-    for (form, bits), shapes in PRODUCTS.items()
-    for (k, n), ratios in shapes.items()
-    for m, ratio in zip(ROWS, ratios, strict=True)
+def _recurrent_gains() -> Iterator[DynamicGain]:
+    for op_type, sizes in RECURRENT.items():
+        for hidden, ratios in sizes.items():
+            n = GATES[op_type] * hidden
+            for m, ratio in zip(STEP_ROWS, ratios, strict=True):
+                yield DynamicGain(op_type, "integer", 8, hidden, n, m, ratio)
+                yield DynamicGain(op_type, "stored", 8, hidden, n, m, STORED)
+
+
+DYNAMIC_GAINS: tuple[DynamicGain, ...] = (
+    *(
+        DynamicGain(op_type, form, bits, k, n, m, ratio)
+        for op_type in PRODUCT_OPS
+        for (form, bits), shapes in PRODUCTS.items()
+        for (k, n), ratios in shapes.items()
+        for m, ratio in zip(ROWS, ratios, strict=True)
+    ),
+    *_recurrent_gains(),
 )
 
 

@@ -177,9 +177,8 @@ def _form_of(net: Net, objective: str) -> str:
 
 def print_sizes() -> None:
     """The table of all nets."""
-    print(
-        "| operator | hidden | batch | float, ms | float again | integer | stored | bytes | chosen |"
-    )
+    columns = "float, ms | float again | integer | stored | bytes | speed, size"
+    print(f"| operator | hidden | batch | {columns} |")
     print("|---|---|---|---|---|---|---|---|---|")
     for net in nets():
         ms, found = measured(net)
