@@ -148,7 +148,10 @@ class _DynamicWriter:
             stored = self.new.half(value, first)
         else:
             layout = permuted(unpermuted(qparams, perm), first)
-            stored, _ = self.new.codes(value, layout, weight.code_limit, None, first)
+            # ONNX Runtime looks for the codes of MatMulNBits in the graph of the product alone, and
+            # refuses the model where it does not find them
+            home = graph_of(node) if isinstance(qparams.granularity, PerBlock) else None
+            stored, _ = self.new.codes(value, layout, weight.code_limit, perm=first, graph=home)
         return stored if first == perm else self._turned(stored, first, perm, node)
 
     def _turned(

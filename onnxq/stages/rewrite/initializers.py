@@ -28,8 +28,10 @@ _Codes = tuple[
     int | None,
     tuple[float, ...] | None,
     tuple[int, ...] | None,
+    ir.Graph,
 ]
-"""What tensors of codes are told apart by: constant, qparams, code limit, gain, order of axes."""
+"""What tensors of codes are told apart by: constant, qparams, code limit, gain, order of axes,
+and the graph that holds them."""
 
 
 class Initializers:
@@ -69,6 +71,7 @@ class Initializers:
         code_limit: int | None = None,
         gain: tuple[float, ...] | None = None,
         perm: tuple[int, ...] | None = None,
+        graph: ir.Graph | None = None,
     ) -> tuple[ir.Value, str]:
         """(integer initializer beside the float one, stem of the names around it).
 
@@ -78,8 +81,10 @@ class Initializers:
             code_limit: codes are clipped to [-code_limit, code_limit]; None: not clipped.
             gain: one factor per row that the constant is multiplied by first; None: none.
             perm: order of the constant's axes in which the codes are stored; None: as it is.
+            graph: that holds them; None: the constant's.
         """
-        key = (value, qparams, code_limit, gain, perm)
+        home = _owner(value) if graph is None else graph
+        key = (value, qparams, code_limit, gain, perm, home)
         if key not in self._codes:
             assert value.const_value is not None
             stem = value_name(value)
@@ -88,22 +93,26 @@ class Initializers:
             name = self.unique(f"{stem}_quantized")
             source = transposed(value.const_value, perm)
             tensor = integer_tensor(source, qparams, code_limit, gain, name)
-            self._codes[key] = (self._beside(value, tensor, name), stem)
+            self._codes[key] = (self._beside(value, tensor, name, home), stem)
         return self._codes[key]
 
     def half(self, value: ir.Value, perm: tuple[int, ...] | None = None) -> ir.Value:
         """The float16 initializer beside the float one, its axes in the order of perm."""
-        key = (value, None, None, None, perm)
+        key = (value, None, None, None, perm, _owner(value))
         if key not in self._codes:
             assert value.const_value is not None
             name = self.unique(f"{value_name(value)}_half")
             tensor = half_tensor(transposed(value.const_value, perm), name)
-            self._codes[key] = (self._beside(value, tensor, name), name)
+            self._codes[key] = (self._beside(value, tensor, name, _owner(value)), name)
         return self._codes[key][0]
 
-    def _beside(self, value: ir.Value, tensor: ir.TensorProtocol, name: str) -> ir.Value:
-        graph = value.graph
-        assert isinstance(graph, ir.Graph)
+    def _beside(
+        self,
+        value: ir.Value,
+        tensor: ir.TensorProtocol,
+        name: str,
+        graph: ir.Graph,
+    ) -> ir.Value:
         self.replaced[value] = None
         return _register(graph, name, tensor)
 
@@ -116,6 +125,11 @@ class Initializers:
                 _register(graph, zero_point, zero_point_tensor(qparams, zero_point)),
             )
         return self._qparams[stem, graph]
+
+
+def _owner(value: ir.Value) -> ir.Graph:
+    assert isinstance(value.graph, ir.Graph)
+    return value.graph
 
 
 def _register(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir.Value:

@@ -219,6 +219,18 @@ def test_branches_of_if_are_quantized_with_weights_from_outside(taken: bool) -> 
     assert (error <= product_bound(X, constants["w" if taken else "v"])).all()
 
 
+@pytest.mark.parametrize("taken", [True, False])
+def test_blocks_in_a_body_have_their_codes_there(taken: bool) -> None:
+    """ONNX Runtime refuses a model whose MatMulNBits would read codes from outside."""
+    text = BRANCHES.replace("q = MatMul(x, v)", "q = Gemm<transB = 1>(x, w)")
+    source = parsed(text, {"w": W})
+    entry = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, DynamicForm.BLOCKS, 16)
+    made = quantized(source, entry)
+    feeds = {"x": X, "c": np.array(taken)}
+    error = np.abs(run(made, feeds) - run(source, feeds))
+    assert (error <= product_bound(X, W if taken else W.T.copy())).all()
+
+
 def test_a_branch_quantizes_what_it_owns_and_the_rest_stays_float() -> None:
     text = BRANCHES.replace("q = MatMul(x, v)", "q = Tanh(x)")
     made = quantized(parsed(text, {"w": W}))
