@@ -108,19 +108,18 @@ def write_product(
     assert x is not None
     assert weight is not None
     assert qparams is not None
+    # Gemm's are matrices, whether their shapes are known or not
+    rank = 2 if node.op_type == "Gemm" else len(shape(node, product.x) or ())
     if plan.form is DynamicForm.INTEGER:
         codes, scale, zero_point = quantized_at_run_time(tape, node, "x", x)
         if product.turn_x:  # behind the quantizer, which other nodes can then share
-            codes = turned(tape, codes, len(x.shape or ()), f"{node.name}_x_transpose")
+            codes = turned(tape, codes, rank, f"{node.name}_x_transpose")
         y = integer_product(tape, node, "", (codes, scale, zero_point), weight, qparams)
     else:
         if product.turn_x:
-            x = turned(tape, x, len(x.shape or ()), f"{node.name}_x_transpose")
+            x = turned(tape, x, rank, f"{node.name}_x_transpose")
         y = _blocks(tape, node, x, weight, qparams, product)
-    if not product.turn_y:
-        return y
-    rank = len(node.inputs[product.x].shape or ())  # type: ignore[union-attr]
-    return turned(tape, y, rank, f"{node.name}_y_transpose")
+    return turned(tape, y, rank, f"{node.name}_y_transpose") if product.turn_y else y
 
 
 def turned(tape: Tape, x: ir.Value, rank: int, name: str) -> ir.Value:

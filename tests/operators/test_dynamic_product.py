@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_ir.tape import Tape
@@ -34,8 +35,6 @@ from tests.operators.dynamic_builder import (
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import onnx_ir as ir
 
     from onnxq.observers import ObserverSpec
 
@@ -125,6 +124,20 @@ def lower(plan: DynamicNodePlan) -> None:
     """MatMul's lowering on the plan."""
     node = builder.node_of(*RIGHT[0])
     MatMul().lower_dynamic(Tape(), node, plan, node.inputs)
+
+
+@pytest.mark.parametrize("form", [DynamicForm.INTEGER, DynamicForm.BLOCKS])
+def test_transposed_input_of_unknown_shape_is_transposed(form: DynamicForm) -> None:
+    node = builder.node_of(*RIGHT[7])
+    codes, x = ir.val("w_quantized", const_value=ir.tensor(B.astype(np.int8))), ir.val("x")
+    node.replace_input_with(0, x)
+    ones = np.ones((2, N), np.float32)
+    blocks = QParams(ones, ones.astype(np.int8), INT8, PerBlock(0, 32))
+    columns = QParams(ones[0], np.zeros(N, np.int8), INT8, PerChannel(1))
+    plan = DynamicNodePlan(form, (columns if form is DynamicForm.INTEGER else blocks,))
+    tape = Tape()
+    Gemm().lower_dynamic(tape, node, plan, [x, codes, node.inputs[2]])
+    assert [n.op_type for n in tape.nodes].count("Transpose") == 1
 
 
 DTYPES = ["int8", "uint8", "int4", "uint4", "int2", "uint2"]
