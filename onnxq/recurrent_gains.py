@@ -58,6 +58,6 @@ RECURRENT: Mapping[str, Mapping[int, tuple[float, ...]]] = {
 
 STORED = 0.99
 """Of stored weights: the float kernel runs on the floats that were made of them at load. Measured
-0.94 to 1.04 with a median of 1.00, which is what a second session of the float model shows too; as
+0.90 to 1.08 with a median of 1.00, which is what a second session of the float model shows too; as
 it gains nothing but size, it counts as a little slower than float, so that objective speed leaves
 such a node in float."""
