@@ -178,7 +178,7 @@ class _Planner:
                 key = self._key(choice, weight)
                 limit = self.limits[key]
                 stored = plan_stored(value, weight, key, limit, self.observed, self.notes)
-                if self._may_have_one_scale(choice, value):
+                if self._may_have_one_scale(choice, weight, value):
                     stored = with_one_scale(stored)
             if isinstance(stored, Float):
                 return stored
@@ -187,17 +187,16 @@ class _Planner:
         missing = f"; {choice.rule.missing}" if choice.rule.missing else ""
         return QuantizeDynamic(choice.form, how + missing, tuple(weights))
 
-    def _may_have_one_scale(self, choice: _Chosen, value: ir.Value) -> bool:
+    def _may_have_one_scale(self, choice: _Chosen, weight: DynamicWeight, value: ir.Value) -> bool:
         """Whether nothing but speed is asked for, and one scale for all columns would be faster."""
         if self.objective is not Objective.SPEED or choice.form is not DynamicForm.INTEGER:
             return False
-        if choice.node.op_type not in PRODUCT_OPS or len(value.uses()) > 1:
+        if len(value.uses()) > 1:
             return False
         if value.name in self.twins or value.name in self.twins.values():
             return False
-        rows = known_rows(choice.node, choice.rule)
         default = onnxq_default_dynamic_qconfig.weight_observer
-        return (rows is None or rows < FEW_ROWS) and self._observer(value, choice.entry) == default
+        return _few_rows(choice, weight) and self._observer(value, choice.entry) == default
 
     def _key(self, choice: _Chosen, weight: DynamicWeight) -> StorageKey:
         value = choice.node.inputs[weight.slot]
@@ -266,6 +265,16 @@ class _Planner:
     def _observer(self, value: ir.Value, entry: QConfigDynamic) -> ObserverSpec:
         named = self.qconfig.for_tensor(value_name(value))
         return named if isinstance(named, ObserverSpec) else entry.weight_observer
+
+
+def _few_rows(choice: _Chosen, weight: DynamicWeight) -> bool:
+    """Whether the weight's product has so few rows that a scale per column costs time."""
+    if weight.few_rows:
+        return True
+    if choice.node.op_type not in PRODUCT_OPS:
+        return False
+    rows = known_rows(choice.node, choice.rule)
+    return rows is None or rows < FEW_ROWS
 
 
 def _how(form: DynamicForm, weights: Sequence[DynamicWeightPlan]) -> str:

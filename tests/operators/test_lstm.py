@@ -9,12 +9,16 @@ import onnx_ir as ir
 import pytest
 from onnx_ir.tape import Tape
 
+import onnxq
 from onnxq.dtypes import INT8, UINT8, QDType
 from onnxq.errors import UnsupportedError
+from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import Case, DynamicForm, DynamicNodePlan, Float
 from onnxq.operators.dynamic_quantize_lstm import DynamicQuantizeLSTM
 from onnxq.operators.lstm import LSTM
+from onnxq.qconfig import QConfigDynamic
 from onnxq.qparams import PerChannel, PerTensor, QParams, dequantize, quantize
+from onnxq.stages.dynamic_decision import Objective
 from tests.operators import builder
 from tests.operators.dynamic_case import dynamic_model, dynamic_rule_of, fitted, run_dynamic
 
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from onnxq.operator import Array
 
 OPERATOR = LSTM()
+INTEGERS = QConfigDynamic(NarrowRangeObserver.with_args(), DynamicForm.INTEGER)
 CASES = {case.name: case for case in OPERATOR.cases()}
 BY_FORM = [
     pytest.param(case, form, id=f"{case.name}-{form.value}")
@@ -251,3 +256,20 @@ def test_a_small_recurrent_weight_may_have_one_scale(hidden: int, few: bool) -> 
     case = Case("", (x, w, r), (1, 2), {"hidden_size": hidden}, 3)
     of_x, of_h = dynamic_rule_of(OPERATOR, case).weights
     assert (of_x.few_rows, of_h.few_rows) == (False, few)
+
+
+def test_objective_speed_gives_a_small_recurrent_weight_one_scale_and_size_does_not() -> None:
+    random, hidden = np.random.default_rng(0), 256
+    x = np.zeros((32, 1, 8), np.float32)
+    w, r = (random.uniform(-1, 1, (1, 4 * hidden, n)).astype(np.float32) for n in (8, hidden))
+    case = Case("", (x, w, r), (1, 2), {"hidden_size": hidden})
+    shapes = {}
+    for objective in Objective:
+        made = onnxq.quantize_dynamic(
+            builder.float_model(OPERATOR, case), {"LSTM": INTEGERS}, objective=objective
+        )
+        (node,) = [n for n in made.graph if n.op_type == "DynamicQuantizeLSTM"]
+        found = [node.inputs[slot] for slot in (8, 10)]
+        shapes[objective] = [tuple(v.shape.numpy()) for v in found if v and v.shape]
+    assert shapes[Objective.SPEED] == [(1, 4 * hidden), (1,)]
+    assert shapes[Objective.SIZE] == [(1, 4 * hidden)] * 2
