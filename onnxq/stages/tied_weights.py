@@ -19,14 +19,36 @@ MATRIX = 2  # rank
 
 def transposed_twins(weights: Iterable[ir.Value]) -> dict[str, str]:
     """Name -> name of an earlier weight whose transpose it is."""
-    seen: list[ir.Value] = []
-    twins: dict[str, str] = {}
+    return {str(value.name): str(twin.name) for value, twin in find_twins(weights).items()}
+
+
+def find_twins(weights: Iterable[ir.Value]) -> dict[ir.Value, ir.Value]:
+    """Matrix -> an earlier one whose transpose it is.
+
+    A matrix is read once, and only where another one has its shape transposed: they may be mapped
+    from disk, or computed when they are read. Whole matrices are compared where the first row of
+    one is the first column of the other.
+    """
+    by_shape: dict[tuple[int, ...], list[ir.Value]] = {}
     for value in dict.fromkeys(weights):
-        source = next((other for other in seen if is_transpose_of(value, other)), None)
-        if source is None:
-            seen.append(value)
+        tensor = value.const_value
+        if tensor is not None and len(tensor.shape) == MATRIX:
+            by_shape.setdefault(tuple(tensor.shape.numpy()), []).append(value)
+    rows: dict[tuple[tuple[int, ...], bytes], list[ir.Value]] = {}
+    twins: dict[ir.Value, ir.Value] = {}
+    for shape, values in by_shape.items():
+        if shape[::-1] not in by_shape or (len(values) == 1 and shape == shape[::-1]):
             continue
-        twins[str(value.name)] = str(source.name)
+        for value in values:
+            assert value.const_value is not None
+            array = value.const_value.numpy()
+            row, column = array[:1].tobytes(), array[:, :1].tobytes()
+            alike = rows.get((shape[::-1], column), [])
+            twin = next((other for other in alike if is_transpose_of(value, other)), None)
+            if twin is not None:
+                twins[value] = twin
+                continue
+            rows.setdefault((shape, row), []).append(value)
     return twins
 
 

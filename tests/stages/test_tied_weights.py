@@ -10,7 +10,7 @@ from onnx import helper
 from onnxq import runtime
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import QConfigDynamic, QConfigMapping, onnxq_default_dynamic_qconfig
-from onnxq.stages.tied_weights import is_transpose_of, transposed_twins
+from onnxq.stages.tied_weights import find_twins, is_transpose_of, transposed_twins
 from tests.dynamic_models import normal, planned, quantized
 
 ROWS, SIZE = 40, 32
@@ -101,3 +101,20 @@ def test_a_tie_that_breaks_is_noted(head: QConfigDynamic | None) -> None:
     assert any("'head' is 'table' transposed; both are stored" in note for note in plan.notes)
     _, plan = planned(tied(TABLE.T), onnxq_default_dynamic_qconfig)
     assert not plan.notes
+
+
+def test_a_matrix_is_read_once_and_only_where_another_could_be_its_twin() -> None:
+    reads: list[str] = []
+
+    def lazy(name: str, *shape: int) -> ir.Value:
+        def make() -> ir.TensorProtocol:
+            reads.append(name)
+            return ir.tensor(normal(*shape, seed=len(reads)))
+
+        tensor = ir.LazyTensor(make, ir.DataType.FLOAT, ir.Shape(shape), name=name)
+        return ir.Value(name=name, const_value=tensor)
+
+    assert not find_twins([lazy("alone", 3, 4), lazy("square", 5, 5)])
+    assert reads == []
+    assert not find_twins([lazy(name, 5, 5) for name in "abcd"])
+    assert reads == list("abcd")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxq.stages.tied_weights import is_transpose_of
+from onnxq.stages.tied_weights import find_twins
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,21 +24,13 @@ def store_tied_codes_once(values: Iterable[ir.Value]) -> None:
     Args:
         values: initializers that the rewrite made; those that nothing reads are passed over.
     """
-    kept: list[ir.Value] = []
+    groups: dict[tuple[object, object], list[ir.Value]] = {}
     for value in values:
-        if not value.uses() or not value.is_initializer() or value.is_graph_output():
-            continue
-        source = next((k for k in kept if _is_twin(value, k)), None)
-        if source is None:
-            kept.append(value)
-            continue
-        _turn(value, source)
-
-
-def _is_twin(value: ir.Value, other: ir.Value) -> bool:
-    if value.graph is not other.graph or value.dtype != other.dtype:
-        return False
-    return is_transpose_of(value, other)
+        if value.uses() and value.is_initializer() and not value.is_graph_output():
+            groups.setdefault((value.graph, value.dtype), []).append(value)
+    for group in groups.values():
+        for value, source in find_twins(group).items():
+            _turn(value, source)
 
 
 def _turn(value: ir.Value, source: ir.Value) -> None:
