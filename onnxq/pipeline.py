@@ -120,7 +120,7 @@ def quantize_dynamic(
         QConfigError: the spec, dtype, target or objective names what is not there.
     """
     source, made = plan_dynamic(model, qconfig_spec, dtype, target=target, objective=objective)
-    return rewrite_dynamic(source, made)
+    return rewrite_dynamic(source, made, made.model_hash)  # just planned from it
 
 
 def plan_dynamic(

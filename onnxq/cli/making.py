@@ -241,7 +241,7 @@ def quantize_dynamic(
     from onnxq.stages.rewrite.dynamic import rewrite_dynamic
 
     canonical, made = plan_dynamic_model(source, qconfig, overrides, target, objective, dtype)
-    quantized = rewrite_dynamic(canonical, made)
+    quantized = rewrite_dynamic(canonical, made, made.model_hash)
     runs = execution(quantized)  # first: a model that ONNX Runtime refuses is not written
     save(quantized, output)
     if save_plan is not None:

@@ -42,18 +42,19 @@ Perm = tuple[int, ...] | None
 
 
 @without_collector()
-def rewrite_dynamic(model: ir.Model, plan: DynamicPlan) -> ir.Model:
+def rewrite_dynamic(model: ir.Model, plan: DynamicPlan, known_hash: str | None = None) -> ir.Model:
     """The dynamically quantized model; the float model stays as it is and shares what it can.
 
     Args:
         model: the canonical float model that the plan was made from.
         plan: every decision with its numbers.
+        known_hash: the model's `model_hash`, which takes seconds per GB; None: computed.
 
     Raises:
         CalibrationError: the plan is of another model.
         UnsupportedError: the opset cannot be raised as far as the plan's types need.
     """
-    own = model_hash(model)
+    own = known_hash or model_hash(model)
     if plan.model_hash != own:
         raise CalibrationError(
             f"the plan is of model {plan.model_hash[:12]}, this one is {own[:12]}; "
