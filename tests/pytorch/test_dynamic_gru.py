@@ -13,6 +13,9 @@ from torch._higher_order_ops.scan import scan
 
 import onnxq
 from onnxq import runtime
+from onnxq.observers import NarrowRangeObserver
+from onnxq.operator import DynamicForm
+from onnxq.qconfig import QConfigDynamic, QConfigMapping
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -78,7 +81,7 @@ def run(model: ir.Model, x: npt.NDArray[np.float32]) -> Results:
         return [np.asarray(y, np.float32) for y in session.run({"x": x})]
 
 
-def quantized(net: nn.Module, batch_axis: int) -> ir.Model:
+def quantized(net: nn.Module, batch_axis: int, spec: QConfigMapping | None = None) -> ir.Model:
     """The quantized model: near float, and the kernels have its bits."""
     torch.manual_seed(0)
     for parameter in net.parameters():
@@ -87,7 +90,7 @@ def quantized(net: nn.Module, batch_axis: int) -> ir.Model:
     x = torch.randn(*shape, generator=torch.Generator().manual_seed(1))
     axes = {"x": {batch_axis: "batch"}}
     model = onnxq.export(net.eval(), {"x": x}, dynamic_axes=axes)
-    found = onnxq.quantize_dynamic(model, objective="size")
+    found = onnxq.quantize_dynamic(model, spec, objective="size")
     results, values = run(found, x.numpy()), x.numpy()
     for y, wanted in zip(results, run(model, values), strict=True):
         assert y.shape == wanted.shape
@@ -116,6 +119,17 @@ def test_no_layer_of_nn_gru_keeps_float_weights(options: dict[str, int]) -> None
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_each_direction_of_nn_gru_becomes_a_scan_of_integers(options: dict[str, int]) -> None:
+    integer = QConfigDynamic(NarrowRangeObserver.with_args(), form=DynamicForm.INTEGER)
+    net = Sequence(nn.GRU, **options)
+    spec = QConfigMapping().set_global(integer)
+    found = quantized(net, 0 if "batch_first" in options else 1, spec)
+    assert_no_float_weight(found)
+    scans = options.get("num_layers", 1) * (2 if "bidirectional" in options else 1)
+    assert (ops(found)["Scan"], ops(found)["GRU"]) == (scans, 0)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_nn_rnn_which_torch_writes_out_is_quantized_in_its_products(
     options: dict[str, int],
 ) -> None:
@@ -127,7 +141,9 @@ def test_nn_rnn_which_torch_writes_out_is_quantized_in_its_products(
 def assert_no_float_weight(model: ir.Model) -> None:
     constants = [v.const_value for g in model.graphs() for v in g.initializers.values()]
     floats = [c for c in constants if c is not None and c.dtype.is_floating_point()]
-    assert max(c.size for c in floats) <= 6 * HIDDEN  # scales and biases of three gates and R, W
+    assert (
+        max(c.size for c in floats) <= 12 * HIDDEN
+    )  # two directions' biases; W of a GRU has 24 * HIDDEN
 
 
 @pytest.mark.parametrize(("kind", "products"), [(nn.GRUCell, 2), (nn.RNNCell, 2)])
