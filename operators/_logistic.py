@@ -1,8 +1,9 @@
 """The logistic function as ONNX Runtime computes it (MLAS logistic.cpp), to the bit.
 
-x clamped to [-18, 18], y = max(0, x P(x^2) / Q(x^2) + 1 / 2), in float32 with fused multiply-add
-(the assembly kernel has no bound above: some x near 17.9 give 1 + 2^-23): an ulp or so from 1 / (1 + exp(-x)), which moves a code whose quotient lies next to a
-half. One entry of a table in ten thousand tables does.
+x clamped to [-18, 18], y = max(0, x P(x^2) / Q(x^2) + 1 / 2), in float32 with fused multiply-add:
+an ulp or so from 1 / (1 + exp(-x)), which moves a code whose quotient lies next to a half. One
+entry of a table in ten thousand tables does. Nothing bounds it above: some x near 17.9 give
+1 + 2^-23.
 """
 
 from __future__ import annotations
