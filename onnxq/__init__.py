@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from onnxq import errors, functional, observers, pytorch, qconfig, qtensor, reference, targets
-    from onnxq.pipeline import convert, quantize
+    from onnxq.pipeline import convert, quantize, quantize_dynamic
     from onnxq.pytorch import export
     from onnxq.stages.calibrate import calibrate
     from onnxq.stages.cross_check import cross_check
@@ -38,6 +38,7 @@ __all__ = [
     "qconfig",
     "qtensor",
     "quantize",
+    "quantize_dynamic",
     "reference",
     "rewrite",
     "targets",
@@ -52,6 +53,7 @@ _HOMES = {
     "plan": "onnxq.stages.plan",
     "prepare": "onnxq.stages.prepare",
     "quantize": "onnxq.pipeline",
+    "quantize_dynamic": "onnxq.pipeline",
     "rewrite": "onnxq.stages.rewrite",
     "verify": "onnxq.stages.verify",
 }

@@ -126,7 +126,70 @@ class NodePlan:
     outputs: tuple[QParams | None, ...]
 
 
-AttributeValue = int | float | str | bytes | Sequence[int] | Sequence[float] | Array
+class DynamicForm(enum.Enum):
+    """How a node runs whose weights are quantized ahead of time, and whose activations are not."""
+
+    INTEGER = "integer"
+    """Activations are quantized when the model runs; the products are integers."""
+    BLOCKS = "blocks"
+    """Weights alone: DequantizeLinear before MatMul, which ONNX Runtime turns into MatMulNBits."""
+    STORED = "stored"
+    """Weights are integers in the file, dequantized once or as they are read; computed in float."""
+    HALF = "half"
+    """Weights are float16 in the file, computed in float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicWeight:
+    """A constant input that dynamic quantization stores as integers.
+
+    Attributes:
+        slot: of the node.
+        axis: w.shape[axis] has one scale per entry, in the float model's layout; None: one scale.
+        perm: axes of the float weight in the order in which the codes are stored (np.transpose);
+            None: as they are.
+        few_rows: its product has few rows at a time, whatever the input's shape (a step of a
+            recurrence), so that a scale per column costs time; objective "speed" may give it one.
+    """
+
+    slot: int
+    axis: int | None
+    perm: tuple[int, ...] | None = None
+    few_rows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicRule:
+    """Which weights of a node dynamic quantization can store as integers, and how it can then run.
+
+    Attributes:
+        weights: all of the node's.
+        forms: that `lower_dynamic` can write, the usual one first.
+        saturating_pairs: as in Rule, for DynamicForm.INTEGER.
+        missing: why the operator's usual form is not among them; empty: it is.
+    """
+
+    weights: tuple[DynamicWeight, ...]
+    forms: tuple[DynamicForm, ...]
+    saturating_pairs: bool = False
+    missing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicNodePlan:
+    """The numbers of one node that is quantized dynamically.
+
+    Attributes:
+        form: one of the rule's.
+        qparams: one entry per weight of the rule, in the layout in which its codes are stored; None
+            for DynamicForm.HALF.
+    """
+
+    form: DynamicForm
+    qparams: tuple[QParams | None, ...]
+
+
+AttributeValue = int | float | str | bytes | Sequence[int] | Sequence[float] | Sequence[str] | Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,10 +272,42 @@ class Operator(ABC):
         """Why ONNX Runtime's kernel refuses these qparams when it runs; empty: it does not."""
         return ""
 
+    def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
+        """What dynamic quantization can do with this node, or why nothing.
+
+        May look at what `rule` may look at.
+        """
+        return Float(f"{self.op_type} has no weights that dynamic quantization could store")
+
+    def lower_dynamic(
+        self,
+        tape: Tape,
+        node: ir.Node,
+        plan: DynamicNodePlan,
+        inputs: Sequence[ir.Value | None],
+    ) -> Sequence[ir.Value]:
+        """Outputs of the dynamically quantized form, written: float in, float out.
+
+        Args:
+            tape: records the new nodes and initializers.
+            node: the float node; its attributes are read.
+            plan: form and qparams of the weights.
+            inputs: per input slot: for a weight of `dynamic_rule`, the initializer of its codes
+                (float16 for DynamicForm.HALF) in its stored layout; else the value as it is.
+        Raises:
+            NotImplementedError: this operator is not quantized dynamically.
+        """
+        raise NotImplementedError(f"{self.op_type} has no dynamically quantized form")
+
     @classmethod
     def has_lowering(cls) -> bool:
         """Whether `lower` is written."""
         return cls.lower is not Operator.lower
+
+    @classmethod
+    def has_dynamic_rule(cls) -> bool:
+        """Whether `dynamic_rule` is written."""
+        return cls.dynamic_rule is not Operator.dynamic_rule
 
     @classmethod
     def has_kernel(cls) -> bool:

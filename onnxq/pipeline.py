@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onnxq import runtime, targets
+from onnxq.dtypes import qint8
 from onnxq.errors import CalibrationError
+from onnxq.graph.canonical import canonicalize
+from onnxq.graph.io import load
 from onnxq.stages.arguments import check_prepared
 from onnxq.stages.calibrate import Statistics, calibrate
+from onnxq.stages.dynamic_decision import Objective, as_objective
+from onnxq.stages.dynamic_plan import check_something, dynamic_plan
+from onnxq.stages.dynamic_spec import check_names, mapping_of
 from onnxq.stages.plan import plan
 from onnxq.stages.prepare import ModelSource, Prepared, prepare
 from onnxq.stages.rewrite import rewrite
+from onnxq.stages.rewrite.dynamic import rewrite_dynamic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -19,8 +27,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import onnx_ir as ir
 
+    from onnxq.dtypes import QDType
     from onnxq.qconfig import QConfigMapping
     from onnxq.samples import Samples
+    from onnxq.stages.dynamic_decision import DynamicPlan
+    from onnxq.stages.dynamic_spec import DynamicSpec
     from onnxq.targets import Target
 
     Batch = Mapping[str, npt.NDArray[np.generic]]
@@ -47,6 +58,7 @@ def quantize(
     format: str = "qdq",
     statistics: Statistics | None = None,
     feedback: Mapping[str, str] | None = None,
+    objective: Objective | str = Objective.SPEED,
 ) -> ir.Model:
     """Prepare, calibrate, plan, rewrite: the quantized model.
 
@@ -61,6 +73,8 @@ def quantize(
         format: see `rewrite`.
         statistics: of an earlier calibration, in place of samples.
         feedback: {output name: input name} of state that each batch hands to the next one.
+        objective: of nodes with a QConfigDynamic, which are quantized dynamically; see
+            `quantize_dynamic`.
 
     Raises:
         CalibrationError: neither or both of samples and statistics, or unusable ones.
@@ -69,6 +83,7 @@ def quantize(
         raise CalibrationError(
             "quantize wants either samples or statistics of an earlier calibration."
         )
+    aim = as_objective(objective)
     prepared = prepare(model, qconfig, target, feedback)
     if callable(samples):
         samples(prepared, *run_args)
@@ -76,4 +91,55 @@ def quantize(
     elif samples is not None:
         statistics = calibrate(prepared, samples)
     assert statistics is not None
-    return rewrite(prepared, plan(prepared, statistics), format)
+    return rewrite(prepared, plan(prepared, statistics, aim), format)
+
+
+def quantize_dynamic(
+    model: ModelSource,
+    qconfig_spec: DynamicSpec = None,
+    dtype: QDType | str = qint8,
+    *,
+    target: str | Target | None = None,
+    objective: Objective | str = Objective.SPEED,
+) -> ir.Model:
+    """The model with its weights quantized ahead of time, activations when it runs: no data needed.
+
+    Args:
+        model: path, ModelProto or onnx_ir.Model of the float model; it is not changed.
+        qconfig_spec: what to quantize: None: every operator that has a dynamic form; a set of op
+            types; {op type, node name or glob: QConfigDynamic, or None for float}; or a
+            QConfigMapping, which says everything.
+        dtype: of the weights where the spec does not say it: qint8 or float16.
+        target: the machine that the result is for; None: `targets.get_default()`.
+        objective: "speed" leaves in float what the target's measurements say would be slower;
+            "size" quantizes every weight.
+
+    Raises:
+        ModelError: the model is unreadable, quantized already, of a refused type or opset, has no
+            weights to quantize, or has NaN or Inf in one.
+        QConfigError: the spec, dtype, target or objective names what is not there.
+    """
+    source, made = plan_dynamic(model, qconfig_spec, dtype, target=target, objective=objective)
+    return rewrite_dynamic(source, made, made.model_hash)  # just planned from it
+
+
+def plan_dynamic(
+    model: ModelSource,
+    qconfig_spec: DynamicSpec = None,
+    dtype: QDType | str = qint8,
+    *,
+    target: str | Target | None = None,
+    objective: Objective | str = Objective.SPEED,
+) -> tuple[ir.Model, DynamicPlan]:
+    """(canonical float model, what `quantize_dynamic` would do with it); arguments as there.
+
+    Raises:
+        ModelError, QConfigError: as there.
+    """
+    aim, mapping = as_objective(objective), mapping_of(qconfig_spec, dtype)
+    chosen = targets.resolve(target)
+    canonical = canonicalize(load(model), runtime.infer_types)
+    check_names(canonical.model, mapping)
+    made = dynamic_plan(canonical.model, mapping, chosen, aim, canonical.notes)
+    check_something(made, canonical.model)
+    return canonical.model, made

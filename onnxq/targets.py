@@ -34,15 +34,18 @@ what it printed is in scripts/bench_elementwise.txt. The other targets use the s
 from __future__ import annotations
 
 import enum
+import math
 import platform
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onnxq.dynamic_gains import PRODUCT_OPS, PRODUCTS, ROWS
 from onnxq.errors import QConfigError, nearest
+from onnxq.recurrent_gains import GATES, RECURRENT, STEP_ROWS, STORED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 
 class Overflow(enum.Enum):
@@ -71,6 +74,50 @@ SLOW_IN_INTEGERS: Mapping[str, float] = {
     "Resize": 0.74,
     "Where": 0.09,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicGain:
+    """How much faster a dynamically quantized node was than the float one, as measured.
+
+    Attributes:
+        op_type: of the float node.
+        form: how it runs; a DynamicForm's value: "integer", "blocks", "stored", "half".
+        bits: of the weight's codes.
+        k: numbers that are summed per result; of an LSTM, GRU or RNN, the hidden size.
+        n: results per row: columns of the weight.
+        m: rows of the activation: batch times sequence.
+        ratio: time in float / time so quantized, one thread; above 1, it gains.
+    """
+
+    op_type: str
+    form: str
+    bits: int
+    k: int
+    n: int
+    m: int
+    ratio: float
+
+
+def _recurrent_gains() -> Iterator[DynamicGain]:
+    for op_type, sizes in RECURRENT.items():
+        for hidden, ratios in sizes.items():
+            n = GATES[op_type] * hidden
+            for m, ratio in zip(STEP_ROWS, ratios, strict=True):
+                yield DynamicGain(op_type, "integer", 8, hidden, n, m, ratio)
+                yield DynamicGain(op_type, "stored", 8, hidden, n, m, STORED)
+
+
+DYNAMIC_GAINS: tuple[DynamicGain, ...] = (
+    *(
+        DynamicGain(op_type, form, bits, k, n, m, ratio)
+        for op_type in PRODUCT_OPS
+        for (form, bits), shapes in PRODUCTS.items()
+        for (k, n), ratios in shapes.items()
+        for m, ratio in zip(ROWS, ratios, strict=True)
+    ),
+    *_recurrent_gains(),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +151,42 @@ class Target:
     )
     proven: bool = True
     evidence: str = ""
+    dynamic_gains: tuple[DynamicGain, ...] = field(default=DYNAMIC_GAINS, repr=False)
 
     def __str__(self) -> str:
         return self.name
+
+    def dynamic_gain(
+        self, op_type: str, form: str, bits: int, k: int, n: int, m: int | None
+    ) -> float | None:
+        """Time in float / time dynamically quantized, of the nearest shape that was measured.
+
+        Near is small in (log k/k')^2 + (log n/n')^2 + (log m/m')^2. Without m, the smallest ratio
+        over the rows that were measured at the nearest k and n.
+
+        Args:
+            op_type: of the float node.
+            form: a DynamicForm's value.
+            bits: of the weight's codes.
+            k: numbers that are summed per result, at least 1.
+            n: results per row, at least 1.
+            m: rows of the activation; None: not known before the model runs.
+
+        Returns:
+            None where that operator was not measured in this form.
+        """
+        measured = [
+            g for g in self.dynamic_gains if (g.op_type, g.form, g.bits) == (op_type, form, bits)
+        ]
+        if not measured:
+            return None
+
+        def distance(gain: DynamicGain) -> float:
+            rows = 0.0 if m is None else math.log(max(m, 1) / gain.m)
+            return math.log(k / gain.k) ** 2 + math.log(n / gain.n) ** 2 + rows**2
+
+        least = min(distance(g) for g in measured)
+        return min(g.ratio for g in measured if distance(g) == least)
 
 
 _TARGETS = (
@@ -205,6 +285,17 @@ def find(name: str) -> Target:
             f"target '{name}' is not known; known: {', '.join(names)}.{nearest(name, names)}"
         )
     return _BY_NAME[known]
+
+
+def resolve(target: str | Target | None) -> Target:
+    """The target itself, the one of that name, or for None the default.
+
+    Raises:
+        QConfigError: no target has that name.
+    """
+    if target is None:
+        return get_default()
+    return find(target) if isinstance(target, str) else target
 
 
 def get_default() -> Target:

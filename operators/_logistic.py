@@ -1,8 +1,9 @@
 """The logistic function as ONNX Runtime computes it (MLAS logistic.cpp), to the bit.
 
-x clamped to [-18, 18], y = x P(x^2) / Q(x^2) + 1 / 2 clamped to [0, 1], in float32 with fused
-multiply-add: an ulp or so from 1 / (1 + exp(-x)), which moves a code whose quotient lies next to a
-half. One entry of a table in ten thousand tables does.
+x clamped to [-18, 18], y = max(0, x P(x^2) / Q(x^2) + 1 / 2), in float32 with fused multiply-add:
+an ulp or so from 1 / (1 + exp(-x)), which moves a code whose quotient lies next to a half. One
+entry of a table in ten thousand tables does. Nothing bounds it above: some x near 17.9 give
+1 + 2^-23.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ def logistic(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """ONNX Runtime's 1 / (1 + exp(-x)) of float32, any shape."""
     clamped = np.clip(x, -LIMIT, LIMIT)
     square = np.asarray(clamped * clamped)
-    numerator = clamped * _polynomial(ALPHAS, square)
-    return np.asarray(np.clip(numerator / _polynomial(BETAS, square) + np.float32(0.5), 0, 1))
+    numerator = clamped * polynomial(ALPHAS, square)
+    return np.asarray(np.maximum(numerator / polynomial(BETAS, square) + np.float32(0.5), 0))
 
 
-def _polynomial(
+def polynomial(
     coefficients: npt.NDArray[np.float32], x: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.float32]:
     """Horner's scheme, highest power first; one rounding per step."""

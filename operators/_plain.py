@@ -47,6 +47,16 @@ class ComputesOnCodes(Protocol):
         """What ONNX Runtime computes from the codes, all outputs; refusals as IntegerOperator's."""
 
 
+@runtime_checkable
+class ComputesFloats(Protocol):
+    """A float operator whose float32 arithmetic is written as ONNX Runtime has it (Sigmoid)."""
+
+    def float_kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """What ONNX Runtime computes from float32, all outputs; refusals as IntegerOperator's."""
+
+
 class PlainOnCodes(IntegerOperator):
     """The kernel of a float operator that moves or bounds codes, with scale 1 and zero point 0.
 
@@ -63,7 +73,8 @@ class PlainOnCodes(IntegerOperator):
     @classmethod
     def of(cls, operator: Operator) -> Self | None:
         """None where the operator has no kernel."""
-        return cls(operator) if operator.has_kernel() else None
+        has_kernel = operator.has_kernel() or isinstance(operator, ComputesFloats)
+        return cls(operator) if has_kernel else None
 
     def kernel(
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
@@ -74,6 +85,8 @@ class PlainOnCodes(IntegerOperator):
             UnsupportedError: the operator computes in float, its inputs are no integers, or bounds
                 are beyond what a float holds.
         """
+        if isinstance(self.operator, ComputesFloats) and _are_float32(inputs):
+            return self.operator.float_kernel(inputs, attributes)
         rule = self._rule(inputs, attributes)
         if rule is None:
             raise UnsupportedError(
@@ -133,7 +146,12 @@ class PlainOnCodes(IntegerOperator):
     def serves(
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
     ) -> bool:
-        """Whether the operator moves or bounds its activations, and these are codes."""
+        """Whether the operator moves or bounds its activations, and these are codes.
+
+        Or float32, where the operator has written out what ONNX Runtime does with it.
+        """
+        if isinstance(self.operator, ComputesFloats) and _are_float32(inputs):
+            return True
         if not any(x is not None and x.dtype in QDTYPES for x in inputs):
             return False
         rule = self._rule(inputs, attributes)
@@ -155,6 +173,11 @@ class PlainOnCodes(IntegerOperator):
     def cases(self) -> Iterable[Case]:
         """None of its own: the float operator's are run on codes."""
         return ()
+
+
+def _are_float32(inputs: Sequence[Array | None]) -> bool:
+    """Whether the first input is float32."""
+    return bool(inputs) and inputs[0] is not None and inputs[0].dtype == np.float32
 
 
 def _node(

@@ -12,6 +12,10 @@ from onnxq.operator import (
     Array,
     AttributeValue,
     Case,
+    DynamicForm,
+    DynamicNodePlan,
+    DynamicRule,
+    DynamicWeight,
     Float,
     NodePlan,
     Operator,
@@ -22,6 +26,7 @@ from onnxq.operator import (
 )
 from onnxq.operators._attributes import integer, integers
 from onnxq.operators._check import codes, qparams_in, qparams_out, weight_qparams
+from onnxq.operators._dynamic import lower_stored
 from onnxq.operators._emit import attributes_of, check_pair, emit, scale_and_zero_point
 from onnxq.operators._examples import normal
 from onnxq.operators._gemm import (
@@ -48,6 +53,7 @@ if TYPE_CHECKING:
     from onnxq.qparams import IntArray, QParams
 
 SPATIAL_RANKS = (1, 2, 3)
+SLOW = "ONNX Runtime's ConvInteger takes 4 to 9 times as long as Conv; samples make it QLinearConv"
 COLUMN_ELEMENTS = 1 << 24  # 64 MiB of float32: images unfolded at once
 
 
@@ -154,6 +160,28 @@ class Conv(Operator):
 
         parts = in_parallel(convolved, shares(x.shape[0]))
         return (parts[0] if len(parts) == 1 else np.concatenate(parts),)
+
+    def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
+        """A constant weight has one scale per output channel; computed in float."""
+        if not is_constant(node, 1):
+            return Float("its weight is computed at run time; constant weights are needed")
+        return DynamicRule(
+            (DynamicWeight(1, 0),),
+            (DynamicForm.STORED, DynamicForm.HALF),
+            missing=SLOW,
+        )
+
+    def lower_dynamic(
+        self,
+        tape: Tape,
+        node: ir.Node,
+        plan: DynamicNodePlan,
+        inputs: Sequence[ir.Value | None],
+    ) -> Sequence[ir.Value]:
+        """Conv in float, on weights that are dequantized when a session is made."""
+        rule = self.dynamic_rule(node)
+        assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
+        return lower_stored(tape, node, plan, inputs, rule)
 
 
 def check_shapes(

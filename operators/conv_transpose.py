@@ -13,6 +13,10 @@ from onnxq.operator import (
     Array,
     AttributeValue,
     Case,
+    DynamicForm,
+    DynamicNodePlan,
+    DynamicRule,
+    DynamicWeight,
     Float,
     Form,
     NodePlan,
@@ -24,6 +28,7 @@ from onnxq.operator import (
 )
 from onnxq.operators._attributes import integer, integers
 from onnxq.operators._check import codes, qparams_in, qparams_out, weight_qparams
+from onnxq.operators._dynamic import lower_stored
 from onnxq.operators._emit import check_pair, initializer, scale_and_zero_point
 from onnxq.operators._examples import normal
 from onnxq.operators._gemm import centred
@@ -237,6 +242,29 @@ class ConvTranspose(Operator):
         if multiplier.ndim and not depthwise:
             multiplier = np.tile(multiplier, group)
         return (requantize(total, multiplier.reshape(along), y_qparams),)
+
+    def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
+        """A constant weight has a scale per output channel of a group; depthwise, per channel."""
+        weight = shape(node, 1)
+        if not is_constant(node, 1) or weight is None:
+            return Float("its weight is computed at run time; constant weights are needed")
+        return DynamicRule(
+            (DynamicWeight(1, 0 if weight[OUTPUT_CHANNELS] == 1 else OUTPUT_CHANNELS),),
+            (DynamicForm.STORED, DynamicForm.HALF),
+            missing="ONNX Runtime has no integer form of it without samples",
+        )
+
+    def lower_dynamic(
+        self,
+        tape: Tape,
+        node: ir.Node,
+        plan: DynamicNodePlan,
+        inputs: Sequence[ir.Value | None],
+    ) -> Sequence[ir.Value]:
+        """ConvTranspose in float, on weights that are dequantized when a session is made."""
+        rule = self.dynamic_rule(node)
+        assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
+        return lower_stored(tape, node, plan, inputs, rule)
 
 
 def _spatial(node: ir.Node, rank: int) -> list[int | None]:

@@ -6,12 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
     AttributeValue,
     Case,
+    DynamicForm,
+    DynamicNodePlan,
+    DynamicRule,
     Float,
     NodePlan,
     Operator,
@@ -22,6 +26,14 @@ from onnxq.operator import (
 )
 from onnxq.operators._attributes import integer, real
 from onnxq.operators._check import codes, qparams_in, qparams_out, weight_qparams
+from onnxq.operators._dynamic import lower_stored, step
+from onnxq.operators._dynamic_product import (
+    Product,
+    constant_operand,
+    left_rule,
+    right_rule,
+    write_product,
+)
 from onnxq.operators._emit import MICROSOFT, attributes_of, check_pair, emit, scale_and_zero_point
 from onnxq.operators._examples import normal
 from onnxq.operators._gemm import centred, product, reach
@@ -31,7 +43,6 @@ from onnxq.qparams import requantize
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    import onnx_ir as ir
     from onnx_ir.tape import Tape
 
 
@@ -119,6 +130,60 @@ class Gemm(Operator):
             return (np.asarray(total.astype(np.float32) * multiplier),)
         y_qparams = qparams_out("Gemm", plan)
         return (requantize(total, np.asarray(multiplier / y_qparams.scale), y_qparams),)
+
+    def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
+        """One scale per column of B', which is stored as (K, N); or per row of a constant A'.
+
+        With A' on the left, A' B' = (B'^T A'^T)^T; A is stored as A'^T, (K, M).
+        """
+        slot = constant_operand(node)
+        if isinstance(slot, Float):
+            return slot
+        if slot == 1:
+            turned = node.attributes.get_int("transB", 0)
+            return right_rule(node, 0 if turned else 1, (1, 0) if turned else None)
+        turned = node.attributes.get_int("transA", 0)
+        return left_rule(node, 1 if turned else 0, None if turned else (1, 0))
+
+    def lower_dynamic(
+        self,
+        tape: Tape,
+        node: ir.Node,
+        plan: DynamicNodePlan,
+        inputs: Sequence[ir.Value | None],
+    ) -> Sequence[ir.Value]:
+        """Run-time codes by codes, or float by dequantized codes, then + beta * C.
+
+        Raises:
+            UnsupportedError: the form has no product for these weights.
+        """
+        rule = self.dynamic_rule(node)
+        assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
+        if plan.form in (DynamicForm.STORED, DynamicForm.HALF):
+            return lower_stored(tape, node, plan, inputs, rule)
+        trans_a, trans_b = (node.attributes.get_int(name, 0) for name in ("transA", "transB"))
+        row = has_input(node, 2) and len(shape(node, 2) or ()) == 1
+        product = Product(0, 1, turn_x=bool(trans_a), op_type="MatMul" if row else "Gemm")
+        if rule.weights[0].slot == 0:
+            product = Product(1, 0, turn_x=not trans_b, turn_y=True)
+        y = write_product(tape, node, plan, inputs, product)
+        y = _times(tape, node, "alpha", y)
+        if has_input(node, 2):
+            bias = inputs[2]
+            assert bias is not None
+            y = step(tape, "Add", [y, _times(tape, node, "beta", bias)], f"{node.name}_add")
+        y.type, y.shape = node.outputs[0].type, node.outputs[0].shape
+        return [y]
+
+
+def _times(tape: Tape, node: ir.Node, factor: str, x: ir.Value) -> ir.Value:
+    """The value times the node's alpha or beta; itself where that is 1 (canonical graphs)."""
+    number = node.attributes.get_float(factor, 1.0)
+    if number == 1.0:
+        return x
+    name = f"{node.name}_{factor}"
+    constant = tape.initializer(ir.tensor(np.float32(number)), name=name)
+    return step(tape, "Mul", [x, constant], f"{name}_multiply")
 
 
 def _with_bias(node: ir.Node, rule: Rule, column_axis: int) -> Rule | Float:

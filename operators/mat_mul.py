@@ -11,6 +11,9 @@ from onnxq.operator import (
     Array,
     AttributeValue,
     Case,
+    DynamicForm,
+    DynamicNodePlan,
+    DynamicRule,
     Float,
     NodePlan,
     Operator,
@@ -20,6 +23,14 @@ from onnxq.operator import (
     register,
 )
 from onnxq.operators._check import codes, qparams_in, qparams_out, weight_qparams
+from onnxq.operators._dynamic import lower_stored
+from onnxq.operators._dynamic_product import (
+    Product,
+    constant_operand,
+    left_rule,
+    right_rule,
+    write_product,
+)
 from onnxq.operators._emit import MICROSOFT, check_pair, emit, scale_and_zero_point
 from onnxq.operators._examples import normal
 from onnxq.operators._gemm import centred, product, reach
@@ -118,3 +129,38 @@ class MatMul(Operator):
             return (np.asarray(total.astype(np.float32) * multiplier),)
         y_qparams = qparams_out("MatMul", plan)
         return (requantize(total, np.asarray(multiplier / y_qparams.scale), y_qparams),)
+
+    def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
+        """A constant matrix on either side has a scale per column or row; other ranks have one.
+
+        With W (M, K) on the left, W X = (X^T W^T)^T: activations by weights, which is the product
+        that has fast kernels; codes are stored as W^T.
+        """
+        slot = constant_operand(node)
+        if isinstance(slot, Float):
+            return slot
+        return right_rule(node, 1, None) if slot == 1 else left_rule(node, 0, (1, 0))
+
+    def lower_dynamic(
+        self,
+        tape: Tape,
+        node: ir.Node,
+        plan: DynamicNodePlan,
+        inputs: Sequence[ir.Value | None],
+    ) -> Sequence[ir.Value]:
+        """Run-time codes by codes, or float by dequantized codes; a bias is the Add behind it.
+
+        Raises:
+            UnsupportedError: the form has no product for these weights.
+        """
+        rule = self.dynamic_rule(node)
+        assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
+        if plan.form in (DynamicForm.STORED, DynamicForm.HALF):
+            return lower_stored(tape, node, plan, inputs, rule)
+        product = Product(1, 0, turn_x=True, turn_y=True)
+        if rule.weights[0].slot == 1:
+            matrices = len(shape(node, 0) or ()) == len(shape(node, 1) or ()) == 2
+            product = Product(0, 1, op_type="Gemm" if matrices else "MatMul")
+        y = write_product(tape, node, plan, inputs, product)
+        y.shape = node.outputs[0].shape
+        return [y]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from onnxq.operator import (
     Array,
     AttributeValue,
@@ -64,3 +66,9 @@ class Sigmoid(Operator):
         x = codes("Sigmoid", inputs, plan, 0)
         p, q = qparams_in("Sigmoid", plan, 0), qparams_out("Sigmoid", plan)
         return (look_up(table_of(logistic, p, q), x, p.dtype),)
+
+    def float_kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """float32, equal to ONNX Runtime's bit for bit."""
+        return (logistic(np.asarray(inputs[0], np.float32)),)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.errors import ShapeError
+from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import (
     Array,
     AttributeValue,
@@ -79,3 +79,20 @@ class Split(Operator):
                 f"Split: {parts} parts of sizes {sizes} along axis {axis} of x {x.shape}."
             )
         return tuple(np.split(x, np.cumsum(sizes)[:-1], axis))
+
+    def plain_kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """The parts of codes, as many as sizes or num_outputs say.
+
+        Raises:
+            UnsupportedError: neither is given, so that the number of outputs says how many.
+        """
+        x, sizes = np.asarray(inputs[0]), inputs[1] if len(inputs) > 1 else None
+        parts = integer(attributes, "num_outputs", 0) if sizes is None else len(sizes)
+        if not parts:
+            raise UnsupportedError("Split: wanted sizes, or num_outputs of opset 18.")
+        axis = integer(attributes, "axis", 0)
+        part = -(-x.shape[axis] // parts)
+        ends = np.arange(1, parts) * part if sizes is None else np.cumsum(sizes)[:-1]
+        return tuple(np.split(x, ends.astype(np.int64), axis))

@@ -23,6 +23,7 @@ from onnxq.operators._check import qparams_in, qparams_out
 from onnxq.operators._emit import qlinear
 from onnxq.operators._examples import normal
 from onnxq.operators._tables import TABLE_BITS
+from onnxq.operators._tanh import tanh
 from onnxq.operators.sigmoid import Sigmoid
 from onnxq.qparams import QParams
 
@@ -80,6 +81,12 @@ class Tanh(Operator):
         if as_sigmoid is None:
             return (table_kernel("Tanh", inputs, plan, np.tanh),)
         return Sigmoid().kernel(inputs, as_sigmoid, attributes)
+
+    def float_kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """float32, equal to ONNX Runtime's bit for bit."""
+        return (tanh(np.asarray(inputs[0], np.float32)),)
 
 
 def _as_sigmoid(plan: NodePlan) -> NodePlan | None:

@@ -4,22 +4,28 @@ r"""Trains the CIFAR-10 models of models/ and writes their weights as safetensor
         --epochs 40 --bfloat16 --threads 1
     python scripts/train.py mobilenetv2 --data cifar10_jpeg.npz -o models/mobilenetv2.safetensors \
         --epochs 24 --bfloat16 --threads 1
+    python scripts/train.py transformer --data cifar10_jpeg.npz -o models/transformer.safetensors \
+        --epochs 40 --bfloat16 --threads 1
 
-These two made the files in models/: 87.63% and 86.69% top-1 on the 10,000 test images, in about 40
-and 60 minutes of one core.
+The first two made the files in models/: 87.63% and 86.69% top-1 on the 10,000 test images, in about
+40 and 60 minutes of one core. The transformer there has 79.59%, from a script with these settings.
 
 The data is one npz with train_jpeg, train_offsets, train_labels and the same for test: the CIFAR-10
-images as JPEG files, one after another. SGD with a one-cycle learning rate; random crops and flips.
+images as JPEG files, one after another. One-cycle learning rate; random crops and flips.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib
+import math
 import os
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from safetensors.torch import save_file
@@ -30,9 +36,60 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 
 from models.cifar10 import load_jpeg_split
 
-FACTORIES = {"resnet20": "models.resnet", "mobilenetv2": "models.mobilenet"}
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 BATCH = 128
 PADDING = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a kind of network is trained.
+
+    Attributes:
+        optimizer: of a network, at a learning rate.
+        peak_lr: the highest learning rate.
+        warm_up: share of the steps until it is reached.
+        anneal: how it rises and falls.
+        fall: the first learning rate as a multiple of the last.
+        label_smoothing: probability that is spread over the classes.
+        max_norm: longer gradients are scaled to this norm; inf: none is.
+    """
+
+    optimizer: Callable[[nn.Module, float], torch.optim.Optimizer]
+    peak_lr: float
+    warm_up: float
+    anneal: Literal["linear", "cos"]
+    fall: float
+    label_smoothing: float = 0.0
+    max_norm: float = math.inf
+
+
+def sgd(model: nn.Module, lr: float) -> torch.optim.Optimizer:
+    """SGD with Nesterov momentum; decay of matrices and kernels, not of biases and norms."""
+    decayed = [p for p in model.parameters() if p.ndim > 1]
+    others = [p for p in model.parameters() if p.ndim <= 1]
+    return torch.optim.SGD(
+        [{"params": decayed, "weight_decay": 5e-4}, {"params": others, "weight_decay": 0.0}],
+        lr=lr,
+        momentum=0.9,
+        nesterov=True,
+    )
+
+
+def adamw(model: nn.Module, lr: float) -> torch.optim.Optimizer:
+    """AdamW with the same decay of all parameters."""
+    return torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.05)
+
+
+CONVOLUTIONAL = Recipe(sgd, 0.2, 0.2, "linear", 1e3)
+ATTENTIVE = Recipe(adamw, 2e-3, 0.1, "cos", 1e4, label_smoothing=0.05, max_norm=1.0)
+MODELS = {
+    "resnet20": ("models.resnet", CONVOLUTIONAL),
+    "mobilenetv2": ("models.mobilenet", CONVOLUTIONAL),
+    "transformer": ("models.transformer", ATTENTIVE),
+}
 
 
 def augment(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -61,7 +118,7 @@ def accuracy(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> fl
 
 
 def train(
-    model: nn.Module, data: Path, epochs: int, seed: int, peak_lr: float, bfloat16: bool
+    model: nn.Module, recipe: Recipe, data: Path, epochs: int, seed: int, bfloat16: bool
 ) -> float:
     """Trains in place; returns top-1 on the test images."""
     torch.manual_seed(seed)
@@ -70,22 +127,15 @@ def train(
     test_images, test_labels = (torch.from_numpy(a) for a in load_jpeg_split(data, "test"))
     labels, test_labels = labels.long(), test_labels.long()
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
-    decayed = [p for p in model.parameters() if p.ndim > 1]
-    others = [p for p in model.parameters() if p.ndim <= 1]
-    optimizer = torch.optim.SGD(
-        [{"params": decayed, "weight_decay": 5e-4}, {"params": others, "weight_decay": 0.0}],
-        lr=peak_lr,
-        momentum=0.9,
-        nesterov=True,
-    )
+    optimizer = recipe.optimizer(model, recipe.peak_lr)
     steps = len(images) // BATCH
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer,
-        peak_lr,
+        recipe.peak_lr,
         total_steps=epochs * steps,
-        pct_start=0.2,
-        anneal_strategy="linear",
-        final_div_factor=1e3,
+        pct_start=recipe.warm_up,
+        anneal_strategy=recipe.anneal,
+        final_div_factor=recipe.fall,
     )
     top1 = 0.0
     for epoch in range(epochs):
@@ -97,9 +147,12 @@ def train(
             x = augment(images[chosen], generator).contiguous(memory_format=torch.channels_last)
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bfloat16):
                 logits = model(x)
-            loss = cross_entropy(logits.float(), labels[chosen])
+            loss = cross_entropy(
+                logits.float(), labels[chosen], label_smoothing=recipe.label_smoothing
+            )
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]  # torch's has no types
+            nn.utils.clip_grad_norm_(model.parameters(), recipe.max_norm)
             optimizer.step()
             schedule.step()
             total += loss.item()
@@ -115,19 +168,21 @@ def train(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", choices=sorted(FACTORIES))
+    parser.add_argument("model", choices=sorted(MODELS))
     parser.add_argument("--data", type=Path, required=True, help="npz of JPEG files")
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--lr", type=float, default=0.2, help="peak learning rate")
+    parser.add_argument("--lr", type=float, help="peak learning rate, in place of the recipe's")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--bfloat16", action="store_true", help="forward pass under autocast")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
-    model = getattr(importlib.import_module(FACTORIES[args.model]), args.model)()
-    top1 = train(model, args.data, args.epochs, args.seed, args.lr, args.bfloat16)
+    file, recipe = MODELS[args.model]
+    recipe = dataclasses.replace(recipe, peak_lr=args.lr or recipe.peak_lr)
+    model = getattr(importlib.import_module(file), args.model)()
+    top1 = train(model, recipe, args.data, args.epochs, args.seed, args.bfloat16)
     state = {k: v.contiguous() for k, v in model.state_dict().items() if "num_batches" not in k}
     save_file(state, args.output, metadata={"top1": f"{100 * top1:.2f}"})
     print(f"wrote {args.output}: top-1 {100 * top1:.2f}%")

@@ -11,14 +11,16 @@ ROOT = Path(__file__).resolve().parent.parent
 # fmt: off
 LAYERS = (
     "errors", "atomic", "threads", "plugins", "dtypes", "qparams", "qtensor", "operator",
-    "operators", "authoring", "catalog", "functional", "graph", "observers", "targets", "qconfig",
-    "samples", "runtime", "reference", "stages", "report", "pipeline", "pytorch", "cli", "__main__",
+    "operators", "authoring", "catalog", "functional", "graph", "observers", "dynamic_gains",
+    "recurrent_gains", "targets", "qconfig", "samples", "runtime", "reference", "stages", "report",
+    "pipeline", "pytorch", "cli", "__main__",
 )
 # the files that serve a stage stand before it; `Prepared.run` is the loop form of calibrate
 STAGES = (
     "decision", "candidates", "unbounded", "placement", "channel_gains", "state", "statistics",
     "arguments", "calibrate", "check_types", "overrides",
-    "prepare", "plan_constants", "plan_activations", "plan", "dynamic_plan", "rewrite",
+    "prepare", "plan_constants", "dynamic_decision", "dynamic_spec", "dynamic_weights", "one_scale",
+    "tied_weights", "dynamic_forms", "dynamic_plan", "plan_activations", "plan", "rewrite",
     "improve", "codes", "comparison", "findings", "execution", "verify", "differences",
     "cross_findings", "node_by_node", "visible", "float_nodes", "end_to_end", "cross_check",
     "bench",

@@ -21,6 +21,7 @@ FUNCTIONS = (
     "plan",
     "prepare",
     "quantize",
+    "quantize_dynamic",
     "rewrite",
     "verify",
 )

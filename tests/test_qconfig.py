@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onnxq import qconfig
-from onnxq.errors import QConfigError, UnsupportedError
+from onnxq.errors import QConfigError
 from onnxq.observers import (
     HistogramObserver,
     MinMaxObserver,
@@ -18,6 +18,7 @@ from onnxq.observers import (
     ObserverSpec,
     PerChannelMinMaxObserver,
 )
+from onnxq.operator import DynamicForm
 from onnxq.qconfig import (
     NOT_SET,
     Entry,
@@ -236,8 +237,9 @@ def test_values_of_a_mapping_are_checked() -> None:
 def test_dynamic_entries_are_not_static() -> None:
     mapping = default_qconfig_mapping().set_op_type("LSTM", qconfig.default_dynamic_qconfig)
     assert mapping.entry_for_node("n", "LSTM") == qconfig.default_dynamic_qconfig
-    with pytest.raises(UnsupportedError, match=r"node 'n' \(LSTM\).*use quantize_dynamic"):
-        mapping.for_node("n", "LSTM")
+    assert mapping.for_node("n", "LSTM") is None
+    assert mapping.has_dynamic
+    assert not default_qconfig_mapping().has_dynamic
 
 
 # check
@@ -458,3 +460,52 @@ def test_overrides_are_strict(text: str, message: str) -> None:
 
 def test_all_public_names_exist() -> None:
     assert all(hasattr(qconfig, name) for name in qconfig.__all__)
+
+
+# dynamic entries
+
+
+def test_a_dynamic_entry_may_name_form_and_block_size() -> None:
+    text = (
+        "global: dynamic\n"
+        "op_types:\n"
+        "  Gemm: {dynamic: {form: integer}}\n"
+        "  MatMul:\n"
+        "    dynamic: {weight: {observer: NarrowRangeObserver, dtype: int4, quant_max: 7},\n"
+        "              form: blocks, block_size: 64}\n"
+    )
+    mapping = QConfigMapping.from_yaml(text)
+    assert mapping.global_qconfig == qconfig.onnxq_default_dynamic_qconfig
+    weight = NarrowRangeObserver.with_args()
+    assert mapping.op_types["Gemm"] == QConfigDynamic(weight, DynamicForm.INTEGER)
+    narrow = NarrowRangeObserver.with_args(dtype="int4", quant_max=7)
+    assert mapping.op_types["MatMul"] == QConfigDynamic(narrow, DynamicForm.BLOCKS, 64)
+    assert QConfigMapping.from_yaml(mapping.to_yaml()) == mapping
+
+
+def test_a_form_may_be_given_by_its_name() -> None:
+    entry = QConfigDynamic(NarrowRangeObserver, "stored")  # type: ignore[arg-type]  # allowed
+    assert entry.form is DynamicForm.STORED
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{}", r"op_types 'Gemm'.dynamic: got {}; wanted the key 'weight', 'form'"),
+        ("{form: block}", "form 'block' is not known.*Did you mean 'blocks'"),
+        ("{form: integer, block_size: 8}", "block_size 8 with form 'integer'"),
+        ("{block_size: 0}", "block_size: got 0; wanted a positive integer"),
+        ("{block_size: true}", "block_size: got True"),
+        ("{blocksize: 8}", "key 'blocksize' is not known.*'block_size'"),
+        ("{weight: {observer: Narrow}}", "observer 'Narrow' is not known"),
+    ],
+)
+def test_bad_dynamic_entries_are_refused(text: str, message: str) -> None:
+    with pytest.raises(QConfigError, match=message):
+        QConfigMapping.from_yaml(f"op_types: {{Gemm: {{dynamic: {text}}}}}")
+
+
+def test_a_file_of_exceptions_may_have_a_dynamic_rest() -> None:
+    entry = qconfig.onnxq_default_dynamic_qconfig
+    mapping = QConfigMapping.from_yaml("op_types: {Gemm: null}", entry)
+    assert mapping == QConfigMapping(entry, {"Gemm": None})

@@ -8,7 +8,7 @@ import pytest
 
 from onnxq import targets
 from onnxq.errors import QConfigError
-from onnxq.targets import Overflow, Target
+from onnxq.targets import DynamicGain, Overflow, Target
 
 ROOT = Path(__file__).parents[1]
 NAMES = [
@@ -117,3 +117,38 @@ def test_slow_operators_are_those_that_the_bench_printed() -> None:
     table = json.loads(printed.partition("slow_in_integers = ")[2])
     assert table == targets.SLOW_IN_INTEGERS
     assert all(t.slow_in_integers == table for t in targets.all_targets())
+
+
+def measured(*gains: DynamicGain) -> Target:
+    return Target("mine", "", 127, dynamic_gains=gains)
+
+
+def gain(k: int, n: int, m: int, ratio: float, form: str = "integer", bits: int = 8) -> DynamicGain:
+    return DynamicGain("MatMul", form, bits, k, n, m, ratio)
+
+
+def test_what_was_not_measured_has_no_dynamic_gain() -> None:
+    target = measured(gain(8, 8, 1, 2.0))
+    assert target.dynamic_gain("MatMul", "integer", 8, 8, 8, 1) == 2.0
+    assert target.dynamic_gain("Gemm", "integer", 8, 8, 8, 1) is None
+    assert target.dynamic_gain("MatMul", "blocks", 8, 8, 8, 1) is None
+    assert target.dynamic_gain("MatMul", "integer", 4, 8, 8, 1) is None
+
+
+def test_the_nearest_shape_counts_by_ratio() -> None:
+    target = measured(gain(10, 8, 1, 0.5), gain(1000, 8, 1, 2.0))
+    assert target.dynamic_gain("MatMul", "integer", 8, 90, 8, 1) == 0.5
+    assert target.dynamic_gain("MatMul", "integer", 8, 110, 8, 1) == 2.0
+
+
+def test_unknown_rows_count_as_the_worst() -> None:
+    target = measured(gain(8, 8, 1, 2.0), gain(8, 8, 128, 0.7), gain(64, 64, 1, 0.1))
+    assert target.dynamic_gain("MatMul", "integer", 8, 8, 8, None) == 0.7
+    assert target.dynamic_gain("MatMul", "integer", 8, 8, 8, 2) == 2.0
+    assert target.dynamic_gain("MatMul", "integer", 8, 8, 8, 0) == 2.0  # an empty batch
+
+
+def test_a_target_may_be_given_by_name_or_value_or_left_to_the_default() -> None:
+    target = targets.find("x86-vnni")
+    assert targets.resolve("x86-vnni") is targets.resolve(target) is target
+    assert targets.resolve(None) is targets.get_default()

@@ -10,7 +10,7 @@ import click
 
 from onnxq.cli.group import Commands
 from onnxq.cli.looking import bench, inspect, targets, verify
-from onnxq.cli.making import calibrate, export, quantize
+from onnxq.cli.making import calibrate, export, quantize, quantize_dynamic
 
 __all__ = ["main"]
 
@@ -29,5 +29,5 @@ def main() -> None:
     """Quantize ONNX models, run them on ONNX Runtime, and check every integer."""
 
 
-for command in (export, inspect, calibrate, quantize, verify, bench, targets):
+for command in (export, inspect, calibrate, quantize, quantize_dynamic, verify, bench, targets):
     main.add_command(command)

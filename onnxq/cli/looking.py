@@ -12,14 +12,17 @@ from onnxq.cli.options import (
     feedback_option,
     ignore_option,
     json_option,
+    objective_option,
     qconfig_option,
     set_option,
     target_option,
 )
-from onnxq.cli.steps import load_model, prepare_model
+from onnxq.cli.steps import load_model, plan_dynamic_model, prepare_model
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import onnx_ir as ir
 
 
 @click.command()
@@ -27,18 +30,25 @@ if TYPE_CHECKING:
 @qconfig_option
 @set_option
 @target_option
+@click.option("--dynamic", is_flag=True, help="What quantize-dynamic would do.")
+@objective_option
 @json_option
 def inspect(
     model: Path,
     qconfig: Path | None,
     overrides: tuple[str, ...],
     target: str | None,
+    dynamic: bool,
+    objective: str,
     as_json: bool,
 ) -> None:
     """Say of every node whether it would be quantized, how, and if not why. Needs no data.
 
     --json lists the names of all tensors too, for the qconfig and --set tensor:NAME=...
     """
+    if dynamic:
+        _inspect_dynamic(load_model(model), (qconfig, overrides, target, objective), as_json)
+        return
     from onnxq.report import console, machine
     from onnxq.report.summary import summarize
     from onnxq.stages.decision import tensor_names
@@ -54,6 +64,27 @@ def inspect(
         click.echo(machine.to_text(value | machine.summary(summary)))
         return
     console.print_inspection(console.open_console(), summary, prepared.notes)
+
+
+def _inspect_dynamic(
+    model: ir.Model, asked: tuple[Path | None, tuple[str, ...], str | None, str], as_json: bool
+) -> None:
+    from onnxq.report import console, machine
+    from onnxq.report.summary import summarize
+    from onnxq.stages.decision import tensor_names
+
+    source, made = plan_dynamic_model(model, *asked, dtype="qint8")
+    summary = summarize(source, made.decisions)
+    if as_json:
+        value = {
+            "target": made.target,
+            "objective": made.objective.value,
+            "notes": list(made.notes),
+            "tensors": tensor_names(source),
+        }
+        click.echo(machine.to_text(value | machine.summary(summary)))
+        return
+    console.print_inspection(console.open_console(), summary, made.notes)
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""Commands that write files: export, calibrate, quantize."""
+"""Commands that write files: export, calibrate, quantize, quantize-dynamic."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import click
 from onnxq.cli.options import (
     PATH,
     batch_size_option,
+    dtype_option,
     feedback_option,
     ignore_option,
     json_option,
+    objective_option,
     output_option,
     qconfig_option,
     set_option,
@@ -26,7 +28,9 @@ from onnxq.cli.steps import (
     given,
     load_model,
     merged,
+    plan_dynamic_model,
     prepare_model,
+    report_dynamic,
     report_quantization,
     stoppable,
 )
@@ -159,6 +163,7 @@ def calibrate(
     help="Form of the integer graph: QuantizeLinear and DequantizeLinear around float operators, "
     "or operators on codes (QLinearConv ...).",
 )
+@objective_option
 @click.option("--save-plan", type=PATH, help="Write the plan, as JSON.")
 @click.option("--save-stats", type=PATH, help="Write the statistics.")
 @json_option
@@ -174,6 +179,7 @@ def quantize(
     feedback: dict[str, str],
     stats: tuple[Path, ...],
     form: str,
+    objective: str,
     save_plan: Path | None,
     save_stats: Path | None,
     as_json: bool,
@@ -185,14 +191,16 @@ def quantize(
     claim_beside(model, outputs, [*given(samples, qconfig), *stats])
     source = load_model(model, outputs)
     from onnxq.graph.io import save
+    from onnxq.stages.dynamic_decision import as_objective
     from onnxq.stages.execution import execution
     from onnxq.stages.plan import plan
     from onnxq.stages.rewrite import check_format, rewrite
 
     check_format(form)  # before the calibration, which may take minutes
+    aim = as_objective(objective)
     prepared = prepare_model(source, qconfig, overrides, target, feedback)
     statistics = merged(stats) if stats else calibrate_model(prepared, samples, ignore, batch_size)
-    made = plan(prepared, statistics)
+    made = plan(prepared, statistics, aim)
     quantized = rewrite(prepared, made, form)
     runs = execution(quantized)  # first: a model that ONNX Runtime refuses is not written
     save(quantized, output)
@@ -201,3 +209,41 @@ def quantize(
     if save_stats is not None:
         statistics.save(save_stats)
     report_quantization(prepared, made, Written(quantized, runs, model, output), as_json)
+
+
+@click.command("quantize-dynamic")
+@click.argument("model", type=PATH)
+@output_option
+@qconfig_option
+@set_option
+@target_option
+@objective_option
+@dtype_option
+@click.option("--save-plan", type=PATH, help="Write the plan, as JSON.")
+@json_option
+def quantize_dynamic(
+    model: Path,
+    output: Path,
+    qconfig: Path | None,
+    overrides: tuple[str, ...],
+    target: str | None,
+    objective: str,
+    dtype: str,
+    save_plan: Path | None,
+    as_json: bool,
+) -> None:
+    """Quantize the weights of MODEL; activations are quantized when it runs. Needs no samples."""
+    outputs = [output, *given(save_plan)]
+    claim_beside(model, outputs, given(qconfig))
+    source = load_model(model, outputs)
+    from onnxq.graph.io import save
+    from onnxq.stages.execution import execution
+    from onnxq.stages.rewrite.dynamic import rewrite_dynamic
+
+    canonical, made = plan_dynamic_model(source, qconfig, overrides, target, objective, dtype)
+    quantized = rewrite_dynamic(canonical, made, made.model_hash)
+    runs = execution(quantized)  # first: a model that ONNX Runtime refuses is not written
+    save(quantized, output)
+    if save_plan is not None:
+        made.save(save_plan)
+    report_dynamic(canonical, made, Written(quantized, runs, model, output), as_json)

@@ -41,6 +41,20 @@ set_option = click.option(
     metavar="KEY=VALUE",
     help="On top of the qconfig: op:Softmax=default, node:/layer1/*=float ... May be repeated.",
 )
+objective_option = click.option(
+    "--objective",
+    default="speed",
+    show_default=True,
+    metavar="speed|size",
+    help="Of dynamic quantization: leave in float what would be slower, or quantize every weight.",
+)
+dtype_option = click.option(
+    "--dtype",
+    default="qint8",
+    show_default=True,
+    metavar="qint8|float16",
+    help="Of the weights that the qconfig does not name.",
+)
 batch_size_option = click.option(
     "--batch-size",
     type=click.IntRange(min=1),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from onnxq.qconfig import QConfigMapping
     from onnxq.stages.calibrate import Statistics
+    from onnxq.stages.dynamic_decision import DynamicPlan
     from onnxq.stages.findings import Execution
     from onnxq.stages.plan import Plan
     from onnxq.stages.prepare import Prepared
@@ -195,7 +196,7 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
     from onnxq.stages.bench import size_bytes
     from onnxq.stages.rewrite.qoperator import remains
 
-    summary = summarize(prepared.model, made.decisions)
+    summary = summarize(prepared.model, made.decisions, made.dynamic)
     sizes = size_bytes(written.source), size_bytes(written.file)
     remaining = remains(written.model)
     if as_json:
@@ -215,3 +216,58 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
     click.echo(f"{written.file}: quantized for {made.target}")
     notes = [*made.notes, *remaining.sentences()]
     console.print_quantization(console.open_console(), summary, written.runs, sizes, notes)
+
+
+def plan_dynamic_model(
+    model: ir.Model,
+    qconfig: Path | None,
+    overrides: tuple[str, ...],
+    target: str | None,
+    objective: str,
+    dtype: str,
+) -> tuple[ir.Model, DynamicPlan]:
+    """(canonical model, dynamic plan), with the configuration and target that were named."""
+    from onnxq import targets
+    from onnxq.pipeline import plan_dynamic
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.stages.dynamic_decision import as_objective
+    from onnxq.stages.dynamic_spec import entry_for
+
+    # names are checked first, as in prepare_model
+    as_objective(objective)
+    if target is not None:
+        targets.find(target)
+    entry = entry_for(dtype)
+    mapping = QConfigMapping(entry)
+    if qconfig is not None:
+        mapping = QConfigMapping.from_yaml(qconfig, entry)
+    mapping = mapping.with_overrides(overrides)
+    return plan_dynamic(model, mapping, target=target, objective=objective)
+
+
+def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_json: bool) -> None:
+    """Says which nodes were quantized and how, why others were not, and the sizes."""
+    from onnxq.report import console, machine
+    from onnxq.report.summary import summarize
+    from onnxq.stages.bench import size_bytes
+
+    summary = summarize(source, made.decisions)
+    sizes = size_bytes(written.source), size_bytes(written.file)
+    if as_json:
+        value = {
+            "output": str(written.file),
+            "target": made.target,
+            "objective": made.objective.value,
+            "format": written.model.metadata_props["onnxq.format"],
+            "float_bytes": sizes[0],
+            "quantized_bytes": sizes[1],
+            "notes": list(made.notes),
+            "execution": machine.execution(written.runs),
+        }
+        forms = {name: decision.form.value for name, decision in made.quantized.items()}
+        click.echo(machine.to_text(value | {"forms": forms} | machine.summary(summary)))
+        return
+    click.echo(
+        f"{written.file}: quantized dynamically for {made.target}, objective {made.objective.value}"
+    )
+    console.print_quantization(console.open_console(), summary, written.runs, sizes, made.notes)

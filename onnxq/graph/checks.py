@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 OLDEST_OPSET = 7  # ONNX Runtime guarantees nothing below
 NEWEST_OPSET = 26  # the last that ONNX Runtime 1.31 calls released
 
+FORMAT_KEY = "onnxq.format"  # metadata of a quantized model; weights alone leave no other trace
+
 _REFUSED_TYPES = {ir.DataType.DOUBLE: "double (float64)", ir.DataType.BFLOAT16: "bfloat16"}
 _QUANTIZED_DOMAINS = ("", "com.microsoft")
 _QUANTIZED_PREFIXES = ("QLinear", "QOrdered", "DynamicQuantize", "MatMulInteger", "MatMulNBits")
@@ -129,6 +131,11 @@ def check_quantizable(model: ir.Model) -> None:
     if len(model.graph) == 0:
         raise ModelError(
             "the model's graph is empty: it has no nodes, so there is nothing to quantize."
+        )
+    if model.metadata_props.get(FORMAT_KEY):
+        raise ModelError(
+            "the model is quantized already: its metadata say that onnxq wrote it in format "
+            f"'{model.metadata_props[FORMAT_KEY]}'. Start from the float model."
         )
     for node in _nodes(model):
         if _is_quantized(node):

@@ -16,6 +16,7 @@ from onnxq.observers._spec import ObserverSpec, find_observer
 from onnxq.observers.channel_histogram import ChannelHistogramObserver
 from onnxq.observers.entropy import EntropyObserver
 from onnxq.observers.histogram import HistogramObserver
+from onnxq.observers.least_error import LeastErrorObserver
 from onnxq.observers.minmax import MinMaxObserver
 from onnxq.observers.moving_average import MovingAverageMinMaxObserver
 from onnxq.observers.moving_average_per_channel import MovingAveragePerChannelMinMaxObserver
@@ -32,6 +33,7 @@ __all__ = [
     "ChannelHistogramObserver",
     "EntropyObserver",
     "HistogramObserver",
+    "LeastErrorObserver",
     "MinMaxObserver",
     "MovingAverageMinMaxObserver",
     "MovingAveragePerChannelMinMaxObserver",

@@ -13,6 +13,7 @@ except ModuleNotFoundError as error:
         "onnxq.pytorch needs torch, which is not installed. Run: pip install 'onnxq[torch]'."
     ) from error
 
+from onnxq.pytorch.dynamic import quantize_dynamic
 from onnxq.pytorch.exporter import export
 from onnxq.pytorch.factory import load_factory, load_module, load_weights
 from onnxq.pytorch.inputs import Inputs, example_inputs, parse_input, read_inputs
@@ -25,5 +26,6 @@ __all__ = [
     "load_module",
     "load_weights",
     "parse_input",
+    "quantize_dynamic",
     "read_inputs",
 ]

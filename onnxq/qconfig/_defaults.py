@@ -65,6 +65,9 @@ onnxq_default_qconfig = QConfig(
 )
 """Least squared error for activations; weights on [-127, 127], which no CPU computes wrongly."""
 
+onnxq_default_dynamic_qconfig = QConfigDynamic(NarrowRangeObserver.with_args())
+"""A scale per output channel, codes in [-127, 127]; the form is the planner's choice."""
+
 onnxq_default_qat_qconfig = QConfig(
     _full_fake_quant,
     FakeQuantSpec(
@@ -103,6 +106,7 @@ NAMED: Mapping[str, QConfig | QConfigDynamic] = {
     "default_dynamic_qconfig": default_dynamic_qconfig,
     "per_channel_dynamic_qconfig": per_channel_dynamic_qconfig,
     "float16_dynamic_qconfig": float16_dynamic_qconfig,
+    "dynamic": onnxq_default_dynamic_qconfig,
     **{backend: qconfig for backend, qconfig in _POST_TRAINING.items() if backend},
 }
 """Names that stand for a QConfig in YAML files and on the command line."""

@@ -6,6 +6,9 @@ op_types:
 nodes:
   /layer1/*: fbgemm                    # glob over node names
   /head/Gemm: {weight: {observer: MinMaxObserver, dtype: qint8, qscheme: per_tensor_symmetric}}
+  /encoder/*: dynamic                  # activations quantized at run time
+  /decoder/*: {dynamic: {weight: {observer: NarrowRangeObserver, dtype: int4, quant_max: 7},
+                         form: blocks, block_size: 32}}
 tensors:
   logits: null                         # glob over tensor names
   /stem/*: {observer: PercentileObserver}
@@ -22,7 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from onnxq.errors import QConfigError, UnsupportedError, nearest
+from onnxq.errors import QConfigError, nearest
 from onnxq.qconfig._defaults import NAMED, get_default_qconfig, onnxq_default_qconfig
 from onnxq.qconfig._plain import (
     base_of,
@@ -114,18 +117,19 @@ class QConfigMapping:
         return self.op_types.get(op_type, self.global_qconfig)
 
     def for_node(self, name: str, op_type: str) -> QConfig | None:
-        """The static QConfig that applies to the node; None leaves it in float.
+        """The static QConfig that applies to the node.
 
-        Raises:
-            UnsupportedError: a QConfigDynamic applies.
+        None leaves it in float, as far as static quantization is concerned: a QConfigDynamic may
+        apply (see `entry_for_node`).
         """
         entry = self.entry_for_node(name, op_type)
-        if isinstance(entry, QConfigDynamic):
-            raise UnsupportedError(
-                f"node '{name}' ({op_type}): the qconfig asks for dynamic quantization, and this "
-                "is static quantization. Give it a QConfig or None, or use quantize_dynamic."
-            )
-        return entry
+        return None if isinstance(entry, QConfigDynamic) else entry
+
+    @property
+    def has_dynamic(self) -> bool:
+        """Whether a QConfigDynamic applies to some nodes."""
+        entries = (self.global_qconfig, *self.op_types.values(), *self.nodes.values())
+        return any(isinstance(entry, QConfigDynamic) for entry in entries)
 
     def explicit_for_node(self, name: str, op_type: str) -> bool:
         """Whether the user named this node or its op type, not merely every node."""
@@ -192,7 +196,9 @@ class QConfigMapping:
         )
 
     @staticmethod
-    def from_yaml(source: str | Path, default: QConfig = onnxq_default_qconfig) -> QConfigMapping:
+    def from_yaml(
+        source: str | Path, default: QConfig | QConfigDynamic = onnxq_default_qconfig
+    ) -> QConfigMapping:
         """The mapping that YAML describes (see the head of this module).
 
         Without the key `global`, that is `default`: a file may hold exceptions only. An entry
@@ -200,7 +206,8 @@ class QConfigMapping:
 
         Args:
             source: a Path is read; a str is the YAML itself.
-            default: of a backend, for its target; else onnxq's own.
+            default: of a backend, for its target; else onnxq's own; for dynamic quantization, a
+                QConfigDynamic.
 
         Raises:
             QConfigError: unreadable, no YAML, unknown or repeated keys, unknown names.
@@ -208,7 +215,9 @@ class QConfigMapping:
         where = str(source) if isinstance(source, Path) else "qconfig"
         data = parse_yaml(source)
         check_keys(data, ["global", "op_types", "nodes", "tensors"], where)
-        overall = entry_from(data.get("global", default), f"{where}: global", NAMED, default)
+        overall = entry_from(
+            data.get("global", default), f"{where}: global", NAMED, base_of(default)
+        )
         base = base_of(overall)
         op_types, nodes, tensors = (
             section_of(data, key, where) for key in ("op_types", "nodes", "tensors")

@@ -6,13 +6,18 @@ from typing import TYPE_CHECKING
 
 from onnxq.errors import QConfigError, nearest
 from onnxq.observers import ObserverSpec
-from onnxq.qconfig._defaults import NAMED, onnxq_default_qconfig
+from onnxq.qconfig._defaults import (
+    NAMED,
+    onnxq_default_dynamic_qconfig,
+    onnxq_default_qconfig,
+)
 from onnxq.qconfig._values import (
     Entry,
     FakeQuantSpec,
     Part,
     QConfig,
     QConfigDynamic,
+    as_form,
     as_observer,
 )
 
@@ -68,7 +73,8 @@ def entry_from(
 
     Args:
         data: None or "float"; a name; {"activation": ..., "weight": ...}; {"dynamic":
-            {"weight": ...}}; or an entry, which is returned as it is.
+            {"weight": ..., "form": ..., "block_size": ...}}, each of them optional; or an entry,
+            which is returned as it is.
         where: where the data stands, for messages.
         named: the names that may stand for an entry.
         base: gives the part that {"activation": ...} or {"weight": ...} alone leaves out.
@@ -105,10 +111,21 @@ def entry_from(
 def _dynamic_from(data: dict[object, object], where: str) -> QConfigDynamic:
     check_keys(data, ["dynamic"], where)
     inner = data["dynamic"]
-    if not isinstance(inner, dict) or "weight" not in inner:
-        raise QConfigError(f"{where}.dynamic: got {inner!r}; wanted the key 'weight'.")
-    check_keys(inner, ["weight"], f"{where}.dynamic")
-    return QConfigDynamic(part_from(inner["weight"], f"{where}.dynamic.weight"))
+    known = ["weight", "form", "block_size"]
+    if not isinstance(inner, dict) or not inner:
+        raise QConfigError(
+            f"{where}.dynamic: got {inner!r}; wanted the key 'weight', 'form' or 'block_size'."
+        )
+    check_keys(inner, known, f"{where}.dynamic")
+    weight = part_from(
+        inner.get("weight", onnxq_default_dynamic_qconfig.weight), f"{where}.dynamic.weight"
+    )
+    form = inner.get("form")
+    try:
+        chosen = None if form is None else as_form(form, "form")
+        return QConfigDynamic(weight, chosen, inner.get("block_size"))
+    except QConfigError as error:
+        raise QConfigError(f"{where}.dynamic: {error}") from error
 
 
 def tensor_from(data: object, where: str) -> ObserverSpec | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onnxq.errors import QConfigError
+from onnxq.errors import QConfigError, nearest
 from onnxq.observers import Observer, ObserverSpec
+from onnxq.operator import DynamicForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +83,35 @@ class QConfigDynamic:
 
     Attributes:
         weight: observer of the weights; NoopObserver(dtype=float16) stores them as float16.
+        form: how the node runs; None: chosen by the target's measurements and the objective.
+        block_size: for DynamicForm.BLOCKS, how many weights along the input axis share a scale;
+            None: chosen.
 
     Raises:
-        QConfigError: an observer instance, or something else that is no observer.
+        QConfigError: an observer instance, something else that is no observer, no form, or a block
+            size that is no positive number or has no blocks to be of.
     """
 
     weight: Part
+    form: DynamicForm | None = None
+    block_size: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weight", as_part(self.weight, "QConfigDynamic.weight"))
+        if self.form is not None:
+            object.__setattr__(self, "form", as_form(self.form, "QConfigDynamic.form"))
+        if self.block_size is None:
+            return
+        size = self.block_size
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise QConfigError(
+                f"QConfigDynamic.block_size: got {size!r}; wanted a positive integer, such as 32."
+            )
+        if self.form not in (None, DynamicForm.BLOCKS):
+            raise QConfigError(
+                f"QConfigDynamic: block_size {size} with form '{self.form.value}'; only the form "
+                "'blocks' has blocks. Leave one of the two out."
+            )
 
     @property
     def weight_observer(self) -> ObserverSpec:
@@ -98,8 +119,13 @@ class QConfigDynamic:
         return _observer_of(self.weight)
 
     def to_dict(self) -> dict[str, object]:
-        """{"dynamic": {"weight": ...}} of plain values."""
-        return {"dynamic": {"weight": self.weight.to_dict()}}
+        """{"dynamic": {"weight": ..., "form": ..., "block_size": ...}}, without what is None."""
+        plain: dict[str, object] = {"weight": self.weight.to_dict()}
+        if self.form is not None:
+            plain["form"] = self.form.value
+        if self.block_size is not None:
+            plain["block_size"] = self.block_size
+        return {"dynamic": plain}
 
 
 Entry = QConfig | QConfigDynamic | None
@@ -133,6 +159,23 @@ def as_part(value: object, where: str) -> Part:
         QConfigError: it is none of them.
     """
     return value if isinstance(value, FakeQuantSpec) else as_observer(value, where)
+
+
+def as_form(value: object, where: str) -> DynamicForm:
+    """The DynamicForm that a form or its name stands for.
+
+    Raises:
+        QConfigError: it is neither.
+    """
+    if isinstance(value, DynamicForm):
+        return value
+    known = [form.value for form in DynamicForm]
+    if value not in known:
+        raise QConfigError(
+            f"{where}: form {value!r} is not known; known: {', '.join(known)}."
+            f"{nearest(str(value), known)}"
+        )
+    return DynamicForm(value)
 
 
 def _observer_of(part: Part) -> ObserverSpec:

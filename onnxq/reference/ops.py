@@ -145,7 +145,11 @@ def by_name() -> Mapping[tuple[str, str], type[OpRun]]:
     operators = {
         (domain, op.op_type): op for op in catalog.all_integer_operators() for domain in op.domains
     }
-    plain = {(op.domain, op.op_type): op for op in catalog.all_operators() if op.has_kernel()}
+    plain = {
+        (op.domain, op.op_type): op
+        for op in catalog.all_operators()
+        if op.has_kernel() or hasattr(op, "float_kernel")
+    }
     return _classes(tuple(operators.items()), tuple(plain.items()))
 
 

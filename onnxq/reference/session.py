@@ -16,6 +16,7 @@ from onnxq.errors import CalibrationError, OnnxqError, UnsupportedError, listed,
 from onnxq.graph.fuse import fuse
 from onnxq.graph.io import load
 from onnxq.graph.passes.inline import InlineFunctions
+from onnxq.reference.blocks import write_block_products
 from onnxq.reference.declared import check_input
 from onnxq.reference.elsewhere import FloatNodes, float_classes
 from onnxq.reference.ops import by_name, op_classes, where
@@ -69,11 +70,13 @@ def evaluator(
 
 
 def integer_form(model: ir.Model) -> ir.Model:
-    """A copy with its functions inlined and each DQ -> op -> Q fused."""
+    """A copy with its functions inlined, each DQ -> op -> Q fused, and products by blocks too."""
     if model.functions:
         model = model.clone()
         InlineFunctions()(model)
-    return fuse(model).model
+    fused = fuse(model).model
+    write_block_products(fused)
+    return fused
 
 
 def check_operators(model: ir.Model) -> None:

@@ -32,10 +32,7 @@ def open_console(file: TextIO | None = None) -> Console:
 
 def print_inspection(console: Console, summary: Summary, notes: Sequence[str]) -> None:
     """Every node with its decision, then counts per op type."""
-    rows = [
-        (n.name, n.op_type, "integers" if n.in_integers else "float", n.words)
-        for n in summary.nodes
-    ]
+    rows = [(n.name, n.op_type, n.decision, n.words) for n in summary.nodes]
     print_table(console, "", ("node", "op", "decision", "how, or why not"), rows)
     _print_counts(console, summary)
     print_notes(console, notes)
@@ -50,9 +47,13 @@ def print_quantization(
 ) -> None:
     """Counts per op type, what stays float and why, what ONNX Runtime runs, sizes, notes."""
     _print_counts(console, summary)
-    rows = [(r.op_type, str(len(r.nodes)), r.words, _some(r.nodes)) for r in summary.reasons]
-    if rows:
-        print_table(console, "stays in float", ("op", "nodes", "why", "which"), rows, numbers=(1,))
+    for title, words, groups in (
+        ("quantized dynamically", "how", summary.dynamic),
+        ("stays in float", "why", summary.reasons),
+    ):
+        rows = [(r.op_type, str(len(r.nodes)), r.words, _some(r.nodes)) for r in groups]
+        if rows:
+            print_table(console, title, ("op", "nodes", words, "which"), rows, numbers=(1,))
     _print_execution(console, execution)
     before, after = sizes
     share = f" ({after / before:.0%})" if before else ""
@@ -174,11 +175,17 @@ def size_text(size_bytes: int) -> str:
 
 def _print_counts(console: Console, summary: Summary) -> None:
     counts = summary.counts
-    rows = [(op, str(c.integers), str(c.floats)) for op, c in counts.items()]
-    total = (sum(c.integers for c in counts.values()), sum(c.floats for c in counts.values()))
-    rows.append(("total", str(total[0]), str(total[1])))
+    kinds = ("in integers", "dynamic", "in float")
+    rows = {op: (c.integers, c.dynamic, c.floats) for op, c in counts.items()}
+    total = [sum(row[i] for row in rows.values()) for i in range(3)]
+    # a kind of quantization that was not asked for has no column
+    shown = [i for i in range(3) if i == 2 or total[i] or (i == 0 and not total[1])]
     print_table(
-        console, "plan: nodes per op", ("op", "in integers", "in float"), rows, numbers=(1, 2)
+        console,
+        "plan: nodes per op",
+        ("op", *(kinds[i] for i in shown)),
+        [(op, *(str(row[i]) for i in shown)) for op, row in (rows | {"total": total}).items()],
+        numbers=range(1, len(shown) + 1),
     )
 
 

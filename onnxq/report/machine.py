@@ -29,12 +29,15 @@ def summary(value: Summary) -> JsonObject:
         "reasons": [
             {"op_type": r.op_type, "reason": r.words, "nodes": list(r.nodes)} for r in value.reasons
         ],
+        "dynamic": [
+            {"op_type": r.op_type, "how": r.words, "nodes": list(r.nodes)} for r in value.dynamic
+        ],
         "nodes": [
             {
                 "name": n.name,
                 "op_type": n.op_type,
-                "decision": "integers" if n.in_integers else "float",
-                "how" if n.in_integers else "reason": n.words,
+                "decision": n.decision,
+                "reason" if n.decision == "float" else "how": n.words,
             }
             for n in value.nodes
         ],

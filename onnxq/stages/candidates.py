@@ -10,6 +10,7 @@ import onnx_ir as ir
 from onnxq import catalog
 from onnxq.dtypes import INT8, UINT8
 from onnxq.operator import Float, Form, Role, Rule
+from onnxq.qconfig import QConfigDynamic
 from onnxq.stages.decision import node_name, value_name, weight_observer
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 MATRIX = 2  # rank of B where MatMul + Add counts as a biased MatMul
 UNBOUNDED = (float("-inf"), float("inf"))
+DYNAMICALLY = "quantized dynamically"
+NO_DYNAMIC_FORM = "has no dynamically quantized form, which the qconfig asks for"
 
 
 @dataclass(slots=True)
@@ -66,11 +69,19 @@ def find_candidates(
     return candidates, floats
 
 
+def has_dynamic_form(node: ir.Node) -> bool:
+    """Whether its operator has a dynamic rule; the rule may still leave this node in float."""
+    operator = catalog.find(node.op_type, node.domain)
+    return operator is not None and operator.has_dynamic_rule()
+
+
 def _judge(
     node: ir.Node, loop: str | None, qconfig: QConfigMapping, target: Target
 ) -> Rule | Float:
     """The rule of a node that can and should run in integers as far as the node alone tells."""
     label = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+    if isinstance(qconfig.entry_for_node(node_name(node), node.op_type), QConfigDynamic):
+        return Float(DYNAMICALLY if has_dynamic_form(node) else f"{label} {NO_DYNAMIC_FORM}")
     if loop is not None:
         return Float(f"inside the body of {loop}: static quantization leaves loop bodies in float")
     operator = catalog.find(node.op_type, node.domain)

@@ -4,6 +4,11 @@ A node of the file is meant to run in integers when all that it computes on come
 (the DequantizeLinear of an activation, or constants), and its results go to a QuantizeLinear or it
 has a quantized weight. It fell back when the optimized graph still has a node of its name that
 computes in float, or the DequantizeLinear of its weight.
+
+Of dynamic quantization, integer products stand in the file as such. A product by a weight that is
+stored in blocks is meant to become MatMulNBits, which multiplies codes too; it fell back when the
+DequantizeLinear of its weight is still there. Weights that are dequantized by Cast and Mul are
+meant to compute in float.
 """
 
 from __future__ import annotations
@@ -49,9 +54,12 @@ def execution(model: ir.Model | Path) -> Execution:
 
 
 def meant_in_integers(model: ir.Model) -> Iterator[ir.Node]:
-    """Nodes of a quantized file that stand between DequantizeLinear and QuantizeLinear."""
+    """Nodes of a file between DequantizeLinear and QuantizeLinear, and products by blocks."""
     for node in model.graph.all_nodes():
         if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            continue
+        if _has_blocks(node):
+            yield node
             continue
         varying = [v for v in node.inputs if v is not None and not _is_constant(v)]
         if not varying or not all(_is_dequantized(v) or not _is_float(v) for v in varying):
@@ -60,6 +68,14 @@ def meant_in_integers(model: ir.Model) -> Iterator[ir.Node]:
             continue
         if _has_quantized_weight(node) or all(_is_requantized(v) for v in node.outputs):
             yield node
+
+
+def _has_blocks(node: ir.Node) -> bool:
+    """Whether it multiplies by a constant that is stored in blocks."""
+    if node.op_type not in ("MatMul", "Gemm"):
+        return False
+    producers = [v.producer() for v in node.inputs if v is not None and _is_constant(v)]
+    return any(p is not None and p.attributes.get_int("block_size", 0) > 0 for p in producers)
 
 
 def original_name(name: str) -> str:

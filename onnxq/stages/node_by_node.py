@@ -11,7 +11,8 @@ import onnx_ir as ir
 
 from onnxq import reference, runtime
 from onnxq.errors import OnnxqError
-from onnxq.graph.expose import expose, observable
+from onnxq.graph.expose import Exposed, expose, observable
+from onnxq.graph.expose_steps import expose_steps
 from onnxq.graph.kernels import value_types
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.types import infer_types
@@ -47,6 +48,7 @@ class _Node:
         reached: batches in which it ran.
         integer: whether integers were seen.
         problem: why it could not be compared.
+        stepwise: it is in the body of a Scan; values have one more axis, of steps, in front.
         sums: all outputs together.
     """
 
@@ -59,6 +61,7 @@ class _Node:
     reached: int = 0
     integer: bool = False
     problem: str = ""
+    stepwise: bool = False
     sums: Differences = field(default_factory=Differences)
 
     @property
@@ -80,7 +83,9 @@ class NodeByNode:
         optimized = runtime.optimized_graph(target)
         UniqueNames()(optimized)
         _type_bodies(optimized)
-        self.exposed = expose(optimized, observable(optimized))
+        visible = expose(optimized, observable(optimized))
+        self._steps = expose_steps(visible.model, _may_be_integer)
+        self.exposed = Exposed(visible.model, {**visible.outputs, **self._steps})
         self.instrumented: dict[str, None] = {}
         self._opsets = dict(optimized.opset_imports)
         self._constants = _constants(optimized)
@@ -92,6 +97,7 @@ class NodeByNode:
         for entry in self._nodes:
             if not any(name in self.exposed.outputs for name in entry.outputs):
                 entry.problem = "it is in the body of a Loop or Scan, with values per iteration"
+            entry.stepwise = any(name in self._steps for name in entry.outputs)
         self._last = {name: i for i, entry in enumerate(self._nodes) for name in entry.inputs}
 
     def note_instrumented(self, wanted: Values, outputs: Values) -> None:
@@ -109,6 +115,7 @@ class NodeByNode:
         return {
             (entry.key[0], name): array
             for entry in self._nodes
+            if not entry.stepwise
             for name in entry.outputs
             if (array := inner.get(name)) is not None and _is_codes(array)
         }
@@ -135,10 +142,30 @@ class NodeByNode:
         if entry.node.op_type in NO_DATA:
             return
         inputs = [self._input(name, feeds, inner) for name in entry.inputs]
+        if not entry.stepwise:
+            self._compare_arrays(entry, inputs, wanted)
+            return
+        steps = max(len(array) for array in wanted if array is not None)
+        for step in range(steps):
+            self._compare_arrays(
+                entry,
+                [self._at(name, x, step) for name, x in zip(entry.inputs, inputs, strict=True)],
+                [self._at(name, y, step) for name, y in zip(entry.outputs, wanted, strict=True)],
+            )
+
+    def _at(self, name: str, array: Array | None, step: int) -> Array | None:
+        """One step of a value in a body; a value from around it as it is."""
+        return array if array is None or name not in self._steps else np.asarray(array[step])
+
+    def _compare_arrays(
+        self, entry: _Node, inputs: Sequence[Array | None], wanted: Sequence[Array | None]
+    ) -> None:
         converts = entry.node.op_type in CONVERSIONS  # int32 biases have no type of codes
         if not converts and not any(_is_codes(x) for x in (*inputs, *wanted)):
             return
         entry.integer = True
+        if entry.problem:
+            return
         try:
             got, bound = self._run(entry, inputs)
         except OnnxqError as error:
@@ -209,6 +236,13 @@ def _type_bodies(model: ir.Model) -> None:
     for value, dtype in value_types(model).items():
         if value.type is None and value.graph is not model.graph:
             value.type = ir.TensorType(dtype)
+
+
+def _may_be_integer(node: ir.Node) -> bool:
+    """Whether a node in a body works on codes, or makes or reads them."""
+    values = [value for value in (*node.inputs, *node.outputs) if value is not None]
+    codes = {value.dtype.name.lower() for value in values if value.dtype is not None}
+    return node.op_type not in NO_DATA and bool(codes & reference.CODE_DTYPES)
 
 
 def _counts_as_integer(entry: _Node) -> bool:

@@ -6,7 +6,7 @@ It may only demote a node to float, with a reason.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from onnxq.graph.collector import without_collector
 from onnxq.operator import Float, NodePlan
 from onnxq.qparams import QParams, quantize
 from onnxq.stages.arguments import check_prepared, check_statistics
+from onnxq.stages.candidates import DYNAMICALLY
 from onnxq.stages.channel_gains import gains_of
 from onnxq.stages.decision import (
     Decision,
@@ -28,6 +29,13 @@ from onnxq.stages.decision import (
     node_name,
     walk,
 )
+from onnxq.stages.dynamic_decision import (
+    Objective,
+    QuantizeDynamic,
+    dynamic_part,
+    dynamic_to_dict,
+)
+from onnxq.stages.dynamic_plan import dynamic_plan
 from onnxq.stages.plan_activations import tensor_qparams, untaken_branches
 from onnxq.stages.plan_constants import (
     BiasPlan,
@@ -69,6 +77,8 @@ class Plan:
         weights: node name -> WeightPlan.
         biases: node name -> BiasPlan.
         notes: what a user should know.
+        dynamic: node name -> how it is quantized dynamically; its decision is a Float, since its
+            inputs and results are.
     """
 
     model_hash: str
@@ -80,6 +90,7 @@ class Plan:
     weights: Mapping[str, WeightPlan]
     biases: Mapping[str, BiasPlan]
     notes: tuple[str, ...]
+    dynamic: Mapping[str, QuantizeDynamic] = field(default_factory=dict)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Plan) and self.to_dict() == other.to_dict()
@@ -100,6 +111,7 @@ class Plan:
             "weights": {k: w.to_dict() for k, w in self.weights.items()},
             "biases": {k: b.to_dict() for k, b in self.biases.items()},
             "notes": list(self.notes),
+            "dynamic": {k: dynamic_to_dict(d) for k, d in self.dynamic.items()},
         }
 
     def save(self, path: str | Path) -> None:
@@ -141,12 +153,20 @@ def _from_dict(data: Any) -> Plan:
         {k: WeightPlan.from_dict(w) for k, w in data["weights"].items()},
         {k: BiasPlan.from_dict(b) for k, b in data["biases"].items()},
         tuple(data["notes"]),
+        dynamic_part(data["dynamic"]),
     )
 
 
 @without_collector()
-def plan(prepared: Prepared, statistics: Statistics) -> Plan:
+def plan(
+    prepared: Prepared, statistics: Statistics, objective: Objective = Objective.SPEED
+) -> Plan:
     """A Plan: the decisions of `prepared`, with qparams from `statistics` and from the weights.
+
+    Args:
+        prepared: a decision for every node.
+        statistics: of its observed tensors.
+        objective: of the nodes that the qconfig wants quantized dynamically.
 
     Raises:
         CalibrationError: the statistics are of another model, or lack a tensor that is observed.
@@ -177,6 +197,8 @@ def plan(prepared: Prepared, statistics: Statistics) -> Plan:
         if decision.rule.bias is not None and _has_input(node, decision.rule.bias):
             weight, biases[name] = plan_bias(node, decision.rule, tensors[x], weight, notes, made)
         weights[name] = weight
+    dynamic, reasons = _dynamic(prepared, objective, notes)
+    decisions |= reasons
     return Plan(
         prepared.model_hash,
         prepared.target.name,
@@ -187,7 +209,23 @@ def plan(prepared: Prepared, statistics: Statistics) -> Plan:
         weights,
         biases,
         (*prepared.notes, *notes),
+        dynamic,
     )
+
+
+def _dynamic(
+    prepared: Prepared, objective: Objective, notes: list[str]
+) -> tuple[dict[str, QuantizeDynamic], dict[str, Float]]:
+    """(nodes that are quantized dynamically, what to say of every node that was to be)."""
+    if not prepared.qconfig.has_dynamic:
+        return {}, {}
+    made = dynamic_plan(
+        prepared.model, prepared.qconfig, prepared.target, objective, (), prepared.model_hash
+    )
+    notes += made.notes
+    asked = {n for n, d in prepared.decisions.items() if d == Float(DYNAMICALLY)}
+    reasons = {n: d for n in asked if isinstance(d := made.decisions[n], Float)}
+    return made.quantized, reasons
 
 
 def _gains(

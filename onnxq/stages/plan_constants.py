@@ -127,7 +127,7 @@ def plan_weight(
     spec = weight_observer(node, rule, prepared.qconfig)
     key = WeightKey(value.name, rule.weight.axis, limit, spec)
     if key not in observed:
-        observed[key] = _observe_weight(value, key, notes)
+        observed[key] = observe_weight(constant_array(value), key, notes)
     qparams = observed[key]
     return WeightPlan(value.name, qparams, limit if qparams.dtype == INT8 else None)
 
@@ -155,8 +155,18 @@ def with_gain(
     return dataclasses.replace(weight, qparams=qparams, gain=tuple(gain.tolist()))
 
 
-def _observe_weight(value: ir.Value, key: WeightKey, notes: list[str]) -> QParams:
-    weight = constant_array(value)
+def observe_weight(weight: npt.NDArray[np.float32], key: WeightKey, notes: list[str]) -> QParams:
+    """What the key's observer says of the weight, its range cut to the key's limit.
+
+    Args:
+        weight: float32; weight.shape[key.axis] channels where the observer has some.
+        key: names the tensor, its channel axis, the code limit and the observer.
+        notes: what a user should know; grows.
+
+    Raises:
+        ModelError: the weight holds NaN or Inf.
+        QConfigError: the observer gives codes that the target cannot run exactly.
+    """
     spec = key.observer
     probe = spec()
     axis = key.axis % weight.ndim

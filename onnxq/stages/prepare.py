@@ -144,7 +144,7 @@ def prepare(
         UnsupportedError: the qconfig asks for number types that ONNX Runtime lacks.
     """
     check_mapping(qconfig)
-    chosen = _target(target)
+    chosen = targets.resolve(target)
     mapping = qconfig if qconfig is not None else default_qconfig_mapping(backend_of(target))
     canonical = canonicalize(load(model), runtime.infer_types)
     nodes = [node for node, _ in walk(canonical.model.graph)]
@@ -179,12 +179,6 @@ def prepare(
 def backend_of(target: str | Target | None) -> str:
     """PyTorch's name of the backend where the target is given by it, else the empty string."""
     return target if isinstance(target, str) and target in targets.BACKENDS else ""
-
-
-def _target(target: str | Target | None) -> Target:
-    if target is None:
-        return targets.get_default()
-    return targets.find(target) if isinstance(target, str) else target
 
 
 def _groups(

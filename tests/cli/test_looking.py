@@ -198,3 +198,22 @@ def test_targets_are_listed(run: Run) -> None:
     value = json.loads(run("targets", "--json").stdout)
     assert value["default"] == "portable"
     assert value["aliases"]["fbgemm"] == "x86-avx2"
+
+
+def test_inspect_says_what_dynamic_quantization_would_do(run: Run, model_path: Path) -> None:
+    options = ("--dynamic", "--objective", "size")
+    result = run("inspect", model_path, *options)
+    assert result.exit_code == 0, result.stderr
+    text = " ".join(result.stdout.split())
+    assert "gemm Gemm dynamic int8 weights" in text
+    assert "relu1 Relu float Relu has no weights" in text
+    value = json.loads(run("inspect", model_path, *options, "--json").stdout)
+    assert value["objective"] == "size"
+    assert "w3" in value["tensors"]
+
+
+def test_inspect_says_which_nodes_are_left_to_dynamic_quantization(
+    run: Run, model_path: Path
+) -> None:
+    result = run("inspect", model_path, "--set", "op:Gemm=dynamic")
+    assert "gemm Gemm dynamic quantized dynamically" in " ".join(result.stdout.split())

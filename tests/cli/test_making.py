@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
+from onnxq.stages.dynamic_decision import DynamicPlan
 from onnxq.stages.plan import Plan
 from onnxq.stages.statistics import Statistics
 from tests.examples import images, network
@@ -52,7 +53,7 @@ def test_quantize_reports_programs_the_same(
     assert value["quantized_bytes"] == output.stat().st_size
     assert value["float_bytes"] == model_path.stat().st_size
     assert value["execution"]["integer_nodes"]["QLinearConv"] == 2
-    assert value["counts"]["Conv"] == {"integers": 2, "floats": 0}
+    assert value["counts"]["Conv"] == {"integers": 2, "floats": 0, "dynamic": 0}
     onnx.checker.check_model(str(output), full_check=True)
 
 
@@ -223,3 +224,112 @@ def test_export_writes_a_model_of_a_factory_in_the_current_folder(
     assert [v.name for v in onnx.load(output).graph.output] == ["z"]
     assert run("export", "my_factory_file:mak", *spec, "-o", tmp_path / "n.onnx").exit_code == 5
     assert not (tmp_path / "n.onnx").exists()
+
+
+# --- quantize-dynamic
+
+
+def test_quantize_dynamic_says_what_it_quantized_and_what_not(
+    run: Run, model_path: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "q.onnx"
+    options = ("-o", output, "--objective", "size", "--set", "op:Conv=float")
+    result = run("quantize-dynamic", model_path, *options)
+    assert (result.exit_code, result.stderr) == (0, "")
+    text = " ".join(result.stdout.split())
+    assert f"{output}: quantized dynamically for portable, objective size" in text
+    assert "quantized dynamically: op nodes how which Gemm 1 int8 weights" in text
+    assert "Conv 2 the qconfig leaves it in float conv1, conv2" in text
+    assert "Relu 2 Relu has no weights that dynamic quantization stores relu1, relu2" in text
+    assert "size:" in text
+    onnx.checker.check_model(str(output), full_check=True)
+
+
+def test_quantize_dynamic_says_the_same_to_programs(
+    run: Run, model_path: Path, tmp_path: Path
+) -> None:
+    output, plan = tmp_path / "q.onnx", tmp_path / "plan.json"
+    options = ("-o", output, "--objective", "size", "--target", "x86-vnni", "--save-plan", plan)
+    result = run("quantize-dynamic", model_path, *options, "--json")
+    value = json.loads(result.stdout)
+    assert (value["target"], value["objective"]) == ("x86-vnni", "size")
+    assert value["format"] == "dynamic"
+    assert value["forms"]["gemm"] in {"integer", "blocks", "stored"}
+    assert value["counts"]["Gemm"] == {"integers": 0, "floats": 0, "dynamic": 1}
+    assert value["float_bytes"] == model_path.stat().st_size
+    assert value["quantized_bytes"] == output.stat().st_size
+    assert DynamicPlan.load(plan).decisions.keys() == {n["name"] for n in value["nodes"]}
+
+
+def test_quantize_dynamic_reads_a_qconfig(run: Run, model_path: Path, tmp_path: Path) -> None:
+    qconfig = tmp_path / "q.yaml"
+    qconfig.write_text(
+        "global: null\n"
+        "nodes:\n"
+        "  gemm: {dynamic: {weight: {observer: NarrowRangeObserver, dtype: int4, quant_max: 7},\n"
+        "                   form: blocks, block_size: 16}}\n"
+    )
+    options = ("-o", tmp_path / "q.onnx", "--qconfig", qconfig, "--json")
+    value = json.loads(run("quantize-dynamic", model_path, *options).stdout)
+    assert value["forms"] == {"gemm": "blocks"}
+
+
+def test_quantize_dynamic_stores_float16(run: Run, model_path: Path, tmp_path: Path) -> None:
+    options = ("-o", tmp_path / "q.onnx", "--dtype", "float16", "--json")
+    value = json.loads(run("quantize-dynamic", model_path, *options).stdout)
+    assert value["forms"]["gemm"] == "half"
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (("--objective", "fast"), 5, "objective 'fast' is not known; known: speed, size"),
+        (("--dtype", "int4"), 5, "wanted qint8 or float16"),
+        (("--target", "x87"), 5, "target 'x87' is not known"),
+        (("--set", "op:Gem=dynamic"), 5, "op type 'Gem' is not in the model"),
+        (("--set", "op:Gemm=fbgemm"), 5, "op type 'Gemm' has a static QConfig"),
+        (("--set", "global=float"), 3, "there are no weights to quantize. The model has 2 Conv"),
+    ],
+)
+def test_quantize_dynamic_refuses_what_it_does_not_know(
+    run: Run, model_path: Path, tmp_path: Path, options: tuple[str, str], code: int, message: str
+) -> None:
+    result = run("quantize-dynamic", model_path, "-o", tmp_path / "q.onnx", *options)
+    assert result.exit_code == code
+    assert message in result.stderr
+    assert not (tmp_path / "q.onnx").exists()
+
+
+def test_a_dynamic_model_can_be_verified_and_timed_but_not_quantized_again(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "q.onnx"
+    qconfig = tmp_path / "q.yaml"
+    qconfig.write_text("global: null\nnodes: {gemm: {dynamic: {form: integer}}}\n")
+    assert run("quantize-dynamic", model_path, "-o", output, "--qconfig", qconfig).exit_code == 0
+    for command in (
+        ("verify", model_path, output, samples_path, "--min-sqnr", "30"),
+        ("bench", model_path, output, "--runs", "2"),
+    ):
+        result = run(*command)
+        assert result.exit_code == 0, result.stderr
+        assert "DynamicQuantizeMatMul" in result.stdout
+    result = run("verify", "--reference", output, samples_path, "--json")
+    nodes = json.loads(result.stdout)["nodes"]
+    assert [(n["op_type"], n["differing"]) for n in nodes] == [("DynamicQuantizeMatMul", 0)]
+    again = run("quantize-dynamic", output, "-o", tmp_path / "again.onnx")
+    assert again.exit_code == 3
+    assert "quantized already" in again.stderr
+
+
+def test_quantize_reports_the_nodes_that_it_quantized_dynamically(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path
+) -> None:
+    options = ("-o", tmp_path / "q.onnx", "--set", "op:Gemm=dynamic", "--objective", "size")
+    result = run("quantize", model_path, samples_path, *options, "--json")
+    value = json.loads(result.stdout)
+    assert value["counts"]["Gemm"] == {"integers": 0, "floats": 0, "dynamic": 1}
+    assert value["counts"]["Conv"] == {"integers": 2, "floats": 0, "dynamic": 0}
+    (group,) = value["dynamic"]
+    assert group["nodes"] == ["gemm"]
+    assert group["how"].startswith("int8 weights")

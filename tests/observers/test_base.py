@@ -28,6 +28,8 @@ SPECS = [
     public.PercentileObserver.with_args(percentile=99.0),
     public.EntropyObserver.with_args(bins=512),
     public.NarrowRangeObserver.with_args(ch_axis=1, quant_max=64),
+    public.LeastErrorObserver.with_args(ch_axis=1, dtype="qint8"),
+    public.LeastErrorObserver.with_args(ch_axis=-1, dtype="uint4", qscheme="per_channel_affine"),
     public.RecordingObserver.with_args(),
     public.NoopObserver.with_args(),
 ]

@@ -18,6 +18,19 @@ def test_logistic_equals_onnx_runtime_to_the_bit(width: float) -> None:
     assert np.array_equal(logistic(x), y)
 
 
+def test_every_float_near_the_ends_is_onnx_runtimes() -> None:
+    """A net found it: ONNX Runtime's kernel may return 1 + 2^-23, but nothing below 0."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 21]>g (float[N] x) => (float[N] y) { y = Sigmoid(x) }'
+    )
+    first, last = (np.float32(x).view(np.int32) for x in (17.7, 18.1))
+    high = np.arange(first, last, dtype=np.int32).view(np.float32)
+    x = np.concatenate([high, -high])
+    (y,) = builder.session(model).run(None, {"x": x})
+    assert y.max() > 1
+    assert np.array_equal(logistic(x), y)
+
+
 def test_far_values_are_0_and_1() -> None:
     ends = logistic(np.array([-np.inf, -1e30, 1e30, np.inf], np.float32))
     assert ends.tolist() == [0.0, 0.0, 1.0, 1.0]

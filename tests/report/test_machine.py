@@ -23,7 +23,7 @@ def test_summary_says_how_or_why() -> None:
         "how": "codes",
     }
     assert value["nodes"][1]["reason"] == "slow"
-    assert value["counts"]["Conv"] == {"integers": 1, "floats": 0}
+    assert value["counts"]["Conv"] == {"integers": 1, "floats": 0, "dynamic": 0}
     assert value["reasons"] == [{"op_type": "Softmax", "reason": "slow", "nodes": ["s"]}]
 
 

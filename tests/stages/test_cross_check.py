@@ -260,26 +260,15 @@ def test_a_kernel_that_gives_another_shape_is_a_problem(
 
 
 def test_integer_nodes_without_kernel_are_listed_and_break_the_check() -> None:
-    lstm = make(
-        "DynamicQuantizeLSTM",
-        ["x", "w", "r", "", "", "", "", "", "s", "z", "s", "z"],
-        ["y"],
-        "lstm",
-        domain="com.microsoft",
-        hidden_size=4,
-    )
-    constants: dict[str, Array] = {
-        "w": np.ones((1, 3, 16), np.int8),
-        "r": np.ones((1, 4, 16), np.int8),
-        "s": np.array([0.01], np.float32),
-        "z": np.array([0], np.int8),
-    }
-    proto = model([lstm], constants, {"x": [2, 1, 3]}, opset=21)
+    wide = make("MatMulInteger16", ["x", "w"], ["y"], "wide", domain="com.microsoft")
+    constants: dict[str, Array] = {"w": np.ones((3, 2), np.int16)}
+    int16, int32 = onnx.TensorProto.INT16, onnx.TensorProto.INT32
+    proto = model([wide], constants, {"x": [2, 3]}, {"y": int32}, opset=21, dtype=int16)
     proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
-    findings = cross_check(proto, [{"x": weights(0, 2, 1, 3)}])
-    assert [n.name for n in findings.unchecked] == ["lstm"]
-    assert "DynamicQuantizeLSTM 'lstm'" in findings.end_to_end
-    with pytest.raises(VerificationError, match="'lstm' was not checked"):
+    findings = cross_check(proto, [{"x": np.ones((2, 3), np.int16)}])
+    assert [n.name for n in findings.unchecked] == ["wide"]
+    assert "MatMulInteger16 'wide'" in findings.end_to_end
+    with pytest.raises(VerificationError, match="'wide' was not checked"):
         findings.check()
     findings.check(unchecked=Unchecked.ALLOWED)
 

@@ -5,7 +5,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from onnxq.observers import NarrowRangeObserver
+from onnxq.operator import DynamicForm
+from onnxq.qconfig import QConfigDynamic
 from onnxq.stages.execution import execution, meant_in_integers
+from tests.dynamic_models import product, quantized
 from tests.examples import as_ir, quantized_matmul
 
 if TYPE_CHECKING:
@@ -50,3 +54,34 @@ def test_a_biased_matmul_without_requantization_falls_back() -> None:
 def test_the_matmul_is_meant_in_integers(requantized: bool) -> None:
     names = [node.name for node in meant_in_integers(matmul(requantized=requantized))]
     assert names == ["matmul"]
+
+
+def blocks(size: int) -> ir.Model:
+    entry = QConfigDynamic(
+        NarrowRangeObserver.with_args(dtype="int4", quant_max=7), DynamicForm.BLOCKS, size
+    )
+    return quantized(product(), entry)
+
+
+def test_a_product_by_blocks_runs_in_integers() -> None:
+    got = execution(blocks(32))
+    assert got.integer_nodes == {"MatMulNBits": 1}
+    assert got.fallbacks == ()
+
+
+def test_blocks_that_onnxruntime_has_no_kernel_for_fall_back() -> None:
+    got = execution(blocks(8))
+    assert [f.op_type for f in got.fallbacks] == ["Gemm"]
+
+
+def test_weights_that_are_stored_only_are_no_fallback() -> None:
+    entry = QConfigDynamic(NarrowRangeObserver.with_args(), DynamicForm.STORED)
+    got = execution(quantized(product(), entry))
+    assert got.fallbacks == ()
+    assert got.float_nodes
+
+
+def test_integer_products_are_integers() -> None:
+    got = execution(quantized(product()))
+    assert got.integer_nodes == {"DynamicQuantizeMatMul": 1}
+    assert got.fallbacks == ()

@@ -8,6 +8,7 @@ from onnxq.errors import CalibrationError, QConfigError, nearest
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.collector import without_collector
 from onnxq.qparams import PerBlock, QParams
+from onnxq.stages.rewrite.dynamic import opset_needed, write_dynamic
 from onnxq.stages.rewrite.qdq import write_qdq
 from onnxq.stages.rewrite.qoperator import write_qoperator
 from onnxq.stages.rewrite.signed_codes import keep_loadable
@@ -56,7 +57,8 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> ir.Model:
         )
     model = prepared.model.clone()
     write_qdq(model, plan)
-    upgrade_opset(model, _opset_needed(plan))
+    write_dynamic(model, plan.dynamic)
+    upgrade_opset(model, max(_opset_needed(plan), opset_needed(plan.dynamic)))
     keep_loadable(model)
     model = FORMATS[format](model)
     model.metadata_props.update(

@@ -9,15 +9,29 @@ import onnx_ir as ir
 from onnxq.graph.edit import NamePool
 from onnxq.qparams import QParams
 from onnxq.stages.decision import value_name
-from onnxq.stages.rewrite.weights import integer_tensor, scale_tensor, zero_point_tensor
+from onnxq.stages.rewrite.weights import (
+    half_tensor,
+    integer_tensor,
+    scale_tensor,
+    transposed,
+    zero_point_tensor,
+)
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
 
-_Codes = tuple[ir.Value, QParams, int | None, tuple[float, ...] | None]
-"""What integer tensors are told apart by: the constant, its qparams, its code limit, its gain."""
+_Codes = tuple[
+    ir.Value,
+    QParams | None,
+    int | None,
+    tuple[float, ...] | None,
+    tuple[int, ...] | None,
+    ir.Graph,
+]
+"""What tensors of codes are told apart by: constant, qparams, code limit, gain, order of axes,
+and the graph that holds them."""
 
 
 class Initializers:
@@ -56,21 +70,51 @@ class Initializers:
         qparams: QParams,
         code_limit: int | None = None,
         gain: tuple[float, ...] | None = None,
+        perm: tuple[int, ...] | None = None,
+        graph: ir.Graph | None = None,
     ) -> tuple[ir.Value, str]:
-        """(integer initializer beside the float one, stem of the names around it)."""
-        key = (value, qparams, code_limit, gain)
+        """(integer initializer beside the float one, stem of the names around it).
+
+        Args:
+            value: the float initializer.
+            qparams: of the codes, in the layout in which they are stored.
+            code_limit: codes are clipped to [-code_limit, code_limit]; None: not clipped.
+            gain: one factor per row that the constant is multiplied by first; None: none.
+            perm: order of the constant's axes in which the codes are stored; None: as it is.
+            graph: that holds them; None: the constant's.
+        """
+        home = _owner(value) if graph is None else graph
+        key = (value, qparams, code_limit, gain, perm, home)
         if key not in self._codes:
             assert value.const_value is not None
             stem = value_name(value)
             if f"{stem}_quantized" in self._names:  # a second layout of a tied weight
                 stem = self.unique(f"{stem}_again")
             name = self.unique(f"{stem}_quantized")
-            tensor = integer_tensor(value.const_value, qparams, code_limit, gain, name)
-            graph = value.graph
-            assert isinstance(graph, ir.Graph)
-            self._codes[key] = (_register(graph, name, tensor), stem)
-            self.replaced[value] = None
+            source = transposed(value.const_value, perm)
+            tensor = integer_tensor(source, qparams, code_limit, gain, name)
+            self._codes[key] = (self._beside(value, tensor, name, home), stem)
         return self._codes[key]
+
+    def half(self, value: ir.Value, perm: tuple[int, ...] | None = None) -> ir.Value:
+        """The float16 initializer beside the float one, its axes in the order of perm."""
+        key = (value, None, None, None, perm, _owner(value))
+        if key not in self._codes:
+            assert value.const_value is not None
+            name = self.unique(f"{value_name(value)}_half")
+            tensor = half_tensor(transposed(value.const_value, perm), name)
+            self._codes[key] = (self._beside(value, tensor, name, _owner(value)), name)
+        return self._codes[key][0]
+
+    def _beside(
+        self,
+        value: ir.Value,
+        tensor: ir.TensorProtocol,
+        name: str,
+        graph: ir.Graph,
+    ) -> ir.Value:
+        self.replaced[value] = None
+        return _register(graph, name, tensor)
 
     def qparams(self, graph: ir.Graph, stem: str, qparams: QParams) -> tuple[ir.Value, ir.Value]:
         """Scale and zero point of the tensor `stem`, as initializers of this graph."""
@@ -81,6 +125,11 @@ class Initializers:
                 _register(graph, zero_point, zero_point_tensor(qparams, zero_point)),
             )
         return self._qparams[stem, graph]
+
+
+def _owner(value: ir.Value) -> ir.Graph:
+    assert isinstance(value.graph, ir.Graph)
+    return value.graph
 
 
 def _register(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir.Value:

@@ -18,7 +18,7 @@ import onnx_ir as ir
 from onnx_ir.tape import Tape
 
 from onnxq import catalog
-from onnxq.operator import Float, Form, NodePlan, Rule
+from onnxq.operator import DynamicForm, Float, Form, NodePlan, Rule
 from onnxq.stages.channel_gains import GAINS_KEY
 from onnxq.stages.decision import Quantize, node_name, subgraphs, value_name, walk
 from onnxq.stages.rewrite.edits import (
@@ -68,6 +68,9 @@ class _QdqWriter:
             decision = plan.decisions[node_name(node)]
             if isinstance(decision, Quantize) and decision.folded_into:
                 self.folded.setdefault(decision.folded_into, []).append(node)
+        self.integers_at_run_time = {
+            name for name, d in plan.dynamic.items() if d.form is DynamicForm.INTEGER
+        }
         self.codes: dict[str, ir.Value] = {}
         self.float_codes: dict[tuple[str, ir.Graph], ir.Value] = {}
         self.copies: dict[ir.Value, ir.Value] = {}
@@ -93,7 +96,8 @@ class _QdqWriter:
             decision = self.plan.decisions[node_name(node)]
             if isinstance(decision, Float):
                 self._float_inputs(node, ())
-                self._guard(node)
+                if node_name(node) not in self.integers_at_run_time:
+                    self._guard(node)
             elif decision.folded_into:
                 if decision.rule.clamp is not None:
                     self.dead.append(node)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq.graph.weights import derived
 from onnxq.qparams import PerChannel, QParams, quantize
 
 if TYPE_CHECKING:
@@ -49,6 +50,24 @@ def integer_tensor(
     if source.nbytes < LAZY_BYTES:
         return make()
     return ir.LazyTensor(make, ir.DataType[qparams.dtype.onnx], ir.Shape(shape), name=name)
+
+
+def half_tensor(source: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
+    """The constant in float16, each number rounded to the nearest."""
+    return derived(
+        lambda: source.numpy().astype(np.float16),
+        ir.DataType.FLOAT16,
+        tuple(source.shape.numpy()),
+        name,
+    )
+
+
+def transposed(source: ir.TensorProtocol, perm: tuple[int, ...] | None) -> ir.TensorProtocol:
+    """The constant with its axes in the order of perm (np.transpose); None: itself."""
+    if perm is None:
+        return source
+    shape = tuple(source.shape.numpy()[axis] for axis in perm)
+    return derived(lambda: np.transpose(source.numpy(), perm), source.dtype, shape, source.name)
 
 
 def scale_tensor(qparams: QParams, name: str) -> ir.TensorProtocol:

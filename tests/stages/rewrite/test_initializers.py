@@ -76,3 +76,25 @@ def test_an_array_is_an_initializer_of_that_type_and_shape() -> None:
     assert graph.initializers["w_1"] is value
     assert value.dtype == ir.DataType.UINT8
     assert value.shape == ir.Shape([2, 3])
+
+
+def test_layouts_of_a_weight_are_told_apart() -> None:
+    weight = ir.Value(name="w", const_value=ir.tensor(np.array([[1, 2, 3]], np.float32)))
+    graph = ir.Graph([], [], nodes=[], initializers=[weight])
+    new = Initializers({"w"})
+    plain, _ = new.codes(weight, COARSE)
+    turned, _ = new.codes(weight, COARSE, perm=(1, 0))
+    assert tensor_of(plain).numpy().tolist() == [[2, 4, 6]]
+    assert tensor_of(turned).numpy().tolist() == [[2], [4], [6]]
+    assert set(graph.initializers) == {"w", "w_quantized", "w_again_quantized"}
+
+
+def test_half_weights_are_made_once_per_layout() -> None:
+    weight = ir.Value(name="w", const_value=ir.tensor(np.array([[1, 0.1]], np.float32)))
+    ir.Graph([], [], nodes=[], initializers=[weight])
+    new = Initializers({"w"})
+    half = new.half(weight)
+    assert (half.name, half.dtype) == ("w_half", ir.DataType.FLOAT16)
+    assert new.half(weight) is half
+    assert new.half(weight, (1, 0)).name == "w_half_1"
+    assert list(new.replaced) == [weight]

@@ -12,6 +12,7 @@ from onnxq import catalog, runtime
 from onnxq.errors import ModelError, QConfigError
 from onnxq.graph.expose import expose
 from onnxq.graph.io import load, save
+from onnxq.operator import Float
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.stages.calibrate import calibrate
 from onnxq.stages.codes import find_codes
@@ -210,6 +211,8 @@ def test_every_operator_gives_the_same_integers_in_both_formats(operator: Operat
         ):
             continue  # nothing to calibrate on; inputs without a common batch axis
         prepared = prepare(ir.from_proto(builder.float_model(operator, case)), asked)
+        if all(isinstance(decision, Float) for decision in prepared.decisions.values()):
+            continue  # both are the float model, which ONNX Runtime need not run (LSTM, layout 1)
         made = plan(prepared, calibrate(prepared, [feeds]))
         qdq, qoperator = rewrite(prepared, made), rewrite(prepared, made, "qoperator")
         with runtime.open_session(qdq) as a, runtime.open_session(qoperator) as b:

@@ -8,8 +8,10 @@ from onnxq.dtypes import INT4, INT8, INT32
 from onnxq.qparams import PerChannel, QParams, per_tensor, quantize
 from onnxq.stages.rewrite.weights import (
     LAZY_BYTES,
+    half_tensor,
     integer_tensor,
     scale_tensor,
+    transposed,
     zero_point_tensor,
 )
 
@@ -74,3 +76,15 @@ def test_bits_are_those_of_quantize() -> None:
     p = QParams(np.array([0.01, 0.02, 0.03], np.float32), np.zeros(3, np.int8), INT8, PerChannel(0))
     codes = integer_tensor(ir.Tensor(x), p, None, None, "w")
     np.testing.assert_array_equal(codes.numpy(), quantize(x, p))
+
+
+def test_transposed_weights_have_their_axes_in_the_order_of_perm() -> None:
+    w = ir.Tensor(np.arange(6, dtype=np.float32).reshape(1, 2, 3))
+    assert transposed(w, None) is w
+    np.testing.assert_array_equal(transposed(w, (2, 0, 1)).numpy(), w.numpy().transpose(2, 0, 1))
+
+
+def test_half_weights_are_rounded_to_the_nearest() -> None:
+    half = half_tensor(ir.Tensor(np.array([1 / 3, 1.0], np.float32)), "w_half")
+    assert half.dtype == ir.DataType.FLOAT16
+    assert half.numpy().tolist() == [float(np.float16(1 / 3)), 1.0]

@@ -1,0 +1,143 @@
+"""LeastErrorObserver: the scale of each channel, or block, with the least squared error."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from onnxq import dtypes
+from onnxq.errors import CalibrationError, QConfigError
+from onnxq.observers._base import Observer, State, warn_unobserved
+from onnxq.observers._checks import check_per_channel
+from onnxq.observers._exact_search import search_scales
+from onnxq.observers._range import FINE_EPS, F32Array, as_float32, channel_range
+from onnxq.qparams import PerChannel, QParams, QScheme
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    from onnxq.dtypes import QDType
+
+DEFAULT_LIMIT = 1 << 32  # 4 GiB: a weight matrix of 32,768 x 32,768
+
+
+class LeastErrorObserver(Observer):
+    """Minimizes sum (x - dequantize(quantize(x)))^2 of each channel over its scale and zero_point.
+
+    For weights, of few bits above all: it looks at the values themselves, which it keeps, not at a
+    histogram. The search begins with the grid that PerChannelMinMaxObserver gives and only takes
+    what is better: on rows of 32 normal values, the error is 0.73 (8 bits), 0.83 (4) and 0.61 (2)
+    times that one's, on rows of 768 it is 0.97, 0.68 and 0.37 times. int8 codes keep to -127..127:
+    sums with -128 wrap on ARM.
+
+    Args:
+        ch_axis: axis of the channels in x.
+        dtype: as Observer; the others too.
+        byte_limit: largest size of what is kept, in bytes; more is an error.
+
+    State: index: int64 (batches,); "batch 0" ...: float32 (channels, values), in the order of
+    index, and within one index in the order of their bytes.
+
+    Raises:
+        QConfigError: a per-tensor qscheme, a byte_limit that is not positive, arguments that do not
+            fit together.
+    """
+
+    def __init__(
+        self,
+        ch_axis: int = 0,
+        dtype: QDType | str = dtypes.qint8,
+        qscheme: QScheme | str = QScheme.PER_CHANNEL_SYMMETRIC,
+        reduce_range: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        eps: float = FINE_EPS,
+        byte_limit: int = DEFAULT_LIMIT,
+    ) -> None:
+        found = dtypes.find(dtype)
+        if quant_min is None and quant_max is None and (found.bits, found.signed) == (8, True):
+            quant_min, quant_max = -found.qmax, found.qmax
+        super().__init__(dtype, qscheme, reduce_range, quant_min, quant_max, eps)
+        check_per_channel(self)
+        if byte_limit <= 0:
+            raise QConfigError(f"byte_limit: got {byte_limit}; wanted a positive number of bytes.")
+        self.ch_axis = ch_axis
+        self.byte_limit = byte_limit
+        self.batches: list[tuple[int, F32Array]] = []
+
+    def observe(self, x: npt.NDArray[np.generic], index: int) -> None:
+        """Keeps the values of x, channel by channel; an empty x is skipped.
+
+        Raises:
+            CalibrationError: as Observer; other channels than before; the byte limit is exceeded.
+        """
+        if x.size == 0:
+            return
+        reals = as_float32(x, index)
+        low, high = channel_range(reals, self.ch_axis, index)
+        worst = np.argmax(high.astype(np.float64) - low)
+        self.range.check_width(low[worst], high[worst], index)
+        rows = np.moveaxis(reals, self.ch_axis, 0).reshape(low.size, -1)
+        self._check([rows], f"batch {index}")
+        self.batches.append((index, np.array(rows)))
+
+    def _check(self, more: list[F32Array], what: str) -> None:
+        kept = [rows for _, rows in self.batches] + more
+        channels = {len(rows) for rows in kept}
+        if len(channels) > 1:
+            raise CalibrationError(
+                f"{what}: got {len(more[0])} channels on axis {self.ch_axis}; before there were "
+                f"{len(kept[0])}. Is ch_axis the channels' axis?"
+            )
+        size = sum(rows.nbytes for rows in kept)
+        if size > self.byte_limit:
+            raise CalibrationError(
+                f"{what}: LeastErrorObserver would hold {size:,} bytes; its byte_limit is "
+                f"{self.byte_limit:,}. It is meant for weights; use HistogramObserver for "
+                "activations, or raise byte_limit."
+            )
+
+    def merge(self, other: Self) -> Self:
+        """The values of both.
+
+        Raises:
+            CalibrationError: the specs or the numbers of channels differ; the byte limit is
+                exceeded.
+        """
+        merged = self._fresh_for(other)
+        self._check([rows for _, rows in other.batches], "merge")
+        merged.batches = self.batches + other.batches
+        return merged
+
+    def calculate_qparams(self) -> QParams:
+        """QParams of granularity PerChannel(ch_axis), one scale per channel.
+
+        Raises:
+            CalibrationError: a range overflows float32.
+        """
+        if not self.batches:
+            warn_unobserved(self)
+            return self.range.default(PerChannel(self.ch_axis))
+        rows = np.concatenate([rows for _, rows in self._ordered()], axis=1)
+        first = self.range.qparams(rows.min(axis=1), rows.max(axis=1), PerChannel(self.ch_axis))
+        scale, zero_point = search_scales(rows, self.range, first.scale, first.zero_point)
+        return QParams(scale, zero_point, self.dtype, PerChannel(self.ch_axis))
+
+    def _ordered(self) -> list[tuple[int, F32Array]]:
+        return sorted(self.batches, key=lambda batch: (batch[0], batch[1].tobytes()))
+
+    def state(self) -> State:
+        """{"index": int64 (batches,), "batch 0"...: float32 (channels, values)}."""
+        ordered = self._ordered()
+        state: State = {"index": np.asarray([i for i, _ in ordered], np.int64)}
+        return state | {f"batch {row}": x for row, (_, x) in enumerate(ordered)}
+
+    def load_state(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
+        """Takes over the values."""
+        indices = state["index"].tolist()
+        self.batches = [
+            (int(i), state[f"batch {row}"].astype(np.float32)) for row, i in enumerate(indices)
+        ]

@@ -1,0 +1,128 @@
+"""Products by weights in blocks, as ONNX Runtime runs them: MatMulNBits with int8 activations.
+
+    W (codes in blocks) -> DQ -> MatMul or Gemm    becomes    MatMulNBits, accuracy level 4
+
+That is the form in which ONNX Runtime executes such a product: each block of a row of activations
+is rounded to int8. On floats, the result would differ by what that rounding does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.graph.edit import FreeNames, all_nodes
+from onnxq.graph.weights import constant
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Codes = npt.NDArray[np.uint8]
+
+MICROSOFT = "com.microsoft"
+INT8_ACCURACY = 4  # session.qdq_matmulnbits_accuracy_level, ONNX Runtime's default
+MIN_BLOCK, MAX_BLOCK = 16, 256
+WIDTHS = (2, 4, 8)  # bits of codes
+MATRIX = 2
+
+
+def write_block_products(model: ir.Model) -> None:
+    """Replaces, in place, what ONNX Runtime would; all graphs."""
+    names = FreeNames(model)
+    for node in list(all_nodes(model)):
+        dequantize = _dequantize_of(node)
+        if dequantize is not None:
+            _replace(model, node, dequantize, names)
+
+
+def _dequantize_of(node: ir.Node) -> ir.Node | None:
+    """The DequantizeLinear of a weight (K, N) in blocks along K, where the kernel takes it."""
+    if node.domain or node.op_type not in ("MatMul", "Gemm") or len(node.inputs) < MATRIX:
+        return None
+    plain = all(node.attributes.get_int(name, 0) == 0 for name in ("transA", "transB"))
+    plain = plain and all(node.attributes.get_float(f, 1.0) == 1.0 for f in ("alpha", "beta"))
+    weight = node.inputs[1]
+    producer = None if weight is None else weight.producer()
+    if not plain or producer is None or producer.op_type != "DequantizeLinear":
+        return None
+    codes = constant(producer.inputs[0])
+    size, axis = (producer.attributes.get_int(name, 0) for name in ("block_size", "axis"))
+    if (
+        codes is None
+        or len(codes.shape) != MATRIX
+        or axis % MATRIX
+        or constant(producer.inputs[1]) is None
+    ):
+        return None
+    fits = MIN_BLOCK <= size <= MAX_BLOCK and size & (size - 1) == 0
+    return producer if fits and codes.dtype.bitwidth in WIDTHS else None
+
+
+def _replace(model: ir.Model, node: ir.Node, dequantize: ir.Node, names: FreeNames) -> None:
+    tensor, scale = constant(dequantize.inputs[0]), constant(dequantize.inputs[1])
+    assert tensor is not None
+    assert scale is not None
+    bits, size = tensor.dtype.bitwidth, dequantize.attributes.get_int("block_size", 0)
+    offset = 1 << (bits - 1) if tensor.dtype.is_signed() else 0
+    inner, columns = tensor.shape.numpy()
+    blocks = -(-inner // size)
+    zero = dequantize.inputs[2] if len(dequantize.inputs) > 2 else None
+    points = np.zeros((blocks, columns), np.int16)
+    if zero is not None and zero.const_value is not None:
+        points = zero.const_value.numpy().astype(np.int16)
+    padded = np.full((columns, blocks * size), offset, np.uint8)
+    padded[:, :inner] = (tensor.numpy().astype(np.int16) + offset).T
+    arrays = {
+        "packed": _packed(padded, bits).reshape(columns, blocks, -1),
+        "scales": np.ascontiguousarray(scale.numpy().T).reshape(-1),
+        "points": _packed((points + offset).T.astype(np.uint8), bits).reshape(-1),
+    }
+    graph = node.graph
+    assert isinstance(graph, ir.Graph)
+    slots = [
+        node.inputs[0],
+        *(_register(graph, names.value(f"{node.name}_{n}"), a) for n, a in arrays.items()),
+    ]
+    if len(node.inputs) > MATRIX and node.inputs[MATRIX] is not None:
+        slots += [None, node.inputs[MATRIX]]
+    attributes = {"K": inner, "N": columns, "bits": bits, "block_size": size}
+    product = ir.node(
+        "MatMulNBits",
+        slots,
+        attributes | {"accuracy_level": INT8_ACCURACY},
+        domain=MICROSOFT,
+        name=node.name,
+    )
+    old, new = node.outputs[0], product.outputs[0]
+    new.type, new.shape = old.type, old.shape
+    graph.insert_before(node, product)
+    new.name, old.name = old.name, None
+    old.replace_all_uses_with(new, replace_graph_outputs=True)
+    graph.remove(node, safe=True)
+    if not dequantize.outputs[0].uses() and isinstance(dequantize.graph, ir.Graph):
+        dequantize.graph.remove(dequantize, safe=True)
+    model.opset_imports.setdefault(MICROSOFT, 1)
+
+
+def _register(graph: ir.Graph, name: str, array: npt.NDArray[np.generic]) -> ir.Value:
+    tensor = ir.Tensor(array, name=name)
+    value = ir.Value(
+        name=name,
+        type=ir.TensorType(tensor.dtype),
+        shape=ir.Shape(array.shape),
+        const_value=tensor,
+    )
+    graph.register_initializer(value)
+    return value
+
+
+def _packed(codes: Codes, bits: int) -> Codes:
+    """Rows of codes, 8 / bits to a byte, the first in the low bits; rows end on a byte."""
+    rows, width = codes.shape
+    per_byte = 8 // bits
+    groups = np.zeros((rows, -(-width // per_byte), per_byte), np.uint8)
+    groups.reshape(rows, -1)[:, :width] = codes
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return np.asarray(np.bitwise_or.reduce(groups << shifts, axis=-1), np.uint8)

@@ -1,0 +1,173 @@
+"""Which form a node gets: the one that the qconfig names, else the fastest on the target."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxq.errors import QConfigError
+from onnxq.operator import DynamicForm, DynamicRule, Float
+from onnxq.stages.decision import node_name
+from onnxq.stages.dynamic_decision import Objective
+from onnxq.stages.dynamic_weights import can_be_in_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from onnxq.dtypes import QDType
+    from onnxq.observers import ObserverSpec
+    from onnxq.targets import Target
+
+BYTE = 8  # bits of the codes that integer products exist for
+CLOSE = 0.9  # share of the largest gain that is as good: measurements differ by as much
+AS_FAST = 1.0  # time in float / time quantized below which a node stays float for the sake of speed
+
+
+@dataclass(frozen=True, slots=True)
+class Slower(Float):
+    """A node stays in float only because the target runs it faster so."""
+
+
+def choose_form(
+    node: ir.Node,
+    rule: DynamicRule,
+    named: DynamicForm | None,
+    dtype: QDType | None,
+    target: Target,
+    objective: Objective,
+) -> DynamicForm | Float:
+    """The form of a node, or why it has none.
+
+    Args:
+        node: the float node.
+        rule: its operator's.
+        named: the form that the qconfig names; None: none.
+        dtype: of the weights' codes; None: float16.
+        target: what was measured.
+        objective: what to do where every form is slower than float; a form that is named, and
+            float16, are taken as they are.
+
+    Raises:
+        QConfigError: a form and a type that exclude each other.
+    """
+    wanted = DynamicForm.HALF if dtype is None and named is None else named
+    if wanted is not None:
+        return _named(node, rule, wanted, dtype)
+    assert dtype is not None
+    forms = [form for form in rule.forms if _suits(form, node, rule, dtype)]
+    if not forms:
+        return Float(f"none of its forms ({_names(rule.forms)}) has {dtype} weights")
+    gains = {form: _gain(node, rule, form, dtype, target) for form in forms}
+    known = {form: gain for form, gain in gains.items() if gain is not None}
+    best = _fastest(known) or forms[0]
+    if objective is Objective.SPEED and known.get(best, AS_FAST) < AS_FAST:
+        return Slower(
+            f"on {target} it would run at {known[best]:.2f} of its float speed "
+            f"(form '{best.value}'); objective 'size' quantizes it all the same"
+        )
+    return best
+
+
+def _fastest(gains: Mapping[DynamicForm, float]) -> DynamicForm | None:
+    """The first form that is nearly as fast as the fastest, and not slower than float if it is not.
+
+    Forms come in the rule's order, the usual one first; differences below CLOSE are noise.
+    """
+    most = max(gains.values(), default=0.0)
+    enough = max(CLOSE * most, min(most, AS_FAST))
+    return next((form for form, gain in gains.items() if gain >= enough), None)
+
+
+def stored_type(specs: Sequence[ObserverSpec]) -> QDType | Float | None:
+    """The type of the weights' codes, one for all; None for float16; or why there is none.
+
+    Raises:
+        QConfigError: a type that dynamic quantization does not store.
+    """
+    found = {_type_of(spec) for spec in specs}
+    if len(found) > 1:
+        kinds = ", ".join(sorted("float16" if t is None else t.name for t in found))
+        return Float(f"the qconfig gives its weights different types: {kinds}")
+    return found.pop()
+
+
+def _type_of(spec: ObserverSpec) -> QDType | None:
+    dtype = spec().dtype
+    if not dtype.is_integer or spec.name == "NoopObserver":
+        return None
+    if dtype.bits > BYTE:
+        raise QConfigError(
+            f"{spec.name}: dynamic quantization stores weights in 8 bits or fewer, or as float16; "
+            f"got {dtype}."
+        )
+    return dtype
+
+
+def _named(
+    node: ir.Node, rule: DynamicRule, form: DynamicForm, dtype: QDType | None
+) -> DynamicForm | Float:
+    """The form, or why this node does not have it."""
+    if dtype is None and form is not DynamicForm.HALF:
+        raise QConfigError(
+            f"'{node_name(node)}': the qconfig names form '{form.value}' and float16 weights, "
+            "which only the form 'half' has. Leave one of the two out."
+        )
+    if form not in rule.forms:
+        return Float(f"it has no form '{form.value}'; it has {_names(rule.forms)}")
+    if dtype is None or form is DynamicForm.HALF:
+        return form
+    if form is DynamicForm.INTEGER and dtype.bits != BYTE:
+        raise QConfigError(
+            f"'{node_name(node)}': the qconfig names form 'integer' and {dtype} weights; integer "
+            "products exist for int8 and uint8. Name the form 'blocks', or none."
+        )
+    if not _suits(form, node, rule, dtype):
+        return Float(f"its weight is no matrix, which form '{form.value}' needs")
+    return form
+
+
+def _suits(form: DynamicForm, node: ir.Node, rule: DynamicRule, dtype: QDType) -> bool:
+    """Whether integer weights of that type can have the form."""
+    if form is DynamicForm.BLOCKS:
+        values = [(node.inputs[weight.slot], weight) for weight in rule.weights]
+        return all(v is not None and can_be_in_blocks(v, weight) for v, weight in values)
+    if form is DynamicForm.INTEGER:
+        return dtype.bits == BYTE
+    return form is not DynamicForm.HALF
+
+
+def _gain(
+    node: ir.Node, rule: DynamicRule, form: DynamicForm, dtype: QDType, target: Target
+) -> float | None:
+    """Time in float / time in that form, as the target has it for such a shape."""
+    k, n = _matrix(node, rule)
+    return target.dynamic_gain(node.op_type, form.value, dtype.bits, k, n, known_rows(node, rule))
+
+
+def _matrix(node: ir.Node, rule: DynamicRule) -> tuple[int, int]:
+    """(k, n) of the first weight: numbers summed per result, results; at least 1 each."""
+    weight = rule.weights[0]
+    value = node.inputs[weight.slot]
+    assert value is not None
+    assert value.const_value is not None
+    shape = tuple(value.const_value.shape.numpy())
+    n = shape[weight.axis] if weight.axis is not None and shape else 1
+    return max(math.prod(shape) // max(n, 1), 1), max(n, 1)
+
+
+def known_rows(node: ir.Node, rule: DynamicRule) -> int | None:
+    """Rows of the activation: its elements without the last axis; None if not known."""
+    weights = {weight.slot for weight in rule.weights}
+    slot = next((s for s, v in enumerate(node.inputs) if v is not None and s not in weights), None)
+    value = None if slot is None else node.inputs[slot]
+    if value is None or value.shape is None:
+        return None
+    rows = [size for size in value.shape[:-1] if isinstance(size, int)]
+    return math.prod(rows) if len(rows) == max(len(value.shape) - 1, 0) else None
+
+
+def _names(forms: Sequence[DynamicForm]) -> str:
+    return ", ".join(f"'{form.value}'" for form in forms)

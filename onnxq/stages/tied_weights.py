@@ -1,0 +1,103 @@
+"""Weights that are one matrix: an embedding table that is, transposed, the output matrix too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, MutableMapping
+
+    import onnx_ir as ir
+
+    from onnxq.stages.dynamic_decision import DynamicWeightPlan
+    from onnxq.stages.dynamic_weights import StorageKey
+
+MATRIX = 2  # rank
+
+
+def transposed_twins(weights: Iterable[ir.Value]) -> dict[str, str]:
+    """Name -> name of an earlier weight whose transpose it is."""
+    return {str(value.name): str(twin.name) for value, twin in find_twins(weights).items()}
+
+
+def find_twins(weights: Iterable[ir.Value]) -> dict[ir.Value, ir.Value]:
+    """Matrix -> an earlier one whose transpose it is.
+
+    A matrix is read once, and only where another one has its shape transposed: they may be mapped
+    from disk, or computed when they are read. Whole matrices are compared where the first row of
+    one is the first column of the other.
+    """
+    by_shape: dict[tuple[int, ...], list[ir.Value]] = {}
+    for value in dict.fromkeys(weights):
+        tensor = value.const_value
+        if tensor is not None and len(tensor.shape) == MATRIX:
+            by_shape.setdefault(tuple(tensor.shape.numpy()), []).append(value)
+    rows: dict[tuple[tuple[int, ...], bytes], list[ir.Value]] = {}
+    twins: dict[ir.Value, ir.Value] = {}
+    for shape, values in by_shape.items():
+        if shape[::-1] not in by_shape or (len(values) == 1 and shape == shape[::-1]):
+            continue
+        for value in values:
+            assert value.const_value is not None
+            array = value.const_value.numpy()
+            row, column = array[:1].tobytes(), array[:, :1].tobytes()
+            alike = rows.get((shape[::-1], column), [])
+            twin = next((other for other in alike if is_transpose_of(value, other)), None)
+            if twin is not None:
+                twins[value] = twin
+                continue
+            rows.setdefault((shape, row), []).append(value)
+    return twins
+
+
+def is_transpose_of(value: ir.Value, other: ir.Value) -> bool:
+    """Whether two constant matrices hold the same numbers, rows being columns."""
+    a, b = value.const_value, other.const_value
+    if a is None or b is None:
+        return False
+    if len(a.shape) != MATRIX or tuple(a.shape) != tuple(b.shape)[::-1]:
+        return False
+    left, right = a.numpy(), b.numpy()
+    if not np.array_equal(left[:1], right[:, :1].T):  # nearly always enough, and cheap
+        return False
+    return np.array_equal(left, right.T)
+
+
+def share_limits(limits: MutableMapping[StorageKey, int], twins: dict[str, str]) -> None:
+    """Gives a weight and its twin the narrower range of the two, so that their codes are equal.
+
+    Args:
+        limits: largest code of each stored weight; changed.
+        twins: of `transposed_twins`.
+    """
+    for key in list(limits):
+        source = twins.get(key.tensor)
+        if source is None or key.axis is None or key.block_size is not None:
+            continue
+        mirror = type(key)(source, 1 - key.axis, None, key.observer)
+        if mirror in limits:
+            limits[key] = limits[mirror] = min(limits[key], limits[mirror])
+
+
+def notes_on_twins(plans: Iterable[DynamicWeightPlan], twins: Mapping[str, str]) -> list[str]:
+    """One note per twin whose codes will not be the other's: both are stored."""
+    forms: dict[str, set[tuple[object, ...]]] = {}
+    for plan in plans:
+        forms.setdefault(plan.tensor, set()).add(_codes_of(plan))
+    return [
+        f"weight '{name}' is '{source}' transposed; both are stored, for their codes differ or one "
+        "of them stays in float."
+        for name, source in twins.items()
+        if forms.get(name, set()) != forms.get(source, set())
+    ]
+
+
+def _codes_of(plan: DynamicWeightPlan) -> tuple[object, ...]:
+    """What makes codes, but for the order of axes."""
+    qparams = plan.qparams
+    if qparams is None:
+        return ("float16",)
+    scale, zero_point = qparams.scale.ravel().tobytes(), qparams.zero_point.ravel().tobytes()
+    return (qparams.dtype, type(qparams.granularity), plan.code_limit, scale, zero_point)

@@ -1,0 +1,101 @@
+"""Activation functions of recurrent operators, as ONNX Runtime computes them in LSTM, to the bit.
+
+Elu, Softplus and ScaledTanh are missing: they call the C library, whose last bit differs between
+machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxq.errors import UnsupportedError
+from onnxq.operators._logistic import logistic
+from onnxq.operators._tanh import tanh
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from onnxq.operators._attributes import Attributes
+
+Floats = npt.NDArray[np.float32]
+Function = Callable[[Floats, np.float32, np.float32], Floats]
+
+ZERO, ONE = np.float32(0), np.float32(1)
+
+FUNCTIONS: Mapping[str, Function] = MappingProxyType(
+    {
+        "sigmoid": lambda x, *_: logistic(x),
+        "tanh": lambda x, *_: tanh(x),
+        "relu": lambda x, *_: np.where(x > 0, x, ZERO),
+        "affine": lambda x, alpha, beta: np.asarray(alpha * x + beta),
+        "leakyrelu": lambda x, alpha, _: np.where(x >= 0, x, alpha * x),
+        "thresholdedrelu": lambda x, alpha, _: np.where(x > alpha, x, ZERO),
+        "hardsigmoid": lambda x, alpha, beta: np.minimum(ONE, np.maximum(ZERO, alpha * x + beta)),
+        "softsign": lambda x, *_: np.asarray(x / (ONE + np.abs(x))),
+    }
+)
+"""By name in lower case: (x, alpha, beta) -> y."""
+
+TAKES: Mapping[str, tuple[float | None, float | None]] = MappingProxyType(
+    {
+        "affine": (0.0, 0.0),  # ONNX Runtime's defaults; ONNX has 1 for Affine's alpha
+        "leakyrelu": (0.01, None),
+        "thresholdedrelu": (0.0, None),
+        "hardsigmoid": (0.2, 0.5),
+        "elu": (1.0, None),
+        "scaledtanh": (0.0, 0.0),
+    }
+)
+"""Defaults of alpha and beta of those functions that take one from the node's lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """One function of a cell; name in lower case."""
+
+    name: str
+    alpha: float = 0.0
+    beta: float = 0.0
+
+    def __call__(self, x: Floats) -> Floats:
+        """float32, shape of x."""
+        with np.errstate(over="ignore", under="ignore"):
+            return FUNCTIONS[self.name](x, np.float32(self.alpha), np.float32(self.beta))
+
+
+def activations(op: str, attributes: Attributes, defaults: Sequence[str]) -> list[Activation]:
+    """The functions that a node names, in order; alphas and betas go to those that take one.
+
+    Args:
+        op: for messages.
+        attributes: of the node: activations, activation_alpha, activation_beta.
+        defaults: names, where the node has none.
+    Raises:
+        UnsupportedError: a function whose last bit depends on the machine, or unknown.
+    """
+    given = cast("Sequence[str | bytes]", attributes.get("activations") or defaults)
+    names = [(n.decode() if isinstance(n, bytes) else str(n)).lower() for n in given]
+    alphas = iter(cast("Sequence[float]", attributes.get("activation_alpha") or ()))
+    betas = iter(cast("Sequence[float]", attributes.get("activation_beta") or ()))
+    found = []
+    for name in names:
+        alpha, beta = TAKES.get(name, (None, None))
+        found.append(Activation(name, _next(alphas, alpha), _next(betas, beta)))
+    odd = [name for name in names if name not in FUNCTIONS]
+    if odd:
+        raise UnsupportedError(
+            f"{op}: activation {odd[0]} is not reproduced to the bit; kernels exist for "
+            f"{', '.join(FUNCTIONS)}."
+        )
+    return found
+
+
+def _next(values: Iterator[float], default: float | None) -> float:
+    """The next of the node's values, where the function takes one."""
+    return 0.0 if default is None else float(next(values, default))

@@ -1,0 +1,157 @@
+"""Gates of recurrent operators: their functions as the node names them, written as ONNX nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from onnxq.errors import UnsupportedError
+from onnxq.operators._activations import TAKES, Activation
+from onnxq.operators._attributes import real, text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+
+    from onnxq.operators._attributes import Attributes
+    from onnxq.operators._steps import Steps
+
+OPERATORS = {
+    "sigmoid": "Sigmoid",
+    "tanh": "Tanh",
+    "relu": "Relu",
+    "softsign": "Softsign",
+    "softplus": "Softplus",
+    "leakyrelu": "LeakyRelu",
+    "thresholdedrelu": "ThresholdedRelu",
+    "elu": "Elu",
+    "hardsigmoid": "HardSigmoid",
+}
+"""Functions that are an ONNX operator of their own."""
+WRITTEN_OUT = ("affine", "scaledtanh")
+"""The others."""
+READ = ("activations", "activation_alpha", "activation_beta", "direction", "clip")
+NO_CLIP = -1.0
+
+
+def named_functions(node: ir.Node, defaults: Sequence[str]) -> list[list[Activation]]:
+    """`as_named` of a node of a graph."""
+    return as_named(f"{node.op_type} '{node.name}'", _attributes(node), defaults)
+
+
+def one_per_direction(node: ir.Node, default: str) -> list[list[Activation]]:
+    """`as_indexed` of a node of a graph."""
+    return as_indexed(f"{node.op_type} '{node.name}'", _attributes(node), default)
+
+
+def as_named(where: str, attributes: Attributes, defaults: Sequence[str]) -> list[list[Activation]]:
+    """The functions per direction; alphas and betas go, in order, to those that take one.
+
+    Args:
+        where: for messages.
+        attributes: with activations, activation_alpha and activation_beta, or without.
+        defaults: names, of one direction.
+    Raises:
+        UnsupportedError: a function that ONNX does not have, or not one per gate and direction.
+    """
+    names = _names(where, attributes, defaults)
+    alphas = iter(_reals(attributes, "activation_alpha"))
+    betas = iter(_reals(attributes, "activation_beta"))
+    found = []
+    for name in names:
+        alpha, beta = TAKES.get(name, (None, None))
+        found.append(
+            Activation(
+                name,
+                0.0 if alpha is None else float(next(alphas, alpha)),
+                0.0 if beta is None else float(next(betas, beta)),
+            )
+        )
+    size = len(defaults)
+    return [found[i : i + size] for i in range(0, len(found), size)]
+
+
+def as_indexed(where: str, attributes: Attributes, default: str) -> list[list[Activation]]:
+    """RNN's: alpha and beta d belong to direction d, and are 0 where the node has none.
+
+    So ONNX Runtime reads them; ONNX has other defaults (0.01 for LeakyRelu).
+
+    Raises:
+        UnsupportedError: as `as_named`.
+    """
+    names = _names(where, attributes, [default])
+    alphas = _reals(attributes, "activation_alpha") or [0.0] * len(names)
+    betas = _reals(attributes, "activation_beta") or [0.0] * len(names)
+    if min(len(alphas), len(betas)) < len(names):
+        raise UnsupportedError(
+            f"{where}: {len(alphas)} alphas and {len(betas)} betas for {len(names)} directions, "
+            "which ONNX Runtime reads one for one; give as many."
+        )
+    return [
+        [Activation(name, float(alpha), float(beta))]
+        for name, alpha, beta in zip(names, alphas, betas, strict=False)
+    ]
+
+
+def directions(attributes: Attributes) -> int:
+    """2 for a bidirectional node, else 1."""
+    return 2 if text(attributes, "direction", "forward") == "bidirectional" else 1
+
+
+def _attributes(node: ir.Node) -> Attributes:
+    """What the functions depend on."""
+    return {name: node.attributes[name].value for name in READ if name in node.attributes}
+
+
+def _reals(attributes: Attributes, name: str) -> list[float]:
+    return [float(value) for value in cast("Sequence[float]", attributes.get(name) or ())]
+
+
+def _names(where: str, attributes: Attributes, defaults: Sequence[str]) -> list[str]:
+    both = directions(attributes)
+    count = len(defaults) * both
+    listed = cast("Sequence[str | bytes]", attributes.get("activations") or [*defaults] * both)
+    given = [name.decode() if isinstance(name, bytes) else str(name) for name in listed]
+    names = [name.lower() for name in given[:count]]
+    odd = [name for name in names if name not in OPERATORS and name not in WRITTEN_OUT]
+    if odd or len(names) < count:
+        raise UnsupportedError(
+            f"{where}: activations {', '.join(given)}; wanted {count} of "
+            f"{', '.join([*OPERATORS, *WRITTEN_OUT])}."
+        )
+    return names
+
+
+def clip_limit(attributes: Attributes) -> float | None:
+    """Bound of what goes into the activations; None: there is none."""
+    limit = real(attributes, "clip", NO_CLIP)
+    return None if limit < 0 else limit
+
+
+def gate(body: Steps, label: str, function: Activation, x: ir.Value) -> ir.Value:
+    """function(x), x clipped first where the node says so."""
+    limit = clip_limit(_attributes(body.node))
+    if limit is not None:
+        ends = [
+            body.reals_of("clip_low", np.array(-limit, np.float32)),
+            body.reals_of("clip_high", np.array(limit, np.float32)),
+        ]
+        x = body.op(f"{label}_clipped", "Clip", [x, *ends])
+    if function.name == "affine":
+        return _affine(body, label, x, function)
+    if function.name == "scaledtanh":
+        beta = body.reals_of(f"beta_{function.beta}", np.array(function.beta, np.float32))
+        alpha = body.reals_of(f"alpha_{function.alpha}", np.array(function.alpha, np.float32))
+        inner = body.op(f"{label}_tanh", "Tanh", [body.op(f"{label}_inner", "Mul", [x, beta])])
+        return body.op(label, "Mul", [inner, alpha])
+    takes = zip(("alpha", "beta"), TAKES.get(function.name, (None, None)), strict=True)
+    attributes = {name: getattr(function, name) for name, default in takes if default is not None}
+    return body.op(label, OPERATORS[function.name], [x], attributes)
+
+
+def _affine(body: Steps, label: str, x: ir.Value, function: Activation) -> ir.Value:
+    alpha = body.reals_of(f"alpha_{function.alpha}", np.array(function.alpha, np.float32))
+    beta = body.reals_of(f"beta_{function.beta}", np.array(function.beta, np.float32))
+    return body.op(label, "Add", [body.op(f"{label}_scaled", "Mul", [x, alpha]), beta])

@@ -1,0 +1,219 @@
+"""Writes what dynamic quantization is made of: run-time codes of activations, integer products.
+
+The integer product is written in operators of ai.onnx alone,
+
+    DynamicQuantizeLinear -> MatMulInteger -> Cast -> Mul (by x_scale * w_scale) [-> Add]
+
+which ONNX Runtime fuses to DynamicQuantizeMatMul, or MatMulIntegerToFloat where several nodes read
+the same codes. Both compute float32(sum) * (x_scale * w_scale[n]) + bias[n], rounded after each
+step, as the operators do that they stand for: equal bit for bit, fused or not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.errors import UnsupportedError
+from onnxq.operators._emit import attributes_of
+from onnxq.qparams import PerBlock, PerChannel, PerTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onnx_ir.tape import Tape
+
+    from onnxq.operator import Array, DynamicNodePlan, DynamicRule
+    from onnxq.qparams import QParams
+
+RunTimeCodes = tuple[ir.Value, ir.Value, ir.Value]
+"""(codes, scale, zero point) of a tensor that is quantized when the model runs."""
+
+REAL = ir.TensorType(ir.DataType.FLOAT)
+
+
+def quantized_at_run_time(tape: Tape, node: ir.Node, label: str, x: ir.Value) -> RunTimeCodes:
+    """(codes, scale, zero point) of a float tensor: DynamicQuantizeLinear, uint8."""
+    name = f"{node.name}_{label}_quantize"
+    codes, scale, zero_point = tape.op_multi_out(
+        "DynamicQuantizeLinear", [x], num_outputs=3, name=name
+    )
+    codes.type, codes.shape = ir.TensorType(ir.DataType.UINT8), x.shape
+    scale.type, scale.shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape(())
+    zero_point.type, zero_point.shape = ir.TensorType(ir.DataType.UINT8), ir.Shape(())
+    return codes, scale, zero_point
+
+
+def step(
+    tape: Tape,
+    op_type: str,
+    inputs: Sequence[ir.Value | None],
+    name: str,
+    kind: ir.TypeProtocol | None = REAL,
+    attributes: Mapping[str, ir.Attr | int | Sequence[int]] | None = None,
+) -> ir.Value:
+    """The one output of a new node of ai.onnx, typed; float32 unless `kind` says otherwise."""
+    value = tape.op(op_type, list(inputs), attributes, name=name)
+    value.type = kind
+    return value
+
+
+def parameters_of(tape: Tape, codes: ir.Value, qparams: QParams) -> list[ir.Value]:
+    """Initializers `<weight>_scale` and, unless it is 0, `<weight>_zero_point`."""
+    stem = str(codes.name).removesuffix("_quantized")
+    found = [tape.initializer(ir.tensor(qparams.scale), name=f"{stem}_scale")]
+    if qparams.zero_point.any():
+        points = ir.tensor(qparams.zero_point, dtype=ir.DataType[qparams.dtype.onnx])
+        found.append(tape.initializer(points, name=f"{stem}_zero_point"))
+    return found
+
+
+def integer_product(
+    tape: Tape, node: ir.Node, label: str, x: RunTimeCodes, weight: ir.Value, qparams: QParams
+) -> ir.Value:
+    """float32 product of run-time codes (..., K) and codes of a weight (K, N); type set, no shape.
+
+    float32(sum (x - x_zp) (w - w_zp[n])) * (x_scale * w_scale[n]).
+
+    Args:
+        tape: takes the nodes.
+        node: the float node; gives names.
+        label: of this product among the node's; empty where it is the only one.
+        x: of `quantized_at_run_time`.
+        weight: codes, as np.matmul takes its right operand.
+        qparams: of the weight, per tensor or per column (the last axis).
+
+    Raises:
+        UnsupportedError: codes that are not 8 bits wide, or a scale per block.
+    """
+    _check_integer(node, weight, qparams)
+    stem = f"{node.name}_{label}" if label else str(node.name)
+    scale, *zero_point = parameters_of(tape, weight, qparams)
+    codes, x_scale, x_zero_point = x
+    slots = [codes, weight, x_zero_point, *zero_point]
+    total = step(tape, "MatMulInteger", slots, f"{stem}_sum", ir.TensorType(ir.DataType.INT32))
+    to_float = {"to": int(ir.DataType.FLOAT)}
+    reals = step(tape, "Cast", [total], f"{stem}_cast", attributes=to_float)
+    factor = step(tape, "Mul", [x_scale, scale], f"{stem}_scales")
+    factor.shape = ir.Shape(qparams.scale.shape)
+    return step(tape, "Mul", [reals, factor], f"{stem}_multiply")
+
+
+def _check_integer(node: ir.Node, weight: ir.Value, qparams: QParams) -> None:
+    where = f"{node.op_type} '{node.name}'"
+    if qparams.dtype.onnx not in {"INT8", "UINT8"}:
+        raise UnsupportedError(
+            f"{where}: ONNX Runtime has no integer product with {qparams.dtype} weights; "
+            "choose int8, or the form 'blocks', which computes in float."
+        )
+    rank = None if weight.shape is None else len(weight.shape)
+    last = isinstance(qparams.granularity, PerChannel) and qparams.granularity.axis in (
+        -1,
+        -1 if rank is None else rank - 1,
+    )
+    if not (isinstance(qparams.granularity, PerTensor) or last):
+        raise UnsupportedError(
+            f"{where}: weights with {qparams.granularity} have no integer product; "
+            "choose one scale per column or for the tensor, or the form 'blocks'."
+        )
+
+
+def stored_reals(tape: Tape, node: ir.Node, codes: ir.Value, qparams: QParams | None) -> ir.Value:
+    """float32 of stored codes, or of float16 (qparams None), that ONNX Runtime computes at load.
+
+    (float32(codes) - zero_point) * scale, as DequantizeLinear; but Cast, Sub, Mul of constants are
+    folded when a session is made, DequantizeLinear is not (or becomes part of MatMulNBits).
+    """
+    stem = str(codes.name).removesuffix("_quantized")
+    name = f"{node.name}_{stem}"
+    to_float = {"to": int(ir.DataType.FLOAT)}
+    reals = step(tape, "Cast", [codes], f"{name}_cast", attributes=to_float)
+    if qparams is not None:
+        rank = 0 if codes.shape is None else len(codes.shape)
+        if qparams.zero_point.any():
+            points = qparams.zero_point.astype(np.float32)  # whole numbers below 2^17: exact
+            slots = [reals, spread(tape, codes, f"{stem}_zero_point", points, qparams, rank)]
+            reals = step(tape, "Sub", slots, f"{name}_centre")
+        slots = [reals, spread(tape, codes, f"{stem}_scale", qparams.scale, qparams, rank)]
+        reals = step(tape, "Mul", slots, f"{name}_dequantize")
+    reals.shape = codes.shape
+    return reals
+
+
+def spread(
+    tape: Tape, codes: ir.Value, name: str, values: Array, qparams: QParams, rank: int
+) -> ir.Value:
+    """Scales or zero points in a shape that broadcasts with the codes; blocks are gathered."""
+    granularity = qparams.granularity
+    if isinstance(granularity, PerTensor):
+        return tape.initializer(ir.tensor(values), name=name)
+    axis = granularity.axis % rank
+    if isinstance(granularity, PerChannel):
+        column = values.reshape([-1 if i == axis else 1 for i in range(rank)])
+        return tape.initializer(ir.tensor(column), name=name)
+    assert codes.const_value is not None, "codes are constants"
+    length = codes.const_value.shape.numpy()[axis]
+    places = np.arange(length, dtype=np.int64) // granularity.size
+    slots = [
+        tape.initializer(ir.tensor(values), name=name),
+        tape.initializer(ir.tensor(places), name=f"{name}_block"),
+    ]
+    return step(tape, "Gather", slots, f"{name}_spread", attributes={"axis": axis})
+
+
+def block_reals(tape: Tape, node: ir.Node, codes: ir.Value, qparams: QParams) -> ir.Value:
+    """float32 of a weight (K, N) by DequantizeLinear, which ONNX Runtime turns into MatMulNBits.
+
+    Opset 21; 25 for 2 bits. Blocks along axis 0 of 16, 32 .. 256 elements, the last one may be
+    short; with one scale per column or tensor, ONNX Runtime makes blocks of 32 itself.
+    """
+    stem = str(codes.name).removesuffix("_quantized")
+    slots = [codes, *parameters_of(tape, codes, qparams)]
+    attributes: dict[str, ir.Attr | int | Sequence[int]] = {}
+    if isinstance(qparams.granularity, PerBlock):
+        attributes = {"axis": qparams.granularity.axis, "block_size": qparams.granularity.size}
+    elif isinstance(qparams.granularity, PerChannel):
+        attributes = {"axis": qparams.granularity.axis}
+    name = f"{node.name}_{stem}_dequantize"
+    reals = step(tape, "DequantizeLinear", slots, name, attributes=attributes)
+    reals.shape = codes.shape
+    return reals
+
+
+def lower_stored(
+    tape: Tape,
+    node: ir.Node,
+    plan: DynamicNodePlan,
+    inputs: Sequence[ir.Value | None],
+    rule: DynamicRule,
+) -> list[ir.Value]:
+    """The float node itself on weights that are dequantized when a session is made.
+
+    DynamicForm.STORED and HALF, of any operator: the axes go back to where the float node has them.
+    """
+    slots = list(inputs)
+    for weight, qparams in zip(rule.weights, plan.qparams, strict=True):
+        codes = slots[weight.slot]
+        if codes is None:
+            continue
+        reals = stored_reals(tape, node, codes, qparams)
+        if weight.perm is not None:
+            back = {"perm": [int(axis) for axis in np.argsort(weight.perm)]}
+            name = f"{node.name}_{weight.slot}_transpose"
+            reals = step(tape, "Transpose", [reals], name, attributes=back)
+            float_weight = node.inputs[weight.slot]
+            reals.shape = None if float_weight is None else float_weight.shape
+        slots[weight.slot] = reals
+    outputs = tape.op_multi_out(
+        node.op_type,
+        slots,
+        attributes_of(node),
+        num_outputs=len(node.outputs),
+        domain=node.domain,
+        name=node.name,
+    )
+    for value, old in zip(outputs, node.outputs, strict=True):
+        value.type, value.shape = old.type, old.shape
+    return list(outputs)

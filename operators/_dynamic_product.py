@@ -1,0 +1,213 @@
+"""Matrix products with one constant operand, quantized dynamically: what MatMul and Gemm share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.errors import UnsupportedError
+from onnxq.operator import DynamicForm, DynamicRule, DynamicWeight, Float
+from onnxq.operators._dynamic import (
+    block_reals,
+    integer_product,
+    quantized_at_run_time,
+    step,
+)
+from onnxq.operators._emit import MICROSOFT
+from onnxq.operators._nodes import is_constant, shape
+from onnxq.qparams import PerBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+    from onnx_ir.tape import Tape
+
+    from onnxq.operator import DynamicNodePlan
+    from onnxq.qparams import QParams
+
+ALL_FORMS = (DynamicForm.INTEGER, DynamicForm.BLOCKS, DynamicForm.STORED, DynamicForm.HALF)
+NOT_ROW_WISE = (DynamicForm.INTEGER, DynamicForm.STORED, DynamicForm.HALF)
+FLOAT_ONLY = (DynamicForm.STORED, DynamicForm.HALF)
+TWO_BITS, COLUMNS_OF_TWO_BITS = 2, 4
+INT8_ACCURACY = 4  # of MatMulNBits, which ONNX Runtime chooses for DequantizeLinear too
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Y = X W or, with W on the left, its transpose: Y^T = X^T W^T.
+
+    Attributes:
+        x: input slot of the activation.
+        weight: input slot of the constant.
+        turn_x: swap the last two axes of X before the product.
+        turn_y: swap the last two axes of the product.
+        op_type: of the float product in DynamicForm.BLOCKS: "Gemm", without C, for two matrices:
+            ONNX Runtime makes one Gemm of MatMul and an Add of a matrix, such as a residual, before
+            it looks for DequantizeLinear. "MatMul" elsewhere, and before an Add of a vector, which
+            becomes the bias of MatMulNBits.
+    """
+
+    x: int
+    weight: int
+    turn_x: bool = False
+    turn_y: bool = False
+    op_type: str = "MatMul"
+
+
+def constant_operand(node: ir.Node) -> int | Float:
+    """Slot of the constant matrix, the right one first, or why there is none to store."""
+    slot = next((slot for slot in (1, 0) if is_constant(node, slot)), None)
+    if slot is None:
+        return Float("both of its matrices are computed at run time: it has no weights to store")
+    value = node.inputs[slot]
+    assert value is not None
+    assert value.const_value is not None
+    if value.const_value.dtype != ir.DataType.FLOAT:
+        return Float(f"its weight holds {value.const_value.dtype.name.lower()}; wanted float32")
+    if not value.const_value.size:
+        return Float("its weight has no element")
+    return slot
+
+
+def right_rule(node: ir.Node, axis: int | None, perm: tuple[int, ...] | None) -> DynamicRule:
+    """The rule of a constant right operand: all forms for a matrix, with one scale per column."""
+    matrix = len(shape(node, 1) or ()) == 2
+    weight = DynamicWeight(1, axis if matrix else None, perm)
+    return DynamicRule((weight,), ALL_FORMS if matrix else NOT_ROW_WISE, saturating_pairs=True)
+
+
+def left_rule(node: ir.Node, axis: int, perm: tuple[int, ...] | None) -> DynamicRule:
+    """The rule of a constant left operand: a matrix is turned over, if the other's rank is known.
+
+    A weight in float stays where it is, in its own layout.
+    """
+    matrix, other = len(shape(node, 0) or ()) == 2, shape(node, 1)
+    if not (matrix and other):
+        return DynamicRule((DynamicWeight(0, None),), FLOAT_ONLY)
+    return DynamicRule((DynamicWeight(0, axis, perm),), ALL_FORMS, saturating_pairs=True)
+
+
+def write_product(
+    tape: Tape,
+    node: ir.Node,
+    plan: DynamicNodePlan,
+    inputs: Sequence[ir.Value | None],
+    product: Product,
+) -> ir.Value:
+    """float32 X W in the plan's form, INTEGER or BLOCKS; type set, no shape.
+
+    Raises:
+        UnsupportedError: as `integer_product`.
+    """
+    x, weight = inputs[product.x], inputs[product.weight]
+    (qparams,) = plan.qparams
+    assert x is not None
+    assert weight is not None
+    assert qparams is not None
+    # Gemm's are matrices, whether their shapes are known or not
+    rank = 2 if node.op_type == "Gemm" else len(shape(node, product.x) or ())
+    if plan.form is DynamicForm.INTEGER:
+        codes, scale, zero_point = quantized_at_run_time(tape, node, "x", x)
+        if product.turn_x:  # behind the quantizer, which other nodes can then share
+            codes = turned(tape, codes, rank, f"{node.name}_x_transpose")
+        y = integer_product(tape, node, "", (codes, scale, zero_point), weight, qparams)
+    else:
+        if product.turn_x:
+            x = turned(tape, x, rank, f"{node.name}_x_transpose")
+        y = _blocks(tape, node, x, weight, qparams, product)
+    return turned(tape, y, rank, f"{node.name}_y_transpose") if product.turn_y else y
+
+
+def turned(tape: Tape, x: ir.Value, rank: int, name: str) -> ir.Value:
+    """The value with its last two axes swapped."""
+    if rank < 2:
+        return x
+    perm = [*range(rank - 2), rank - 1, rank - 2]
+    return step(tape, "Transpose", [x], name, x.type, {"perm": perm})
+
+
+def _blocks(
+    tape: Tape,
+    node: ir.Node,
+    x: ir.Value,
+    weight: ir.Value,
+    qparams: QParams,
+    product: Product,
+) -> ir.Value:
+    """DequantizeLinear and the product; MatMulNBits itself where ONNX Runtime would not make it.
+
+    ONNX Runtime 1.31 packs 2-bit weights wrongly when the number of columns is no multiple of 4 (a
+    wrong result), moves a Transpose into the product before it looks for DequantizeLinear, takes
+    the product for one of codes where X comes from a DequantizeLinear (which fails), and leaves it
+    as it is in front of a QuantizeLinear (which is slow).
+    """
+    columns = qparams.scale.shape[-1] if qparams.scale.ndim else COLUMNS_OF_TWO_BITS
+    scrambled = qparams.dtype.bits == TWO_BITS and columns % COLUMNS_OF_TWO_BITS
+    if scrambled or (product.turn_x and not product.turn_y) or _beside_codes(node, x):
+        return _packed_product(tape, node, x, weight, qparams)
+    slots = [x, block_reals(tape, node, weight, qparams)]
+    return step(tape, product.op_type, slots, f"{node.name}_product")
+
+
+def _beside_codes(node: ir.Node, x: ir.Value) -> bool:
+    """Whether static quantization, which is written first, put codes before or behind the node."""
+    producer = x.producer()
+    if producer is not None and producer.op_type == "DequantizeLinear":
+        return True
+    return any(use.node.op_type == "QuantizeLinear" for use in node.outputs[0].uses())
+
+
+def _packed_product(
+    tape: Tape, node: ir.Node, x: ir.Value, weight: ir.Value, qparams: QParams
+) -> ir.Value:
+    """com.microsoft MatMulNBits on repacked codes.
+
+    Raises:
+        UnsupportedError: the weight has no blocks.
+    """
+    if not isinstance(qparams.granularity, PerBlock):
+        raise UnsupportedError(
+            f"{node.op_type} '{node.name}': its weight has {qparams.granularity}; MatMulNBits "
+            "wants blocks. Name a block_size in the qconfig."
+        )
+    assert weight.const_value is not None
+    bits = qparams.dtype.bits
+    offset = 1 << (bits - 1) if qparams.dtype.signed else 0
+    codes = np.asarray(weight.const_value.numpy()).astype(np.int16) + offset
+    inner, columns = codes.shape
+    size, blocks = qparams.granularity.size, qparams.scale.shape[0]
+    padded = np.full((columns, blocks * size), offset, np.uint8)
+    padded[:, :inner] = codes.T
+    points = (qparams.zero_point.astype(np.int16) + offset).T.astype(np.uint8)
+    stem = str(weight.name).removesuffix("_quantized")
+    arrays: dict[str, npt.NDArray[np.generic]] = {
+        "packed": _packed(padded, bits).reshape(columns, blocks, -1),
+        "block_scale": np.ascontiguousarray(qparams.scale.T).reshape(-1),
+        "block_zero_point": _packed(points, bits).reshape(-1),
+    }
+    slots = [tape.initializer(ir.Tensor(a), name=f"{stem}_{k}") for k, a in arrays.items()]
+    attributes: dict[str, int] = {
+        "K": inner,
+        "N": columns,
+        "bits": bits,
+        "block_size": size,
+        "accuracy_level": INT8_ACCURACY,
+    }
+    name = f"{node.name}_product"
+    y = tape.op("MatMulNBits", [x, *slots], attributes, domain=MICROSOFT, name=name)
+    y.type = ir.TensorType(ir.DataType.FLOAT)
+    return y
+
+
+def _packed(codes: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8]:
+    """Rows of codes, 8 / bits to a byte, the first in the low bits."""
+    rows, width = codes.shape
+    per_byte = 8 // bits
+    groups = np.zeros((rows, -(-width // per_byte), per_byte), np.uint8)
+    groups.reshape(rows, -1)[:, :width] = codes
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return np.asarray(np.bitwise_or.reduce(groups << shifts, axis=-1), np.uint8)

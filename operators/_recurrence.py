@@ -1,0 +1,114 @@
+"""GRU and RNN in float32, as ONNX Runtime computes them within rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.errors import ShapeError
+from onnxq.operators._activations import FUNCTIONS
+from onnxq.operators._attributes import integer, text
+from onnxq.operators._cells import clip_limit
+from onnxq.operators._tanh import tanh
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from onnxq.operator import Array
+    from onnxq.operators._activations import Activation
+    from onnxq.operators._attributes import Attributes
+
+    Floats = npt.NDArray[np.float32]
+
+SLOTS = 6  # X, W, R, B, sequence_lens, initial_h
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FloatCell:
+    """One direction: R (G H, H), Rb (G H,), its functions and the bound of what goes into them."""
+
+    r: Floats
+    rb: Floats
+    functions: Sequence[Activation]
+    clip: float | None
+
+    def gate(self, index: int, x: Floats) -> Floats:
+        """One of the functions, x clipped first where the node says so."""
+        limit = self.clip
+        return apply(self.functions[index], x if limit is None else np.clip(x, -limit, limit))
+
+
+Step = Callable[[FloatCell, "Floats", "Floats"], "Floats"]
+"""(cell, P_t (N, G H), h_t-1 (N, H)) -> h_t."""
+
+
+def apply(function: Activation, x: Floats) -> Floats:
+    """function(x), float32."""
+    alpha, beta = np.float32(function.alpha), np.float32(function.beta)
+    if function.name == "elu":
+        return np.where(x >= 0, x, alpha * np.expm1(np.minimum(x, 0)))
+    if function.name == "softplus":
+        return np.logaddexp(x, np.float32(0))
+    if function.name == "scaledtanh":
+        return np.asarray(alpha * tanh(np.asarray(beta * x)))
+    return FUNCTIONS[function.name](x, alpha, beta)
+
+
+def run(
+    op: str,
+    inputs: Sequence[Array | None],
+    attributes: Attributes,
+    step: Step,
+    functions: Sequence[Sequence[Activation]],
+) -> tuple[Array, Array]:
+    """Y (T, D, N, H) and Y_h (D, N, H), in the node's layout.
+
+    Y is 0 from a sequence's length on; Y_h is the state after its last step, 0 if it has none.
+
+    Args:
+        op: for messages.
+        inputs: X, W, R, B, sequence_lens, initial_h; None where absent.
+        attributes: of the node.
+        step: of the cell.
+        functions: per direction.
+    Raises:
+        ShapeError: shapes that do not fit together, or lengths beyond T.
+    """
+    x, w, r, b, lengths, start = (list(inputs) + [None] * SLOTS)[:SLOTS]
+    if x is None or w is None or r is None or x.ndim != 3 or w.ndim != 3 or r.ndim != 3:
+        raise ShapeError(f"{op}: X, W and R of rank 3 are needed.")
+    batch_first = integer(attributes, "layout", 0) != 0
+    time_first = np.swapaxes(x, 0, 1) if batch_first else x
+    steps, batch, _ = time_first.shape
+    count, hidden = r.shape[0], r.shape[2]
+    if w.shape[:2] != r.shape[:2] or w.shape[2] != x.shape[2] or count != len(functions):
+        raise ShapeError(
+            f"{op}: X {x.shape}, W {w.shape} and R {r.shape} do not fit together for "
+            f"{len(functions)} direction(s)."
+        )
+    ends = np.full(batch, steps) if lengths is None else np.asarray(lengths, np.int64)
+    if ends.shape != (batch,) or ends.max(initial=0) > steps or ends.min(initial=0) < 0:
+        raise ShapeError(f"{op}: lengths {ends} for a batch of {batch} and {steps} steps.")
+    first = np.zeros((count, batch, hidden), np.float32)
+    if start is not None:
+        first = np.asarray(np.swapaxes(start, 0, 1) if batch_first else start, np.float32)
+    bias = np.zeros((count, 2 * r.shape[1]), np.float32) if b is None else np.asarray(b)
+    y = np.zeros((steps, count, batch, hidden), np.float32)
+    last = np.zeros((count, batch, hidden), np.float32)
+    for d in range(count):
+        wb, rb = np.split(bias[d], 2)
+        cell = FloatCell(np.asarray(r[d]), rb, functions[d], clip_limit(attributes))
+        backward = d == 1 or text(attributes, "direction", "forward") == "reverse"
+        projected = time_first @ np.asarray(w[d]).T + wb
+        h = first[d]
+        for t in reversed(range(steps)) if backward else range(steps):
+            going = (t < ends)[:, None]
+            h = np.where(going, step(cell, projected[t], h), h)
+            y[t, d] = np.where(going, h, 0)
+        last[d] = np.where((ends > 0)[:, None], h, 0)
+    if batch_first:
+        return np.transpose(y, (2, 0, 1, 3)), np.swapaxes(last, 0, 1)
+    return y, last

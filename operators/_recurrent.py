@@ -1,0 +1,339 @@
+"""Dynamic quantization that GRU and RNN share: one product for all steps, then a Scan over steps.
+
+    P = X W^T + bias        one integer product for the whole sequence and both directions
+    h_t = cell(P_t, h_t-1)  the body of a Scan per direction; h R^T is an integer product in it
+
+X and h are quantized to uint8 when the model runs (DynamicQuantizeLinear): X once, h at each step.
+Shapes: X (T, N, I), h (N, H), P (T, N, G H) with G gates, codes of W (I, D, G H) and of R
+(D, H, G H) for D directions. ONNX has GRU and RNN with layout 1, ONNX Runtime has not; here it is
+a Transpose at each end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from onnxq.operator import DynamicForm, DynamicRule, DynamicWeight, Float
+from onnxq.operators._nodes import constant, has_input, is_constant, shape
+from onnxq.operators._steps import Codes, Matrix, Steps
+
+if TYPE_CHECKING:
+    from onnx_ir.tape import Tape
+
+    from onnxq.operator import DynamicNodePlan
+    from onnxq.operators._activations import Activation
+
+Floats = npt.NDArray[np.float32]
+
+X, W, R, B, LENGTHS, INITIAL = range(6)
+"""Input slots."""
+W_STORED, R_STORED = (2, 0, 1), (0, 2, 1)
+"""Order of axes in which the codes of W (D, G H, I) and R (D, G H, H) are stored."""
+FLOAT, INT64 = ir.DataType.FLOAT, ir.DataType.INT64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Direction:
+    """One direction of the network, for the body of its Scan.
+
+    Attributes:
+        matrices: of R as the cell asked for them (`Layout.columns`).
+        bias: that is added to h R^T inside of the cell, (G H,); None where there is none.
+        functions: the node's activations of this direction.
+        hidden: H.
+    """
+
+    matrices: Sequence[Matrix]
+    bias: ir.Value | None
+    functions: Sequence[Activation]
+    hidden: int
+
+
+Cell = Callable[[Steps, Direction, Sequence[ir.Value], ir.Value], ir.Value]
+"""(writer, direction, pieces of P_t (N, piece), h_t-1) -> h_t."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What an operator's cell needs.
+
+    Attributes:
+        gates: G.
+        pieces: columns of P that the cell reads together, in multiples of H.
+        columns: columns of R that are multiplied at once, likewise.
+    """
+
+    gates: int
+    pieces: tuple[int, ...]
+    columns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Biases:
+    """One direction's: (G H,) beside X W^T, and (G H,) beside h R^T or None."""
+
+    outside: Floats
+    inside: Floats | None
+
+
+def dynamic_rule(node: ir.Node) -> DynamicRule | Float:
+    """W and R, with a scale per row that both directions share."""
+    x = node.inputs[X]
+    if x is not None and x.dtype not in (None, FLOAT):
+        return Float(f"it computes in {x.dtype}; only float32 is quantized")
+    for slot, name in ((W, "W"), (R, "R"), (B, "the bias")):
+        if has_input(node, slot) and not is_constant(node, slot):
+            return Float(f"{name} is computed when the model runs")
+    if shape(node, W) is None or shape(node, R) is None:
+        return Float("the shapes of W and R are not known")
+    return DynamicRule(
+        # R first: how fast integers are depends on the hidden size
+        weights=(DynamicWeight(R, 1, R_STORED), DynamicWeight(W, 1, W_STORED)),
+        forms=(DynamicForm.INTEGER, DynamicForm.STORED, DynamicForm.HALF),
+        saturating_pairs=True,
+    )
+
+
+def biases(node: ir.Node, directions: int) -> list[tuple[Floats, Floats]] | None:
+    """(Wb, Rb) per direction, (G H,) each; None where the node has no bias."""
+    bias = constant(node, B)
+    if bias is None:
+        return None
+    halves = np.asarray(bias, np.float32).reshape(directions, 2, -1)
+    return [(half[0], half[1]) for half in halves]
+
+
+def lower_as_scan(
+    tape: Tape,
+    node: ir.Node,
+    plan: DynamicNodePlan,
+    inputs: Sequence[ir.Value | None],
+    *,
+    layout: Layout,
+    added: Sequence[Biases] | None,
+    functions: Sequence[Sequence[Activation]],
+    cell: Cell,
+) -> list[ir.Value]:
+    """Y (T, D, N, H) and Y_h (D, N, H), by integer products.
+
+    Args:
+        tape: as in `Operator.lower_dynamic`, with the next three.
+        node: the float node.
+        plan: with DynamicForm.INTEGER.
+        inputs: by slot.
+        layout: of the cell.
+        added: biases per direction; None where there are none.
+        functions: activations per direction.
+        cell: writes the body of the Scan.
+    """
+    return _Lowering(tape, node, plan, inputs, layout).write(added, functions, cell)
+
+
+class _Lowering:
+    """One node being written; the arguments are those of `lower_as_scan`."""
+
+    def __init__(
+        self,
+        tape: Tape,
+        node: ir.Node,
+        plan: DynamicNodePlan,
+        inputs: Sequence[ir.Value | None],
+        layout: Layout,
+    ) -> None:
+        self._steps = Steps(tape, node)
+        self._node = node
+        self._inputs = [*inputs, *[None] * (INITIAL + 1 - len(inputs))]
+        self._layout = layout
+        self._directions, _, self._hidden = _sizes(node, R)
+        self._r, self._w = (Codes.of(qparams) for qparams in plan.qparams)
+        self._batch_first = bool(node.attributes.get_int("layout", 0))
+
+    def write(
+        self,
+        added: Sequence[Biases] | None,
+        functions: Sequence[Sequence[Activation]],
+        cell: Cell,
+    ) -> list[ir.Value]:
+        """The outputs that the node has."""
+        x = self._time_first("input", self._inputs[X])
+        mask = self._mask(x)
+        parts = self._projection(x, added)
+        per_direction = len(self._layout.pieces)
+        states, sequences = [], []
+        for d in range(self._directions):
+            direction = Direction(
+                self._recurrent(d),
+                self._inside(d, added),
+                functions[d],
+                self._hidden,
+            )
+            own = parts[d * per_direction : (d + 1) * per_direction]
+            state, sequence = self._scan(d, direction, own, self._start(d, x), mask, cell)
+            states.append(state)
+            sequences.append(sequence)
+        return self._outputs(sequences, states, mask)
+
+    def _time_first(self, label: str, value: ir.Value | None) -> ir.Value:
+        """X or initial_h with the axes of layout 0."""
+        assert value is not None, "the caller looked"
+        if not self._batch_first:
+            return value
+        return self._steps.op(f"{label}_time_first", "Transpose", [value], {"perm": [1, 0, 2]})
+
+    def _projection(self, x: ir.Value, added: Sequence[Biases] | None) -> list[ir.Value]:
+        """Pieces of X W^T + bias, (T, N, piece) each, forward before backward."""
+        steps, codes = self._steps, self._inputs[W]
+        columns = self._directions * self._layout.gates * self._hidden
+        flat = steps.integers("input_shape", [_sizes(self._node, W)[2], columns])
+        matrix = Matrix(
+            steps.op("input_weight", "Reshape", [codes, flat]),
+            *steps.columns("input", self._w.repeated(self._directions)),
+        )
+        bias = None
+        if added is not None:
+            bias = steps.reals_of("input_bias", np.concatenate([one.outside for one in added]))
+        product = steps.product("input", steps.quantized("input", x), matrix, bias)
+        sizes = [piece * self._hidden for piece in self._layout.pieces] * self._directions
+        return steps.split("input_parts", product, sizes)
+
+    def _recurrent(self, d: int) -> list[Matrix]:
+        """The matrices of R that the cell multiplies by, (H, columns) each."""
+        steps, codes = self._steps, self._inputs[R]
+        index = steps.integer(f"direction{d}", d)
+        whole = steps.op(f"recurrent{d}_weight", "Gather", [codes, index], {"axis": 0})
+        sizes = [count * self._hidden for count in self._layout.columns]
+        parts = steps.split(f"recurrent{d}_parts", whole, sizes)
+        ends = np.cumsum(sizes)
+        return [
+            Matrix(
+                part,
+                *steps.columns(f"recurrent{d}_{i}", self._r.between(int(end) - size, int(end))),
+            )
+            for i, (part, size, end) in enumerate(zip(parts, sizes, ends, strict=True))
+        ]
+
+    def _inside(self, d: int, added: Sequence[Biases] | None) -> ir.Value | None:
+        inside = None if added is None else added[d].inside
+        return None if inside is None else self._steps.reals_of(f"recurrent{d}_bias", inside)
+
+    def _start(self, d: int, x: ir.Value) -> ir.Value:
+        """The state before the first step, (N, H)."""
+        steps = self._steps
+        if has_input(self._node, INITIAL):
+            given = self._time_first(f"initial{d}", self._inputs[INITIAL])
+            index = steps.integer(f"direction{d}", d)
+            return steps.op(f"initial{d}", "Gather", [given, index], {"axis": 0})
+        rows = steps.op(f"rows{d}", "Gather", [self._shape(x), steps.integers("one", [1])])
+        sizes = [rows, steps.integers("hidden", [self._hidden])]
+        size = steps.op(f"initial{d}_shape", "Concat", sizes, {"axis": 0})
+        return steps.op(f"initial{d}", "ConstantOfShape", [size])
+
+    def _shape(self, x: ir.Value) -> ir.Value:
+        return self._steps.once("shape", "Shape", [x])
+
+    def _mask(self, x: ir.Value) -> ir.Value | None:
+        """Whether step t is before the end of sequence n, (T, N, 1); None: all are."""
+        if not has_input(self._node, LENGTHS):
+            return None
+        steps = self._steps
+        zero, one = steps.integer("first", 0), steps.integer("step", 1)
+        length = steps.op("length", "Gather", [self._shape(x), zero])
+        numbers = steps.op("numbers", "Range", [zero, length, one])
+        column = steps.op("numbers_column", "Unsqueeze", [numbers, steps.integers("one", [1])])
+        lengths = steps.op("lengths", "Cast", [self._inputs[LENGTHS]], {"to": INT64.value})
+        before = steps.op("before_end", "Less", [column, lengths])
+        return steps.op("mask", "Unsqueeze", [before, steps.integers("two", [2])])
+
+    def _scan(
+        self,
+        d: int,
+        direction: Direction,
+        parts: Sequence[ir.Value],
+        start: ir.Value,
+        mask: ir.Value | None,
+        cell: Cell,
+    ) -> tuple[ir.Value, ir.Value]:
+        """The state after the last step (N, H), and after each (T, N, H)."""
+        backward = d == 1 or self._node.attributes.get_string("direction", "forward") == "reverse"
+        body = self._steps.inner(f"scan{d}")
+        h = body.argument("h", FLOAT, self._hidden)
+        pieces = [
+            body.argument(f"p{i}", FLOAT, piece * self._hidden)
+            for i, piece in enumerate(self._layout.pieces)
+        ]
+        arguments = [h, *pieces]
+        new = cell(body, direction, pieces, h)
+        if mask is not None:
+            going = body.argument("going", ir.DataType.BOOL, 1)
+            arguments.append(going)
+            new = body.op("kept", "Where", [going, new, h])
+        kept = body.op("y", "Identity", [new])
+        for value in (new, kept):
+            value.type, value.shape = ir.TensorType(FLOAT), h.shape
+        scanned = [*parts, *([] if mask is None else [mask])]
+        attributes: dict[str, int | list[int] | ir.Graph] = {
+            "body": body.graph(arguments, [new, kept]),
+            "num_scan_inputs": len(scanned),
+        }
+        if backward:
+            attributes["scan_input_directions"] = [1] * len(scanned)
+            attributes["scan_output_directions"] = [1]
+        state, sequence = self._steps.ops(f"scan{d}", "Scan", [start, *scanned], attributes, 2)
+        return state, sequence
+
+    def _outputs(
+        self, sequences: Sequence[ir.Value], states: Sequence[ir.Value], mask: ir.Value | None
+    ) -> list[ir.Value]:
+        """As many as the node has."""
+        steps = self._steps
+        zero = None if mask is None else steps.reals_of("zero", np.zeros((), np.float32))
+        if mask is not None:
+            sequences = [
+                steps.op(f"sequence{d}", "Where", [mask, y, zero]) for d, y in enumerate(sequences)
+            ]
+        if mask is not None and has_input(self._node, INITIAL):
+            # ONNX Runtime: the last state of a sequence without a step is 0, not the initial one
+            first = steps.op("begins", "Gather", [mask, steps.integer("first", 0)], {"axis": 0})
+            states = [
+                steps.op(f"state{d}", "Where", [first, h, zero]) for d, h in enumerate(states)
+            ]
+        y = self._joined("y", sequences, 1, [2, 0, 1, 3])
+        if len(self._node.outputs) == 1:
+            return [_like(y, self._node.outputs[0])]
+        y_h = self._joined("y_h", states, 0, [1, 0, 2])
+        return [_like(y, self._node.outputs[0]), _like(y_h, self._node.outputs[1])]
+
+    def _joined(
+        self, label: str, values: Sequence[ir.Value], axis: int, batch_first: list[int]
+    ) -> ir.Value:
+        """The directions beside each other on a new axis."""
+        steps = self._steps
+        axes = steps.integers(f"axis{axis}", [axis])
+        joined = [
+            steps.op(f"{label}{d}", "Unsqueeze", [value, axes]) for d, value in enumerate(values)
+        ]
+        result = joined[0]
+        if len(joined) > 1:
+            result = steps.op(f"{label}_both", "Concat", joined, {"axis": axis})
+        if self._batch_first:
+            result = steps.op(f"{label}_batch_first", "Transpose", [result], {"perm": batch_first})
+        return result
+
+
+def _sizes(node: ir.Node, slot: int) -> tuple[int, ...]:
+    """The shape of W or R in the float model."""
+    found = constant(node, slot)
+    assert found is not None, "they are constants"
+    return found.shape
+
+
+def _like(value: ir.Value, old: ir.Value) -> ir.Value:
+    """The value with the type and shape of the one whose place it takes."""
+    value.type, value.shape = old.type, old.shape
+    return value

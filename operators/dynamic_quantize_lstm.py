@@ -1,0 +1,247 @@
+"""Long short-term memory with weights in codes, its activations quantized step by step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
+from onnxq.operators._activations import activations
+from onnxq.operators._attributes import integer, real, text
+from onnxq.operators._emit import MICROSOFT
+from onnxq.operators._examples import codes, ints32, normal
+from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, stored
+from onnxq.operators._lstm import GATES, OP, Cell, Lengths, State, Weights, run_direction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from onnxq.operators._gemm import Floats
+
+DEFAULTS = ("Sigmoid", "Tanh", "Tanh")
+NO_CLIP = float(np.finfo(np.float32).max)
+
+
+@register_integer
+class DynamicQuantizeLSTM(IntegerOperator):
+    """LSTM whose X W and H R are products of codes; com.microsoft, ONNX LSTM's equations.
+
+    Z[t] = q(X) W + q(H[t-1]) R + (Wb + Rb), q: DynamicQuantizeLinear of the whole X and of each
+    step's H, float32(sum) * (q_scale * w_scale[n]); i o f c of Z; C = f C + i g(c), H = o h(C).
+
+    Inputs X (T, N, I), W (D, I, 4 H), R (D, H, 4 H), B, sequence_lens, initial_h, initial_c, P,
+    W_scale, W_zero_point, R_scale, R_zero_point: (D,), or (D, 4 H) with zero points that are
+    equal, and 0 if int8. float32, rounded after each step. All rows of a batch share one scale: so
+    ONNX Runtime computes in one thread; with more it may give each thread's rows their own.
+    """
+
+    op_type = OP
+    domains = (MICROSOFT,)
+
+    def kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """Y (T, D, N, H), Y_h (D, N, H), Y_c (D, N, H), float32."""
+        x = operand(OP, inputs, 0, "X")
+        if x.dtype != np.float32 or x.ndim != 3:
+            raise ShapeError(f"{OP}: X is {x.dtype} of shape {x.shape}; wanted float32, (T, N, I).")
+        direction = text(attributes, "direction", "forward").lower()
+        backward = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
+        if direction not in backward:
+            raise ShapeError(f"{OP}: direction '{direction}'; wanted {', '.join(backward)}.")
+        cells = _cells(inputs, attributes, len(backward[direction]))
+        lengths = _lengths(x, optional(inputs, 4))
+        starts = _starts(x, inputs, cells)
+        results = [
+            run_direction(np.asarray(x, np.float32), lengths, cell, start, reverse)
+            for cell, start, reverse in zip(cells, starts, backward[direction], strict=True)
+        ]
+        y, h, c = zip(*results, strict=True)
+        return np.stack(y, axis=1), np.stack(h), np.stack(c)
+
+    def cases(self) -> Iterable[Case]:
+        """Directions, scales, zero points, lengths, states, peepholes, activations, clip."""
+        yield from _cases()
+
+
+def _cells(
+    inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue], directions: int
+) -> list[Cell]:
+    """One Cell per direction.
+
+    Raises:
+        ShapeError: shapes do not fit together.
+        UnsupportedError: an activation without a kernel.
+    """
+    x = operand(OP, inputs, 0, "X")
+    r_codes = operand(OP, inputs, 2, "R")
+    w_codes = operand(OP, inputs, 1, "W")
+    if qdtype_of(OP, w_codes, "W") != qdtype_of(OP, r_codes, "R"):
+        raise UnsupportedError(
+            f"{OP}: W is {w_codes.dtype} and R {r_codes.dtype}; ONNX Runtime wants the same type."
+        )
+    hidden = integer(attributes, "hidden_size", r_codes.shape[1] if r_codes.ndim == 3 else 0)
+    width = GATES * hidden
+    w = _weights(inputs, 1, "W", (directions, x.shape[2], width))
+    r = _weights(inputs, 2, "R", (directions, hidden, width))
+    b = _floats(inputs, 3, "B", (directions, 2 * width))
+    p = _floats(inputs, 7, "P", (directions, 3 * hidden))
+    functions = activations(OP, attributes, DEFAULTS * directions)
+    if len(functions) != 3 * directions:
+        raise ShapeError(f"{OP}: {len(functions)} activations; wanted {3 * directions}.")
+    return [
+        Cell(
+            w[i],
+            r[i],
+            None if b is None else np.asarray(b[i, :width] + b[i, width:]).reshape(GATES, hidden),
+            None if p is None else p[i].reshape(3, hidden),
+            functions[3 * i : 3 * i + 3],
+            np.float32(real(attributes, "clip", NO_CLIP)),
+            integer(attributes, "input_forget", 0),
+        )
+        for i in range(directions)
+    ]
+
+
+def _weights(
+    inputs: Sequence[Array | None], slot: int, name: str, shape: tuple[int, ...]
+) -> list[Weights]:
+    """Weights per direction, from the codes in `slot` and their scales and zero points.
+
+    Raises:
+        ShapeError: shapes, dtypes or zero points are none that ONNX Runtime takes.
+    """
+    q = operand(OP, inputs, slot, name)
+    qdtype = qdtype_of(OP, q, name)
+    first = 8 if slot == 1 else 10
+    scale = operand(OP, inputs, first, f"{name}_scale")
+    zero_point = operand(OP, inputs, first + 1, f"{name}_zero_point")
+    if q.shape != shape:
+        raise ShapeError(f"{OP}: {name} has shape {q.shape}; wanted {shape}.")
+    allowed = ((shape[0],), (shape[0], shape[2]))
+    if scale.shape not in allowed or zero_point.shape != scale.shape:
+        raise ShapeError(
+            f"{OP}: {name}_scale has shape {scale.shape}, {name}_zero_point {zero_point.shape}; "
+            f"wanted {allowed[0]} or {allowed[1]} for both."
+        )
+    flat = make_qparams(OP, name, scale.reshape(-1), zero_point.reshape(-1), qdtype, axis=0)
+    points = flat.zero_point.reshape(-1)
+    if scale.ndim == 2 and (points != (0 if qdtype.signed else points[:1])).any():
+        raise ShapeError(
+            f"{OP}: {name}_zero_point differs between columns, or is not 0 for int8; ONNX Runtime "
+            "takes one for all columns. Use a symmetric qscheme, or one scale per direction."
+        )
+    scales = flat.scale.reshape(scale.shape)
+    zeros = points.reshape(scale.shape)
+    values = stored(q)
+    return [
+        Weights(np.asarray(values[i].astype(np.float32) - zeros[i].astype(np.float32)), scales[i])
+        for i in range(shape[0])
+    ]
+
+
+def _floats(
+    inputs: Sequence[Array | None], slot: int, name: str, shape: tuple[int, ...]
+) -> Floats | None:
+    """A float32 input of that shape; None where it is absent.
+
+    Raises:
+        ShapeError: it has another dtype or shape.
+    """
+    x = optional(inputs, slot)
+    if x is None:
+        return None
+    if x.dtype != np.float32 or x.shape != shape:
+        raise ShapeError(f"{OP}: {name} is {x.dtype} of shape {x.shape}; wanted float32, {shape}.")
+    return np.asarray(x, np.float32)
+
+
+def _lengths(x: Array, given: Array | None) -> Lengths:
+    """int32 (N,): steps of each sequence.
+
+    Raises:
+        ShapeError: another dtype or shape, or a length that X does not have.
+        UnsupportedError: no sequence, or none with a step.
+    """
+    steps, batch = x.shape[:2]
+    if given is not None and (given.dtype != np.int32 or given.shape != (batch,)):
+        raise ShapeError(
+            f"{OP}: sequence_lens is {given.dtype} of shape {given.shape}; wanted int32, "
+            f"({batch},)."
+        )
+    lengths: Lengths = np.full(batch, steps, np.int32) if given is None else given.astype(np.int32)
+    if ((lengths < 0) | (lengths > steps)).any():
+        raise ShapeError(f"{OP}: sequence_lens {lengths}; X has {steps} steps.")
+    if not lengths.any():
+        raise UnsupportedError(
+            f"{OP}: X of shape {x.shape} with sequence_lens {lengths} has no step; ONNX Runtime "
+            "1.31 leaves Y_c uninitialized, and aborts the process on an empty batch."
+        )
+    return lengths
+
+
+def _starts(x: Array, inputs: Sequence[Array | None], cells: Sequence[Cell]) -> list[State]:
+    """The state of each direction before the first step."""
+    shape = (len(cells), x.shape[1], len(cells[0].r.values))
+    h = _floats(inputs, 5, "initial_h", shape)
+    c = _floats(inputs, 6, "initial_c", shape)
+    nothing = np.zeros(shape, np.float32)
+    h, c = nothing if h is None else h, nothing if c is None else c
+    return [State(h[i], c[i]) for i in range(len(cells))]
+
+
+def example(
+    directions: int = 1,
+    dtype: str = "int8",
+    columns: bool = False,
+    zero_points: int = 0,
+    batch: int = 3,
+) -> list[Array | None]:
+    """Inputs 0 to 11 of a small net: 4 steps of 5 features, hidden size 6; no optional ones."""
+    width, hidden = GATES * 6, 6
+    shape = (directions, width) if columns else (directions,)
+    scale = (0.01 + 0.01 * np.random.default_rng(1).random(shape)).astype(np.float32)
+    point = np.full(shape, zero_points, dtype)
+    w = codes(directions, 5, width, dtype=dtype, seed=2)
+    r = codes(directions, hidden, width, dtype=dtype, seed=3)
+    return [normal(4, batch, 5), w, r, *[None] * 5, scale, point, scale / np.float32(2), point]
+
+
+def _cases() -> Iterable[Case]:
+    hidden, weights = 6, (1, 2, 8, 9, 10, 11)
+
+    def case(
+        name: str, inputs: list[Array | None], extra: Mapping[int, Array], **attributes: object
+    ) -> Case:
+        given = [extra.get(i, x) for i, x in enumerate(inputs)]
+        attrs: Any = {"direction": "forward", "hidden_size": hidden} | attributes
+        return Case(name, tuple(given), (*weights, *(i for i in (3, 7) if i in extra)), attrs, 3)
+
+    def options(directions: int) -> dict[int, Array]:
+        return {
+            3: normal(directions, 8 * hidden, seed=4),
+            4: ints32(4, 2, 3),
+            5: normal(directions, 3, hidden, seed=5) / np.float32(4),
+            6: normal(directions, 3, hidden, seed=6),
+            7: normal(directions, 3 * hidden, seed=7),
+        }
+
+    yield case("plain", example(), {})
+    yield case("per column", example(columns=True), {3: options(1)[3]})
+    yield case("uint8, zero point 255", example(1, "uint8", False, 255), {})
+    yield case("uint8, per column, zero point 7", example(1, "uint8", True, 7), {})
+    yield case("int8, zero point -128", example(zero_points=-128), {})
+    yield case("all inputs", example(columns=True), options(1))
+    yield case("all inputs, reverse", example(columns=True), options(1), direction="reverse")
+    both = {"direction": "bidirectional"}
+    yield case("bidirectional", example(2), {}, **both)
+    yield case("all inputs, bidirectional", example(2, columns=True), options(2), **both)
+    yield case("one sequence has no step", example(), {4: ints32(2, 0, 1)})
+    yield case("clip", example(), options(1), clip=0.5)
+    yield case("input_forget", example(), options(1), input_forget=1)
+    yield case("zeros", example(), {0: np.zeros((4, 3, 5), np.float32)})
+    for names in (("HardSigmoid", "Relu", "Softsign"), ("Affine", "LeakyRelu", "ThresholdedRelu")):
+        lists = {"activation_alpha": [0.3, 0.1, 0.05], "activation_beta": [0.4, 0.2]}
+        yield case(", ".join(names), example(), {3: options(1)[3]}, activations=names, **lists)

@@ -1,0 +1,192 @@
+"""Gated recurrent unit: dynamic quantization alone; ONNX Runtime has no integer kernel of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.operator import Case, DynamicForm, DynamicRule, Float, Operator, register
+from onnxq.operators._attributes import integer
+from onnxq.operators._cells import as_named, gate, named_functions
+from onnxq.operators._dynamic import lower_stored
+from onnxq.operators._examples import ints32, normal
+from onnxq.operators._recurrence import FloatCell, run
+from onnxq.operators._recurrent import (
+    Biases,
+    Direction,
+    Floats,
+    Layout,
+    biases,
+    dynamic_rule,
+    lower_as_scan,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import onnx_ir as ir
+    from onnx_ir.tape import Tape
+
+    from onnxq.operator import Array, AttributeValue, DynamicNodePlan, Rule
+    from onnxq.operators._steps import Steps
+
+GATES = 3  # update, reset, hidden: z r h
+DEFAULTS = ("Sigmoid", "Tanh")
+
+
+@register
+class GRU(Operator):
+    """Y, Y_h of X (T, N, I): h = (1 - z) n + z h' with h' of the step before; ONNX GRU-14.
+
+    z = f(P_z + h' R_z^T), r = f(P_r + h' R_r^T), P = X W^T + Wb, Rb being added where it can;
+    linear_before_reset 0: n = g(P_n + (r h') R_n^T + Rb_n), two products per step;
+    linear_before_reset 1: n = g(P_n + r (h' R_n^T + Rb_n)), one.
+    """
+
+    op_type = "GRU"
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """Float: its gates have no integer kernel, and no scale of the state is known ahead."""
+        return Float("GRU has no integer kernel; dynamic quantization stores its weights as int8")
+
+    def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
+        """W and R."""
+        return dynamic_rule(node)
+
+    def lower_dynamic(
+        self,
+        tape: Tape,
+        node: ir.Node,
+        plan: DynamicNodePlan,
+        inputs: Sequence[ir.Value | None],
+    ) -> Sequence[ir.Value]:
+        """A Scan of integer products, or the node itself with stored weights."""
+        if plan.form is not DynamicForm.INTEGER:
+            rule = dynamic_rule(node)
+            assert isinstance(rule, DynamicRule), "it has been planned by that rule"
+            return lower_stored(tape, node, plan, inputs, rule)
+        linear = node.attributes.get_int("linear_before_reset", 0) != 0
+        functions = named_functions(node, DEFAULTS)
+        return lower_as_scan(
+            tape,
+            node,
+            plan,
+            inputs,
+            layout=Layout(GATES, (2, 1), (3,) if linear else (2, 1)),
+            added=_added(node, len(functions), linear),
+            functions=functions,
+            cell=_linear_cell if linear else _cell,
+        )
+
+    def float_kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """What ONNX Runtime computes in float32, within rounding: Y and Y_h.
+
+        Raises:
+            ShapeError: shapes that do not fit together, or lengths beyond T.
+            UnsupportedError: an unknown function.
+        """
+        linear = integer(attributes, "linear_before_reset", 0) != 0
+        functions = as_named("GRU", attributes, DEFAULTS)
+        return run("GRU", inputs, attributes, _float_linear if linear else _float, functions)
+
+    def cases(self) -> Iterable[Case]:
+        """Directions, both forms of the reset gate, lengths, initial states, no bias."""
+        hidden, size = 4, 3
+        x, bias = normal(5, 2, size), normal(2, 6 * hidden, seed=3)
+        w, r = normal(2, 3 * hidden, size, seed=1), normal(2, 3 * hidden, hidden, seed=2)
+        one, given = (w[:1], r[:1]), {"hidden_size": hidden}
+        linear = given | {"linear_before_reset": 1}
+        lengths, start = ints32(5, 2), normal(2, 2, hidden, seed=4)
+        yield Case("plain", (x, *one), (1, 2), given, 2)
+        yield Case("bias", (x, *one, bias[:1]), (1, 2, 3), given, 2)
+        yield Case("linear before reset", (x, *one, bias[:1]), (1, 2, 3), linear, 2)
+        yield Case("backward", (x, *one, bias[:1]), (1, 2, 3), linear | {"direction": "reverse"}, 2)
+        both = linear | {"direction": "bidirectional"}
+        yield Case("both directions", (x, w, r, bias), (1, 2, 3), both, 2)
+        yield Case("all inputs", (x, w, r, bias, lengths, start), (1, 2, 3), both, 2)
+        yield Case("all inputs, reset first", (x, w, r, bias, lengths, start), (1, 2, 3),
+                   both | {"linear_before_reset": 0}, 2)  # fmt: skip
+        yield Case("no bias, initial state", (x, *one, None, None, start[:1]), (1, 2), given, 2)
+        yield Case("clip", (x, *one, bias[:1]), (1, 2, 3), linear | {"clip": 0.5}, 2)
+        yield Case("one step", (x[:1], *one, bias[:1]), (1, 2, 3), linear, 2)
+        swapped = (x.swapaxes(0, 1), w, r, bias, lengths, start.swapaxes(0, 1))
+        yield Case("batch first", swapped, (1, 2, 3), both | {"layout": 1}, 2)
+        yield Case("Y alone", (x, *one, bias[:1]), (1, 2, 3), linear)
+
+
+def _added(node: ir.Node, directions: int, linear: bool) -> list[Biases] | None:
+    """Rb goes with Wb, but for that of n, which r multiplies where linear_before_reset is 1."""
+    found = biases(node, directions)
+    if found is None:
+        return None
+    if not linear:
+        return [Biases(w + r, None) for w, r in found]
+    early = 2 * len(found[0][0]) // GATES
+    return [
+        Biases(
+            np.concatenate([w[:early] + r[:early], w[early:]]),
+            np.concatenate([np.zeros(early, np.float32), r[early:]]),
+        )
+        for w, r in found
+    ]
+
+
+def _linear_cell(
+    body: Steps, direction: Direction, pieces: Sequence[ir.Value], h: ir.Value
+) -> ir.Value:
+    (matrix,), (early, late) = direction.matrices, pieces
+    product = body.product("recurrent", body.quantized("h", h), matrix, direction.bias)
+    sizes = [2 * direction.hidden, direction.hidden]
+    r_early, r_late = body.split("recurrent_parts", product, sizes)
+    z, r = _gates(body, direction, early, r_early)
+    reset = body.op("reset", "Mul", [r, r_late])
+    return _mixed(body, direction, body.op("late", "Add", [late, reset]), z, h)
+
+
+def _cell(body: Steps, direction: Direction, pieces: Sequence[ir.Value], h: ir.Value) -> ir.Value:
+    (first, second), (early, late) = direction.matrices, pieces
+    product = body.product("recurrent", body.quantized("h", h), first, None)
+    z, r = _gates(body, direction, early, product)
+    reset = body.op("reset", "Mul", [r, h])
+    second_product = body.product("reset", body.quantized("reset", reset), second, None)
+    return _mixed(body, direction, body.op("late", "Add", [late, second_product]), z, h)
+
+
+def _gates(
+    body: Steps, direction: Direction, early: ir.Value, product: ir.Value
+) -> tuple[ir.Value, ir.Value]:
+    """The gates z and r, (N, H) each."""
+    total = body.op("early", "Add", [early, product])
+    both = gate(body, "early_gate", direction.functions[0], total)
+    z, r = body.split("gates", both, [direction.hidden, direction.hidden])
+    return z, r
+
+
+def _mixed(body: Steps, direction: Direction, late: ir.Value, z: ir.Value, h: ir.Value) -> ir.Value:
+    """The new state as n + z (h - n): one operation less than (1 - z) n + z h."""
+    n = gate(body, "late_gate", direction.functions[1], late)
+    difference = body.op("difference", "Sub", [h, n])
+    part = body.op("part", "Mul", [z, difference])
+    return body.op("new", "Add", [n, part])
+
+
+def _float_linear(cell: FloatCell, p: Floats, h: Floats) -> Floats:
+    """One step of linear_before_reset 1."""
+    size = h.shape[1]
+    product = h @ cell.r.T + cell.rb
+    z, r = np.split(cell.gate(0, p[:, : 2 * size] + product[:, : 2 * size]), 2, axis=1)
+    n = cell.gate(1, p[:, 2 * size :] + r * product[:, 2 * size :])
+    return (1 - z) * n + z * h
+
+
+def _float(cell: FloatCell, p: Floats, h: Floats) -> Floats:
+    """One step of linear_before_reset 0."""
+    size = h.shape[1]
+    early = h @ cell.r[: 2 * size].T + cell.rb[: 2 * size]
+    z, r = np.split(cell.gate(0, p[:, : 2 * size] + early), 2, axis=1)
+    late = np.asarray((r * h) @ cell.r[2 * size :].T, np.float32) + cell.rb[2 * size :]
+    n = cell.gate(1, p[:, 2 * size :] + late)
+    return (1 - z) * n + z * h

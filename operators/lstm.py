@@ -1,0 +1,267 @@
+"""Long short-term memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.errors import UnsupportedError
+from onnxq.operator import (
+    Case,
+    DynamicForm,
+    DynamicNodePlan,
+    DynamicRule,
+    DynamicWeight,
+    Float,
+    Operator,
+    Rule,
+    register,
+)
+from onnxq.operators._activations import FUNCTIONS
+from onnxq.operators._dynamic import REAL, step, stored_reals
+from onnxq.operators._emit import MICROSOFT
+from onnxq.operators._examples import ints32, normal
+from onnxq.operators._nodes import is_constant, shape
+from onnxq.qparams import PerChannel, PerTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from onnx_ir.tape import Tape
+
+    from onnxq.operator import AttributeValue
+    from onnxq.qparams import QParams
+
+STATES = (5, 6)  # initial_h, initial_c
+TRANSPOSED = (0, 2, 1)  # (D, 4 H, I) -> (D, I, 4 H), as DynamicQuantizeLSTM wants its weights
+MANY = 1024  # neurons from which on a scale per column costs nothing (.91 at 256, .96 at 512)
+BATCH_FIRST = 1  # layout: X (N, T, I), states (N, D, H), Y (N, T, D, H)
+SWAPPED = (1, 0, 2)  # between (N, T, I) and (T, N, I), (N, D, H) and (D, N, H)
+Y_BATCH_FIRST = (2, 0, 1, 3)  # (T, D, N, H) -> (N, T, D, H)
+
+
+@register
+class LSTM(Operator):
+    """Y, Y_h, Y_c = LSTM(X, W, R, B, sequence_lens, initial_h, initial_c, P); ONNX LSTM-14.
+
+    Dynamic: com.microsoft DynamicQuantizeLSTM, both matrix products in integers, the whole X
+    quantized at once and H at each step. Layout 1, which ONNX Runtime's LSTM lacks, by Transposes.
+    """
+
+    op_type = "LSTM"
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """No kernel has scales that are known before the model runs."""
+        return Float(
+            "ONNX Runtime has no LSTM with scales that are known ahead: its integer kernel "
+            "quantizes activations when it runs. Dynamic quantization has it"
+        )
+
+    def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
+        """Integers, but for activations that call the C library: no kernel can check those.
+
+        One scale per gate and neuron; the two directions share it. A small R may have one for all
+        where speed is asked for: its product runs at each step.
+        """
+        if not (is_constant(node, 1) and is_constant(node, 2)):
+            return Float("its weights are computed at run time; constant ones are needed")
+        sizes = shape(node, 2)
+        hidden = None if sizes is None or len(sizes) != 3 else sizes[2]
+        weights = (
+            DynamicWeight(1, 1, TRANSPOSED),
+            DynamicWeight(2, 1, TRANSPOSED, few_rows=hidden is not None and hidden < MANY),
+        )
+        names = node.attributes.get_strings("activations", ())
+        odd = [name for name in names if name.lower() not in FUNCTIONS]
+        if odd:
+            return DynamicRule(
+                weights,
+                (DynamicForm.STORED, DynamicForm.HALF),
+                missing=f"its activation {odd[0]} differs in the last bit between machines, which "
+                "moves codes from step to step",
+            )
+        forms = (DynamicForm.INTEGER, DynamicForm.STORED, DynamicForm.HALF)
+        return DynamicRule(weights, forms, saturating_pairs=True)
+
+    def cases(self) -> Iterable[Case]:
+        """Directions, optional inputs, layouts, activations."""
+        yield from _cases()
+
+    def lower_dynamic(
+        self,
+        tape: Tape,
+        node: ir.Node,
+        plan: DynamicNodePlan,
+        inputs: Sequence[ir.Value | None],
+    ) -> Sequence[ir.Value]:
+        """DynamicQuantizeLSTM, or LSTM on weights that are dequantized at load.
+
+        Raises:
+            UnsupportedError: weights that DynamicQuantizeLSTM does not take.
+        """
+        slots = [*inputs, *[None] * (8 - len(inputs))]
+        batch_first = node.attributes.get_int("layout", 0) == BATCH_FIRST
+        if batch_first:
+            for slot in (0, *STATES):
+                value = slots[slot]
+                if value is not None:
+                    slots[slot] = _transposed(tape, f"{node.name}_in{slot}", value, SWAPPED)
+        if plan.form is DynamicForm.INTEGER:
+            outputs = _integer(tape, node, plan, slots)
+        else:
+            outputs = _stored(tape, node, plan, slots)
+        if batch_first:
+            orders = (Y_BATCH_FIRST, SWAPPED, SWAPPED)
+            outputs = [
+                _transposed(tape, f"{node.name}_out{i}", value, orders[i])
+                for i, value in enumerate(outputs)
+            ]
+        for value, old in zip(outputs, node.outputs, strict=False):
+            value.type, value.shape = REAL, old.shape
+        # an absent output stays absent; the node that computes it keeps its own name for it
+        return [
+            value if old.name != "" else ir.Value(name="")
+            for value, old in zip(outputs, node.outputs, strict=False)
+        ]
+
+
+def _integer(
+    tape: Tape, node: ir.Node, plan: DynamicNodePlan, slots: list[ir.Value | None]
+) -> list[ir.Value]:
+    """DynamicQuantizeLSTM with all outputs, read or not.
+
+    Without Y, ONNX Runtime 1.31 quantizes H together with what it left in rows that have ended, so
+    that these change what the others get.
+    """
+    for label, slot, qparams in zip("WR", (1, 2), plan.qparams, strict=True):
+        codes = slots[slot]
+        assert codes is not None
+        assert codes.shape is not None, "constants have a shape"
+        assert qparams is not None, "the form is INTEGER"
+        slots += _columns(tape, node, label, codes.shape.numpy(), qparams)
+    attributes = _attributes(node)
+    if "hidden_size" not in attributes:
+        codes = slots[2]
+        assert codes is not None
+        assert codes.shape is not None
+        attributes["hidden_size"] = ir.AttrInt64("hidden_size", codes.shape.numpy()[1])
+    attributes.setdefault("direction", ir.AttrString("direction", "forward"))
+    return list(
+        tape.op_multi_out(
+            "DynamicQuantizeLSTM",
+            slots,
+            attributes,
+            num_outputs=3,
+            domain=MICROSOFT,
+            name=node.name,
+        )
+    )
+
+
+def _columns(
+    tape: Tape, node: ir.Node, label: str, sizes: tuple[int, ...], qparams: QParams
+) -> list[ir.Value]:
+    """Scale and zero point as DynamicQuantizeLSTM has them: (D,), or (D, 4 H).
+
+    Raises:
+        UnsupportedError: not 8 bits, a scale per block, or columns with zero points of their own.
+    """
+    where = f"LSTM '{node.name}', {label}"
+    if qparams.dtype.onnx not in {"INT8", "UINT8"}:
+        raise UnsupportedError(
+            f"{where}: ONNX Runtime has no integer LSTM with {qparams.dtype} weights; choose int8, "
+            "or the form 'stored', which computes in float."
+        )
+    granularity = qparams.granularity
+    columns = isinstance(granularity, PerChannel) and granularity.axis in (2, -1)
+    if not (columns or isinstance(granularity, PerTensor)):
+        raise UnsupportedError(
+            f"{where}: weights with {granularity} have no integer LSTM; choose one scale per "
+            "column or for the tensor, or the form 'stored'."
+        )
+    allowed = 0 if qparams.dtype.signed else qparams.zero_point.reshape(-1)[:1]
+    if columns and (qparams.zero_point != allowed).any():
+        raise UnsupportedError(
+            f"{where}: zero points differ between columns, or are not 0 for int8; ONNX Runtime's "
+            "integer LSTM wants one for all. Choose a symmetric qscheme, or one scale for the "
+            "tensor."
+        )
+    target = (sizes[0], sizes[2]) if columns else (sizes[0],)
+    scale = np.broadcast_to(qparams.scale, target)
+    points = np.broadcast_to(qparams.zero_point, target)
+    stem = f"{node.name}_{label}"
+    dtype = ir.DataType[qparams.dtype.onnx]
+    return [
+        tape.initializer(ir.tensor(np.ascontiguousarray(scale)), name=f"{stem}_scale"),
+        tape.initializer(
+            ir.tensor(np.ascontiguousarray(points), dtype=dtype), name=f"{stem}_zero_point"
+        ),
+    ]
+
+
+def _stored(
+    tape: Tape, node: ir.Node, plan: DynamicNodePlan, slots: list[ir.Value | None]
+) -> list[ir.Value]:
+    """LSTM itself, W and R dequantized and transposed back when a session is made."""
+    for slot, qparams in zip((1, 2), plan.qparams, strict=True):
+        codes = slots[slot]
+        assert codes is not None
+        reals = stored_reals(tape, node, codes, qparams)
+        slots[slot] = _transposed(tape, f"{node.name}_{slot}", reals, TRANSPOSED)
+    while slots and slots[-1] is None:
+        slots.pop()
+    return list(
+        tape.op_multi_out(
+            "LSTM", slots, _attributes(node), num_outputs=len(node.outputs), name=node.name
+        )
+    )
+
+
+def _attributes(node: ir.Node) -> dict[str, ir.Attr]:
+    """The node's, without the layout, which Transposes take care of."""
+    return {name: value for name, value in node.attributes.items() if name != "layout"}
+
+
+def _transposed(tape: Tape, stem: str, x: ir.Value, perm: Sequence[int]) -> ir.Value:
+    y = step(tape, "Transpose", [x], f"{stem}_transpose", attributes={"perm": [*perm]})
+    if x.shape is not None:
+        y.shape = ir.Shape([x.shape[axis] for axis in perm])
+    return y
+
+
+def _cases() -> Iterable[Case]:
+    hidden = 6
+
+    def case(
+        name: str, directions: int = 1, extra: Sequence[int] = (), **attributes: object
+    ) -> Case:
+        x = normal(4, 3, 5)
+        states = [normal(directions, 3, hidden, seed=s) / np.float32(4) for s in (5, 6)]
+        if attributes.get("layout"):
+            x, states = x.transpose(SWAPPED), [state.transpose(SWAPPED) for state in states]
+        inputs = [
+            x,
+            normal(directions, 4 * hidden, 5, seed=1) / np.float32(2),
+            normal(directions, 4 * hidden, hidden, seed=2) / np.float32(2),
+            normal(directions, 8 * hidden, seed=3) / np.float32(4),
+            ints32(4, 2, 3),
+            *states,
+            normal(directions, 3 * hidden, seed=7) / np.float32(4),
+        ]
+        given = tuple(x if i < 3 or i in extra else None for i, x in enumerate(inputs))
+        attrs: dict[str, AttributeValue] = {"hidden_size": hidden, **attributes}  # type: ignore[dict-item]
+        constants = tuple(i for i in (1, 2, 3, 7) if given[i] is not None)
+        return Case(name, given, constants, attrs, 3)
+
+    everything = (3, 4, 5, 6, 7)
+    yield case("plain")
+    yield case("bias", 1, (3,))
+    yield case("all inputs", 1, everything)
+    yield case("reverse", 1, everything, direction="reverse")
+    yield case("bidirectional", 2, everything, direction="bidirectional")
+    yield case("batch first", 2, (3, 5, 6), direction="bidirectional", layout=1)
+    yield case("clip, input_forget", 1, (3,), clip=0.5, input_forget=1)
+    yield case("other activations", 1, (3,), activations=["HardSigmoid", "Relu", "Softsign"])
+    yield case("activations of the C library", 1, (3,), activations=["Sigmoid", "Elu", "Tanh"])

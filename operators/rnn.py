@@ -1,0 +1,110 @@
+"""Elman's recurrent network: dynamic quantization alone; ONNX Runtime has no integer kernel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq.operator import Case, DynamicForm, DynamicRule, Float, Operator, register
+from onnxq.operators._cells import as_indexed, gate, one_per_direction
+from onnxq.operators._dynamic import lower_stored
+from onnxq.operators._examples import ints32, normal
+from onnxq.operators._recurrence import FloatCell, run
+from onnxq.operators._recurrent import (
+    Biases,
+    Direction,
+    Floats,
+    Layout,
+    biases,
+    dynamic_rule,
+    lower_as_scan,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import onnx_ir as ir
+    from onnx_ir.tape import Tape
+
+    from onnxq.operator import Array, AttributeValue, DynamicNodePlan, Rule
+    from onnxq.operators._steps import Steps
+
+
+@register
+class RNN(Operator):
+    """Y, Y_h of X (T, N, I): h = f(X W^T + Wb + h' R^T + Rb), h' from before; ONNX RNN-14."""
+
+    op_type = "RNN"
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """Float: no scale of the state is known ahead, and there is no integer kernel."""
+        return Float("RNN has no integer kernel; dynamic quantization stores its weights as int8")
+
+    def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
+        """W and R."""
+        return dynamic_rule(node)
+
+    def lower_dynamic(
+        self,
+        tape: Tape,
+        node: ir.Node,
+        plan: DynamicNodePlan,
+        inputs: Sequence[ir.Value | None],
+    ) -> Sequence[ir.Value]:
+        """A Scan of integer products, or the node itself with stored weights."""
+        if plan.form is not DynamicForm.INTEGER:
+            rule = dynamic_rule(node)
+            assert isinstance(rule, DynamicRule), "it has been planned by that rule"
+            return lower_stored(tape, node, plan, inputs, rule)
+        functions = one_per_direction(node, "Tanh")
+        found = biases(node, len(functions))
+        return lower_as_scan(
+            tape,
+            node,
+            plan,
+            inputs,
+            layout=Layout(1, (1,), (1,)),
+            added=None if found is None else [Biases(w + r, None) for w, r in found],
+            functions=functions,
+            cell=_cell,
+        )
+
+    def float_kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """What ONNX Runtime computes in float32, within rounding: Y and Y_h.
+
+        Raises:
+            ShapeError: shapes that do not fit together, or lengths beyond T.
+            UnsupportedError: an unknown function.
+        """
+        return run("RNN", inputs, attributes, _float, as_indexed("RNN", attributes, "Tanh"))
+
+    def cases(self) -> Iterable[Case]:
+        """Directions, lengths, initial states, no bias."""
+        hidden, size = 4, 3
+        x, bias = normal(5, 2, size), normal(2, 2 * hidden, seed=3)
+        w, r = normal(2, hidden, size, seed=1), normal(2, hidden, hidden, seed=2)
+        one, given = (w[:1], r[:1]), {"hidden_size": hidden}
+        lengths, start = ints32(5, 2), normal(2, 2, hidden, seed=4)
+        yield Case("plain", (x, *one), (1, 2), given, 2)
+        yield Case("bias", (x, *one, bias[:1]), (1, 2, 3), given, 2)
+        yield Case("backward", (x, *one, bias[:1]), (1, 2, 3), given | {"direction": "reverse"}, 2)
+        both = given | {"direction": "bidirectional", "activations": ["Tanh", "Relu"]}
+        yield Case("both directions", (x, w, r, bias), (1, 2, 3), both, 2)
+        yield Case("all inputs", (x, w, r, bias, lengths, start), (1, 2, 3), both, 2)
+        yield Case("no bias, initial state", (x, *one, None, None, start[:1]), (1, 2), given, 2)
+        yield Case("clip", (x, *one, bias[:1]), (1, 2, 3), given | {"clip": 0.5}, 2)
+        yield Case("one step", (x[:1], *one, bias[:1]), (1, 2, 3), given, 2)
+        swapped = (x.swapaxes(0, 1), w, r, bias, lengths, start.swapaxes(0, 1))
+        yield Case("batch first", swapped, (1, 2, 3), both | {"layout": 1}, 2)
+        yield Case("Y alone", (x, *one, bias[:1]), (1, 2, 3), given)
+
+
+def _cell(body: Steps, direction: Direction, pieces: Sequence[ir.Value], h: ir.Value) -> ir.Value:
+    (matrix,), (piece,) = direction.matrices, pieces
+    product = body.product("recurrent", body.quantized("h", h), matrix, None)
+    return gate(body, "new", direction.functions[0], body.op("total", "Add", [piece, product]))
+
+
+def _float(cell: FloatCell, p: Floats, h: Floats) -> Floats:
+    return cell.gate(0, p + h @ cell.r.T + cell.rb)

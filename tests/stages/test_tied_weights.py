@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import helper
+
+from onnxq import runtime
+from onnxq.operator import DynamicForm
+from onnxq.qconfig import QConfigDynamic, QConfigMapping, onnxq_default_dynamic_qconfig
+from onnxq.stages.tied_weights import find_twins, is_transpose_of, transposed_twins
+from tests.dynamic_models import normal, planned, quantized
+
+ROWS, SIZE = 40, 32
+TABLE = normal(ROWS, SIZE)
+IDS = np.arange(12).reshape(3, 4)
+
+
+def value(name: str, array: npt.NDArray[np.float32]) -> ir.Value:
+    return ir.Value(name=name, const_value=ir.tensor(array))
+
+
+def tied(head: npt.NDArray[np.float32]) -> onnx.ModelProto:
+    """y = table[ids] head, as the exporter writes tied ones: the head is a constant of its own."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("Gather", ["table", "ids"], ["x"], "embedding"),
+            helper.make_node("MatMul", ["x", "head"], ["y"], "output"),
+        ],
+        "tied",
+        [helper.make_tensor_value_info("ids", onnx.TensorProto.INT64, ["N", 4])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+        [
+            onnx.numpy_helper.from_array(TABLE, "table"),
+            onnx.numpy_helper.from_array(np.ascontiguousarray(head), "head"),
+        ],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+
+
+def run(model: ir.Model) -> npt.NDArray[np.float32]:
+    with runtime.open_session(model, threads=1) as session:
+        return np.asarray(session.run({"ids": IDS})[0], np.float32)
+
+
+def sizes(model: ir.Model) -> int:
+    """Bytes of the constants."""
+    values = model.graph.initializers.values()
+    return sum(v.const_value.nbytes for v in values if v.const_value is not None)
+
+
+def test_a_twin_is_a_transpose_and_nothing_like_it() -> None:
+    other = TABLE.copy()
+    other[-1, -1] += 1
+    table = value("table", TABLE)
+    assert is_transpose_of(value("t", TABLE.T.copy()), table)
+    assert not is_transpose_of(value("t", other.T.copy()), table)
+    assert not is_transpose_of(value("t", TABLE), table)
+    assert not is_transpose_of(value("t", TABLE[:, 0]), table)
+    assert transposed_twins([table, value("t", TABLE.T.copy()), table]) == {"t": "table"}
+
+
+@pytest.mark.parametrize("target", ["portable", "x86-vnni"])
+def test_codes_of_a_tied_table_are_stored_once(target: str) -> None:
+    model = quantized(tied(TABLE.T), objective="size", target=target)
+    names = [name for name in model.graph.initializers if name.endswith("_quantized")]
+    assert names == ["table_quantized"]
+    assert (
+        sizes(model) <= 0.4 * TABLE.nbytes
+    )  # rows of 32: scales, one set per reader, weigh 2 in 10
+    wanted = TABLE[IDS] @ TABLE.T
+    # both factors within a step of 64 (portable) or 127 codes a side, activations of 255
+    assert np.abs(run(model) - wanted).max() < 0.05 * np.abs(wanted).max()
+
+
+def test_a_matrix_that_only_looks_alike_is_its_own() -> None:
+    head = TABLE.T.copy()
+    head[-1, -1] += 1
+    model = quantized(tied(head), objective="size")
+    wanted = TABLE[IDS] @ head
+    assert len([n for n in model.graph.initializers if n.endswith("_quantized")]) == 2
+    assert np.abs(run(model) - wanted).max() < 0.05 * np.abs(wanted).max()
+
+
+def test_float16_of_a_tied_table_is_stored_once() -> None:
+    model = quantized(tied(TABLE.T), dtype="float16")
+    assert list(model.graph.initializers) == ["table_half"]
+    wanted = TABLE[IDS] @ TABLE.T
+    error = 2.0**-11 * (2 * np.abs(TABLE[IDS]) @ np.abs(TABLE.T))
+    assert (np.abs(run(model) - wanted) <= error * 1.01).all()
+
+
+@pytest.mark.parametrize(
+    "head", [None, QConfigDynamic(onnxq_default_dynamic_qconfig.weight, DynamicForm.BLOCKS)]
+)
+def test_a_tie_that_breaks_is_noted(head: QConfigDynamic | None) -> None:
+    spec = QConfigMapping(onnxq_default_dynamic_qconfig).set_node("output", head)
+    _, plan = planned(tied(TABLE.T), spec)
+    assert any("'head' is 'table' transposed; both are stored" in note for note in plan.notes)
+    _, plan = planned(tied(TABLE.T), onnxq_default_dynamic_qconfig)
+    assert not plan.notes
+
+
+def test_a_matrix_is_read_once_and_only_where_another_could_be_its_twin() -> None:
+    reads: list[str] = []
+
+    def lazy(name: str, *shape: int) -> ir.Value:
+        def make() -> ir.TensorProtocol:
+            reads.append(name)
+            return ir.tensor(normal(*shape, seed=len(reads)))
+
+        tensor = ir.LazyTensor(make, ir.DataType.FLOAT, ir.Shape(shape), name=name)
+        return ir.Value(name=name, const_value=tensor)
+
+    assert not find_twins([lazy("alone", 3, 4), lazy("square", 5, 5)])
+    assert reads == []
+    assert not find_twins([lazy(name, 5, 5) for name in "abcd"])
+    assert reads == list("abcd")

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import onnx_ir as ir
+import pytest
+from onnx import helper
+
+import onnxq
+from onnxq.observers import MinMaxObserver, NarrowRangeObserver
+from onnxq.operator import DynamicForm
+from onnxq.qconfig import QConfigDynamic
+from onnxq.reference.blocks import write_block_products
+from tests.dynamic_models import ROWS, SIDE, normal, op_types, product, quantized
+from tests.examples import model, weights
+
+# sums of 32 products in float32, in another order: a few roundings of the largest of them
+MAX_ULPS = 64
+
+
+def blocks(dtype: str, size: int) -> QConfigDynamic:
+    observer = MinMaxObserver.with_args(dtype=dtype)
+    if dtype.startswith("int"):
+        largest = {"int8": 127, "int4": 7, "int2": 1}[dtype]
+        observer = NarrowRangeObserver.with_args(dtype=dtype, quant_max=largest)
+    return QConfigDynamic(observer, DynamicForm.BLOCKS, size)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int4", "int2", "uint8", "uint4", "uint2"])
+@pytest.mark.parametrize("size", [16, 32, 128])
+def test_blocks_end_to_end_are_what_onnxruntime_computes(dtype: str, size: int) -> None:
+    findings = onnxq.cross_check(
+        quantized(product(), blocks(dtype, size)), {"x": normal(ROWS, SIDE)}
+    )
+    findings.check(max_output_steps=MAX_ULPS)
+
+
+def test_a_gemm_with_bias_and_a_short_last_block_is_right_too() -> None:
+    source = model(
+        [helper.make_node("Gemm", ["x", "w", "b"], ["y"], "gemm", transB=1)],
+        {"w": weights(1, 7, 40), "b": weights(2, 7)},
+        {"x": ["N", 40]},
+    )
+    findings = onnxq.cross_check(quantized(source, blocks("int4", 32)), {"x": normal(ROWS, 40)})
+    findings.check(max_output_steps=MAX_ULPS)
+
+
+def test_the_product_takes_the_place_of_both_nodes_and_keeps_its_names() -> None:
+    made = quantized(product(), blocks("int8", 16))
+    (before,) = (node for node in made.graph if node.op_type in ("Gemm", "MatMul"))
+    name, output = before.name, before.outputs[0].name
+    write_block_products(made)
+    (node,) = (node for node in made.graph if node.op_type == "MatMulNBits")
+    assert (node.name, node.outputs[0].name) == (name, output)
+    assert not {"Gemm", "MatMul", "DequantizeLinear"} & set(op_types(made))
+
+
+def test_a_second_run_changes_nothing() -> None:
+    made = quantized(product(), blocks("int8", 16))
+    write_block_products(made)
+    once = ir.to_proto(made).SerializeToString()
+    write_block_products(made)
+    assert ir.to_proto(made).SerializeToString() == once
+
+
+def test_blocks_that_onnxruntime_has_no_kernel_for_stay() -> None:
+    made = quantized(product(), blocks("int8", 8))
+    before = op_types(made)
+    write_block_products(made)
+    assert op_types(made) == before
