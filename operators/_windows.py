@@ -93,13 +93,14 @@ def _geometry(
     out = []
     for size, width, stride, before, after in zip(spatial, span, strides, begin, end, strict=True):
         room = size + before + after - width
-        if room < 0:
+        ceil = integer(attributes, "ceil_mode", 0) != 0
+        if room < 0 and not (ceil and -room < stride):  # rounded up, there is a window all the same
             raise ShapeError(
                 f"{op}: windows of {span} do not fit into an input of {list(spatial)}, "
                 f"padded by {begin} and {end}."
             )
         steps = room // stride
-        if integer(attributes, "ceil_mode", 0) and room % stride:
+        if ceil and room % stride:
             # ONNX: windows that would start in the padding behind the input are left out
             steps += (steps + 1) * stride < size + before
         out.append(steps + 1)

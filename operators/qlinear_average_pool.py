@@ -59,6 +59,8 @@ class QLinearAveragePool(IntegerOperator):
             {**counted, "channels_last": 1, "ceil_mode": 1},
         )
         yield Case("ceil_mode", (x, *p, *q), fixed, {**pads, "ceil_mode": 1})
+        wide: dict[str, AttributeValue] = {"kernel_shape": [4], "strides": [2], "ceil_mode": 1}
+        yield Case("ceil_mode, a window beyond x", (codes(2, 3, 3), *p, *q), fixed, wide)
         for mode in ("SAME_UPPER", "SAME_LOWER"):
             yield Case(mode, (x, *p, *q), fixed, {"kernel_shape": [4, 2], "auto_pad": mode})
         yield Case(

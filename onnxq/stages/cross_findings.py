@@ -227,7 +227,9 @@ class CrossFindings:
                 f"that they had. In front of output '{rounded[0].name}' is {rounded[0].behind}, "
                 "which computes in float: fused with its neighbours ONNX Runtime rounds it "
                 "otherwise, which can tip a code behind it. Where a difference of this size is "
-                f"all right, allow it: max_output_steps={steps} (--max-output-steps {steps})."
+                f"all right, allow it: max_output_steps={steps} (--max-output-steps {steps}). "
+                "Is it more than rounding, ONNX Runtime fuses the file otherwise than onnxq"
+                + (f": look at node '{self.first_difference}'." if self.first_difference else ".")
             )
         return (
             "Look at the first node that differs: its kernel, or ONNX Runtime on this machine, is "
