@@ -178,7 +178,8 @@ def _in_blocks(
         raise UnsupportedError(
             f"Gather '{node.name}': a table {codes.shape} of {qparams.dtype} with "
             f"{qparams.granularity}, along axis {axis}; ONNX Runtime picks rows of matrices of "
-            "4 or 8 bits, in blocks of 16, 32, 64 ... Give op type Gather an 8-bit entry in the qconfig, or None for float."
+            "4 or 8 bits, in blocks of 16, 32, 64 ... Give op type Gather an 8-bit entry in the "
+            "qconfig, or None for float."
         )
     shape = (len(codes), -(-codes.shape[1] // size))
     stem = str(table.name).removesuffix("_quantized")
