@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 import pytest
-from onnx_ir.tape import Tape
 
 from onnxq import cross_check
-from onnxq.dtypes import INT4
 from onnxq.errors import UnsupportedError
-from onnxq.operator import Case, DynamicForm, DynamicNodePlan, DynamicRule, Float, Operator
+from onnxq.operator import Case, DynamicForm, DynamicRule, Float, Operator
 from onnxq.operators._examples import normal
 from onnxq.operators.conv import Conv
 from onnxq.operators.conv_transpose import ConvTranspose
 from onnxq.operators.gather import Gather
-from onnxq.qparams import PerChannel, QParams
 from tests.operators import builder
 from tests.operators.dynamic_builder import (
     HALF,
@@ -165,9 +162,30 @@ def test_a_mask_stays_float(value: float) -> None:
     assert "stand for infinity" in rule.reason
 
 
-def test_a_table_of_4_bits_is_refused_with_what_to_do() -> None:
-    qparams = QParams(np.ones(11, np.float32), np.zeros(11, np.int8), INT4, PerChannel(0))
-    node = builder.node_of(Gather(), GATHERS[0])
-    plan = DynamicNodePlan(DynamicForm.STORED, (qparams,))
-    with pytest.raises(UnsupportedError, match=r"table of int4.*Give op type Gather an 8-bit"):
-        Gather().lower_dynamic(Tape(), node, plan, node.inputs)
+@pytest.mark.parametrize("dtype", ["int4", "uint4"])
+@pytest.mark.parametrize("case", GATHERS[:4:3], ids=["rows", "one index"])
+def test_a_table_of_4_bits_is_picked_in_one_block_per_row(
+    case: Case, dtype: str, tmp_path: Path
+) -> None:
+    model = quantized_case(Gather(), case, DynamicForm.STORED, affine(dtype))
+    assert optimized_ops(model, tmp_path) == ["GatherBlockQuantized"]
+    assert_off_by(Gather(), case, model, 2 * float(np.abs(TABLE).max()) / 15)
+    cross_check(model, [samples(case)]).check()
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "int8", "uint8"])
+def test_a_table_in_blocks(dtype: str, tmp_path: Path) -> None:
+    case = Case("", (normal(11, 40), IDS), (0,))
+    model = quantized_case(Gather(), case, DynamicForm.BLOCKS, affine(dtype), 16)
+    assert optimized_ops(model, tmp_path) == ["GatherBlockQuantized"]
+    steps = 15 if dtype.endswith("4") else STEPS
+    assert_off_by(Gather(), case, model, 2 * float(np.abs(normal(11, 40)).max()) / steps)
+    cross_check(model, [samples(case)]).check()
+
+
+@pytest.mark.parametrize(
+    ("case", "dtype"), [(GATHERS[0], "int2"), (GATHERS[1], "int4"), (GATHERS[2], "int4")]
+)
+def test_a_narrow_table_of_another_form_is_refused_with_what_to_do(case: Case, dtype: str) -> None:
+    with pytest.raises(UnsupportedError, match=r"a table .*Give op type Gather an 8-bit entry"):
+        quantized_case(Gather(), case, DynamicForm.STORED, affine(dtype))

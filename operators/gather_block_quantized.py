@@ -1,0 +1,143 @@
+"""Rows of a table in blocks of 4 or 8 bits, dequantized as they are picked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from onnxq.errors import ShapeError
+from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
+from onnxq.operators._attributes import integer
+from onnxq.operators._emit import MICROSOFT
+from onnxq.operators._examples import normal
+from onnxq.operators._integer import operand, optional
+from onnxq.operators._linear import REALS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+OP = "GatherBlockQuantized"
+INT4, UINT4 = np.dtype(ml_dtypes.int4), np.dtype(ml_dtypes.uint4)
+TYPES = (INT4, UINT4, np.dtype(np.uint8))
+BYTE, NIBBLE = 8, 4  # bits
+MIN_BLOCK = 16
+
+
+@register_integer
+class GatherBlockQuantized(IntegerOperator):
+    """Y = ((data - zero_points) * scales)[indices], a scale per block of the last axis.
+
+    com.microsoft: inputs data (int4, uint4, or uint8 of 8 bits, or of two 4-bit codes, low first),
+    indices, scales, zero_points (absent: 0; of uint8, 2^(bits - 1)). gather_axis must be 0 and
+    quantize_axis the last one here, as in every table that is picked by rows.
+    """
+
+    op_type = OP
+    domains = (MICROSOFT,)
+
+    def kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """Reals of scales' type.
+
+        Raises:
+            ShapeError: shapes, types or axes that do not fit together.
+        """
+        data, indices, scales = (operand(OP, inputs, slot, "input") for slot in range(3))
+        bits, block = integer(attributes, "bits", NIBBLE), integer(attributes, "block_size", 128)
+        _check(data, attributes, bits, block)
+        table = _codes(data, bits)
+        blocks = (*table.shape[:-1], -(-table.shape[-1] // block))
+        if scales.shape != blocks:
+            raise ShapeError(f"{OP}: scales of shape {scales.shape}; wanted {blocks}.")
+        if scales.dtype not in REALS:
+            raise ShapeError(f"{OP}: scales are {scales.dtype}; wanted float32 or float16.")
+        factors = scales.astype(np.float32)
+        if not ((factors > 0) & np.isfinite(factors)).all():
+            raise ShapeError(f"{OP}: scales must be positive and finite.")
+        points = _points(optional(inputs, 3), data.dtype, bits, blocks)
+        if indices.dtype not in (np.int32, np.int64):
+            raise ShapeError(f"{OP}: indices of dtype {indices.dtype}; wanted int32 or int64.")
+        rows = len(table)
+        if indices.size and not (-rows <= indices.min() and indices.max() < rows):
+            raise ShapeError(f"{OP}: indices beyond the table's {rows} rows.")
+        picked = indices.astype(np.intp)
+
+        places = np.arange(table.shape[-1]) // block
+        centred = (table[picked] - points[picked][..., places]).astype(np.float32)
+        return (np.asarray(centred * factors[picked][..., places]).astype(scales.dtype),)
+
+    def cases(self) -> Iterable[Case]:
+        """Types, zero points, a short last block, negative indices, three axes, no index."""
+        generator = np.random.default_rng(0)
+        ids = np.array([[0, 4], [-1, 2]])
+        signed = generator.integers(-8, 8, (5, 40)).astype(INT4)
+        scales = np.abs(normal(5, 3)) + np.float32(0.01)
+        sizes: dict[str, AttributeValue] = {"block_size": 16, "quantize_axis": 1}
+        points = generator.integers(-8, 8, (5, 3)).astype(INT4)
+        yield Case("int4", (signed, ids, scales), (0, 2), sizes)
+        yield Case("int4, zero points", (signed, ids, scales, points), (0, 2, 3), sizes)
+        unsigned = generator.integers(0, 16, (5, 40)).astype(UINT4)
+        yield Case("uint4", (unsigned, ids, scales), (0, 2), sizes)
+        points = generator.integers(0, 16, (5, 3)).astype(UINT4)
+        yield Case("uint4, zero points", (unsigned, ids, scales, points), (0, 2, 3), sizes)
+        bytes_ = generator.integers(0, 256, (5, 40)).astype(np.uint8)
+        yield Case("uint8", (bytes_, ids, scales), (0, 2), {**sizes, "bits": 8})
+        points = generator.integers(0, 256, (5, 3)).astype(np.uint8)
+        eight = {**sizes, "bits": 8}
+        yield Case("uint8, zero points", (bytes_, ids, scales, points), (0, 2, 3), eight)
+        yield Case("two codes a byte", (bytes_[:, :20], ids, scales), (0, 2), sizes)
+        one: dict[str, AttributeValue] = {"block_size": 64, "quantize_axis": 1}
+        yield Case("a block per row", (signed, ids.astype(np.int32), scales[:, :1]), (0, 2), one)
+        stack = generator.integers(-8, 8, (4, 3, 32)).astype(INT4)
+        attributes = {**sizes, "quantize_axis": 2}
+        deep = np.abs(normal(4, 3, 2)) + np.float32(0.01)
+        yield Case("three axes", (stack, np.array([3, 0]), deep), (0, 2), attributes)
+        yield Case("one index", (signed, np.array(3), scales), (0, 2), sizes)
+
+
+def _check(data: Array, attributes: Mapping[str, AttributeValue], bits: int, block: int) -> None:
+    """Raises ShapeError where the attributes do not fit the table."""
+    if data.dtype not in TYPES or data.ndim < 2:
+        raise ShapeError(
+            f"{OP}: data is {data.dtype} of shape {data.shape}; wanted int4, uint4 or uint8 of two "
+            "axes or more."
+        )
+    if block < MIN_BLOCK or block & (block - 1):
+        raise ShapeError(f"{OP}: block_size {block}; wanted a power of two of at least 16.")
+    if bits != NIBBLE and (bits, data.dtype) != (BYTE, np.dtype(np.uint8)):
+        raise ShapeError(f"{OP}: bits {bits} of {data.dtype}; wanted 4, or 8 of uint8.")
+    gathered = integer(attributes, "gather_axis", 0) % data.ndim
+    quantized = integer(attributes, "quantize_axis", 1) % data.ndim
+    if (gathered, quantized) != (0, data.ndim - 1):
+        raise ShapeError(
+            f"{OP}: gather_axis {gathered}, quantize_axis {quantized} of {data.ndim} axes; wanted "
+            "the first and the last one."
+        )
+
+
+def _codes(data: Array, bits: int) -> npt.NDArray[np.int32]:
+    """One number per code; two per byte of uint8 where they have 4 bits."""
+    if data.dtype != np.uint8 or bits == BYTE:
+        return data.astype(np.int32)
+    pairs = np.stack([data.astype(np.int32) & 15, data.astype(np.int32) >> NIBBLE], axis=-1)
+    return pairs.reshape(*data.shape[:-1], -1)
+
+
+def _points(
+    given: Array | None, dtype: np.dtype[np.generic], bits: int, shape: tuple[int, ...]
+) -> npt.NDArray[np.int32]:
+    """Zero points as numbers, one per block."""
+    if given is None:
+        middle = 1 << (bits - 1) if dtype == np.uint8 else 0
+        return np.full(shape, middle, np.int32)
+    points = _codes(given, bits)[..., : shape[-1]] if given.dtype == dtype else None
+    if points is None or points.shape != shape:
+        raise ShapeError(
+            f"{OP}: zero_points are {given.dtype} of shape {given.shape}; wanted {dtype}, one for "
+            f"each of the scales {shape}."
+        )
+    return points
