@@ -134,7 +134,8 @@ def _points(
     if given is None:
         middle = 1 << (bits - 1) if dtype == np.uint8 else 0
         return np.full(shape, middle, np.int32)
-    points = _codes(given, bits)[..., : shape[-1]] if given.dtype == dtype else None
+    fits = given.dtype == dtype and given.ndim == len(shape)
+    points = _codes(given, bits)[..., : shape[-1]] if fits else None
     if points is None or points.shape != shape:
         raise ShapeError(
             f"{OP}: zero_points are {given.dtype} of shape {given.shape}; wanted {dtype}, one for "
