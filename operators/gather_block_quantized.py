@@ -124,7 +124,7 @@ def _codes(data: Array, bits: int) -> npt.NDArray[np.int32]:
     if data.dtype != np.uint8 or bits == BYTE:
         return data.astype(np.int32)
     pairs = np.stack([data.astype(np.int32) & 15, data.astype(np.int32) >> NIBBLE], axis=-1)
-    return pairs.reshape(*data.shape[:-1], -1)
+    return pairs.reshape(*data.shape[:-1], 2 * data.shape[-1])
 
 
 def _points(
