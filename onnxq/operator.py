@@ -167,12 +167,17 @@ class DynamicRule:
         forms: that `lower_dynamic` can write, the usual one first.
         saturating_pairs: as in Rule, for DynamicForm.INTEGER.
         missing: why the operator's usual form is not among them; empty: it is.
+        summed_axis: of the activation, counted from behind: the numbers of one result lie along
+            it, its rows along the others.
+        min_bits: of the narrowest codes that `lower_dynamic` can write.
     """
 
     weights: tuple[DynamicWeight, ...]
     forms: tuple[DynamicForm, ...]
     saturating_pairs: bool = False
     missing: str = ""
+    summed_axis: int = -1
+    min_bits: int = 2
 
 
 @dataclass(frozen=True, slots=True)

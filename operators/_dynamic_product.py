@@ -73,14 +73,19 @@ def constant_operand(node: ir.Node) -> int | Float:
     return slot
 
 
-def right_rule(node: ir.Node, axis: int | None, perm: tuple[int, ...] | None) -> DynamicRule:
+def right_rule(
+    node: ir.Node, axis: int | None, perm: tuple[int, ...] | None, summed_axis: int = -1
+) -> DynamicRule:
     """The rule of a constant right operand: all forms for a matrix, with one scale per column."""
     matrix = len(shape(node, 1) or ()) == 2
     weight = DynamicWeight(1, axis if matrix else None, perm)
-    return DynamicRule((weight,), ALL_FORMS if matrix else NOT_ROW_WISE, saturating_pairs=True)
+    forms = ALL_FORMS if matrix else NOT_ROW_WISE
+    return DynamicRule((weight,), forms, saturating_pairs=True, summed_axis=summed_axis)
 
 
-def left_rule(node: ir.Node, axis: int, perm: tuple[int, ...] | None) -> DynamicRule:
+def left_rule(
+    node: ir.Node, axis: int, perm: tuple[int, ...] | None, summed_axis: int = -2
+) -> DynamicRule:
     """The rule of a constant left operand: a matrix is turned over, if the other's rank is known.
 
     A weight in float stays where it is, in its own layout.
@@ -88,7 +93,8 @@ def left_rule(node: ir.Node, axis: int, perm: tuple[int, ...] | None) -> Dynamic
     matrix, other = len(shape(node, 0) or ()) == 2, shape(node, 1)
     if not (matrix and other):
         return DynamicRule((DynamicWeight(0, None),), FLOAT_ONLY)
-    return DynamicRule((DynamicWeight(0, axis, perm),), ALL_FORMS, saturating_pairs=True)
+    weights = (DynamicWeight(0, axis, perm),)
+    return DynamicRule(weights, ALL_FORMS, saturating_pairs=True, summed_axis=summed_axis)
 
 
 def write_product(

@@ -98,8 +98,10 @@ class Gather(Operator):
         axis = node.attributes.get_int("axis", 0) % table.ndim
         short = table.size // table.shape[axis] < SHORT_ROW
         weight = DynamicWeight(0, None if short else axis)
-        blocks = (DynamicForm.BLOCKS,) if axis == 0 and table.ndim == MATRIX and not short else ()
-        return DynamicRule((weight,), (DynamicForm.STORED, *blocks, DynamicForm.HALF))
+        rows = axis == 0 and table.ndim == MATRIX
+        blocks = (DynamicForm.BLOCKS,) if rows and not short else ()
+        forms = (DynamicForm.STORED, *blocks, DynamicForm.HALF)
+        return DynamicRule((weight,), forms, min_bits=NIBBLE if rows else BYTE)
 
     def lower_dynamic(
         self,

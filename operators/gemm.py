@@ -139,11 +139,12 @@ class Gemm(Operator):
         slot = constant_operand(node)
         if isinstance(slot, Float):
             return slot
+        trans_a, trans_b = (node.attributes.get_int(name, 0) for name in ("transA", "transB"))
         if slot == 1:
-            turned = node.attributes.get_int("transB", 0)
-            return right_rule(node, 0 if turned else 1, (1, 0) if turned else None)
-        turned = node.attributes.get_int("transA", 0)
-        return left_rule(node, 1 if turned else 0, None if turned else (1, 0))
+            axis, perm = (0, (1, 0)) if trans_b else (1, None)
+            return right_rule(node, axis, perm, -2 if trans_a else -1)
+        axis, perm = (1, None) if trans_a else (0, (1, 0))
+        return left_rule(node, axis, perm, -1 if trans_b else -2)
 
     def lower_dynamic(
         self,

@@ -57,6 +57,8 @@ def choose_form(
     if wanted is not None:
         return _named(node, rule, wanted, dtype)
     assert dtype is not None
+    if dtype.bits < rule.min_bits:
+        return _too_narrow(rule, dtype)
     forms = [form for form in rule.forms if _suits(form, node, rule, dtype)]
     if not forms:
         return Float(f"none of its forms ({_names(rule.forms)}) has {dtype} weights")
@@ -119,6 +121,8 @@ def _named(
         return Float(f"it has no form '{form.value}'; it has {_names(rule.forms)}")
     if dtype is None or form is DynamicForm.HALF:
         return form
+    if dtype.bits < rule.min_bits:
+        return _too_narrow(rule, dtype)
     if form is DynamicForm.INTEGER and dtype.bits != BYTE:
         raise QConfigError(
             f"'{node_name(node)}': the qconfig names form 'integer' and {dtype} weights; integer "
@@ -127,6 +131,10 @@ def _named(
     if not _suits(form, node, rule, dtype):
         return Float(f"its weight is no matrix, which form '{form.value}' needs")
     return form
+
+
+def _too_narrow(rule: DynamicRule, dtype: QDType) -> Float:
+    return Float(f"it takes codes of {rule.min_bits} bits or more, the qconfig asks for {dtype}")
 
 
 def _suits(form: DynamicForm, node: ir.Node, rule: DynamicRule, dtype: QDType) -> bool:
@@ -159,14 +167,18 @@ def _matrix(node: ir.Node, rule: DynamicRule) -> tuple[int, int]:
 
 
 def known_rows(node: ir.Node, rule: DynamicRule) -> int | None:
-    """Rows of the activation: its elements without the last axis; None if not known."""
+    """Rows of the activation: its elements without the axis that is summed over; None: unknown."""
     weights = {weight.slot for weight in rule.weights}
     slot = next((s for s, v in enumerate(node.inputs) if v is not None and s not in weights), None)
     value = None if slot is None else node.inputs[slot]
     if value is None or value.shape is None:
         return None
-    rows = [size for size in value.shape[:-1] if isinstance(size, int)]
-    return math.prod(rows) if len(rows) == max(len(value.shape) - 1, 0) else None
+    sizes = list(value.shape)
+    if len(sizes) <= 1:  # a vector is one row, whichever side of the product it stands on
+        return 1
+    del sizes[rule.summed_axis]
+    rows = [size for size in sizes if isinstance(size, int)]
+    return math.prod(rows) if len(rows) == len(sizes) else None
 
 
 def _names(forms: Sequence[DynamicForm]) -> str:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxq import cross_check
-from onnxq.errors import UnsupportedError
+from onnxq.errors import ModelError
 from onnxq.operator import Case, DynamicForm, DynamicRule, Float, Operator
 from onnxq.operators._examples import normal
 from onnxq.operators.conv import Conv
@@ -186,6 +186,15 @@ def test_a_table_in_blocks(dtype: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("case", "dtype"), [(GATHERS[0], "int2"), (GATHERS[1], "int4"), (GATHERS[2], "int4")]
 )
-def test_a_narrow_table_of_another_form_is_refused_with_what_to_do(case: Case, dtype: str) -> None:
-    with pytest.raises(UnsupportedError, match=r"a table .*Give op type Gather an 8-bit entry"):
+def test_a_table_of_codes_that_nothing_picks_stays_float(case: Case, dtype: str) -> None:
+    with pytest.raises(ModelError, match=rf"takes codes of . bits or more, .* asks for {dtype}"):
         quantized_case(Gather(), case, DynamicForm.STORED, affine(dtype))
+
+
+@pytest.mark.parametrize(
+    ("case", "bits"), [(GATHERS[0], 4), (GATHERS[1], 8), (GATHERS[2], 8), (GATHERS[6], 8)]
+)
+def test_the_plan_knows_the_narrowest_codes_that_are_picked(case: Case, bits: int) -> None:
+    rule = rule_of(Gather(), case)
+    assert isinstance(rule, DynamicRule)
+    assert rule.min_bits == bits

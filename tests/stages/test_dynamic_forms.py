@@ -7,8 +7,10 @@ from onnxq.dtypes import INT4, INT8, QDType
 from onnxq.errors import QConfigError
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver, NoopObserver
 from onnxq.operator import DynamicForm, DynamicRule, DynamicWeight, Float
+from onnxq.operators.gemm import Gemm
+from onnxq.operators.mat_mul import MatMul
 from onnxq.stages.dynamic_decision import Objective
-from onnxq.stages.dynamic_forms import Slower, choose_form, stored_type
+from onnxq.stages.dynamic_forms import Slower, choose_form, known_rows, stored_type
 from onnxq.targets import DynamicGain, Target
 from tests.dynamic_models import UNMEASURED
 from tests.examples import weights
@@ -110,3 +112,48 @@ def test_weights_of_one_node_have_one_type() -> None:
 def test_wide_codes_are_refused() -> None:
     with pytest.raises(QConfigError, match="8 bits or fewer"):
         stored_type([MinMaxObserver.with_args(dtype="int16")])
+
+
+@pytest.mark.parametrize("named", [None, S, B])
+def test_codes_that_are_too_narrow_for_an_operator_leave_the_node_in_float(
+    named: DynamicForm | None,
+) -> None:
+    rule = DynamicRule(RULE.weights, (S, B), min_bits=8)
+    verdict = choose(named, INT4, rule=rule)
+    assert isinstance(verdict, Float)
+    assert verdict.reason == "it takes codes of 8 bits or more, the qconfig asks for int4"
+    assert choose(S, rule=rule) is S
+
+
+def matrices(left: bool, shape: tuple[int | str, ...], **trans: int) -> ir.Node:
+    """A Gemm, where it is told what to transpose, or MatMul; K = 8, 16 columns of the constant."""
+    constant = (16, 8) if left else (8, 16)
+    turned = trans.get("transA" if left else "transB")
+    sizes = constant[::-1] if turned else constant
+    tensor = ir.tensor(weights(0, *sizes), name="w")
+    w = ir.Value(name="w", shape=ir.Shape(sizes), const_value=tensor)
+    ir.Graph([], [], nodes=[], initializers=[w])
+    x = ir.Value(name="x", shape=ir.Shape(shape))
+    return ir.node("Gemm" if trans else "MatMul", [w, x] if left else [x, w], trans, name="n")
+
+
+@pytest.mark.parametrize(
+    ("node", "rows"),
+    [
+        (matrices(False, (3, 8)), 3),
+        (matrices(False, (2, 3, 8)), 6),
+        (matrices(False, (8,)), 1),
+        (matrices(False, ("N", 8)), None),
+        (matrices(True, (8, 3)), 3),
+        (matrices(True, (2, 8, 3)), 6),
+        (matrices(True, (8, "N")), None),
+        (matrices(False, (3, 8), transA=0), 3),
+        (matrices(False, (8, 3), transA=1), 3),
+        (matrices(True, (8, 3), transB=0), 3),
+        (matrices(True, (3, 8), transB=1), 3),
+    ],
+)
+def test_rows_lie_along_what_is_not_summed_over(node: ir.Node, rows: int | None) -> None:
+    rule = (MatMul() if node.op_type == "MatMul" else Gemm()).dynamic_rule(node)
+    assert isinstance(rule, DynamicRule)
+    assert known_rows(node, rule) == rows
