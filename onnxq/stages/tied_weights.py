@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.dtypes import INT8
+from onnxq.qparams import PerBlock
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, MutableMapping
 
@@ -99,5 +102,10 @@ def _codes_of(plan: DynamicWeightPlan) -> tuple[object, ...]:
     qparams = plan.qparams
     if qparams is None:
         return ("float16",)
-    scale, zero_point = qparams.scale.ravel().tobytes(), qparams.zero_point.ravel().tobytes()
-    return (qparams.dtype, type(qparams.granularity), plan.code_limit, scale, zero_point)
+    scale, zero_point = qparams.scale, qparams.zero_point
+    # Gather has no kernel for blocks of int8: it writes uint8 codes, which no product shares
+    if isinstance(qparams.granularity, PerBlock) and qparams.dtype != INT8:
+        axis = qparams.granularity.axis
+        scale, zero_point = np.moveaxis(scale, axis, 0), np.moveaxis(zero_point, axis, 0)
+    numbers = (np.ravel(scale).tobytes(), np.ravel(zero_point).tobytes())
+    return (qparams.dtype, type(qparams.granularity), plan.code_limit, *numbers)

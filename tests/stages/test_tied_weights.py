@@ -8,6 +8,7 @@ import pytest
 from onnx import helper
 
 from onnxq import runtime
+from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import QConfigDynamic, QConfigMapping, onnxq_default_dynamic_qconfig
 from onnxq.stages.tied_weights import find_twins, is_transpose_of, transposed_twins
@@ -101,6 +102,24 @@ def test_a_tie_that_breaks_is_noted(head: QConfigDynamic | None) -> None:
     assert any("'head' is 'table' transposed; both are stored" in note for note in plan.notes)
     _, plan = planned(tied(TABLE.T), onnxq_default_dynamic_qconfig)
     assert not plan.notes
+
+
+@pytest.mark.parametrize(("dtype", "quant_max", "count"), [("int4", 7, 1), ("int8", 127, 2)])
+def test_a_tie_in_blocks_is_noted_where_it_breaks(dtype: str, quant_max: int, count: int) -> None:
+    observer = NarrowRangeObserver.with_args(dtype=dtype, quant_max=quant_max)
+    entry = QConfigDynamic(observer, DynamicForm.BLOCKS, block_size=16)
+    model, plan = quantized(tied(TABLE.T), entry), planned(tied(TABLE.T), entry)[1]
+    codes = {v.name for v in model.graph.initializers.values() if v.const_value is not None}
+    assert len([n for n in codes if str(n).endswith(("_quantized", "_unsigned"))]) == count
+    assert len(plan.notes) == count - 1
+
+
+def test_two_bits_quantize_the_product_and_leave_the_table_in_float() -> None:
+    entry = QConfigDynamic(NarrowRangeObserver.with_args(dtype="int2", quant_max=1))
+    _, plan = planned(tied(TABLE.T), entry)
+    assert "takes codes of 4 bits or more" in str(plan.decisions["embedding"])
+    assert list(plan.quantized) == ["output"]
+    assert "head_quantized" in quantized(tied(TABLE.T), entry).graph.initializers
 
 
 def test_a_matrix_is_read_once_and_only_where_another_could_be_its_twin() -> None:
