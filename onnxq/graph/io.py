@@ -98,7 +98,7 @@ def _from_proto(proto: onnx.ModelProto, where: str, folder: Path | None) -> ir.M
     if folder is not None:
         ir.external_data.set_base_dir(model.graph, folder)
     checks.check_external_data(model, where)
-    _sort(model.graph)
+    _sort(model.graph, where)
     return model
 
 
@@ -109,12 +109,22 @@ def _root(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
 
 
-def _sort(graph: ir.Graph) -> None:
-    """Brings nodes into topological order, which onnx_ir needs for copies."""
+def _sort(graph: ir.Graph, where: str) -> None:
+    """Brings nodes into topological order, which onnx_ir needs for copies.
+
+    What a body reads from outside counts: the nodes it reads stand before the If, Loop or Scan.
+    ONNX Runtime's quantizer writes others, for ONNX Runtime itself sorts what it loads.
+    """
     seen: set[ir.Node] = set()
-    for node in graph:
+    for node in ir.traversal.RecursiveGraphIterator(graph):  # a node before its bodies
         producers = (x.producer() for x in node.inputs if x is not None)
-        if any(p is not None and p.graph is graph and p not in seen for p in producers):
-            graph.sort()
+        if any(p is not None and p not in seen for p in producers):
+            try:
+                graph.sort()
+            except ValueError as error:
+                raise ModelError(
+                    f"{where} is not a valid ONNX model: its nodes read each other in a circle, "
+                    f"'{node.name or node.op_type}' among or behind them. Export it again."
+                ) from error
             return
         seen.add(node)
