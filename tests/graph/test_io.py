@@ -208,6 +208,11 @@ def test_nodes_that_only_a_body_reads_are_sorted_too() -> None:
     model = load(proto)
     assert [n.op_type for n in model.graph] == ["MatMul", "If"]
     assert len(model.clone().graph) == 2
+    last = model.graph.node(1)
+    model.graph.remove(last)
+    model.graph.insert_before(model.graph.node(0), last)
+    with pytest.raises(ModelError, match=r"later one gives. Call model\.graph\.sort\(\)"):
+        load(model)
 
 
 def test_nodes_that_read_each_other_are_refused() -> None:
