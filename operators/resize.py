@@ -154,7 +154,7 @@ class Resize(Operator):
             raise UnsupportedError(f"Resize: X is {got}; the kernel on codes is for 8 bits.")
         if text(attributes, "coordinate_transformation_mode", "") == CROP:
             raise UnsupportedError(
-                f"Resize: {CROP} puts in a value of its own outside the image. Dequantize before it."
+                f"Resize: {CROP} puts in a value of its own outside the image. Dequantize first."
             )
         x = np.asarray(given, given.dtype.name)
         axes, mode = _axes(x, inputs, attributes), _mode(attributes)

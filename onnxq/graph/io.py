@@ -29,10 +29,17 @@ def load(model: str | Path | onnx.ModelProto | ir.Model) -> ir.Model:
 
     Raises:
         ModelError: another kind of argument, no such file, not a model, truncated, external data
-            missing or too short, or an opset that is too old or too new.
+            missing or too short, an opset that is too old or too new, or an ir.Model whose nodes
+            are not in topological order (those of a file or a ModelProto are brought into it).
     """
     if isinstance(model, ir.Model):
         checks.check_opset(model, "the model")
+        if (node := _out_of_order(model.graph)) is not None:
+            raise ModelError(
+                "the model's nodes are not in topological order: "
+                f"'{node.name or node.op_type}' reads what a later one gives. "
+                "Call model.graph.sort() first."
+            )
         return model
     with without_collector():
         if isinstance(model, onnx.ModelProto):
@@ -98,7 +105,7 @@ def _from_proto(proto: onnx.ModelProto, where: str, folder: Path | None) -> ir.M
     if folder is not None:
         ir.external_data.set_base_dir(model.graph, folder)
     checks.check_external_data(model, where)
-    _sort(model.graph)
+    _sort(model.graph, where)
     return model
 
 
@@ -109,12 +116,29 @@ def _root(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
 
 
-def _sort(graph: ir.Graph) -> None:
-    """Brings nodes into topological order, which onnx_ir needs for copies."""
+def _sort(graph: ir.Graph, where: str) -> None:
+    """Brings nodes into topological order, which onnx_ir needs for copies.
+
+    ONNX Runtime's quantizer writes others, for ONNX Runtime itself sorts what it loads.
+    """
+    node = _out_of_order(graph)
+    if node is None:
+        return
+    try:
+        graph.sort()
+    except ValueError as error:
+        raise ModelError(
+            f"{where} is not a valid ONNX model: its nodes read each other in a circle, "
+            f"'{node.name or node.op_type}' among or behind them. Export it again."
+        ) from error
+
+
+def _out_of_order(graph: ir.Graph) -> ir.Node | None:
+    """The first node that reads what a later one gives; what bodies read from outside counts."""
     seen: set[ir.Node] = set()
-    for node in graph:
+    for node in ir.traversal.RecursiveGraphIterator(graph):  # a node before its bodies
         producers = (x.producer() for x in node.inputs if x is not None)
-        if any(p is not None and p.graph is graph and p not in seen for p in producers):
-            graph.sort()
-            return
+        if any(p is not None and p not in seen for p in producers):
+            return node
         seen.add(node)
+    return None

@@ -13,7 +13,7 @@ from onnx.reference.op_run import OpRun, RuntimeContextError
 from onnx.reference.ops import load_op
 
 from onnxq.errors import CalibrationError, OnnxqError, UnsupportedError, listed, nearest
-from onnxq.graph.fuse import fuse
+from onnxq.graph.fuse import fuse_as_loaded
 from onnxq.graph.io import load
 from onnxq.graph.passes.inline import InlineFunctions
 from onnxq.reference.blocks import write_block_products
@@ -70,11 +70,14 @@ def evaluator(
 
 
 def integer_form(model: ir.Model) -> ir.Model:
-    """A copy with its functions inlined, each DQ -> op -> Q fused, and products by blocks too."""
+    """A copy with its functions inlined, each DQ -> op -> Q fused, and products by blocks too.
+
+    Float weights between DQ and Q are quantized, as ONNX Runtime does when it loads the model.
+    """
     if model.functions:
         model = model.clone()
         InlineFunctions()(model)
-    fused = fuse(model).model
+    fused = fuse_as_loaded(model).model
     write_block_products(fused)
     return fused
 

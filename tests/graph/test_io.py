@@ -190,6 +190,40 @@ def test_nodes_out_of_order_are_sorted() -> None:
     assert [n.op_type for n in load(proto).graph] == ["MatMul", "Relu"]
 
 
+def test_nodes_that_only_a_body_reads_are_sorted_too() -> None:
+    """ONNX Runtime's quantizer writes the Loop before what its body reads from outside."""
+    proto = proto_of()
+    branches = {
+        f"{name}_branch": helper.make_graph(
+            [helper.make_node("Relu", ["y0"], [name])],
+            name,
+            [],
+            [helper.make_tensor_value_info(name, 1, ["N", 30])],
+        )
+        for name in ("then", "else")
+    }
+    proto.graph.input.append(helper.make_tensor_value_info("c", TensorProto.BOOL, []))
+    proto.graph.node.insert(0, helper.make_node("If", ["c"], ["y"], **branches))
+    proto.graph.node[1].output[0] = "y0"
+    model = load(proto)
+    assert [n.op_type for n in model.graph] == ["MatMul", "If"]
+    assert len(model.clone().graph) == 2
+    last = model.graph.node(1)
+    model.graph.remove(last)
+    model.graph.insert_before(model.graph.node(0), last)
+    with pytest.raises(ModelError, match=r"later one gives. Call model\.graph\.sort\(\)"):
+        load(model)
+
+
+def test_nodes_that_read_each_other_are_refused() -> None:
+    proto = proto_of()
+    proto.graph.node.insert(0, helper.make_node("Add", ["y0", "x"], ["y"]))
+    proto.graph.node.insert(1, helper.make_node("Relu", ["y"], ["y0"]))
+    del proto.graph.node[2]
+    with pytest.raises(ModelError, match="in a circle"):
+        load(proto)
+
+
 def test_what_is_saved_is_what_is_loaded(tmp_path: Path) -> None:
     model = load(proto_of())
     save(model, tmp_path / "m.onnx")

@@ -19,11 +19,11 @@ from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.types import infer_types
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import onnx_ir as ir
 
-__all__ = ["QPARAMS_KEY", "Fused", "fuse"]
+__all__ = ["QPARAMS_KEY", "Fused", "fuse", "fuse_as_loaded"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,21 @@ def fuse(model: ir.Model) -> Fused:
         model: with QuantizeLinear and DequantizeLinear nodes; left as it is. Bodies of If, Loop and
             Scan are fused too; a DequantizeLinear outside of a body is not.
     """
+    return _fuse(model, ())
+
+
+def fuse_as_loaded(model: ir.Model) -> Fused:
+    """As `fuse`, after quantizing the float weights that ONNX Runtime quantizes when it loads.
+
+    `fuse` leaves them for ONNX Runtime to quantize; what this gives needs no ONNX Runtime.
+
+    Args:
+        model: as `fuse` takes it.
+    """
+    return _fuse(model, (Writer.quantize_float_weights,))
+
+
+def _fuse(model: ir.Model, before: Iterable[Callable[[Writer], None]]) -> Fused:
     with without_collector():
         copy = model.clone()
         use_short_domain(copy)
@@ -59,6 +74,8 @@ def fuse(model: ir.Model) -> Fused:
         UniqueNames()(copy)
         _infer_types(copy)
         writer = Writer(copy)
+        for step in before:
+            step(writer)
         writer.write()
     return Fused(copy, writer.integer, writer.kept, tuple(writer.tables))
 

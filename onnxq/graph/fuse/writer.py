@@ -12,6 +12,7 @@ from onnx_ir.tape import Tape
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.graph.edit import FreeNames
 from onnxq.graph.fuse.biased import judge_biased
+from onnxq.graph.fuse.float_weights import quantize_float_weights
 from onnxq.graph.fuse.judge import judge
 from onnxq.graph.fuse.merged import merge_alike
 from onnxq.graph.fuse.moved import move_quantizers
@@ -48,6 +49,12 @@ class Writer:
         self._opset = model.opset_imports.get("", CODES_OPSET)
         self._dead: list[ir.Node] = []
         self._made: dict[ir.Value, tuple[ir.Value | None, QParams | None]] = {}
+
+    def quantize_float_weights(self) -> None:
+        """Quantizes the float weights between DQ and Q, once Q and DQ are where they move to."""
+        for graph in list(self._model.graphs()):
+            move_quantizers(graph, self._scales, self._names)
+            quantize_float_weights(graph, self._scales, self._names)
 
     def write(self) -> None:
         """Fuses every graph of the model."""

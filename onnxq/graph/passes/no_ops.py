@@ -1,4 +1,8 @@
-"""Nodes that return their input are taken out: Identity, Dropout at inference, Cast to its type."""
+"""Nodes that return their input are taken out: Identity, Dropout at inference, Cast to its type.
+
+ONNX Runtime takes out a Transpose that keeps the order of the axes when it loads a model, and then
+the DQ and Q that met: which of a quantized model's nodes it fuses is foreseen without such nodes.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,9 @@ from onnxq.graph.weights import constant
 
 
 class RemoveNoOps(ir.passes.InPlacePass):
-    """y = Identity(x), Dropout(x), Cast(x, its type), CastLike(x, z): y := x, bodies too.
+    """y = Identity(x), Dropout(x), Cast(x, its type), CastLike(x, z), Transpose(x, 0 1 2): y := x.
+
+    In bodies too.
 
     The name of a graph output survives. A Dropout in training mode, or whose mask is read, stays.
     """
@@ -27,6 +33,9 @@ def _is_no_op(node: ir.Node) -> bool:
         return False
     if node.op_type == "Identity":
         return True
+    if node.op_type == "Transpose":
+        order = list(node.attributes.get_ints("perm", []))
+        return bool(order) and order == list(range(len(order)))
     if node.op_type == "Dropout":
         return not _trains(node) and not any(_is_read(y) for y in node.outputs[1:])
     dtype = node.inputs[0].dtype

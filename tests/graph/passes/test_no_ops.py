@@ -26,6 +26,7 @@ def ops(model: ir.Model) -> list[str]:
         "Cast<to=1>(a)",
         "CastLike(a, x)",
         "Dropout(a, ratio, off)",
+        "Transpose<perm = [0]>(a)",
     ],
 )
 def test_a_node_that_returns_its_input_is_taken_out(call: str, parse: Parse) -> None:
