@@ -493,8 +493,11 @@ def test_a_form_may_be_given_by_its_name() -> None:
     [
         ("{}", r"op_types 'Gemm'.dynamic: got {}; wanted the key 'weight', 'form'"),
         ("{form: block}", "form 'block' is not known.*Did you mean 'blocks'"),
-        ("{form: integer, block_size: 8}", "block_size 8 with form 'integer'"),
-        ("{block_size: 0}", "block_size: got 0; wanted a positive integer"),
+        ("{form: integer, block_size: 32}", "block_size 32 with form 'integer'"),
+        ("{block_size: 0}", "block_size: got 0; wanted one of 16, 32"),
+        ("{block_size: 24}", "block_size: got 24"),
+        ("{block_size: 512}", "block_size: got 512"),
+        ("{block_size: 32.0}", "block_size: got 32.0"),
         ("{block_size: true}", "block_size: got True"),
         ("{blocksize: 8}", "key 'blocksize' is not known.*'block_size'"),
         ("{weight: {observer: Narrow}}", "observer 'Narrow' is not known"),

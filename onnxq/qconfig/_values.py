@@ -8,6 +8,9 @@ from onnxq.errors import QConfigError, nearest
 from onnxq.observers import Observer, ObserverSpec
 from onnxq.operator import DynamicForm
 
+BLOCK_SIZES = (16, 32, 64, 128, 256)
+"""ONNX Runtime makes MatMulNBits of these; beside others, DequantizeLinear runs at every call."""
+
 
 @dataclass(frozen=True, slots=True)
 class FakeQuantSpec:
@@ -89,7 +92,7 @@ class QConfigDynamic:
 
     Raises:
         QConfigError: an observer instance, something else that is no observer, no form, or a block
-            size that is no positive number or has no blocks to be of.
+            size that is none of BLOCK_SIZES or has no blocks to be of.
     """
 
     weight: Part
@@ -103,9 +106,10 @@ class QConfigDynamic:
         if self.block_size is None:
             return
         size = self.block_size
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        if not isinstance(size, int) or size not in BLOCK_SIZES:
             raise QConfigError(
-                f"QConfigDynamic.block_size: got {size!r}; wanted a positive integer, such as 32."
+                f"QConfigDynamic.block_size: got {size!r}; wanted one of "
+                f"{', '.join(map(str, BLOCK_SIZES))}, which ONNX Runtime has products for."
             )
         if self.form not in (None, DynamicForm.BLOCKS):
             raise QConfigError(
