@@ -150,6 +150,25 @@ def test_a_dynamic_node_between_static_ones_is_right() -> None:
     onnxq.cross_check(made, samples).check()
 
 
+def test_a_weight_of_both_parts_is_right_for_both_and_noted() -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], "static"),
+        helper.make_node("MatMul", ["p", "w"], ["y"], "dynamic"),
+    ]
+    w = weights(0, SIDE, SIDE)
+    source = model(nodes, {"w": w}, {"x": ["N", SIDE]})
+    samples = {"x": normal(50, SIDE)}
+    mapping = default_qconfig_mapping().set_node("dynamic", ENTRY)
+    prepared = onnxq.prepare(source, mapping, UNMEASURED)
+    made = onnxq.plan(prepared, onnxq.calibrate(prepared, samples))
+    (note,) = [note for note in made.notes if "each part stores" in note]
+    assert "weight 'w'" in note
+    wanted = samples["x"] @ w @ w
+    error = np.abs(run(onnxq.rewrite(prepared, made), samples) - wanted)
+    # two products of 255 steps by 64 codes a side, and the steps of p between them
+    assert error.max() <= 0.05 * np.abs(wanted).max()
+
+
 def test_a_mixed_model_may_come_from_a_loop_of_batches() -> None:
     prepared = onnxq.prepare(network(), MIXED, UNMEASURED)
     prepared.run({"x": images(2)})

@@ -45,6 +45,7 @@ from onnxq.stages.plan_constants import (
     plan_weight,
     with_gain,
 )
+from onnxq.stages.tied_weights import notes_on_both_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -199,6 +200,7 @@ def plan(
         weights[name] = weight
     dynamic, reasons = _dynamic(prepared, objective, notes)
     decisions |= reasons
+    notes += notes_on_both_parts({weight.tensor for weight in weights.values()}, dynamic.values())
     return Plan(
         prepared.model_hash,
         prepared.target.name,

@@ -11,10 +11,11 @@ from onnxq.qparams import PerBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, MutableMapping
+    from collections.abc import Set as AbstractSet
 
     import onnx_ir as ir
 
-    from onnxq.stages.dynamic_decision import DynamicWeightPlan
+    from onnxq.stages.dynamic_decision import DynamicWeightPlan, QuantizeDynamic
     from onnxq.stages.dynamic_weights import StorageKey
 
 MATRIX = 2  # rank
@@ -94,6 +95,21 @@ def notes_on_twins(plans: Iterable[DynamicWeightPlan], twins: Mapping[str, str])
         "of them stays in float."
         for name, source in twins.items()
         if forms.get(name, set()) != forms.get(source, set())
+    ]
+
+
+def notes_on_both_parts(static: AbstractSet[str], dynamic: Iterable[QuantizeDynamic]) -> list[str]:
+    """One note per weight that static and dynamic nodes read: each part stores its own codes.
+
+    Args:
+        static: names of the weights of nodes that are quantized statically.
+        dynamic: the decisions on the nodes that are quantized dynamically.
+    """
+    both = {w.tensor for decision in dynamic for w in decision.weights if w.tensor in static}
+    return [
+        f"weight '{name}' is read by nodes that are quantized statically and by others that are "
+        "quantized dynamically; each part stores codes of its own."
+        for name in sorted(both)
     ]
 
 
