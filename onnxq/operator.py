@@ -167,8 +167,9 @@ class DynamicRule:
         forms: that `lower_dynamic` can write, the usual one first.
         saturating_pairs: as in Rule, for DynamicForm.INTEGER.
         missing: why the operator's usual form is not among them; empty: it is.
-        summed_axis: of the activation, counted from behind: the numbers of one result lie along
-            it, its rows along the others.
+        not_rows: axes of the activation, counted from behind, along which no rows of a product lie:
+            the one that is summed over, and the steps of a recurrence, which are products of
+            their own.
         min_bits: of the narrowest codes that `lower_dynamic` can write.
     """
 
@@ -176,7 +177,7 @@ class DynamicRule:
     forms: tuple[DynamicForm, ...]
     saturating_pairs: bool = False
     missing: str = ""
-    summed_axis: int = -1
+    not_rows: tuple[int, ...] = (-1,)
     min_bits: int = 2
 
 

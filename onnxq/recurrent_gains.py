@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 GATES: Mapping[str, int] = {"LSTM": 4, "GRU": 3, "RNN": 1}
 """Rows of W and R, in multiples of the hidden size."""
 
-STEP_ROWS = (32, 256)
-"""Batch times steps, one per number below: batch 1 and 8."""
+STEP_ROWS = (1, 8)
+"""Rows of a step's product, one per number below: the batch."""
 
 RECURRENT: Mapping[str, Mapping[int, tuple[float, ...]]] = {
     "LSTM": {

@@ -80,7 +80,7 @@ def right_rule(
     matrix = len(shape(node, 1) or ()) == 2
     weight = DynamicWeight(1, axis if matrix else None, perm)
     forms = ALL_FORMS if matrix else NOT_ROW_WISE
-    return DynamicRule((weight,), forms, saturating_pairs=True, summed_axis=summed_axis)
+    return DynamicRule((weight,), forms, saturating_pairs=True, not_rows=(summed_axis,))
 
 
 def left_rule(
@@ -94,7 +94,7 @@ def left_rule(
     if not (matrix and other):
         return DynamicRule((DynamicWeight(0, None),), FLOAT_ONLY)
     weights = (DynamicWeight(0, axis, perm),)
-    return DynamicRule(weights, ALL_FORMS, saturating_pairs=True, summed_axis=summed_axis)
+    return DynamicRule(weights, ALL_FORMS, saturating_pairs=True, not_rows=(summed_axis,))
 
 
 def write_product(

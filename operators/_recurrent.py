@@ -97,7 +97,13 @@ def dynamic_rule(node: ir.Node) -> DynamicRule | Float:
         weights=(DynamicWeight(R, 1, R_STORED), DynamicWeight(W, 1, W_STORED)),
         forms=(DynamicForm.INTEGER, DynamicForm.STORED, DynamicForm.HALF),
         saturating_pairs=True,
+        not_rows=not_rows(node),
     )
+
+
+def not_rows(node: ir.Node) -> tuple[int, int]:
+    """Axes of X, from behind, that are not the batch: inputs, and steps, the first in layout 0."""
+    return (-1, -2 if node.attributes.get_int("layout", 0) else -3)
 
 
 def biases(node: ir.Node, directions: int) -> list[tuple[Floats, Floats]] | None:

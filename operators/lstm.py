@@ -24,6 +24,7 @@ from onnxq.operators._dynamic import REAL, step, stored_reals
 from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._examples import ints32, normal
 from onnxq.operators._nodes import is_constant, shape
+from onnxq.operators._recurrent import not_rows
 from onnxq.qparams import PerChannel, PerTensor
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class LSTM(Operator):
                 "moves codes from step to step",
             )
         forms = (DynamicForm.INTEGER, DynamicForm.STORED, DynamicForm.HALF)
-        return DynamicRule(weights, forms, saturating_pairs=True)
+        return DynamicRule(weights, forms, saturating_pairs=True, not_rows=not_rows(node))
 
     def cases(self) -> Iterable[Case]:
         """Directions, optional inputs, layouts, activations."""

@@ -167,7 +167,7 @@ def _matrix(node: ir.Node, rule: DynamicRule) -> tuple[int, int]:
 
 
 def known_rows(node: ir.Node, rule: DynamicRule) -> int | None:
-    """Rows of the activation: its elements without the axis that is summed over; None: unknown."""
+    """Rows of the activation in one product, as the rule counts them; None: not known."""
     weights = {weight.slot for weight in rule.weights}
     slot = next((s for s, v in enumerate(node.inputs) if v is not None and s not in weights), None)
     value = None if slot is None else node.inputs[slot]
@@ -176,9 +176,10 @@ def known_rows(node: ir.Node, rule: DynamicRule) -> int | None:
     sizes = list(value.shape)
     if len(sizes) <= 1:  # a vector is one row, whichever side of the product it stands on
         return 1
-    del sizes[rule.summed_axis]
-    rows = [size for size in sizes if isinstance(size, int)]
-    return math.prod(rows) if len(rows) == len(sizes) else None
+    skipped = {axis % len(sizes) for axis in rule.not_rows}
+    rows = [size for axis, size in enumerate(sizes) if axis not in skipped]
+    known = [size for size in rows if isinstance(size, int)]
+    return math.prod(known) if len(known) == len(rows) else None
 
 
 def _names(forms: Sequence[DynamicForm]) -> str:

@@ -6,8 +6,10 @@ import pytest
 from onnxq.dtypes import INT4, INT8, QDType
 from onnxq.errors import QConfigError
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver, NoopObserver
-from onnxq.operator import DynamicForm, DynamicRule, DynamicWeight, Float
+from onnxq.operator import DynamicForm, DynamicRule, DynamicWeight, Float, Operator
 from onnxq.operators.gemm import Gemm
+from onnxq.operators.gru import GRU
+from onnxq.operators.lstm import LSTM
 from onnxq.operators.mat_mul import MatMul
 from onnxq.stages.dynamic_decision import Objective
 from onnxq.stages.dynamic_forms import Slower, choose_form, known_rows, stored_type
@@ -157,3 +159,23 @@ def test_rows_lie_along_what_is_not_summed_over(node: ir.Node, rows: int | None)
     rule = (MatMul() if node.op_type == "MatMul" else Gemm()).dynamic_rule(node)
     assert isinstance(rule, DynamicRule)
     assert known_rows(node, rule) == rows
+
+
+@pytest.mark.parametrize("operator", [LSTM(), GRU()])
+@pytest.mark.parametrize(
+    ("shape", "layout", "batch"),
+    [((256, 1, 8), 0, 1), (("T", 3, 8), 0, 3), ((3, 256, 8), 1, 3), ((5, "N", 8), 0, None)],
+)
+def test_rows_of_a_recurrence_are_its_batch_however_many_steps_it_has(
+    operator: Operator, shape: tuple[int | str, ...], layout: int, batch: int | None
+) -> None:
+    slots = [ir.Value(name="x", shape=ir.Shape(shape), type=ir.TensorType(ir.DataType.FLOAT))]
+    for name in ("w", "r"):
+        sizes = (1, 8 * (4 if operator.op_type == "LSTM" else 3), 8)
+        tensor = ir.tensor(weights(0, *sizes), name=name)
+        slots.append(ir.Value(name=name, shape=ir.Shape(sizes), const_value=tensor))
+    ir.Graph([], [], nodes=[], initializers=slots[1:])
+    recurrent = ir.node(operator.op_type, slots, {"hidden_size": 8, "layout": layout}, name="n")
+    rule = operator.dynamic_rule(recurrent)
+    assert isinstance(rule, DynamicRule)
+    assert known_rows(recurrent, rule) == batch
