@@ -173,7 +173,7 @@ class _Planner:
             assert value is not None
             stored: DynamicWeightPlan | Float
             if choice.form is DynamicForm.HALF:
-                stored = plan_half(value, weight)
+                stored = plan_half(value, weight, self.notes)
             else:
                 key = self._key(choice, weight)
                 limit = self.limits[key]

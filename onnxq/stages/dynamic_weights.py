@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from onnxq.observers import ObserverSpec
 
 MATRIX = 2  # rank of the weights that can be stored in blocks
+HALF_ZERO = 2.0**-25  # the largest magnitude that rounds to 0 in float16
+HALF_NORMAL = float(np.finfo(np.float16).tiny)  # below, float16 has fewer than 11 bits
+MANY_LOST, MANY_COARSE = 1e-3, 0.5  # shares of the nonzero numbers; trained layers have fewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +75,15 @@ def plan_stored(
     )
 
 
-def plan_half(value: ir.Value, weight: DynamicWeight) -> DynamicWeightPlan | Float:
+def plan_half(
+    value: ir.Value, weight: DynamicWeight, notes: list[str]
+) -> DynamicWeightPlan | Float:
     """One weight stored as float16, or why float16 does not hold it.
+
+    Args:
+        value: the float initializer.
+        weight: what the operator's rule says of it.
+        notes: what a user should know; grows where many numbers are too small for float16.
 
     Raises:
         ModelError: the weight holds NaN or Inf.
@@ -81,11 +91,32 @@ def plan_half(value: ir.Value, weight: DynamicWeight) -> DynamicWeightPlan | Flo
     array = constant_array(value)
     if not np.isfinite(array).all():
         raise ModelError(f"weight '{value.name}' holds NaN or Inf; repair the model.")
-    largest = float(np.abs(array).max(initial=0.0))
+    sizes = np.abs(array)
+    largest = float(sizes.max(initial=0.0))
     if largest > float(np.finfo(np.float16).max):
         return Float(f"its weight '{value.name}' reaches {largest:g}, which float16 does not hold")
+    if 0 < largest <= HALF_ZERO:
+        return Float(
+            f"its weight '{value.name}' reaches only {largest:g}: in float16 all of it would be 0"
+        )
+    notes += _notes_on_small(value, sizes)
     assert value.name
     return DynamicWeightPlan(weight.slot, value.name, weight.perm, None)
+
+
+def _notes_on_small(value: ir.Value, sizes: npt.NDArray[np.float32]) -> list[str]:
+    """One note where so many magnitudes are too small for float16 that results may suffer."""
+    nonzero = max(int(np.count_nonzero(sizes)), 1)
+    zeros = sizes.size - int(np.count_nonzero(sizes))
+    lost = (int(np.count_nonzero(sizes <= HALF_ZERO)) - zeros) / nonzero
+    coarse = (int(np.count_nonzero(sizes < HALF_NORMAL)) - zeros) / nonzero
+    if lost < MANY_LOST and coarse < MANY_COARSE:
+        return []
+    return [
+        f"weight '{value.name}' in float16: {lost:.2%} of its nonzero numbers become 0 (magnitudes "
+        f"up to 2^-25), {coarse - lost:.2%} more lose precision (below 2^-14). Give its node int8 "
+        "weights, or scale the model."
+    ]
 
 
 def _observe(

@@ -111,13 +111,13 @@ def test_a_weight_is_observed_once() -> None:
 
 def test_float16_has_no_qparams() -> None:
     w = value(weights(0, 5, 7))
-    assert plan_half(w, DynamicWeight(1, 1)) == DynamicWeightPlan(1, "w", None, None)
+    assert plan_half(w, DynamicWeight(1, 1), []) == DynamicWeightPlan(1, "w", None, None)
 
 
 def test_float16_refuses_nan_and_leaves_large_numbers_in_float() -> None:
     with pytest.raises(ModelError, match="weight 'w' holds NaN or Inf"):
-        plan_half(value(np.array([np.nan], np.float32)), DynamicWeight(1, 0))
-    verdict = plan_half(value(np.array([65520, 1], np.float32)), DynamicWeight(1, 0))
+        plan_half(value(np.array([np.nan], np.float32)), DynamicWeight(1, 0), [])
+    verdict = plan_half(value(np.array([65520, 1], np.float32)), DynamicWeight(1, 0), [])
     assert isinstance(verdict, Float)
     assert "reaches 65520" in verdict.reason
 
@@ -126,3 +126,22 @@ def test_blocks_are_for_matrices_with_channels() -> None:
     assert can_be_in_blocks(value(weights(0, 4, 4)), DynamicWeight(1, 1))
     assert not can_be_in_blocks(value(weights(0, 4, 4)), DynamicWeight(1, None))
     assert not can_be_in_blocks(value(weights(0, 4)), DynamicWeight(1, 0))
+
+
+def test_weights_that_are_all_zero_in_float16_stay_float() -> None:
+    small = value(np.array([[2.0**-25, -1e-9], [0, 1e-12]], np.float32))
+    decision = plan_half(small, DynamicWeight(1, None), [])
+    assert isinstance(decision, Float)
+    assert "'w' reaches only 2.98023e-08: in float16 all of it would be 0" in decision.reason
+    assert isinstance(plan_half(value(np.zeros(4)), DynamicWeight(1, None), []), DynamicWeightPlan)
+
+
+def test_the_share_of_small_weights_that_float16_loses_is_noted() -> None:
+    notes: list[str] = []
+    plan_half(value(weights(0, 64, 64)), DynamicWeight(1, None), notes)
+    assert notes == []
+    mixed = np.array([0, 1, 1e-9, 1e-5, 1], np.float32)
+    plan_half(value(mixed), DynamicWeight(1, None), notes)
+    (note,) = notes
+    assert "weight 'w' in float16: 25.00% of its nonzero numbers become 0" in note
+    assert "25.00% more lose precision" in note
