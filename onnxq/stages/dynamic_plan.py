@@ -11,6 +11,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from onnxq import catalog
 from onnxq.dtypes import INT8
 from onnxq.dynamic_gains import PRODUCT_OPS
@@ -38,6 +40,7 @@ from onnxq.stages.dynamic_weights import (
     plan_stored,
 )
 from onnxq.stages.one_scale import FEW_ROWS, with_one_scale
+from onnxq.stages.plan_constants import constant_array
 from onnxq.stages.tied_weights import notes_on_twins, share_limits, transposed_twins
 
 if TYPE_CHECKING:
@@ -235,6 +238,7 @@ class _Planner:
         form = self._form(node, rule, entry)
         if isinstance(form, Slower):
             self.slower.append(node_name(node))
+            self.notes += _notes_on_infinite(node, rule)
             return Float(form.reason)
         return form if isinstance(form, Float) else _Chosen(node, rule, entry, form)
 
@@ -265,6 +269,17 @@ class _Planner:
     def _observer(self, value: ir.Value, entry: QConfigDynamic) -> ObserverSpec:
         named = self.qconfig.for_tensor(value_name(value))
         return named if isinstance(named, ObserverSpec) else entry.weight_observer
+
+
+def _notes_on_infinite(node: ir.Node, rule: DynamicRule) -> list[str]:
+    """One note per weight of a float node that would be refused if the node were quantized."""
+    values = [node.inputs[weight.slot] for weight in rule.weights]
+    return [
+        f"weight '{value.name}' holds NaN or Inf; '{node_name(node)}' stays in float and computes "
+        "with them. Repair the model."
+        for value in values
+        if value is not None and not np.isfinite(constant_array(value)).all()
+    ]
 
 
 def _few_rows(choice: _Chosen, weight: DynamicWeight) -> bool:

@@ -178,6 +178,10 @@ def observe_weight(weight: npt.NDArray[np.float32], key: WeightKey, notes: list[
     try:
         observer.observe(weight, 0)
     except CalibrationError as error:
+        if not np.isfinite(weight).all():
+            raise ModelError(
+                f"weight '{key.tensor}' holds NaN or Inf; repair the model."
+            ) from error
         raise ModelError(f"weight '{key.tensor}': {error}") from error
     qparams = observer.calculate_qparams()
     # a symmetric range inside the limit gives codes inside it; others are counted

@@ -244,8 +244,10 @@ def test_weights_of_nan_or_inf_are_refused_by_name(bad: float, dtype: str) -> No
     source = model(
         [helper.make_node("MatMul", ["x", "w"], ["y"], "product")], {"w": w}, {"x": ["N", SIDE]}
     )
-    with pytest.raises(ModelError, match=r"weight 'w'.*(NaN|Inf)"):
+    with pytest.raises(ModelError, match=r"^weight 'w' holds NaN or Inf; repair the model\.$"):
         quantized(source, dtype=dtype)
+    _, plan = planned(source, target=on(0.8))
+    assert "weight 'w' holds NaN or Inf; 'product' stays in float" in "".join(plan.notes)
 
 
 @pytest.mark.parametrize("form", [None, *DynamicForm])

@@ -113,7 +113,7 @@ def test_a_tied_weight_is_observed_once(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_weight_that_is_no_number_is_refused_by_name(bad: float) -> None:
     weight = weights(1, 4, 4)
     weight[1, 2] = bad
-    with pytest.raises(ModelError, match="weight 'w': "):
+    with pytest.raises(ModelError, match="weight 'w' holds NaN or Inf"):
         planned(prepared(weight, weights(2, 4)))
 
 
