@@ -39,6 +39,7 @@ from onnxq.stages.dynamic_weights import (
     plan_half,
     plan_stored,
 )
+from onnxq.stages.float_tables import kept_in_float
 from onnxq.stages.one_scale import FEW_ROWS, with_one_scale
 from onnxq.stages.plan_constants import constant_array
 from onnxq.stages.tied_weights import notes_on_twins, share_limits, transposed_twins
@@ -152,6 +153,8 @@ class _Planner:
     def decide(self, nodes: Sequence[ir.Node]) -> dict[str, DynamicDecision]:
         """Node name -> decision. Forms first: readers of one weight share its narrowest codes."""
         choices = {node_name(node): self._choose(node) for node in nodes}
+        if self.objective is Objective.SPEED:
+            self._keep_tables(choices)
         chosen = [c for c in choices.values() if isinstance(c, _Chosen)]
         for choice in chosen:
             for weight in choice.rule.weights:
@@ -167,6 +170,17 @@ class _Planner:
         stored = [weight for decision in quantized for weight in decision.weights]
         self.notes += notes_on_twins(stored, self.twins) if stored else []
         return decisions
+
+    def _keep_tables(self, choices: dict[str, _Chosen | Float]) -> None:
+        """Leaves in float the tables that float products keep in the file; changes `choices`."""
+        chosen = {name: c for name, c in choices.items() if isinstance(c, _Chosen)}
+        nodes = {c.node for c in chosen.values()}
+        for name, choice in chosen.items():
+            if choice.entry.form is not None or choice.form is DynamicForm.HALF:
+                continue
+            if kept := kept_in_float(choice.node, nodes):
+                choices[name] = Float(kept.reason)
+                self.slower.append(name)
 
     def _planned(self, choice: _Chosen) -> DynamicDecision:
         """The decision with its numbers."""

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import dataclasses
+
+import onnx
+import pytest
+from onnx import helper
+
+from onnxq.operator import DynamicForm, Float
+from onnxq.qconfig import QConfigDynamic, default_dynamic_qconfig
+from onnxq.targets import DynamicGain
+from tests.dynamic_models import UNMEASURED, planned, quantized, stored
+from tests.examples import weights
+
+WORDS, WIDTH = 40, 32
+GAIN = DynamicGain("Gemm", "integer", 8, WIDTH, WORDS, 1, 0.5)
+SLOW = dataclasses.replace(UNMEASURED, name="mine", dynamic_gains=(GAIN,))
+
+
+def tied() -> onnx.ModelProto:
+    """y = table[i] table^T, one initializer."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("Gather", ["table", "i"], ["a"], "words"),
+            helper.make_node("Gemm", ["a", "table"], ["y"], "head", transB=1),
+        ],
+        "tied",
+        [helper.make_tensor_value_info("i", onnx.TensorProto.INT64, ["N"])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["N", WORDS])],
+        [onnx.numpy_helper.from_array(weights(1, WORDS, WIDTH), "table")],
+    )
+    return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 18)])
+
+
+def test_a_table_that_a_float_product_keeps_stays_float() -> None:
+    _, plan = planned(tied(), target=SLOW)
+    decision = plan.decisions["words"]
+    assert isinstance(decision, Float)
+    assert "'table' stays in the file in float for 'head'" in decision.reason
+    assert set(plan.slower) == {"words", "head"}
+    assert "table" in stored(quantized(tied(), target=SLOW))
+
+
+def test_codes_that_a_product_stores_are_the_tables_too() -> None:
+    _, plan = planned(tied())
+    assert list(plan.quantized) == ["words", "head"]
+
+
+@pytest.mark.parametrize("named", ["size", "form"])
+def test_what_is_asked_for_is_quantized(named: str) -> None:
+    entry = QConfigDynamic(default_dynamic_qconfig.weight, DynamicForm.STORED)
+    spec = {"words": entry, "head": None} if named == "form" else None
+    objective = "size" if named == "size" else "speed"
+    _, plan = planned(tied(), spec, target=SLOW, objective=objective)
+    assert "words" in plan.quantized
