@@ -258,7 +258,7 @@ def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_jso
             "output": str(written.file),
             "target": made.target,
             "objective": made.objective.value,
-            "format": written.model.metadata_props["onnxq.format"],
+            "format": written.model.metadata_props.get("onnxq.format", "float"),
             "float_bytes": sizes[0],
             "quantized_bytes": sizes[1],
             "notes": list(made.notes),
@@ -267,7 +267,6 @@ def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_jso
         forms = {name: decision.form.value for name, decision in made.quantized.items()}
         click.echo(machine.to_text(value | {"forms": forms} | machine.summary(summary)))
         return
-    click.echo(
-        f"{written.file}: quantized dynamically for {made.target}, objective {made.objective.value}"
-    )
+    done = "quantized dynamically" if made.quantized else "nothing is quantized"
+    click.echo(f"{written.file}: {done} for {made.target}, objective {made.objective.value}")
     console.print_quantization(console.open_console(), summary, written.runs, sizes, made.notes)

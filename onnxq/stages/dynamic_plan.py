@@ -167,6 +167,8 @@ class _Planner:
             for name, choice in choices.items()
         }
         quantized = [d for d in decisions.values() if isinstance(d, QuantizeDynamic)]
+        if self.slower and not quantized:
+            self.notes.append("nothing is quantized; --objective size quantizes every weight.")
         stored = [weight for decision in quantized for weight in decision.weights]
         self.notes += notes_on_twins(stored, self.twins) if stored else []
         return decisions

@@ -11,6 +11,7 @@ import pytest
 from onnxq.stages.dynamic_decision import DynamicPlan
 from onnxq.stages.plan import Plan
 from onnxq.stages.statistics import Statistics
+from tests.dynamic_models import product
 from tests.examples import images, network
 
 if TYPE_CHECKING:
@@ -243,6 +244,16 @@ def test_quantize_dynamic_says_what_it_quantized_and_what_not(
     assert "Relu 2 Relu has no weights that dynamic quantization stores relu1, relu2" in text
     assert "size:" in text
     onnx.checker.check_model(str(output), full_check=True)
+
+
+def test_quantize_dynamic_says_that_nothing_is_quantized(run: Run, tmp_path: Path) -> None:
+    source, output = tmp_path / "m.onnx", tmp_path / "q.onnx"
+    onnx.save(product(), source)  # so small that float is faster
+    text = " ".join(run("quantize-dynamic", source, "-o", output).stdout.split())
+    assert f"{output}: nothing is quantized for portable, objective speed" in text
+    assert "nothing is quantized; --objective size quantizes every weight" in text
+    result = run("quantize-dynamic", output, "-o", tmp_path / "r.onnx", "--json")
+    assert json.loads(result.stdout)["format"] == "float"
 
 
 def test_quantize_dynamic_says_the_same_to_programs(

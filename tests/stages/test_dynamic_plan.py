@@ -161,6 +161,9 @@ def test_speed_leaves_in_float_what_the_target_measured_as_slower() -> None:
     assert plan.slower == ("product",)
     made = quantized(product(), target=on(0.8))
     assert op_types(made) == [node.op_type for node in source.graph]
+    assert plan.notes[-1] == "nothing is quantized; --objective size quantizes every weight."
+    assert "onnxq.format" not in made.metadata_props
+    assert "MatMulInteger" in op_types(quantized(made))
 
 
 def test_size_quantizes_what_is_slower() -> None:

@@ -16,6 +16,7 @@ from onnx_ir.tape import Tape
 from onnxq import catalog
 from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import upgrade_opset
+from onnxq.graph.checks import FORMAT_KEY
 from onnxq.graph.collector import without_collector
 from onnxq.graph.edit import all_nodes, all_values
 from onnxq.graph.hashing import model_hash
@@ -67,10 +68,11 @@ def rewrite_dynamic(model: ir.Model, plan: DynamicPlan, known_hash: str | None =
         {
             "onnxq.target": plan.target,
             "onnxq.float_model_hash": plan.model_hash,
-            "onnxq.format": FORMAT,
             "onnxq.objective": plan.objective.value,
         }
     )
+    if plan.quantized:  # else it is a float model still, which may be quantized
+        rewritten.metadata_props[FORMAT_KEY] = FORMAT
     return rewritten
 
 
