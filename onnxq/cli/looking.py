@@ -119,7 +119,7 @@ def _inspect_dynamic(
     "--max-output-steps",
     type=click.FloatRange(min=0),
     metavar="N",
-    help="With --reference: of the outputs end to end, where float nodes compute them.",
+    help="With --reference: of the outputs end to end; default: what float nodes round.",
 )
 @click.option(
     "--allow-unchecked",
@@ -156,7 +156,7 @@ def verify(
     With --reference: does ONNX Runtime compute the integers that the model says? Each integer node
     of its optimized graph is compared with the reference kernel, on the inputs that it had, then
     the whole model. Any difference fails (exit code 8), unless --max-steps or --max-differing
-    allow it.
+    allow it; but not some last digits of outputs behind float nodes, while all integers agree.
     """
     reading = {"batch_size": batch_size, "ignore": ignore, "feedback": feedback}
     if reference:

@@ -147,6 +147,16 @@ def check_quantizable(model: ir.Model) -> None:
     _check_types(model)
 
 
+def weights_alone(model: ir.Model) -> bool:
+    """Whether onnxq quantized the model dynamically, and left no node that computes in integers.
+
+    Weights may be stored as integers or float16; a DequantizeLinear of them computes in float.
+    """
+    return model.metadata_props.get(FORMAT_KEY) == "dynamic" and not any(
+        _is_quantized(node) for node in _nodes(model) if node.op_type != "DequantizeLinear"
+    )
+
+
 def _is_quantized(node: ir.Node) -> bool:
     return node.domain in _QUANTIZED_DOMAINS and (
         node.op_type in _QUANTIZED or node.op_type.startswith(_QUANTIZED_PREFIXES)

@@ -34,7 +34,12 @@ def print_cross_findings(console: Console, findings: CrossFindings) -> None:
 
 
 def _print_sum(console: Console, findings: CrossFindings) -> None:
-    if not findings.nodes and not findings.unchecked:
+    if findings.weights_alone and not findings.nodes and not findings.unchecked:
+        console.print(
+            "no node computes in integers: at most weights are stored as integers or float16; "
+            "only the outputs are compared"
+        )
+    elif not findings.nodes and not findings.unchecked:
         console.print("nothing was compared: ONNX Runtime runs no node of this model in integers")
     else:
         console.print(
@@ -54,8 +59,12 @@ def _print_sum(console: Console, findings: CrossFindings) -> None:
 
 
 def _print_end_to_end(console: Console, findings: CrossFindings) -> None:
-    rows = [(o.name, *_numbers(o)) for o in findings.outputs]
-    header = ("output", "elements", "differ", "largest difference")
+    rows = [
+        (*row, "rounding" if findings.is_rounding(output) else "")
+        for output in findings.outputs
+        for row in [(output.name, *_numbers(output))]
+    ]
+    header = ("output", "elements", "differ", "largest difference", "")
     if rows:
         title = "end to end, the model file on the reference kernels"
         print_table(console, title, header, rows, numbers=(1, 2, 3))

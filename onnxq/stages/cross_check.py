@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from onnxq import runtime
 from onnxq.errors import CalibrationError
+from onnxq.graph.checks import weights_alone
 from onnxq.graph.io import load, model_hash
 from onnxq.samples import input_specs, open_samples
 from onnxq.stages.cross_findings import CrossFindings
@@ -77,6 +78,7 @@ def cross_check(
         whole.outputs(),
         whole.first_difference,
         whole.problem,
+        weights_alone(target),
     )
 
 

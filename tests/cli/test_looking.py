@@ -140,6 +140,17 @@ def test_nodes_without_kernel_fail_unless_they_are_allowed(
     assert "note: QLinearMatMul 'matmul' was not checked" in allowed.stderr
 
 
+def test_a_dynamic_model_of_weights_alone_is_compared_end_to_end(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path
+) -> None:
+    made = tmp_path / "half.onnx"
+    written = run("quantize-dynamic", model_path, "-o", made, "--dtype", "float16")
+    assert written.exit_code == 0, written.stderr
+    result = run("verify", made, samples_path, "--reference")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "no node computes in integers: at most weights" in result.stdout
+
+
 def test_a_float_model_does_not_look_like_success(
     run: Run, model_path: Path, integers: tuple[Path, Path]
 ) -> None:

@@ -16,6 +16,8 @@ import onnxq
 from onnxq import catalog, reference, runtime
 from onnxq.errors import CalibrationError, ModelError, QConfigError, VerificationError
 from onnxq.graph.expose import expose
+from onnxq.operator import DynamicForm
+from onnxq.qconfig import QConfigDynamic, default_dynamic_qconfig, float16_dynamic_qconfig
 from onnxq.stages.cross_check import cross_check
 from onnxq.stages.cross_findings import CrossFindings, Unchecked
 from onnxq.stages.float_nodes import FloatNodes
@@ -173,19 +175,67 @@ def test_float_nodes_round_as_onnx_runtime_does(nodes: list[onnx.NodeProto]) -> 
     assert {n.name for n in findings.floats} >= {"node", "softmax"}
 
 
-def test_a_float_node_that_rounds_otherwise_is_named_with_a_bound_that_holds(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As ONNX Runtime's fusions do: here each of them is one ulp off."""
+def scale_floats(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    """From now on the evaluator's float nodes are that far from ONNX Runtime's."""
     alone = FloatNodes.__call__
 
     def fused(
         self: FloatNodes, node: onnx.NodeProto, opsets: Mapping[str, int]
     ) -> reference.RunNode:
         run = alone(self, node, opsets)
-        return lambda inputs: [np.nextafter(y, np.float32(np.inf)) for y in run(inputs)]
+        return lambda inputs: [np.multiply(y, y.dtype.type(factor)) for y in run(inputs)]
 
     monkeypatch.setattr(FloatNodes, "__call__", fused)
+
+
+def test_last_digits_behind_float_nodes_are_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ONNX Runtime's fusions do: here each of them is one or two ulps off."""
+    scale_floats(monkeypatch, 1 + 2**-23)
+    proto = around_float(make("Exp", ["f"], ["g"], "exp"))
+    findings = cross_check(proto, {"x": weights(0, 8, 64, 8)}, batch_size=8)
+    assert [findings.is_rounding(o) for o in findings.outputs] == [True, True]
+    assert findings.differing > 0
+    findings.check()
+    with pytest.raises(VerificationError, match="output 'y'"):
+        findings.check(max_output_steps=0)
+
+
+def test_digits_behind_float_nodes_do_not_hide_an_integer_that_differs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scale_floats(monkeypatch, 1 + 2**-23)
+    alter(monkeypatch, "QuantizeLinear", "")
+    proto = around_float(make("Exp", ["f"], ["g"], "exp"))
+    findings = cross_check(proto, {"x": weights(0, 8, 64, 8)}, batch_size=8)
+    assert not any(findings.is_rounding(o) for o in findings.outputs)
+    with pytest.raises(VerificationError, match="QuantizeLinear"):
+        findings.check()
+
+
+def test_float16_outputs_have_no_rounding() -> None:
+    """16 of its ulps are more than a code of 8 bits."""
+    nodes = [
+        make("QuantizeLinear", ["x", "s", "z"], ["q"], "q"),
+        make("DequantizeLinear", ["q", "s", "z"], ["f"], "dq"),
+        make("Softmax", ["f"], ["p"], "softmax"),
+        make("Cast", ["p"], ["y"], "half", to=TensorProto.FLOAT16),
+    ]
+    constants: dict[str, Array] = {"s": np.array(0.02, np.float32), "z": np.array(128, np.uint8)}
+    outputs = {"y": TensorProto.FLOAT16}
+    proto = model(nodes, constants, {"x": ["N", 8]}, outputs, opset=18)
+    with pytest.MonkeyPatch.context() as patch:
+        scale_floats(patch, 1 + 2**-11)
+        findings = cross_check(proto, {"x": weights(0, 64, 8)}, batch_size=64)
+    (output,) = findings.outputs
+    assert (output.unit, output.rounding, output.behind) == ("ulps", 0, "Softmax 'softmax'")
+    with pytest.raises(VerificationError, match="output 'y'"):
+        findings.check()
+
+
+def test_a_float_node_that_computes_otherwise_is_named_with_a_bound_that_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scale_floats(monkeypatch, 1 + 2**-17)
     nodes = [make("Transpose", ["f"], ["h"], "turn"), make("Exp", ["h"], ["g"], "exp")]
     findings = cross_check(around_float(*nodes), {"x": weights(0, 8, 64, 8)}, batch_size=8)
     assert not any(n.differing for n in findings.nodes)
@@ -439,6 +489,25 @@ def test_unusable_input_is_refused(quantized: ir.Model, tmp_path: Path) -> None:
         cross_check(tmp_path / "none.onnx", {"x": images(1)})
     with pytest.raises(QConfigError, match="0 worker threads"):
         cross_check(quantized, {"x": images(1)}, threads=0)
+
+
+WEIGHTS_ALONE = [
+    QConfigDynamic(default_dynamic_qconfig.weight, DynamicForm.STORED),
+    float16_dynamic_qconfig,
+]
+
+
+@pytest.mark.parametrize("entry", WEIGHTS_ALONE, ids=["stored", "half"])
+def test_a_dynamic_model_of_weights_alone_is_compared_end_to_end(entry: QConfigDynamic) -> None:
+    plain = model(
+        [make("MatMul", ["x", "w"], ["y"], "product")], {"w": weights(0, 64, 64)}, {"x": ["N", 64]}
+    )
+    made = onnxq.quantize_dynamic(plain, {"product": entry})
+    findings = cross_check(made, {"x": weights(1, 4, 64)}, batch_size=4)
+    findings.check()
+    assert (findings.weights_alone, findings.nodes) == (True, ())
+    assert [o.elements for o in findings.outputs] == [256]
+    assert not findings.exact  # there is no integer
 
 
 def test_a_float_model_does_not_pass() -> None:

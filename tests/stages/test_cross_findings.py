@@ -117,6 +117,49 @@ def test_outputs_behind_float_nodes_have_a_bound_of_their_own() -> None:
         with_node(differing=1, largest=1).check(max_output_steps=3)
 
 
+ROUNDED = dataclasses.replace(
+    OUTPUT, differing=5, largest=16, unit="ulps", behind="Softmax 's'", rounding=16
+)
+
+
+def test_rounding_behind_float_nodes_passes_and_is_not_exact() -> None:
+    findings = dataclasses.replace(GOOD, outputs=(ROUNDED,))
+    findings.check()
+    findings.check(max_steps=0)
+    assert not findings.exact
+    with pytest.raises(VerificationError, match="by up to 16 ulps"):
+        findings.check(max_output_steps=15)
+    with pytest.raises(VerificationError, match="by up to 17 ulps"):
+        dataclasses.replace(findings, outputs=(dataclasses.replace(ROUNDED, largest=17),)).check()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"nodes": (dataclasses.replace(NODE, differing=1, largest=1),)},
+        {"first_difference": "c"},
+        {"unchecked": (UncheckedNode("l", "X", "", "no kernel"),)},
+        {"outputs": (dataclasses.replace(ROUNDED, problem="another shape"),)},
+    ],
+    ids=str,
+)
+def test_only_where_every_integer_agrees_is_it_rounding(changes: dict[str, object]) -> None:
+    findings = dataclasses.replace(GOOD, **{"outputs": (ROUNDED,), **changes})  # type: ignore[arg-type]
+    assert not findings.is_rounding(findings.outputs[0])
+    with pytest.raises(VerificationError, match="output 'y', end to end"):
+        findings.check(unchecked=Unchecked.ALLOWED)
+
+
+def test_weights_alone_need_no_integer_node_but_equal_outputs() -> None:
+    findings = dataclasses.replace(GOOD, nodes=(), weights_alone=True)
+    findings.check()
+    assert not findings.exact
+    assert CrossFindings.from_dict(json.loads(findings.to_json())) == findings
+    for changes in ({"outputs": (dataclasses.replace(ROUNDED, largest=17),)}, {"end_to_end": "no"}):
+        with pytest.raises(VerificationError, match="end to end"):
+            dataclasses.replace(findings, **changes).check()
+
+
 def test_what_was_not_checked_fails_unless_it_is_allowed() -> None:
     nodes = dataclasses.replace(GOOD, unchecked=(NOT_CHECKED,))
     both = dataclasses.replace(nodes, outputs=(), end_to_end="no implementation of Foo")
