@@ -174,9 +174,10 @@ def _in_blocks(
     assert table.const_value is not None, "codes are constants"
     codes = np.asarray(table.const_value.numpy())
     bits, axis = qparams.dtype.bits, node.attributes.get_int("axis", 0)
-    size = 1 << (codes.shape[-1] - 1).bit_length() if codes.ndim else 0
-    size = max(getattr(qparams.granularity, "size", size), MIN_BLOCK)
-    if bits < NIBBLE or codes.ndim != MATRIX or axis % MATRIX or size & (size - 1):
+    size = max(1 << (codes.shape[-1] - 1).bit_length(), MIN_BLOCK) if codes.ndim else 0
+    size = getattr(qparams.granularity, "size", size)
+    odd = size < MIN_BLOCK or size & (size - 1)
+    if bits < NIBBLE or codes.ndim != MATRIX or axis % MATRIX or odd:
         raise UnsupportedError(
             f"Gather '{node.name}': a table {codes.shape} of {qparams.dtype} with "
             f"{qparams.granularity}, along axis {axis}; ONNX Runtime picks rows of matrices of "

@@ -3,11 +3,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 import pytest
+from onnx_ir.tape import Tape
 
-from onnxq.errors import ShapeError
-from onnxq.operator import Case
+from onnxq.dtypes import INT8
+from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.operator import Case, DynamicForm, DynamicNodePlan
 from onnxq.operators.gather import Gather
+from onnxq.qparams import PerBlock, QParams
 from tests.operators import builder
 from tests.operators.builder import Codes, codes, copied
 
@@ -37,3 +41,14 @@ def test_kernel_refuses_shapes_that_do_not_fit(
 ) -> None:
     with pytest.raises(ShapeError, match=OP.op_type):
         copied(OP, *inputs, **attributes)
+
+
+@pytest.mark.parametrize("size", [7, 8, 24])
+def test_blocks_that_onnx_runtime_has_no_kernel_for_are_refused(size: int) -> None:
+    table = ir.Value(name="table_quantized", const_value=ir.tensor(np.zeros((3, 48), np.int8)))
+    node = ir.node("Gather", [table, ir.Value(name="i")], name="words")
+    scale = np.ones((3, -(-48 // size)), np.float32)
+    qparams = QParams(scale, scale.astype(np.int8), INT8, PerBlock(1, size))
+    plan = DynamicNodePlan(DynamicForm.BLOCKS, (qparams,))
+    with pytest.raises(UnsupportedError, match="in blocks of 16, 32, 64"):
+        OP.lower_dynamic(Tape(), node, plan, node.inputs)
