@@ -42,7 +42,7 @@ from onnxq.stages.dynamic_weights import (
 from onnxq.stages.float_tables import kept_in_float
 from onnxq.stages.one_scale import FEW_ROWS, with_one_scale
 from onnxq.stages.plan_constants import constant_array
-from onnxq.stages.tied_weights import notes_on_twins, share_limits, transposed_twins
+from onnxq.stages.tied_weights import find_twins, notes_on_twins, share_limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -153,14 +153,15 @@ class _Planner:
     def decide(self, nodes: Sequence[ir.Node]) -> dict[str, DynamicDecision]:
         """Node name -> decision. Forms first: readers of one weight share its narrowest codes."""
         choices = {node_name(node): self._choose(node) for node in nodes}
+        twins = find_twins(_matrices(nodes))
         if self.objective is Objective.SPEED:
-            self._keep_tables(choices)
+            self._keep_tables(choices, twins)
         chosen = [c for c in choices.values() if isinstance(c, _Chosen)]
         for choice in chosen:
             for weight in choice.rule.weights:
                 key, limit = self._key(choice, weight), self._limit(choice)
                 self.limits[key] = min(limit, self.limits.get(key, limit))
-        self.twins = transposed_twins(_matrices(nodes))
+        self.twins = {value_name(value): value_name(twin) for value, twin in twins.items()}
         share_limits(self.limits, self.twins)
         decisions = {
             name: self._planned(choice) if isinstance(choice, _Chosen) else choice
@@ -173,14 +174,16 @@ class _Planner:
         self.notes += notes_on_twins(stored, self.twins) if stored else []
         return decisions
 
-    def _keep_tables(self, choices: dict[str, _Chosen | Float]) -> None:
+    def _keep_tables(
+        self, choices: dict[str, _Chosen | Float], twins: dict[ir.Value, ir.Value]
+    ) -> None:
         """Leaves in float the tables that float products keep in the file; changes `choices`."""
         chosen = {name: c for name, c in choices.items() if isinstance(c, _Chosen)}
         nodes = {c.node for c in chosen.values()}
         for name, choice in chosen.items():
             if choice.entry.form is not None or choice.form is DynamicForm.HALF:
                 continue
-            if kept := kept_in_float(choice.node, nodes):
+            if kept := kept_in_float(choice.node, nodes, twins):
                 choices[name] = Float(kept.reason)
                 self.slower.append(name)
 

@@ -8,12 +8,14 @@ from onnxq.stages.decision import node_name
 from onnxq.stages.dynamic_forms import Slower
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     import onnx_ir as ir
 
 
-def kept_in_float(node: ir.Node, quantized: Collection[ir.Node]) -> Slower | None:
+def kept_in_float(
+    node: ir.Node, quantized: Collection[ir.Node], twins: Mapping[ir.Value, ir.Value]
+) -> Slower | None:
     """Why a Gather whose form nobody named stays float; None: it does not.
 
     Its codes would stand in the file beside the float table. They cost nothing where a product
@@ -22,11 +24,13 @@ def kept_in_float(node: ir.Node, quantized: Collection[ir.Node]) -> Slower | Non
     Args:
         node: one that would be quantized.
         quantized: all that would be.
+        twins: of `find_twins`: the rewrite stores a float table and its transpose once.
     """
     table = node.inputs[0] if node.op_type == "Gather" else None
     if table is None:
         return None
-    others = [use.node for use in table.uses() if use.node.op_type != "Gather"]
+    tied = [table, *(v for pair in twins.items() if table in pair for v in pair if v is not table)]
+    others = [use.node for v in tied for use in v.uses() if use.node.op_type != "Gather"]
     floats = [other for other in others if other not in quantized]
     if not floats or len(floats) < len(others):
         return None

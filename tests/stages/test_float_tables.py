@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import onnx
 import pytest
 from onnx import helper
@@ -9,7 +10,7 @@ from onnx import helper
 from onnxq.operator import DynamicForm, Float
 from onnxq.qconfig import QConfigDynamic, default_dynamic_qconfig
 from onnxq.targets import DynamicGain
-from tests.dynamic_models import UNMEASURED, planned, quantized, stored
+from tests.dynamic_models import UNMEASURED, planned, quantized, run, stored
 from tests.examples import weights
 
 WORDS, WIDTH = 40, 32
@@ -39,6 +40,22 @@ def test_a_table_that_a_float_product_keeps_stays_float() -> None:
     assert "'table' stays in the file in float for 'head'" in decision.reason
     assert set(plan.slower) == {"words", "head"}
     assert "table" in stored(quantized(tied(), target=SLOW))
+
+
+def test_a_float_table_and_its_transpose_are_stored_once() -> None:
+    source = tied()
+    table = weights(1, WORDS, WIDTH)
+    source.graph.initializer.append(onnx.numpy_helper.from_array(table.T.copy(), "turned"))
+    head = source.graph.node[1]
+    head.input[1] = "turned"
+    del head.attribute[:]
+    _, plan = planned(source, target=SLOW)
+    assert not plan.quantized
+    made = quantized(source, target=SLOW)
+    assert stored(made) == {"table": "FLOAT"}
+    ids = np.arange(3)
+    expected = table[ids] @ table.T
+    np.testing.assert_allclose(run(made, {"i": ids}), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_codes_that_a_product_stores_are_the_tables_too() -> None:

@@ -21,6 +21,7 @@ from onnxq.graph.collector import without_collector
 from onnxq.graph.edit import all_nodes, all_values
 from onnxq.graph.hashing import model_hash
 from onnxq.qparams import PerBlock
+from onnxq.stages.candidates import has_dynamic_form
 from onnxq.stages.decision import node_name, value_name, walk
 from onnxq.stages.dynamic_weights import permuted, unpermuted
 from onnxq.stages.rewrite.edits import graph_of
@@ -63,6 +64,7 @@ def rewrite_dynamic(model: ir.Model, plan: DynamicPlan, known_hash: str | None =
         )
     rewritten = model.clone()
     write_dynamic(rewritten, plan.quantized)
+    store_tied_codes_once(_float_matrices(rewritten))
     upgrade_opset(rewritten, opset_needed(plan.quantized))
     rewritten.metadata_props.update(
         {
@@ -74,6 +76,18 @@ def rewrite_dynamic(model: ir.Model, plan: DynamicPlan, known_hash: str | None =
     if plan.quantized:  # else it is a float model still, which may be quantized
         rewritten.metadata_props[FORMAT_KEY] = FORMAT
     return rewritten
+
+
+def _float_matrices(model: ir.Model) -> list[ir.Value]:
+    """Weights left in float that nothing but operators with a dynamic form reads."""
+    values = [v for graph in model.graphs() for v in graph.initializers.values()]
+    return [
+        v
+        for v in values
+        if v.dtype == ir.DataType.FLOAT
+        and not v.is_graph_input()
+        and all(has_dynamic_form(use.node) for use in v.uses())
+    ]
 
 
 def opset_needed(decisions: Mapping[str, QuantizeDynamic]) -> int:
