@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 MATRIX = 2  # rank
 
 
-def transposed_twins(weights: Iterable[ir.Value]) -> dict[str, str]:
-    """Name -> name of an earlier weight whose transpose it is."""
-    return {str(value.name): str(twin.name) for value, twin in find_twins(weights).items()}
-
-
 def find_twins(weights: Iterable[ir.Value]) -> dict[ir.Value, ir.Value]:
     """Matrix -> an earlier one whose transpose it is.
 
@@ -74,7 +69,7 @@ def share_limits(limits: MutableMapping[StorageKey, int], twins: dict[str, str])
 
     Args:
         limits: largest code of each stored weight; changed.
-        twins: of `transposed_twins`.
+        twins: name -> name of the matrix whose transpose it is (`find_twins`).
     """
     for key in list(limits):
         source = twins.get(key.tensor)
