@@ -2,13 +2,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pytest
 import torch
 from safetensors import safe_open
 from torch import nn
 
+import onnxq
 from models import transformer as module
 from models.cifar10 import load_sample
 from models.transformer import Attention, example_inputs, transformer
+from onnxq import runtime
+from onnxq.graph.io import save
 from onnxq.pytorch import load_module
 
 WEIGHTS = Path(module.__file__).with_name("transformer.safetensors")
@@ -60,3 +65,24 @@ def test_the_weights_are_those_of_the_embedded_accuracy() -> None:
 
 def test_example_inputs_suit_the_model() -> None:
     assert {name: x.shape for name, x in example_inputs().items()} == {"image": (4, 3, 32, 32)}
+
+
+@pytest.mark.parametrize(("dtype", "share"), [("qint8", 0.3), ("float16", 0.51)])
+def test_weights_are_a_share_of_their_float_size_and_nearly_as_right(
+    dtype: str, share: float, tmp_path: Path
+) -> None:
+    net = load_module("models.transformer:transformer", WEIGHTS)
+    model = onnxq.export(net, example_inputs(), tmp_path / "float.onnx")
+    quantized = onnxq.quantize_dynamic(model, dtype=dtype, objective="size")
+    save(quantized, tmp_path / "small.onnx")
+    layers = [m for m in net.modules() if isinstance(m, nn.Linear)]
+    weights = 4 * sum(layer.weight.numel() for layer in layers)  # bytes; 1 in 8 of the file are not
+    small, whole = ((tmp_path / f"{name}.onnx").stat().st_size for name in ("small", "float"))
+    assert whole - small > (1 - share) * weights
+    images, labels = load_sample("test")
+    right = []
+    for made in (model, quantized):
+        with runtime.open_session(made, threads=1) as session:
+            logits = np.asarray(session.run({"image": images[:500]})[0])
+            right.append((logits.argmax(1) == labels[:500]).sum())
+    assert right[0] - right[1] <= 5  # 1% of 500; scripts/bench_dynamic_accuracy.py has all 10,000
