@@ -20,8 +20,8 @@ STAGES = (
     "decision", "candidates", "unbounded", "placement", "channel_gains", "state", "statistics",
     "arguments", "calibrate", "check_types", "overrides",
     "prepare", "plan_constants", "dynamic_decision", "dynamic_spec", "dynamic_weights", "one_scale",
-    "tied_weights", "dynamic_forms", "dynamic_plan", "plan_activations", "plan", "rewrite",
-    "improve", "codes", "comparison", "findings", "execution", "verify", "differences",
+    "tied_weights", "dynamic_forms", "float_tables", "dynamic_plan", "plan_activations", "plan",
+    "rewrite", "improve", "codes", "comparison", "findings", "execution", "verify", "differences",
     "cross_findings", "node_by_node", "visible", "float_nodes", "end_to_end", "cross_check",
     "bench",
 )
