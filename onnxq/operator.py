@@ -255,6 +255,7 @@ class Operator(ABC):
         Raises:
             NotImplementedError: this operator has no lowering (see `has_lowering`).
         """
+        # optional: callers ask has_lowering first
         raise NotImplementedError(f"{self.op_type} has no integer lowering")
 
     def kernel(
@@ -272,6 +273,7 @@ class Operator(ABC):
         Raises:
             NotImplementedError: this operator has no kernel yet (see `has_kernel`).
         """
+        # optional: callers ask has_kernel first
         raise NotImplementedError(f"{self.op_type} has no reference kernel")
 
     def misfit(self, plan: NodePlan) -> str:
@@ -303,6 +305,7 @@ class Operator(ABC):
         Raises:
             NotImplementedError: this operator is not quantized dynamically.
         """
+        # optional: dynamic_rule is Float unless a subclass has this too
         raise NotImplementedError(f"{self.op_type} has no dynamically quantized form")
 
     @classmethod

@@ -1,6 +1,6 @@
 """The quantized tensor and its documented methods.
 
-(Longer than 300 lines: it is the documented methods of one class, each of them short.)
+(Over 400 lines: one class with every method that PyTorch documents, each of them short.)
 """
 
 from __future__ import annotations
@@ -387,7 +387,7 @@ class QTensor:
             return np.asarray(compare(self.dequantize(), right))
 
     __eq__ = eq  # type: ignore[assignment]  # element by element, as documented
-    __ne__ = ne  # type: ignore[assignment]
+    __ne__ = ne  # type: ignore[assignment]  # likewise: object's gives one bool
     __ge__, __le__, __gt__, __lt__ = ge, le, gt, lt
     __hash__ = object.__hash__
 

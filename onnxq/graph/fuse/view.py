@@ -11,7 +11,7 @@ from onnxq.graph.weights import constant
 from onnxq.qparams import QParams, dequantize
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from onnxq.graph.fuse.scales import Scales
 
@@ -26,14 +26,17 @@ def float_view(node: ir.Node, scales: Scales) -> ir.Node:
 
 
 def view_of(
-    node: ir.Node, op_type: str, inputs: Sequence[ir.Value | None], attributes: object = ()
+    node: ir.Node,
+    op_type: str,
+    inputs: Sequence[ir.Value | None],
+    attributes: Iterable[ir.Attr] = (),
 ) -> ir.Node:
     """A node of that type outside of any graph, with the name and the outputs' types of `node`."""
     view = ir.Node(
         node.domain,
         op_type,
         inputs,
-        list(attributes),  # type: ignore[call-overload]
+        list(attributes),
         num_outputs=len(node.outputs),
         version=node.version,
         name=node.name,

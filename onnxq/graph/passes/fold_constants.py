@@ -106,7 +106,7 @@ def _result(
 
     def compute() -> Array:
         feeds = {f"x{i}": t.numpy() for i, t in enumerate(inputs) if t is not None}
-        return np.asarray(evaluator.run(None, feeds)[0])  # type: ignore[index]  # a list here
+        return np.asarray(evaluator.run(None, feeds)[0])  # type: ignore[index]  # run is typed list | dict; a model gives a list
 
     shape, dtype = _static_shape(node, inputs), node.outputs[0].dtype
     read_bytes = sum(t.nbytes for t in inputs if t is not None)
