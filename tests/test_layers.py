@@ -22,7 +22,7 @@ STAGES = (
     "prepare", "plan_constants", "dynamic_decision", "dynamic_spec", "dynamic_weights", "one_scale",
     "tied_weights", "dynamic_forms", "float_tables", "dynamic_plan", "plan_activations", "plan",
     "rewrite", "improve", "codes", "comparison", "findings", "execution", "verify", "differences",
-    "cross_findings", "node_by_node", "visible", "float_nodes", "end_to_end", "cross_check",
+    "cross_findings", "visible", "node_by_node", "float_nodes", "end_to_end", "cross_check",
     "bench",
 )
 # fmt: on

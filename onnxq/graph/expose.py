@@ -109,26 +109,41 @@ def _unknown(
 def _expose_one(graph: ir.Graph, place: _Place, taken: NamePool) -> str:
     value = place.value
     for node, branch in reversed(place.way):
-        value = _lift(value, node, branch, taken)
+        value = lift(value, node, branch, taken)
     if not value.is_graph_output():
         graph.outputs.append(value)
     return str(value.name)
 
 
-def _lift(value: ir.Value, node: ir.Node, branch: str, taken: NamePool) -> ir.Value:
-    """One more output of the If `node` that carries `value` of its branch, empty from the other."""
+def lift(value: ir.Value, node: ir.Node, branch: str, taken: NamePool) -> ir.Value:
+    """One more output of the If `node` that carries `value` of its branch, empty from the other.
+
+    Args:
+        value: of the branch; a tensor, or a sequence of tensors.
+        node: the If.
+        branch: then_branch or else_branch.
+        taken: gives names to what is added.
+    """
     kind = value.type or ir.TensorType(ir.DataType.FLOAT)
     value.type = kind
     own = node.attributes[branch].as_graph()
     other = node.attributes[BRANCHES[branch]].as_graph()
     own.outputs.append(_own_output(value, own, taken))
-    empty = ir.tensor(np.zeros(0, kind.dtype.numpy()), dtype=kind.dtype)
-    blank = ir.node("Constant", [], {"value": empty}, name=taken.take(f"{value.name}_none"))
-    _describe(blank.outputs[0], taken.take(f"{value.name}_empty"), kind, ir.Shape([0]))
+    blank = _blank(kind, taken.take(f"{value.name}_none"))
+    shape = ir.Shape([0]) if isinstance(kind, ir.TensorType) else None
+    _describe(blank.outputs[0], taken.take(f"{value.name}_empty"), kind, shape)
     other.append(blank)
     other.outputs.append(blank.outputs[0])
     node.resize_outputs(len(node.outputs) + 1)
     return _describe(node.outputs[-1], taken.take(f"{value.name}_exposed"), kind, None)
+
+
+def _blank(kind: ir.TypeProtocol, name: str) -> ir.Node:
+    """Makes an empty tensor, or an empty sequence."""
+    if isinstance(kind, ir.SequenceType):
+        return ir.node("SequenceEmpty", [], {"dtype": kind.dtype.value}, name=name)
+    empty = ir.tensor(np.zeros(0, kind.dtype.numpy()), dtype=kind.dtype)
+    return ir.node("Constant", [], {"value": empty}, name=name)
 
 
 def _own_output(value: ir.Value, graph: ir.Graph, taken: NamePool) -> ir.Value:

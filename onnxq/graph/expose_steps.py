@@ -1,71 +1,251 @@
-"""Makes tensors in bodies of Scan outputs of the model, stacked over the steps."""
+"""Makes tensors in bodies of Scan and Loop outputs of the model, one value per step.
+
+A tensor x in the body of a Scan becomes one more scan output of it: (steps, *x.shape), in the order
+in which the steps run. In the body of a Loop it is appended to a sequence, which the Loop carries
+from step to step: so values may have another shape in each, and a Loop without a step gives an
+empty sequence. A branch of an If inside of a Loop gives an empty tensor (shape [0]) for the steps
+in which the other one ran; a Scan or Loop in a branch is handed out as `expose` does it.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxq.graph.edit import FreeNames
+from onnxq.graph.edit import NamePool, all_nodes, all_values
+from onnxq.graph.expose import BRANCHES, lift
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-KINDS = (ir.DataType.FLOAT, ir.DataType.INT32, ir.DataType.UINT8, ir.DataType.INT8)
+BODIES = ("Loop", "Scan")
+KINDS = (
+    ir.DataType.FLOAT,
+    ir.DataType.FLOAT16,
+    ir.DataType.DOUBLE,
+    ir.DataType.INT8,
+    ir.DataType.UINT8,
+    ir.DataType.INT16,
+    ir.DataType.UINT16,
+    ir.DataType.INT32,
+    ir.DataType.INT64,
+    ir.DataType.BOOL,
+)
 """Types that go out as arrays."""
+STATES_OF_SEQUENCES = 13  # opset from which a Loop may carry a sequence
 
 
-def expose_steps(model: ir.Model, wanted: Callable[[ir.Node], bool]) -> dict[str, str]:
-    """Adds outputs to the model, in place; tensor -> name of the output that stacks it.
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What can be seen of bodies.
 
-    A tensor x in the body of a Scan becomes one more scan output of it, (steps, *x.shape) in the
-    order in which the steps run. Bodies inside of other bodies are left alone, as are those whose
-    inputs have no shapes: ONNX Runtime wants to know the shapes of what a Scan collects.
+    Attributes:
+        outputs: tensor -> name of the output with its values, stacked or as a sequence.
+        hidden: tensor -> why it does not go out.
+    """
+
+    outputs: Mapping[str, str]
+    hidden: Mapping[str, str]
+
+
+def expose_steps(model: ir.Model, wanted: Callable[[ir.Node], bool]) -> Steps:
+    """Adds outputs to the model, in place.
+
+    Hidden stay bodies inside of other bodies, branches inside of a Scan (which wants values of one
+    shape), Scans whose inputs have no shapes, and Loops before opset 13.
 
     Args:
         model: names are unique over the whole model.
         wanted: nodes of bodies whose inputs and outputs are exposed.
     """
-    names, outputs = FreeNames(model), {}
-    for scan in list(model.graph):
-        if scan.op_type != "Scan" or scan.domain:
-            continue
-        body = scan.attributes["body"].as_graph()
-        if any(value.shape is None for value in body.inputs):
-            continue
-        inside = list(dict.fromkeys(_around(body, wanted)))
-        for value in inside:
-            outputs[str(value.name)] = _stack(model.graph, scan, body, value, names)
-    return outputs
+    values = (v.name for graph in model.graphs() for v in all_values(graph))
+    names = NamePool([*values, *(node.name for node in all_nodes(model))])
+    opener = _Opener(names, model.opset_imports.get("", 0), wanted, {})
+    outputs = {}
+    for name, value in opener.from_bodies(model.graph):
+        outputs[name] = str(value.name)
+        model.graph.outputs.append(value)
+    return Steps(outputs, opener.hidden)
 
 
-def _around(body: ir.Graph, wanted: Callable[[ir.Node], bool]) -> Iterator[ir.Value]:
-    """Inputs and outputs of the wanted nodes that belong to this body."""
-    for node in body:
-        if not wanted(node):
-            continue
-        for value in (*node.inputs, *node.outputs):
-            if value is None or not value.name or value.dtype not in KINDS:
+Named = tuple[str, ir.Value]
+"""A tensor's name, and the value that carries it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Opener:
+    """What all bodies of one model share."""
+
+    names: NamePool
+    opset: int
+    wanted: Callable[[ir.Node], bool]
+    hidden: dict[str, str]
+
+    def from_bodies(self, graph: ir.Graph) -> Iterator[Named]:
+        """Tensors of the bodies in a graph, with the values of this graph that carry them."""
+        for node in list(graph):
+            if node.domain:
                 continue
-            producer = value.producer()
-            if value in body.inputs or (producer is not None and producer.graph is body):
-                yield value
+            if node.op_type == "If":
+                for branch in BRANCHES:
+                    inner = list(self.from_bodies(node.attributes[branch].as_graph()))
+                    yield from self._lifted(node, branch, inner)
+            elif node.op_type in BODIES:
+                yield from self._from_body(node)
+
+    def _from_body(self, node: ir.Node) -> list[Named]:
+        body = node.attributes["body"].as_graph()
+        if reason := self._why_closed(node, body):
+            self._hide(body, reason)
+            return []
+        needed = set(self._around(body))
+        inside = list(self._owned(body, needed, node.op_type))
+        if not inside:
+            return []
+        if node.op_type == "Scan":
+            return [(name, self._stack(node, body, value)) for name, value in inside]
+        return self._collect(node, body, inside)
+
+    def _why_closed(self, node: ir.Node, body: ir.Graph) -> str:
+        """Why nothing of this body can go out, or the empty string."""
+        if node.op_type == "Loop" and self.opset < STATES_OF_SEQUENCES:
+            return "it is in the body of a Loop of an opset before 13"
+        # ONNX Runtime wants to know the shapes of what a Scan collects
+        if node.op_type == "Scan" and any(value.shape is None for value in body.inputs):
+            return "it is in the body of a Scan whose inputs have no shapes"
+        return ""
+
+    def _hide(self, graph: ir.Graph, reason: str) -> None:
+        """Notes the reason for each tensor that a wanted node of the graph, or deeper, computes."""
+        for node in graph.all_nodes():
+            if self.wanted(node):
+                self.hidden.update({str(v.name): reason for v in node.outputs if v.name})
+
+    def _around(self, graph: ir.Graph) -> Iterator[ir.Value]:
+        """Inputs and outputs of the wanted nodes, those in branches too."""
+        for node in graph:
+            if self.wanted(node):
+                yield from (v for v in (*node.inputs, *node.outputs) if v is not None and v.name)
+            if node.op_type == "If" and not node.domain:
+                for branch in BRANCHES:
+                    yield from self._around(node.attributes[branch].as_graph())
+
+    def _owned(self, graph: ir.Graph, needed: set[ir.Value], kind: str) -> Iterator[Named]:
+        """The needed tensors of a graph and of its branches, as values of that graph.
+
+        Args:
+            graph: a body, or a branch in one.
+            needed: of the whole body.
+            kind: of the node whose body it is.
+        """
+        own = [*graph.inputs, *(value for node in graph for value in node.outputs)]
+        for value in own:
+            if value in needed and self._goes_out(value):
+                yield str(value.name), value
+        for node in list(graph):
+            if node.domain or node.op_type not in (*BODIES, "If"):
+                continue
+            graphs = {name: a.as_graph() for name, a in node.attributes.items() if _holds_graph(a)}
+            for name, inner in graphs.items():
+                if node.op_type in BODIES:
+                    self._hide(inner, "it is in a body inside of another body")
+                elif kind == "Scan":
+                    self._hide(inner, "it is in a branch of an If in the body of a Scan")
+                else:
+                    found = list(self._owned(inner, needed, kind))
+                    yield from self._lifted(node, name, found)
+
+    def _goes_out(self, value: ir.Value) -> bool:
+        """Whether it does; else the reason is noted."""
+        if isinstance(value.type, ir.TensorType) and value.dtype in KINDS:
+            return True
+        self.hidden[str(value.name)] = (
+            f"'{value.name}' in the body of a Loop or Scan is {value.type or 'of unknown type'}, "
+            "which cannot be handed out step by step"
+        )
+        return False
+
+    def _lifted(self, node: ir.Node, branch: str, inner: Iterable[Named]) -> Iterator[Named]:
+        for name, value in inner:
+            yield name, lift(value, node, branch, self.names)
+
+    def _stack(self, scan: ir.Node, body: ir.Graph, value: ir.Value) -> ir.Value:
+        copy = ir.node("Identity", [value], name=self.names.take(f"{value.name}_step_copy"))
+        shown = copy.outputs[0]
+        shown.name = self.names.take(f"{value.name}_step")
+        shown.type, shown.shape = value.type, value.shape
+        body.append(copy)
+        body.outputs.append(shown)
+        scan.resize_outputs(len(scan.outputs) + 1)
+        for name in ("scan_output_directions", "scan_output_axes"):
+            if name in scan.attributes:
+                given = scan.attributes[name].as_ints()
+                scan.attributes[name] = ir.AttrInt64s(name, [*given, 0])
+        stacked = scan.outputs[-1]
+        stacked.name, stacked.type = self.names.take(f"{value.name}_steps"), value.type
+        return stacked
+
+    def _collect(self, loop: ir.Node, body: ir.Graph, inside: Iterable[Named]) -> list[Named]:
+        """Puts a Loop in the place of this one that carries a sequence per tensor."""
+        graph = loop.graph
+        assert isinstance(graph, ir.Graph)
+        states = len(body.inputs) - 2
+        starts: list[ir.Value] = []
+        carried = []
+        for name, value in inside:
+            assert value.dtype is not None, "such tensors are hidden"
+            kind = ir.SequenceType(ir.TensorType(value.dtype))
+            start = ir.node(
+                "SequenceEmpty",
+                [],
+                {"dtype": value.dtype.value},
+                name=self.names.take(f"{name}_no_step"),
+            )
+            graph.insert_before(loop, start)
+            before = ir.Value(name=self.names.take(f"{name}_before"), type=kind)
+            add = ir.node(
+                "SequenceInsert", [before, value], name=self.names.take(f"{name}_add_step")
+            )
+            body.append(add)
+            body.inputs.append(before)
+            body.outputs.insert(1 + states + len(starts), add.outputs[0])
+            for made, label in ((start.outputs[0], "none"), (add.outputs[0], "until")):
+                made.name, made.type = self.names.take(f"{name}_{label}"), kind
+            starts.append(start.outputs[0])
+            carried.append((name, kind))
+        outputs = _replace_loop(loop, graph, starts, states)
+        for (name, kind), value in zip(carried, outputs, strict=True):
+            value.name, value.type = self.names.take(f"{name}_steps"), kind
+        return [(name, value) for (name, _), value in zip(carried, outputs, strict=True)]
 
 
-def _stack(
-    graph: ir.Graph, scan: ir.Node, body: ir.Graph, value: ir.Value, names: FreeNames
-) -> str:
-    copy = ir.node("Identity", [value], name=names.node(f"{value.name}_step"))
-    shown = copy.outputs[0]
-    shown.name, shown.type, shown.shape = names.value(f"{value.name}_step"), value.type, value.shape
-    body.append(copy)
-    body.outputs.append(shown)
-    scan.resize_outputs(len(scan.outputs) + 1)
-    for name in ("scan_output_directions", "scan_output_axes"):
-        if name in scan.attributes:
-            given = scan.attributes[name].as_ints()
-            scan.attributes[name] = ir.AttrInt64s(name, [*given, 0])
-    stacked = scan.outputs[-1]
-    stacked.name, stacked.type = names.value(f"{value.name}_steps"), value.type
-    graph.outputs.append(stacked)
-    return str(stacked.name)
+def _replace_loop(
+    loop: ir.Node, graph: ir.Graph, starts: list[ir.Value], states: int
+) -> list[ir.Value]:
+    """The outputs of the new Loop that the old one lacks: one per start, behind its states."""
+    given = [*loop.inputs, None, None][: max(len(loop.inputs), 2)]
+    attributes = list(loop.attributes.values())
+    loop.attributes.clear()  # a body belongs to one node
+    new = ir.Node(
+        "",
+        "Loop",
+        [*given, *starts],
+        attributes,
+        num_outputs=len(loop.outputs) + len(starts),
+        name=loop.name,
+    )
+    graph.insert_before(loop, new)
+    added = list(new.outputs[states : states + len(starts)])
+    kept = [*new.outputs[:states], *new.outputs[states + len(starts) :]]
+    for old, value in zip(loop.outputs, kept, strict=True):
+        value.type, value.shape = old.type, old.shape
+        value.name, old.name = old.name, None
+        old.replace_all_uses_with(value, replace_graph_outputs=True)
+    graph.remove(loop, safe=True)
+    return added
+
+
+def _holds_graph(attribute: ir.Attr) -> bool:
+    return attribute.type == ir.AttributeType.GRAPH

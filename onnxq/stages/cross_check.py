@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from onnxq import runtime
 from onnxq.errors import CalibrationError
 from onnxq.graph.checks import weights_alone
@@ -106,7 +108,7 @@ def _over(
             state.keep(wanted)
             outputs, inner = visible.run(feeds)
             nodes.note_instrumented(wanted, outputs)
-            wanted |= {name: inner[name] for name in inner if name in odd}
+            wanted |= {name: x for name in odd if isinstance(x := inner.get(name), np.ndarray)}
             if whole.differs(feeds, wanted) and not whole.explained():
                 whole.find_first_difference(feeds, nodes.results(inner))
             nodes.compare(feeds, inner)

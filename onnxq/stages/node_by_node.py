@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from onnx.reference.op_run import OpRun
 
+    from onnxq.stages.visible import Inner
+
 Array = npt.NDArray[np.generic]
 Values = dict[str, Array]
 
@@ -45,10 +47,10 @@ class _Node:
         arithmetic: as the graph says it, for nodes that no sample reached.
         runner: the kernel; made when it is first needed.
         kernel: who computed it.
-        reached: batches in which it ran.
+        reached: how often it ran.
         integer: whether integers were seen.
         problem: why it could not be compared.
-        stepwise: it is in the body of a Scan; values have one more axis, of steps, in front.
+        stepwise: it is in the body of a Loop or Scan, with a value for each step.
         sums: all outputs together.
     """
 
@@ -84,8 +86,9 @@ class NodeByNode:
         UniqueNames()(optimized)
         _type_bodies(optimized)
         visible = expose(optimized, observable(optimized))
-        self._steps = expose_steps(visible.model, _may_be_integer)
-        self.exposed = Exposed(visible.model, {**visible.outputs, **self._steps})
+        steps = expose_steps(visible.model, _may_be_integer)
+        self._steps = steps.outputs
+        self.exposed = Exposed(visible.model, {**visible.outputs, **steps.outputs})
         self.instrumented: dict[str, None] = {}
         self._opsets = dict(optimized.opset_imports)
         self._constants = _constants(optimized)
@@ -95,10 +98,18 @@ class NodeByNode:
             for node, use in zip(optimized.graph.all_nodes(), uses, strict=True)
         ]
         for entry in self._nodes:
-            if not any(name in self.exposed.outputs for name in entry.outputs):
-                entry.problem = "it is in the body of a Loop or Scan, with values per iteration"
+            entry.problem = self._why_hidden(entry, steps.hidden)
             entry.stepwise = any(name in self._steps for name in entry.outputs)
         self._last = {name: i for i, entry in enumerate(self._nodes) for name in entry.inputs}
+
+    def _why_hidden(self, entry: _Node, hidden: Mapping[str, str]) -> str:
+        """Why the values of a node in a body cannot be read, or the empty string."""
+        for name in (*entry.outputs, *entry.inputs):
+            if name in hidden:
+                return hidden[name]
+        if any(name in self.exposed.outputs for name in entry.outputs):
+            return ""
+        return "it is in the body of a Loop or Scan, and does not compute on integers"
 
     def note_instrumented(self, wanted: Values, outputs: Values) -> None:
         """Takes down the outputs that differ where inner tensors are visible."""
@@ -110,17 +121,17 @@ class NodeByNode:
             if sums.differing:
                 self.instrumented[name] = None
 
-    def results(self, inner: Values) -> dict[tuple[str, str], Array]:
+    def results(self, inner: dict[str, Inner]) -> dict[tuple[str, str], Array]:
         """(node name, value name) -> integers, in graph order."""
         return {
             (entry.key[0], name): array
             for entry in self._nodes
             if not entry.stepwise
             for name in entry.outputs
-            if (array := inner.get(name)) is not None and _is_codes(array)
+            if isinstance(array := inner.get(name), np.ndarray) and _is_codes(array)
         }
 
-    def compare(self, feeds: Mapping[str, Array], inner: Values) -> None:
+    def compare(self, feeds: Mapping[str, Array], inner: dict[str, Inner]) -> None:
         """Runs each integer node's kernel on one batch.
 
         Args:
@@ -134,28 +145,29 @@ class NodeByNode:
                 if self._last.get(name, -1) <= i:
                     inner.pop(name, None)
 
-    def _compare_one(self, entry: _Node, feeds: Mapping[str, Array], inner: Values) -> None:
+    def _compare_one(
+        self, entry: _Node, feeds: Mapping[str, Array], inner: dict[str, Inner]
+    ) -> None:
         wanted = [inner.get(name) for name in entry.outputs]
         if all(array is None for array in wanted):
             return  # a branch that did not run
-        entry.reached += 1
-        if entry.node.op_type in NO_DATA:
-            return
+        steps = max(len(y) for y in wanted if y is not None) if entry.stepwise else 1
         inputs = [self._input(name, feeds, inner) for name in entry.inputs]
-        if not entry.stepwise:
-            self._compare_arrays(entry, inputs, wanted)
-            return
-        steps = max(len(array) for array in wanted if array is not None)
         for step in range(steps):
-            self._compare_arrays(
-                entry,
-                [self._at(name, x, step) for name, x in zip(entry.inputs, inputs, strict=True)],
-                [self._at(name, y, step) for name, y in zip(entry.outputs, wanted, strict=True)],
-            )
+            theirs = [self._at(n, y, step) for n, y in zip(entry.outputs, wanted, strict=True)]
+            if entry.stepwise and all(y is None or y.shape == (0,) for y in theirs):
+                continue  # another branch ran in this step
+            entry.reached += 1
+            if entry.node.op_type in NO_DATA:
+                return
+            xs = [self._at(n, x, step) for n, x in zip(entry.inputs, inputs, strict=True)]
+            self._compare_arrays(entry, xs, theirs)
 
-    def _at(self, name: str, array: Array | None, step: int) -> Array | None:
+    def _at(self, name: str, value: Inner | None, step: int) -> Array | None:
         """One step of a value in a body; a value from around it as it is."""
-        return array if array is None or name not in self._steps else np.asarray(array[step])
+        if name in self._steps and value is not None:
+            return np.asarray(value[step])
+        return None if value is None else np.asarray(value)
 
     def _compare_arrays(
         self, entry: _Node, inputs: Sequence[Array | None], wanted: Sequence[Array | None]
@@ -188,7 +200,9 @@ class NodeByNode:
         bound = runner.bound(inputs) if ours and isinstance(runner, reference.KernelOp) else None
         return outputs, bound
 
-    def _input(self, name: str, feeds: Mapping[str, Array], inner: Values) -> Array | None:
+    def _input(
+        self, name: str, feeds: Mapping[str, Array], inner: dict[str, Inner]
+    ) -> Inner | None:
         for source in (self._constants, feeds):
             if name in source:
                 return source[name]

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from onnxq.runtime import Session
 
 Array = npt.NDArray[np.generic]
+Inner = Array | list[Array]
+"""A tensor; of the body of a Loop, one per step. Stacks of those of a Scan are arrays."""
 
 CARRIERS = {
     **dict.fromkeys(("int4", "int2"), ir.DataType.INT8),
@@ -75,12 +77,14 @@ class Visible:
             self.session = _open(exposed.model)
         self._wanted = handed_out(self.session)
 
-    def run(self, feeds: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
-        """(outputs, inner tensors), by name; a tensor in a branch that did not run is left out."""
+    def run(self, feeds: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Inner]]:
+        """(outputs, inner tensors), by name; a tensor of nodes that did not run is left out."""
         found = dict(zip(self._wanted, self.session.run(feeds, self._wanted), strict=True))
-        inner = {}
+        inner: dict[str, Inner] = {}
         for name, output in self._outputs.items():
             array = found.get(output)
+            if output != name and isinstance(array, list) and array:
+                inner[name] = array
             lifted = output != name and output not in self._types
             if not isinstance(array, np.ndarray) or (lifted and array.shape == (0,)):
                 continue

@@ -27,7 +27,7 @@ def quantizes(node: ir.Node) -> bool:
 def test_each_step_of_a_body_is_one_slice() -> None:
     case = CASES["backward"]
     model = model_of(case)
-    names = expose_steps(model, quantizes)
+    names = expose_steps(model, quantizes).outputs
     state = "node_scan0_h"
     assert state in names
     with runtime.open_session(model, threads=1) as session:
@@ -44,5 +44,7 @@ def test_a_body_whose_inputs_have_no_shape_is_left_alone() -> None:
     model = model_of(CASES["plain"])
     (scan,) = (node for node in model.graph if node.op_type == "Scan")
     scan.attributes["body"].as_graph().inputs[1].shape = None
-    assert expose_steps(model, quantizes) == {}
+    steps = expose_steps(model, quantizes)
+    assert not steps.outputs
+    assert set(steps.hidden.values()) == {"it is in the body of a Scan whose inputs have no shapes"}
     assert len(scan.outputs) == 2

@@ -12,7 +12,7 @@ from onnxq.errors import UnsupportedError
 from onnxq.runtime import Optimization
 from onnxq.stages.differences import BEYOND
 from onnxq.stages.node_by_node import NodeByNode
-from onnxq.stages.visible import Visible
+from onnxq.stages.visible import Inner, Visible
 from tests.examples import Array, as_ir, model, quantized_matmul, weights
 from tests.operators import builder
 
@@ -22,11 +22,15 @@ if TYPE_CHECKING:
     from onnx.reference.op_run import OpRun
 
 
-def run(target: ir.Model, feeds: Mapping[str, Array]) -> tuple[NodeByNode, dict[str, Array]]:
+def run(target: ir.Model, feeds: Mapping[str, Array]) -> tuple[NodeByNode, dict[str, Inner]]:
     nodes = NodeByNode(target)
     visible = Visible(nodes.exposed)
     with visible.session:
         return nodes, visible.run(feeds)[1]
+
+
+def flipped(x: Inner) -> Array:
+    return np.asarray(np.asarray(x, np.uint8) ^ np.uint8(1))
 
 
 @pytest.fixture
@@ -67,7 +71,7 @@ def test_a_changed_tensor_is_seen_at_the_node_that_made_it_and_the_one_behind(
 ) -> None:
     nodes, inner = run(target, FEEDS)
     name = next(name for node, name in nodes.results(inner) if node == "matmul")
-    inner[name] = np.asarray(inner[name].astype(np.uint8) ^ np.uint8(1))
+    inner[name] = flipped(inner[name])
     nodes.compare(FEEDS, inner)
     assert [(n.op_type, n.differing > 0) for n in nodes.findings()] == [
         ("QuantizeLinear", False),
@@ -106,7 +110,7 @@ def test_an_output_that_a_kernel_does_not_give_is_a_problem(target: ir.Model) ->
 def test_what_differed_before_a_kernel_refused_is_still_told(target: ir.Model) -> None:
     nodes, inner = run(target, FEEDS)
     name = next(name for node, name in nodes.results(inner) if node == "matmul")
-    nodes.compare(FEEDS, {**inner, name: np.asarray(inner[name].astype(np.uint8) ^ np.uint8(1))})
+    nodes.compare(FEEDS, {**inner, name: flipped(inner[name])})
     replace_kernel(nodes, Refusing())
     nodes.compare(FEEDS, inner)
     (found,) = (n for n in nodes.findings() if n.op_type == "QLinearMatMul")
