@@ -171,6 +171,7 @@ class DynamicRule:
             the one that is summed over, and the steps of a recurrence, which are products of
             their own.
         min_bits: of the narrowest codes that `lower_dynamic` can write.
+        no_float_kernel: ONNX Runtime does not run the float node, so that nothing is slower.
     """
 
     weights: tuple[DynamicWeight, ...]
@@ -179,6 +180,7 @@ class DynamicRule:
     missing: str = ""
     not_rows: tuple[int, ...] = (-1,)
     min_bits: int = 2
+    no_float_kernel: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq import runtime, targets
-from onnxq.dtypes import qint8
 from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
@@ -13,7 +12,8 @@ from onnxq.stages.arguments import check_prepared
 from onnxq.stages.calibrate import Statistics, calibrate
 from onnxq.stages.dynamic_decision import Objective, as_objective
 from onnxq.stages.dynamic_plan import check_something, dynamic_plan
-from onnxq.stages.dynamic_spec import check_names, mapping_of
+from onnxq.stages.dynamic_requests import notes_on_dtype
+from onnxq.stages.dynamic_spec import as_dtype, check_names, mapping_of
 from onnxq.stages.plan import plan
 from onnxq.stages.prepare import ModelSource, Prepared, prepare
 from onnxq.stages.rewrite import rewrite
@@ -97,7 +97,7 @@ def quantize(
 def quantize_dynamic(
     model: ModelSource,
     qconfig_spec: DynamicSpec = None,
-    dtype: QDType | str = qint8,
+    dtype: QDType | str | None = None,
     *,
     target: str | Target | None = None,
     objective: Objective | str = Objective.SPEED,
@@ -109,7 +109,7 @@ def quantize_dynamic(
         qconfig_spec: what to quantize: None: every operator that has a dynamic form; a set of op
             types; {op type, node name or glob: QConfigDynamic, or None for float}; or a
             QConfigMapping, which says everything.
-        dtype: of the weights where the spec does not say it: qint8 or float16.
+        dtype: of the weights where the spec does not say it: qint8 or float16; None: qint8.
         target: the machine that the result is for; None: `targets.get_default()`.
         objective: "speed" leaves in float what the target's measurements say would be slower;
             "size" quantizes every weight.
@@ -117,7 +117,8 @@ def quantize_dynamic(
     Raises:
         ModelError: the model is unreadable, quantized already, of a refused type or opset, has no
             weights to quantize, or has NaN or Inf in one.
-        QConfigError: the spec, dtype, target or objective names what is not there.
+        QConfigError: the spec, dtype, target or objective names what is not there, or the spec has
+            an entry for the nodes that the dtype is for.
     """
     source, made = plan_dynamic(model, qconfig_spec, dtype, target=target, objective=objective)
     return rewrite_dynamic(source, made, made.model_hash)  # just planned from it
@@ -126,7 +127,7 @@ def quantize_dynamic(
 def plan_dynamic(
     model: ModelSource,
     qconfig_spec: DynamicSpec = None,
-    dtype: QDType | str = qint8,
+    dtype: QDType | str | None = None,
     *,
     target: str | Target | None = None,
     objective: Objective | str = Objective.SPEED,
@@ -137,9 +138,10 @@ def plan_dynamic(
         ModelError, QConfigError: as there.
     """
     aim, mapping = as_objective(objective), mapping_of(qconfig_spec, dtype)
+    beside = [] if dtype is None else notes_on_dtype(mapping, as_dtype(dtype))
     chosen = targets.resolve(target)
     canonical = canonicalize(load(model), runtime.infer_types)
-    check_names(canonical.model, mapping)
-    made = dynamic_plan(canonical.model, mapping, chosen, aim, canonical.notes)
+    notes = (*canonical.notes, *check_names(canonical.model, mapping), *beside)
+    made = dynamic_plan(canonical.model, mapping, chosen, aim, notes)
     check_something(made, canonical.model)
     return canonical.model, made

@@ -33,14 +33,14 @@ UNMEASURED = dataclasses.replace(targets.find("portable"), dynamic_gains=())
 
 
 def planned(
-    source: ModelSource, spec: DynamicSpec = None, dtype: str = "qint8", **options: Any
+    source: ModelSource, spec: DynamicSpec = None, dtype: str | None = None, **options: Any
 ) -> tuple[ir.Model, DynamicPlan]:
     """(canonical model, plan), for UNMEASURED where no target is named."""
     return plan_dynamic(source, spec, dtype, **({"target": UNMEASURED} | options))
 
 
 def quantized(
-    source: ModelSource, spec: DynamicSpec = None, dtype: str = "qint8", **options: Any
+    source: ModelSource, spec: DynamicSpec = None, dtype: str | None = None, **options: Any
 ) -> ir.Model:
     """The quantized model, for UNMEASURED where no target is named."""
     return quantize_dynamic(source, spec, dtype, **({"target": UNMEASURED} | options))

@@ -483,6 +483,14 @@ def test_a_dynamic_entry_may_name_form_and_block_size() -> None:
     assert QConfigMapping.from_yaml(mapping.to_yaml()) == mapping
 
 
+def test_a_block_size_asks_for_blocks() -> None:
+    entry = QConfigDynamic(NarrowRangeObserver, block_size=64)  # type: ignore[arg-type]  # allowed
+    assert entry == QConfigDynamic(NarrowRangeObserver.with_args(), DynamicForm.BLOCKS, 64)
+    mapping = QConfigMapping.from_yaml("global: {dynamic: {block_size: 64}}")
+    assert mapping.global_qconfig == entry
+    assert QConfigMapping.from_yaml(mapping.to_yaml()) == mapping
+
+
 def test_a_form_may_be_given_by_its_name() -> None:
     entry = QConfigDynamic(NarrowRangeObserver, "stored")  # type: ignore[arg-type]  # allowed
     assert entry.form is DynamicForm.STORED

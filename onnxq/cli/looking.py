@@ -73,7 +73,7 @@ def _inspect_dynamic(
     from onnxq.report.summary import summarize
     from onnxq.stages.decision import tensor_names
 
-    source, made = plan_dynamic_model(model, *asked, dtype="qint8")
+    source, made = plan_dynamic_model(model, *asked)
     summary = summarize(source, made.decisions)
     if as_json:
         value = {

@@ -228,7 +228,7 @@ def quantize_dynamic(
     overrides: tuple[str, ...],
     target: str | None,
     objective: str,
-    dtype: str,
+    dtype: str | None,
     save_plan: Path | None,
     as_json: bool,
 ) -> None:

@@ -50,10 +50,8 @@ objective_option = click.option(
 )
 dtype_option = click.option(
     "--dtype",
-    default="qint8",
-    show_default=True,
     metavar="qint8|float16",
-    help="Of the weights that the qconfig does not name.",
+    help="Of the weights that the qconfig does not name; default: qint8.",
 )
 batch_size_option = click.option(
     "--batch-size",

@@ -224,7 +224,7 @@ def plan_dynamic_model(
     overrides: tuple[str, ...],
     target: str | None,
     objective: str,
-    dtype: str,
+    dtype: str | None = None,
 ) -> tuple[ir.Model, DynamicPlan]:
     """(canonical model, dynamic plan), with the configuration and target that were named."""
     from onnxq import targets
@@ -237,12 +237,12 @@ def plan_dynamic_model(
     as_objective(objective)
     if target is not None:
         targets.find(target)
-    entry = entry_for(dtype)
+    entry = entry_for(dtype or "qint8")
     mapping = QConfigMapping(entry)
     if qconfig is not None:
         mapping = QConfigMapping.from_yaml(qconfig, entry)
     mapping = mapping.with_overrides(overrides)
-    return plan_dynamic(model, mapping, target=target, objective=objective)
+    return plan_dynamic(model, mapping, dtype, target=target, objective=objective)
 
 
 def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_json: bool) -> None:

@@ -41,6 +41,7 @@ from onnxq.qconfig._values import Entry, QConfig, QConfigDynamic, as_observer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from collections.abc import Set as AbstractSet
 
     from onnxq.observers import ObserverSpec
 
@@ -156,7 +157,7 @@ class QConfigMapping:
                     f"qconfig: op type '{op_type}' is not in the model and not known to ONNX; "
                     f"the model has {', '.join(sorted(known_ops))}.{nearest(op_type, known_ops)}"
                 )
-        _check_patterns(self.nodes, set(node_names), "node")
+        _check_patterns(self.nodes, set(node_names), "node", known_ops)
         _check_patterns(self.tensors, set(tensor_names), "tensor")
 
     def with_overrides(self, overrides: Iterable[str]) -> QConfigMapping:
@@ -287,7 +288,13 @@ def _literals(pattern: str) -> int:
     return sum(character not in _GLOB for character in pattern)
 
 
-def _check_patterns(entries: Mapping[str, object], names: set[str], kind: str) -> None:
+def _check_patterns(
+    entries: Mapping[str, object],
+    names: set[str],
+    kind: str,
+    meant: AbstractSet[str] = frozenset(),
+) -> None:
+    """Passes names and globs that fit; `meant`: what else a name may have been meant for."""
     for pattern in entries:
         if pattern in names or any(fnmatchcase(name, pattern) for name in names):
             continue
@@ -296,7 +303,7 @@ def _check_patterns(entries: Mapping[str, object], names: set[str], kind: str) -
             what = f"no {kind} matches '{pattern}'"
         raise QConfigError(
             f"qconfig: {what}, which has {len(names)} named {kind}s. "
-            f"'onnxq inspect --json' lists them.{nearest(pattern, names)}"
+            f"'onnxq inspect --json' lists them.{nearest(pattern, names | meant)}"
         )
 
 

@@ -86,8 +86,9 @@ class QConfigDynamic:
 
     Attributes:
         weight: observer of the weights; NoopObserver(dtype=float16) stores them as float16.
-        form: how the node runs; None: chosen by the target's measurements and the objective.
-        block_size: for DynamicForm.BLOCKS, how many weights along the input axis share a scale;
+        form: how the node runs; None: DynamicForm.BLOCKS where a block size is given, else chosen
+            by the target's measurements and the objective.
+        block_size: how many weights along the input axis share a scale in DynamicForm.BLOCKS;
             None: chosen.
 
     Raises:
@@ -116,6 +117,8 @@ class QConfigDynamic:
                 f"QConfigDynamic: block_size {size} with form '{self.form.value}'; only the form "
                 "'blocks' has blocks. Leave one of the two out."
             )
+        # another form would ignore it: who names a size of blocks asks for blocks
+        object.__setattr__(self, "form", DynamicForm.BLOCKS)
 
     @property
     def weight_observer(self) -> ObserverSpec:

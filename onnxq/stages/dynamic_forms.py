@@ -61,11 +61,15 @@ def choose_form(
         return _too_narrow(rule, dtype)
     forms = [form for form in rule.forms if _suits(form, node, rule, dtype)]
     if not forms:
-        return Float(f"none of its forms ({_names(rule.forms)}) has {dtype} weights")
+        return Float(
+            f"none of the forms that {node.op_type} has here ({_names(rule.forms)}) takes {dtype} "
+            "weights"
+        )
     gains = {form: _gain(node, rule, form, dtype, target) for form in forms}
     known = {form: gain for form, gain in gains.items() if gain is not None}
     best = _fastest(known) or forms[0]
-    if objective is Objective.SPEED and known.get(best, AS_FAST) < AS_FAST:
+    may_stay = objective is Objective.SPEED and not rule.no_float_kernel
+    if may_stay and known.get(best, AS_FAST) < AS_FAST:
         return Slower(
             f"on {target} it would run at {known[best]:.2f} of its float speed "
             f"(form '{best.value}'); objective 'size' quantizes it all the same"
@@ -115,10 +119,11 @@ def _named(
     if dtype is None and form is not DynamicForm.HALF:
         raise QConfigError(
             f"'{node_name(node)}': the qconfig names form '{form.value}' and float16 weights, "
-            "which only the form 'half' has. Leave one of the two out."
+            "which only the form 'half' has. Leave one of the two out"
+            + (", or the block size." if form is DynamicForm.BLOCKS else ".")
         )
     if form not in rule.forms:
-        return Float(f"it has no form '{form.value}'; it has {_names(rule.forms)}")
+        return _lacks(node, rule, form)
     if dtype is None or form is DynamicForm.HALF:
         return form
     if dtype.bits < rule.min_bits:
@@ -131,6 +136,14 @@ def _named(
     if not _suits(form, node, rule, dtype):
         return Float(f"its weight is no matrix, which form '{form.value}' needs")
     return form
+
+
+def _lacks(node: ir.Node, rule: DynamicRule, form: DynamicForm) -> Float:
+    why = f" ({rule.missing})" if rule.missing and form is DynamicForm.INTEGER else ""
+    return Float(
+        f"this {node.op_type} has no form '{form.value}', which the qconfig asks for{why}; it has "
+        f"{_names(rule.forms)}"
+    )
 
 
 def _too_narrow(rule: DynamicRule, dtype: QDType) -> Float:

@@ -32,6 +32,7 @@ from onnxq.stages.dynamic_decision import (
     QuantizeDynamic,
 )
 from onnxq.stages.dynamic_forms import Slower, choose_form, known_rows, stored_type
+from onnxq.stages.dynamic_requests import unmet_dynamic
 from onnxq.stages.dynamic_spec import dynamic_op_types
 from onnxq.stages.dynamic_weights import (
     Observed,
@@ -167,6 +168,7 @@ class _Planner:
             name: self._planned(choice) if isinstance(choice, _Chosen) else choice
             for name, choice in choices.items()
         }
+        self.notes += unmet_dynamic(nodes, decisions, self.qconfig, self.slower)
         quantized = [d for d in decisions.values() if isinstance(d, QuantizeDynamic)]
         if self.slower and not quantized:
             self.notes.append("nothing is quantized; --objective size quantizes every weight.")

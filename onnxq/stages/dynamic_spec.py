@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from onnxq import catalog, dtypes
-from onnxq.dtypes import FLOAT16, INT8
+from onnxq.dtypes import FLOAT16, INT8, QDType
 from onnxq.errors import QConfigError, nearest
 from onnxq.qconfig import (
     QConfig,
@@ -17,11 +19,10 @@ from onnxq.qconfig import (
     onnxq_default_dynamic_qconfig,
 )
 from onnxq.stages.decision import tensor_names, walk
+from onnxq.stages.overrides import absent_op_types
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-    from onnxq.dtypes import QDType
 
 DynamicSpec = (
     QConfigMapping | AbstractSet[str] | Mapping[str, QConfigDynamic | None] | QConfigDynamic | None
@@ -35,34 +36,50 @@ _BY_DTYPE: dict[QDType, QConfigDynamic] = {
 }
 
 
-def entry_for(dtype: QDType | str) -> QConfigDynamic:
-    """The entry for weights of that type: qint8 or float16, under any of their names.
+def as_dtype(value: object) -> QDType:
+    """The type that a QDType, a name, or a dtype of NumPy's or PyTorch's stands for.
 
     Raises:
-        QConfigError: another type.
+        QConfigError: it is none that weights are stored in by a bare dtype: qint8 or float16.
     """
-    found = dtypes.find(str(dtype)) if not isinstance(dtype, dtypes.QDType) else dtype
+    if isinstance(value, type) and issubclass(value, np.generic):
+        value = np.dtype(value).name
+    named = isinstance(value, QDType | str | np.dtype) or str(value).startswith("torch.")
+    if not named:
+        raise QConfigError(
+            f"dtype {value!r}: wanted onnxq.qint8, onnxq.float16, or the name of one of them."
+        )
+    found = value if isinstance(value, QDType) else dtypes.find(str(value))
     if found not in _BY_DTYPE:
         raise QConfigError(
             f"dtype {found}: wanted qint8 or float16. Weights of other types are named in a "
             "QConfigDynamic: QConfigDynamic(NarrowRangeObserver.with_args(dtype='int4', "
             "quant_max=7), form='blocks')."
         )
-    return _BY_DTYPE[found]
+    return found
 
 
-def mapping_of(spec: DynamicSpec, dtype: QDType | str = INT8) -> QConfigMapping:
+def entry_for(dtype: object) -> QConfigDynamic:
+    """The entry for weights of that type: qint8 or float16, under any of their names.
+
+    Raises:
+        QConfigError: another type.
+    """
+    return _BY_DTYPE[as_dtype(dtype)]
+
+
+def mapping_of(spec: DynamicSpec, dtype: QDType | str | None = None) -> QConfigMapping:
     """The mapping that a spec stands for.
 
     Args:
         spec: see DynamicSpec.
-        dtype: of the weights where the spec is None or a set.
+        dtype: of the weights where the spec is None or a set; None: qint8.
 
     Raises:
         QConfigError: a name that is no op type with a dynamic form where one is wanted, an entry
             that is not dynamic, or another kind of argument.
     """
-    entry = entry_for(dtype)
+    entry = entry_for(INT8 if dtype is None else dtype)
     if spec is None:
         return QConfigMapping(entry)
     if isinstance(spec, QConfigDynamic):
@@ -81,9 +98,11 @@ def mapping_of(spec: DynamicSpec, dtype: QDType | str = INT8) -> QConfigMapping:
     )
 
 
-def check_names(model: ir.Model, mapping: QConfigMapping) -> None:
+def check_names(model: ir.Model, mapping: QConfigMapping) -> list[str]:
     """Compares every name of the mapping with those of a canonical model.
 
+    Returns:
+        A note on op types that the model does not have: one file may serve several models.
     Raises:
         QConfigError: a name or glob fits nothing; the message suggests the nearest.
     """
@@ -93,6 +112,7 @@ def check_names(model: ir.Model, mapping: QConfigMapping) -> None:
         {node.name for node in nodes if node.name},
         tensor_names(model),
     )
+    return absent_op_types(nodes, mapping)
 
 
 def dynamic_op_types() -> list[str]:
@@ -125,6 +145,9 @@ def _dynamic_only(mapping: QConfigMapping) -> QConfigMapping:
                 f"qconfig: {where} has a static QConfig, which needs samples. Give it a "
                 "QConfigDynamic or None, or call onnxq.quantize with samples, which does both."
             )
+    for name, entry in mapping.op_types.items():
+        if entry is not None:
+            _check_op_type(name)
     return mapping
 
 
@@ -133,7 +156,7 @@ def _check_op_type(name: object) -> None:
     known = dynamic_op_types()
     if text not in known:
         raise QConfigError(
-            f"qconfig_spec: '{text}' is no op type with a dynamic form; these are "
+            f"qconfig: '{text}' is no op type with a dynamic form; these are "
             f"{', '.join(known)}.{nearest(text, known)}"
         )
 

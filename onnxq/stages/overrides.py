@@ -116,6 +116,19 @@ def unmet_requests(
     ]
 
 
+def absent_op_types(nodes: Iterable[ir.Node], qconfig: QConfigMapping) -> list[str]:
+    """A note on the op types that the qconfig wants quantized and the canonical model lacks.
+
+    It is no error: one file may serve several models.
+    """
+    present = {node.op_type for node in nodes}
+    asked = [name for name, entry in qconfig.op_types.items() if entry is not None]
+    absent = [name for name in asked if name not in present]
+    if not absent:
+        return []
+    return [f"the qconfig names op types that are not in the model: {listed(absent)}"]
+
+
 def _refuse_folded(
     node: ir.Node, tensor: str, decision: Quantize, decisions: Mapping[str, Decision]
 ) -> None:

@@ -21,7 +21,12 @@ from onnxq.stages.calibrate import Calibration
 from onnxq.stages.channel_gains import ChannelGain, channel_observer, find_channel_gains
 from onnxq.stages.check_types import check_types
 from onnxq.stages.decision import Decision, Quantize, tensor_names, walk
-from onnxq.stages.overrides import check_overrides, group_override, unmet_requests
+from onnxq.stages.overrides import (
+    absent_op_types,
+    check_overrides,
+    group_override,
+    unmet_requests,
+)
 from onnxq.stages.placement import Placement, place
 from onnxq.stages.state import check_feedback
 
@@ -160,6 +165,7 @@ def prepare(
     decisions, clamps = placement.decisions, placement.clamps
     notes = check_overrides(canonical.model, decisions, placement.quantized, mapping)
     notes += unmet_requests(canonical.model, decisions, mapping)
+    notes += absent_op_types(nodes, mapping)
     shared = [(group.members, group.observer) for group in groups]
     notes += check_types(canonical.model, decisions, shared, clamps, mapping)
     return Prepared(

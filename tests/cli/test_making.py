@@ -297,18 +297,44 @@ def test_quantize_dynamic_stores_float16(run: Run, model_path: Path, tmp_path: P
         (("--objective", "fast"), 5, "objective 'fast' is not known; known: speed, size"),
         (("--dtype", "int4"), 5, "wanted qint8 or float16"),
         (("--target", "x87"), 5, "target 'x87' is not known"),
-        (("--set", "op:Gem=dynamic"), 5, "op type 'Gem' is not in the model"),
+        (
+            ("--set", "op:Gem=dynamic"),
+            5,
+            "'Gem' is no op type with a dynamic form; these are Conv,",
+        ),
+        (("--set", "op:Relu=dynamic"), 5, "'Relu' is no op type with a dynamic form"),
+        (("--set", "node:fc*=dynamic"), 5, "no node matches 'fc*'"),
+        (
+            ("--dtype", "float16", "--set", "global=dynamic"),
+            5,
+            "dtype float16 is asked for, and the global entry of the qconfig has int8 weights",
+        ),
         (("--set", "op:Gemm=fbgemm"), 5, "op type 'Gemm' has a static QConfig"),
         (("--set", "global=float"), 3, "there are no weights to quantize. The model has 2 Conv"),
     ],
 )
 def test_quantize_dynamic_refuses_what_it_does_not_know(
-    run: Run, model_path: Path, tmp_path: Path, options: tuple[str, str], code: int, message: str
+    run: Run, model_path: Path, tmp_path: Path, options: tuple[str, ...], code: int, message: str
 ) -> None:
     result = run("quantize-dynamic", model_path, "-o", tmp_path / "q.onnx", *options)
     assert result.exit_code == code
     assert message in result.stderr
     assert not (tmp_path / "q.onnx").exists()
+
+
+def test_quantize_dynamic_says_which_entries_a_dtype_is_not_for(
+    run: Run, model_path: Path, tmp_path: Path
+) -> None:
+    asked = ("--dtype", "float16", "--set", "node:gemm=dynamic", "--objective", "size", "--json")
+    value = json.loads(
+        run("quantize-dynamic", model_path, "-o", tmp_path / "q.onnx", *asked).stdout
+    )
+    assert value["forms"]["gemm"] != "half"
+    assert "half" in value["forms"].values()
+    (note,) = value["notes"]
+    assert note == (
+        "dtype float16 is for what the qconfig does not name; it names node 'gemm' (int8)"
+    )
 
 
 def test_a_dynamic_model_can_be_verified_and_timed_but_not_quantized_again(

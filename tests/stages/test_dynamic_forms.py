@@ -79,7 +79,9 @@ def test_a_form_that_the_operator_lacks_leaves_the_node_in_float() -> None:
     rule = DynamicRule(RULE.weights, (S,))
     verdict = choose(INT, rule=rule)
     assert isinstance(verdict, Float)
-    assert verdict.reason == "it has no form 'integer'; it has 'stored'"
+    assert verdict.reason == (
+        "this MatMul has no form 'integer', which the qconfig asks for; it has 'stored'"
+    )
 
 
 def test_blocks_need_a_matrix() -> None:

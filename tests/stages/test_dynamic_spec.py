@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from onnxq.errors import QConfigError
@@ -31,9 +32,11 @@ def test_a_set_names_op_types_and_the_rest_stays_float() -> None:
     assert half.op_types == {"MatMul": float16_dynamic_qconfig}
 
 
-def test_a_set_may_name_what_the_model_does_not_have() -> None:
+def test_a_set_may_name_what_the_model_does_not_have_and_a_note_says_so() -> None:
     _, plan = planned(product(), {"MatMul", "Gemm"})
     assert list(plan.quantized) == ["product"]
+    assert plan.notes == ("the qconfig names op types that are not in the model: 'Gemm'",)
+    assert planned(product(), QConfigMapping(ENTRY, {"Gemm": None}))[1].notes == ()
 
 
 def test_a_dict_names_op_types_nodes_and_globs() -> None:
@@ -48,9 +51,16 @@ def test_a_mapping_is_taken_as_it_is() -> None:
     assert mapping_of(mapping) is mapping
 
 
-@pytest.mark.parametrize("name", ["qint8", "torch.qint8", "int8"])
-def test_types_have_several_names(name: str) -> None:
+@pytest.mark.parametrize("name", ["qint8", "torch.qint8", "int8", np.int8, np.dtype(np.int8)])
+def test_types_have_several_names(name: object) -> None:
     assert entry_for(name) == ENTRY
+    assert entry_for(np.float16) == float16_dynamic_qconfig
+
+
+@pytest.mark.parametrize("value", [None, 8, ENTRY])
+def test_what_is_no_type_is_told_what_is_wanted(value: object) -> None:
+    with pytest.raises(QConfigError, match=r"wanted onnxq\.qint8, onnxq\.float16, or the name"):
+        entry_for(value)
 
 
 # --- bad input
@@ -66,6 +76,14 @@ def test_an_op_type_without_dynamic_form_is_refused_in_sets_and_dicts() -> None:
         mapping_of({"Relu"})
     with pytest.raises(QConfigError, match="'Relu' is no op type"):
         mapping_of({"Relu": ENTRY})
+    with pytest.raises(QConfigError, match="'Relu' is no op type"):
+        mapping_of(QConfigMapping(ENTRY, {"Relu": ENTRY}))
+    assert mapping_of(QConfigMapping(ENTRY, {"Relu": None})).op_types == {"Relu": None}
+
+
+def test_an_op_type_that_is_taken_for_a_node_is_told_the_nearest() -> None:
+    with pytest.raises(QConfigError, match=r"node 'Matmul' is not in.*Did you mean 'MatMul'"):
+        planned(product(), {"Matmul": ENTRY})
 
 
 def test_a_node_that_is_not_there_is_told_the_nearest() -> None:

@@ -1,0 +1,110 @@
+"""Requests for dynamic quantization that have no effect: an error or a note each, none silent."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from onnxq.dtypes import FLOAT16, QDType
+from onnxq.errors import QConfigError, listed
+from onnxq.operator import Float
+from onnxq.qconfig import QConfigDynamic
+from onnxq.stages.decision import node_name
+from onnxq.stages.dynamic_forms import stored_type
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.qconfig._values import Entry
+    from onnxq.stages.dynamic_decision import DynamicDecision
+
+
+def unmet_dynamic(
+    nodes: Sequence[ir.Node],
+    decisions: Mapping[str, DynamicDecision],
+    qconfig: QConfigMapping,
+    slower: Collection[str],
+) -> list[str]:
+    """Notes on what the qconfig names to be quantized dynamically, and that stays in float.
+
+    Args:
+        nodes: of the canonical model.
+        decisions: node name -> decision.
+        qconfig: of exact names and op types each node counts; of a glob, which may match more than
+            it is for, only that nothing it matches is quantized.
+        slower: nodes that only the objective leaves in float, which is a request too.
+    """
+    groups: dict[tuple[str, str], list[str]] = {}
+    for node in nodes:
+        name, decision = node_name(node), decisions[node_name(node)]
+        named = name in qconfig.nodes or node.op_type in qconfig.op_types
+        if not (named and isinstance(decision, Float)) or name in slower:
+            continue
+        if isinstance(qconfig.entry_for_node(name, node.op_type), QConfigDynamic):
+            groups.setdefault((node.op_type, decision.reason), []).append(name)
+    notes = [
+        f"{op_type} {listed(names)}: asked for by the qconfig, but stays in float: {reason}"
+        for (op_type, reason), names in groups.items()
+    ]
+    done = {name for name, d in decisions.items() if not isinstance(d, Float)} | set(slower)
+    return notes + [
+        f"nodes '{pattern}': asked for by the qconfig, but nothing that it matches is quantized "
+        "dynamically"
+        for pattern, entry in qconfig.nodes.items()
+        if isinstance(entry, QConfigDynamic)
+        and pattern not in decisions
+        and not any(fnmatchcase(name, pattern) for name in done)
+    ]
+
+
+def notes_on_dtype(qconfig: QConfigMapping, dtype: QDType) -> list[str]:
+    """A note where entries for single nodes or op types store another type than the one asked for.
+
+    Args:
+        qconfig: what else the user asked for.
+        dtype: that the user named for the weights that nothing else names.
+
+    Raises:
+        QConfigError: an entry for every node says otherwise, or the dtype is for none at all.
+    """
+    exceptions: dict[str, Entry] = {f"op type '{k}'": v for k, v in qconfig.op_types.items()}
+    exceptions |= {f"node '{k}'": v for k, v in qconfig.nodes.items()}
+    if qconfig.global_qconfig is None:
+        check_dtype(exceptions, dtype)
+        return []
+    check_dtype({"the global entry": qconfig.global_qconfig}, dtype)
+    others = [f"{where} ({found})" for where, found in _others(exceptions, dtype).items()]
+    if not others:
+        return []
+    return [f"dtype {dtype} is for what the qconfig does not name; it names {', '.join(others)}"]
+
+
+def check_dtype(entries: Mapping[str, Entry], dtype: QDType) -> None:
+    """Passes entries that store weights in that type, if they store any.
+
+    Args:
+        entries: where each stands, in words, and the entry.
+        dtype: that the user named beside them.
+
+    Raises:
+        QConfigError: one stores another type, so that one of the two requests would be ignored.
+    """
+    for where, found in _others(entries, dtype).items():
+        raise QConfigError(
+            f"dtype {dtype} is asked for, and {where} of the qconfig has {found} weights, which "
+            "would win. Leave the dtype out, or change the entry: float16_dynamic_qconfig stores "
+            "float16."
+        )
+
+
+def _others(entries: Mapping[str, Entry], dtype: QDType) -> dict[str, QDType]:
+    """The types of the dynamic entries that are not that one."""
+    types = {
+        where: stored_type([entry.weight_observer]) or FLOAT16
+        for where, entry in entries.items()
+        if isinstance(entry, QConfigDynamic)
+    }
+    return {w: t for w, t in types.items() if isinstance(t, QDType) and t != dtype}
