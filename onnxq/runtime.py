@@ -202,8 +202,7 @@ def _open(model: ir.Model | str | Path, options: ort.SessionOptions) -> Session:
         session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     except OPEN_ERRORS as error:
         raise ModelError(
-            f"{name}: ONNX Runtime {ort.__version__} does not accept it: {_first_line(error)} "
-            "Check it with onnx.checker.check_model(path, full_check=True)."
+            f"{name}: ONNX Runtime {ort.__version__} does not accept it: {_reason(error)}"
         ) from error
     return Session(session, name, kept)
 
@@ -257,6 +256,17 @@ def _inline_files(model: ir.Model) -> None:
                 value.const_value = ir.Tensor(
                     tensor.numpy(), dtype=tensor.dtype, shape=tensor.shape, name=tensor.name
                 )
+
+
+def _reason(error: Exception) -> str:
+    """Why a model is refused, and what to do."""
+    line = _first_line(error)
+    if "layout_ == 0" in line:
+        return (
+            "it has no LSTM, GRU or RNN with layout=1 (batch first). Export the model with "
+            "layout=0; dynamic quantization of the node writes it so, too."
+        )
+    return f"{line} Check it with onnx.checker.check_model(path, full_check=True)."
 
 
 def _first_line(error: Exception) -> str:

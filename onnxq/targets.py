@@ -291,11 +291,9 @@ def resolve(target: str | Target | None) -> Target:
     """The target itself, the one of that name, or for None the default.
 
     Raises:
-        QConfigError: no target has that name.
+        QConfigError: no target has that name, or it is neither a name nor a Target.
     """
-    if target is None:
-        return get_default()
-    return find(target) if isinstance(target, str) else target
+    return get_default() if target is None else _as_target(target)
 
 
 def get_default() -> Target:
@@ -307,11 +305,22 @@ def set_default(target: str | Target) -> Target:
     """Makes it the default and returns it; stands for torch.backends.quantized.engine.
 
     Raises:
-        QConfigError: no target has that name.
+        QConfigError: no target has that name, or it is neither a name nor a Target.
     """
     global _default
-    _default = find(target) if isinstance(target, str) else target
+    _default = _as_target(target)
     return _default
+
+
+def _as_target(target: object) -> Target:
+    if isinstance(target, Target):
+        return target
+    if isinstance(target, str):
+        return find(target)
+    raise QConfigError(
+        f"target is a {type(target).__name__} ({target!r}); wanted a name that `onnxq targets` "
+        "lists, such as 'portable', or an onnxq.targets.Target."
+    )
 
 
 def detect() -> Target:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.operator import DynamicForm, DynamicRule, DynamicWeight, Float
+from onnxq.operators._dynamic import lower_stored, step
 from onnxq.operators._nodes import constant, has_input, is_constant, shape
 from onnxq.operators._steps import Codes, Matrix, Steps
 
@@ -35,6 +36,8 @@ X, W, R, B, LENGTHS, INITIAL = range(6)
 """Input slots."""
 W_STORED, R_STORED = (2, 0, 1), (0, 2, 1)
 """Order of axes in which the codes of W (D, G H, I) and R (D, G H, H) are stored."""
+OUT_OF_LAYOUT_0 = ((2, 0, 1, 3), (1, 0, 2))
+"""Y (T, D, N, H) -> (N, T, D, H), and Y_h (D, N, H) -> (N, D, H)."""
 FLOAT, INT64 = ir.DataType.FLOAT, ir.DataType.INT64
 
 
@@ -98,12 +101,18 @@ def dynamic_rule(node: ir.Node) -> DynamicRule | Float:
         forms=(DynamicForm.INTEGER, DynamicForm.STORED, DynamicForm.HALF),
         saturating_pairs=True,
         not_rows=not_rows(node),
+        no_float_kernel=is_batch_first(node),
     )
 
 
 def not_rows(node: ir.Node) -> tuple[int, int]:
     """Axes of X, from behind, that are not the batch: inputs, and steps, the first in layout 0."""
-    return (-1, -2 if node.attributes.get_int("layout", 0) else -3)
+    return (-1, -2 if is_batch_first(node) else -3)
+
+
+def is_batch_first(node: ir.Node) -> bool:
+    """Whether it has layout 1, for which ONNX Runtime has no LSTM, GRU or RNN."""
+    return node.attributes.get_int("layout", 0) != 0
 
 
 def biases(node: ir.Node, directions: int) -> list[tuple[Floats, Floats]] | None:
@@ -113,6 +122,39 @@ def biases(node: ir.Node, directions: int) -> list[tuple[Floats, Floats]] | None
         return None
     halves = np.asarray(bias, np.float32).reshape(directions, 2, -1)
     return [(half[0], half[1]) for half in halves]
+
+
+def lower_as_itself(
+    tape: Tape, node: ir.Node, plan: DynamicNodePlan, inputs: Sequence[ir.Value | None]
+) -> list[ir.Value]:
+    """The node on weights that are dequantized at load, in layout 0.
+
+    ONNX Runtime has no GRU or RNN in layout 1: X, initial_h and the outputs are turned around it.
+    """
+    rule = dynamic_rule(node)
+    assert isinstance(rule, DynamicRule), "it has been planned by that rule"
+    if not is_batch_first(node):
+        return lower_stored(tape, node, plan, inputs, rule)
+    slots = list(inputs)
+    for slot in (X, INITIAL):
+        value = slots[slot] if slot < len(slots) else None
+        if value is not None:
+            name = f"{node.name}_time_first_{slot}"
+            slots[slot] = step(tape, "Transpose", [value], name, attributes={"perm": [1, 0, 2]})
+    outputs = lower_stored(tape, node, plan, slots, rule)
+    made = outputs[0].producer()
+    assert made is not None
+    del made.attributes["layout"]
+    for slot, (old, perm) in enumerate(zip(node.outputs, OUT_OF_LAYOUT_0, strict=False)):
+        outputs[slot].shape = None
+        if old.name == "":  # absent: nothing to turn
+            continue
+        name = f"{node.name}_batch_first_{slot}"
+        outputs[slot] = step(
+            tape, "Transpose", [outputs[slot]], name, attributes={"perm": list(perm)}
+        )
+        outputs[slot].type, outputs[slot].shape = old.type, old.shape
+    return outputs
 
 
 def lower_as_scan(
@@ -158,7 +200,7 @@ class _Lowering:
         self._layout = layout
         self._directions, _, self._hidden = _sizes(node, R)
         self._r, self._w = (Codes.of(qparams) for qparams in plan.qparams)
-        self._batch_first = bool(node.attributes.get_int("layout", 0))
+        self._batch_first = is_batch_first(node)
 
     def write(
         self,

@@ -9,7 +9,6 @@ import numpy as np
 from onnxq.operator import Case, DynamicForm, DynamicRule, Float, Operator, register
 from onnxq.operators._attributes import integer
 from onnxq.operators._cells import as_named, gate, named_functions
-from onnxq.operators._dynamic import lower_stored
 from onnxq.operators._examples import ints32, normal
 from onnxq.operators._recurrence import FloatCell, run
 from onnxq.operators._recurrent import (
@@ -19,6 +18,7 @@ from onnxq.operators._recurrent import (
     Layout,
     biases,
     dynamic_rule,
+    lower_as_itself,
     lower_as_scan,
 )
 
@@ -63,9 +63,7 @@ class GRU(Operator):
     ) -> Sequence[ir.Value]:
         """A Scan of integer products, or the node itself with stored weights."""
         if plan.form is not DynamicForm.INTEGER:
-            rule = dynamic_rule(node)
-            assert isinstance(rule, DynamicRule), "it has been planned by that rule"
-            return lower_stored(tape, node, plan, inputs, rule)
+            return lower_as_itself(tape, node, plan, inputs)
         linear = node.attributes.get_int("linear_before_reset", 0) != 0
         functions = named_functions(node, DEFAULTS)
         return lower_as_scan(

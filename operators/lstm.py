@@ -24,7 +24,7 @@ from onnxq.operators._dynamic import REAL, step, stored_reals
 from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._examples import ints32, normal
 from onnxq.operators._nodes import is_constant, shape
-from onnxq.operators._recurrent import not_rows
+from onnxq.operators._recurrent import is_batch_first, not_rows
 from onnxq.qparams import PerChannel, PerTensor
 
 if TYPE_CHECKING:
@@ -82,9 +82,16 @@ class LSTM(Operator):
                 (DynamicForm.STORED, DynamicForm.HALF),
                 missing=f"its activation {odd[0]} differs in the last bit between machines, which "
                 "moves codes from step to step",
+                no_float_kernel=is_batch_first(node),
             )
         forms = (DynamicForm.INTEGER, DynamicForm.STORED, DynamicForm.HALF)
-        return DynamicRule(weights, forms, saturating_pairs=True, not_rows=not_rows(node))
+        return DynamicRule(
+            weights,
+            forms,
+            saturating_pairs=True,
+            not_rows=not_rows(node),
+            no_float_kernel=is_batch_first(node),
+        )
 
     def cases(self) -> Iterable[Case]:
         """Directions, optional inputs, layouts, activations."""

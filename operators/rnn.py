@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from onnxq.operator import Case, DynamicForm, DynamicRule, Float, Operator, register
 from onnxq.operators._cells import as_indexed, gate, one_per_direction
-from onnxq.operators._dynamic import lower_stored
 from onnxq.operators._examples import ints32, normal
 from onnxq.operators._recurrence import FloatCell, run
 from onnxq.operators._recurrent import (
@@ -16,6 +15,7 @@ from onnxq.operators._recurrent import (
     Layout,
     biases,
     dynamic_rule,
+    lower_as_itself,
     lower_as_scan,
 )
 
@@ -52,9 +52,7 @@ class RNN(Operator):
     ) -> Sequence[ir.Value]:
         """A Scan of integer products, or the node itself with stored weights."""
         if plan.form is not DynamicForm.INTEGER:
-            rule = dynamic_rule(node)
-            assert isinstance(rule, DynamicRule), "it has been planned by that rule"
-            return lower_stored(tape, node, plan, inputs, rule)
+            return lower_as_itself(tape, node, plan, inputs)
         functions = one_per_direction(node, "Tanh")
         found = biases(node, len(functions))
         return lower_as_scan(

@@ -13,6 +13,7 @@ from onnx import helper
 from onnxq import runtime
 from onnxq.errors import CalibrationError, ModelError, UnsupportedError
 from onnxq.runtime import Arithmetic, Memory, Optimization
+from tests.examples import model, weights
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -180,6 +181,15 @@ def test_single_outputs_can_be_asked_for() -> None:
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="there is no such file"):
         runtime.open_session(tmp_path / "none.onnx")
+
+
+@pytest.mark.parametrize(("op_type", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
+def test_batch_first_recurrences_are_refused_in_words(op_type: str, gates: int) -> None:
+    node = helper.make_node(op_type, ["x", "w", "r"], ["y"], "n", hidden_size=2, layout=1)
+    constants = {"w": weights(0, 1, 2 * gates, 3), "r": weights(1, 1, 2 * gates, 2)}
+    source = ir.from_proto(model([node], constants, {"x": [1, 4, 3]}))
+    with pytest.raises(ModelError, match=r"has no LSTM, GRU or RNN with layout=1.*layout=0"):
+        runtime.open_session(source)
 
 
 def test_a_file_that_is_no_model_is_an_error(tmp_path: Path) -> None:

@@ -10,12 +10,15 @@ import pytest
 from onnx import helper
 
 import onnxq
-from onnxq import reference
+from onnxq import reference, targets
 from onnxq.dtypes import INT4, UINT8
 from onnxq.errors import UnsupportedError
+from onnxq.observers import NoopObserver
 from onnxq.operator import Case, DynamicForm, Float
+from onnxq.operators._examples import normal
 from onnxq.operators.gru import GRU
 from onnxq.operators.rnn import RNN
+from onnxq.pipeline import plan_dynamic
 from onnxq.qparams import PerChannel, PerTensor, QParams
 from tests.operators import builder
 from tests.operators.dynamic_builder import quantized
@@ -133,7 +136,6 @@ def test_the_float_reference_is_within_rounding_of_onnx_runtime(
 def test_stored_weights_give_the_float_node_on_rounded_weights(
     operator: Operator, case: Case, form: DynamicForm
 ) -> None:
-    case = time_first(case)
     rounded = list(case.inputs)
     for weight in dynamic_rule_of(operator, case).weights:
         values, axis = stored(np.asarray(case.inputs[weight.slot]), weight)
@@ -143,7 +145,7 @@ def test_stored_weights_give_the_float_node_on_rounded_weights(
             near = np.rint(values / scale) * scale
         assert weight.perm is not None
         rounded[weight.slot] = np.transpose(near, np.argsort(weight.perm))
-    wanted = builder.run_float(operator, dataclasses.replace(case, inputs=tuple(rounded)))
+    wanted = float_results(operator, dataclasses.replace(case, inputs=tuple(rounded)))
     for y, z in zip(run(dynamic_model(operator, case, form), feeds(case)), wanted, strict=True):
         assert distance(y, z) < FLOAT_NOISE
 
@@ -366,3 +368,43 @@ def test_the_cross_check_finds_no_difference_end_to_end(operator: Operator) -> N
     assert all(output.differing == 0 for output in found.outputs)
     assert not found.unchecked
     assert not any(node.differing for node in found.nodes)
+
+
+@pytest.mark.parametrize("form", [STORED, HALF])
+@pytest.mark.parametrize("absent", [0, 1])
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda op: op.op_type)
+def test_batch_first_has_only_the_outputs_that_are_asked_for(
+    operator: Operator, absent: int, form: DynamicForm
+) -> None:
+    case = next(case for case in operator.cases() if case.name == "batch first")
+    case = shrunk(case)
+    proto = builder.float_model(operator, case)
+    proto.graph.node[0].output[absent] = ""
+    kept = proto.graph.output[1 - absent].name
+    del proto.graph.output[absent]
+    half = NoopObserver.with_args(dtype="float16")
+    model = quantized(proto, form, *([half] if form is HALF else []))
+    onnx.checker.check_model(ir.to_proto(model), full_check=True)
+    assert model.graph.outputs[0].name == kept
+    wanted = float_results(operator, case)[1 - absent]
+    assert distance(run(model, feeds(case))[0], wanted) < 0.05
+
+
+def test_speed_does_not_leave_in_float_what_onnx_runtime_does_not_run() -> None:
+    attributes = {"hidden_size": 32}
+    arrays = (normal(2, 3, 32), normal(1, 96, 32, seed=1), normal(1, 96, 32, seed=2))
+    floats = {}
+    for layout in (0, 1):
+        case = Case("small", arrays, (1, 2), attributes | {"layout": layout}, 2)
+        target = dataclasses.replace(
+            targets.find("portable"),
+            dynamic_gains=tuple(
+                targets.DynamicGain("GRU", form, 8, 32, 96, rows, 0.5)
+                for form in ("integer", "stored")
+                for rows in (1, 8)
+            ),
+        )
+        _, plan = plan_dynamic(builder.float_model(GRU(), case), target=target)
+        floats[layout] = plan.slower
+    assert floats[0]
+    assert not floats[1]
