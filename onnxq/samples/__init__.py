@@ -12,7 +12,8 @@
 In a file of a folder or an item, an array of the input's rank is a *batch* and runs as it is; an
 array of one axis less is a *sample*, and samples are stacked to batches. In the first two kinds, an
 array of the input's rank has its samples along the batch axis; one of a rank more is a stack of
-whole inputs, one per run.
+whole inputs, one per run. Arrays whose first axes are different ones in the model, and of different
+lengths (x (steps, N, I) beside h (1, N, H)), are whole inputs of one run.
 
 The batch size is the model's static batch where it has one, else 1. The last batch may be smaller
 when the batch is dynamic; when it is static, left-over samples are an error. Files are read batch

@@ -11,15 +11,17 @@ from pathlib import Path
 import numpy as np
 
 from onnxq.errors import CalibrationError
-from onnxq.samples.columns import Column, memory_column, npy_column, npz_columns
+from onnxq.samples.columns import Column, memory_column, npy_column, npz_columns, whole
 from onnxq.samples.inputs import (
     Batch,
     InputSpec,
+    are_different_axes,
     batch_of,
     check_dtype,
     check_finite,
     check_names,
     check_shape,
+    have_batch_axis,
 )
 from onnxq.samples.items import batches_of_folder, batches_of_iterable, folder_files
 
@@ -90,9 +92,8 @@ def _open_path(
     where = f"samples '{path}'"
     if path.is_dir():
         files = folder_files(path, where)
-        batch = batch_of(inputs, batch_size, where)
         produce = partial(batches_of_folder, files, inputs, batch_size, ignore, where)
-        return Samples(where, len(files) if batch == 1 else None, produce)
+        return Samples(where, _count(len(files), inputs, batch_size, where), produce)
     if not path.is_file():
         raise CalibrationError(f"{where}: there is no such file or folder. Check the path.")
     if path.suffix == ".npy":
@@ -136,11 +137,19 @@ def _open_iterable(
             "iterable of batches."
         )
     length = len(source) if isinstance(source, Sized) else None
-    batch = batch_of(inputs, batch_size, where)
-    count = length if batch == 1 else None
+    count = _count(length, inputs, batch_size, where)
     return Samples(
         where, count, lambda: batches_of_iterable(produce(), inputs, batch_size, ignore, where)
     )
+
+
+def _count(
+    items: int | None, inputs: Sequence[InputSpec], batch_size: int | None, where: str
+) -> int | None:
+    """Number of batches in so many items, where each must be one batch."""
+    if not have_batch_axis(inputs):
+        return items
+    return items if batch_of(inputs, batch_size, where) == 1 else None
 
 
 class _Once:
@@ -168,6 +177,8 @@ def _table(
     """Samples along the first axes of arrays."""
     check_names(columns, inputs, where)
     specs = {spec.name: spec for spec in inputs if spec.name in columns}
+    if batch_size is None and _is_one_run(columns, specs):
+        return _one_run(columns, specs, where)
     stacked = {name for name, spec in specs.items() if _is_stack(columns[name], spec)}
     total = _length(columns, where)
     batch = batch_of([s for n, s in specs.items() if n not in stacked], batch_size, where)
@@ -192,6 +203,33 @@ def _table(
     return Samples(where, -(-total // batch), produce)
 
 
+def _is_one_run(columns: Mapping[str, Column], specs: Mapping[str, InputSpec]) -> bool:
+    """Whether the arrays are whole inputs, whose first axes are different ones."""
+    firsts = []
+    for name, spec in specs.items():
+        shape = columns[name].shape
+        if spec.shape is None or not spec.shape or len(shape) != len(spec.shape):
+            return False
+        firsts.append((spec.shape[0], shape[0]))
+    return are_different_axes(firsts)
+
+
+def _one_run(columns: Mapping[str, Column], specs: Mapping[str, InputSpec], where: str) -> Samples:
+    """All arrays as they are, as one batch."""
+    for name, spec in specs.items():
+        label = _label(columns[name], name)
+        check_dtype(columns[name].dtype, spec, label)
+        check_shape(columns[name].shape, spec, label, f"{columns[name].shape}")
+
+    def produce() -> Iterator[Batch]:
+        batch = {name: whole(column) for name, column in columns.items()}
+        for name, array in batch.items():
+            check_finite(array, _label(columns[name], name), 0)
+        yield batch
+
+    return Samples(where, 1, produce)
+
+
 def _label(column: Column, name: str) -> str:
     return column.where if "array" in column.where else f"{column.where}, array '{name}'"
 
@@ -211,7 +249,9 @@ def _length(columns: Mapping[str, Column], where: str) -> int:
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"'{name}' {length}" for name, length in lengths.items())
         raise CalibrationError(
-            f"{where}: arrays have different numbers of samples ({listed}); wanted equal ones."
+            f"{where}: arrays have different numbers of samples ({listed}); wanted equal ones. "
+            "Where the first axis is no axis of samples, give whole inputs, one run each: as items "
+            "of a list or files of a folder, or stacked along a new first axis."
         )
     total = next(iter(lengths.values()), 0)
     if total == 0:

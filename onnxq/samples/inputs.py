@@ -161,6 +161,29 @@ def check_finite(array: Array, where: str, first: int) -> None:
     )
 
 
+def have_batch_axis(inputs: Sequence[InputSpec]) -> bool:
+    """False where static first dimensions differ, as a sequence's and its initial state's."""
+    return len({spec.static_batch for spec in inputs} - {None}) < 2
+
+
+def are_different_axes(firsts: Sequence[tuple[int | str | None, int]]) -> bool:
+    """Whether arrays of these first dimensions can only be whole inputs, not samples.
+
+    So it is where lengths differ because the model says that the axes do: x (steps, N, I) beside
+    h (1, N, H). Axes without a name, and of one name, may be the batch axis; of these, different
+    lengths are a mistake.
+
+    Args:
+        firsts: (size in the model, size of the array), one per input.
+    """
+    if any(isinstance(wanted, int) and wanted != length for wanted, length in firsts):
+        return False
+    lengths = {(wanted, length) for wanted, length in firsts if not isinstance(wanted, int)}
+    names = {wanted for wanted, _ in lengths}
+    unclear = len(names) < len(lengths) or (None in names and len(lengths) > 1)
+    return not unclear and len({length for _, length in firsts}) > 1
+
+
 def batch_of(inputs: Sequence[InputSpec], batch_size: int | None, where: str) -> int:
     """The batch size: as asked, else the model's static batch, else 1.
 
@@ -180,7 +203,8 @@ def batch_of(inputs: Sequence[InputSpec], batch_size: int | None, where: str) ->
         listed = ", ".join(f"'{name}': {size}" for name, size in static.items())
         raise CalibrationError(
             f"{where}: the model's inputs have different static first dimensions ({listed}), so "
-            "that they have no batch axis in common. Stack whole inputs along a new first axis."
+            "that they have no batch axis in common. Give whole inputs, one run each: as items of "
+            "a list or files of a folder, or stacked along a new first axis."
         )
     if not sizes:
         return batch_size or 1

@@ -19,6 +19,7 @@ from onnxq.samples.inputs import (
     check_finite,
     check_names,
     check_shape,
+    have_batch_axis,
     stack,
 )
 
@@ -135,7 +136,7 @@ def _batches(
     items: Iterable[_Item], inputs: Sequence[InputSpec], batch_size: int | None, where: str
 ) -> Iterator[Batch]:
     """Stacks samples to batches, as long as their shapes are equal; batches run as they are."""
-    size = batch_of(inputs, batch_size, where)
+    size = batch_of(inputs, batch_size, where) if have_batch_axis(inputs) else 0
     static = any(spec.static_batch is not None for spec in inputs)
     pending: list[Batch] = []
     empty = True
@@ -147,6 +148,7 @@ def _batches(
                 pending = []
             yield _checked_batch(item, inputs, batch_size)
             continue
+        size = size or batch_of(inputs, batch_size, where)  # refuses samples
         sample = _checked_sample(item, inputs)
         if pending and _shapes(sample) != _shapes(pending[0]):
             yield _stacked(pending, size, static, where)

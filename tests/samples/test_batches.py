@@ -102,6 +102,62 @@ def test_inputs_with_different_static_first_dimensions_have_no_common_batch() ->
         open_samples(source, inputs)
 
 
+RECURRENT = (InputSpec("x", F32, ("steps", "n", 3)), InputSpec("h", F32, (1, "n", 4)))
+
+
+@pytest.mark.parametrize("source", ["arrays", "file"])
+def test_arrays_whose_first_axes_are_different_ones_are_one_run(
+    source: str, tmp_path: Path
+) -> None:
+    arrays = {"x": np.ones((6, 2, 3), np.float32), "h": np.ones((1, 2, 4), np.float32)}
+    samples = open_samples(arrays if source == "arrays" else _npz(tmp_path, **arrays), RECURRENT)
+    assert samples.count == 1
+    for _ in range(2):
+        (batch,) = samples
+        assert {name: x.shape for name, x in batch.items()} == {"x": (6, 2, 3), "h": (1, 2, 4)}
+
+
+def test_whole_runs_may_be_stacked_or_listed() -> None:
+    arrays = {"x": np.ones((6, 2, 3), np.float32), "h": np.ones((1, 2, 4), np.float32)}
+    stacked = {name: np.stack([x, x]) for name, x in arrays.items()}
+    for source in (stacked, [arrays, arrays]):
+        samples = open_samples(source, RECURRENT)
+        assert samples.count == 2
+        assert [batch["x"].shape for batch in samples] == [(6, 2, 3)] * 2
+
+
+def test_items_need_no_batch_axis_in_common() -> None:
+    inputs = (*RECURRENT, InputSpec("h2", F32, (2, "n", 4)))
+    sizes = {"x": (6, 2, 3), "h": (1, 2, 4), "h2": (2, 2, 4)}
+    item = {name: np.ones(shape, np.float32) for name, shape in sizes.items()}
+    samples = open_samples([item], inputs)
+    assert samples.count == 1
+    assert len(list(samples)) == 1
+    assert len(list(open_samples(item, inputs))) == 1
+    sample = {name: x[0] for name, x in item.items()}
+    with pytest.raises(CalibrationError, match=r"no batch axis in common\. Give whole inputs"):
+        list(open_samples([sample], inputs))
+
+
+def test_one_run_is_checked_as_batches_are() -> None:
+    arrays = {"x": np.ones((6, 2, 3), np.float32), "h": np.ones((1, 2, 4), np.float32)}
+    with pytest.raises(CalibrationError, match="float64"):
+        open_samples(arrays | {"x": arrays["x"].astype(np.float64)}, RECURRENT)
+    with pytest.raises(CalibrationError, match="the model wants 'h'"):
+        open_samples(arrays | {"h": np.ones((1, 2, 5), np.float32)}, RECURRENT)
+    with pytest.raises(CalibrationError, match="holds nan"):
+        list(open_samples(arrays | {"x": arrays["x"] * np.float32(np.nan)}, RECURRENT))
+    with pytest.raises(CalibrationError, match=r"different numbers of samples.*whole inputs"):
+        open_samples(arrays, RECURRENT, batch_size=2)
+
+
+def test_axes_without_a_name_may_be_those_of_samples() -> None:
+    inputs = (InputSpec("a", F32, (None, 3)), InputSpec("b", F32, ("n", 3)))
+    arrays = {"a": np.ones((4, 3), np.float32), "b": np.ones((5, 3), np.float32)}
+    with pytest.raises(CalibrationError, match="different numbers of samples"):
+        open_samples(arrays, inputs)
+
+
 def test_npy_is_for_a_single_input(tmp_path: Path) -> None:
     path = tmp_path / "images.npy"
     np.save(path, _images(2))

@@ -21,6 +21,8 @@ from onnxq.qconfig import QConfigDynamic, default_dynamic_qconfig, float16_dynam
 from onnxq.stages.cross_check import cross_check
 from onnxq.stages.cross_findings import CrossFindings, Unchecked
 from onnxq.stages.float_nodes import FloatNodes
+from tests.dynamic_models import parsed
+from tests.dynamic_models import quantized as dynamic
 from tests.examples import Array, as_ir, images, model, network, quantized_matmul, weights
 
 if TYPE_CHECKING:
@@ -422,6 +424,16 @@ def test_integer_nodes_in_a_loop_are_compared() -> None:
 
 
 # --- samples, memory, files
+
+
+def test_a_sequence_beside_its_initial_state_is_one_run() -> None:
+    text = """m (float[T,N,8] x, float[1,N,16] h) => (float[T,1,N,16] y) {
+      y, last = GRU<hidden_size = 16, linear_before_reset = 1>(x, w, r, , , h)
+    }"""
+    made = dynamic(parsed(text, {"w": weights(0, 1, 48, 8), "r": weights(1, 1, 48, 16)}))
+    findings = cross_check(made, {"x": weights(2, 5, 3, 8), "h": weights(3, 1, 3, 16)})
+    findings.check()
+    assert (findings.batches, findings.outputs[0].elements) == (1, 5 * 3 * 16)
 
 
 def test_state_goes_round() -> None:
