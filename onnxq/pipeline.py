@@ -11,8 +11,8 @@ from onnxq.graph.io import load
 from onnxq.stages.arguments import check_prepared
 from onnxq.stages.calibrate import Statistics, calibrate
 from onnxq.stages.dynamic_decision import Objective, as_objective
-from onnxq.stages.dynamic_plan import check_something, dynamic_plan
-from onnxq.stages.dynamic_requests import notes_on_dtype
+from onnxq.stages.dynamic_plan import dynamic_plan
+from onnxq.stages.dynamic_requests import check_something, notes_on_dtype
 from onnxq.stages.dynamic_spec import as_dtype, check_names, mapping_of
 from onnxq.stages.plan import plan
 from onnxq.stages.prepare import ModelSource, Prepared, prepare
@@ -111,8 +111,8 @@ def quantize_dynamic(
             QConfigMapping, which says everything.
         dtype: of the weights where the spec does not say it: qint8 or float16; None: qint8.
         target: the machine that the result is for; None: `targets.get_default()`.
-        objective: "speed" leaves in float what the target's measurements say would be slower;
-            "size" quantizes every weight.
+        objective: "speed" leaves in float what the target's measurements say would be slower
+            (with a UserWarning where that is everything); "size" quantizes every weight.
 
     Raises:
         ModelError: the model is unreadable, quantized already, of a refused type or opset, has no
@@ -121,6 +121,8 @@ def quantize_dynamic(
             an entry for the nodes that the dtype is for.
     """
     source, made = plan_dynamic(model, qconfig_spec, dtype, target=target, objective=objective)
+    if made.slower and not made.quantized:
+        warnings.warn(nothing_quantized(made.target), UserWarning, stacklevel=2)
     return rewrite_dynamic(source, made, made.model_hash)  # just planned from it
 
 

@@ -7,7 +7,6 @@ target holds what was measured.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,6 @@ import numpy as np
 from onnxq import catalog
 from onnxq.dtypes import INT8
 from onnxq.dynamic_gains import PRODUCT_OPS
-from onnxq.errors import ModelError
 from onnxq.graph.io import model_hash
 from onnxq.observers import ObserverSpec
 from onnxq.operator import DynamicForm, DynamicRule, DynamicWeight, Float
@@ -33,7 +31,6 @@ from onnxq.stages.dynamic_decision import (
 )
 from onnxq.stages.dynamic_forms import Slower, choose_form, known_rows, stored_type
 from onnxq.stages.dynamic_requests import unmet_dynamic
-from onnxq.stages.dynamic_spec import dynamic_op_types
 from onnxq.stages.dynamic_weights import (
     Observed,
     StorageKey,
@@ -43,10 +40,10 @@ from onnxq.stages.dynamic_weights import (
 from onnxq.stages.float_tables import kept_in_float
 from onnxq.stages.one_scale import FEW_ROWS, with_one_scale
 from onnxq.stages.plan_constants import constant_array
-from onnxq.stages.tied_weights import find_twins, notes_on_twins, share_limits
+from onnxq.stages.tied_weights import find_twins, notes_on_copies, notes_on_twins, share_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import onnx_ir as ir
 
@@ -54,7 +51,6 @@ if TYPE_CHECKING:
     from onnxq.targets import Target
 
 BLOCK_SIZE = 32  # weights per scale where the qconfig names none; ONNX Runtime's kernels want >= 16
-MAX_NAMED = 4  # nodes named per reason in errors
 
 
 def dynamic_plan(
@@ -92,34 +88,13 @@ def dynamic_plan(
     )
 
 
-def check_something(plan: DynamicPlan, model: ir.Model) -> None:
-    """Passes a plan that quantizes something, or would but for the target's measurements.
-
-    Raises:
-        ModelError: it does not; the message lists what was found.
-    """
-    if plan.quantized or plan.slower:
-        return
-    counts = Counter(node.op_type for node, _ in walk(model.graph))
-    found = ", ".join(f"{count} {op_type}" for op_type, count in counts.most_common())
-    names: dict[str, list[str]] = {}
-    for node, _ in walk(model.graph):
-        decision = plan.decisions[node_name(node)]
-        if isinstance(decision, Float) and has_dynamic_form(node):
-            names.setdefault(decision.reason, []).append(f"{node.op_type} '{node.name}'")
-    reasons = "; ".join(f"{_listed(nodes)}: {reason}" for reason, nodes in names.items())
-    raise ModelError(
-        f"there are no weights to quantize. The model has {found}. "
-        + (f"{reasons}. " if reasons else "None of them is quantized dynamically. ")
-        + "Quantized dynamically are "
-        + ", ".join(dynamic_op_types())
-        + ", where their weights are constants and the qconfig names them."
+def nothing_quantized(target: str) -> str:
+    """What to say of a plan that leaves all weights in float, to be fast on the target."""
+    return (
+        "nothing is quantized: objective 'speed' leaves in float what would be slower in every "
+        f"form on {target}, and here that is every node with weights; objective 'size' "
+        "(--objective size) quantizes them all the same."
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    return ", ".join(names[:MAX_NAMED]) + more
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +144,18 @@ class _Planner:
             for name, choice in choices.items()
         }
         self.notes += unmet_dynamic(nodes, decisions, self.qconfig, self.slower)
-        quantized = [d for d in decisions.values() if isinstance(d, QuantizeDynamic)]
+        quantized = list(_quantized(decisions).values())
         if self.slower and not quantized:
-            self.notes.append("nothing is quantized; --objective size quantizes every weight.")
+            self.notes.append(nothing_quantized(self.target.name))
         stored = [weight for decision in quantized for weight in decision.weights]
         self.notes += notes_on_twins(stored, self.twins) if stored else []
+        self.notes += notes_on_copies(nodes, _quantized(decisions), self._static(nodes))
         return decisions
+
+    def _static(self, nodes: Sequence[ir.Node]) -> set[str]:
+        """Names of the nodes that have a static QConfig."""
+        named = {node_name(node): node.op_type for node in nodes}
+        return {n for n, op_type in named.items() if self.qconfig.for_node(n, op_type) is not None}
 
     def _keep_tables(
         self, choices: dict[str, _Chosen | Float], twins: dict[ir.Value, ir.Value]
@@ -290,6 +271,10 @@ class _Planner:
     def _observer(self, value: ir.Value, entry: QConfigDynamic) -> ObserverSpec:
         named = self.qconfig.for_tensor(value_name(value))
         return named if isinstance(named, ObserverSpec) else entry.weight_observer
+
+
+def _quantized(decisions: Mapping[str, DynamicDecision]) -> dict[str, QuantizeDynamic]:
+    return {n: d for n, d in decisions.items() if isinstance(d, QuantizeDynamic)}
 
 
 def _notes_on_infinite(node: ir.Node, rule: DynamicRule) -> list[str]:

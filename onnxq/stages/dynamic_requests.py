@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from onnxq.dtypes import FLOAT16, QDType
-from onnxq.errors import QConfigError, listed
+from onnxq.errors import ModelError, QConfigError, listed
 from onnxq.operator import Float
 from onnxq.qconfig import QConfigDynamic
-from onnxq.stages.decision import node_name
+from onnxq.stages.candidates import has_dynamic_form
+from onnxq.stages.decision import node_name, walk
 from onnxq.stages.dynamic_forms import stored_type
+from onnxq.stages.dynamic_spec import dynamic_op_types
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
 
     from onnxq.qconfig import QConfigMapping
     from onnxq.qconfig._values import Entry
-    from onnxq.stages.dynamic_decision import DynamicDecision
+    from onnxq.stages.dynamic_decision import DynamicDecision, DynamicPlan
+
+MAX_NAMED = 4  # nodes named per reason in errors
 
 
 def unmet_dynamic(
@@ -58,6 +63,36 @@ def unmet_dynamic(
         and pattern not in decisions
         and not any(fnmatchcase(name, pattern) for name in done)
     ]
+
+
+def check_something(plan: DynamicPlan, model: ir.Model) -> None:
+    """Passes a plan that quantizes something, or would but for the target's measurements.
+
+    Raises:
+        ModelError: it does not; the message lists what was found.
+    """
+    if plan.quantized or plan.slower:
+        return
+    counts = Counter(node.op_type for node, _ in walk(model.graph))
+    found = ", ".join(f"{count} {op_type}" for op_type, count in counts.most_common())
+    names: dict[str, list[str]] = {}
+    for node, _ in walk(model.graph):
+        decision = plan.decisions[node_name(node)]
+        if isinstance(decision, Float) and has_dynamic_form(node):
+            names.setdefault(decision.reason, []).append(f"{node.op_type} '{node.name}'")
+    reasons = "; ".join(f"{_listed(nodes)}: {reason}" for reason, nodes in names.items())
+    raise ModelError(
+        f"there are no weights to quantize. The model has {found}. "
+        + (f"{reasons}. " if reasons else "None of them is quantized dynamically. ")
+        + "Quantized dynamically are "
+        + ", ".join(dynamic_op_types())
+        + ", where their weights are constants and the qconfig names them."
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more
 
 
 def notes_on_dtype(qconfig: QConfigMapping, dtype: QDType) -> list[str]:

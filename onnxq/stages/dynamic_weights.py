@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from onnxq.observers import ObserverSpec
 
+BYTE = 8  # bits
 MATRIX = 2  # rank of the weights that can be stored in blocks
 HALF_ZERO = 2.0**-25  # the largest magnitude that rounds to 0 in float16
 HALF_NORMAL = float(np.finfo(np.float16).tiny)  # below, float16 has fewer than 11 bits
@@ -183,6 +184,16 @@ def unpermuted(qparams: QParams, perm: tuple[int, ...] | None) -> QParams:
     if perm is None:
         return qparams
     return permuted(qparams, tuple(perm.index(axis) for axis in range(len(perm))))
+
+
+def can_turn(qparams: QParams | None) -> bool:
+    """Whether a Transpose may stand between what is stored and what a lowering reads.
+
+    Narrower codes are packed, by the lowering of some operators in their own way.
+    """
+    if qparams is None:
+        return True
+    return qparams.dtype.bits == BYTE and not isinstance(qparams.granularity, PerBlock)
 
 
 def can_be_in_blocks(value: ir.Value, weight: DynamicWeight) -> bool:

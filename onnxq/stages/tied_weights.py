@@ -1,4 +1,7 @@
-"""Weights that are one matrix: an embedding table that is, transposed, the output matrix too."""
+"""Weights that several nodes read, and weights that are one matrix, transposed or not.
+
+An embedding table that is, transposed, the output matrix too, is the usual one.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.dtypes import INT8
-from onnxq.qparams import PerBlock
+from onnxq.errors import listed
+from onnxq.qparams import PerBlock, PerChannel
+from onnxq.stages.decision import node_name, value_name
+from onnxq.stages.dynamic_weights import can_turn, unpermuted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, MutableMapping
+    from collections.abc import Container, Iterable, Mapping, MutableMapping
     from collections.abc import Set as AbstractSet
 
     import onnx_ir as ir
@@ -106,6 +112,59 @@ def notes_on_both_parts(static: AbstractSet[str], dynamic: Iterable[QuantizeDyna
         "quantized dynamically; each part stores codes of its own."
         for name in sorted(both)
     ]
+
+
+def notes_on_copies(
+    nodes: Iterable[ir.Node], decisions: Mapping[str, QuantizeDynamic], static: Container[str]
+) -> list[str]:
+    """One note per weight that stands in the file more than once, because its readers differ.
+
+    Args:
+        nodes: of the float model.
+        decisions: on those that are quantized dynamically.
+        static: names of nodes that are left to static quantization (`notes_on_both_parts`).
+    """
+    plans = {n: {w.slot: w for w in d.weights} for n, d in decisions.items()}
+    stored = {w.tensor for slots in plans.values() for w in slots.values()}
+    copies: dict[str, dict[object, tuple[str, list[str]]]] = {}
+    for node in nodes:
+        name = node_name(node)
+        for slot, value in enumerate(() if name in static else node.inputs):
+            if value is None or not value.is_initializer() or value.name not in stored:
+                continue
+            plan = plans.get(name, {}).get(slot)
+            key = None if plan is None else _stored_as(plan, node)
+            words = "float32" if plan is None else _words(plan)
+            readers = copies.setdefault(value_name(value), {}).setdefault(key, (words, []))[1]
+            readers.append(name)
+    return [
+        f"weight '{tensor}' is in the file {len(kinds)} times: "
+        + "; ".join(f"{words} for {listed(names)}" for words, names in kinds.values())
+        for tensor, kinds in copies.items()
+        if len(kinds) > 1
+    ]
+
+
+def _stored_as(plan: DynamicWeightPlan, node: ir.Node) -> tuple[object, ...]:
+    """What makes two readers share one tensor of the file."""
+    blocks = plan.qparams is not None and isinstance(plan.qparams.granularity, PerBlock)
+    perm = None if can_turn(plan.qparams) else plan.perm
+    return (_codes_of(plan), perm, node.graph if blocks else None)
+
+
+def _words(plan: DynamicWeightPlan) -> str:
+    """How the weight is stored: "int8 with a scale per index of axis 1"."""
+    if plan.qparams is None:
+        return "float16"
+    granularity = unpermuted(plan.qparams, plan.perm).granularity
+    limit = "" if plan.code_limit is None else f" within +-{plan.code_limit}"
+    if isinstance(granularity, PerBlock):
+        where = f" in blocks of {granularity.size} along axis {granularity.axis}"
+    elif isinstance(granularity, PerChannel):
+        where = f" with a scale per index of axis {granularity.axis}"
+    else:
+        where = " with one scale"
+    return f"{plan.qparams.dtype}{limit}{where}"
 
 
 def _codes_of(plan: DynamicWeightPlan) -> tuple[object, ...]:

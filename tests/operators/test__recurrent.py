@@ -21,7 +21,7 @@ from onnxq.operators.rnn import RNN
 from onnxq.pipeline import plan_dynamic
 from onnxq.qparams import PerChannel, PerTensor, QParams
 from tests.operators import builder
-from tests.operators.dynamic_builder import quantized
+from tests.operators.dynamic_builder import SYMMETRIC, quantized
 from tests.operators.dynamic_case import dynamic_model, dynamic_rule_of, fitted, stored
 from tests.operators.recurrent_bound import Net
 
@@ -383,7 +383,7 @@ def test_batch_first_has_only_the_outputs_that_are_asked_for(
     kept = proto.graph.output[1 - absent].name
     del proto.graph.output[absent]
     half = NoopObserver.with_args(dtype="float16")
-    model = quantized(proto, form, *([half] if form is HALF else []))
+    model = quantized(proto, form, half if form is HALF else SYMMETRIC)
     onnx.checker.check_model(ir.to_proto(model), full_check=True)
     assert model.graph.outputs[0].name == kept
     wanted = float_results(operator, case)[1 - absent]

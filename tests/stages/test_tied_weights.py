@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import onnx
@@ -10,9 +12,15 @@ from onnx import helper
 from onnxq import runtime
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import DynamicForm
-from onnxq.qconfig import QConfigDynamic, QConfigMapping, onnxq_default_dynamic_qconfig
+from onnxq.qconfig import (
+    QConfigDynamic,
+    QConfigMapping,
+    float16_dynamic_qconfig,
+    onnxq_default_dynamic_qconfig,
+)
 from onnxq.stages.tied_weights import find_twins, is_transpose_of
 from tests.dynamic_models import normal, planned, quantized
+from tests.examples import model as example
 
 ROWS, SIZE = 40, 32
 TABLE = normal(ROWS, SIZE)
@@ -138,3 +146,63 @@ def test_a_matrix_is_read_once_and_only_where_another_could_be_its_twin() -> Non
     assert reads == []
     assert not find_twins([lazy(name, 5, 5) for name in "abcd"])
     assert reads == list("abcd")
+
+
+# --- one weight, several readers
+
+
+def shared(second: str = "Gemm", **attributes: Any) -> onnx.ModelProto:
+    """y = op(x w, w), both products of one square matrix."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], "first"),
+        helper.make_node(second, ["p", "w"], ["y"], "second", **attributes),
+    ]
+    return example(nodes, {"w": normal(SIZE, SIZE)}, {"x": ["N", SIZE]})
+
+
+def codes_in(model: ir.Model) -> int:
+    """How often w stands in the file."""
+    return len([n for n in model.graph.initializers if "scale" not in n and "zero" not in n])
+
+
+def test_a_weight_with_channels_on_two_axes_is_noted() -> None:
+    source = shared(transB=1)
+    _, plan = planned(source)
+    assert plan.notes == (
+        "weight 'w' is in the file 2 times: int8 within +-64 with a scale per index of axis 1 for "
+        "'first'; int8 within +-64 with a scale per index of axis 0 for 'second'",
+    )
+    assert codes_in(quantized(source)) == 2
+
+
+def test_a_weight_that_all_readers_share_needs_no_note() -> None:
+    source = shared("MatMul")
+    assert planned(source)[1].notes == ()
+    assert codes_in(quantized(source)) == 1
+    entry = QConfigDynamic(NarrowRangeObserver.with_args(ch_axis=None))
+    assert planned(shared(transB=1), entry)[1].notes == ()
+    assert codes_in(quantized(shared(transB=1), entry)) == 1
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        (None, "float32 for 'second'"),
+        (float16_dynamic_qconfig, "float16 for 'second'"),
+        (
+            QConfigDynamic(onnxq_default_dynamic_qconfig.weight, block_size=16),
+            "int8 within +-127 in blocks of 16 along axis 0 for 'second'",
+        ),
+        (
+            QConfigDynamic(NarrowRangeObserver.with_args(ch_axis=None), DynamicForm.STORED),
+            "int8 within +-127 with one scale for 'second'",
+        ),
+    ],
+    ids=["float", "half", "blocks", "one scale"],
+)
+def test_a_weight_of_two_forms_is_noted(entry: QConfigDynamic | None, words: str) -> None:
+    spec = QConfigMapping(onnxq_default_dynamic_qconfig).set_node("second", entry)
+    (note,) = planned(shared("MatMul"), spec)[1].notes
+    first = "int8 within +-64 with a scale per index of axis 1 for 'first'"
+    assert note == f"weight 'w' is in the file 2 times: {first}; {words}"
+    assert codes_in(quantized(shared("MatMul"), spec)) == 2

@@ -23,7 +23,7 @@ from onnxq.graph.hashing import model_hash
 from onnxq.qparams import PerBlock
 from onnxq.stages.candidates import has_dynamic_form
 from onnxq.stages.decision import node_name, value_name, walk
-from onnxq.stages.dynamic_weights import permuted, unpermuted
+from onnxq.stages.dynamic_weights import can_turn, permuted, unpermuted
 from onnxq.stages.rewrite.edits import graph_of
 from onnxq.stages.rewrite.initializers import Initializers
 from onnxq.stages.rewrite.shared_quantizers import share_quantizers
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 FORMAT = "dynamic"
 PER_BLOCK_OPSET = 21
-BYTE = 8  # bits; narrower codes are packed, by the lowering of some operators in their own way
 
 Perm = tuple[int, ...] | None
 """Order of a weight's axes in which its codes are stored; None: as they are."""
@@ -160,7 +159,7 @@ class _DynamicWriter:
         """
         qparams, perm = weight.qparams, weight.perm
         key = (value, None if qparams is None else unpermuted(qparams, perm), weight.code_limit)
-        first = self.layouts.setdefault(key, perm) if _can_turn(qparams) else perm
+        first = self.layouts.setdefault(key, perm) if can_turn(qparams) else perm
         if qparams is None:
             stored = self.new.half(value, first)
         else:
@@ -223,13 +222,6 @@ class _DynamicWriter:
                 value.name = self.new.unique(value.name or f"{new_node.name}_output")
             for value in _values_inside(new_node):
                 value.name = self.new.unique(value.name or f"{new_node.name}_inner")
-
-
-def _can_turn(qparams: QParams | None) -> bool:
-    """Whether a Transpose may stand between what is stored and what a lowering reads."""
-    if qparams is None:
-        return True
-    return qparams.dtype.bits == BYTE and not isinstance(qparams.granularity, PerBlock)
 
 
 def _values_inside(node: ir.Node) -> Iterator[ir.Value]:
