@@ -30,7 +30,7 @@ from onnxq.stages.dynamic_decision import (
     QuantizeDynamic,
 )
 from onnxq.stages.dynamic_forms import Slower, choose_form, known_rows, stored_type
-from onnxq.stages.dynamic_requests import unmet_dynamic
+from onnxq.stages.dynamic_requests import unmet_dynamic, without_form
 from onnxq.stages.dynamic_weights import (
     Observed,
     StorageKey,
@@ -225,8 +225,7 @@ class _Planner:
         """The form of a node that is quantized, or why it is not."""
         operator = catalog.find(node.op_type, node.domain)
         if operator is None or not operator.has_dynamic_rule():
-            label = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
-            return Float(f"{label} has no weights that dynamic quantization stores")
+            return without_form(node)
         entry = self.qconfig.entry_for_node(node_name(node), node.op_type)
         if entry is None:
             return Float("the qconfig leaves it in float")

@@ -6,6 +6,8 @@ from collections import Counter
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
 from onnxq.dtypes import FLOAT16, QDType
 from onnxq.errors import ModelError, QConfigError, listed
 from onnxq.operator import Float
@@ -17,8 +19,6 @@ from onnxq.stages.dynamic_spec import dynamic_op_types
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-
-    import onnx_ir as ir
 
     from onnxq.qconfig import QConfigMapping
     from onnxq.qconfig._values import Entry
@@ -65,6 +65,30 @@ def unmet_dynamic(
     ]
 
 
+def without_form(node: ir.Node) -> Float:
+    """Why a node stays in float whose operator has no dynamic form."""
+    label = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+    weight = _matrix(node)
+    if weight is None:
+        return Float(f"{label} has no weights that dynamic quantization stores")
+    fused = node.domain == "com.microsoft"
+    remedy = "; quantize the model before such nodes are fused from MatMul or Gemm" if fused else ""
+    return Float(
+        f"onnxq has no dynamic form of {label}: its constant '{weight.name}' stays in float{remedy}"
+    )
+
+
+def _matrix(node: ir.Node) -> ir.Value | None:
+    """The first constant of float32 that has two axes of more than one element."""
+    for value in node.inputs:
+        if value is None or not value.is_initializer() or value.shape is None:
+            continue
+        long = [size for size in value.shape.numpy() if size > 1]
+        if value.dtype == ir.DataType.FLOAT and len(long) > 1:
+            return value
+    return None
+
+
 def check_something(plan: DynamicPlan, model: ir.Model) -> None:
     """Passes a plan that quantizes something, or would but for the target's measurements.
 
@@ -78,7 +102,7 @@ def check_something(plan: DynamicPlan, model: ir.Model) -> None:
     names: dict[str, list[str]] = {}
     for node, _ in walk(model.graph):
         decision = plan.decisions[node_name(node)]
-        if isinstance(decision, Float) and has_dynamic_form(node):
+        if isinstance(decision, Float) and (has_dynamic_form(node) or _matrix(node)):
             names.setdefault(decision.reason, []).append(f"{node.op_type} '{node.name}'")
     reasons = "; ".join(f"{_listed(nodes)}: {reason}" for reason, nodes in names.items())
     raise ModelError(

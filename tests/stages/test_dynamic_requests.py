@@ -2,11 +2,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import onnx
 import pytest
 from onnx import helper
 
 import onnxq
-from onnxq.errors import QConfigError
+from onnxq.errors import ModelError, QConfigError
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import DynamicForm, Float
 from onnxq.qconfig import (
@@ -16,7 +17,8 @@ from onnxq.qconfig import (
     float16_dynamic_qconfig,
     onnxq_default_dynamic_qconfig,
 )
-from tests.dynamic_models import SIDE, planned, product, quantized
+from onnxq.stages.dynamic_plan import nothing_quantized
+from tests.dynamic_models import SIDE, op_types, planned, product, quantized
 from tests.examples import images, model, network, weights
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ def test_a_glob_is_noted_where_nothing_that_it_matches_is_quantized() -> None:
 def test_what_the_objective_leaves_in_float_needs_no_note() -> None:
     _, plan = planned(product(), {"product": ENTRY}, target="portable")
     assert plan.slower == ("product",)
-    assert plan.notes == ("nothing is quantized; --objective size quantizes every weight.",)
+    assert plan.notes == (nothing_quantized("portable"),)
 
 
 def test_static_quantization_notes_it_too() -> None:
@@ -83,6 +85,55 @@ def test_static_quantization_notes_it_too() -> None:
         "Softmax has no weights that dynamic quantization stores"
     ]
     assert "the qconfig names op types that are not in the model: 'LSTM'" in made.notes
+
+
+# --- weights of operators without a dynamic form
+
+
+def attention(*more: onnx.NodeProto) -> onnx.ModelProto:
+    """The operator that ONNX Runtime's transformer tools fuse, W being (SIDE, 3 SIDE)."""
+    fused = helper.make_node(
+        "Attention", ["x", "w", "b"], ["a"], "attention", domain="com.microsoft", num_heads=2
+    )
+    graph = helper.make_graph(
+        [fused, *more],
+        "fused",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2, 5, SIDE])],
+        [helper.make_tensor_value_info("y" if more else "a", onnx.TensorProto.FLOAT, None)],
+        [
+            onnx.numpy_helper.from_array(array, name)
+            for name, array in {
+                "w": weights(0, SIDE, 3 * SIDE),
+                "b": weights(1, 3 * SIDE),
+                "v": weights(2, SIDE, SIDE),
+            }.items()
+        ],
+    )
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+WHY = (
+    "onnxq has no dynamic form of com.microsoft.Attention: its constant 'w' stays in float; "
+    "quantize the model before such nodes are fused from MatMul or Gemm"
+)
+
+
+def test_a_fused_attention_is_listed_with_the_reason() -> None:
+    source = attention(helper.make_node("MatMul", ["a", "v"], ["y"], "product"))
+    _, plan = planned(source, objective="size")
+    assert plan.decisions["attention"] == Float(WHY)
+    assert list(plan.quantized) == ["product"]
+    assert "Attention" in op_types(quantized(source))
+    asked = {"attention": ENTRY, "product": ENTRY}
+    assert planned(source, asked)[1].notes == (
+        f"Attention 'attention': asked for by the qconfig, but stays in float: {WHY}",
+    )
+
+
+def test_a_model_of_nothing_else_is_refused_with_the_reason() -> None:
+    with pytest.raises(ModelError, match=r"Attention 'attention': onnxq has no dynamic form of"):
+        quantized(attention())
 
 
 # --- a block size
