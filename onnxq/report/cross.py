@@ -17,7 +17,9 @@ def print_cross_findings(console: Console, findings: CrossFindings) -> None:
     """Integer nodes, what was not checked, outputs end to end, and a sum."""
     rows = [(n.name, n.op_type, n.kernel, *_numbers(n)) for n in findings.nodes]
     header = ("integer node", "op", "kernel", "elements", "differ", "largest difference")
-    print_table(console, "node by node, on the inputs they had", header, rows, numbers=(3, 4, 5))
+    if rows:
+        title = "node by node, on the inputs they had"
+        print_table(console, title, header, rows, numbers=(3, 4, 5))
     if findings.unchecked:
         missing = [(u.name, u.op_type, u.reason) for u in findings.unchecked]
         print_table(console, "integer nodes that were not checked", ("node", "op", "why"), missing)
@@ -40,7 +42,7 @@ def _print_sum(console: Console, findings: CrossFindings) -> None:
             "only the outputs are compared"
         )
     elif not findings.nodes and not findings.unchecked:
-        console.print("nothing was compared: ONNX Runtime runs no node of this model in integers")
+        console.print("no integers were compared: ONNX Runtime runs no node in integers")
     else:
         console.print(
             f"{len(findings.nodes)} integer nodes, "

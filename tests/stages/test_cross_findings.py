@@ -160,6 +160,16 @@ def test_weights_alone_need_no_integer_node_but_equal_outputs() -> None:
             dataclasses.replace(findings, **changes).check()
 
 
+def test_without_integer_nodes_none_is_counted() -> None:
+    far = dataclasses.replace(ROUNDED, largest=17)
+    findings = dataclasses.replace(GOOD, nodes=(), weights_alone=True, outputs=(far,))
+    with pytest.raises(VerificationError, match="No kernel is to blame: nothing runs in integers"):
+        findings.check()
+    floats = dataclasses.replace(GOOD, nodes=())
+    with pytest.raises(VerificationError, match=r"objective 'size' .* quantizes them all the same"):
+        floats.check()
+
+
 def test_what_was_not_checked_fails_unless_it_is_allowed() -> None:
     nodes = dataclasses.replace(GOOD, unchecked=(NOT_CHECKED,))
     both = dataclasses.replace(nodes, outputs=(), end_to_end="no implementation of Foo")
