@@ -86,6 +86,21 @@ def check_dtypes(module: nn.Module) -> None:
             )
 
 
+def check_projections(module: nn.Module) -> None:
+    """Refuses LSTM with a projection of its state, which the exporter writes as one without.
+
+    Raises:
+        UnsupportedError: proj_size > 0.
+    """
+    for name, part in module.named_modules():
+        if isinstance(part, nn.LSTM) and part.proj_size:
+            raise UnsupportedError(
+                f"{type(module).__name__}: '{name}' is an LSTM with proj_size={part.proj_size}; "
+                "ONNX's LSTM has no projection of the state. Leave proj_size out, with a Linear "
+                "behind the LSTM, or write its steps as a loop of your own."
+            )
+
+
 def first_run(module: nn.Module, inputs: BoundInputs) -> object:
     """As `compute`, with what the module raises as an error that names its inputs.
 

@@ -26,7 +26,8 @@ from onnxq.qconfig import QConfigDynamic, QConfigMapping
 from onnxq.stages.candidates import has_dynamic_form
 from onnxq.stages.decision import node_name, walk
 from onnxq.stages.dynamic_decision import Objective
-from onnxq.stages.dynamic_spec import dynamic_op_types, entry_for
+from onnxq.stages.dynamic_requests import check_dtype
+from onnxq.stages.dynamic_spec import as_dtype, dynamic_op_types, entry_for
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -59,12 +60,13 @@ _USUAL: tuple[type[nn.Module], ...] = (
     nn.MultiheadAttention,
 )
 _SCOPES = "pkg.torch.onnx.name_scopes"
+_DEFAULT = torch.qint8
 
 
 def quantize_dynamic(  # torch's signature, and what exporting needs
     model: nn.Module,
     qconfig_spec: ModuleSpec = None,
-    dtype: torch.dtype = torch.qint8,
+    dtype: torch.dtype | None = torch.qint8,
     mapping: None = None,
     inplace: object = False,
     *,
@@ -81,7 +83,8 @@ def quantize_dynamic(  # torch's signature, and what exporting needs
             for float}; or one QConfigDynamic; or None: every operator that has a dynamic form. What
             is said of a module holds for what is inside, unless the spec says otherwise of that. A
             type stands for its subclasses too.
-        dtype: of the weights where the spec is a set or None: torch.qint8 or torch.float16.
+        dtype: of the weights where the spec is a set or None: torch.qint8 or torch.float16; None,
+            and torch.qint8 beside entries that say otherwise: not asked for.
         mapping: of torch's signature; must be None: there are no quantized modules to map to.
         inplace: of torch's signature; must be False: the result is another thing than a module.
         inputs: example inputs, as `onnxq.export` takes them; None: what the module or its file
@@ -93,8 +96,9 @@ def quantize_dynamic(  # torch's signature, and what exporting needs
     Raises:
         UnsupportedError: a mapping, in place; what `onnxq.export` raises.
         QConfigError: a type or name that the module does not have, an entry that is not dynamic, a
-            dtype that weights are not stored in; what `onnxq.quantize_dynamic` raises.
-        ModelError: the modules named have no weights that are quantized dynamically.
+            dtype that weights are not stored in or that an entry contradicts; what
+            `onnxq.quantize_dynamic` raises.
+        ModelError: a module that is named has no weights that are quantized dynamically.
     """
     if mapping is not None:
         raise UnsupportedError(
@@ -109,7 +113,8 @@ def quantize_dynamic(  # torch's signature, and what exporting needs
     examples = example_inputs(model) if inputs is None else inputs
     exported = export(model, examples, dynamic_axes=dynamic_axes)
     if entries is None:
-        return quantize_model(exported, None, str(dtype), target=target, objective=objective)
+        wanted = as_dtype(_DEFAULT if dtype is None else dtype)
+        return quantize_model(exported, None, wanted, target=target, objective=objective)
     if isinstance(entries, QConfigDynamic):
         return quantize_model(exported, entries, target=target, objective=objective)
     chosen = _of_nodes(model, exported, entries)
@@ -120,10 +125,13 @@ Entries = Mapping[Key, QConfigDynamic | None]
 
 
 def _entries(
-    model: nn.Module, spec: ModuleSpec, dtype: torch.dtype
+    model: nn.Module, spec: ModuleSpec, dtype: torch.dtype | None
 ) -> Entries | QConfigDynamic | None:
-    """The spec as {type or name: entry}, checked against the module."""
-    entry = entry_for(str(dtype))
+    """The spec as {type or name: entry}, checked against the module and the dtype."""
+    wanted = as_dtype(_DEFAULT if dtype is None else dtype)
+    entry, asked = entry_for(wanted), dtype not in (None, _DEFAULT)
+    if isinstance(spec, QConfigDynamic) and asked:
+        check_dtype({"qconfig_spec": spec}, wanted)
     if spec is None or isinstance(spec, QConfigDynamic):
         return spec
     entries: Entries
@@ -143,6 +151,8 @@ def _entries(
                 f"qconfig_spec[{_shown(key)}] is a {type(value).__name__}; wanted a QConfigDynamic "
                 "of onnxq.qconfig, such as default_dynamic_qconfig, or None for float."
             )
+    if asked:
+        check_dtype({f"qconfig_spec[{_shown(key)}]": e for key, e in entries.items()}, wanted)
     return entries
 
 
@@ -155,7 +165,7 @@ def _check_key(model: nn.Module, key: object) -> None:
             known = [name for name in names if name]
             raise QConfigError(
                 f"qconfig_spec: {type(model).__name__} has no submodule '{key}'; it has "
-                f"{', '.join(known) or 'none'}.{nearest(key, known)}"
+                f"{', '.join(known) or 'none'}.{_type_meant(key, types) or nearest(key, known)}"
             )
         return
     if not (isinstance(key, type) and issubclass(key, nn.Module)):
@@ -172,36 +182,80 @@ def _check_key(model: nn.Module, key: object) -> None:
     )
 
 
+def _type_meant(key: str, types: set[type[nn.Module]]) -> str:
+    """A phrase to end a message with, where a string is the name of a type of module."""
+    for kind in (*_USUAL, *sorted(types, key=lambda kind: kind.__name__)):
+        if kind.__name__.lower() == key.removeprefix("nn.").lower():
+            prefix = "nn." if kind.__module__.startswith("torch.nn.") else ""
+            return f" Did you mean the type {prefix}{kind.__name__}, without quotes?"
+    return ""
+
+
 def _of_nodes(model: nn.Module, exported: ir.Model, entries: Entries) -> QConfigMapping:
     """The entries by node.
 
     Raises:
-        ModelError: they fit no node that can be quantized.
+        ModelError: one of them, or all together, fit no node that can be quantized.
     """
     modules = dict(model.named_modules(remove_duplicate=False))
     canonical = canonicalize(exported, runtime.infer_types).model
     nodes: dict[str, QConfigDynamic | None] = {}
+    reached: set[str] = set()  # names of the modules that such nodes come from
     for node, _ in walk(canonical.graph):
-        key = _key_of(_scopes(node), modules, entries) if has_dynamic_form(node) else None
+        if not has_dynamic_form(node):
+            continue
+        scopes = [scope for scope in _scopes(node) if scope in modules]
+        reached.update(scopes)
+        key = _key_of(scopes, modules, entries)
         if key is not None:
             nodes[node_name(node)] = entries[key]
-    if not nodes:
-        named = ", ".join(_shown(key) for key in entries) or "nothing"
-        raise ModelError(
-            f"qconfig_spec names {named}: no such module of {type(model).__name__} became an "
-            f"operator that is quantized dynamically ({', '.join(dynamic_op_types())}). It has "
-            f"{', '.join(sorted({type(m).__name__ for m in modules.values()}))}."
-        )
+    objects = {id(modules[name]) for name in reached}
+    lost = [
+        key
+        for key, entry in entries.items()
+        if entry is not None and not _is_reached(key, modules, objects)
+    ]
+    # the usual types are named together, whether a model has them or not
+    if not nodes or any(key not in _USUAL for key in lost):
+        odd = [key for key in lost if key not in _USUAL] or list(entries)
+        raise ModelError(_without_operators(model, odd, modules, reached))
     return QConfigMapping(None, {}, nodes)
+
+
+def _is_reached(key: Key, modules: Mapping[str, nn.Module], objects: set[int]) -> bool:
+    """Whether an operator with a dynamic form comes from a module of that name or type."""
+    if isinstance(key, str):
+        return id(modules[key]) in objects
+    return any(isinstance(m, key) and id(m) in objects for m in modules.values())
+
+
+def _without_operators(
+    model: nn.Module, keys: list[Key], modules: Mapping[str, nn.Module], reached: set[str]
+) -> str:
+    """The message on keys that name nothing that is quantized dynamically."""
+    named = ", ".join(_shown(key) for key in keys) or "nothing"
+    text = (
+        f"qconfig_spec names {named}: no such module of {type(model).__name__} became an "
+        f"operator that is quantized dynamically ({', '.join(dynamic_op_types())}). It has "
+        f"{', '.join(sorted({type(m).__name__ for m in modules.values()}))}."
+    )
+    for key in keys:
+        parts = key.split(".") if isinstance(key, str) else []
+        around = [".".join(parts[:n]) for n in range(len(parts) - 1, 0, -1)]
+        user = next((name for name in around if name in reached), None)
+        if user is not None:
+            kind = type(modules[user]).__name__
+            text += f" If '{user}' ({kind}) computes with its weights, name that one."
+    return text
 
 
 def _key_of(scopes: list[str], modules: Mapping[str, nn.Module], entries: Entries) -> Key | None:
     """The key that holds for a node: of the innermost module, its name before its type."""
     for scope in reversed(scopes):
-        if scope not in modules:
-            continue
-        if scope in entries:
-            return scope
+        names = [name for name, module in modules.items() if module is modules[scope]]
+        named = next((name for name in (scope, *names) if name in entries), None)
+        if named is not None:
+            return named
         kinds = type(modules[scope]).__mro__
         found = next((kind for kind in kinds if kind in entries), None)
         if found is not None:

@@ -15,7 +15,13 @@ from torch import nn
 from onnxq import runtime
 from onnxq.errors import QConfigError, UnsupportedError, nearest
 from onnxq.graph import io
-from onnxq.pytorch.check import check_against, check_dtypes, first_run, relative_tolerance
+from onnxq.pytorch.check import (
+    check_against,
+    check_dtypes,
+    check_projections,
+    first_run,
+    relative_tolerance,
+)
 from onnxq.pytorch.inputs import BoundInputs, Inputs, bind
 from onnxq.pytorch.quiet import quiet_exporter
 from onnxq.pytorch.result import check_request, own_weights, tidy
@@ -103,6 +109,7 @@ def export(
     if path is not None:
         io.check_writable(path)  # before the work, not after it
     check_dtypes(module)
+    check_projections(module)
     given = bind(module, inputs)
     axes = _resolved_axes(dynamic_axes, given)
     bound = _traceable(given, axes)

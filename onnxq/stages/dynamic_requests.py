@@ -134,7 +134,7 @@ def notes_on_dtype(qconfig: QConfigMapping, dtype: QDType) -> list[str]:
     if qconfig.global_qconfig is None:
         check_dtype(exceptions, dtype)
         return []
-    check_dtype({"the global entry": qconfig.global_qconfig}, dtype)
+    check_dtype({"every node": qconfig.global_qconfig}, dtype)
     others = [f"{where} ({found})" for where, found in _others(exceptions, dtype).items()]
     if not others:
         return []
@@ -153,7 +153,7 @@ def check_dtype(entries: Mapping[str, Entry], dtype: QDType) -> None:
     """
     for where, found in _others(entries, dtype).items():
         raise QConfigError(
-            f"dtype {dtype} is asked for, and {where} of the qconfig has {found} weights, which "
+            f"dtype {dtype} is asked for, and the entry of {where} has {found} weights, which "
             "would win. Leave the dtype out, or change the entry: float16_dynamic_qconfig stores "
             "float16."
         )

@@ -49,7 +49,7 @@ def as_dtype(value: object) -> QDType:
         raise QConfigError(
             f"dtype {value!r}: wanted onnxq.qint8, onnxq.float16, or the name of one of them."
         )
-    found = value if isinstance(value, QDType) else dtypes.find(str(value))
+    found = value if isinstance(value, QDType) else _named(str(value))
     if found not in _BY_DTYPE:
         raise QConfigError(
             f"dtype {found}: wanted qint8 or float16. Weights of other types are named in a "
@@ -57,6 +57,16 @@ def as_dtype(value: object) -> QDType:
             "quant_max=7), form='blocks')."
         )
     return found
+
+
+def _named(name: str) -> QDType:
+    try:
+        return dtypes.find(name)
+    except QConfigError as error:
+        known = [dtype.name for dtype in _BY_DTYPE]
+        raise QConfigError(
+            f"dtype '{name}' is not known; wanted qint8 or float16.{nearest(name, known)}"
+        ) from error
 
 
 def entry_for(dtype: object) -> QConfigDynamic:

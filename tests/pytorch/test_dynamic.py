@@ -51,7 +51,7 @@ def exported() -> ir.Model:
     return export(Net(), IDS)
 
 
-def quantized(spec: Any = None, dtype: torch.dtype = torch.qint8, **options: Any) -> ir.Model:
+def quantized(spec: Any = None, dtype: Any = torch.qint8, **options: Any) -> ir.Model:
     """The Net, exported but once, for that takes seconds."""
     defaults: dict[str, Any] = {"inputs": IDS, "objective": "size"}
     with mock.patch.object(dynamic, "export", return_value=exported()):
@@ -148,6 +148,10 @@ def test_a_bag_of_words_has_its_table_stored() -> None:
     [
         ({nn.BatchNorm1d}, ("no module of type BatchNorm1d", "Embedding", "Linear")),
         ({nn.LSTMCell, nn.Conv3d}, ("LSTMCell", "Conv3d", "no such module of Net")),
+        ({nn.ReLU, nn.Linear}, ("names ReLU: no such module of Net became",)),
+        ({"body.1", "head"}, ("names 'body.1': no such module of Net became",)),
+        ({"Linear"}, ("no submodule 'Linear'", "Did you mean the type nn.Linear, without quotes?")),
+        ({"square"}, ("Did you mean the type Square, without quotes?",)),
         ({"haed"}, ("no submodule 'haed'", "Did you mean 'head'?")),
         ({nn.ReLU}, ("ReLU", "became an operator that is quantized dynamically")),
         ({torch.Tensor}, ("wanted a type of module",)),
@@ -159,6 +163,89 @@ def test_a_spec_that_fits_nothing_is_an_error(spec: Any, words: tuple[str, ...])
     with pytest.raises((QConfigError, ModelError)) as error:
         quantized(spec)
     assert all(word in str(error.value) for word in words), error.value
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (default_dynamic_qconfig, "the entry of qconfig_spec has int8 weights"),
+        (
+            {nn.Linear: float16_dynamic_qconfig, "head": default_dynamic_qconfig},
+            r"the entry of qconfig_spec\['head'\] has int8 weights",
+        ),
+    ],
+)
+def test_a_dtype_that_an_entry_would_overrule_is_refused(spec: Any, words: str) -> None:
+    with pytest.raises(QConfigError, match=f"dtype float16 is asked for, and {words}"):
+        quantized(spec, torch.float16)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, np.float16, "float16"])
+def test_float16_has_several_names(dtype: Any) -> None:
+    assert count(quantized({"head"}, dtype)) == {"FLOAT16": 1, "FLOAT": 7}
+
+
+def test_no_dtype_is_int8_and_others_are_told_what_is_wanted() -> None:
+    assert count(quantized({"head"}, None)) == {"INT8": 1, "FLOAT": 7}
+    with pytest.raises(QConfigError, match=r"'torch.float32' is not known; wanted qint8 or"):
+        quantized({"head"}, torch.float32)
+    with pytest.raises(QConfigError, match=r"dtype 8: wanted onnxq\.qint8, onnxq\.float16"):
+        quantized({"head"}, 8)
+
+
+def test_weights_that_another_module_computes_with_are_told_which() -> None:
+    class Attend(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attend = nn.MultiheadAttention(SIZE, 2, batch_first=True)
+            self.head = nn.Linear(SIZE, 5)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            """Logits (N, steps, 5)."""
+            y: torch.Tensor = self.head(self.attend(x, x, x)[0])
+            return y
+
+    made = export(Attend(), torch.randn(2, 3, SIZE))
+    with (
+        mock.patch.object(dynamic, "export", return_value=made),
+        pytest.raises(ModelError, match=r"'attend' \(MultiheadAttention\) .* name that one"),
+    ):
+        quantize_dynamic(Attend(), {"attend.out_proj", "head"}, inputs=torch.randn(2, 3, SIZE))
+
+
+def test_a_module_of_two_names_is_found_by_either() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one = nn.Linear(SIZE, SIZE)
+            self.other = self.one
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            """(N, SIZE), multiplied twice."""
+            y: torch.Tensor = self.other(self.one(x))
+            return y
+
+    x = torch.randn(2, SIZE)
+    made = export(Twice(), x)
+    for name in ("one", "other"):
+        with mock.patch.object(dynamic, "export", return_value=made):
+            model = quantize_dynamic(Twice(), {name}, inputs=x, objective="size")
+        assert count(model) == {"INT8": 1}
+
+
+def test_an_lstm_with_a_projection_is_refused_in_words() -> None:
+    class Projected(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn = nn.LSTM(SIZE, SIZE, proj_size=8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            """(steps, N, 8)."""
+            y: torch.Tensor = self.rnn(x)[0]
+            return y
+
+    with pytest.raises(UnsupportedError, match=r"'rnn' is an LSTM with proj_size=8; ONNX's LSTM"):
+        quantize_dynamic(Projected(), {nn.LSTM}, inputs=torch.randn(2, 3, SIZE))
 
 
 def test_what_torch_documents_and_has_no_meaning_is_refused() -> None:

@@ -170,11 +170,11 @@ def test_a_block_size_is_never_ignored() -> None:
 @pytest.mark.parametrize(
     ("spec", "where"),
     [
-        (ENTRY, "the global entry of the qconfig has int8"),
-        (INT4, "the global entry of the qconfig has int4"),
-        (QConfigMapping(ENTRY), "the global entry of the qconfig has int8"),
-        ({"MatMul": ENTRY}, "op type 'MatMul' of the qconfig has int8"),
-        ({"pro*": ENTRY, "add": None}, r"node 'pro\*' of the qconfig has int8"),
+        (ENTRY, "the entry of every node has int8"),
+        (INT4, "the entry of every node has int4"),
+        (QConfigMapping(ENTRY), "the entry of every node has int8"),
+        ({"MatMul": ENTRY}, "the entry of op type 'MatMul' has int8"),
+        ({"pro*": ENTRY, "add": None}, r"the entry of node 'pro\*' has int8"),
     ],
 )
 def test_a_dtype_that_an_entry_would_overrule_is_refused(spec: DynamicSpec, where: str) -> None:
