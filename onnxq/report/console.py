@@ -76,7 +76,8 @@ def print_findings(console: Console, findings: Findings) -> None:
         for t in findings.tensors
     ]
     header = ("tensor", "codes", "scale", "SQNR dB", "cosine", "max error, steps", "saturated")
-    print_table(console, "", header, rows, numbers=(2, 3, 4, 5, 6))
+    if rows:  # models quantized dynamically have no codes of a fixed scale
+        print_table(console, "", header, rows, numbers=(2, 3, 4, 5, 6))
     output_rows = [
         (
             o.name,

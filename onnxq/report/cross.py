@@ -54,9 +54,11 @@ def _print_sum(console: Console, findings: CrossFindings) -> None:
     if findings.end_to_end:
         console.print("end to end: not checked")
     else:
+        far = [o for o in findings.outputs if o.differing]
+        rounded = ", by rounding" if far and all(map(findings.is_rounding, far)) else ""
         console.print(
             f"end to end, {sum(o.elements for o in findings.outputs)} elements: "
-            f"{sum(o.differing for o in findings.outputs)} differ"
+            f"{sum(o.differing for o in far)} differ{rounded}"
         )
 
 

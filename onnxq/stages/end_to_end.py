@@ -31,6 +31,9 @@ EXACT_ON_FLOATS = frozenset({
 })  # fmt: skip
 """Operators that move or bound floats, and round none; rounded codes too."""
 
+ELEMENTWISE = frozenset({"Add", "Div", "Mul", "Sqrt", "Sub"})
+"""Operators that IEEE 754 rounds alike everywhere; fused with another one they may not be."""
+
 ROUNDING = 16
 """Ulps of the largest number of a float32 output that rounding explains behind float nodes.
 
@@ -113,14 +116,23 @@ class EndToEnd:
         return bool(self.first_difference) and differing <= self._behind.keys()
 
     def _first_float(self, output: str, values: Mapping[str, object]) -> str:
-        """The first node in front of the output that rounds floats; empty: none."""
-        wanted, first = {output}, ""
+        """The first node in front of the output that rounds floats; empty: none.
+
+        One that is not elementwise, where there is one: a Mul of two scales explains little.
+        """
+        wanted, first, elementwise = {output}, "", ""
         nodes = zip(self._evaluator.rt_nodes_, self._evaluator.reads, strict=True)
         for node, reads in reversed(list(nodes)):
-            if not wanted.isdisjoint(node.output):
-                wanted |= reads - {""}
-                first = reference.where(node.onnx_node) if _rounds(node, values) else first
-        return first
+            if wanted.isdisjoint(node.output):
+                continue
+            wanted |= reads - {""}
+            if not _rounds(node, values):
+                continue
+            if node.op_type in ELEMENTWISE:
+                elementwise = reference.where(node.onnx_node)
+            else:
+                first = reference.where(node.onnx_node)
+        return first or elementwise
 
     def outputs(self) -> tuple[OutputAgreement, ...]:
         """One per graph output that was compared, if only on the batches before a problem."""

@@ -139,9 +139,22 @@ class Findings:
             return
         more = f"\n  and {len(broken) - MAX_NAMED} more" if len(broken) > MAX_NAMED else ""
         raise VerificationError(
-            f"{len(broken)} bound(s) broken:\n  " + "\n  ".join(broken[:MAX_NAMED]) + more + "\n"
-            "Look at the first tensor in graph order that is bad; leave its node in float in the "
-            "qconfig, calibrate with more samples or another observer, or set a wider bound."
+            f"{len(broken)} bound(s) broken:\n  "
+            + "\n  ".join(broken[:MAX_NAMED])
+            + f"{more}\n{self._remedy()}"
+        )
+
+    def _remedy(self) -> str:
+        if self.tensors:
+            return (
+                "Look at the first tensor in graph order that is bad; leave its node in float in "
+                "the qconfig, calibrate with more samples or another observer, or set a wider "
+                "bound."
+            )
+        return (
+            "No tensor has codes of a fixed scale: what is quantized when the model runs shows in "
+            "its outputs alone. Leave some nodes in float in the qconfig, choose another form or "
+            "more bits, or set a wider bound."
         )
 
     def _sqnr(self) -> Iterator[tuple[str, float]]:
@@ -201,7 +214,10 @@ def _below(bound: float, got: list[tuple[str, float]]) -> list[str]:
 
 def _above(bound: float, got: list[tuple[str, float]]) -> list[str]:
     if not got:
-        return [f"max error {bound:g} steps: no compared tensor has a scale"]
+        return [
+            f"max error {bound:g} steps: no compared tensor has a scale to count in; bound the "
+            "SQNR instead (min_sqnr_db, --min-sqnr DB)"
+        ]
     return [
         f"{where}: max error {v:.2f} steps, wanted at most {bound:g}"
         for where, v in got

@@ -72,6 +72,12 @@ def test_findings_show_infinities_and_what_is_missing() -> None:
     assert "a" * 12 in text
 
 
+def test_without_a_tensor_of_fixed_scale_there_is_no_table_of_tensors() -> None:
+    output = OutputFinding("y", 10, 40.0, 0.999, 1.0, None, None)
+    findings = Findings("a", "b", 2, (), (output,), (), EXECUTION)
+    assert "saturated" not in printed(console.print_findings, findings)
+
+
 def test_benchmark_shows_the_ratio_of_medians() -> None:
     benchmark = Benchmark(3.0, 1.5, 10, 4_000_000, 1_000_000, {"x": (1, 3)}, EXECUTION)
     text = printed(console.print_benchmark, benchmark)

@@ -71,4 +71,5 @@ def test_weights_alone_and_rounding_are_called_so() -> None:
     text = printed(CrossFindings("h", 1, (), (), (), (), (rounded,), "", "", weights_alone=True))
     assert "no node computes in integers: at most weights are stored" in text
     assert "7 ulps  rounding" in text
+    assert "end to end, 10 elements: 1 differ, by rounding" in text
     assert "no integers were compared" not in text

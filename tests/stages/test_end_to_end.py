@@ -69,6 +69,22 @@ def test_nodes_are_matched_by_name_where_values_are_called_otherwise() -> None:
     assert whole.first_difference == "matmul_token_4"
 
 
+def test_a_product_of_scales_is_not_what_is_in_front_of_an_output() -> None:
+    make = helper.make_node
+    nodes = [
+        make("Mul", ["s", "s"], ["scales"], "scales"),
+        make("Mul", ["x", "scales"], ["scaled"], "scaled"),
+        make("Softmax", ["scaled"], ["y"], "softmax"),
+        make("Add", ["x", "scales"], ["z"], "add"),
+    ]
+    source = model(nodes, {"s": np.array(0.3, np.float32)}, {"x": ["N", 8]}, {"y": 1, "z": 1})
+    whole = EndToEnd(as_ir(source), 1)
+    other = np.ones((3, 8), np.float32)
+    assert whole.differs(feeds(), {"y": other, "z": other})
+    whole.find_first_difference(feeds(), {})
+    assert [o.behind for o in whole.outputs()] == ["Softmax 'softmax'", "Mul 'scales'"]
+
+
 def test_channels_last_is_no_difference() -> None:
     ours = np.arange(24, dtype=np.uint8).reshape(1, 2, 3, 4)
     assert _equal(ours, np.moveaxis(ours, 1, -1))

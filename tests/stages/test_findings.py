@@ -89,9 +89,17 @@ def test_nan_keeps_no_bound(bounds: dict[str, float]) -> None:
         findings.check(**bounds)
 
 
+def test_no_calibration_is_advised_where_there_is_none() -> None:
+    with pytest.raises(VerificationError) as error:
+        dataclasses.replace(FINDINGS, tensors=()).check(min_sqnr_db=1000)
+    assert "No tensor has codes of a fixed scale" in str(error.value)
+    assert "calibrate" not in str(error.value)
+
+
 def test_a_bound_on_nothing_is_broken() -> None:
-    with pytest.raises(VerificationError, match="no compared tensor has a scale"):
-        dataclasses.replace(FINDINGS, tensors=()).check(max_steps=100)
+    dynamic = dataclasses.replace(FINDINGS, tensors=())
+    with pytest.raises(VerificationError, match=r"no compared tensor has a scale.*--min-sqnr DB"):
+        dynamic.check(max_steps=100)
     with pytest.raises(VerificationError, match="nothing was compared"):
         dataclasses.replace(FINDINGS, tensors=(), outputs=()).check(min_sqnr_db=0)
 
