@@ -55,11 +55,11 @@ class _Elsewhere(OpRun):
         return tuple(next(named) if name else np.empty(0) for name in self.onnx_node.output)
 
     def _is_float(self, inputs: Sequence[Any]) -> bool:
-        """Whether floats go in, no codes, tensors only, and no kernel of onnxq serves them."""
+        """Whether floats go in, no codes, tensors only, and no exact kernel serves them."""
         given = [x for x in inputs if x is not None]
         if not all(isinstance(x, np.ndarray) for x in given):
             return False
-        if isinstance(self, KernelOp) and self.uses_kernel(inputs):
+        if isinstance(self, KernelOp) and self.uses_kernel(inputs) and not self.adds_floats(inputs):
             return False
         names = {x.dtype.name for x in given}
         return bool(names & FLOATS) and not names & QUANTIZED

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 CODE_DTYPES = frozenset(dtype.name.lower() for dtype in CODE_TYPES)
 """Names of the NumPy (and ml_dtypes) types that codes have."""
 
+ADDING = frozenset({"GRU", "RNN"})
+"""Operators whose kernels of onnxq compute floats too, by sums."""
+
 
 def where(node: onnx.NodeProto) -> str:
     """What a message calls a node."""
@@ -60,6 +63,11 @@ class KernelOp(OpRun):
     def uses_kernel(self, inputs: Sequence[Array | None]) -> bool:
         """Whether onnxq's kernel serves these inputs; else onnx's own implementation runs."""
         return self.operator.serves(inputs, self._given)
+
+    def adds_floats(self, inputs: Sequence[Array | None]) -> bool:
+        """Whether that kernel is right to rounding alone: it adds floats in an order of its own."""
+        given = [x for x in inputs if x is not None]
+        return self.op_type in ADDING and all(x.dtype.name not in CODE_DTYPES for x in given)
 
     def bound(self, inputs: Sequence[Array | None]) -> Array | None:
         """`IntegerOperator.bound` of this node."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
 FORMAT = "onnxq cross-check 2"
+NOT_REACHED = "no sample reached it"
+"""Why a node that did not run was not compared."""
 MAX_NAMED = 5  # broken bounds named in a message; the rest are counted
 
 
@@ -161,10 +163,12 @@ class CrossFindings:
     def is_rounding(self, output: OutputAgreement) -> bool:
         """Whether the output differs, by no more than float nodes round, and every integer agrees.
 
-        Where an integer differs, was not compared, or parts from the evaluator's, it is not.
+        Where an integer differs, was not compared though it was computed, or parts from the
+        evaluator's, it is not.
         """
         integers = any(n.differing or n.problem for n in self.nodes)
-        if integers or self.unchecked or self.first_difference or output.problem:
+        integers = integers or any(n.reason != NOT_REACHED for n in self.unchecked)
+        if integers or self.first_difference or output.problem:
             return False
         return bool(output.differing) and output.largest <= output.rounding
 

@@ -163,7 +163,7 @@ def _rounds(node: OpRun, values: Mapping[str, object]) -> bool:
         return False
     inputs = [np.asarray(values[name]) if name else None for name in node.input]
     if isinstance(node, reference.KernelOp) and node.uses_kernel(inputs):
-        return node.bound(inputs) is not None
+        return node.adds_floats(inputs) or node.bound(inputs) is not None
     return True
 
 

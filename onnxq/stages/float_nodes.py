@@ -28,6 +28,9 @@ IR_VERSION = 10
 class FloatNodes:
     """Opens a session for each float node; its constants stay constants, which decides kernels.
 
+    Values that are computed from constants alone (dequantized weights) are constants too: ONNX
+    Runtime folds them when it loads the model.
+
     Args:
         target: the model whose initializers they are.
     """
@@ -39,11 +42,28 @@ class FloatNodes:
             for name, value in graph.initializers.items()
             if value.const_value is not None
         }
+        self._folded = _folded(target)
 
     def __call__(self, node: onnx.NodeProto, opsets: Mapping[str, int]) -> RunNode:
         """What runs the node, as onnxq.reference.evaluator takes it."""
         constants = {name: self._constants[name] for name in node.input if name in self._constants}
-        return _OneNode(node, dict(opsets), constants)
+        folded = self._folded.intersection(node.input)
+        return _OneNode(node, dict(opsets), constants, folded)
+
+
+def _folded(target: ir.Model) -> frozenset[str]:
+    """Names of the values that constants alone give, bodies included."""
+    found: set[ir.Value] = set()
+    for node in target.graph.all_nodes():
+        inputs = [value for value in node.inputs if value is not None]
+        if not inputs and node.op_type != "Constant":
+            continue
+        if any(a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+               for a in node.attributes.values()):  # fmt: skip
+            continue
+        if all(value.const_value is not None or value in found for value in inputs):
+            found.update(node.outputs)
+    return frozenset(value.name for value in found if value.name)
 
 
 @dataclass(slots=True)
@@ -54,12 +74,14 @@ class _OneNode:
         node: that it has.
         opsets: domain -> version.
         constants: those of its inputs that do not change.
+        folded: inputs whose first values are taken for constants.
         sessions: by types and ranks of the inputs.
     """
 
     node: onnx.NodeProto
     opsets: dict[str, int]
-    constants: Mapping[str, ir.TensorProtocol]
+    constants: dict[str, ir.TensorProtocol]
+    folded: frozenset[str] = frozenset()
     sessions: dict[tuple[object, ...], runtime.Session] = field(default_factory=dict)
 
     def __call__(self, inputs: Sequence[Array | None]) -> Sequence[Array]:
@@ -68,7 +90,10 @@ class _OneNode:
         Raises:
             UnsupportedError: ONNX Runtime cannot run it by itself.
         """
-        named = zip(self.node.input, inputs, strict=False)
+        named = list(zip(self.node.input, inputs, strict=False))
+        for name, x in named:
+            if x is not None and name in self.folded and name not in self.constants:
+                self.constants[name] = ir.tensor(x, name=name)
         feeds = {name: x for name, x in named if x is not None and name not in self.constants}
         key = tuple((name, x.dtype, x.ndim) for name, x in feeds.items())
         try:

@@ -17,7 +17,7 @@ from onnxq.graph.kernels import value_types
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.types import infer_types
 from onnxq.runtime import Arithmetic
-from onnxq.stages.cross_findings import FloatNode, NodeFinding, UncheckedNode
+from onnxq.stages.cross_findings import NOT_REACHED, FloatNode, NodeFinding, UncheckedNode
 from onnxq.stages.differences import Differences
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class NodeByNode:
     def unchecked(self) -> tuple[UncheckedNode, ...]:
         """Integer nodes that were not."""
         return tuple(
-            UncheckedNode(*entry.key, entry.problem or "no sample reached it")
+            UncheckedNode(*entry.key, entry.problem or NOT_REACHED)
             for entry in self._nodes
             if _counts_as_integer(entry) and (entry.problem or not entry.reached)
         )

@@ -426,6 +426,28 @@ def test_integer_nodes_in_a_loop_are_compared() -> None:
 # --- samples, memory, files
 
 
+@pytest.mark.parametrize(("op_type", "gates"), [("RNN", 1), ("GRU", 3), ("LSTM", 4)])
+def test_a_recurrent_net_that_computes_in_float_runs_on_onnx_runtime_itself(
+    op_type: str, gates: int
+) -> None:
+    """So a product behind it gets the same codes: no last digit of onnxq's sums tips one."""
+    text = f"""m (float[5,N,8] x) => (float[5,N,8] y) {{
+      one = Constant<value = int64[1] {{1}}>()
+      all = {op_type}<hidden_size = 16>(x, w, r)
+      h = Squeeze(all, one)
+      y = MatMul(h, v)
+    }}"""
+    arrays = {"w": weights(0, 1, gates * 16, 8), "r": weights(1, 1, gates * 16, 16)}
+    stored, product = (
+        QConfigDynamic(default_dynamic_qconfig.weight, form)
+        for form in (DynamicForm.STORED, DynamicForm.INTEGER)
+    )
+    source = parsed(text, {**arrays, "v": weights(2, 16, 8)})
+    made = dynamic(source, {op_type: stored, "MatMul": product})
+    findings = cross_check(made, [{"x": weights(3, 5, 3, 8)}])
+    assert findings.exact
+
+
 def test_a_sequence_beside_its_initial_state_is_one_run() -> None:
     text = """m (float[T,N,8] x, float[1,N,16] h) => (float[T,1,N,16] y) {
       y, last = GRU<hidden_size = 16, linear_before_reset = 1>(x, w, r, , , h)

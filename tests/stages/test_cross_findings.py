@@ -8,6 +8,7 @@ import pytest
 
 from onnxq.errors import CalibrationError, QConfigError, VerificationError
 from onnxq.stages.cross_findings import (
+    NOT_REACHED,
     CrossFindings,
     FloatNode,
     NodeFinding,
@@ -158,6 +159,15 @@ def test_weights_alone_need_no_integer_node_but_equal_outputs() -> None:
     for changes in ({"outputs": (dataclasses.replace(ROUNDED, largest=17),)}, {"end_to_end": "no"}):
         with pytest.raises(VerificationError, match="end to end"):
             dataclasses.replace(findings, **changes).check()
+
+
+def test_a_node_that_did_not_run_does_not_keep_a_difference_from_being_rounding() -> None:
+    idle = UncheckedNode("l", "X", "", NOT_REACHED)
+    findings = dataclasses.replace(GOOD, unchecked=(idle,), outputs=(ROUNDED,))
+    assert findings.is_rounding(ROUNDED)
+    findings.check(unchecked=Unchecked.ALLOWED)
+    other = dataclasses.replace(findings, unchecked=(NOT_CHECKED,))
+    assert not other.is_rounding(ROUNDED)
 
 
 def test_without_integer_nodes_none_is_counted() -> None:

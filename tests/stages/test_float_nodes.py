@@ -49,6 +49,33 @@ def test_constants_are_those_of_the_model() -> None:
     assert np.allclose(y.astype(np.float32), X @ weights(1, 8, 4), 1e-5, 1e-6)
 
 
+def test_what_constants_alone_give_is_a_constant_too() -> None:
+    """ONNX Runtime dequantizes it at load, and packs it for the kernel that it then runs."""
+    nodes = [
+        make("DequantizeLinear", ["codes", "s"], ["w"], "dequantize"),
+        make("Transpose", ["w"], ["turned"], "turn", perm=[1, 0]),
+        make("MatMul", ["x", "turned"], ["y"], "product"),
+    ]
+    codes = np.arange(32, dtype=np.int8).reshape(4, 8)
+    target = as_ir(model(nodes, {"codes": codes, "s": np.array(0.1, np.float32)}, {"x": [5, 8]}))
+    run = FloatNodes(target)(nodes[2], OPSETS)
+    w = np.asarray(codes.T * np.float32(0.1))
+    (y,) = run([X, w])
+    assert np.array_equal(y, run([X, np.zeros_like(w)])[0])
+    assert np.allclose(y.astype(np.float32), X @ w, 1e-5, 1e-5)
+
+
+def test_what_a_branch_gives_is_no_constant() -> None:
+    kind = helper.make_tensor_value_info("b", 1, [8])
+    branch = helper.make_graph([make("Identity", ["one"], ["b"])], "branch", [], [kind])
+    choose = make("If", ["c"], ["w"], "if", then_branch=branch, else_branch=branch)
+    add = make("Add", ["x", "w"], ["y"], "add")
+    given = {"one": np.ones(8, np.float32), "c": np.array(True)}
+    run = FloatNodes(as_ir(model([choose, add], given, {"x": [5, 8]})))(add, OPSETS)
+    for w in (np.ones(8, np.float32), np.zeros(8, np.float32)):
+        assert np.array_equal(run([X, w])[0], X + w)
+
+
 def test_other_types_and_ranks_are_taken_as_they_come() -> None:
     run = nothing()(make("Abs", ["x"], ["y"], "abs"), OPSETS)
     for x in (X, X[0], X.astype(np.float64)):
