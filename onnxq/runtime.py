@@ -212,7 +212,10 @@ def _hand_over(model: ir.Model, options: ort.SessionOptions) -> tuple[bytes, lis
     graph = model.clone()
     names: list[str] = []
     values: list[ort.OrtValue] = []
-    for name, value in graph.graph.initializers.items():
+    for name, value in list(graph.graph.initializers.items()):
+        if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
+            del graph.graph.initializers[name]  # ONNX Runtime drops it, and then misses it
+            continue
         tensor = value.const_value
         array = None if tensor is None else _shared_array(tensor)
         if tensor is None or array is None:

@@ -141,6 +141,15 @@ def test_packed_and_extended_types_are_handed_over(kind: ir.DataType) -> None:
     np.testing.assert_array_equal(y, np.arange(4096) % 8)
 
 
+def test_an_initializer_that_nothing_reads_does_no_harm() -> None:
+    proto = _proto(_weight())
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(_weight(), "unused"))
+    source = ir.from_proto(proto)
+    with runtime.open_session(source) as session:
+        assert session.run({"x": X})[0].shape == (1, 256)
+    assert "unused" in source.graph.initializers
+
+
 def test_opening_leaves_the_model_as_it_is() -> None:
     model = _model()
     weight = model.graph.initializers["w"].const_value
