@@ -5,11 +5,12 @@ import pytest
 from onnx import helper
 
 import onnxq
+from onnxq import runtime
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import QConfigDynamic
 from onnxq.reference.blocks import write_block_products
-from tests.dynamic_models import ROWS, SIDE, normal, op_types, product, quantized
+from tests.dynamic_models import ROWS, SIDE, normal, op_types, parsed, product, quantized
 from tests.examples import model, weights
 
 # sums of 32 products in float32, in another order: a few roundings of the largest of them
@@ -41,6 +42,21 @@ def test_a_gemm_with_bias_and_a_short_last_block_is_right_too() -> None:
     )
     findings = onnxq.cross_check(quantized(source, blocks("int4", 32)), {"x": normal(ROWS, 40)})
     findings.check(max_output_steps=MAX_ULPS)
+
+
+def test_blocks_that_two_products_read_are_dequantized() -> None:
+    """As in ONNX Runtime, which makes MatMulNBits only of what one node reads; in bodies too."""
+    body = f"""(float[N,{SIDE}] h, float[N,{SIDE}] t) => (float[N,{SIDE}] k, float[N,{SIDE}] o)
+      {{ p = MatMul(t, w) q = MatMul(h, w) s = Add(p, q) k = Tanh(s) o = Identity(k) }}"""
+    text = f"""m (float[T,N,{SIDE}] x, float[N,{SIDE}] s) => (float[T,N,{SIDE}] y)
+      {{ last, y = Scan (s, x) <num_scan_inputs = 1, body = b {body}> }}"""
+    made = quantized(parsed(text, {"w": normal(SIDE, SIDE)}), blocks("int8", 32))
+    optimized = op_types(runtime.optimized_graph(made))
+    assert optimized.count("Gemm") == 2
+    assert "MatMulNBits" not in optimized
+    feeds = {"x": normal(3, 2, SIDE, seed=1), "s": normal(2, SIDE, seed=2)}
+    findings = onnxq.cross_check(made, [feeds])
+    assert [o.differing for o in findings.outputs] == [0]
 
 
 def test_the_product_takes_the_place_of_both_nodes_and_keeps_its_names() -> None:

@@ -3,7 +3,8 @@
     W (codes in blocks) -> DQ -> MatMul or Gemm    becomes    MatMulNBits, accuracy level 4
 
 That is the form in which ONNX Runtime executes such a product: each block of a row of activations
-is rounded to int8. On floats, the result would differ by what that rounding does.
+is rounded to int8. On floats, the result would differ by what that rounding does. Codes that
+several nodes read stay as they are: ONNX Runtime dequantizes these, and computes in float.
 """
 
 from __future__ import annotations
@@ -47,10 +48,13 @@ def _dequantize_of(node: ir.Node) -> ir.Node | None:
     producer = None if weight is None else weight.producer()
     if not plain or producer is None or producer.op_type != "DequantizeLinear":
         return None
-    codes = constant(producer.inputs[0])
+    codes_of = producer.inputs[0]
+    codes = constant(codes_of)
     size, axis = (producer.attributes.get_int(name, 0) for name in ("block_size", "axis"))
     if (
         codes is None
+        or codes_of is None
+        or max(len(value.uses()) for value in (codes_of, producer.outputs[0])) > 1
         or len(codes.shape) != MATRIX
         or axis % MATRIX
         or constant(producer.inputs[1]) is None
