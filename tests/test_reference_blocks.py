@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 import pytest
 from onnx import helper
@@ -57,6 +58,24 @@ def test_blocks_that_two_products_read_are_dequantized() -> None:
     feeds = {"x": normal(3, 2, SIDE, seed=1), "s": normal(2, SIDE, seed=2)}
     findings = onnxq.cross_check(made, [feeds])
     assert [o.differing for o in findings.outputs] == [0]
+
+
+def test_blocks_that_a_transpose_turns_at_load_are_multiplied_as_others() -> None:
+    """A table and the product with its transpose share their codes where rows are one block."""
+    text = """m (int64[N] ids) => (float[N,12] y)
+      { x = Gather(table, ids) t = Transpose(table) y = MatMul(x, t) }"""
+    stored = QConfigDynamic(blocks("int8", SIDE).weight, DynamicForm.STORED)
+    spec = {"MatMul": blocks("int8", SIDE), "Gather": stored}
+    made = quantized(parsed(text, {"table": normal(12, SIDE)}), spec)
+    (dequantize,) = (node for node in made.graph if node.op_type == "DequantizeLinear")
+    codes = dequantize.inputs[0]
+    assert codes is not None
+    turned = codes.producer()
+    assert turned is not None
+    assert turned.op_type == "Transpose"
+    assert "MatMulNBits" in op_types(runtime.optimized_graph(made))
+    findings = onnxq.cross_check(made, [{"ids": np.arange(12)}])
+    findings.check(max_output_steps=MAX_ULPS)
 
 
 def test_the_product_takes_the_place_of_both_nodes_and_keeps_its_names() -> None:

@@ -49,7 +49,7 @@ def _dequantize_of(node: ir.Node) -> ir.Node | None:
     if not plain or producer is None or producer.op_type != "DequantizeLinear":
         return None
     codes_of = producer.inputs[0]
-    codes = constant(codes_of)
+    codes = _folded(codes_of)
     size, axis = (producer.attributes.get_int(name, 0) for name in ("block_size", "axis"))
     if (
         codes is None
@@ -64,8 +64,20 @@ def _dequantize_of(node: ir.Node) -> ir.Node | None:
     return producer if fits and codes.dtype.bitwidth in WIDTHS else None
 
 
+def _folded(value: ir.Value | None) -> ir.TensorProtocol | None:
+    """A constant, or the transpose of one, which ONNX Runtime computes when it loads the model."""
+    producer = None if value is None else value.producer()
+    if producer is None or producer.op_type != "Transpose" or producer.domain:
+        return constant(value)
+    tensor = constant(producer.inputs[0])
+    if tensor is None:
+        return None
+    order = producer.attributes["perm"].as_ints() if "perm" in producer.attributes else None
+    return ir.tensor(np.ascontiguousarray(tensor.numpy().transpose(order)), dtype=tensor.dtype)
+
+
 def _replace(model: ir.Model, node: ir.Node, dequantize: ir.Node, names: FreeNames) -> None:
-    tensor, scale = constant(dequantize.inputs[0]), constant(dequantize.inputs[1])
+    tensor, scale = _folded(dequantize.inputs[0]), constant(dequantize.inputs[1])
     assert tensor is not None
     assert scale is not None
     bits, size = tensor.dtype.bitwidth, dequantize.attributes.get_int("block_size", 0)
