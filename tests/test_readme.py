@@ -11,7 +11,6 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.mark.oracle
-@pytest.mark.filterwarnings("ignore:nothing is quantized")  # digits.onnx is small: fast in float
 def test_python_blocks_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
     assert len(blocks) >= 4
