@@ -16,12 +16,28 @@ except ModuleNotFoundError as error:
 from onnxq.pytorch.dynamic import quantize_dynamic
 from onnxq.pytorch.exporter import export
 from onnxq.pytorch.factory import load_factory, load_module, load_weights
+from onnxq.pytorch.fake_quantize import (
+    FakeQuantize,
+    LearnableFakeQuantize,
+    disable_fake_quant,
+    disable_observer,
+    enable_fake_quant,
+    enable_observer,
+    fake_quantize_module,
+)
 from onnxq.pytorch.inputs import Inputs, example_inputs, parse_input, read_inputs
 
 __all__ = [
+    "FakeQuantize",
     "Inputs",
+    "LearnableFakeQuantize",
+    "disable_fake_quant",
+    "disable_observer",
+    "enable_fake_quant",
+    "enable_observer",
     "example_inputs",
     "export",
+    "fake_quantize_module",
     "load_factory",
     "load_module",
     "load_weights",

@@ -19,6 +19,7 @@ from onnxq.pytorch.check import check_against, check_dtypes, first_run, relative
 from onnxq.pytorch.inputs import BoundInputs, Inputs, bind
 from onnxq.pytorch.quiet import quiet_exporter
 from onnxq.pytorch.result import check_request, own_weights, tidy
+from onnxq.pytorch.translation import translation_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -194,6 +195,7 @@ def _trace(
                 input_names=list(bound.tensors),
                 output_names=output_names,
                 dynamic_shapes=shapes,
+                custom_translation_table=translation_table(opset),
             )
     except torch.onnx.OnnxExporterError as error:
         raise UnsupportedError(_explained(module, error)) from error
