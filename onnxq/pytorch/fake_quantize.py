@@ -151,18 +151,35 @@ class FakeQuantize(nn.Module):
             ShapeError: x holds integers.
             CalibrationError: NaN or Inf in x while it is observed; another number of channels.
         """
+        self.watch(x)
+        return self.rounded(x) if self.fake_quant_enabled else x
+
+    def watch(self, x: Tensor) -> None:
+        """The first half of forward: observes x while observer_enabled, and finds the scale.
+
+        Raises:
+            ShapeError: x holds integers.
+            CalibrationError: NaN or Inf in x; another number of channels.
+        """
         if not x.dtype.is_floating_point:
             raise ShapeError(_no_integers(x))
         if self.observer_enabled and not torch.compiler.is_exporting():
             self._observe(x.detach())
-        if not self.fake_quant_enabled:
-            return x
-        self._refresh()
-        return self._round(x)
+        if self.fake_quant_enabled:
+            self._refresh()
 
-    def _round(self, x: Tensor) -> Tensor:
+    def rounded(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
+        """The second half: x rounded.
+
+        Args:
+            x: floating point, any shape.
+            scale: in place of the one that was found; a bias may ask for a larger one.
+        """
+        return self._round(x, self.scale if scale is None else scale)
+
+    def _round(self, x: Tensor, scale: Tensor) -> Tensor:
         return ops.fake_quantize(
-            x, self.scale, self.zero_point, self.quant_min, self.quant_max, self.ch_axis
+            x, scale, self.zero_point, self.quant_min, self.quant_max, self.ch_axis
         )
 
     @torch.compiler.disable
@@ -370,9 +387,9 @@ class LearnableFakeQuantize(FakeQuantize):
         spec = super().with_args(observer, quant_min, quant_max, **observer_kwargs)
         return replace(spec, scale=ScaleRule.LEARNED)
 
-    def _round(self, x: Tensor) -> Tensor:
+    def _round(self, x: Tensor, scale: Tensor) -> Tensor:
         return ops.learned_fake_quantize(
-            x, self.scale, self.zero_point, self.quant_min, self.quant_max, self.ch_axis
+            x, scale, self.zero_point, self.quant_min, self.quant_max, self.ch_axis
         )
 
     def _refresh(self) -> None:
