@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from onnxq.errors import QConfigError, nearest
 from onnxq.observers import Observer, ObserverSpec
@@ -61,6 +62,14 @@ class FakeQuantSpec:
 
 
 Part = ObserverSpec | FakeQuantSpec
+
+
+@runtime_checkable
+class HasFakeQuantSpec(Protocol):
+    """A description of quantization in other words, which a QConfig takes as well."""
+
+    def to_fake_quant_spec(self) -> FakeQuantSpec:
+        """The same in words of onnxq."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +172,8 @@ def as_observer(value: object, where: str) -> ObserverSpec:
     """
     if isinstance(value, ObserverSpec):
         return value
+    if not isinstance(value, type) and isinstance(value, HasFakeQuantSpec):
+        return value.to_fake_quant_spec().observer
     if isinstance(value, type) and issubclass(value, Observer):
         return value.with_args()
     if isinstance(value, Observer):
@@ -178,11 +189,15 @@ def as_observer(value: object, where: str) -> ObserverSpec:
 def as_part(value: object, where: str) -> Part:
     """The spec that a spec, a FakeQuantSpec, an observer or a FakeQuantize class stands for.
 
+    So does a value with `to_fake_quant_spec`: a QuantDescriptor of onnxq.pytorch.tensor_quant.
+
     Raises:
         QConfigError: it is none of them.
     """
     if isinstance(value, FakeQuantSpec):
         return value
+    if not isinstance(value, type) and isinstance(value, HasFakeQuantSpec):
+        return value.to_fake_quant_spec()
     if isinstance(value, type) and not issubclass(value, Observer) and hasattr(value, "with_args"):
         made = value.with_args()  # onnxq.pytorch.FakeQuantize, which this layer does not import
         if isinstance(made, FakeQuantSpec):

@@ -30,6 +30,9 @@ SPECS = [
     public.NarrowRangeObserver.with_args(ch_axis=1, quant_max=64),
     public.LeastErrorObserver.with_args(ch_axis=1, dtype="qint8"),
     public.LeastErrorObserver.with_args(ch_axis=-1, dtype="uint4", qscheme="per_channel_affine"),
+    public.AmaxObserver.with_args(ch_axis=1, scale_amax=0.5),
+    public.AmaxObserver.with_args(method="percentile", percentile=99.0),
+    public.AmaxObserver.with_args(method="entropy", quant_max=7),
     public.RecordingObserver.with_args(),
     public.NoopObserver.with_args(),
 ]
