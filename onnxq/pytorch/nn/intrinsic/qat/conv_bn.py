@@ -100,6 +100,7 @@ def check_batch_norm(bn: BatchNorm) -> BatchNorm:
             f"{bn}: wanted affine=True and track_running_stats=True; what is deployed is the "
             "convolution with running statistics, weight and bias folded in."
         )
+    bn.__dict__.pop("qconfig", None)  # it is quantized with the layer, not by itself
     return bn
 
 
