@@ -13,15 +13,12 @@ divides a CUDA tensor by a number by multiplying it with the reciprocal.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from onnxq.errors import ShapeError
-
-if TYPE_CHECKING:
-    from torch.autograd.function import FunctionCtx
 
 _EXACT = torch.float32
 _ABOVE = 0.5  # between the last code that is inside and the first that is not
@@ -36,7 +33,18 @@ def _spread(values: Tensor, rank: int, axis: int) -> Tensor:
     return values.reshape([-1 if i == axis % rank else 1 for i in range(rank)])
 
 
-def _check_floating(x: Tensor) -> None:
+def _check(x: Tensor, scale: Tensor) -> None:
+    """Guards what is quantized.
+
+    Raises:
+        ShapeError: x is not floating point, or on another device than scale.
+    """
+    if x.device != scale.device:
+        # torch would take a scale of rank 0 on the CPU, and multiply by its reciprocal
+        raise ShapeError(
+            f"x is on {x.device}, its scale on {scale.device}; move both to one device, such as "
+            f"with model.to({str(x.device)!r})."
+        )
     if not x.dtype.is_floating_point:
         raise ShapeError(
             f"got a tensor of {x.dtype}; wanted floating-point values, which are quantized. "
@@ -58,6 +66,7 @@ def quantize_linear(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> 
     Returns:
         zero_point.dtype, shape of x.
     """
+    _check(x, scale)
     limits = torch.iinfo(zero_point.dtype)
     zp = _spread(zero_point, x.ndim, axis).to(_EXACT)
     v = x.to(_EXACT) / _spread(scale, x.ndim, axis)
@@ -68,7 +77,7 @@ def quantize_linear(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> 
 
 @quantize_linear.register_fake
 def _(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:  # noqa: ARG001
-    _check_floating(x)
+    _check(x, scale)
     return torch.empty_like(x, dtype=zero_point.dtype)
 
 
@@ -114,7 +123,7 @@ def fake_quantize(
         dtype and shape of x.
 
     Raises:
-        ShapeError: x is not floating point; there is no such axis.
+        ShapeError: x is not floating point, or on another device than scale; it has no such axis.
     """
     return _fake_quantized(x, scale, zero_point, qmin, qmax, axis)
 
@@ -134,22 +143,24 @@ def learned_fake_quantize(
 def _fake_quantized(
     x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int, axis: int
 ) -> Tensor:
-    _check_floating(x)
+    _check(x, scale)
     s, zp = _spread(scale, x.ndim, axis), _spread(zero_point, x.ndim, axis).to(_EXACT)
     v = (x.to(_EXACT) / s).round_()
-    torch.clamp(v, qmin - zp, qmax - zp, out=v)
+    # two passes, yet four times as fast as clamp between tensors; both keep NaN
+    torch.maximum(v, qmin - zp, out=v)
+    torch.minimum(v, qmax - zp, out=v)
     return v.mul_(s).to(x.dtype)
 
 
 def _fake(
     x: Tensor,
-    scale: Tensor,  # noqa: ARG001
+    scale: Tensor,
     zero_point: Tensor,  # noqa: ARG001
     qmin: int,  # noqa: ARG001
     qmax: int,  # noqa: ARG001
     axis: int,  # noqa: ARG001
 ) -> Tensor:
-    _check_floating(x)
+    _check(x, scale)
     return torch.empty_like(x)
 
 
@@ -163,8 +174,14 @@ def _pass_inside(
 ) -> Tensor:
     """The gradient where the code of x lies in [qmin, qmax], 0 elsewhere."""
     zp = _spread(zero_point, x.ndim, axis).to(_EXACT)
-    codes = (x.to(_EXACT) / _spread(scale, x.ndim, axis)).round_().add_(zp).to(grad.dtype)
-    return torch.ops.aten.hardtanh_backward(grad, codes, qmin - _ABOVE, qmax + _ABOVE)
+    codes = (x.to(_EXACT) / _spread(scale, x.ndim, axis)).round_().add_(zp)
+    return _where_inside(grad, codes, qmin, qmax)
+
+
+def _where_inside(grad: Tensor, codes: Tensor, qmin: int, qmax: int) -> Tensor:
+    """In one pass; in float32, since bfloat16 does not tell 127.5 from 128."""
+    inside = torch.ops.aten.hardtanh_backward(grad.to(_EXACT), codes, qmin - _ABOVE, qmax + _ABOVE)
+    return inside.to(grad.dtype)  # type: ignore[no-any-return]  # aten is untyped
 
 
 @_pass_inside.register_fake
@@ -180,32 +197,50 @@ def _(
     return torch.empty_like(grad)
 
 
-def _keep(ctx: FunctionCtx, inputs: tuple[object, ...], output: Tensor) -> None:  # noqa: ARG001
-    x, scale, zero_point, *numbers = inputs
-    ctx.save_for_backward(x, scale, zero_point)
-    ctx.numbers = tuple(numbers)
-
-
-def _backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
-    x, scale, zero_point = ctx.saved_tensors
-    return _pass_inside(grad, x, scale, zero_point, *ctx.numbers), None, None, None, None, None
-
-
-def _learned_backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
-    x, scale, zero_point = ctx.saved_tensors
-    qmin, qmax, axis = ctx.numbers
+@torch.library.custom_op("onnxq::learned_fake_quantize_backward", mutates_args=())
+def _learn(
+    grad: Tensor, x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int, axis: int
+) -> tuple[Tensor, Tensor]:
+    """The gradients of x and of scale."""
     s, zp = _spread(scale, x.ndim, axis), _spread(zero_point, x.ndim, axis).to(_EXACT)
     v = x.to(_EXACT) / s
     rounded = v.round()
-    low, high = qmin - zp, qmax - zp
-    inside = (rounded >= low) & (rounded <= high)
-    slope = torch.clamp(rounded, low, high) - torch.where(inside, v, 0.0)
-    by_element = grad.to(_EXACT) * slope
-    others = [i for i in range(x.ndim) if scale.ndim == 0 or i != axis % x.ndim]
-    total = by_element.sum(others) if others else by_element
-    share = x.numel() // max(scale.numel(), 1)
-    total = total.reshape(scale.shape) / math.sqrt(max(share, 1) * max(qmax, 1))
-    return torch.where(inside, grad, 0.0), total, None, None, None, None
+    inside = _where_inside(grad, rounded + zp, qmin, qmax)
+    torch.maximum(rounded, qmin - zp, out=rounded)
+    torch.minimum(rounded, qmax - zp, out=rounded)
+    # grad * (clamp(rint(v)) - v), the second term only where it was not clamped
+    slope = rounded.mul_(grad).sub_(v.mul_(inside))
+    total = slope.sum_to_size(s.shape).reshape(scale.shape)
+    sharing = max(x.numel() // max(scale.numel(), 1), 1)
+    return inside, total / math.sqrt(sharing * max(qmax, 1))
+
+
+@_learn.register_fake
+def _(
+    grad: Tensor,
+    x: Tensor,  # noqa: ARG001
+    scale: Tensor,
+    zero_point: Tensor,  # noqa: ARG001
+    qmin: int,  # noqa: ARG001
+    qmax: int,  # noqa: ARG001
+    axis: int,  # noqa: ARG001
+) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(grad), torch.empty_like(scale)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001
+    x, scale, zero_point, *numbers = inputs
+    # copies: an observer that sees a second tensor in this step writes new ones in their place
+    ctx.save_for_backward(x, scale.clone(), zero_point.clone())
+    ctx.numbers = tuple(numbers)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    return _pass_inside(grad, *ctx.saved_tensors, *ctx.numbers), None, None, None, None, None
+
+
+def _learned_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    return *_learn(grad, *ctx.saved_tensors, *ctx.numbers), None, None, None, None
 
 
 fake_quantize.register_autograd(_backward, setup_context=_keep)
