@@ -8,7 +8,7 @@ import onnx
 import onnxscript
 import torch
 
-from onnxq.pytorch import ops  # noqa: F401  # registers the operators
+from onnxq.pytorch import boundary, ops  # noqa: F401  # registers the operators
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,11 @@ def translation_table(opset: int) -> dict[Callable[..., object], Callable[..., o
             codes = op.Clip(codes, *ends)
         return op.DequantizeLinear(codes, scale, zero_point, axis=axis)
 
+    def leave_integers(x):  # type: ignore[no-untyped-def]
+        return op.Max(x)  # boundary.MARK
+
     return {
+        torch.ops.onnxq.leave_integers.default: leave_integers,
         torch.ops.onnxq.quantize_linear.default: quantize_linear,
         torch.ops.onnxq.dequantize_linear.default: dequantize_linear,
         torch.ops.onnxq.fake_quantize.default: fake_quantize,

@@ -1,0 +1,6 @@
+"""Layers with the ReLU behind them, on int8 weights: one kernel each where they are deployed."""
+
+from onnxq.pytorch.nn.intrinsic.quantized.conv_relu import ConvReLU1d, ConvReLU2d, ConvReLU3d
+from onnxq.pytorch.nn.intrinsic.quantized.linear_relu import LinearReLU
+
+__all__ = ["ConvReLU1d", "ConvReLU2d", "ConvReLU3d", "LinearReLU"]
