@@ -21,12 +21,13 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 from onnxq.errors import ModelError, QConfigError, UnsupportedError, listed
 from onnxq.pytorch.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.pytorch.float_functional import FloatFunctional
+from onnxq.pytorch.hooks import carry_over
 from onnxq.pytorch.nn import intrinsic, qat
 from onnxq.pytorch.nn.intrinsic import qat as fused
 from onnxq.pytorch.propagation import propagate_qconfig_
 from onnxq.pytorch.sources import watch_first_pass
 from onnxq.pytorch.stubs import DeQuantStub, QuantStub, QuantWrapper
-from onnxq.pytorch.torch_ao import carry_over, own_module
+from onnxq.pytorch.torch_ao import own_module
 from onnxq.qconfig import FakeQuantSpec, QConfig
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from onnxq.errors import QConfigError, nearest
 from onnxq.observers import MovingAverageMinMaxObserver, NoopObserver, Observer, ObserverSpec
 from onnxq.observers._spec import find_observer
 from onnxq.pytorch.float_functional import FloatFunctional
+from onnxq.pytorch.hooks import carry_over
 from onnxq.pytorch.nn.intrinsic._fused import FUSED
 from onnxq.pytorch.stubs import DeQuantStub, QuantStub
 from onnxq.qconfig import Entry, FakeQuantSpec, Part, QConfig, QConfigDynamic
@@ -35,33 +36,6 @@ def own_module(mod: nn.Module) -> nn.Module:
         return mod
     made = own(*mod.children()) if own in FUSED else own()
     return carry_over(mod, made)
-
-
-def carry_over(old: nn.Module, new: nn.Module) -> nn.Module:
-    """The new module, with mode, qconfig and hooks of the old."""
-    new.train(old.training)
-    if hasattr(old, "qconfig"):
-        new.qconfig = old.qconfig
-    move_pre_hooks(old, new)
-    move_hooks(old, new)
-    return new
-
-
-def move_pre_hooks(old: nn.Module, new: nn.Module) -> None:
-    """Hooks that run before forward."""
-    _update(old, new, "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs")
-
-
-def move_hooks(old: nn.Module, new: nn.Module) -> None:
-    """Hooks that run after forward."""
-    _update(
-        old, new, "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called"
-    )
-
-
-def _update(old: nn.Module, new: nn.Module, *names: str) -> None:
-    for name in names:  # torch has no public way to hand hooks on
-        getattr(new, name).update(getattr(old, name))
 
 
 def own_entry(value: object, where: str) -> Entry:
