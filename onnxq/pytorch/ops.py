@@ -175,13 +175,16 @@ def _pass_inside(
     """The gradient where the code of x lies in [qmin, qmax], 0 elsewhere."""
     zp = _spread(zero_point, x.ndim, axis).to(_EXACT)
     codes = (x.to(_EXACT) / _spread(scale, x.ndim, axis)).round_().add_(zp)
-    return _where_inside(grad, codes, qmin, qmax)
+    return _where_between(grad, codes, qmin - _ABOVE, qmax + _ABOVE)
 
 
-def _where_inside(grad: Tensor, codes: Tensor, qmin: int, qmax: int) -> Tensor:
-    """In one pass; in float32, since bfloat16 does not tell 127.5 from 128."""
-    inside = torch.ops.aten.hardtanh_backward(grad.to(_EXACT), codes, qmin - _ABOVE, qmax + _ABOVE)
-    return inside.to(grad.dtype)  # type: ignore[no-any-return]  # aten is untyped
+def _where_between(grad: Tensor, v: Tensor, low: float, high: float) -> Tensor:
+    """The gradient where low < v < high, 0 elsewhere.
+
+    In one pass; in float32, since bfloat16 does not tell 127.5 from 128.
+    """
+    passed = torch.ops.aten.hardtanh_backward(grad.to(_EXACT), v, low, high)
+    return passed.to(grad.dtype)  # type: ignore[no-any-return]  # aten is untyped
 
 
 @_pass_inside.register_fake
@@ -205,7 +208,7 @@ def _learn(
     s, zp = _spread(scale, x.ndim, axis), _spread(zero_point, x.ndim, axis).to(_EXACT)
     v = x.to(_EXACT) / s
     rounded = v.round()
-    inside = _where_inside(grad, rounded + zp, qmin, qmax)
+    inside = _where_between(grad, v + zp, qmin, qmax)
     torch.maximum(rounded, qmin - zp, out=rounded)
     torch.minimum(rounded, qmax - zp, out=rounded)
     # grad * (clamp(rint(v)) - v), the second term only where it was not clamped

@@ -56,10 +56,10 @@ def _ends(x: Tensor, axis: int | None) -> tuple[Tensor, Tensor]:
 
 
 def _not_finite(x: Tensor) -> str:
-    bad = ~torch.isfinite(x)
+    bad = ~torch.isfinite(x.to(torch.float32))
     first = bad.nonzero()[0].tolist()
     return (
-        f"{int(bad.sum())} of {x.numel()} values are NaN or infinite, the first, "
+        f"{int(bad.sum())} of {x.numel()} values are NaN or infinite in float32, the first, "
         f"{x[tuple(first)].item()}, at {first} of shape {list(x.shape)}; lower the learning rate, "
         "or correct the input."
     )
