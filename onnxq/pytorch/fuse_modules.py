@@ -218,4 +218,5 @@ def _named(model: nn.Module, name: str) -> nn.Module:
         raise QConfigError(
             f"modules_to_fuse: the model has no module '{name}'.{nearest(name, modules)}"
         )
-    return modules[name]
+    found: nn.Module = modules[name]
+    return found
