@@ -131,19 +131,18 @@ class Tracker(TorchFunctionMode):
         if not read:
             return result
         name = str(getattr(func, "__name__", func))
-        made: Source | None = Lost(resolve_name(func) or name)
-        if _moves(name, args, kwargs):
-            made = self._moved(name, read)
+        where = resolve_name(func) or name
+        made = self._moved(where, read) if _moves(name, args, kwargs) else Lost(where)
         # __setitem__ returns None, and changes its first argument
         for tensor in tensors_in(args[0] if name == "__setitem__" else result):
             if made is not None and tensor.is_floating_point():
                 self.sources[tensor] = made
         return result
 
-    def _moved(self, name: str, read: list[Tensor]) -> Source | None:
+    def _moved(self, where: str, read: list[Tensor]) -> Source | None:
         sources = [self.sources.get(tensor) for tensor in read]
         same = all(source is sources[0] for source in sources)
-        return sources[0] if same else Lost(f"{name} of tensors with different scales")
+        return sources[0] if same else Lost(f"{where} of tensors with different scales")
 
     def _before(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         x = next(tensors_in(args), None)

@@ -42,7 +42,7 @@ def run(inputs: list[npt.NDArray[Any]], conv: nn.Conv2d) -> npt.NDArray[np.int64
 
 def trained(conv: nn.Conv2d, qconfig: QConfig = onnxq_default_qat_qconfig) -> Any:
     """ConvBnReLU2d with random statistics."""
-    bn = nn.BatchNorm2d(conv.out_channels)
+    bn: Any = nn.BatchNorm2d(conv.out_channels)
     nn.init.uniform_(bn.weight, 0.5, 2)
     nn.init.normal_(bn.bias)
     nn.init.normal_(bn.running_mean)

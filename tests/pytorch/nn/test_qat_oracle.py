@@ -31,11 +31,13 @@ with warnings.catch_warnings():
     import torch.ao.nn.intrinsic as theirs_float
     import torch.ao.nn.intrinsic.qat as theirs_fused
     import torch.ao.nn.qat as theirs_plain
-    from torch.ao import quantization as theirs
+    from torch.ao import quantization
+
+theirs: Any = quantization  # untyped
 
 pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
-NARROW = {"quant_min": -127, "quant_max": 127}
+NARROW: dict[str, Any] = {"quant_min": -127, "quant_max": 127}
 PER_TENSOR = QConfig(default_fake_quant, default_weight_fake_quant.with_args(**NARROW))
 PER_CHANNEL = QConfig(default_fake_quant, default_per_channel_weight_fake_quant.with_args(**NARROW))
 
