@@ -132,7 +132,7 @@ def export(
         check_request(model, list(bound.tensors), axes, opset, names)
         tidy(model)
         grids = quantized_graph.count_grids(model)
-        if grids:
+        if grids or quantized_graph.holds_codes(model):
             quantized_graph.tidy_quantized(model)
             model = quantized_graph.as_format(model, format)
         _check_values(module, model, bound, axes, Limits(grids, tolerance))
@@ -266,7 +266,8 @@ def _check_values(
         name, axis = next(iter(batches.items()))
         rows = bound.tensors[name].shape[axis]
         trials += [bound.resized(batches, size) for size in (1, rows + 1)]
-    with runtime.open_session(model) as session:
+    threads = 1 if quantized_graph.computes_in_threads(model) else None
+    with runtime.open_session(model, threads=threads) as session:
         for trial in trials:
             _check_trial(module, model, session.run, trial, limits)
 

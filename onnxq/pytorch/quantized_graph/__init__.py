@@ -2,13 +2,18 @@
 
     x_dequantized -> MaxPool -> ...          becomes   x_dequantized -> MaxPool -> Q -> DQ -> ...
     Conv -> Relu, Clip -> Q                  becomes   Conv -> Q [-> Clip on codes]
-    w_quantized -> DQ -> Transpose           becomes   w_quantized, transposed -> DQ
+    w -> Q -> DQ                             becomes   w_quantized -> DQ
+    codes of a weight [-> DQ] -> Transpose   become    transposed codes [-> DQ]
+    Conv of codes -> BatchNormalization      becomes   Conv of codes, with its scales
+    Conv of codes, float bias                becomes   Conv of codes, int32 bias
+    x -> Q, x -> Q                           becomes   x -> Q
     GlobalAveragePool -> Flatten -> Q        becomes   GlobalAveragePool -> Q -> DQ -> Flatten -> Q
     ReduceMean over space                    becomes   GlobalAveragePool
     the mark where a region ends             goes      where nothing behind it is quantized again
 
-Every step keeps the numbers: data movement and rounding to a grid can be exchanged, and so can
-rounding and clipping. Only the main graph is looked at: torch.export leaves bodies to torch.cond.
+Every step keeps the numbers, but for biases, which are rounded as integers add them: data movement
+and rounding to a grid can be exchanged, and so can rounding and clipping. Only the main graph is
+looked at: torch.export leaves bodies to torch.cond.
 """
 
 from __future__ import annotations
@@ -21,9 +26,13 @@ from onnxq.graph.passes.global_pool import MeanToGlobalPool
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.graph.types import infer_types
 from onnxq.pytorch.boundary import MARK
+from onnxq.pytorch.quantized_graph.biases import store_bias
 from onnxq.pytorch.quantized_graph.clamps import fold_clamps
+from onnxq.pytorch.quantized_graph.constants import store_codes
 from onnxq.pytorch.quantized_graph.movement import onto_grid, quantize_before
 from onnxq.pytorch.quantized_graph.naming import name_codes, name_outputs
+from onnxq.pytorch.quantized_graph.norms import fold_norm
+from onnxq.pytorch.quantized_graph.quantizers import share_quantizers
 from onnxq.pytorch.quantized_graph.reading import (
     DEQUANTIZE,
     QUANTIZE,
@@ -36,6 +45,9 @@ from onnxq.pytorch.quantized_graph.reading import (
 from onnxq.stages.rewrite import FORMATS
 from onnxq.stages.rewrite.signed_codes import keep_loadable
 
+# Tensors that an operator rounds. An LSTM rounds its input and h at every step; what is off by a
+# step in h fades within a few steps.
+_ROUNDED = {QUANTIZE: 1, "DynamicQuantizeLinear": 1, "DynamicQuantizeLSTM": 4}
 _DEFAULTS = {"block_size": 0, "output_dtype": 0, "saturate": 1}
 
 
@@ -52,6 +64,11 @@ def tidy_quantized(model: ir.Model) -> None:
     MeanToGlobalPool()(model)
     names = FreeNames(model)
     _drop_marks(model)
+    share_quantizers(model)
+    for node in list(model.graph):
+        store_codes(node, names)
+    for node in list(model.graph):
+        fold_norm(node, names)
     for node in list(model.graph):
         _turn_weight(node, names)
     for node in list(model.graph):
@@ -59,6 +76,8 @@ def tidy_quantized(model: ir.Model) -> None:
         quantize_before(node, names)
     for node in list(model.graph):
         fold_clamps(node, names)
+    for node in list(model.graph):
+        store_bias(node, names)
     name_codes(model, names)
     for node in list(model.graph):
         onto_grid(node, model, names)
@@ -90,9 +109,25 @@ def output_scales(model: ir.Model) -> list[tuple[str, float | None]]:
     return found
 
 
+def holds_codes(model: ir.Model) -> bool:
+    """Whether anything in the model is quantized."""
+    return any(node.op_type in (QUANTIZE, DEQUANTIZE) for node in model.graph)
+
+
 def count_grids(model: ir.Model) -> int:
-    """Number of tensors that are rounded to a grid; of a model that is not quantized, 0."""
-    return sum(node.op_type == QUANTIZE for node in model.graph)
+    """Number of tensors that are rounded to a grid when the model runs."""
+    running = [node for node in model.graph if not _is_constant(node)]
+    return sum(_ROUNDED.get(node.op_type, 0) for node in running)
+
+
+def computes_in_threads(model: ir.Model) -> bool:
+    """Whether its numbers depend on the number of threads: each thread's rows get a scale."""
+    return any(node.op_type == "DynamicQuantizeLSTM" for node in model.graph)
+
+
+def _is_constant(node: ir.Node) -> bool:
+    x = node.inputs[0] if node.inputs else None
+    return node.op_type == QUANTIZE and x is not None and x.is_initializer()
 
 
 def _drop_defaults(node: ir.Node) -> None:
@@ -125,18 +160,19 @@ def _reaches_codes(node: ir.Node) -> bool:
 
 
 def _turn_weight(node: ir.Node, names: FreeNames) -> None:
-    """Transpose(DQ(constant)) is DQ(transposed constant), with the axis of its scales moved."""
-    if node.op_type != "Transpose":
+    """Transposes a constant, or that of a DQ, here; the axis of its scales moves with it."""
+    perm = node.attributes.get_ints("perm")
+    if node.op_type != "Transpose" or perm is None:
         return
     source = dequantizer(node.inputs[0])
-    perm = node.attributes.get_ints("perm")
-    if source is None or perm is None or source.inputs[0] is None:
-        return
-    codes = source.inputs[0]
-    if not codes.is_initializer() or codes.const_value is None:
+    codes = node.inputs[0] if source is None else source.inputs[0]
+    if codes is None or not codes.is_initializer() or codes.const_value is None:
         return
     array = np.ascontiguousarray(np.transpose(codes.const_value.numpy(), perm))
     turned = new_constant(node, names.value(f"{codes.name}_transposed"), array)
+    if source is None:
+        node.outputs[0].replace_all_uses_with(turned)
+        return
     axis = source.attributes.get_int("axis", 1)
     attributes = {} if scale_rank(source) == 0 else {"axis": list(perm).index(axis % len(perm))}
     made = ir.node(

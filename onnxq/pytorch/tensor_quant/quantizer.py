@@ -41,6 +41,7 @@ from onnxq.pytorch.tensor_quant.grid import on_grid, scale_of
 if TYPE_CHECKING:
     from onnxq.pytorch.tensor_quant.descriptor import Axis, ScaledQuantDescriptor
 
+_BYTE = 8
 _NOT_SEEN = (
     "{}: no amax: the calibrator has seen no data. Run enable_calib(), batches, load_calib_amax()."
 )
@@ -277,8 +278,12 @@ class TensorQuantizer(nn.Module):
     def _quantized(self, x: Tensor) -> Tensor:
         if torch.compiler.is_exporting():
             scale, axis = self.exported_scale(x)
-            zero_point = torch.zeros_like(scale, dtype=torch.int32)
-            made: Tensor = ops.fake_quantize(x, scale, zero_point, *self.code_range(), axis)
+            # codes around 128, as uint8: ONNX Runtime runs those in integers on every machine, also
+            # where several nodes read them; constants become int8 again when the graph is tidied
+            shift = 0 if self._unsigned else 1 << (7 if self._num_bits <= _BYTE else 15)
+            zero_point = torch.full_like(scale, shift, dtype=torch.int32)
+            low, high = (code + shift for code in self.code_range())
+            made: Tensor = ops.fake_quantize(x, scale, zero_point, low, high, axis)
             return made
         amax = self._amax_for(x)
         if self._fake_quant:
