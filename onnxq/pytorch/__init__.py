@@ -13,6 +13,7 @@ except ModuleNotFoundError as error:
         "onnxq.pytorch needs torch, which is not installed. Run: pip install 'onnxq[torch]'."
     ) from error
 
+from onnxq.pytorch.add_observer import add_observer_, add_quant_dequant, get_observer_dict
 from onnxq.pytorch.dynamic import quantize_dynamic
 from onnxq.pytorch.exporter import export
 from onnxq.pytorch.factory import load_factory, load_module, load_weights
@@ -28,13 +29,7 @@ from onnxq.pytorch.fake_quantize import (
 from onnxq.pytorch.float_functional import FloatFunctional
 from onnxq.pytorch.fuse_modules import fuse_known_modules, fuse_modules, fuse_modules_qat
 from onnxq.pytorch.inputs import Inputs, example_inputs, parse_input, read_inputs
-from onnxq.pytorch.prepare import (
-    add_observer_,
-    add_quant_dequant,
-    get_observer_dict,
-    prepare,
-    prepare_qat,
-)
+from onnxq.pytorch.prepare import prepare, prepare_qat
 from onnxq.pytorch.propagation import propagate_qconfig_
 from onnxq.pytorch.quantize import default_eval_fn, quantize, quantize_qat
 from onnxq.pytorch.stubs import DeQuantStub, QuantStub, QuantWrapper
