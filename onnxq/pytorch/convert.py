@@ -13,11 +13,11 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import OnnxqError, UnsupportedError, listed
 from onnxq.pytorch.fake_quantize import FakeQuantize
-from onnxq.pytorch.mappings import STATIC_MAPPING, check_mapping
+from onnxq.pytorch.mappings import DYNAMIC_MAPPING, STATIC_MAPPING, check_mapping
 from onnxq.pytorch.nn.qat import QatModule
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
 from onnxq.pytorch.stubs import DeQuantStub
-from onnxq.qconfig import QConfig
+from onnxq.qconfig import QConfig, QConfigDynamic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,8 +39,9 @@ def convert(
 
     Args:
         module: of `prepare` or `prepare_qat`, after it has seen data.
-        mapping: {type: quantized type with from_float}; None: STATIC_MAPPING of
-            onnxq.pytorch.mappings. What it lacks stays as it is.
+        mapping: {type: quantized type with from_float}; what it lacks stays as it is. None:
+            STATIC_MAPPING of onnxq.pytorch.mappings, and DYNAMIC_MAPPING for modules whose qconfig
+            is a QConfigDynamic.
         inplace: changes the module itself.
         remove_qconfig: the result has no `qconfig` attributes.
 
@@ -81,6 +82,8 @@ def swap_module(mod: nn.Module, mapping: Mapping[type[nn.Module], type[nn.Module
 
 def _swapped(mod: nn.Module, mapping: Mapping[type[nn.Module], type[nn.Module]]) -> nn.Module:
     kind = mapping.get(type_before_parametrizations(mod))
+    if mapping is STATIC_MAPPING and isinstance(getattr(mod, "qconfig", None), QConfigDynamic):
+        kind = DYNAMIC_MAPPING.get(type_before_parametrizations(mod))
     if kind is None or not _is_prepared(mod):
         return mod
     if getattr(kind, "keeps_grid", False) and output_fake_quantize(mod) is not None:
@@ -104,7 +107,7 @@ def _is_prepared(mod: nn.Module) -> bool:
     if isinstance(mod, FakeQuantize | QatModule | DeQuantStub):
         return True
     return output_fake_quantize(mod) is not None or isinstance(
-        getattr(mod, "qconfig", None), QConfig
+        getattr(mod, "qconfig", None), QConfig | QConfigDynamic
     )
 
 

@@ -13,6 +13,7 @@ from onnxq.pytorch.nn import intrinsic, qat
 from onnxq.pytorch.nn import quantized as nnq
 from onnxq.pytorch.nn.intrinsic import qat as fused
 from onnxq.pytorch.nn.intrinsic import quantized as nniq
+from onnxq.pytorch.nn.quantized import dynamic
 from onnxq.pytorch.stubs import DeQuantStub, QuantStub
 
 if TYPE_CHECKING:
@@ -36,6 +37,18 @@ STATIC_MAPPING: Mapping[type[nn.Module], type[nn.Module]] = {
     nn.Sigmoid: nnq.Sigmoid,
     nn.Softmax: nnq.Softmax,
     nn.MaxPool2d: nnq.MaxPool2d,
+    nn.BatchNorm2d: nnq.BatchNorm2d,
+    nn.BatchNorm3d: nnq.BatchNorm3d,
+    nn.LayerNorm: nnq.LayerNorm,
+    nn.GroupNorm: nnq.GroupNorm,
+    nn.InstanceNorm1d: nnq.InstanceNorm1d,
+    nn.InstanceNorm2d: nnq.InstanceNorm2d,
+    nn.InstanceNorm3d: nnq.InstanceNorm3d,
+    nn.Embedding: nnq.Embedding,
+    nn.EmbeddingBag: nnq.EmbeddingBag,
+    intrinsic.BNReLU2d: nniq.BNReLU2d,
+    intrinsic.BNReLU3d: nniq.BNReLU3d,
+    qat.Embedding: nnq.Embedding,
     intrinsic.ConvReLU1d: nniq.ConvReLU1d,
     intrinsic.ConvReLU2d: nniq.ConvReLU2d,
     intrinsic.ConvReLU3d: nniq.ConvReLU3d,
@@ -59,6 +72,18 @@ STATIC_MAPPING: Mapping[type[nn.Module], type[nn.Module]] = {
 """For modules whose activations have been observed or trained."""
 
 
+DYNAMIC_MAPPING: Mapping[type[nn.Module], type[nn.Module]] = {
+    nn.Linear: dynamic.Linear,
+    nn.LSTM: dynamic.LSTM,
+    nn.GRU: dynamic.GRU,
+    nn.RNN: dynamic.RNN,
+    nn.LSTMCell: dynamic.LSTMCell,
+    nn.GRUCell: dynamic.GRUCell,
+    nn.RNNCell: dynamic.RNNCell,
+}
+"""For modules whose qconfig is a QConfigDynamic: nothing needs to be observed."""
+
+
 def check_mapping(mapping: object) -> None:
     """Passes {module type: module type with from_float}.
 
@@ -69,7 +94,7 @@ def check_mapping(mapping: object) -> None:
         raise QConfigError(
             f"mapping is a {type(mapping).__name__}; wanted a dict {{module type: quantized type}}."
         )
-    known = {t.__name__: t for t in STATIC_MAPPING.values()}
+    known = {t.__name__: t for t in (*STATIC_MAPPING.values(), *DYNAMIC_MAPPING.values())}
     for key, value in mapping.items():
         if not (isinstance(key, type) and issubclass(key, nn.Module)):
             raise QConfigError(

@@ -9,6 +9,7 @@ import onnxscript
 import torch
 
 from onnxq.pytorch import boundary, ops  # noqa: F401  # registers the operators
+from onnxq.pytorch.dynamic_translation import dynamic_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +42,7 @@ def translation_table(opset: int) -> dict[Callable[..., object], Callable[..., o
     def leave_integers(x):  # type: ignore[no-untyped-def]
         return op.Max(x)  # boundary.MARK
 
-    return {
+    return dynamic_table(op) | {
         torch.ops.onnxq.leave_integers.default: leave_integers,
         torch.ops.onnxq.quantize_linear.default: quantize_linear,
         torch.ops.onnxq.dequantize_linear.default: dequantize_linear,

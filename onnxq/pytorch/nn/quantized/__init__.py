@@ -16,18 +16,37 @@ from onnxq.pytorch.nn.quantized.activations import (
     Softmax,
 )
 from onnxq.pytorch.nn.quantized.conv import Conv1d, Conv2d, Conv3d
+from onnxq.pytorch.nn.quantized.embedding import Embedding, EmbeddingBag
 from onnxq.pytorch.nn.quantized.linear import Linear
+from onnxq.pytorch.nn.quantized.normalization import (
+    BatchNorm2d,
+    BatchNorm3d,
+    GroupNorm,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+    LayerNorm,
+)
 from onnxq.pytorch.nn.quantized.q_functional import QFunctional
 from onnxq.pytorch.nn.quantized.requantize import DeQuantize, Quantize, Requantize
 
 __all__ = [
     "ELU",
+    "BatchNorm2d",
+    "BatchNorm3d",
     "Conv1d",
     "Conv2d",
     "Conv3d",
     "DeQuantize",
+    "Embedding",
+    "EmbeddingBag",
     "FloatFunctional",
+    "GroupNorm",
     "Hardswish",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
+    "LayerNorm",
     "LeakyReLU",
     "Linear",
     "MaxPool2d",

@@ -123,7 +123,7 @@ class Weighted(Stored):
             ShapeError: another shape than the constructor was given; a bias where there is none.
             ModelError: the bias holds NaN or Inf.
         """
-        weight = w if isinstance(w, QTensor) else _of_torch(w)
+        weight = w if isinstance(w, QTensor) else of_torch(w)
         if weight.shape != tuple(self.weight_codes.shape):
             raise ShapeError(
                 f"{self.title}: weight of shape {weight.shape}; "
@@ -285,8 +285,8 @@ class Weighted(Stored):
         return QTensor(codes.cpu().numpy().astype(qparams.dtype.storage), raised_qparams)
 
 
-def _of_torch(w: torch.Tensor) -> QTensor:
-    """The codes and qparams of a tensor that torch quantized."""
+def of_torch(w: torch.Tensor) -> QTensor:
+    """The codes and qparams of a tensor that torch quantized. Raises ShapeError for a float one."""
     if not w.is_quantized:
         raise ShapeError(
             f"weight is a tensor of {w.dtype}; wanted a QTensor of onnxq.qtensor, or a tensor "
