@@ -34,7 +34,7 @@ _HISTOGRAMS: dict[str, type[HistogramObserver]] = {
 
 
 class AmaxObserver(Observer):
-    """scale = scale_amax * amax / quant_max, zero_point 0.
+    """scale = scale_amax * amax / quant_max, zero_point = middle.
 
     amax is given, or the largest absolute value ("max"), or, per tensor, the percentile of the
     absolute values, the amax of least squared error ("mse") or least divergence ("entropy") on
@@ -42,7 +42,7 @@ class AmaxObserver(Observer):
     A channel gets at least eps times the largest channel's scale.
 
     Args:
-        quant_max: largest code; -quant_max is the smallest, or 0 of unsigned types.
+        quant_max: largest code, less that of 0; -quant_max is the smallest, where there are such.
         ch_axis: axis of the channels; None for one scale.
         dtype: type of the codes.
         method: "max", "percentile", "mse" or "entropy".
@@ -51,6 +51,8 @@ class AmaxObserver(Observer):
         scale_amax: factor on amax, > 0.
         eps: smallest scale, relative to the largest channel's.
         bins: of the histogram, as HistogramObserver.
+        middle: code of 0: 0, or 2^(bits-1) of an unsigned type, for values of both signs. ONNX
+            Runtime runs such codes in integers wherever it runs int8, and in more places.
 
     State: NarrowRangeObserver's for "max" and a fixed amax, else HistogramObserver's.
 
@@ -69,11 +71,18 @@ class AmaxObserver(Observer):
         scale_amax: float = 1.0,
         eps: float = EPS,
         bins: int = DEFAULT_BINS,
+        middle: int = 0,
     ) -> None:
-        signed = dtypes.find(dtype).signed
-        super().__init__(
-            dtype, _scheme(ch_axis, signed), False, -quant_max if signed else 0, quant_max, eps
-        )
+        found = dtypes.find(dtype)
+        if middle not in ((0,) if found.signed else (0, 1 << (found.bits - 1))):
+            raise QConfigError(f"middle: got {middle} with {found}; wanted 0, or the middle code.")
+        both = found.signed or middle > 0
+        ends = (-quant_max if both else 0) + middle, quant_max + middle
+        # of symmetric schemes, unsigned types have a middle of their own
+        scheme = _scheme(ch_axis, found.signed)
+        super().__init__(found, scheme, False, min(ends[0], 0), ends[1], eps)
+        self.quant_min = ends[0]
+        self.bound, self.middle = quant_max, middle
         if not 0 < scale_amax < np.inf:
             raise QConfigError(f"scale_amax: got {scale_amax}; wanted a positive number.")
         self.ch_axis, self.scale_amax = ch_axis, scale_amax
@@ -85,10 +94,10 @@ class AmaxObserver(Observer):
     def _watching(
         self, method: str, percentile: float, bins: int
     ) -> NarrowRangeObserver | HistogramObserver:
-        """The observer that finds amax: its codes reach from -quant_max to quant_max."""
+        """The observer that finds amax: its codes reach from -bound to bound."""
         if method == MAX or self.fixed is not None:
             # int32: holds the codes of every type
-            return NarrowRangeObserver(self.quant_max, self.ch_axis, dtypes.INT32, self.eps)
+            return NarrowRangeObserver(self.bound, self.ch_axis, dtypes.INT32, self.eps)
         if method not in _HISTOGRAMS:
             known = [MAX, *_HISTOGRAMS]
             raise QConfigError(
@@ -103,8 +112,8 @@ class AmaxObserver(Observer):
         spec = _HISTOGRAMS[method].with_args(
             dtype=dtypes.INT32,
             qscheme=QScheme.PER_TENSOR_SYMMETRIC,
-            quant_min=-self.quant_max,
-            quant_max=self.quant_max,
+            quant_min=-self.bound,
+            quant_max=self.bound,
             eps=self.eps,
             bins=bins,
         )
@@ -120,7 +129,7 @@ class AmaxObserver(Observer):
         """
         if x.size == 0:
             return
-        if not self.dtype.signed:
+        if not self.dtype.signed and not self.middle:
             low, _ = finite_range(as_float32(x, index), index)
             if low < 0:
                 raise CalibrationError(
@@ -166,7 +175,7 @@ class AmaxObserver(Observer):
         seen = self.watching if self.fixed is None else self._fixed(self.fixed)
         scale = seen.calculate_qparams().scale * np.float32(self.scale_amax)
         scale = np.maximum(scale, np.finfo(np.float32).tiny)
-        return QParams(scale, np.zeros(scale.shape, np.int64), self.dtype, granularity)
+        return QParams(scale, np.full(scale.shape, self.middle), self.dtype, granularity)
 
     def _fixed(self, fixed: F32Array) -> NarrowRangeObserver:
         assert isinstance(self.watching, NarrowRangeObserver)
@@ -177,13 +186,13 @@ class AmaxObserver(Observer):
                 "Give one number, or one for each channel."
             )
         one_for_all = fixed.size == 1 and self.ch_axis is not None and channels != (0,)
-        given = NarrowRangeObserver(self.quant_max, self.ch_axis, dtypes.INT32, self.eps)
+        given = NarrowRangeObserver(self.bound, self.ch_axis, dtypes.INT32, self.eps)
         given.absmax = np.broadcast_to(fixed, channels).copy() if one_for_all else fixed
         return given
 
     def amax(self) -> F32Array:
         """Scale * quant_max: float32, shape () or (channels,); something was seen."""
-        return np.asarray(self.calculate_qparams().scale * np.float32(self.quant_max), np.float32)
+        return np.asarray(self.calculate_qparams().scale * np.float32(self.bound), np.float32)
 
     def state(self) -> State:
         """That of the observer that finds amax."""
@@ -195,7 +204,6 @@ class AmaxObserver(Observer):
 
 
 def _scheme(ch_axis: int | None, signed: bool) -> QScheme:
-    # codes without sign and zero point 0 lie on one side, which no symmetric scheme has
     if ch_axis is None:
         return QScheme.PER_TENSOR_SYMMETRIC if signed else QScheme.PER_TENSOR_AFFINE
     return QScheme.PER_CHANNEL_SYMMETRIC if signed else QScheme.PER_CHANNEL_AFFINE

@@ -65,11 +65,14 @@ Part = ObserverSpec | FakeQuantSpec
 
 
 @runtime_checkable
-class HasFakeQuantSpec(Protocol):
-    """A description of quantization in other words, which a QConfig takes as well."""
+class Description(Protocol):
+    """Quantization in other words, which a QConfig takes as well: a QuantDescriptor."""
 
-    def to_fake_quant_spec(self) -> FakeQuantSpec:
-        """The same in words of onnxq."""
+    def activation_part(self) -> FakeQuantSpec:
+        """The same for an activation, in words of onnxq."""
+
+    def weight_part(self) -> FakeQuantSpec:
+        """The same for a weight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,10 @@ class QConfig:
     weight: Part
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "activation", as_part(self.activation, "QConfig.activation"))
+        said = self.activation
+        if not isinstance(said, type) and isinstance(said, Description):
+            said = said.activation_part()
+        object.__setattr__(self, "activation", as_part(said, "QConfig.activation"))
         object.__setattr__(self, "weight", as_part(self.weight, "QConfig.weight"))
 
     @property
@@ -172,8 +178,8 @@ def as_observer(value: object, where: str) -> ObserverSpec:
     """
     if isinstance(value, ObserverSpec):
         return value
-    if not isinstance(value, type) and isinstance(value, HasFakeQuantSpec):
-        return value.to_fake_quant_spec().observer
+    if not isinstance(value, type) and isinstance(value, Description):
+        return value.activation_part().observer
     if isinstance(value, type) and issubclass(value, Observer):
         return value.with_args()
     if isinstance(value, Observer):
@@ -189,15 +195,15 @@ def as_observer(value: object, where: str) -> ObserverSpec:
 def as_part(value: object, where: str) -> Part:
     """The spec that a spec, a FakeQuantSpec, an observer or a FakeQuantize class stands for.
 
-    So does a value with `to_fake_quant_spec`: a QuantDescriptor of onnxq.pytorch.tensor_quant.
+    So does a Description, for a weight: a QuantDescriptor of onnxq.pytorch.tensor_quant.
 
     Raises:
         QConfigError: it is none of them.
     """
     if isinstance(value, FakeQuantSpec):
         return value
-    if not isinstance(value, type) and isinstance(value, HasFakeQuantSpec):
-        return value.to_fake_quant_spec()
+    if not isinstance(value, type) and isinstance(value, Description):
+        return value.weight_part()
     if isinstance(value, type) and not issubclass(value, Observer) and hasattr(value, "with_args"):
         made = value.with_args()  # onnxq.pytorch.FakeQuantize, which this layer does not import
         if isinstance(made, FakeQuantSpec):

@@ -64,6 +64,14 @@ def test_unsigned_codes_refuse_negative_values_and_name_the_batch() -> None:
         observer.observe(X, 9)
 
 
+@pytest.mark.parametrize("method", ["max", "percentile", "mse", "entropy"])
+def test_uint8_around_128_is_int8_around_0(method: str) -> None:
+    signed = seen(AmaxObserver(method=method)).calculate_qparams()
+    shifted = seen(AmaxObserver(method=method, dtype="uint8", middle=128)).calculate_qparams()
+    assert shifted.scale == signed.scale
+    assert (int(shifted.zero_point), shifted.dtype.name) == (128, "uint8")
+
+
 def test_fixed_amax_needs_no_data_and_data_does_not_change_it() -> None:
     observer = AmaxObserver(amax=254.0, scale_amax=0.5)
     assert observer.calculate_qparams().scale == 1
@@ -98,6 +106,9 @@ def test_fixed_amax_per_channel() -> None:
         {"scale_amax": 0.0},
         {"quant_max": 128},
         {"quant_max": 0},
+        {"middle": 128},
+        {"dtype": "uint8", "middle": 127},
+        {"dtype": "uint8", "middle": 128, "quant_max": 128},
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(arguments: dict[str, object]) -> None:

@@ -187,48 +187,73 @@ class ScaledQuantDescriptor:
             )
         return cls(**plain)
 
-    def to_observer_spec(self) -> ObserverSpec:
-        """The observer that calibrates to this descriptor, for QConfigs and graphs.
+    def weight_part(self) -> FakeQuantSpec:
+        """What a QConfig holds for weights of this description: int8 (or int16) around 0.
 
         max, signed, with nothing else asked: NarrowRangeObserver, else AmaxObserver. The codes lie
-        in [-bound, bound], whatever narrow_range, as no value exceeds the amax of its own tensor
-        but by clipping.
+        in [-bound, bound], whatever narrow_range: no value exceeds the amax of its own tensor but
+        by clipping.
 
         Raises:
-            QuantValueError: several axes (ONNX has one), or fixed amax of several values per axis.
-            QuantTypeError: fake_quant is False: a QConfig always quantizes to integers, and says
-                by its place where floats come back.
+            QuantValueError: several axes (ONNX has one), or a fixed amax that is neither one value
+                nor one for each channel of the axis.
+            QuantTypeError: fake_quant is False: a QConfig says grids, and its place in the model
+                where floats come back.
         """
+        fixed = self._amax is not None or self._scale_amax is not None
+        if self._calib_method == "max" and not self._unsigned and not fixed:
+            found = NarrowRangeObserver.with_args(
+                quant_max=max_bound(self._num_bits, self._unsigned),
+                ch_axis=self._one_axis(),
+                dtype=f"int{self._width()}",
+            )
+            return self._part(found)
+        return self._part(self._amax_observer(0))
+
+    def activation_part(self) -> FakeQuantSpec:
+        """What a QConfig holds for activations: uint8 (or uint16) codes, 0 in the middle if signed.
+
+        The values are those of int8 around 0; ONNX Runtime runs them in integers in more places.
+
+        Raises:
+            QuantValueError: as weight_part.
+            QuantTypeError: likewise.
+        """
+        return self._part(self._amax_observer(0 if self._unsigned else 1 << (self._width() - 1)))
+
+    def _part(self, observer: ObserverSpec) -> FakeQuantSpec:
+        rule = ScaleRule.LEARNED if self._learn_amax else ScaleRule.OBSERVED
+        return FakeQuantSpec(observer, rule)
+
+    def _width(self) -> int:
+        return _BYTE if self._num_bits <= _BYTE else 2 * _BYTE
+
+    def _one_axis(self) -> int | None:
         if not self._fake_quant:
             raise QuantTypeError(
                 "QuantDescriptor with fake_quant=False: a QConfig describes grids; the model that "
                 "is written has integers anyway. Leave fake_quant out."
             )
-        axis = self._axis[0] if isinstance(self._axis, tuple) and self._axis else self._axis
-        if isinstance(axis, tuple) or (isinstance(self._axis, tuple) and len(self._axis) != 1):
+        if not isinstance(self._axis, tuple):
+            return self._axis
+        if len(self._axis) != 1:
             raise QuantValueError(
                 f"axis {self._axis}: ONNX has scales along one axis. Give one axis, or None."
             )
-        bound = max_bound(self._num_bits, self._unsigned)
-        width = _BYTE if self._num_bits <= _BYTE else 2 * _BYTE
-        dtype = f"{'u' if self._unsigned else ''}int{width}"
-        fixed = self._amax is not None or self._scale_amax is not None
-        if self._calib_method == "max" and not self._unsigned and not fixed:
-            return NarrowRangeObserver.with_args(quant_max=bound, ch_axis=axis, dtype=dtype)
-        method = "percentile" if self._calib_method == "histogram" else "max"
+        return self._axis[0]
+
+    def _amax_observer(self, middle: int) -> ObserverSpec:
+        axis = self._one_axis()
+        unsigned = self._unsigned or middle > 0
         return AmaxObserver.with_args(
-            quant_max=bound,
+            quant_max=max_bound(self._num_bits, self._unsigned),
             ch_axis=axis,
-            dtype=dtype,
-            method=method,
+            dtype=f"{'u' if unsigned else ''}int{self._width()}",
+            method="percentile" if self._calib_method == "histogram" else "max",
             amax=None if self._amax is None else _amax_text(self._amax, axis),
             scale_amax=1.0 if self._scale_amax is None else self._scale_amax,
+            middle=middle,
         )
-
-    def to_fake_quant_spec(self) -> FakeQuantSpec:
-        """The FakeQuantSpec of `to_observer_spec`: what a QConfig holds for this descriptor."""
-        rule = ScaleRule.LEARNED if self._learn_amax else ScaleRule.OBSERVED
-        return FakeQuantSpec(self.to_observer_spec(), rule)
 
     def _key(self) -> tuple[object, ...]:
         amax = None if self._amax is None else (self._amax.shape, self._amax.tobytes())

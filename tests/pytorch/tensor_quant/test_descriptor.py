@@ -172,11 +172,15 @@ def test_stands_where_a_qconfig_takes_an_observer() -> None:
     qconfig = QConfig(activation=activation, weight=weight)
     assert qconfig.weight == FakeQuantSpec(NarrowRangeObserver.with_args())
     assert qconfig.activation_observer == AmaxObserver.with_args(dtype="uint8", quant_max=255)
-    mapping = QConfigMapping().set_global(qconfig).set_tensor("x", weight)
+    signed: Any = QuantDescriptor(num_bits=4)
+    assert QConfig(signed, weight).activation_observer == AmaxObserver.with_args(
+        dtype="uint8", quant_max=7, middle=128
+    )
+    mapping = QConfigMapping().set_global(qconfig).set_tensor("x", activation)
     assert QConfigMapping.from_yaml(mapping.to_yaml()) == mapping
     learned: Any = QuantDescriptor(learn_amax=True)
     assert QConfig(learned, weight).activation == FakeQuantSpec(
-        NarrowRangeObserver.with_args(ch_axis=None), ScaleRule.LEARNED
+        AmaxObserver.with_args(dtype="uint8", middle=128), ScaleRule.LEARNED
     )
 
 
@@ -199,14 +203,20 @@ def test_its_observer_gives_the_grid_of_amax(arguments: dict[str, Any], seed: in
     wanted = amax.astype(np.float64) * (one.scale_amax or 1.0) / bound
     if wanted.min() < max(wanted.max() * 2.0**-20, 1e-30) or wanted.max() > 1e38:
         return  # the floor of dead channels: tested with NarrowRangeObserver
-    observer = one.to_observer_spec()()
-    observer.observe(x, 0)
-    qparams = observer.calculate_qparams()
-    np.testing.assert_allclose(qparams.scale, wanted, rtol=3e-7)
-    assert not qparams.zero_point.any()
-    assert qparams.dtype.bits == (8 if one.num_bits <= 8 else 16)
-    if one.amax is None and one.scale_amax is None:
-        assert np.abs(quantize(x, qparams).astype(int)).max() == bound
+    for part in (one.weight_part(), one.activation_part()):
+        observer = part.observer()
+        observer.observe(x, 0)
+        qparams = observer.calculate_qparams()
+        np.testing.assert_allclose(qparams.scale, wanted, rtol=3e-7)
+        middle = 0 if one.unsigned or qparams.dtype.signed else 1 << (qparams.dtype.bits - 1)
+        assert (qparams.zero_point == middle).all()
+        assert qparams.dtype.bits == (8 if one.num_bits <= 8 else 16)
+        assert (observer.quant_min, observer.quant_max) == (
+            middle - (0 if one.unsigned else bound),
+            middle + bound,
+        )
+        if one.amax is None and one.scale_amax is None:
+            assert np.abs(quantize(x, qparams).astype(int) - middle).max() == bound
 
 
 @pytest.mark.parametrize(
@@ -222,4 +232,4 @@ def test_what_no_qconfig_can_say_is_refused(
     arguments: dict[str, Any], kind: type[Exception]
 ) -> None:
     with pytest.raises(kind):
-        QuantDescriptor(**arguments).to_observer_spec()()
+        QuantDescriptor(**arguments).weight_part().observer()
