@@ -137,8 +137,9 @@ class Observing(nn.Module):
         observer = self.observer
         try:
             if observer.needs_range_alone:
+                ends = extremes(x, self.ch_axis if self.is_per_channel else None)
                 observer.load_state(self._seen())
-                observer.observe(extremes(x, self.ch_axis if self.is_per_channel else None), 1)
+                observer.observe(ends, 1)
                 observer.compact()
                 for key, array in observer.state().items():
                     self._assign(_SEEN + key, array)

@@ -70,7 +70,7 @@ def test_a_missing_axis_is_named() -> None:
 
 
 def test_the_meta_device_holds_nothing_to_observe() -> None:
-    with pytest.raises(CalibrationError, match="meta device.*disable_observer"):
+    with pytest.raises(CalibrationError, match=r"meta device.*disable_observer"):
         extremes(torch.empty(2, 3, device="meta"), None)
 
 
