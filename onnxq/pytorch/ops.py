@@ -15,13 +15,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from onnxq.errors import ShapeError
 
 _EXACT = torch.float32
-_ABOVE = 0.5  # between the last code that is inside and the first that is not
+_HALF = 0.5  # a step: between the last code that is inside and the first that is not
 
 
 def _spread(values: Tensor, rank: int, axis: int) -> Tensor:
@@ -144,12 +145,22 @@ def _fake_quantized(
     x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int, axis: int
 ) -> Tensor:
     _check(x, scale)
-    s, zp = _spread(scale, x.ndim, axis), _spread(zero_point, x.ndim, axis).to(_EXACT)
+    s = _spread(scale, x.ndim, axis)
     v = (x.to(_EXACT) / s).round_()
-    # two passes, yet four times as fast as clamp between tensors; both keep NaN
-    torch.maximum(v, qmin - zp, out=v)
-    torch.minimum(v, qmax - zp, out=v)
+    number = _number(zero_point)
+    if number is None:
+        zp = _spread(zero_point, x.ndim, axis).to(_EXACT)
+        # two passes, yet four times as fast as clamp between tensors; both keep NaN
+        torch.maximum(v, qmin - zp, out=v)
+        torch.minimum(v, qmax - zp, out=v)
+    else:
+        v.clamp_(qmin - number, qmax - number)
     return v.mul_(s).to(x.dtype)
+
+
+def _number(zero_point: Tensor) -> int | None:
+    """The zero point, where there is one and reading it does not wait for a device."""
+    return int(zero_point) if zero_point.ndim == 0 and zero_point.device.type == "cpu" else None
 
 
 def _fake(
@@ -173,9 +184,19 @@ def _pass_inside(
     grad: Tensor, x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int, axis: int
 ) -> Tensor:
     """The gradient where the code of x lies in [qmin, qmax], 0 elsewhere."""
-    zp = _spread(zero_point, x.ndim, axis).to(_EXACT)
-    codes = (x.to(_EXACT) / _spread(scale, x.ndim, axis)).round_().add_(zp)
-    return _where_between(grad, codes, qmin - _ABOVE, qmax + _ABOVE)
+    v = x.to(_EXACT) / _spread(scale, x.ndim, axis)
+    number = _number(zero_point)
+    if number is not None:
+        low, high = _beyond(qmin - number, -1), _beyond(qmax - number, 1)
+        return _where_between(grad, v, low, high)
+    codes = v.round_().add_(_spread(zero_point, x.ndim, axis).to(_EXACT))
+    return _where_between(grad, codes, qmin - _HALF, qmax + _HALF)
+
+
+def _beyond(last: int, sign: int) -> float:
+    """The first float32 past `last` that rint takes further; a tie goes to the even number."""
+    tie = np.float32(last + sign * _HALF)
+    return float(tie if last % 2 else np.nextafter(tie, np.float32(sign * np.inf)))
 
 
 def _where_between(grad: Tensor, v: Tensor, low: float, high: float) -> Tensor:

@@ -135,6 +135,27 @@ def test_gradient_is_one_where_the_code_is_inside_and_zero_where_it_was_clamped(
         assert torch.equal(x.grad, torch.where(inside, upstream, 0.0))
 
 
+@pytest.mark.parametrize(("qmin", "qmax", "zero"), [(0, 255, 7), (-7, 7, 0), (0, 65535, 32768)])
+def test_ties_at_the_ends_pass_where_they_round_inwards(qmin: int, qmax: int, zero: int) -> None:
+    """The same by channels, which read no number off a device."""
+    ends = torch.tensor([qmin - zero, qmax - zero], dtype=torch.float32)
+    near = torch.tensor([-0.5, 0.0, 0.5])
+    x = (ends[:, None] + near).flatten()
+    x = torch.cat([x, x.nextafter(torch.tensor(1e9)), x.nextafter(torch.tensor(-1e9))])
+    one, zero_point = torch.tensor(1.0), torch.tensor(zero, dtype=torch.int32)
+    single = x.clone().requires_grad_()
+    ops.fake_quantize(single, one, zero_point, qmin, qmax, 0).sum().backward()
+    channels = x.clone().requires_grad_()
+    wide = (one.expand(len(x)).clone(), zero_point.expand(len(x)).clone())
+    ops.fake_quantize(channels, *wide, qmin, qmax, 0).sum().backward()
+    rounded = x.double().round() + zero
+    wanted = ((rounded >= qmin) & (rounded <= qmax)).float()
+    assert single.grad is not None
+    assert channels.grad is not None
+    assert torch.equal(single.grad, wanted)
+    assert torch.equal(channels.grad, wanted)
+
+
 def test_gradient_agrees_with_finite_differences_of_the_straight_through_surrogate() -> None:
     """The surrogate is the rounding left out: clamp(x, (qmin - zp) s, (qmax - zp) s)."""
     rng = np.random.default_rng(8)
