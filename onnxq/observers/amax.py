@@ -42,7 +42,7 @@ class AmaxObserver(Observer):
     A channel gets at least eps times the largest channel's scale.
 
     Args:
-        quant_max: largest code, less that of 0; -quant_max is the smallest, where there are such.
+        quant_max: largest code, less that of 0; -quant_max is the smallest of signed types.
         ch_axis: axis of the channels; None for one scale.
         dtype: type of the codes.
         method: "max", "percentile", "mse" or "entropy".
@@ -77,7 +77,8 @@ class AmaxObserver(Observer):
         if middle not in ((0,) if found.signed else (0, 1 << (found.bits - 1))):
             raise QConfigError(f"middle: got {middle} with {found}; wanted 0, or the middle code.")
         both = found.signed or middle > 0
-        ends = (-quant_max if both else 0) + middle, quant_max + middle
+        # around a middle, the one code more below 0 is used: cutting it off costs a node
+        ends = middle - (quant_max + (middle > 0) if both else 0), quant_max + middle
         # of symmetric schemes, unsigned types have a middle of their own
         scheme = _scheme(ch_axis, found.signed)
         super().__init__(found, scheme, False, min(ends[0], 0), ends[1], eps)

@@ -212,7 +212,7 @@ def test_its_observer_gives_the_grid_of_amax(arguments: dict[str, Any], seed: in
         assert (qparams.zero_point == middle).all()
         assert qparams.dtype.bits == (8 if one.num_bits <= 8 else 16)
         assert (observer.quant_min, observer.quant_max) == (
-            middle - (0 if one.unsigned else bound),
+            0 if one.unsigned else middle - bound - (middle > 0),
             middle + bound,
         )
         if one.amax is None and one.scale_amax is None:
