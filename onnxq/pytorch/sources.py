@@ -9,9 +9,8 @@ every layer has one there is no trace of this, and no cost.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -20,11 +19,12 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils.weak import WeakIdKeyDictionary
 
 from onnxq.errors import ModelError, UnsupportedError
+from onnxq.pytorch.compiling import never_compiled
 from onnxq.pytorch.fake_quantize import FakeQuantize
 from onnxq.pytorch.nn.intrinsic import FusedModule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 _MOVEMENT = """
     relu relu_ dropout dropout1d dropout2d dropout3d dropout_ max_pool1d max_pool2d max_pool3d
@@ -39,15 +39,6 @@ _MOVEMENT = """
 """
 MOVEMENT = frozenset(_MOVEMENT.split())
 """Functions each value of whose result is one of the inputs', or 0, which every grid has."""
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def _never_compiled(function: Function) -> Function:
-    """torch.compiler.disable, which is untyped."""
-    disabled: Function = torch.compiler.disable(function)  # type: ignore[no-untyped-call]
-    return disabled
-
 
 LAYERS = (
     nn.Conv1d,
@@ -116,7 +107,7 @@ class Tracker(TorchFunctionMode):
             hook.remove()
         super().__exit__(*exception)  # type: ignore[no-untyped-call]
 
-    @_never_compiled
+    @never_compiled
     def __torch_function__(
         self,
         func: Callable[..., Any],
@@ -210,7 +201,7 @@ class Watch:
             root.register_forward_hook(self.stop, always_call=True),
         ]
 
-    @_never_compiled
+    @never_compiled
     def start(self, root: nn.Module, args: object) -> None:  # noqa: ARG002  # a hook's arguments
         """Before a pass, which may be of a compiled model.
 
@@ -226,7 +217,7 @@ class Watch:
         self.tracker = Tracker({module: name for name, module in root.named_modules()})
         self.tracker.__enter__()
 
-    @_never_compiled
+    @never_compiled
     def stop(self, root: nn.Module, args: object, result: object) -> None:  # noqa: ARG002
         """After a pass, or its failure, where the result is None."""
         tracker, self.tracker = self.tracker, None

@@ -19,7 +19,12 @@ def net() -> Any:
 def test_a_modules_own_comes_before_its_name_its_type_and_the_one_around() -> None:
     model = net()
     model[1][1].qconfig = None
-    entries = {"": default_qconfig, nn.Linear: FBGEMM, "1": default_dynamic_qconfig, "1.1": FBGEMM}
+    entries: Any = {
+        "": default_qconfig,
+        nn.Linear: FBGEMM,
+        "1": default_dynamic_qconfig,
+        "1.1": FBGEMM,
+    }
     propagate_qconfig_(model, entries)
     assert model.qconfig == default_qconfig
     assert model[0].qconfig == default_qconfig

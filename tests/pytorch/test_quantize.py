@@ -48,5 +48,6 @@ def test_quantize_qat_trains_and_converts() -> None:
 
 def test_in_place_changes_the_model_itself() -> None:
     model = net(get_default_qconfig())
-    assert quantize(model, default_eval_fn, [DATA], inplace=True) is model
+    same: Any = quantize(model, default_eval_fn, [DATA], inplace=True)
+    assert same is model
     assert type(model[1]) is nnq.Linear

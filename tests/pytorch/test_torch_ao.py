@@ -35,10 +35,11 @@ from onnxq.qconfig import get_default_qconfig as own_qconfig
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from torch.ao import quantization
-    from torch.ao.nn import intrinsic as theirs_fused
+    from torch.ao.nn import intrinsic
     from torch.ao.nn.quantized import FloatFunctional as TheirFunctional
 
 theirs: Any = quantization  # untyped
+theirs_fused: Any = intrinsic
 pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 X = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 
@@ -50,7 +51,7 @@ class Net(nn.Module):
         super().__init__()
         self.quant, self.dequant = theirs.QuantStub(), theirs.DeQuantStub()
         self.conv, self.bn, self.relu = nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3), nn.ReLU()
-        self.add = TheirFunctional()  # type: ignore[no-untyped-call]
+        self.add = TheirFunctional()
 
     def forward(self, x: Tensor) -> Any:
         x = self.quant(x)

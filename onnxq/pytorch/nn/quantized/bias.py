@@ -7,10 +7,12 @@ import torch
 from onnxq.qparams import MIN_SCALE
 from onnxq.stages.plan_constants import MAX_BIAS_CODE
 
+LEAST = float(MIN_SCALE)  # torch.compile breaks its graph where NumPy's number is converted
+
 
 def bias_scale(input_scale: torch.Tensor, weight_scale: torch.Tensor) -> torch.Tensor:
     """float32 x_scale * w_scale, of the shape of w_scale; never 0."""
-    return (input_scale * weight_scale).clamp_min(float(MIN_SCALE))
+    return (input_scale * weight_scale).clamp_min(LEAST)
 
 
 def bias_codes(bias: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Self
 import torch
 from torch import Tensor, nn
 
+from onnxq.pytorch.compiling import never_compiled
 from onnxq.pytorch.nn.qat.base import QatModule, along
 
 if TYPE_CHECKING:
@@ -50,7 +51,9 @@ class WithBatchNorm(QatModule):
         """What the layer and its batch norm give, before a ReLU."""
         if not self.bn.training:
             return self.op(x, *self.deployed())
-        factor = self._factor()
+        # a value of its own: compiled code keeps what it was given for the backward pass, and bn
+        # changes running_var in place
+        factor = self.bn.weight / _value(self._running_std())
         rank = self.weight.ndim
         scaled = self.weight_fake_quant(self.weight * along(factor, rank, 0))
         # gamma 0 folds to weight 0, whose result divided by 0 is NaN; the weight itself keeps the
@@ -64,13 +67,13 @@ class WithBatchNorm(QatModule):
         normed: Tensor = self.bn(result)
         return normed
 
-    def _factor(self) -> Tensor:
+    def _running_std(self) -> Tensor:
         assert self.bn.running_var is not None
-        return self.bn.weight / torch.sqrt(self.bn.running_var + self.bn.eps)
+        return torch.sqrt(self.bn.running_var + self.bn.eps)
 
     def folded(self) -> tuple[Tensor, Tensor]:
         """(w f, beta + (b - running_mean) f)."""
-        factor = self._factor()
+        factor = self.bn.weight / self._running_std()
         assert self.bn.running_mean is not None
         mean = self.bn.running_mean if self.bias is None else self.bn.running_mean - self.bias
         return self.weight * along(factor, self.weight.ndim, 0), self.bn.bias - mean * factor
@@ -107,6 +110,11 @@ class WithBatchNorm(QatModule):
             part, name = key.removeprefix(prefix).split(".", 1)
             state_dict[prefix + (name if part == "0" else f"bn.{name}")] = state_dict.pop(key)
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+@never_compiled
+def _value(x: Tensor) -> Tensor:
+    return x.detach()
 
 
 def update_bn_stats(module: nn.Module) -> None:
