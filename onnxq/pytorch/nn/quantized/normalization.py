@@ -74,7 +74,7 @@ class _BatchNorm(Gridded):
     ) -> None:
         super().__init__(num_features, eps, momentum, device=device, dtype=dtype)
         self.output = Requantize().to(device)
-        self.eval()
+        self.requires_grad_(False).eval()
 
     @classmethod
     def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from onnxq.dtypes import INT32
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.pytorch.boundary import leave_integers
 from onnxq.pytorch.nn.quantized.observed import check_observed, fake_quantize_of
@@ -77,8 +78,13 @@ class Requantize(Stored):
 
         Raises:
             ShapeError: codes that the type does not have.
+            UnsupportedError: int32.
         """
         dtype = qparams.dtype
+        if dtype == INT32:
+            raise UnsupportedError(
+                "ONNX QuantizeLinear does not give int32, which biases have; use quint8 or qint8."
+            )
         low = dtype.qmin if quant_min is None else quant_min
         high = dtype.qmax if quant_max is None else quant_max
         if not dtype.qmin <= low <= high <= dtype.qmax:

@@ -254,7 +254,11 @@ class LSTM(_Recurrent):
 
 
 class GRU(_Recurrent):
-    """torch.nn.GRU on int8 weights, computed in float."""
+    """torch.nn.GRU on int8 weights, computed in float.
+
+    In the exported model the weights are int8, but for those below 8192 elements, which torch's
+    exporter turns into float constants.
+    """
 
     kind = "GRU"
     float_type: ClassVar[type[nn.Module]] = nn.GRU
@@ -295,10 +299,23 @@ class RNN(GRU):
     kind = "RNN_TANH"
     float_type: ClassVar[type[nn.Module]] = nn.RNN
 
-    def __init__(self, *args: Any, nonlinearity: str = "tanh", **kwargs: Any) -> None:
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        dtype: torch.dtype = torch.qint8,
+    ) -> None:
         if nonlinearity not in ("tanh", "relu"):
             raise QConfigError(f"RNN: nonlinearity '{nonlinearity}'; wanted 'tanh' or 'relu'.")
-        super().__init__(*args, **kwargs)
+        super().__init__(
+            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, dtype
+        )
         self.nonlinearity = nonlinearity
         self.kind = f"RNN_{nonlinearity.upper()}"  # type: ignore[misc]  # of this instance
 
@@ -308,9 +325,9 @@ class RNN(GRU):
             source.input_size,
             source.hidden_size,
             source.num_layers,
+            source.nonlinearity,
             source.bias,
             source.batch_first,
             source.dropout,
             source.bidirectional,
-            nonlinearity=source.nonlinearity,
         )
