@@ -65,6 +65,9 @@ class TensorQuantizer(nn.Module):
         if_clip: whether clipping is on; needs learn_amax, which switches it on by itself.
         if_calib: whether calibration is on.
 
+    Attributes:
+        calib_method: "max" or "histogram".
+
     Raises:
         QuantTypeError: quant_desc is no descriptor.
         QuantValueError: if_clip without learn_amax.
@@ -97,6 +100,7 @@ class TensorQuantizer(nn.Module):
             self.clip = Clip(-first, first, learn_min=True, learn_max=True)
         if self._learn_amax or if_clip:
             self.enable_clip()
+        self.calib_method = quant_desc.calib_method
         histogram = quant_desc.calib_method == "histogram"
         kind = HistogramCalibrator if histogram else MaxCalibrator
         self._calibrator: Calibrator = kind(self._num_bits, self._axis, self._unsigned)
