@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -13,6 +12,9 @@ from onnxq.errors import CalibrationError, QConfigError, UnsupportedError
 from onnxq.pytorch.jit import quantize_dynamic_jit, quantize_jit
 from onnxq.qconfig import default_dynamic_qconfig, get_default_qconfig
 from onnxq.runtime import Arithmetic, integer_nodes, optimized_graph
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 pytestmark = [
     pytest.mark.oracle,
