@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from onnxq import dtypes
 from onnxq.errors import CalibrationError, ShapeError, UnsupportedError
 from onnxq.observers import NoopObserver
-from onnxq.pytorch.reduction import extremes
+from onnxq.pytorch.reduction import check_values, extremes
 from onnxq.qparams import PerChannel, PerTensor
 
 if TYPE_CHECKING:
@@ -139,12 +139,14 @@ class Observing(nn.Module):
             if observer.needs_range_alone:
                 ends = extremes(x, self.ch_axis if self.is_per_channel else None)
                 observer.load_state(self._seen())
-                observer.observe(ends, 1)
+                observer.observe(ends, 1)  # after batch 0, which holds all that was before
                 observer.compact()
                 for key, array in observer.state().items():
                     self._assign(_SEEN + key, array)
             else:
+                check_values(x)
                 observer.observe(x.to("cpu", torch.float32).numpy(), self._batches)
+                observer.compact()
         except CalibrationError as error:
             raise CalibrationError(f"{type(self).__name__}: {error}") from error
         self._batches += 1

@@ -26,13 +26,9 @@ def extremes(x: Tensor, axis: int | None) -> npt.NDArray[np.float32]:
         them. NaN stays NaN.
 
     Raises:
-        CalibrationError: x has no such axis; NaN or Inf in x.
+        CalibrationError: x has no such axis, or no values (meta device); NaN or Inf in x.
     """
-    if x.is_meta:
-        raise CalibrationError(
-            "the tensor is on the meta device, which holds no values to observe; run the model on "
-            "data, or turn the observer off with disable_observer()."
-        )
+    check_values(x)
     low, high = _ends(x, axis)
     ends = torch.stack([low, high]).to("cpu", torch.float32).numpy()
     if not np.isfinite(ends).all():
@@ -41,6 +37,19 @@ def extremes(x: Tensor, axis: int | None) -> npt.NDArray[np.float32]:
         return ends
     channels_second = [2, -1, *[1] * (x.ndim - 2)]
     return np.moveaxis(ends.reshape(channels_second), 1, axis)
+
+
+def check_values(x: Tensor) -> None:
+    """Guards what is observed.
+
+    Raises:
+        CalibrationError: x is on the meta device.
+    """
+    if x.is_meta:
+        raise CalibrationError(
+            "the tensor is on the meta device, which holds no values to observe; run the model on "
+            "data, or turn the observer off with disable_observer()."
+        )
 
 
 def _ends(x: Tensor, axis: int | None) -> tuple[Tensor, Tensor]:

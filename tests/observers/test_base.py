@@ -116,6 +116,29 @@ class TestEveryObserver:
             observer.observe(x, 17)
         assert_same_state(observer, spec())  # a refused batch leaves no trace
 
+    def test_compacting_after_each_batch_changes_no_qparams(self, spec: ObserverSpec) -> None:
+        if spec.name in WITHOUT_QPARAMS:
+            return
+        observer, sizes = spec(), []
+        for index, x in enumerate(batches()):
+            observer.observe(x, index)
+            observer.compact()
+            sizes.append(sum(array.size for array in observer.state().values()))
+        assert observer.calculate_qparams() == observed(spec, [*range(6)]).calculate_qparams()
+        assert len(set(sizes)) == 1 or not observer.needs_range_alone
+
+    def test_the_ends_of_a_batch_stand_for_it_where_they_are_all_that_counts(
+        self, spec: ObserverSpec
+    ) -> None:
+        if not find_observer(spec.name).needs_range_alone:
+            return
+        observer = spec()
+        others = (0, 2) if observer.qscheme.per_channel else (0, 1, 2)
+        for index, x in enumerate(batches()):
+            low, high = (f(x, axis=others, keepdims=True) for f in (np.min, np.max))
+            observer.observe(np.concatenate([low, high]), index)
+        assert_same_state(observer, observed(spec, [*range(6)]))
+
     def test_spec_survives_json(self, spec: ObserverSpec) -> None:
         assert ObserverSpec.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
 

@@ -380,8 +380,9 @@ class TestDevices:
             assert fake.codes(torch.empty(4, 2, device="meta")).is_meta
 
     def test_on_the_meta_device_there_is_nothing_to_observe(self) -> None:
-        with pytest.raises(CalibrationError, match="meta device"):
-            FakeQuantize().to("meta")(torch.empty(4, 2, device="meta"))
+        for spec in (MinMaxObserver, HistogramObserver):
+            with pytest.raises(CalibrationError, match="meta device"):
+                FakeQuantize(spec).to("meta")(torch.empty(4, 2, device="meta"))
 
     @pytest.mark.parametrize("spec", SPECS, ids=LABELS)
     def test_nothing_takes_the_tensor_for_one_in_main_memory(self, spec: ObserverSpec) -> None:
