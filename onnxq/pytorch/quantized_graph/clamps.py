@@ -38,7 +38,7 @@ def fold_clamps(node: ir.Node, names: FreeNames) -> None:
         if bounds is None:
             break
         # what comes later clips what came earlier
-        ends = np.clip(np.array([low, high]), *bounds) if clamps else np.array(bounds)
+        ends = np.clip(np.array(bounds), low, high)
         low, high = (float(end) for end in ends)
         clamps.append(producer)
         above = producer.inputs[0]
