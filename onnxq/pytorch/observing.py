@@ -18,6 +18,7 @@ from onnxq import dtypes
 from onnxq.errors import CalibrationError, ShapeError, UnsupportedError
 from onnxq.observers import NoopObserver
 from onnxq.pytorch.reduction import check_values, extremes
+from onnxq.pytorch.torch_ao_state import adopt
 from onnxq.qparams import PerChannel, PerTensor
 
 if TYPE_CHECKING:
@@ -232,6 +233,9 @@ class Observing(nn.Module):
         missing_keys: list[str],
         *lists: list[str],
     ) -> None:
+        if self.observer.needs_range_alone:
+            axis = self.ch_axis if self.is_per_channel else None
+            adopt(state_dict, prefix, self._observer_spec(), _SEEN, axis)
         for flag in _FLAGS:
             value = state_dict.pop(prefix + flag, None)
             if value is None:

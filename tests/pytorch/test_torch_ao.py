@@ -40,7 +40,10 @@ with warnings.catch_warnings():
 
 theirs: Any = quantization  # untyped
 theirs_fused: Any = intrinsic
-pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+pytestmark = [
+    pytest.mark.oracle,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:Please use quant_min"),
+]
 X = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 
 
@@ -165,3 +168,46 @@ def test_a_model_of_torch_ao_is_observed_and_converts() -> None:
     made = prepare(net)
     expected = made(X)
     assert torch.allclose(convert(made)(X), expected, atol=0.1)
+
+
+def trained_by_torch() -> tuple[Any, Any]:
+    """(the fused model, its QAT form after three batches in torch)."""
+    torch.manual_seed(0)
+    net: Any = theirs.fuse_modules_qat(Net().train(), ["conv", "bn", "relu"])
+    net.qconfig = theirs.get_default_qat_qconfig("fbgemm", version=0)
+    made = theirs.prepare_qat(net)
+    for _ in range(3):
+        made(X)
+    return net, made
+
+
+def test_a_checkpoint_of_torch_ao_loads_and_converts() -> None:
+    net, foreign = trained_by_torch()
+    own: Any = prepare_qat(net)
+    own.load_state_dict(foreign.state_dict())  # every key has its place
+    for model in (own.apply(disable_observer), foreign.apply(theirs.disable_observer)):
+        model.eval()
+    step = float(own.add.activation_post_process.scale)
+    result = own(X)
+    differing = (result - foreign(X)).abs() > step / 2
+    assert int(differing.sum()) <= differing.numel() // 500  # the bias is rounded here
+    assert torch.equal(convert(own)(X), own(X))
+
+
+def test_training_goes_on_from_a_checkpoint_of_torch_ao() -> None:
+    net, foreign = trained_by_torch()
+    own: Any = prepare_qat(net)
+    own.load_state_dict(foreign.state_dict())
+    other = X * 3
+    own(other)
+    foreign(other)
+    for name in ("quant.activation_post_process", "conv.weight_fake_quant"):
+        ours, their = own.get_submodule(name).scale, foreign.get_submodule(name).scale
+        assert torch.allclose(ours.reshape(-1), their, rtol=1e-6)
+
+
+def test_a_checkpoint_of_an_untrained_model_of_torch_ao_has_seen_nothing() -> None:
+    net, _ = trained_by_torch()
+    own: Any = prepare_qat(net)
+    own.load_state_dict(theirs.prepare_qat(net).state_dict())
+    assert not own.quant.activation_post_process.has_observed
