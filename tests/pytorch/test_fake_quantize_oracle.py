@@ -41,7 +41,7 @@ OBSERVERS: dict[str, type[Observer]] = {
     "PerChannelMinMaxObserver": PerChannelMinMaxObserver,
     "MovingAveragePerChannelMinMaxObserver": MovingAveragePerChannelMinMaxObserver,
 }
-CASES = 300  # for each of the four observers; three batches each
+CASES = 200  # for each of the four observers; three batches each
 BATCHES = 3
 
 
@@ -132,7 +132,7 @@ def test_scales_are_torchs_and_values_differ_on_ties_alone(name: str) -> None:
             values += x.numel()
         assert fake.quant_min == reference.quant_min
         assert fake.quant_max == reference.quant_max
-    assert values > 10_000
+    assert values > 8_000
     assert differing < values * 5e-3  # the two ends of an affine range often are ties
 
 
