@@ -6,12 +6,12 @@ Usage: quantized = onnxq.pytorch.convert(prepared.eval())
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
-from onnxq.errors import OnnxqError, UnsupportedError, listed
+from onnxq.errors import OnnxqError, QConfigError, UnsupportedError, listed
 from onnxq.pytorch.fake_quantize import FakeQuantize
 from onnxq.pytorch.mappings import DYNAMIC_MAPPING, STATIC_MAPPING, check_mapping
 from onnxq.pytorch.nn.qat import QatModule
@@ -31,6 +31,7 @@ def convert(
     mapping: Mapping[type[nn.Module], type[nn.Module]] | None = None,
     inplace: bool = False,
     remove_qconfig: bool = True,
+    convert_custom_config_dict: Mapping[str, Any] | None = None,
 ) -> nn.Module:
     """The module with quantized modules in place of those that were observed or trained.
 
@@ -44,6 +45,8 @@ def convert(
             is a QConfigDynamic.
         inplace: changes the module itself.
         remove_qconfig: the result has no `qconfig` attributes.
+        convert_custom_config_dict: {"observed_to_quantized_custom_module_class": {observed type:
+            quantized type with from_observed}}.
 
     Raises:
         CalibrationError: no data was seen; the message names the module.
@@ -57,30 +60,76 @@ def convert(
         )
     chosen = STATIC_MAPPING if mapping is None else mapping
     check_mapping(chosen)
+    custom = _custom(convert_custom_config_dict)
     target = module if inplace else copy.deepcopy(module)
     if mapping is None:
-        _refuse_unsupported(target, chosen)
-    result = _converted(target, chosen, "", {})
+        _refuse_unsupported(target, {**chosen, **custom})
+    result = _converted(target, Mappings(chosen, custom), "", {})
     if remove_qconfig:
         for part in result.modules():
             part.__dict__.pop("qconfig", None)
     return result
 
 
-def swap_module(mod: nn.Module, mapping: Mapping[type[nn.Module], type[nn.Module]]) -> nn.Module:
+CUSTOM = "observed_to_quantized_custom_module_class"
+
+
+def _custom(config: Mapping[str, Any] | None) -> Mapping[type[nn.Module], Any]:
+    """The entry of a convert_custom_config_dict that there is.
+
+    Raises:
+        QConfigError: another key.
+    """
+    given = dict(config or {})
+    found: Mapping[type[nn.Module], Any] = given.pop(CUSTOM, {})
+    given.pop("preserved_attributes", None)  # of graph mode; modules keep all theirs
+    if given:
+        raise QConfigError(
+            f"convert_custom_config_dict: key {listed([str(k) for k in given])} is not known; "
+            f"known: '{CUSTOM}'."
+        )
+    return found
+
+
+class Mappings(NamedTuple):
+    """What takes the place of what.
+
+    Attributes:
+        usual: {type: quantized type with from_float}.
+        custom: {observed type: quantized type with from_observed}.
+    """
+
+    usual: Mapping[type[nn.Module], type[nn.Module]]
+    custom: Mapping[type[nn.Module], Any]
+
+
+def swap_module(
+    mod: nn.Module,
+    mapping: Mapping[type[nn.Module], type[nn.Module]],
+    custom_module_class_mapping: Mapping[type[nn.Module], Any] | None = None,
+) -> nn.Module:
     """The module's quantized counterpart, if it has one and was prepared; else the module.
 
     Forward hooks of the user's own are kept.
+
+    Args:
+        mod: prepared.
+        mapping: {type: quantized type with from_float}.
+        custom_module_class_mapping: {observed type: quantized type with from_observed}.
 
     Raises:
         QConfigError: a mapping of other things.
         CalibrationError: it was prepared, but has seen no data.
     """
     check_mapping(mapping)
-    return _swapped(mod, mapping)
+    return _swapped(mod, Mappings(mapping, custom_module_class_mapping or {}))
 
 
-def _swapped(mod: nn.Module, mapping: Mapping[type[nn.Module], type[nn.Module]]) -> nn.Module:
+def _swapped(mod: nn.Module, mappings: Mappings) -> nn.Module:
+    mapping = mappings.usual
+    own = mappings.custom.get(type_before_parametrizations(mod))
+    if own is not None:
+        return _with_hooks(mod, own.from_observed(mod))
     kind = mapping.get(type_before_parametrizations(mod))
     if mapping is STATIC_MAPPING and isinstance(getattr(mod, "qconfig", None), QConfigDynamic):
         kind = DYNAMIC_MAPPING.get(type_before_parametrizations(mod))
@@ -88,7 +137,11 @@ def _swapped(mod: nn.Module, mapping: Mapping[type[nn.Module], type[nn.Module]])
         return mod
     if getattr(kind, "keeps_grid", False) and output_fake_quantize(mod) is not None:
         return mod  # it was trained with a grid of its own, which its FakeQuantize becomes
-    made: nn.Module = kind.from_float(mod)  # type: ignore[attr-defined]
+    return _with_hooks(mod, kind.from_float(mod))  # type: ignore[attr-defined]
+
+
+def _with_hooks(mod: nn.Module, made: nn.Module) -> nn.Module:
+    """The new module, with the mode and the user's hooks of the old."""
     made.train(mod.training)
     for kind_of_hook in ("_forward_pre_hooks", "_forward_hooks"):
         kept = {k: h for k, h in getattr(mod, kind_of_hook).items() if not _is_own_hook(h)}
@@ -113,7 +166,7 @@ def _is_prepared(mod: nn.Module) -> bool:
 
 def _converted(
     module: nn.Module,
-    mapping: Mapping[type[nn.Module], type[nn.Module]],
+    mappings: Mappings,
     path: str,
     done: dict[nn.Module, nn.Module],
 ) -> nn.Module:
@@ -121,7 +174,7 @@ def _converted(
     if module in done:
         return done[module]
     try:
-        result = _swapped(module, mapping)
+        result = _swapped(module, mappings)
     except OnnxqError as error:
         raise type(error)(f"'{path or type(module).__name__}': {error}") from error
     done[module] = result
@@ -130,7 +183,7 @@ def _converted(
         children = [(n, c) for n, c in vars(module)["_modules"].items() if c is not None]
         for name, child in children:
             inner = f"{path}.{name}" if path else name
-            setattr(module, name, _converted(child, mapping, inner, done))
+            setattr(module, name, _converted(child, mappings, inner, done))
         module.__dict__.pop("input_fake_quant", None)
     return result
 

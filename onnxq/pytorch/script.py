@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import onnx
 import onnx_ir as ir
@@ -29,7 +29,8 @@ def bind_script(model: torch.jit.ScriptModule, inputs: Sequence[object]) -> Boun
         QConfigError: another number of them.
         UnsupportedError: one that is no tensor.
     """
-    names = [argument.name for argument in model.forward.schema.arguments[1:]]
+    forward: Any = model.forward
+    names = [argument.name for argument in forward.schema.arguments[1:]]
     if len(inputs) > len(names) or not inputs:
         raise QConfigError(f"forward({', '.join(names)}) got {len(inputs)} inputs.")
     tensors: dict[str, torch.Tensor] = {}
@@ -55,7 +56,7 @@ def export_script(model: torch.jit.ScriptModule, inputs: BoundInputs) -> ir.Mode
         UnsupportedError: the exporter does not have one of its operators.
         VerificationError: the model computes something else.
     """
-    file = io.BytesIO()
+    file: Any = io.BytesIO()  # which the older exporter takes too
     names = list(inputs.tensors)
     axes = {name: {0: BATCH} for name, x in inputs.tensors.items() if x.ndim}
     try:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -29,7 +30,7 @@ def check(
     tolerance: float | None = None,
 ) -> None:
     def run(feeds: Mapping[str, npt.NDArray[np.generic]]) -> Arrays:
-        return [(feeds["x"] + np.float32(difference)).astype(np.float32)]
+        return [np.asarray(feeds["x"], np.float32) + np.float32(difference)]
 
     module = Same()
     check_in_steps(module, run, [("y", scale)], bind(module, X), grids, tolerance)
@@ -75,13 +76,13 @@ def test_nan_and_other_shapes_are_refused() -> None:
     with pytest.raises(VerificationError):
         check(float("nan"))
     module = Same()
-    for result in ([], [np.zeros((3,), np.float32)]):
+    results: list[Arrays] = [[], [np.zeros((3,), np.float32)]]
+    for result in results:
+        fixed = functools.partial(_give, result)
         with pytest.raises(VerificationError, match="module"):
-            check_in_steps(
-                module,
-                lambda _, r=result: r,
-                [("y", 0.1)],
-                bind(module, X),
-                1,
-                None,  # type: ignore[misc]
-            )
+            check_in_steps(module, fixed, [("y", 0.1)], bind(module, X), 1, None)
+
+
+def _give(result: Arrays, feeds: Mapping[str, npt.NDArray[np.generic]]) -> Arrays:
+    assert "x" in feeds
+    return result

@@ -62,9 +62,9 @@ def batch(rows: int = 8, seed: int = 0) -> torch.Tensor:
     return torch.randn(rows, 3, 12, 12, generator=torch.Generator().manual_seed(seed))
 
 
-def trained() -> nn.Module:
+def trained() -> Any:
     torch.manual_seed(0)
-    model = fuse_modules(Net().train(), ["conv", "norm", "relu"])
+    model: Any = fuse_modules(Net().train(), ["conv", "norm", "relu"])
     model.qconfig = get_default_qat_qconfig()
     prepared = prepare_qat(model)
     for seed in range(4):
@@ -114,7 +114,7 @@ def test_export_of_a_prepared_model_runs_in_integers_and_leaves_it_as_it_was() -
 
 def test_post_training_quantization_stays_near_float() -> None:
     torch.manual_seed(0)
-    model = fuse_modules(Net().eval(), ["conv", "norm", "relu"])
+    model: Any = fuse_modules(Net().eval(), ["conv", "norm", "relu"])
     model.qconfig = get_default_qconfig()
     prepared = prepare(model)
     for seed in range(3):
@@ -167,9 +167,9 @@ def test_static_and_dynamic_parts_mix() -> None:
             y: torch.Tensor = self.lstm(self.dequant(self.fc(self.quant(x))))[0]
             return y
 
-    model = Mixed().eval()
-    model.qconfig = get_default_qconfig()  # type: ignore[assignment]
-    model.lstm.qconfig = default_dynamic_qconfig  # type: ignore[assignment]
+    model: Any = Mixed().eval()
+    model.qconfig = get_default_qconfig()
+    model.lstm.qconfig = default_dynamic_qconfig
     prepared = prepare(model)
     x = torch.randn(4, 3, 6)
     prepared(x)
@@ -185,7 +185,7 @@ def test_dynamic_parts_need_no_data() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
     propagate_qconfig_(model, {nn.Linear: default_dynamic_qconfig})
     converted = convert(model)
-    assert [type(m) for m in converted] == [nnqd.Linear, nn.ReLU, nnqd.Linear]
+    assert [type(m) for m in converted.children()] == [nnqd.Linear, nn.ReLU, nnqd.Linear]
 
 
 def test_a_leaf_is_swapped_itself() -> None:
@@ -195,7 +195,7 @@ def test_a_leaf_is_swapped_itself() -> None:
 
 
 def test_no_data_names_the_module() -> None:
-    model = fuse_modules(Net().train(), ["conv", "norm", "relu"])
+    model: Any = fuse_modules(Net().train(), ["conv", "norm", "relu"])
     model.qconfig = get_default_qat_qconfig()
     with pytest.raises(CalibrationError, match=r"'quant'.*no data was seen"):
         convert(prepare_qat(model))
@@ -209,7 +209,7 @@ def test_a_layer_whose_input_is_not_known_names_the_remedy() -> None:
 
 
 def test_weights_without_quantized_form_are_refused_by_name() -> None:
-    model = nn.Sequential(nn.ConvTranspose2d(1, 1, 1))
+    model: Any = nn.Sequential(nn.ConvTranspose2d(1, 1, 1))
     model[0].qconfig = get_default_qconfig()
     with pytest.raises(UnsupportedError, match=r"'0 \(ConvTranspose2d\)'.*qconfig to None"):
         convert(model)
@@ -245,6 +245,24 @@ def test_a_mapping_of_the_users_own_is_followed() -> None:
     assert type(convert(trained(), mapping).fc) is Mine
 
 
+def test_custom_modules_are_made_from_observed_ones() -> None:
+    class Observed(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    class Quantized(Observed):
+        @classmethod
+        def from_observed(cls, observed: Observed) -> Quantized:
+            assert type(observed) is Observed
+            return cls()
+
+    config = {"observed_to_quantized_custom_module_class": {Observed: Quantized}}
+    converted = convert(nn.Sequential(Observed()), convert_custom_config_dict=config)
+    assert [type(m) for m in converted.children()] == [Quantized]
+    with pytest.raises(QConfigError, match="not known"):
+        convert(nn.ReLU(), convert_custom_config_dict={"float_to_observed": {}})
+
+
 def test_layers_between_regions_stay_float() -> None:
     class Between(nn.Module):
         def __init__(self) -> None:
@@ -258,8 +276,8 @@ def test_layers_between_regions_stay_float() -> None:
             z: torch.Tensor = self.end(self.second(self.back(torch.sigmoid(y))))
             return z
 
-    model = Between().eval()
-    model.qconfig = get_default_qconfig()  # type: ignore[assignment]
+    model: Any = Between().eval()
+    model.qconfig = get_default_qconfig()
     prepared = prepare(model)
     prepared(torch.randn(32, 4))
     exported = export(prepared, torch.randn(3, 4))

@@ -54,7 +54,7 @@ def calibrate(model: Any, batches: Iterable[torch.Tensor]) -> None:
 def script(how: str) -> torch.jit.ScriptModule:
     torch.manual_seed(0)
     net = Net().eval()
-    made = torch.jit.script(net) if how == "script" else torch.jit.trace(net, X)
+    made = torch.jit.script(net) if how == "script" else torch.jit.trace(net, X)  # type: ignore[no-untyped-call]
     assert isinstance(made, torch.jit.ScriptModule)
     return made
 

@@ -7,6 +7,7 @@
     Conv of codes -> BatchNormalization      becomes   Conv of codes, with its scales
     Conv of codes, float bias                becomes   Conv of codes, int32 bias
     x -> Q, x -> Q                           becomes   x -> Q
+    DQ -> Q on one grid                      goes
     GlobalAveragePool -> Flatten -> Q        becomes   GlobalAveragePool -> Q -> DQ -> Flatten -> Q
     ReduceMean over space                    becomes   GlobalAveragePool
     the mark where a region ends             goes      where nothing behind it is quantized again
@@ -18,6 +19,8 @@ looked at: torch.export leaves bodies to torch.cond.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import onnx_ir as ir
 
@@ -26,10 +29,11 @@ from onnxq.graph.passes.global_pool import MeanToGlobalPool
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.graph.types import infer_types
 from onnxq.pytorch.boundary import MARK
+from onnxq.pytorch.quantized_graph.bias_scales import check_bias
 from onnxq.pytorch.quantized_graph.biases import store_bias
 from onnxq.pytorch.quantized_graph.clamps import fold_clamps
 from onnxq.pytorch.quantized_graph.constants import store_codes
-from onnxq.pytorch.quantized_graph.movement import onto_grid, quantize_before
+from onnxq.pytorch.quantized_graph.movement import drop_round_trip, onto_grid, quantize_before
 from onnxq.pytorch.quantized_graph.naming import name_codes, name_outputs
 from onnxq.pytorch.quantized_graph.norms import fold_norm
 from onnxq.pytorch.quantized_graph.quantizers import share_quantizers
@@ -45,6 +49,9 @@ from onnxq.pytorch.quantized_graph.reading import (
 from onnxq.stages.rewrite import FORMATS
 from onnxq.stages.rewrite.signed_codes import keep_loadable
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 # Tensors that an operator rounds. An LSTM rounds its input and h at every step; what is off by a
 # step in h fades within a few steps.
 _ROUNDED = {QUANTIZE: 1, "DynamicQuantizeLinear": 1, "DynamicQuantizeLSTM": 4}
@@ -56,6 +63,8 @@ def tidy_quantized(model: ir.Model) -> None:
 
     Args:
         model: of the exporter, names unique.
+    Raises:
+        ModelError: an integer bias is stored at another scale than x_scale * w_scale.
     """
     for node in model.graph:
         if node.op_type in (QUANTIZE, DEQUANTIZE):
@@ -65,22 +74,22 @@ def tidy_quantized(model: ir.Model) -> None:
     names = FreeNames(model)
     _drop_marks(model)
     share_quantizers(model)
-    for node in list(model.graph):
-        store_codes(node, names)
-    for node in list(model.graph):
-        fold_norm(node, names)
-    for node in list(model.graph):
-        _turn_weight(node, names)
-    for node in list(model.graph):
-        fold_clamps(node, names)
-        quantize_before(node, names)
-    for node in list(model.graph):
-        fold_clamps(node, names)
-    for node in list(model.graph):
-        store_bias(node, names)
+
+    def each(*steps: Callable[[ir.Node], None]) -> None:
+        for node in list(model.graph):
+            for step in steps:
+                step(node)
+
+    each(lambda node: store_codes(node, names))
+    each(lambda node: fold_norm(node, names))
+    each(lambda node: _turn_weight(node, names))
+    each(lambda node: fold_clamps(node, names), lambda node: quantize_before(node, names))
+    each(lambda node: fold_clamps(node, names))
+    each(lambda node: store_bias(node, names))
     name_codes(model, names)
-    for node in list(model.graph):
-        onto_grid(node, model, names)
+    each(drop_round_trip)
+    each(lambda node: onto_grid(node, model, names))
+    each(drop_round_trip, check_bias)
     name_outputs(model, names)
     RemoveUnused()(model)
     keep_loadable(model)

@@ -42,13 +42,15 @@ def onto_grid(node: ir.Node, model: ir.Model, names: FreeNames) -> None:
     qparams = found[0] if found else None
     if qparams is None or any(other != qparams for other in found):
         return
-    if any(is_constant(source) for source in sources) or _is_on_grid(node, rule, qparams):
+    if any(is_constant(source) for source in sources):
         return
     first = sources[0]
     assert first is not None
     parameters = first.inputs[1:]
     if rule.role is Role.CLAMP:
         _clip_to_grid(node, rule, qparams, parameters, names)
+        return
+    if _is_on_grid(node, rule, qparams):
         return
     if rule.form is Form.CODES:
         _lower(node, rule, qparams, model, names)
@@ -164,6 +166,18 @@ def _lower(node: ir.Node, rule: Rule, qparams: QParams, model: ir.Model, names: 
         old.name, real.name = names.value(f"{stem}_float"), stem
         graph.insert_before(node, back)
     graph.remove(node, safe=True)
+
+
+def drop_round_trip(node: ir.Node) -> None:
+    """Q(DQ(codes)) = codes, on one grid."""
+    source = dequantizer(node.inputs[0]) if node.op_type == QUANTIZE else None
+    if source is None or is_constant(source) or qparams_of(node) is None:
+        return
+    codes = source.inputs[0]
+    if qparams_of(source) != qparams_of(node) or codes is None or node.outputs[0].is_graph_output():
+        return
+    node.outputs[0].replace_all_uses_with(codes)
+    graph_of(node).remove(node, safe=True)
 
 
 def quantize_before(node: ir.Node, names: FreeNames) -> None:

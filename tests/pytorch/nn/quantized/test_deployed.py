@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from onnxq import runtime
+from onnxq.errors import ModelError
 from onnxq.pytorch import export
 from onnxq.pytorch.nn import quantized as nnq
 from onnxq.pytorch.nn.intrinsic import quantized as nniq
@@ -26,7 +27,9 @@ CHANNELS, SCALE, ZERO_POINT = 8, 0.03, 120
 MOST_DIFFERING = 0.002  # at ties, where float32 sums and integer sums fall on either side
 
 
-def filled(layer: Weighted, seed: int, scale: float, zero_point: int) -> Weighted:
+def filled(
+    layer: Weighted, seed: int, scale: float, zero_point: int, input_scale: float = SCALE
+) -> Weighted:
     """The layer with random weights, a scale per channel, and a bias."""
     generator = torch.Generator().manual_seed(seed)
     shape = tuple(layer.weight_codes.shape)
@@ -35,7 +38,7 @@ def filled(layer: Weighted, seed: int, scale: float, zero_point: int) -> Weighte
     scales = weight.abs().flatten(1).amax(1) / 127
     zeros = np.zeros(len(scales))
     stored = quantize_per_channel(weight.numpy(), scales.numpy(), zeros, 0, "qint8")
-    layer.set_weight_bias(stored, torch.randn(len(scales), generator=generator) / 4, SCALE)
+    layer.set_weight_bias(stored, torch.randn(len(scales), generator=generator) / 4, input_scale)
     layer.scale, layer.zero_point = scale, zero_point
     return layer
 
@@ -100,11 +103,8 @@ def test_each_layer_equals_onnx_runtime_up_to_rare_ties() -> None:
         wanted = zoo(torch.from_numpy(x))
     with runtime.open_session(model) as session:
         found = dict(zip(wanted, session.run({"x": x}, list(wanted)), strict=True))
-    scales = {
-        name: float(m.output.scale)
-        for name, m in zoo.layers.items()
-        if isinstance(getattr(m, "output", None), nnq.Requantize)
-    }
+    grids = {name: getattr(layer, "output", None) for name, layer in zoo.layers.items()}
+    scales = {n: float(g.scale) for n, g in grids.items() if isinstance(g, nnq.Requantize)}
     scales |= {"add_relu": zoo.add.scale, "concat": zoo.cat.scale}
     for name, expected in wanted.items():
         steps = np.abs(found[name] - expected.numpy()) / scales.get(name, SCALE)
@@ -171,18 +171,20 @@ def test_layers_of_one_and_three_dimensions_run_in_integers() -> None:
     assert [u.op_type for u in uses if u.arithmetic is Arithmetic.INTEGER].count("QLinearConv") == 2
 
 
+class Small(nn.Module):
+    def __init__(self, input_scale: float) -> None:
+        super().__init__()
+        self.quant = nnq.Quantize(SCALE, ZERO_POINT, "quint8")
+        self.conv = filled(nniq.ConvReLU2d(3, 4, 3), 1, 0.02, 0)
+        self.fc = filled(nnq.Linear(4, 5), 2, 0.02, 128, input_scale)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.fc(self.conv(self.quant(x)).amax((2, 3)))
+        return y
+
+
 def test_qoperator_format_gives_the_same_integers() -> None:
-    class Small(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.quant = nnq.Quantize(SCALE, ZERO_POINT, "quint8")
-            self.conv = filled(nniq.ConvReLU2d(3, 4, 3), 1, 0.02, 0)
-            self.fc = filled(nnq.Linear(4, 5), 2, 0.02, 128)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.fc(self.conv(self.quant(x)).amax((2, 3)))
-
-    net, x = Small().eval(), torch.randn(3, 3, 6, 6)
+    net, x = Small(0.02).eval(), torch.randn(3, 3, 6, 6)
     qdq, qoperator = export(net, x), export(net, x, format="qoperator")
     kinds = [node.op_type for node in qoperator.graph]
     assert "QLinearConv" in kinds
@@ -190,3 +192,8 @@ def test_qoperator_format_gives_the_same_integers() -> None:
     with runtime.open_session(qdq) as a, runtime.open_session(qoperator) as b:
         feeds = {"x": x.numpy()}
         np.testing.assert_array_equal(a.run(feeds)[0], b.run(feeds)[0])
+
+
+def test_a_bias_at_another_scale_than_its_sums_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"bias 'fc.bias_codes'.*input_scale 0.02"):
+        export(Small(0.03).eval(), torch.randn(3, 3, 6, 6))
