@@ -22,6 +22,7 @@ from onnxq.errors import ModelError, UnsupportedError
 from onnxq.pytorch.compiling import never_compiled
 from onnxq.pytorch.fake_quantize import FakeQuantize
 from onnxq.pytorch.nn.intrinsic import FusedModule
+from onnxq.pytorch.stubs import DeQuantStub
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -150,11 +151,15 @@ class Tracker(TorchFunctionMode):
             "bias, at x_scale * w_scale, can have one. Use a module of its own for each call."
         )
 
-    def _after(self, module: nn.Module, args: object, result: object) -> None:  # noqa: ARG002
-        if not isinstance(module, FakeQuantize):
-            return
-        for tensor in tensors_in(result):
-            self.sources[tensor] = module
+    def _after(self, module: nn.Module, args: object, result: Any) -> Any:  # noqa: ARG002
+        if isinstance(module, FakeQuantize):
+            for tensor in tensors_in(result):
+                self.sources[tensor] = module
+        if not isinstance(module, DeQuantStub):
+            return result
+        result = result.view_as(result)  # its input, which it returns, stays quantized
+        self.sources[result] = Lost("a DeQuantStub")
+        return result
 
     def describe(self, source: Source) -> str:
         """Words for what made a tensor."""

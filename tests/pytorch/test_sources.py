@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812  # its usual name
 from torch import Tensor, nn
 
 from onnxq.errors import ModelError, UnsupportedError
-from onnxq.pytorch import FakeQuantize
+from onnxq.pytorch import DeQuantStub, FakeQuantize
 from onnxq.pytorch.nn import qat
 from onnxq.pytorch.sources import watch_first_pass
 from onnxq.qconfig import onnxq_default_qat_qconfig
@@ -65,6 +65,10 @@ MOVING: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 def max_pooled(x: Tensor, _: Tensor) -> Tensor:
     return F.max_pool2d(x, 2)
+
+
+def in_place(x: Tensor, _: Tensor) -> Tensor:
+    return F.relu(x, inplace=True)
 
 
 def assigned(x: Tensor, value: Tensor | float) -> Tensor:
@@ -173,6 +177,38 @@ def test_a_layer_called_twice_on_one_tensor_is_fine() -> None:
     watch_first_pass(net)
     net(X)
     assert net.conv.input_fake_quant is net.first
+
+
+def test_what_a_dequant_stub_returns_is_float_and_what_it_takes_is_not() -> None:
+    class Both(Net):
+        def __init__(self, layer_in_float: bool) -> None:
+            super().__init__()
+            self.dequant, self.layer_in_float = DeQuantStub(), layer_in_float
+
+        def forward(self, x: Tensor) -> Any:
+            codes = self.first(x)
+            real = self.dequant(codes)
+            return self.conv(real) if self.layer_in_float else self.conv(codes) + real
+
+    net = Both(layer_in_float=False)
+    watch_first_pass(net)
+    net(X)
+    assert net.conv.input_fake_quant is net.first
+    net = Both(layer_in_float=True)
+    watch_first_pass(net)
+    with pytest.raises(
+        ModelError, match=r"from a DeQuantStub, is not fake-quantized.*qconfig to None"
+    ):
+        net(X)
+
+
+def test_activations_in_place_train() -> None:
+    net = Net(in_place)
+    watch_first_pass(net)
+    for _ in range(2):
+        net(X).sum().backward()
+    assert net.conv.input_fake_quant is net.first
+    assert net.conv.weight.grad is not None
 
 
 def test_a_model_that_has_seen_no_data_is_not_exported() -> None:
