@@ -41,8 +41,8 @@ def prepare(
     """The model with observers; run data through it, then `convert` it.
 
     Args:
-        model: with `qconfig` on it or on modules in it; QuantStub and DeQuantStub mark where its
-            quantized part begins and ends. Batch norm is folded by `fuse_modules` in eval mode.
+        model: in eval mode, with `qconfig` on it or on modules in it; QuantStub and DeQuantStub
+            mark where its quantized part begins and ends. Batch norm is folded by `fuse_modules`.
         inplace: changes the model itself.
         allow_list: types that are observed; None: COMPUTING.
         observer_non_leaf_module_list: types with modules in them whose result is observed.
@@ -51,8 +51,13 @@ def prepare(
 
     Raises:
         QConfigError: no module has a qconfig; one that is no QConfig.
-        ModelError: fused batch norm, which is for training.
+        ModelError: the model is in train mode; batch norm that was fused in train mode.
     """
+    if model.training:
+        raise ModelError(
+            "prepare: the model is in train mode, in which dropout and batch norm change what is "
+            "observed. Call model.eval() first; or prepare_qat, to train it."
+        )
     root = _own(model, inplace)
     custom = dict(prepare_custom_config_dict or {})
     propagate_qconfig_(root, None, custom)

@@ -349,10 +349,15 @@ def test_eval_mode_is_refused() -> None:
         prepare_qat(trainable().eval())
 
 
-@pytest.mark.parametrize("function", [prepare, prepare_qat])
-def test_a_model_without_any_qconfig_is_refused(function: Any) -> None:
+def test_train_mode_is_refused_after_training() -> None:
+    with pytest.raises(ModelError, match=r"is in train mode.*Call model.eval\(\)"):
+        prepare(trainable())
+
+
+@pytest.mark.parametrize(("function", "training"), [(prepare, False), (prepare_qat, True)])
+def test_a_model_without_any_qconfig_is_refused(function: Any, training: bool) -> None:
     with pytest.raises(QConfigError, match="no module has a qconfig"):
-        function(Net())
+        function(Net().train(training))
 
 
 def test_observers_that_do_not_round_are_refused_in_training() -> None:
