@@ -56,6 +56,7 @@ class _Table(Stored):
         self.register_buffer("weight_scale", torch.ones(()))
         self.register_buffer("weight_zero_point", torch.zeros((), dtype=stored))
         self.output = None
+        self.refresh()
         if isinstance(weight, QTensor | torch.Tensor):
             self.set_weight(weight)
 
@@ -82,18 +83,25 @@ class _Table(Stored):
         )
         codes = torch.from_numpy(weight.int_repr())
         self.weight_codes = codes.to(device, torch_dtype(weight.dtype))
+        self.refresh()
 
     def rows(self, indices: torch.Tensor) -> torch.Tensor:
         """float32 (*indices.shape, embedding_dim): codes are looked up, then dequantized."""
-        codes = self.weight_codes[indices]
+        codes = F.embedding(indices, self.weight_codes)
         if self.weight_scale.ndim == 0:
             found: torch.Tensor = dequantize_linear(
                 codes, self.weight_scale, self.weight_zero_point, 0
             )
             return found
         centred = codes.to(torch.float32)
-        zero_point = self.weight_zero_point[indices].to(torch.float32)
-        return (centred - zero_point[..., None]) * self.weight_scale[indices][..., None]
+        if not self._centred:
+            zero_point = F.embedding(indices, self.weight_zero_point[:, None])
+            centred = centred - zero_point.to(torch.float32)
+        return centred * F.embedding(indices, self.weight_scale[:, None])
+
+    def refresh(self) -> None:
+        """Notes whether the table has zero points: a number, so that tracing has no branch."""
+        self._centred = not bool(self.weight_zero_point.any())
 
     def on_grid(self, y: torch.Tensor) -> torch.Tensor:
         """The result on its grid; as it is where it stays in float."""

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from onnxq import runtime
 from onnxq.dtypes import INT8, INT32
 from onnxq.errors import (
     CalibrationError,
@@ -16,6 +17,7 @@ from onnxq.errors import (
     ShapeError,
     UnsupportedError,
 )
+from onnxq.pytorch import export
 from onnxq.pytorch.fake_quantize import FakeQuantize
 from onnxq.pytorch.nn import intrinsic, qat
 from onnxq.pytorch.nn import quantized as nnq
@@ -297,6 +299,31 @@ def test_embeddings_look_up_codes(per_row: bool) -> None:
     bag = nnq.EmbeddingBag(7, 5, mode="sum", _weight=stored, dtype=stored.dtype)
     torch.testing.assert_close(bag(ids), layer(ids).sum(1))
     torch.testing.assert_close(bag(ids.flatten(), torch.tensor([0, 2])), layer(ids).sum(1))
+
+
+def test_embeddings_are_looked_up_as_codes_where_they_are_deployed() -> None:
+    table = np.random.default_rng(0).normal(size=(50, 16)).astype(np.float32)
+    per_row = quantize_per_channel(table, np.abs(table).max(1) / 127, np.zeros(50), 0, "qint8")
+    single = quantize_per_tensor(table, 0.03, 0, "qint8")
+
+    class Tables(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rows = nnq.Embedding(50, 16, _weight=per_row, dtype="qint8")
+            self.one = nnq.Embedding(50, 16, _weight=single, dtype="qint8")
+            self.bag = nnq.EmbeddingBag(50, 16, mode="mean", _weight=per_row, dtype="qint8")
+
+        def forward(self, ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return self.rows(ids), self.one(ids), self.bag(ids)
+
+    net, ids = Tables().eval(), torch.randint(0, 50, (3, 7))
+    model = export(net, ids)
+    kinds = [node.op_type for node in model.graph]
+    assert kinds.count("Gather") >= 3
+    assert "GatherND" not in kinds
+    with runtime.open_session(model) as session:
+        for found, wanted in zip(session.run({"ids": ids.numpy()}), net(ids), strict=True):
+            torch.testing.assert_close(torch.from_numpy(np.asarray(found)), wanted)
 
 
 def test_embeddings_of_trained_tables_and_refusals() -> None:
