@@ -42,7 +42,6 @@ COMPUTING: tuple[type[nn.Module], ...] = (
     nn.Linear,
     nn.Embedding,
     nn.EmbeddingBag,
-    nn.BatchNorm1d,
     nn.BatchNorm2d,
     nn.BatchNorm3d,
     nn.InstanceNorm1d,
