@@ -38,8 +38,11 @@ def is_tensor_quantizer(module: nn.Module) -> bool:
 
 
 def has_tensor_quantizers(model: nn.Module) -> bool:
-    """Whether the model is one for this importer."""
-    return any(is_tensor_quantizer(module) for module in model.modules())
+    """Whether the model is one for this importer: with quantizers of any package, also onnxq's."""
+    return any(
+        isinstance(module, TensorQuantizer) or is_tensor_quantizer(module)
+        for module in model.modules()
+    )
 
 
 def with_own_quantizers(model: nn.Module) -> nn.Module:

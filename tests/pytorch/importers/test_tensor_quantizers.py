@@ -171,8 +171,10 @@ def test_the_weights_are_the_originals_codes(net: Net) -> None:
 
 def test_the_copy_computes_as_the_original_but_at_ties(net: Net) -> None:
     copy = with_own_quantizers(net)
-    assert not has_tensor_quantizers(copy)
+    assert not any(is_tensor_quantizer(part) for part in copy.modules())
+    assert has_tensor_quantizers(copy)
     assert has_tensor_quantizers(net)
+    assert not has_tensor_quantizers(nn.Linear(2, 2))
     with torch.no_grad():
         torch.testing.assert_close(copy(IMAGES), net(IMAGES), rtol=0, atol=2e-2)
         for path, quantizer in net.named_modules():
