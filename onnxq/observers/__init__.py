@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from onnxq.observers._base import Observer, ObserverBase
 from onnxq.observers._spec import ObserverSpec, find_observer
+from onnxq.observers.amax import AmaxObserver
 from onnxq.observers.channel_histogram import ChannelHistogramObserver
 from onnxq.observers.entropy import EntropyObserver
 from onnxq.observers.histogram import HistogramObserver
@@ -30,6 +31,7 @@ default_observer = MinMaxObserver.with_args(reduce_range=True)
 default_weight_observer = MinMaxObserver.with_args(dtype="qint8", qscheme="per_tensor_symmetric")
 
 __all__ = [
+    "AmaxObserver",
     "ChannelHistogramObserver",
     "EntropyObserver",
     "HistogramObserver",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -43,16 +43,23 @@ class Observer(ABC):
 
     Attributes:
         spec: the class and arguments that make another such observer.
+        needs_range_alone: of a batch, only min and max count (of each channel, where per channel):
+            any array that has them may stand for it.
 
     Raises:
         QConfigError: arguments that do not fit together.
     """
 
     spec: ObserverSpec
+    needs_range_alone: ClassVar[bool] = False
     _next_index = 0
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
+        if "observe" in vars(cls) and "needs_range_alone" not in vars(cls):
+            cls.needs_range_alone = (
+                False  # what the parent's observe needs says nothing of this one
+            )
         register_observer(cls)
 
     def __new__(cls, *args: object, **kwargs: object) -> Self:
@@ -115,6 +122,12 @@ class Observer(ABC):
     @abstractmethod
     def load_state(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
         """Makes this observer, which has seen nothing, one that has seen what `state` tells."""
+
+    def compact(self) -> None:  # noqa: B027  # most states have a fixed size: nothing to fold
+        """Folds what was seen into batch 0, in memory that does not grow with the batches.
+
+        For training, where nothing is merged: what is seen later must have a larger index.
+        """
 
     @classmethod
     def with_args(cls, **kwargs: object) -> ObserverSpec:

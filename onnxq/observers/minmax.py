@@ -28,6 +28,8 @@ class MinMaxObserver(Observer):
         QConfigError: a per-channel qscheme; arguments that do not fit together.
     """
 
+    needs_range_alone = True
+
     def __init__(
         self,
         dtype: QDType | str = dtypes.quint8,

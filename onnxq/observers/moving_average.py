@@ -40,6 +40,8 @@ class MovingAverageMinMaxObserver(Observer):
         QConfigError: a per-channel qscheme; arguments that do not fit together.
     """
 
+    needs_range_alone = True
+
     def __init__(
         self,
         averaging_constant: float = 0.01,
@@ -69,6 +71,11 @@ class MovingAverageMinMaxObserver(Observer):
         merged = self._fresh_for(other)
         merged.log = self.log.merged(other.log)
         return merged
+
+    def compact(self) -> None:
+        """Keeps the averages in place of the batches."""
+        if self.log:
+            self.log = RangeLog({0: self.log.moving_average(self.averaging_constant)})
 
     def calculate_qparams(self) -> QParams:
         """QParams of granularity PerTensor.

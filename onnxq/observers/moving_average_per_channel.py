@@ -37,6 +37,8 @@ class MovingAveragePerChannelMinMaxObserver(Observer):
         QConfigError: a per-tensor qscheme; arguments that do not fit together.
     """
 
+    needs_range_alone = True
+
     def __init__(
         self,
         averaging_constant: float = 0.01,
@@ -73,6 +75,11 @@ class MovingAveragePerChannelMinMaxObserver(Observer):
         merged = self._fresh_for(other)
         merged.log = self.log.merged(other.log)
         return merged
+
+    def compact(self) -> None:
+        """Keeps the averages in place of the batches."""
+        if self.log:
+            self.log = RangeLog({0: self.log.moving_average(self.averaging_constant)})
 
     def calculate_qparams(self) -> QParams:
         """QParams of granularity PerChannel(ch_axis), one scale per channel.

@@ -41,6 +41,8 @@ class NarrowRangeObserver(Observer):
         QConfigError: an unsigned dtype; a quant_max that it does not hold.
     """
 
+    needs_range_alone = True
+
     def __init__(
         self,
         quant_max: int = 127,

@@ -33,6 +33,8 @@ class PerChannelMinMaxObserver(Observer):
         QConfigError: a per-tensor qscheme; arguments that do not fit together.
     """
 
+    needs_range_alone = True
+
     def __init__(
         self,
         ch_axis: int = 0,

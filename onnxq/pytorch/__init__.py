@@ -13,19 +13,64 @@ except ModuleNotFoundError as error:
         "onnxq.pytorch needs torch, which is not installed. Run: pip install 'onnxq[torch]'."
     ) from error
 
+from onnxq.pytorch.add_observer import add_observer_, add_quant_dequant, get_observer_dict
+from onnxq.pytorch.convert import convert, swap_module
 from onnxq.pytorch.dynamic import quantize_dynamic
 from onnxq.pytorch.exporter import export
 from onnxq.pytorch.factory import load_factory, load_module, load_weights
+from onnxq.pytorch.fake_quantize import (
+    FakeQuantize,
+    LearnableFakeQuantize,
+    disable_fake_quant,
+    disable_observer,
+    enable_fake_quant,
+    enable_observer,
+    fake_quantize_module,
+)
+from onnxq.pytorch.float_functional import FloatFunctional
+from onnxq.pytorch.fuse_modules import fuse_known_modules, fuse_modules, fuse_modules_qat
 from onnxq.pytorch.inputs import Inputs, example_inputs, parse_input, read_inputs
+from onnxq.pytorch.jit import quantize_dynamic_jit, quantize_jit
+from onnxq.pytorch.prepare import prepare, prepare_qat
+from onnxq.pytorch.propagation import propagate_qconfig_
+from onnxq.pytorch.quantize import default_eval_fn, quantize, quantize_qat
+from onnxq.pytorch.stubs import DeQuantStub, QuantStub, QuantWrapper
 
 __all__ = [
+    "DeQuantStub",
+    "FakeQuantize",
+    "FloatFunctional",
     "Inputs",
+    "LearnableFakeQuantize",
+    "QuantStub",
+    "QuantWrapper",
+    "add_observer_",
+    "add_quant_dequant",
+    "convert",
+    "default_eval_fn",
+    "disable_fake_quant",
+    "disable_observer",
+    "enable_fake_quant",
+    "enable_observer",
     "example_inputs",
     "export",
+    "fake_quantize_module",
+    "fuse_known_modules",
+    "fuse_modules",
+    "fuse_modules_qat",
+    "get_observer_dict",
     "load_factory",
     "load_module",
     "load_weights",
     "parse_input",
+    "prepare",
+    "prepare_qat",
+    "propagate_qconfig_",
+    "quantize",
     "quantize_dynamic",
+    "quantize_dynamic_jit",
+    "quantize_jit",
+    "quantize_qat",
     "read_inputs",
+    "swap_module",
 ]

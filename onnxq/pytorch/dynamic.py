@@ -117,7 +117,8 @@ def quantize_dynamic(  # torch's signature, and what exporting needs
         return quantize_model(exported, None, wanted, target=target, objective=objective)
     if isinstance(entries, QConfigDynamic):
         return quantize_model(exported, entries, target=target, objective=objective)
-    chosen = _of_nodes(model, exported, entries)
+    canonical = canonicalize(exported, runtime.infer_types).model
+    chosen = entries_of_nodes(model, canonical, entries)
     return quantize_model(exported, chosen, target=target, objective=objective)
 
 
@@ -191,14 +192,18 @@ def _type_meant(key: str, types: set[type[nn.Module]]) -> str:
     return ""
 
 
-def _of_nodes(model: nn.Module, exported: ir.Model, entries: Entries) -> QConfigMapping:
+def entries_of_nodes(model: nn.Module, canonical: ir.Model, entries: Entries) -> QConfigMapping:
     """The entries by node.
+
+    Args:
+        model: that was exported.
+        canonical: its ONNX model.
+        entries: {module type or path: entry}.
 
     Raises:
         ModelError: one of them, or all together, fit no node that can be quantized.
     """
     modules = dict(model.named_modules(remove_duplicate=False))
-    canonical = canonicalize(exported, runtime.infer_types).model
     nodes: dict[str, QConfigDynamic | None] = {}
     reached: set[str] = set()  # names of the modules that such nodes come from
     for node, _ in walk(canonical.graph):

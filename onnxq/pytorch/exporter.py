@@ -1,13 +1,15 @@
-"""PyTorch module -> float ONNX model: one file, dynamic batch, checked against the module.
+"""PyTorch module -> ONNX model: one file, dynamic batch, checked against the module.
 
 Usage: onnxq.export(module, example_images, "model.onnx")
+
+A quantized module (of `convert`) becomes a quantized model, a prepared one is converted first.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import nn
@@ -15,6 +17,7 @@ from torch import nn
 from onnxq import runtime
 from onnxq.errors import QConfigError, UnsupportedError, nearest
 from onnxq.graph import io
+from onnxq.pytorch import quantized_graph
 from onnxq.pytorch.check import (
     check_against,
     check_dtypes,
@@ -22,14 +25,20 @@ from onnxq.pytorch.check import (
     first_run,
     relative_tolerance,
 )
+from onnxq.pytorch.check_quantized import check_in_steps
+from onnxq.pytorch.fake_quantize import FakeQuantize
 from onnxq.pytorch.inputs import BoundInputs, Inputs, bind
 from onnxq.pytorch.quiet import quiet_exporter
 from onnxq.pytorch.result import check_request, own_weights, tidy
+from onnxq.pytorch.translation import translation_table
+from onnxq.stages.rewrite import check_format
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import onnx_ir as ir
+
+    from onnxq.pytorch.check import Run
 
 MIN_OPSET = 18  # the exporter's translations are written for it; asked for less it returns 18
 MAX_OPSET = 22  # from 23 on attention becomes one Attention node, which hides its MatMuls
@@ -71,11 +80,16 @@ def export(
     output_names: Sequence[str] | None = None,
     dynamic_axes: DynamicAxes | None = None,
     tolerance: float | None = None,
+    format: str = "qdq",
 ) -> ir.Model:
-    """The module as a float ONNX model, computing what it computes in eval mode.
+    """The module as an ONNX model, computing what it computes in eval mode.
+
+    Modules of onnxq.pytorch.nn.quantized become QuantizeLinear and DequantizeLinear, with integer
+    weights and biases; a module of prepare or prepare_qat is converted first, as a copy.
 
     The model is run on ONNX Runtime with the example inputs, with their first row alone and with
-    one row more, and compared with the module before anything is written (see onnxq.pytorch.check).
+    one row more, and compared with the module before anything is written (see
+    onnxq.pytorch.check, and check_quantized for quantized modules).
     The module's own modes (train or eval, each submodule) are as before afterwards.
 
     Args:
@@ -89,8 +103,9 @@ def export(
             the exporter's names.
         dynamic_axes: input name -> {axis: name of its size}. None makes axis 0 of every input the
             batch; {} fixes all shapes to those of the example inputs.
-        tolerance: largest accepted difference as a share of the largest absolute output value;
-            None derives it from the module's size.
+        tolerance: largest accepted difference as a share of the largest absolute output value, or
+            in steps of a quantized output; None derives it from the module's size.
+        format: of a quantized model, "qdq" or "qoperator", as `onnxq.rewrite` has them.
     Returns:
         The model; its weights are copies, so that it stays as it is when training goes on.
     Raises:
@@ -106,8 +121,13 @@ def export(
             f"opset {opset}: export writes {MIN_OPSET} to {MAX_OPSET}. Leave it out for "
             f"{DEFAULT_OPSET}."
         )
+    check_format(format)
     if path is not None:
         io.check_writable(path)  # before the work, not after it
+    if any(isinstance(part, FakeQuantize) for part in module.modules()):
+        from onnxq.pytorch.convert import convert
+
+        module = convert(module)
     check_dtypes(module)
     check_projections(module)
     given = bind(module, inputs)
@@ -118,7 +138,11 @@ def export(
         model = _trace(module, bound, axes, opset, names)
         check_request(model, list(bound.tensors), axes, opset, names)
         tidy(model)
-        _check_values(module, model, bound, axes, tolerance)
+        grids = quantized_graph.count_grids(model)
+        if grids or quantized_graph.holds_codes(model):
+            quantized_graph.tidy_quantized(model)
+            model = quantized_graph.as_format(model, format)
+        _check_values(module, model, bound, axes, Limits(grids, tolerance))
     if path is not None:
         io.save(model, path)
     own_weights(model)
@@ -201,12 +225,25 @@ def _trace(
                 input_names=list(bound.tensors),
                 output_names=output_names,
                 dynamic_shapes=shapes,
+                custom_translation_table=translation_table(opset),
             )
     except torch.onnx.OnnxExporterError as error:
         raise UnsupportedError(_explained(module, error)) from error
     if program is None:
         raise AssertionError("torch.onnx.export(dynamo=True) returns a program")
     return program.model
+
+
+class Limits(NamedTuple):
+    """What the check of an exported model goes by.
+
+    Attributes:
+        grids: number of tensors that are rounded; 0: a float model.
+        tolerance: the caller's, or None.
+    """
+
+    grids: int
+    tolerance: float | None
 
 
 def _explained(module: nn.Module, error: BaseException) -> str:
@@ -227,20 +264,32 @@ def _check_values(
     model: ir.Model,
     bound: BoundInputs,
     axes: Mapping[str, Mapping[int, str]],
-    tolerance: float | None,
+    limits: Limits,
 ) -> None:
     """The example inputs, and where the batch is dynamic also one row and one row more."""
-    limit = relative_tolerance(module) if tolerance is None else tolerance
-    names = [value.name or "" for value in model.graph.outputs]
     batches = _batch_axes(axes)
     trials = [bound]
     if batches:
         name, axis = next(iter(batches.items()))
         rows = bound.tensors[name].shape[axis]
         trials += [bound.resized(batches, size) for size in (1, rows + 1)]
-    with runtime.open_session(model) as session:
+    threads = 1 if quantized_graph.computes_in_threads(model) else None
+    with runtime.open_session(model, threads=threads) as session:
         for trial in trials:
-            check_against(module, session.run, names, trial, limit)
+            _check_trial(module, model, session.run, trial, limits)
+
+
+def _check_trial(
+    module: nn.Module, model: ir.Model, run: Run, trial: BoundInputs, limits: Limits
+) -> None:
+    tolerance = limits.tolerance
+    if limits.grids:
+        outputs = quantized_graph.output_scales(model)
+        check_in_steps(module, run, outputs, trial, limits.grids, tolerance)
+        return
+    limit = relative_tolerance(module) if tolerance is None else tolerance
+    names = [value.name or "" for value in model.graph.outputs]
+    check_against(module, run, names, trial, limit)
 
 
 def _batch_axes(axes: Mapping[str, Mapping[int, str]]) -> dict[str, int]:

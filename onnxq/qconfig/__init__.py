@@ -22,7 +22,7 @@ from onnxq.qconfig._defaults import (
     per_channel_dynamic_qconfig,
 )
 from onnxq.qconfig._mapping import NOT_SET, NotSet, QConfigMapping, default_qconfig_mapping
-from onnxq.qconfig._values import Entry, FakeQuantSpec, Part, QConfig, QConfigDynamic
+from onnxq.qconfig._values import Entry, FakeQuantSpec, Part, QConfig, QConfigDynamic, ScaleRule
 
 __all__ = [
     "NOT_SET",
@@ -33,6 +33,7 @@ __all__ = [
     "QConfig",
     "QConfigDynamic",
     "QConfigMapping",
+    "ScaleRule",
     "default_debug_qconfig",
     "default_dynamic_qconfig",
     "default_fake_quant",

@@ -17,8 +17,10 @@ from onnxq.qconfig._values import (
     Part,
     QConfig,
     QConfigDynamic,
+    ScaleRule,
     as_form,
     as_observer,
+    as_scale_rule,
 )
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ def observer_from(data: object, where: str) -> ObserverSpec:
 
 
 def part_from(data: object, where: str) -> Part:
-    """As `observer_from`, and {"fake_quantize": {"observer": ...}} too.
+    """As `observer_from`, and {"fake_quantize": {"observer": ...}, "scale": ...} too.
 
     Raises:
         QConfigError: unknown key, observer or argument.
@@ -62,8 +64,10 @@ def part_from(data: object, where: str) -> Part:
         return data
     if not isinstance(data, dict) or "fake_quantize" not in data:
         return observer_from(data, where)
-    check_keys(data, ["fake_quantize"], where)
-    return FakeQuantSpec(observer_from(data["fake_quantize"], f"{where}.fake_quantize"))
+    check_keys(data, ["fake_quantize", "scale"], where)
+    observer = observer_from(data["fake_quantize"], f"{where}.fake_quantize")
+    rule = as_scale_rule(data.get("scale", ScaleRule.OBSERVED), f"{where}.scale")
+    return FakeQuantSpec(observer, rule)
 
 
 def entry_from(

@@ -1,8 +1,10 @@
-"""The values a configuration is made of: QConfig, QConfigDynamic, FakeQuantSpec."""
+"""The values a configuration is made of: QConfig, QConfigDynamic, FakeQuantSpec, ScaleRule."""
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from onnxq.errors import QConfigError, nearest
 from onnxq.observers import Observer, ObserverSpec
@@ -12,18 +14,33 @@ BLOCK_SIZES = (16, 32, 64, 128, 256)
 """ONNX Runtime makes MatMulNBits of these; beside others, DequantizeLinear runs at every call."""
 
 
+class ScaleRule(enum.Enum):
+    """Where a scale comes from while training."""
+
+    OBSERVED = "observed"
+    """The observer finds it, batch by batch."""
+    LEARNED = "learned"
+    """The observer gives its first value; then it is trained as a parameter (LSQ)."""
+
+
 @dataclass(frozen=True, slots=True)
 class FakeQuantSpec:
     """Fake quantization while training, as a value: what FakeQuantize.with_args(observer=...) says.
 
     Attributes:
         observer: finds scale and zero point; its dtype, qscheme and range are what is rounded to.
+        scale: how the scale goes on from there; a ScaleRule or its name.
+
+    Raises:
+        QConfigError: no observer, or no ScaleRule.
     """
 
     observer: ObserverSpec
+    scale: ScaleRule = ScaleRule.OBSERVED
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "observer", as_observer(self.observer, "FakeQuantSpec.observer"))
+        object.__setattr__(self, "scale", as_scale_rule(self.scale, "FakeQuantSpec.scale"))
 
     def with_args(
         self, observer: ObserverSpec | None = None, **observer_args: object
@@ -34,14 +51,28 @@ class FakeQuantSpec:
             QConfigError: the observer does not take one of the arguments.
         """
         chosen = self.observer if observer is None else as_observer(observer, "observer")
-        return FakeQuantSpec(chosen.with_args(**observer_args))
+        return FakeQuantSpec(chosen.with_args(**observer_args), self.scale)
 
     def to_dict(self) -> dict[str, object]:
-        """{"fake_quantize": what ObserverSpec.to_dict gives}."""
-        return {"fake_quantize": self.observer.to_dict()}
+        """{"fake_quantize": what ObserverSpec.to_dict gives, "scale": unless it is observed}."""
+        plain: dict[str, object] = {"fake_quantize": self.observer.to_dict()}
+        if self.scale is not ScaleRule.OBSERVED:
+            plain["scale"] = self.scale.value
+        return plain
 
 
 Part = ObserverSpec | FakeQuantSpec
+
+
+@runtime_checkable
+class Description(Protocol):
+    """Quantization in other words, which a QConfig takes as well: a QuantDescriptor."""
+
+    def activation_part(self) -> FakeQuantSpec:
+        """The same for an activation, in words of onnxq."""
+
+    def weight_part(self) -> FakeQuantSpec:
+        """The same for a weight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +93,10 @@ class QConfig:
     weight: Part
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "activation", as_part(self.activation, "QConfig.activation"))
+        said = self.activation
+        if not isinstance(said, type) and isinstance(said, Description):
+            said = said.activation_part()
+        object.__setattr__(self, "activation", as_part(said, "QConfig.activation"))
         object.__setattr__(self, "weight", as_part(self.weight, "QConfig.weight"))
 
     @property
@@ -147,6 +181,8 @@ def as_observer(value: object, where: str) -> ObserverSpec:
     """
     if isinstance(value, ObserverSpec):
         return value
+    if not isinstance(value, type) and isinstance(value, Description):
+        return value.activation_part().observer
     if isinstance(value, type) and issubclass(value, Observer):
         return value.with_args()
     if isinstance(value, Observer):
@@ -160,12 +196,36 @@ def as_observer(value: object, where: str) -> ObserverSpec:
 
 
 def as_part(value: object, where: str) -> Part:
-    """The spec that a spec, a FakeQuantSpec or an observer class stands for.
+    """The spec that a spec, a FakeQuantSpec, an observer or a FakeQuantize class stands for.
+
+    So does a Description, for a weight: a QuantDescriptor of onnxq.pytorch.tensor_quant.
 
     Raises:
         QConfigError: it is none of them.
     """
-    return value if isinstance(value, FakeQuantSpec) else as_observer(value, where)
+    if isinstance(value, FakeQuantSpec):
+        return value
+    if not isinstance(value, type) and isinstance(value, Description):
+        return value.weight_part()
+    if isinstance(value, type) and not issubclass(value, Observer) and hasattr(value, "with_args"):
+        made = value.with_args()  # onnxq.pytorch.FakeQuantize, which this layer does not import
+        if isinstance(made, FakeQuantSpec):
+            return made
+    return as_observer(value, where)
+
+
+def as_scale_rule(value: object, where: str) -> ScaleRule:
+    """The ScaleRule that a rule or its name stands for.
+
+    Raises:
+        QConfigError: it is neither.
+    """
+    if isinstance(value, ScaleRule):
+        return value
+    known = [rule.value for rule in ScaleRule]
+    if value not in known:
+        raise QConfigError(f"{where}: got {value!r}; known: {', '.join(known)}.")
+    return ScaleRule(value)
 
 
 def as_form(value: object, where: str) -> DynamicForm:

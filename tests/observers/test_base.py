@@ -30,6 +30,9 @@ SPECS = [
     public.NarrowRangeObserver.with_args(ch_axis=1, quant_max=64),
     public.LeastErrorObserver.with_args(ch_axis=1, dtype="qint8"),
     public.LeastErrorObserver.with_args(ch_axis=-1, dtype="uint4", qscheme="per_channel_affine"),
+    public.AmaxObserver.with_args(ch_axis=1, scale_amax=0.5),
+    public.AmaxObserver.with_args(method="percentile", percentile=99.0),
+    public.AmaxObserver.with_args(method="entropy", quant_max=7),
     public.RecordingObserver.with_args(),
     public.NoopObserver.with_args(),
 ]
@@ -112,6 +115,29 @@ class TestEveryObserver:
         with pytest.raises(CalibrationError, match=r"batch 17: 1 of 60 values.*\[1, 2, 3\]"):
             observer.observe(x, 17)
         assert_same_state(observer, spec())  # a refused batch leaves no trace
+
+    def test_compacting_after_each_batch_changes_no_qparams(self, spec: ObserverSpec) -> None:
+        if spec.name in WITHOUT_QPARAMS:
+            return
+        observer, sizes = spec(), []
+        for index, x in enumerate(batches()):
+            observer.observe(x, index)
+            observer.compact()
+            sizes.append(sum(array.size for array in observer.state().values()))
+        assert observer.calculate_qparams() == observed(spec, [*range(6)]).calculate_qparams()
+        assert len(set(sizes)) == 1 or not observer.needs_range_alone
+
+    def test_the_ends_of_a_batch_stand_for_it_where_they_are_all_that_counts(
+        self, spec: ObserverSpec
+    ) -> None:
+        if not find_observer(spec.name).needs_range_alone:
+            return
+        observer = spec()
+        others = (0, 2) if observer.qscheme.per_channel else (0, 1, 2)
+        for index, x in enumerate(batches()):
+            low, high = (f(x, axis=others, keepdims=True) for f in (np.min, np.max))
+            observer.observe(np.concatenate([low, high]), index)
+        assert_same_state(observer, observed(spec, [*range(6)]))
 
     def test_spec_survives_json(self, spec: ObserverSpec) -> None:
         assert ObserverSpec.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec

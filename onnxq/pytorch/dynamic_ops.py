@@ -1,0 +1,220 @@
+"""The torch operators that quantize activations when a model runs: `torch.ops.onnxq.*`.
+
+    dynamic_quantize_linear   codes, scale, zero point of a tensor   DynamicQuantizeLinear
+    matmul_integer            int32 product of codes                 MatMulInteger
+    dynamic_quantize_lstm     one layer                 com.microsoft DynamicQuantizeLSTM
+    stored_recurrence         float GRU or RNN on int8 weights       Cast, Mul, GRU or RNN
+
+Forward is onnxq's own kernel of the ONNX operator, on the CPU, so that it computes what ONNX
+Runtime computes. There are no gradients: weights are integers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from onnxq import catalog
+from onnxq.operator import IntegerOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onnxq.operator import AttributeValue
+
+MICROSOFT = "com.microsoft"
+DIRECTIONS = {"forward": 1, "bidirectional": 2}
+
+
+def _kernel(op_type: str, domain: str = "") -> IntegerOperator:
+    found = catalog.find_integer(op_type, domain)
+    assert isinstance(found, IntegerOperator), "onnxq has it"
+    return found
+
+
+def _array(x: Tensor | None) -> Any:
+    return None if x is None else x.detach().cpu().numpy()
+
+
+@torch.library.custom_op("onnxq::dynamic_quantize_linear", mutates_args=())
+def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(codes uint8, scale float32 (), zero point uint8 ()) that cover x and 0.
+
+    Args:
+        x: float32, any shape.
+    """
+    found = _kernel("DynamicQuantizeLinear").kernel([_array(x)], {})
+    codes, scale, zero_point = (torch.from_numpy(np.array(part)).to(x.device) for part in found)
+    return codes, scale, zero_point
+
+
+@dynamic_quantize_linear.register_fake
+def _(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    codes = torch.empty_like(x, dtype=torch.uint8)
+    return codes, x.new_empty(()), codes.new_empty(())
+
+
+@torch.library.custom_op("onnxq::matmul_integer", mutates_args=())
+def matmul_integer(
+    a: Tensor, b: Tensor, a_zero_point: Tensor, b_zero_point: Tensor | None
+) -> Tensor:
+    """Int32 (..., N): sum over k of (a - a_zero_point) (b - b_zero_point).
+
+    Args:
+        a: codes (..., K).
+        b: codes (K, N).
+        a_zero_point: ().
+        b_zero_point: () or (N,); None: 0.
+    """
+    # float64 holds every sum of fewer than 2^36 products of codes exactly, and has fast kernels
+    right = b.double() if b_zero_point is None else b.double() - b_zero_point.double()
+    return ((a.double() - a_zero_point.double()) @ right).to(torch.int32)
+
+
+@matmul_integer.register_fake
+def _(a: Tensor, b: Tensor, a_zero_point: Tensor, b_zero_point: Tensor | None) -> Tensor:  # noqa: ARG001
+    return a.new_empty((*a.shape[:-1], b.shape[-1]), dtype=torch.int32)
+
+
+@torch.library.custom_op("onnxq::dynamic_quantize_lstm", mutates_args=())
+def dynamic_quantize_lstm(
+    x: Tensor,
+    w: Tensor,
+    r: Tensor,
+    b: Tensor | None,
+    initial_h: Tensor | None,
+    initial_c: Tensor | None,
+    w_scale: Tensor,
+    w_zero_point: Tensor,
+    r_scale: Tensor,
+    r_zero_point: Tensor,
+    direction: str,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(Y (T, D, N, H), Y_h (D, N, H), Y_c (D, N, H)) as com.microsoft DynamicQuantizeLSTM.
+
+    Args:
+        x: float32 (T, N, I).
+        w: codes (D, I, 4 H), gates i, o, f, c.
+        r: codes (D, H, 4 H).
+        b: float32 (D, 8 H), or None.
+        initial_h: float32 (D, N, H); None: 0.
+        initial_c: likewise.
+        w_scale: float32 (D,) or (D, 4 H).
+        w_zero_point: of the type of the codes, same shape.
+        r_scale: as w_scale.
+        r_zero_point: as w_zero_point.
+        direction: "forward" or "bidirectional".
+    """
+    slots = [x, w, r, b, None, initial_h, initial_c, None]
+    slots += [w_scale, w_zero_point, r_scale, r_zero_point]
+    attributes: dict[str, AttributeValue] = {"hidden_size": r.shape[1], "direction": direction}
+    found = _kernel("DynamicQuantizeLSTM", MICROSOFT).kernel(
+        [_array(slot) for slot in slots], attributes
+    )
+    y, h, c = (torch.from_numpy(np.ascontiguousarray(part)).to(x.device) for part in found)
+    return y, h, c
+
+
+@dynamic_quantize_lstm.register_fake
+def _(
+    x: Tensor,
+    w: Tensor,  # noqa: ARG001
+    r: Tensor,
+    b: Tensor | None,  # noqa: ARG001
+    initial_h: Tensor | None,  # noqa: ARG001
+    initial_c: Tensor | None,  # noqa: ARG001
+    w_scale: Tensor,  # noqa: ARG001
+    w_zero_point: Tensor,  # noqa: ARG001
+    r_scale: Tensor,  # noqa: ARG001
+    r_zero_point: Tensor,  # noqa: ARG001
+    direction: str,
+) -> tuple[Tensor, Tensor, Tensor]:
+    steps, batch, _ = x.shape
+    directions, hidden = DIRECTIONS[direction], r.shape[1]
+    state = (directions, batch, hidden)
+    return x.new_empty((steps, directions, batch, hidden)), x.new_empty(state), x.new_empty(state)
+
+
+@torch.library.custom_op("onnxq::stored_recurrence", mutates_args=())
+def stored_recurrence(
+    x: Tensor,
+    w: Tensor,
+    r: Tensor,
+    b: Tensor | None,
+    initial_h: Tensor | None,
+    w_scale: Tensor,
+    r_scale: Tensor,
+    kind: str,
+    direction: str,
+) -> tuple[Tensor, Tensor]:
+    """(Y (T, D, N, H), Y_h (D, N, H)) of a GRU or RNN, in float on dequantized weights.
+
+    Args:
+        x: float32 (T, N, I).
+        w: codes (D, gates H, I), zero point 0; gates z, r, h of a GRU, as in ONNX.
+        r: codes (D, gates H, H), likewise.
+        b: float32 (D, 2 gates H), or None.
+        initial_h: float32 (D, N, H); None: 0.
+        w_scale: float32 (D, 1 or gates H, 1).
+        r_scale: likewise.
+        kind: "GRU", "RNN_TANH" or "RNN_RELU".
+        direction: "forward" or "bidirectional".
+    """
+    weights = [in_torch_order(p, kind) for p in (w.float() * w_scale, r.float() * r_scale)]
+    biases = None if b is None else [in_torch_order(p, kind) for p in b.chunk(2, 1)]
+    flat = []
+    for d in range(len(w)):
+        flat += [weights[0][d], weights[1][d]]
+        if biases is not None:
+            flat += [biases[0][d], biases[1][d]]
+    directions, hidden = len(w), r.shape[2]
+    h = x.new_zeros((directions, x.shape[1], hidden)) if initial_h is None else initial_h
+    run: Callable[..., tuple[Tensor, Tensor]] = {
+        "GRU": torch.gru,
+        "RNN_TANH": torch.rnn_tanh,
+        "RNN_RELU": torch.rnn_relu,
+    }[kind]
+    y, last = run(x, h, flat, b is not None, 1, 0.0, False, direction == "bidirectional", False)
+    steps, batch, _ = y.shape
+    by_direction = y.reshape(steps, batch, directions, hidden).transpose(1, 2)
+    return by_direction.contiguous(), last.clone()
+
+
+@stored_recurrence.register_fake
+def _(
+    x: Tensor,
+    w: Tensor,  # noqa: ARG001
+    r: Tensor,
+    b: Tensor | None,  # noqa: ARG001
+    initial_h: Tensor | None,  # noqa: ARG001
+    w_scale: Tensor,  # noqa: ARG001
+    r_scale: Tensor,  # noqa: ARG001
+    kind: str,  # noqa: ARG001
+    direction: str,
+) -> tuple[Tensor, Tensor]:
+    steps, batch, _ = x.shape
+    directions, hidden = DIRECTIONS[direction], r.shape[2]
+    return (
+        x.new_empty((steps, directions, batch, hidden)),
+        x.new_empty((directions, batch, hidden)),
+    )
+
+
+# ONNX's place of each of torch's gates: torch has r, z, n of a GRU and i, f, g, o of an LSTM
+ONNX_GATES = {"GRU": (1, 0, 2), "LSTM": (0, 3, 1, 2), "RNN_TANH": (0,), "RNN_RELU": (0,)}
+
+
+def in_onnx_order(rows: Tensor, kind: str) -> Tensor:
+    """Rows of torch's gates, in ONNX's order: (gates H, ...)."""
+    gates = rows.chunk(len(ONNX_GATES[kind]))
+    return torch.cat([gates[i] for i in ONNX_GATES[kind]])
+
+
+def in_torch_order(stacked: Tensor, kind: str) -> Tensor:
+    """The inverse, for each direction: (D, gates H, ...)."""
+    order = ONNX_GATES[kind]
+    gates = stacked.chunk(len(order), 1)
+    return torch.cat([gates[order.index(i)] for i in range(len(order))], 1)

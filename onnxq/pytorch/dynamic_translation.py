@@ -1,0 +1,126 @@
+"""Which ONNX nodes the operators of onnxq.pytorch.dynamic_ops become."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import onnx
+import onnxscript
+import torch
+
+from onnxq.pytorch import dynamic_ops  # noqa: F401  # registers the operators
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MICROSOFT = onnxscript.values.Opset("com.microsoft", 1)
+_REQUIRED = ("X", "W", "R")
+_INPUTS = {  # in order; the type of each
+    "X": "R",
+    "W": "Q",
+    "R": "Q",
+    "B": "R",
+    "sequence_lens": "I",
+    "initial_h": "R",
+    "initial_c": "R",
+    "P": "R",
+    "W_scale": "R",
+    "W_zero_point": "Q",
+    "R_scale": "R",
+    "R_zero_point": "Q",
+}
+
+
+def _lstm_operator() -> onnxscript.values.Op:
+    """com.microsoft DynamicQuantizeLSTM, whose schema onnx does not have."""
+    schema = onnx.defs.OpSchema
+    option = schema.FormalParameterOption
+    inputs = [
+        schema.FormalParameter(
+            name, kind, param_option=option.Single if name in _REQUIRED else option.Optional
+        )
+        for name, kind in _INPUTS.items()
+    ]
+    outputs = [schema.FormalParameter(name, "R") for name in ("Y", "Y_h", "Y_c")]
+    kinds = {"R": "tensor(float)", "I": "tensor(int32)", "Q": "tensor(int8)"}
+    known = schema(
+        "DynamicQuantizeLSTM",
+        "com.microsoft",
+        1,
+        inputs=inputs,
+        outputs=outputs,
+        type_constraints=[(kind, [name], "") for kind, name in kinds.items()],
+        attributes=[
+            schema.Attribute("direction", schema.AttrType.STRING, required=True),
+            schema.Attribute("hidden_size", schema.AttrType.INT, required=True),
+        ],
+    )
+    return onnxscript.values.Op(_MICROSOFT, "DynamicQuantizeLSTM", known)
+
+
+def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]:
+    """Functions that emit the ONNX nodes of torch operators, by operator.
+
+    Args:
+        op: onnxscript's operators of the opset that is written.
+    """
+    lstm = _lstm_operator()
+
+    def dynamic_quantize_linear(x):  # type: ignore[no-untyped-def]
+        return op.DynamicQuantizeLinear(x)
+
+    def matmul_integer(a, b, a_zero_point, b_zero_point=None):  # type: ignore[no-untyped-def]
+        return op.MatMulInteger(a, b, a_zero_point, b_zero_point)
+
+    def dynamic_quantize_lstm(  # type: ignore[no-untyped-def]
+        x,
+        w,
+        r,
+        b,
+        initial_h,
+        initial_c,
+        w_scale,
+        w_zero_point,
+        r_scale,
+        r_zero_point,
+        direction: str,
+    ):
+        return lstm(
+            x,
+            w,
+            r,
+            b,
+            None,
+            initial_h,
+            initial_c,
+            None,
+            w_scale,
+            w_zero_point,
+            r_scale,
+            r_zero_point,
+            direction=direction,
+            hidden_size=int(r.shape[1]),
+        )
+
+    def stored_recurrence(  # type: ignore[no-untyped-def]
+        x, w, r, b, initial_h, w_scale, r_scale, kind: str, direction: str
+    ):
+        reals = [
+            op.Mul(op.Cast(codes, to=onnx.TensorProto.FLOAT), scale)
+            for codes, scale in ((w, w_scale), (r, r_scale))
+        ]
+        slots = (x, *reals, b, None, initial_h)
+        hidden = int(r.shape[2])
+        if kind == "GRU":
+            return op.GRU(*slots, direction=direction, hidden_size=hidden, linear_before_reset=1)
+        name = "Tanh" if kind == "RNN_TANH" else "Relu"
+        names = [name] * (2 if direction == "bidirectional" else 1)
+        return op.RNN(*slots, direction=direction, hidden_size=hidden, activations=names)
+
+    own = torch.ops.onnxq
+    return {
+        own.dynamic_quantize_linear.default: dynamic_quantize_linear,
+        own.matmul_integer.default: matmul_integer,
+        own.dynamic_quantize_lstm.default: dynamic_quantize_lstm,
+        own.stored_recurrence.default: stored_recurrence,
+    }

@@ -1,0 +1,198 @@
+"""Convolutions of codes whose result a PT2E program leaves in float32, and how they are to run.
+
+The x86 quantizer observes what goes into convolutions and linear layers, not what comes out. Where
+the next QuantizeLinear can move up to the convolution (Relu, MaxPool, Reshape in between), it does
+(onnxq.pytorch.quantized_graph), and ONNX Runtime runs QLinearConv. Before an Add or an average it
+cannot: torch computes that result in float32, and ONNX Runtime has no fast integer convolution that
+returns floats. One thread, AVX512-VNNI, 64 channels of 56 x 56, 3 x 3: QLinearConv 0.31 ms, float
+Conv 1.33 ms, ConvInteger 10.2 ms.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq import runtime
+from onnxq.errors import listed
+from onnxq.graph.edit import FreeNames
+from onnxq.observers import MinMaxObserver
+from onnxq.pytorch.importers.findings import note
+from onnxq.pytorch.quantized_graph import tidy_quantized
+from onnxq.pytorch.quantized_graph.reading import (
+    DEQUANTIZE,
+    QUANTIZE,
+    array_of,
+    dequantizer,
+    is_constant,
+    new_constant,
+    replace,
+)
+from onnxq.stages.rewrite.edits import graph_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+_CLAMPS = ("Relu", "Clip")
+_BIAS = 2
+
+
+class FloatResults(enum.Enum):
+    """How convolutions run whose result is float32."""
+
+    FLOAT = "float"
+    """In float32, as in torch; a warning names them."""
+    INTEGER = "integer"
+    """As ConvInteger: integer products, a float result, exact and slow."""
+    REQUANTIZE = "requantize"
+    """As QLinearConv: the result gets 8 bits, its range taken from the example inputs."""
+
+
+def treat_float_results(
+    model: ir.Model, how: FloatResults, inputs: Mapping[str, npt.NDArray[np.generic]]
+) -> None:
+    """Rewrites the convolutions of codes whose result is float32, in place.
+
+    Args:
+        model: in QDQ form.
+        how: what becomes of them.
+        inputs: example inputs by name, for REQUANTIZE.
+    """
+    found = [node for node in model.graph if _has_float_result(node)]
+    if not found:
+        return
+    if how is FloatResults.FLOAT:
+        note(
+            f"convolutions {listed([str(node.name) for node in found])} take codes and give "
+            "float32, as in the imported program, whose quantizer observes no result there: ONNX "
+            "Runtime computes them in float32. float_results='requantize' gives their results 8 "
+            "bits, by their range on the example inputs; 'integer' makes them ConvInteger, which "
+            "is exact and slow."
+        )
+        return
+    names = FreeNames(model)
+    if how is FloatResults.INTEGER:
+        for node in found:
+            _as_conv_integer(node, names)
+        return
+    results = [_clamped(node) for node in found]
+    for value, array in zip(results, _computed(model, results, inputs), strict=True):
+        _requantize(value, array, names)
+    tidy_quantized(model)
+
+
+def _has_float_result(node: ir.Node) -> bool:
+    source, weight = dequantizer(node.inputs[0]) if node.inputs else None, None
+    if node.op_type != "Conv" or source is None:
+        return False
+    weight = dequantizer(node.inputs[1])
+    if weight is None or not is_constant(weight):
+        return False
+    readers = list(_clamped(node).consumers())
+    return not readers or any(reader.op_type != QUANTIZE for reader in readers)
+
+
+def _clamped(node: ir.Node) -> ir.Value:
+    """The result behind a Relu that is alone behind the convolution."""
+    value = node.outputs[0]
+    readers = list(value.consumers())
+    if len(readers) == 1 and readers[0].op_type in _CLAMPS and not value.is_graph_output():
+        return readers[0].outputs[0]
+    return value
+
+
+def _as_conv_integer(node: ir.Node, names: FreeNames) -> None:
+    """Y = ConvInteger(x_codes, w_codes) * (x_scale * w_scale) + bias."""
+    x, w = dequantizer(node.inputs[0]), dequantizer(node.inputs[1])
+    assert x is not None
+    assert w is not None
+    codes, x_scale, w_scale = array_of(w, 0), array_of(x, 1), array_of(w, 1)
+    assert codes is not None
+    assert x_scale is not None
+    assert w_scale is not None
+    stem, ones = str(node.outputs[0].name), [1] * (codes.ndim - 2)
+    factor = (x_scale * w_scale).astype(np.float32)
+    factor = factor.reshape(1, -1, *ones) if factor.ndim else factor
+    zero = new_constant(node, names.value(f"{stem}_w_zero_point"), np.array(0, codes.dtype))
+    attributes = list(node.attributes.values())
+    product = ir.Node(
+        "", "ConvInteger", [x.inputs[0], w.inputs[0], x.inputs[2], zero], attributes,
+        name=names.node(f"{node.name}_integer"),
+    )  # fmt: skip
+    floats = ir.node(
+        "Cast",
+        [product.outputs[0]],
+        {"to": ir.DataType.FLOAT},
+        name=names.node(f"{node.name}_cast"),
+    )
+    scaled = ir.node(
+        "Mul",
+        [floats.outputs[0], new_constant(node, names.value(f"{stem}_factor"), factor)],
+        name=names.node(f"{node.name}_scaled"),
+    )
+    made = [product, floats, scaled]
+    bias = _real_bias(node)
+    if bias is not None:
+        constant = new_constant(node, names.value(f"{stem}_bias"), bias.reshape(1, -1, *ones))
+        made.append(
+            ir.node("Add", [scaled.outputs[0], constant], name=names.node(f"{node.name}_biased"))
+        )
+    for part, ending in zip(made[:-1], ("sums", "sums_float", "product"), strict=False):
+        part.outputs[0].name = names.value(f"{stem}_{ending}")
+    graph_of(node).insert_before(node, made[:-1])
+    replace(node, made[-1], names)
+
+
+def _real_bias(node: ir.Node) -> npt.NDArray[np.float32] | None:
+    if len(node.inputs) <= _BIAS or node.inputs[_BIAS] is None:
+        return None
+    source = dequantizer(node.inputs[_BIAS])
+    if source is None:
+        return array_of(node, _BIAS)
+    codes, scale = array_of(source, 0), array_of(source, 1)
+    assert codes is not None
+    assert scale is not None
+    return (codes * scale.astype(np.float64)).astype(np.float32)
+
+
+def _computed(
+    model: ir.Model,
+    values: list[ir.Value],
+    inputs: Mapping[str, npt.NDArray[np.generic]],
+) -> list[npt.NDArray[np.float32]]:
+    """What the values are for the inputs."""
+    shown = model.clone()
+    by_name = {v.name: v for node in shown.graph for v in node.outputs}
+    before = len(shown.graph.outputs)
+    shown.graph.outputs.extend(by_name[value.name] for value in values)
+    with runtime.open_session(shown) as session:
+        return [np.asarray(array, np.float32) for array in session.run(inputs)[before:]]
+
+
+def _requantize(value: ir.Value, array: npt.NDArray[np.float32], names: FreeNames) -> None:
+    """Value -> Q -> DQ, uint8 over the range of the array."""
+    observer = MinMaxObserver(dtype="quint8")
+    observer.observe(array, 0)
+    qparams = observer.calculate_qparams()
+    node = value.producer()
+    assert node is not None
+    stem = str(value.name)
+    parameters = [
+        new_constant(node, names.value(f"{stem}_scale"), qparams.scale),
+        new_constant(node, names.value(f"{stem}_zero_point"), qparams.zero_point),
+    ]
+    quantizer = ir.node(QUANTIZE, [value, *parameters], name=names.node(f"{stem}_quantize"))
+    back = ir.node(
+        DEQUANTIZE, [quantizer.outputs[0], *parameters], name=names.node(f"{stem}_dequantize")
+    )
+    quantizer.outputs[0].name = names.value(f"{stem}_codes")
+    real = back.outputs[0]
+    real.name, real.type, real.shape = names.value(f"{stem}_real"), value.type, value.shape
+    value.replace_all_uses_with(real, replace_graph_outputs=True)
+    quantizer.replace_input_with(0, value)
+    graph_of(node).insert_after(node, [quantizer, back])

@@ -1,0 +1,343 @@
+"""The one function: recognises what it got, imports it, and holds the result against torch."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import enum
+import warnings
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+import torch
+from torch import fx, nn
+from torch.export import ExportedProgram
+
+from onnxq import runtime, targets
+from onnxq.errors import QConfigError, UnsupportedError, nearest
+from onnxq.graph import io
+from onnxq.pytorch.check import flatten
+from onnxq.pytorch.check_quantized import check_in_steps
+from onnxq.pytorch.exporter import DEFAULT_OPSET, export
+from onnxq.pytorch.importers.converted import is_converted, traceable
+from onnxq.pytorch.importers.dynamic import quantize_twins
+from onnxq.pytorch.importers.findings import ImportedModelWarning, collected
+from onnxq.pytorch.importers.float_results import FloatResults, treat_float_results
+from onnxq.pytorch.importers.int8_weights import (
+    ImportedWeights,
+    limit_of,
+    narrow,
+    warn_of_endangered,
+)
+from onnxq.pytorch.importers.patterns import restore_quantizers
+from onnxq.pytorch.importers.programs import (
+    convert_program,
+    has_dynamic_shapes,
+    is_prepared_program,
+    is_program,
+    traceable_program,
+)
+from onnxq.pytorch.importers.tensor_quantizers import has_tensor_quantizers, with_own_quantizers
+from onnxq.pytorch.importers.twins import put_twins
+from onnxq.pytorch.inputs import bind, example_inputs
+from onnxq.pytorch.quantized_graph import as_format, count_grids, output_scales, tidy_quantized
+from onnxq.stages.rewrite import check_format
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    import onnx_ir as ir
+
+    from onnxq.pytorch.exporter import DynamicAxes
+    from onnxq.pytorch.inputs import BoundInputs, Inputs
+    from onnxq.targets import Target
+
+# What torch says about itself, that a caller can do nothing about: message as a regex.
+_NOISE = (
+    "(?s).*torch.ao.quantization is deprecated",
+    "quantized tensor creation functions",
+    "Please use quant_min and quant_max to specify the range",
+    "must run observer before calling calculate_qparams",
+    "The current implementation of the .* module has poor numerical accuracy",
+    ".*TypedStorage is deprecated",
+    r"`isinstance\(treespec, LeafSpec\)`",
+)
+
+
+def import_quantized(
+    model: nn.Module | ExportedProgram,
+    inputs: Inputs | None = None,
+    path: str | Path | None = None,
+    *,
+    opset: int = DEFAULT_OPSET,
+    output_names: Sequence[str] | None = None,
+    dynamic_axes: DynamicAxes | None = None,
+    tolerance: float | None = None,
+    format: str = "qdq",
+    weights: ImportedWeights | str = ImportedWeights.KEEP,
+    float_results: FloatResults | str = FloatResults.FLOAT,
+    target: str | Target | None = None,
+) -> ir.Model:
+    """A model that torch.ao, torchao's PT2E or fake quantization by hand quantized, as ONNX.
+
+    Args:
+        model: see onnxq.pytorch.importers; it is not changed.
+        inputs: example inputs, as `onnxq.export` takes them; None: what the model, its file or the
+            exported program offers.
+        path: where to write it; None writes nothing.
+        opset: 18 to 22.
+        output_names: in order; None: the exporter's names.
+        dynamic_axes: input name -> {axis: name of its size}; None makes axis 0 the batch, but fixes
+            all shapes of a program that was exported with fixed ones.
+        tolerance: largest accepted difference between ONNX Runtime and torch, in steps of a
+            quantized output; None derives it from the number of quantized tensors.
+        format: "qdq" or "qoperator", as `onnxq.rewrite` has them.
+        weights: "keep" torch's codes, or "narrow" them to what the target computes exactly.
+        float_results: how convolutions run that a PT2E program gives no quantized result: "float",
+            "integer" or "requantize".
+        target: the machine that the result is for; None: any (`portable`).
+
+    Returns:
+        The model, with int8 weights and int32 biases.
+
+    Raises:
+        UnsupportedError: nothing is quantized, or something that has no form here; the message
+            names module or node, type, and what to do.
+        CalibrationError: a prepared model that has seen no data.
+        VerificationError: the ONNX model computes something else than the torch model.
+        ModelError, QConfigError, OutputError: as `onnxq.export`.
+
+    Warns:
+        ImportedModelWarning: channels that torch trained with asymmetric qparams, weights that some
+            machines do not compute exactly, convolutions that stay in float.
+    """
+    check_format(format)
+    options = _Options(
+        opset, output_names, dynamic_axes, tolerance,
+        _choice(ImportedWeights, weights), _choice(FloatResults, float_results),
+        None if target is None else targets.resolve(target),
+    )  # fmt: skip
+    if path is not None:
+        io.check_writable(path)
+    with collected() as notes, _quiet():
+        made = _imported(model, inputs, options)
+        if count_grids(made):
+            made = as_format(made, format)
+    for text in notes:
+        warnings.warn(text, ImportedModelWarning, stacklevel=2)
+    if path is not None:
+        io.save(made, path)
+    return made
+
+
+_ANY = 1.0  # share of the largest output
+
+# --- options
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """Arguments of import_quantized."""
+
+    opset: int
+    output_names: Sequence[str] | None
+    dynamic_axes: DynamicAxes | None
+    tolerance: float | None
+    weights: ImportedWeights
+    float_results: FloatResults
+    target: Target | None
+
+
+_Choice = TypeVar("_Choice", bound=enum.Enum)
+
+
+def _choice(kind: type[_Choice], value: _Choice | str) -> _Choice:
+    """The member that a name stands for.
+
+    Raises:
+        QConfigError: none has that name.
+    """
+    if isinstance(value, kind):
+        return value
+    known = [str(member.value) for member in kind]
+    if value not in known:
+        what = "weights" if kind is ImportedWeights else "float_results"
+        raise QConfigError(
+            f"{what} {value!r}: wanted one of {', '.join(known)}.{nearest(str(value), known)}"
+        )
+    return kind(value)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """A context in which torch.ao is silent about its own end."""
+    with warnings.catch_warnings():
+        for message in _NOISE:
+            warnings.filterwarnings("ignore", message)
+        yield
+
+
+# --- the kinds of models
+
+
+def _imported(
+    model: nn.Module | ExportedProgram, inputs: Inputs | None, options: _Options
+) -> ir.Model:
+    if isinstance(model, ExportedProgram):
+        return _program(model, _inputs_of(model, inputs), options)
+    if not isinstance(model, nn.Module):
+        raise UnsupportedError(
+            f"the model is a {type(model).__name__}; wanted a torch.nn.Module or a "
+            "torch.export.ExportedProgram."
+        )
+    given = example_inputs(model) if inputs is None else inputs
+    if is_prepared_program(model):
+        assert isinstance(model, fx.GraphModule)
+        return _program(convert_program(model), given, options)
+    if is_program(model):
+        assert isinstance(model, fx.GraphModule)
+        return _program(model, given, options)
+    if has_tensor_quantizers(model):
+        return _tensor_quantizers(model, given, options)
+    return _torch_ao(_converted(model), given, options)
+
+
+def _converted(model: nn.Module) -> nn.Module:
+    """The model itself, or converted where torch.ao has only prepared it.
+
+    Raises:
+        UnsupportedError: this torch has no torch.ao.quantization any more.
+    """
+    if not any(type(part).__module__.startswith("torch.ao.") for part in model.modules()):
+        return model
+    try:  # not at the top: torch has announced its removal, and other models do not need it
+        from onnxq.pytorch.importers.trained import convert_as_trained, is_prepared
+    except ImportError as error:
+        raise UnsupportedError(
+            f"torch {torch.__version__} has no torch.ao.quantization, which this model was made "
+            "with. Import it with torch 2.13."
+        ) from error
+    return convert_as_trained(model) if is_prepared(model) else model
+
+
+def _torch_ao(model: nn.Module, inputs: Inputs, options: _Options) -> ir.Model:
+    """Converted models, static and dynamic, and modules with fake quantization by hand."""
+    made = copy.deepcopy(model)
+    twins = put_twins(made)
+    bound = bind(made, inputs)
+    static = is_converted(made)
+    if static:
+        made = traceable(made, bound)
+    # what is float now is compared in float rounding, or, where it rounds by itself, in steps below
+    in_steps = options.tolerance if static else (None if twins.paths else _ANY)
+    exported = _exported(made, inputs, replace(options, tolerance=in_steps))
+    if not static and not twins.paths:
+        return _written_out(made, exported, bound, options)
+    if static:
+        _check(made if twins.paths else _Floats(model).eval(), exported, bound, options)
+    if twins.paths:
+        exported = quantize_twins(made, exported, twins, _limit(options))
+    return _finished(exported, bound, options)
+
+
+def _tensor_quantizers(model: nn.Module, inputs: Inputs, options: _Options) -> ir.Model:
+    """Modules with the TensorQuantizers of pytorch_quantization."""
+    made = with_own_quantizers(model)
+    exported, bound = _exported(made, inputs, options), bind(made, inputs)
+    _check(copy.deepcopy(model).eval(), exported, bound, options)
+    return _finished(exported, bound, options)
+
+
+def _program(
+    program: fx.GraphModule | ExportedProgram, inputs: Inputs, options: _Options
+) -> ir.Model:
+    """PT2E programs."""
+    made = traceable_program(program)
+    if options.dynamic_axes is None and not has_dynamic_shapes(made):
+        options = replace(options, dynamic_axes={})
+    return _finished(_exported(made, inputs, options), bind(made, inputs), options)
+
+
+def _written_out(
+    model: nn.Module, exported: ir.Model, bound: BoundInputs, options: _Options
+) -> ir.Model:
+    """Modules that compute fake quantization in float operators."""
+    if not restore_quantizers(exported) and not count_grids(exported):
+        raise UnsupportedError(
+            f"nothing in {type(model).__name__} is quantized: it has no quantized module of "
+            "torch.ao, no quantize operator, and nothing that computes clip(round(x / s)) * s with "
+            "constant s. Quantize it with onnxq: onnxq.export, then onnxq.quantize."
+        )
+    tidy_quantized(exported)
+    _check(model, exported, bound, options)
+    return _finished(exported, bound, options)
+
+
+def _inputs_of(program: ExportedProgram, inputs: Inputs | None) -> Inputs:
+    """Those given, or those that the program was exported with.
+
+    Raises:
+        QConfigError: there are none.
+    """
+    if inputs is not None:
+        return inputs
+    if not program.example_inputs:
+        raise QConfigError("the exported program has no example inputs; pass inputs.")
+    args, kwargs = program.example_inputs
+    if kwargs:
+        raise QConfigError(
+            "the exported program was exported with keyword inputs; pass inputs as a mapping."
+        )
+    return tuple(args)
+
+
+# --- what all have in common
+
+
+def _exported(model: nn.Module, inputs: Inputs, options: _Options) -> ir.Model:
+    return export(
+        model,
+        inputs,
+        opset=options.opset,
+        output_names=options.output_names,
+        dynamic_axes=options.dynamic_axes,
+        tolerance=options.tolerance,
+    )
+
+
+def _limit(options: _Options) -> int | None:
+    """Largest magnitude of a weight in a dynamic product; None: as torch has it."""
+    if options.weights is ImportedWeights.KEEP:
+        return None
+    return limit_of(targets.resolve(options.target), saturates=True)
+
+
+def _finished(model: ir.Model, bound: BoundInputs, options: _Options) -> ir.Model:
+    arrays = {name: x.detach().cpu().numpy() for name, x in bound.tensors.items()}
+    treat_float_results(model, options.float_results, arrays)
+    if options.weights is ImportedWeights.NARROW:
+        narrow(model, targets.resolve(options.target))
+    else:
+        warn_of_endangered(model, options.target)
+    return model
+
+
+def _check(reference: nn.Module, exported: ir.Model, bound: BoundInputs, options: _Options) -> None:
+    """Holds ONNX Runtime against the module that was imported, not only the one it became."""
+    outputs, grids = output_scales(exported), count_grids(exported)
+    with runtime.open_session(exported, threads=1) as session:
+        check_in_steps(reference, session.run, outputs, bound, grids, options.tolerance)
+
+
+class _Floats(nn.Module):
+    """A module whose quantized results are dequantized."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, *args: torch.Tensor, **kwargs: torch.Tensor) -> list[torch.Tensor]:
+        """Every tensor of the result, in float32."""
+        results = flatten(self.model(*args, **kwargs))
+        return [x.dequantize() if x.is_quantized else x for x in results]

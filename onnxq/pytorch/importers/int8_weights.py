@@ -1,0 +1,205 @@
+"""int8 weights as torch has them: which machines they endanger, and how to narrow them.
+
+torch's observers give codes in [-128, 127]. Some machines add two products in int16, which then
+saturate (x86 without VNNI, beyond 64) or wrap (ARM, -128): see onnxq.targets. Imported codes are
+kept, because they are what was trained, unless narrowing is asked for:
+
+    the limit is 127    -128 becomes -127: one step, of these weights alone
+    the limit is 64     w_scale' = w_scale * max|codes| / 64, codes rounded to that grid
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq import catalog, targets
+from onnxq.graph.edit import FreeNames
+from onnxq.graph.passes.unused import RemoveUnused
+from onnxq.operator import Rule
+from onnxq.pytorch.importers.findings import note
+from onnxq.pytorch.importers.patterns import WEIGHTS
+from onnxq.pytorch.quantized_graph.biases import store_bias
+from onnxq.pytorch.quantized_graph.reading import (
+    DEQUANTIZE,
+    array_of,
+    dequantizer,
+    is_constant,
+    new_constant,
+)
+from onnxq.stages.rewrite.edits import graph_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from onnxq.targets import Target
+
+    Codes = npt.NDArray[np.int8]
+
+INT8_MAX = 127
+_BIAS = 2
+_DYNAMIC = {
+    "DynamicQuantizeMatMul": (1,),
+    "MatMulIntegerToFloat": (1,),
+    "MatMulInteger": (1,),
+    "DynamicQuantizeLSTM": (1, 2),
+}
+"""Operators whose weights are quantized, but not their inputs -> slots of the weights."""
+
+
+class ImportedWeights(enum.Enum):
+    """What becomes of the codes of weights."""
+
+    KEEP = "keep"
+    """They stay as torch has them; a warning names the machines that they endanger."""
+    NARROW = "narrow"
+    """They are brought within what the target computes exactly."""
+
+
+def warn_of_endangered(model: ir.Model, target: Target | None) -> None:
+    """Notes the machines that do not compute the model's integer products exactly.
+
+    Args:
+        model: with Q/DQ, or dynamically quantized.
+        target: the machine that the model is for; None: it may be any.
+    """
+    found = [(codes, saturates) for _, codes, saturates in _weights(model)]
+    if not found:
+        return
+    machines = [t for t in targets.all_targets() if t.name != "portable"]
+    asked = machines if target is None or target.name == "portable" else [target]
+    endangered = [t for t in asked if any(_endangers(t, *pair) for pair in found)]
+    if not endangered:
+        return
+    count = sum(int((codes == -INT8_MAX - 1).sum()) for codes, _ in found)
+    largest = max(_largest(codes) for codes, _ in found)
+    wraps = ", ".join(t.name for t in endangered if t.overflow is targets.Overflow.WRAPS)
+    saturates = ", ".join(t.name for t in endangered if t.overflow is targets.Overflow.SATURATES)
+    reasons = [f"{count} of them are -128, which wraps on {wraps}"] if wraps else []
+    if saturates:
+        reasons.append(
+            f"they reach {largest}, and products beyond 64 may saturate on {saturates} (not where "
+            "activations were observed with reduce_range and stay in their range)"
+        )
+    note(
+        f"int8 weights were imported as they are: {'; '.join(reasons)}. Pass weights='narrow' with "
+        "the target to bring them within what it computes exactly."
+    )
+
+
+def narrow(model: ir.Model, target: Target) -> int:
+    """Brings the weights beside Q/DQ within what the target computes exactly; returns how many."""
+    names = FreeNames(model)
+    changed = 0
+    for node, codes, saturates in list(_weights(model)):
+        limit = limit_of(target, saturates)
+        if node.op_type in WEIGHTS and _largest(codes) > limit:
+            _narrow(node, codes, limit, names)
+            changed += 1
+    if changed:
+        RemoveUnused()(model)
+    return changed
+
+
+def within(
+    codes: Codes, scale: npt.NDArray[np.float32], limit: int, axis: int
+) -> tuple[Codes, npt.NDArray[np.float32]]:
+    """Codes in [-limit, limit] and their scale.
+
+    Args:
+        codes: int8.
+        scale: float32, () or (channels,).
+        limit: 64 to 128.
+        axis: of the channels.
+    """
+    if limit >= INT8_MAX:
+        return np.maximum(codes, -limit).astype(np.int8), scale
+    others = tuple(a for a in range(codes.ndim) if scale.ndim == 0 or a != axis % codes.ndim)
+    largest = np.abs(codes.astype(np.int32)).max(axis=others)
+    factor = (np.maximum(largest, limit) / limit).astype(np.float64)
+    shape = [-1 if scale.ndim and a == axis % codes.ndim else 1 for a in range(codes.ndim)]
+    narrowed = np.rint(codes / factor.reshape(shape)).astype(np.int8)
+    return narrowed, (scale * factor).astype(np.float32)
+
+
+def _narrow(node: ir.Node, codes: Codes, limit: int, names: FreeNames) -> None:
+    old = dequantizer(node.inputs[1])
+    assert old is not None
+    axis = old.attributes.get_int("axis", 1)
+    scale, zero_point = array_of(old, 1), array_of(old, 2)
+    assert scale is not None
+    narrowed, new_scale = within(codes, scale, limit, axis)
+    stem = str(old.inputs[0].name) if old.inputs[0] is not None else str(node.name)
+    constants = [
+        new_constant(node, names.value(f"{stem}_narrow"), narrowed),
+        new_constant(node, names.value(f"{stem}_narrow_scale"), new_scale),
+    ]
+    if zero_point is not None:
+        constants.append(new_constant(node, names.value(f"{stem}_narrow_zero_point"), zero_point))
+    attributes = {"axis": axis} if scale.ndim else {}
+    made = ir.node(DEQUANTIZE, constants, attributes, name=names.node(f"{old.name}_narrow"))
+    real = made.outputs[0]
+    real.name = names.value(f"{old.outputs[0].name}_narrow")
+    real.type, real.shape = old.outputs[0].type, old.outputs[0].shape
+    graph_of(node).insert_before(node, made)
+    node.replace_input_with(1, real)
+    _renew_bias(node, names)
+
+
+def _renew_bias(node: ir.Node, names: FreeNames) -> None:
+    """The int32 bias at the new x_scale * w_scale."""
+    bias = dequantizer(node.inputs[_BIAS]) if len(node.inputs) > _BIAS else None
+    if bias is None or not is_constant(bias):
+        return
+    codes, scale = array_of(bias, 0), array_of(bias, 1)
+    assert codes is not None
+    assert scale is not None
+    real = (codes * scale.astype(np.float64)).astype(np.float32)
+    value = new_constant(node, names.value(f"{bias.outputs[0].name}_float"), real)
+    node.replace_input_with(_BIAS, value)
+    store_bias(node, names)
+
+
+def _weights(model: ir.Model) -> Iterator[tuple[ir.Node, Codes, bool]]:
+    """(node, codes, whether its products are added in pairs) of the int8 weights."""
+    for node in ir.traversal.RecursiveGraphIterator(model.graph):
+        if node.op_type in WEIGHTS and not node.domain and dequantizer(node.inputs[0]) is not None:
+            source = dequantizer(node.inputs[1])
+            codes = array_of(source, 0) if source is not None and is_constant(source) else None
+            if codes is not None and codes.dtype == np.int8:
+                yield node, codes, _adds_pairs(node)
+        for slot in _DYNAMIC.get(node.op_type, ()):
+            codes = array_of(node, slot)
+            if codes is not None and codes.dtype == np.int8:
+                yield node, codes, True
+
+
+def _adds_pairs(node: ir.Node) -> bool:
+    operator = catalog.find(node.op_type, node.domain)
+    rule = None if operator is None else operator.rule(node)
+    return rule.saturating_pairs if isinstance(rule, Rule) else True
+
+
+def _endangers(target: Target, codes: Codes, saturates: object) -> bool:
+    match target.overflow:
+        case targets.Overflow.SATURATES:
+            return bool(saturates) and _largest(codes) > target.weight_qmax_saturating
+        case targets.Overflow.WRAPS:
+            return bool((codes == -INT8_MAX - 1).any())
+    return False
+
+
+def limit_of(target: Target, saturates: object) -> int:
+    """Largest magnitude of a code that the target computes exactly in such a product."""
+    if target.overflow is targets.Overflow.NEVER:
+        return INT8_MAX + 1
+    return target.weight_qmax_saturating if saturates else target.weight_qmax
+
+
+def _largest(codes: Codes) -> int:
+    return int(np.abs(codes.astype(np.int32)).max(initial=0))

@@ -1,0 +1,218 @@
+"""Weights of quantized torch modules: read out of their packed parameters into plain buffers.
+
+torch.ao keeps weights in TorchScript objects (Conv2dPackedParamsBase, LinearPackedParamsBase), laid
+out for one engine; torch.export does not take them. What is in them:
+
+    weight   codes int8, scale and zero point per tensor, or per channel along an axis
+    bias     float32
+
+ONNX Runtime adds the bias as int32 at x_scale * weight_scale, as qnnpack does (fbgemm adds it in
+float). x_scale is known when the module is called: each call has its own codes of the bias.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from onnxq.errors import UnsupportedError
+from onnxq.pytorch.importers.findings import note
+from onnxq.pytorch.nn.quantized.bias import bias_codes, bias_scale, raised_scale
+from onnxq.pytorch.ops import dequantize_linear
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor
+
+    from onnxq.pytorch.importers.grid import Constants, Grid
+
+NO_AXIS = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Attributes of a convolution."""
+
+    stride: list[int]
+    padding: list[int]
+    output_padding: list[int]
+    dilation: list[int]
+    groups: int
+    transposed: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantized:
+    """What a quantized tensor of torch holds.
+
+    Attributes:
+        codes: integers.
+        scale: float32, shape () or (channels,).
+        zero_point: of the type of the codes, same shape.
+        axis: of the channels; -1 where there is one scale.
+    """
+
+    codes: Tensor
+    scale: Tensor
+    zero_point: Tensor
+    axis: int
+
+
+def read_quantized(x: Tensor, where: str) -> Quantized:
+    """Codes and qparams of a weight that torch has quantized.
+
+    Raises:
+        UnsupportedError: codes that are not int8; zero points that are no integers.
+    """
+    if x.dtype != torch.qint8:
+        raise UnsupportedError(
+            f"{where}: its weight is {str(x.dtype).removeprefix('torch.')}; wanted qint8. Quantize "
+            "it with a weight observer of dtype torch.qint8."
+        )
+    codes = x.int_repr().contiguous()  # fbgemm unpacks as channels_last, which would spread
+    if x.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        scale = torch.tensor(x.q_scale(), dtype=torch.float32)
+        return Quantized(codes, scale, torch.tensor(x.q_zero_point(), dtype=torch.int8), NO_AXIS)
+    if x.qscheme() not in (torch.per_channel_affine, torch.per_channel_symmetric):
+        raise UnsupportedError(
+            f"{where}: its weight has zero points that are no integers ({x.qscheme()}), which "
+            "ONNX has no form for. Quantize it with a per-channel symmetric observer."
+        )
+    return Quantized(
+        codes,
+        x.q_per_channel_scales().to(torch.float32),
+        x.q_per_channel_zero_points().to(torch.int8),
+        x.q_per_channel_axis(),
+    )
+
+
+class PackedWeight(nn.Module):
+    """One weight and its bias, in the place of a TorchScript object.
+
+    Attributes:
+        weight: int8 codes.
+        weight_scale: float32, shape () or (channels,).
+        weight_zero_point: int8, same shape.
+        axis: of the channels; -1 where there is one scale.
+        bias: float32 as torch keeps it, or None; no buffer, see above.
+        windows: of a convolution; None: a linear layer.
+        where: path of the module, for messages.
+    """
+
+    weight: Tensor
+    weight_scale: Tensor
+    weight_zero_point: Tensor
+
+    def __init__(
+        self, weight: Tensor, bias: Tensor | None, windows: Windows | None, where: str
+    ) -> None:
+        super().__init__()
+        read = read_quantized(weight, where)
+        self.axis, self.windows, self.where = read.axis, windows, where
+        self.bias = None if bias is None else bias.detach().to(torch.float32).clone()
+        self.register_buffer("weight", read.codes)
+        self.register_buffer("weight_scale", read.scale)
+        self.register_buffer("weight_zero_point", read.zero_point)
+
+    def real_weight(self) -> Tensor:
+        """float32 (codes - zero_point) * scale."""
+        real: Tensor = dequantize_linear(
+            self.weight, self.weight_scale, self.weight_zero_point, self.axis
+        )
+        return real
+
+    def real_bias(self, constants: Constants, x: Grid) -> Tensor | None:
+        """float32 multiples of x_scale * weight_scale, from int32 codes."""
+        if self.bias is None:
+            return None
+        bias = self.bias
+        if constants.recording:
+            self._make_room(bias, x)
+        name = self.where.replace(".", "_") or "model"
+        scale = constants.take(
+            f"{name}_bias_scale", lambda: bias_scale(x.tensors[0], self.weight_scale)
+        )
+        codes = constants.take(f"{name}_bias", lambda: bias_codes(bias, scale))
+        zero = constants.take(
+            f"{name}_bias_zero_point", lambda: torch.zeros_like(scale, dtype=torch.int32)
+        )
+        real: Tensor = dequantize_linear(codes, scale, zero, 0)
+        return real
+
+    def _make_room(self, bias: Tensor, x: Grid) -> None:
+        """Raises the scale of channels whose bias would not fit int32: dead ones, as a rule."""
+        raised = raised_scale(self.weight_scale, bias, x.tensors[0])
+        if torch.equal(raised, self.weight_scale):
+            return
+        note(
+            f"{self.where}: the weight scale of {int((raised != self.weight_scale).sum())} "
+            "channel(s) was raised so that the bias fits int32 at x_scale * weight_scale."
+        )
+        ratio = (self.weight_scale / raised).reshape(
+            [-1 if i == self.axis else 1 for i in range(self.weight.ndim)]
+            if raised.ndim
+            else [1] * self.weight.ndim
+        )
+        self.weight = (self.weight.float() * ratio).round().to(torch.int8)
+        self.weight_scale = raised
+
+
+def unpack(model: nn.Module) -> None:
+    """Puts a PackedWeight in the place of every packed parameter that the model holds.
+
+    Raises:
+        UnsupportedError: a TorchScript object that is none of linear or convolution.
+    """
+    made: dict[int, PackedWeight] = {}
+    for path, module in list(model.named_modules()):
+        for name, script in list(_script_objects(module)):
+            key = id(script)
+            if key not in made:
+                made[key] = _read(script, path.removesuffix("._packed_params") or name)
+            delattr(module, name)
+            setattr(module, name, made[key])
+    for module in list(model.modules()):
+        _make_printable(module)
+
+
+def _make_printable(module: nn.Module) -> None:
+    """torch.ao's modules read the packed parameters for their repr, which the exporter prints."""
+    if type(module).__module__.startswith("torch.ao.nn."):
+        module.extra_repr = str  # type: ignore[method-assign]
+    for name, child in module.named_children():
+        if type(child).__name__ == "LinearPackedParams":
+            holder = nn.Module()
+            holder._packed_params = child._packed_params
+            setattr(module, name, holder)
+
+
+def _script_objects(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    for name, value in vars(module).items():
+        if isinstance(value, torch.ScriptObject):
+            yield name, value
+
+
+def _read(script: Any, where: str) -> PackedWeight:
+    kind = script._type().name()
+    if kind.startswith("Linear") and "Sparse" not in kind:
+        weight, bias = script.unpack()
+        return PackedWeight(weight, bias, None, where)
+    if kind.startswith("Conv"):
+        weight, bias = script.unpack()
+        windows = Windows(
+            script.stride(),
+            script.padding(),
+            script.output_padding(),
+            script.dilation(),
+            script.groups(),
+            bool(script.transpose()),
+        )
+        return PackedWeight(weight, bias, windows, where)
+    raise UnsupportedError(
+        f"{where}: holds a {kind}; linear layers and convolutions can be imported. Replace the "
+        "module by its float original and let onnxq quantize it."
+    )

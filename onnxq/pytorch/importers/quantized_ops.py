@@ -1,0 +1,366 @@
+"""What torch.ops.quantized.<name> computes, on float tensors on a grid.
+
+    conv, linear     op(x, weight, bias)          weights and biases from integers, then relu ...
+    add, mul, cat    on real numbers              then the grid of the result
+    batch_norm       conv of one tap per channel  weight +-127 at |gain| / 127: no error
+
+Each handler takes the region and the operator's own arguments.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from onnxq.errors import UnsupportedError
+from onnxq.pytorch.nn.quantized.bias import bias_codes, bias_scale
+from onnxq.pytorch.ops import dequantize_linear
+from onnxq.qparams import MIN_SCALE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from onnxq.pytorch.importers.grid import Grid
+    from onnxq.pytorch.importers.packed import PackedWeight, Windows
+    from onnxq.pytorch.importers.region import Region
+
+    Handler = Callable[..., Any]
+
+MATRIX = 2
+_CONVS = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
+_TRANSPOSED = {
+    1: functional.conv_transpose1d,
+    2: functional.conv_transpose2d,
+    3: functional.conv_transpose3d,
+}
+_LIMITS = {torch.uint8: (0, 255), torch.int8: (-128, 127)}
+
+
+def _same(x: Tensor) -> Tensor:
+    return x
+
+
+# --- products
+
+
+def _windows(x: Tensor, w: Tensor, b: Tensor | None, windows: Windows) -> Tensor:
+    """The convolution in float32."""
+    dims = x.ndim - 2
+    skipped = len(windows.stride) - dims  # conv1d is packed as a conv2d of height 1
+    stride, padding = windows.stride[skipped:], windows.padding[skipped:]
+    dilation = windows.dilation[skipped:]
+    if skipped:
+        w = w.squeeze(2)
+    if windows.transposed:
+        extra = windows.output_padding[skipped:]
+        return _TRANSPOSED[dims](x, w, b, stride, padding, extra, windows.groups, dilation)
+    return _CONVS[dims](x, w, b, stride, padding, dilation, windows.groups)
+
+
+def _product(
+    region: Region, x: Tensor, packed: PackedWeight, what: str
+) -> tuple[Tensor, Grid, tuple[Any, ...]]:
+    """(float result, grid of x, leading sizes to give back) of a linear layer or a convolution."""
+    grid = region.need_grid(x, what)
+    weight, bias = packed.real_weight(), packed.real_bias(region.constants, grid)
+    if packed.windows is not None:
+        return _windows(x, weight, bias, packed.windows), grid, ()
+    if x.ndim == MATRIX:
+        return functional.linear(x, weight, bias), grid, ()
+    # a matrix: Gemm takes the bias into its integers, MatMul and Add do not
+    rows = region.put(x.reshape(-1, x.shape[-1]), grid)
+    return functional.linear(rows, weight, bias), grid, tuple(x.shape[:-1])
+
+
+def _weighted(activation: Callable[[Tensor], Tensor]) -> Handler:
+    def handler(
+        region: Region, x: Tensor, packed: PackedWeight, *arguments: Any, **named: Any
+    ) -> Tensor:
+        scale, zero_point = _output_qparams(arguments, named)
+        y, incoming, sizes = _product(region, x, packed, "a quantized product")
+        grid = region.new_grid(scale, zero_point, incoming.dtype)
+        y = region.put(activation(y), grid)
+        return region.put(y.reshape(*sizes, y.shape[-1]), grid) if sizes else y
+
+    return handler
+
+
+def _output_qparams(arguments: Sequence[Any], named: dict[str, Any]) -> tuple[Any, Any]:
+    """The last two of the positional arguments, but for those that are named."""
+    left = list(arguments)
+    zero_point = _named(named, "zero_point") if _has(named, "zero_point") else left.pop()
+    scale = _named(named, "scale") if _has(named, "scale") else left.pop()
+    return scale, zero_point
+
+
+def _has(named: dict[str, Any], ending: str) -> bool:
+    return any(key.endswith(ending) for key in named)
+
+
+def _named(named: dict[str, Any], ending: str) -> Any:
+    return next(value for key, value in named.items() if key.endswith(ending))
+
+
+def _conv_add(activation: Callable[[Tensor], Tensor]) -> Handler:
+    def handler(
+        region: Region, x: Tensor, other: Tensor, packed: PackedWeight, scale: Any, zero_point: Any
+    ) -> Tensor:
+        y, incoming, _ = _product(region, x, packed, "conv_add")
+        grid = region.new_grid(scale, zero_point, incoming.dtype)
+        return region.put(activation(y + other), grid)
+
+    return handler
+
+
+def _linear_leaky(
+    region: Region, x: Tensor, packed: PackedWeight, scale: Any, zero_point: Any, slope: float
+) -> Tensor:
+    leaky = _weighted(lambda y: functional.leaky_relu(y, slope))
+    return leaky(region, x, packed, scale, zero_point)  # type: ignore[no-any-return]
+
+
+# --- element by element
+
+
+def _binary(
+    compute: Callable[[Tensor, Any], Tensor], activation: Callable[[Tensor], Tensor]
+) -> Handler:
+    def handler(
+        region: Region, x: Tensor, y: Any, scale: Any = None, zero_point: Any = None
+    ) -> Any:
+        if not isinstance(y, Tensor):
+            return _with_number(region, x, float(y), compute, activation)
+        incoming = region.need_grid(x, "a quantized sum or product")
+        region.need_grid(y, "a quantized sum or product")
+        grid = region.new_grid(scale, zero_point, incoming.dtype)
+        return region.put(activation(compute(x, y)), grid)
+
+    return handler
+
+
+def _with_number(
+    region: Region,
+    x: Tensor,
+    number: float,
+    compute: Callable[[Tensor, Any], Tensor],
+    activation: Callable[[Tensor], Tensor],
+) -> Tensor:
+    old = region.need_grid(x, "a sum or product with a number")
+    grid_after = _grid_of_product if compute is torch.mul else _grid_of_sum
+    scale, zero_point = grid_after(old, number)
+    grid = region.new_grid(scale, zero_point, old.dtype)
+    return region.put(activation(compute(x, number)), grid)
+
+
+def _grid_of_sum(x: Grid, number: float) -> tuple[float, int]:
+    """Torch's qadd.cpp: the zero point moves; the scale grows where it would leave the type."""
+    low, high = _LIMITS[x.dtype]
+    moved = x.zero_point - round(number / x.scale)
+    if moved < low:
+        return (high - moved) / (high - low) * x.scale, low
+    if moved > high:
+        return (moved - low) / (high - low) * x.scale, high
+    return x.scale, moved
+
+
+def _grid_of_product(x: Grid, number: float) -> tuple[float, int]:
+    """Torch's qmul.cpp: a negative number turns the codes round."""
+    low, high = _LIMITS[x.dtype]
+    if number == 0:
+        return 1.0, 0
+    turned = high + low - x.zero_point if number < 0 else x.zero_point
+    return abs(number) * x.scale, turned
+
+
+def _cat(activation: Callable[[Tensor], Tensor]) -> Handler:
+    def handler(
+        region: Region, xs: Sequence[Tensor], dim: int, scale: Any = None, zero_point: Any = None
+    ) -> Tensor:
+        grids = [region.need_grid(x, "cat") for x in xs]
+        first = grids[0]
+        grid = first if scale is None else region.new_grid(scale, zero_point, first.dtype)
+        return region.put(activation(torch.cat(list(xs), dim)), grid)
+
+    return handler
+
+
+def _unary(compute: Callable[..., Tensor], count: int = 0) -> Handler:
+    """Y = compute(x, the first `count` arguments); scale and zero point are the next ones."""
+
+    def handler(region: Region, x: Tensor, *arguments: Any, **named: Any) -> Tensor:
+        incoming = region.need_grid(x, getattr(compute, "__name__", "a function"))
+        scale, zero_point = _output_qparams(arguments[count : count + 2], named)
+        rest = {k: v for k, v in named.items() if not k.endswith(("scale", "zero_point"))}
+        grid = region.new_grid(scale, zero_point, incoming.dtype)
+        return region.put(compute(x, *arguments[:count], *arguments[count + 2 :], **rest), grid)
+
+    return handler
+
+
+def _keeping(compute: Callable[..., Tensor]) -> Handler:
+    """Y = compute(x, ...) on the grid of x."""
+
+    def handler(region: Region, x: Tensor, *arguments: Any, **named: Any) -> Tensor:
+        grid = region.need_grid(x, getattr(compute, "__name__", "a function"))
+        return region.put(compute(x, *arguments, **named), grid)
+
+    return handler
+
+
+def _relu6(region: Region, x: Tensor, inplace: object = None) -> Tensor:
+    del inplace
+    return region.clamped(x, region.need_grid(x, "relu6"), 0.0, 6.0)
+
+
+def _leaky_relu(
+    region: Region, x: Tensor, slope: float, inplace: object, scale: Any, zero_point: Any
+) -> Tensor:
+    del inplace
+    grid = region.new_grid(scale, zero_point, region.need_grid(x, "leaky_relu").dtype)
+    return region.put(functional.leaky_relu(x, slope), grid)
+
+
+def _elu(
+    region: Region, x: Tensor, scale: Any, zero_point: Any, alpha: float = 1.0, *_: Any
+) -> Tensor:
+    grid = region.new_grid(scale, zero_point, region.need_grid(x, "elu").dtype)
+    return region.put(functional.elu(x, alpha), grid)
+
+
+def _prelu(region: Region, x: Tensor, weight: Tensor, scale: Any, zero_point: Any) -> Tensor:
+    grid = region.new_grid(scale, zero_point, region.need_grid(x, "prelu").dtype)
+    return region.put(functional.prelu(x, weight), grid)
+
+
+def _softmax(region: Region, x: Tensor, dim: int, scale: Any, zero_point: Any) -> Tensor:
+    grid = region.new_grid(scale, zero_point, region.need_grid(x, "softmax").dtype)
+    return region.put(functional.softmax(x, dim), grid)
+
+
+def _matmul(region: Region, x: Tensor, y: Tensor, scale: Any, zero_point: Any) -> Tensor:
+    incoming = region.need_grid(x, "matmul")
+    region.need_grid(y, "matmul")
+    return region.put(torch.matmul(x, y), region.new_grid(scale, zero_point, incoming.dtype))
+
+
+# --- normalization
+
+
+def _layer_norm(
+    region: Region, x: Tensor, shape: list[int], weight: Any, bias: Any, eps: float,
+    output_scale: Any, output_zero_point: Any,
+) -> Tensor:  # fmt: skip
+    grid = region.new_grid(output_scale, output_zero_point, region.need_grid(x, "layer_norm").dtype)
+    return region.put(functional.layer_norm(x, shape, weight, bias, eps), grid)
+
+
+def _group_norm(
+    region: Region, x: Tensor, groups: int, weight: Any, bias: Any, eps: float,
+    output_scale: Any, output_zero_point: Any,
+) -> Tensor:  # fmt: skip
+    grid = region.new_grid(output_scale, output_zero_point, region.need_grid(x, "group_norm").dtype)
+    return region.put(functional.group_norm(x, groups, weight, bias, eps), grid)
+
+
+def _instance_norm(
+    region: Region, x: Tensor, weight: Any, bias: Any, eps: float,
+    output_scale: Any, output_zero_point: Any,
+) -> Tensor:  # fmt: skip
+    incoming = region.need_grid(x, "instance_norm")
+    grid = region.new_grid(output_scale, output_zero_point, incoming.dtype)
+    y = functional.instance_norm(x, weight=weight, bias=bias, eps=eps)
+    return region.put(y, grid)
+
+
+def _batch_norm(activation: Callable[[Tensor], Tensor]) -> Handler:
+    """Gain * x + shift per channel, with gain = weight / sqrt(var + eps)."""
+
+    def handler(
+        region: Region, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor,
+        eps: float, scale: Any, zero_point: Any,
+    ) -> Tensor:  # fmt: skip
+        incoming = region.need_grid(x, "batch_norm")
+        if x.ndim not in (3, 4, 5):
+            raise UnsupportedError(
+                f"{region.where()}: batch norm of a tensor of {x.ndim} axes; ONNX Runtime has "
+                "integer convolutions for 3 to 5. Leave it in float (qconfig = None)."
+            )
+        take = region.constants.take
+        dims = x.ndim - 2
+
+        def gain() -> Tensor:
+            one = torch.ones(()) if weight is None else weight.detach().double()
+            return one * (var.double() + eps).rsqrt()
+
+        def shift() -> Tensor:
+            zero = 0.0 if bias is None else bias.detach().double()
+            return (zero - mean.double() * gain()).float()
+
+        codes = take(
+            "gain", lambda: (gain().sign() * 127).to(torch.int8).reshape(-1, 1, *[1] * dims)
+        )
+        steps = take("gain_scale", lambda: (gain().abs() / 127).float().clamp_min(float(MIN_SCALE)))
+        zeros = take("gain_zero_point", lambda: torch.zeros_like(steps, dtype=torch.int8))
+        b_scale = take("shift_scale", lambda: bias_scale(incoming.tensors[0], steps))
+        b_codes = take("shift", lambda: bias_codes(shift(), b_scale))
+        b_zeros = take("shift_zero_point", lambda: torch.zeros_like(b_scale, dtype=torch.int32))
+        y = _CONVS[dims](
+            x,
+            dequantize_linear(codes, steps, zeros, 0),
+            dequantize_linear(b_codes, b_scale, b_zeros, 0),
+            groups=x.shape[1],
+        )
+        return region.put(activation(y), region.new_grid(scale, zero_point, incoming.dtype))
+
+    return handler
+
+
+def _operators() -> dict[str, Handler]:
+    relu = torch.relu
+    table: dict[str, Handler] = {
+        "add": _binary(torch.add, _same),
+        "add_scalar": _binary(torch.add, _same),
+        "add_relu": _binary(torch.add, relu),
+        "add_scalar_relu": _binary(torch.add, relu),
+        "mul": _binary(torch.mul, _same),
+        "mul_scalar": _binary(torch.mul, _same),
+        "mul_relu": _binary(torch.mul, relu),
+        "mul_scalar_relu": _binary(torch.mul, relu),
+        "matmul": _matmul,
+        "cat": _cat(_same),
+        "cat_relu": _cat(relu),
+        "relu6": _relu6,
+        "dropout": lambda _region, x, *_arguments: x,
+        "max_pool1d": _keeping(functional.max_pool1d),
+        "max_pool2d": _keeping(functional.max_pool2d),
+        "max_pool3d": _keeping(functional.max_pool3d),
+        "hardswish": _unary(functional.hardswish),
+        "sigmoid": _unary(torch.sigmoid),
+        "leaky_relu": _leaky_relu,
+        "elu": _elu,
+        "prelu": _prelu,
+        "softmax": _softmax,
+        "layer_norm": _layer_norm,
+        "group_norm": _group_norm,
+        "instance_norm": _instance_norm,
+        "linear": _weighted(_same),
+        "linear_relu": _weighted(relu),
+        "linear_tanh": _weighted(torch.tanh),
+        "linear_leaky_relu": _linear_leaky,
+        "conv2d_add": _conv_add(_same),
+        "conv2d_add_relu": _conv_add(relu),
+    }
+    for dims in ("", "1d", "2d", "3d"):
+        table[f"batch_norm{dims}"] = _batch_norm(_same)
+        table[f"batch_norm{dims}_relu"] = _batch_norm(relu)
+        table[f"conv{dims}"] = _weighted(_same)
+        table[f"conv{dims}_relu"] = _weighted(relu)
+        table[f"conv_transpose{dims}"] = _weighted(_same)
+    return table
+
+
+OPERATORS = _operators()
+"""Name of torch.ops.quantized.<name> -> what computes it in a Region."""

@@ -1,0 +1,272 @@
+"""Runs code that was written for torch's quantized tensors on float tensors on the same grid.
+
+torch.quantize_per_tensor gives a tensor whose functions mean something else: torch.relu, x.mean(),
+max_pool2d keep its qparams, torch.ops.quantized.* have their own. Here that tensor is
+
+    x = DequantizeLinear(QuantizeLinear(real, scale, zero_point), scale, zero_point)
+
+in float32, and a TorchFunctionMode, which sees every torch function that forward calls, knows which
+tensors are such: what they go into computes in float32 and ends on its grid by the next pair.
+ONNX Runtime turns DQ -> op -> Q into its integer operator. Works while torch.export traces.
+"""
+
+from __future__ import annotations
+
+import functools
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from onnxq.errors import UnsupportedError
+from onnxq.pytorch.boundary import leave_integers
+from onnxq.pytorch.importers.grid import Constants, Grid, stored_type
+from onnxq.pytorch.ops import dequantize_linear, quantize_linear
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    Handler = Callable[..., Any]
+
+NO_AXIS = -1
+
+# Functions of a quantized tensor whose result has its qparams (torch/aten/native/quantized/cpu).
+KEEP_QPARAMS = frozenset(
+    """
+    __get__ __getitem__ adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
+    adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d avg_pool1d avg_pool2d avg_pool3d
+    channel_shuffle chunk clamp clamp_ clamp_max clamp_min clone contiguous detach dropout elu elu_
+    expand expand_as flatten flip hardswish hardtanh hardtanh_ index_select interpolate leaky_relu
+    leaky_relu_ max max_pool1d max_pool2d max_pool3d mean min movedim narrow pad permute
+    pixel_shuffle pixel_unshuffle repeat repeat_interleave reshape select split squeeze squeeze_
+    swapaxes t threshold to transpose unbind unflatten unsqueeze unsqueeze_ upsample
+    upsample_bilinear upsample_nearest view view_as
+    """.split()  # noqa: SIM905  # one name per line would fill a screen
+)
+CLAMPS = {
+    name + ending: limits
+    for name, limits in (("relu", (0.0, inf)), ("relu6", (0.0, 6.0)))
+    for ending in ("", "_")
+}
+"""Functions that clip codes, and nothing else."""
+# scale and zero point of results that have a fixed range: quint8, qint8.
+FIXED_QPARAMS = {
+    "sigmoid": ((1 / 256, 0), (1 / 256, -128)),
+    "sigmoid_": ((1 / 256, 0), (1 / 256, -128)),
+    "hardsigmoid": ((1 / 256, 0), (1 / 256, -128)),
+    "tanh": ((2 / 256, 128), (2 / 256, 0)),
+    "tanh_": ((2 / 256, 128), (2 / 256, 0)),
+}
+
+
+class Region(TorchFunctionMode):
+    """The meaning of torch functions on quantized tensors, in Q/DQ form.
+
+    Args:
+        root: the model; named in messages.
+        constants: scales, zero points and biases, in the order of forward.
+        operators: name of torch.ops.quantized.<name> -> what computes it.
+    """
+
+    def __init__(
+        self, root: nn.Module, constants: Constants, operators: dict[str, Handler]
+    ) -> None:
+        super().__init__()
+        self.root, self.constants, self.operators = root, constants, operators
+        self._grids: dict[int, tuple[Tensor, Grid]] = {}  # the tensor too: its id stays its own
+        self.path: list[str] = []
+
+    # --- grids
+
+    def grid_of(self, x: object) -> Grid | None:
+        """The grid of a quantized tensor; None: it is a float one, or no tensor."""
+        found = self._grids.get(id(x))
+        return None if found is None else found[1]
+
+    def need_grid(self, x: object, what: str) -> Grid:
+        """The grid of an input that must be quantized.
+
+        Raises:
+            UnsupportedError: it is not.
+        """
+        grid = self.grid_of(x)
+        if grid is None:
+            raise UnsupportedError(
+                f"{self.where()}: {what} reads a tensor that is not quantized. Put a QuantStub "
+                "before it, or leave it in float."
+            )
+        return grid
+
+    def new_grid(self, scale: Any, zero_point: Any, dtype: torch.dtype) -> Grid:
+        """The grid of these numbers, which may be tensors of one element."""
+        stored = stored_type(dtype, self.where())
+        return self.constants.grid(
+            self._name("output"), lambda: (float(scale), int(zero_point), stored)
+        )
+
+    def put(self, x: Tensor, grid: Grid) -> Tensor:
+        """The tensor, rounded to the grid."""
+        scale, zero_point = grid.tensors
+        codes = quantize_linear(x, scale, zero_point, NO_AXIS)
+        return self.mark(dequantize_linear(codes, scale, zero_point, NO_AXIS), grid)
+
+    def clamped(self, x: Tensor, grid: Grid, low: float, high: float) -> Tensor:
+        """min(max(x, low), high) of x on the grid, as a Clip on codes."""
+        ends = [round(end / grid.scale) + grid.zero_point for end in (low, high) if end < inf]
+        scale, zero_point = grid.tensors
+        codes = quantize_linear(x, scale, zero_point, NO_AXIS)
+        every = torch.iinfo(grid.dtype)
+        limits = [min(max(end, every.min), every.max) for end in ends]
+        codes = codes.clamp(*limits)
+        return self.mark(dequantize_linear(codes, scale, zero_point, NO_AXIS), grid)
+
+    def mark(self, x: Tensor, grid: Grid) -> Tensor:
+        """The tensor, which is on the grid already."""
+        self._grids[id(x)] = (x, grid)
+        return x
+
+    # --- places
+
+    def where(self) -> str:
+        """The module that runs, in words."""
+        path = self.path[-1] if self.path else ""
+        return f"module '{path}'" if path else f"{type(self.root).__name__}.forward"
+
+    def _name(self, ending: str) -> str:
+        path = self.path[-1] if self.path else ""
+        return f"{path.replace('.', '_')}_{ending}" if path else ending
+
+    # --- functions
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> object:
+        kwargs = kwargs or {}
+        namespace, name = _name_of(func)
+        if namespace == "quantized":
+            return self._operator(name)(self, *args, **kwargs)
+        if namespace:
+            return func(*args, **kwargs)
+        if name == "quantize_per_tensor":
+            return self._quantize(*args, **kwargs)
+        grids = [g for g in map(self.grid_of, _tensors((args, kwargs))) if g is not None]
+        if not grids:
+            return func(*args, **kwargs)
+        return self._on_quantized(func, name, grids, args, kwargs)
+
+    def _quantize(self, x: Any, scale: Any, zero_point: Any, dtype: torch.dtype) -> object:
+        if isinstance(x, list | tuple):
+            parts = zip(x, scale, zero_point, strict=True)
+            return [self._quantize(t, s, z, dtype) for t, s, z in parts]
+        return self.put(x, self.new_grid(scale, zero_point, dtype))
+
+    def _operator(self, name: str) -> Handler:
+        if name not in self.operators:
+            raise UnsupportedError(
+                f"{self.where()}: torch.ops.quantized.{name} cannot be imported; known are "
+                f"{', '.join(sorted(self.operators))}. Leave the module in float "
+                "(qconfig = None) and convert again."
+            )
+        return self.operators[name]
+
+    def _on_quantized(
+        self, func: Any, name: str, grids: list[Grid], args: Any, kwargs: Any
+    ) -> object:
+        first = grids[0]
+        if name == "dequantize":
+            return _each(args[0], leave_integers)
+        if name == "__get__" and func is _IS_QUANTIZED:
+            return True
+        if name == "to" and torch.float16 in (*args, *kwargs.values()):
+            raise UnsupportedError(f"{self.where()}: a quantized tensor is converted to float16.")
+        if name in ("q_scale", "q_zero_point"):
+            return first.scale if name == "q_scale" else first.zero_point
+        if name in FIXED_QPARAMS:
+            scale, zero_point = FIXED_QPARAMS[name][first.dtype == torch.int8]
+            return self.put(func(*args, **kwargs), self.new_grid(scale, zero_point, first.dtype))
+        if name in CLAMPS:
+            return self.clamped(args[0] if args else kwargs["input"], first, *CLAMPS[name])
+        result = func(*args, **kwargs)
+        if name in _JOINING or name in KEEP_QPARAMS:
+            return _each(result, lambda x: self.put(x, first) if x.is_floating_point() else x)
+        if not list(_tensors(result)):
+            return result  # a size, a shape, a dtype
+        raise UnsupportedError(
+            f"{self.where()}: {name} of a quantized tensor cannot be imported. Put a DeQuantStub "
+            "before it and a QuantStub behind it."
+        )
+
+
+_JOINING = frozenset(["cat", "concat", "concatenate", "stack"])  # torch: qparams of the first
+_IS_QUANTIZED = torch.Tensor.is_quantized.__get__  # type: ignore[attr-defined]  # a getset descriptor
+
+
+def _name_of(func: Any) -> tuple[str, str]:
+    """(namespace of a torch.ops operator or "", name)."""
+    name = getattr(func, "_qualified_op_name", None)  # OpOverloadPacket
+    if name is None and isinstance(func, torch._ops.OpOverload):
+        name = func._schema.name
+    if name is not None:
+        namespace, _, own = name.partition("::")
+        return namespace, own
+    return "", getattr(func, "__name__", str(func))
+
+
+def _tensors(values: object) -> Iterator[Tensor]:
+    """Tensors in nested arguments."""
+    if isinstance(values, Tensor):
+        yield values
+        return
+    inner: Iterable[object] = ()
+    if isinstance(values, dict):
+        inner = values.values()
+    elif isinstance(values, list | tuple):
+        inner = values
+    for value in inner:
+        yield from _tensors(value)
+
+
+def _each(result: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The result with each tensor in it changed."""
+    if isinstance(result, Tensor):
+        return change(result)
+    if isinstance(result, tuple) and hasattr(result, "_fields"):
+        return type(result)(*(_each(part, change) for part in result))
+    if isinstance(result, list | tuple):
+        return type(result)([_each(part, change) for part in result])
+    if hasattr(result, "values") and hasattr(result, "indices"):  # torch.return_types.max
+        return tuple(_each(part, change) for part in result)
+    return result
+
+
+def run_in_region(
+    model: nn.Module, constants: Constants, operators: dict[str, Handler]
+) -> Callable[..., object]:
+    """model.forward, whose functions have the meaning above."""
+    original = model.forward
+
+    @functools.wraps(original)
+    def forward(*args: Any, **kwargs: Any) -> object:
+        constants.restart()
+        with Region(model, constants, operators) as region:
+            hooks = _follow(model, region) if constants.recording else []
+            try:
+                return original(*args, **kwargs)
+            finally:
+                for hook in hooks:
+                    hook.remove()
+
+    return forward
+
+
+def _follow(model: nn.Module, region: Region) -> list[Any]:
+    """Hooks that tell the region which module runs."""
+    hooks: list[Any] = []
+    for path, module in model.named_modules():
+        if not path:
+            continue
+        hooks.append(module.register_forward_pre_hook(lambda *_, p=path: region.path.append(p)))
+        hooks.append(module.register_forward_hook(lambda *_: region.path.pop() and None))
+    return hooks

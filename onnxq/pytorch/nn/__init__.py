@@ -1,0 +1,1 @@
+"""Modules that take the place of float ones: fused, in training, as deployed."""

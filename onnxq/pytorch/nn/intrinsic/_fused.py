@@ -1,0 +1,132 @@
+"""Float modules that run one after another and are quantized as one: what `fuse_modules` makes.
+
+Each is a Sequential of its parts, so that a float model computes what it did before; `prepare_qat`
+and `convert` put one module in its place.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import nn
+from torch.nn.utils.parametrize import type_before_parametrizations
+
+from onnxq.errors import ModelError
+
+
+class FusedModule(nn.Sequential):
+    """A Sequential whose parts are of known types.
+
+    Raises:
+        ModelError: other types or another number of them.
+    """
+
+    PARTS: ClassVar[tuple[type[nn.Module], ...]] = ()
+
+    def __init__(self, *parts: nn.Module) -> None:
+        got = tuple(type_before_parametrizations(part) for part in parts)
+        if got != self.PARTS:
+            raise ModelError(
+                f"{type(self).__name__}: got {_names(got)}; wanted {_names(self.PARTS)}, in this "
+                "order. (A subclass may compute something else, so it does not stand for its base.)"
+            )
+        super().__init__(*parts)
+
+
+def _names(types: tuple[type, ...]) -> str:
+    return f"({', '.join(t.__name__ for t in types)})"
+
+
+class ConvReLU1d(FusedModule):
+    """Conv1d, then ReLU."""
+
+    PARTS = (nn.Conv1d, nn.ReLU)
+
+
+class ConvReLU2d(FusedModule):
+    """Conv2d, then ReLU."""
+
+    PARTS = (nn.Conv2d, nn.ReLU)
+
+
+class ConvReLU3d(FusedModule):
+    """Conv3d, then ReLU."""
+
+    PARTS = (nn.Conv3d, nn.ReLU)
+
+
+class LinearReLU(FusedModule):
+    """Linear, then ReLU."""
+
+    PARTS = (nn.Linear, nn.ReLU)
+
+
+class ConvBn1d(FusedModule):
+    """Conv1d, then BatchNorm1d."""
+
+    PARTS = (nn.Conv1d, nn.BatchNorm1d)
+
+
+class ConvBn2d(FusedModule):
+    """Conv2d, then BatchNorm2d."""
+
+    PARTS = (nn.Conv2d, nn.BatchNorm2d)
+
+
+class ConvBn3d(FusedModule):
+    """Conv3d, then BatchNorm3d."""
+
+    PARTS = (nn.Conv3d, nn.BatchNorm3d)
+
+
+class ConvBnReLU1d(FusedModule):
+    """Conv1d, then BatchNorm1d, then ReLU."""
+
+    PARTS = (nn.Conv1d, nn.BatchNorm1d, nn.ReLU)
+
+
+class ConvBnReLU2d(FusedModule):
+    """Conv2d, then BatchNorm2d, then ReLU."""
+
+    PARTS = (nn.Conv2d, nn.BatchNorm2d, nn.ReLU)
+
+
+class ConvBnReLU3d(FusedModule):
+    """Conv3d, then BatchNorm3d, then ReLU."""
+
+    PARTS = (nn.Conv3d, nn.BatchNorm3d, nn.ReLU)
+
+
+class LinearBn1d(FusedModule):
+    """Linear, then BatchNorm1d."""
+
+    PARTS = (nn.Linear, nn.BatchNorm1d)
+
+
+class BNReLU2d(FusedModule):
+    """BatchNorm2d, then ReLU."""
+
+    PARTS = (nn.BatchNorm2d, nn.ReLU)
+
+
+class BNReLU3d(FusedModule):
+    """BatchNorm3d, then ReLU."""
+
+    PARTS = (nn.BatchNorm3d, nn.ReLU)
+
+
+FUSED: tuple[type[FusedModule], ...] = (
+    ConvReLU1d,
+    ConvReLU2d,
+    ConvReLU3d,
+    LinearReLU,
+    ConvBn1d,
+    ConvBn2d,
+    ConvBn3d,
+    ConvBnReLU1d,
+    ConvBnReLU2d,
+    ConvBnReLU3d,
+    LinearBn1d,
+    BNReLU2d,
+    BNReLU3d,
+)

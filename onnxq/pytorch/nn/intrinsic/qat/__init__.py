@@ -1,0 +1,34 @@
+"""Fused layers for quantization-aware training."""
+
+from onnxq.pytorch.nn.intrinsic.qat.batch_norm import (
+    WithBatchNorm,
+    freeze_bn_stats,
+    update_bn_stats,
+)
+from onnxq.pytorch.nn.intrinsic.qat.conv_bn import (
+    ConvBn1d,
+    ConvBn2d,
+    ConvBn3d,
+    ConvBnReLU1d,
+    ConvBnReLU2d,
+    ConvBnReLU3d,
+)
+from onnxq.pytorch.nn.intrinsic.qat.conv_relu import ConvReLU1d, ConvReLU2d, ConvReLU3d
+from onnxq.pytorch.nn.intrinsic.qat.linear import LinearBn1d, LinearReLU
+
+__all__ = [
+    "ConvBn1d",
+    "ConvBn2d",
+    "ConvBn3d",
+    "ConvBnReLU1d",
+    "ConvBnReLU2d",
+    "ConvBnReLU3d",
+    "ConvReLU1d",
+    "ConvReLU2d",
+    "ConvReLU3d",
+    "LinearBn1d",
+    "LinearReLU",
+    "WithBatchNorm",
+    "freeze_bn_stats",
+    "update_bn_stats",
+]

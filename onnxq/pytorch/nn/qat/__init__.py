@@ -1,0 +1,8 @@
+"""Layers for quantization-aware training: float arithmetic on fake-quantized weights."""
+
+from onnxq.pytorch.nn.qat.base import QatModule
+from onnxq.pytorch.nn.qat.conv import Conv1d, Conv2d, Conv3d
+from onnxq.pytorch.nn.qat.embedding import Embedding
+from onnxq.pytorch.nn.qat.linear import Linear
+
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "Embedding", "Linear", "QatModule"]

@@ -1,0 +1,92 @@
+"""Embedding tables that are fake-quantized while they are trained."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import torch.nn.functional as F  # noqa: N812  # its usual name
+from torch import Tensor, nn
+
+from onnxq.pytorch.nn.qat.base import QatModule
+
+if TYPE_CHECKING:
+    import torch
+
+    from onnxq.qconfig import QConfig
+
+
+class Embedding(QatModule, nn.Embedding):
+    """nn.Embedding with a fake-quantized table; per channel: a scale for each row.
+
+    Raises:
+        QConfigError: no qconfig, or one that does not round weights.
+    """
+
+    FLOAT = (nn.Embedding,)
+    bias = None
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+        _weight: Tensor | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        qconfig: QConfig | None = None,
+    ) -> None:
+        nn.Embedding.__init__(
+            self,
+            num_embeddings,
+            embedding_dim,
+            padding_idx,
+            max_norm,
+            norm_type,
+            scale_grad_by_freq,
+            sparse,
+            _weight,
+            device=device,
+            dtype=dtype,
+        )
+        self.set_qconfig(qconfig)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """fq(weight)[x]; x holds integers."""
+        return F.embedding(
+            x,
+            self.deployed()[0],
+            self.padding_idx,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
+            self.sparse,
+        )
+
+    @classmethod
+    def from_float(cls, mod: nn.Module) -> Self:
+        """The module with the table of a float one that has a qconfig.
+
+        Raises:
+            ModelError: another type of module.
+            QConfigError: no qconfig.
+        """
+        qconfig = cls.check_float(mod)
+        made = cls(**_arguments(mod), qconfig=qconfig)
+        embedding: Any = mod
+        return made.take(embedding.weight, None).train(mod.training)
+
+    def to_float(self) -> nn.Module:
+        """The float module again, with the table as it is now."""
+        embedding: Any = nn.Embedding(**_arguments(self))
+        embedding.weight = nn.Parameter(self.weight.detach())
+        embedding.qconfig = self.qconfig
+        return embedding.train(self.training)  # type: ignore[no-any-return]
+
+
+def _arguments(mod: Any) -> dict[str, Any]:
+    names = "num_embeddings embedding_dim padding_idx max_norm norm_type scale_grad_by_freq sparse"
+    return {name: getattr(mod, name) for name in names.split()}

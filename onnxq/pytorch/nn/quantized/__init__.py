@@ -1,0 +1,60 @@
+"""Layers that hold integers and compute in their grids what is deployed.
+
+They take and return float32 that lies on a grid, scale * (code - zero_point); `onnxq.export` writes
+the codes. Arguments and names are those of torch.nn.quantized.
+"""
+
+from onnxq.pytorch.float_functional import FloatFunctional
+from onnxq.pytorch.nn.quantized.activations import (
+    ELU,
+    Hardswish,
+    LeakyReLU,
+    MaxPool2d,
+    ReLU,
+    ReLU6,
+    Sigmoid,
+    Softmax,
+)
+from onnxq.pytorch.nn.quantized.conv import Conv1d, Conv2d, Conv3d
+from onnxq.pytorch.nn.quantized.embedding import Embedding, EmbeddingBag
+from onnxq.pytorch.nn.quantized.linear import Linear
+from onnxq.pytorch.nn.quantized.normalization import (
+    BatchNorm2d,
+    BatchNorm3d,
+    GroupNorm,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+    LayerNorm,
+)
+from onnxq.pytorch.nn.quantized.q_functional import QFunctional
+from onnxq.pytorch.nn.quantized.requantize import DeQuantize, Quantize, Requantize
+
+__all__ = [
+    "ELU",
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "DeQuantize",
+    "Embedding",
+    "EmbeddingBag",
+    "FloatFunctional",
+    "GroupNorm",
+    "Hardswish",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
+    "LayerNorm",
+    "LeakyReLU",
+    "Linear",
+    "MaxPool2d",
+    "QFunctional",
+    "Quantize",
+    "ReLU",
+    "ReLU6",
+    "Requantize",
+    "Sigmoid",
+    "Softmax",
+]

@@ -1,0 +1,247 @@
+"""Layers without weights: each takes float32 on a grid and gives float32 on one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812  # as everywhere
+
+from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
+from onnxq.pytorch.nn.quantized.prepared import check_type
+from onnxq.pytorch.nn.quantized.requantize import Requantize
+
+if TYPE_CHECKING:
+    from onnxq.dtypes import QDType
+
+UINT8 = torch.uint8
+
+
+class ReLU(nn.ReLU):
+    """max(x, 0): on the grid where x is, because 0 is a point of every grid."""
+
+    keeps_grid = True
+
+    @classmethod
+    def from_float(cls, mod: nn.Module) -> Self:
+        """The module; a float one holds no numbers. Raises UnsupportedError for another type."""
+        check_type(mod, (nn.ReLU,), cls.__name__)
+        return cls()
+
+
+class MaxPool2d(nn.MaxPool2d):
+    """The largest of each window: on the grid where x is."""
+
+    keeps_grid = True
+
+    @classmethod
+    def from_float(cls, mod: nn.Module) -> Self:
+        """The module with the windows of a float one. Raises UnsupportedError for another type."""
+        check_type(mod, (nn.MaxPool2d,), cls.__name__)
+        assert isinstance(mod, nn.MaxPool2d)
+        return cls(
+            mod.kernel_size,
+            mod.stride,
+            mod.padding,
+            mod.dilation,
+            mod.return_indices,
+            mod.ceil_mode,
+        )
+
+
+class ReLU6(nn.ReLU6):
+    """min(max(x, 0), 6), cut off at the point of the grid that is nearest 6.
+
+    Attributes:
+        output: grid of the result; None: x's, which the exported model uses (x may then be 6 here
+            where it is the point nearest to 6 there).
+    """
+
+    def __init__(self, inplace: bool = False, output: Requantize | None = None) -> None:
+        super().__init__(inplace)
+        self.output = output
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Float32 of any shape."""
+        y = super().forward(x)
+        return y if self.output is None else self.output(y)
+
+    @classmethod
+    def from_float(cls, mod: nn.Module) -> Self:
+        """The module with the grid that was observed. Raises UnsupportedError for another type."""
+        check_type(mod, (nn.ReLU6,), cls.__name__)
+        fake = output_fake_quantize(mod)
+        return cls(output=None if fake is None else Requantize.from_float(fake))
+
+
+class _OnGrid(nn.Module):
+    """y = requantize(f(x)), f in float32: what ONNX Runtime has no integer kernel for.
+
+    Attributes:
+        output: grid of the result.
+    """
+
+    float_type: ClassVar[type[nn.Module]]
+
+    def __init__(
+        self,
+        scale: float,
+        zero_point: int,
+        dtype: torch.dtype | QDType | str = UINT8,
+    ) -> None:
+        super().__init__()
+        self.output = Requantize(scale, zero_point, dtype)
+
+    def computed(self, x: torch.Tensor) -> torch.Tensor:
+        """f(x)."""
+        raise NotImplementedError
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Float32 of any shape."""
+        y: torch.Tensor = self.output(self.computed(x))
+        return y
+
+    @property
+    def scale(self) -> float:
+        """Of the result."""
+        return float(self.output.scale)
+
+    @property
+    def zero_point(self) -> int:
+        """Of the result."""
+        return int(self.output.zero_point)
+
+    @classmethod
+    def from_float(cls, mod: nn.Module) -> Self:
+        """The module with the arguments of a float one and the grid that was observed.
+
+        Raises:
+            UnsupportedError: another type, or no FakeQuantize for its output.
+            CalibrationError: no data was seen.
+        """
+        check_type(mod, (cls.float_type,), cls.__name__)
+        output = Requantize.from_float(mod)
+        made = cls._like(mod, output)
+        made.output = output
+        return made
+
+    @classmethod
+    def _like(cls, mod: nn.Module, output: Requantize) -> Self:  # noqa: ARG003  # for subclasses
+        return cls(float(output.scale), int(output.zero_point), output.zero_point.dtype)
+
+    def __repr__(self) -> str:
+        own = self.extra_repr()
+        return (
+            f"Quantized{type(self).__name__}({own + ', ' if own else ''}{self.output.extra_repr()})"
+        )
+
+
+class Hardswish(_OnGrid):
+    """x * relu6(x + 3) / 6, on its grid."""
+
+    float_type = nn.Hardswish
+
+    def computed(self, x: torch.Tensor) -> torch.Tensor:
+        """In float32."""
+        return F.hardswish(x)
+
+
+class Sigmoid(_OnGrid):
+    """1 / (1 + exp(-x)), on its grid."""
+
+    float_type = nn.Sigmoid
+
+    def computed(self, x: torch.Tensor) -> torch.Tensor:
+        """In float32."""
+        return torch.sigmoid(x)
+
+
+class ELU(_OnGrid):
+    """x above 0, alpha * (exp(x) - 1) below, on its grid."""
+
+    float_type = nn.ELU
+
+    def __init__(
+        self,
+        scale: float,
+        zero_point: int,
+        alpha: float = 1.0,
+        dtype: torch.dtype | QDType | str = UINT8,
+    ) -> None:
+        super().__init__(scale, zero_point, dtype)
+        self.alpha = alpha
+
+    def computed(self, x: torch.Tensor) -> torch.Tensor:
+        """In float32."""
+        return F.elu(x, self.alpha)
+
+    @classmethod
+    def _like(cls, mod: nn.Module, output: Requantize) -> Self:
+        assert isinstance(mod, nn.ELU)
+        return cls(float(output.scale), int(output.zero_point), mod.alpha, output.zero_point.dtype)
+
+    def extra_repr(self) -> str:
+        """What is not its grid."""
+        return f"alpha={self.alpha}"
+
+
+class LeakyReLU(_OnGrid):
+    """x above 0, negative_slope * x below, on its grid."""
+
+    float_type = nn.LeakyReLU
+
+    def __init__(
+        self,
+        scale: float,
+        zero_point: int,
+        negative_slope: float = 0.01,
+        inplace: object = False,  # noqa: ARG002  # of torch's signature
+        dtype: torch.dtype | QDType | str = UINT8,
+    ) -> None:
+        super().__init__(scale, zero_point, dtype)
+        self.negative_slope = negative_slope
+
+    def computed(self, x: torch.Tensor) -> torch.Tensor:
+        """In float32."""
+        return F.leaky_relu(x, self.negative_slope)
+
+    @classmethod
+    def _like(cls, mod: nn.Module, output: Requantize) -> Self:
+        assert isinstance(mod, nn.LeakyReLU)
+        dtype = output.zero_point.dtype
+        return cls(float(output.scale), int(output.zero_point), mod.negative_slope, dtype=dtype)
+
+    def extra_repr(self) -> str:
+        """What is not its grid."""
+        return f"negative_slope={self.negative_slope}"
+
+
+class Softmax(_OnGrid):
+    """exp(x) / sum(exp(x)) along an axis, on its grid."""
+
+    float_type = nn.Softmax
+
+    def __init__(
+        self,
+        dim: int | None = None,
+        scale: float = 1.0,
+        zero_point: int = 0,
+        dtype: torch.dtype | QDType | str = UINT8,
+    ) -> None:
+        super().__init__(scale, zero_point, dtype)
+        self.dim = dim
+
+    def computed(self, x: torch.Tensor) -> torch.Tensor:
+        """In float32."""
+        return F.softmax(x, self.dim)
+
+    @classmethod
+    def _like(cls, mod: nn.Module, output: Requantize) -> Self:
+        assert isinstance(mod, nn.Softmax)
+        dtype = output.zero_point.dtype
+        return cls(mod.dim, float(output.scale), int(output.zero_point), dtype)
+
+    def extra_repr(self) -> str:
+        """What is not its grid."""
+        return f"dim={self.dim}"

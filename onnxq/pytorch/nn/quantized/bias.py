@@ -1,0 +1,38 @@
+"""int32 codes of a bias, at the scale of the sums that it is added to: x_scale * w_scale."""
+
+from __future__ import annotations
+
+import torch
+
+from onnxq.qparams import MIN_SCALE
+from onnxq.stages.plan_constants import MAX_BIAS_CODE
+
+LEAST = float(MIN_SCALE)  # torch.compile breaks its graph where NumPy's number is converted
+
+
+def bias_scale(input_scale: torch.Tensor, weight_scale: torch.Tensor) -> torch.Tensor:
+    """float32 x_scale * w_scale, of the shape of w_scale; never 0."""
+    return (input_scale * weight_scale).clamp_min(LEAST)
+
+
+def bias_codes(bias: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """int32 rint(bias / scale), in float64 as onnxq.qparams.quantize; NaN is refused before."""
+    limits = torch.iinfo(torch.int32)
+    codes = (bias.double() / scale.double()).round()
+    return codes.clamp(limits.min, limits.max).to(torch.int32)
+
+
+def raised_scale(
+    weight_scale: torch.Tensor, bias: torch.Tensor, input_scale: torch.Tensor
+) -> torch.Tensor:
+    """The weight's scale, larger in channels whose bias would leave the int32 accumulator.
+
+    Args:
+        weight_scale: float32, () or (channels,).
+        bias: float32 (channels,).
+        input_scale: float32 ().
+    """
+    needed = bias.double().abs() / (input_scale.double() * MAX_BIAS_CODE)
+    if weight_scale.ndim == 0:
+        needed = needed.max()
+    return torch.maximum(weight_scale, needed.to(torch.float32))

@@ -1,0 +1,121 @@
+"""The linear layer whose activations are quantized when it runs."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import torch
+from torch import nn
+
+from onnxq.errors import ShapeError
+from onnxq.pytorch.dynamic_ops import dynamic_quantize_linear, matmul_integer
+from onnxq.pytorch.nn.quantized.dynamic.weights import quantized, weight_part
+from onnxq.pytorch.nn.quantized.prepared import check_type
+from onnxq.pytorch.nn.quantized.stored import Stored, qparams_of, tensors_of, torch_dtype
+from onnxq.pytorch.nn.quantized.weighted import of_torch
+from onnxq.qtensor import QTensor
+
+
+class Linear(Stored):
+    """y = float32(sum (xq - x_zp) (wq - w_zp)) * (x_scale * w_scale) + b.
+
+    xq, x_scale and x_zp are those of DynamicQuantizeLinear of the whole x, uint8. In the exported
+    model DynamicQuantizeLinear and MatMulInteger, which ONNX Runtime fuses; equal to it bit for
+    bit.
+
+    Attributes:
+        weight_codes: (out_features, in_features).
+        weight_scale: float32, () or (out_features,).
+        weight_zero_point: of the type of the codes, shape of weight_scale.
+        bias_values: float32 (out_features,), or None.
+    """
+
+    fixed_shapes = ("weight_codes", "bias_values")
+    weight_codes: torch.Tensor
+    weight_scale: torch.Tensor
+    weight_zero_point: torch.Tensor
+    bias_values: torch.Tensor | None
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias_: bool = True,
+        dtype: torch.dtype = torch.qint8,  # noqa: ARG002  # of torch's signature; codes are int8
+    ) -> None:
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        self.register_buffer(
+            "weight_codes", torch.zeros((out_features, in_features), dtype=torch.int8)
+        )
+        self.register_buffer("weight_scale", torch.ones(()))
+        self.register_buffer("weight_zero_point", torch.zeros((), dtype=torch.int8))
+        self.register_buffer("bias_values", torch.zeros(out_features) if bias_ else None)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Notes whether the weight has zero points: a number, so that tracing has no branch."""
+        self._centred = not bool(self.weight_zero_point.any())
+
+    def weight(self) -> QTensor:
+        """The weight as a quantized tensor of onnxq."""
+        qparams = qparams_of(self.weight_scale, self.weight_zero_point, 0)
+        return QTensor(self.weight_codes.cpu().numpy(), qparams)
+
+    def bias(self) -> torch.Tensor | None:
+        """The bias, float32."""
+        return self.bias_values
+
+    def set_weight_bias(self, w: QTensor | torch.Tensor, b: torch.Tensor | None) -> None:
+        """Stores a quantized weight and a float bias.
+
+        Raises:
+            ShapeError: another shape than the constructor was given.
+        """
+        weight = w if isinstance(w, QTensor) else of_torch(w)
+        if weight.shape != tuple(self.weight_codes.shape):
+            raise ShapeError(
+                f"DynamicQuantizedLinear: weight of shape {weight.shape}; "
+                f"wanted {tuple(self.weight_codes.shape)}."
+            )
+        device = self.weight_codes.device
+        self.weight_scale, self.weight_zero_point = (
+            x.to(device) for x in tensors_of(weight.qparams)
+        )
+        codes = torch.from_numpy(weight.int_repr())
+        self.weight_codes = codes.to(device, torch_dtype(weight.dtype))
+        self.bias_values = None if b is None else b.detach().to(device, torch.float32).clone()
+        self.refresh()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """float32 (..., in_features) -> (..., out_features)."""
+        codes, scale, zero_point = dynamic_quantize_linear(x)
+        w_zero_point = None if self._centred else self.weight_zero_point
+        total = matmul_integer(codes, self.weight_codes.t(), zero_point, w_zero_point)
+        y: torch.Tensor = total.to(torch.float32) * (scale * self.weight_scale)
+        return y if self.bias_values is None else y + self.bias_values
+
+    @classmethod
+    def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
+        """The module of a float one; its qconfig, a QConfigDynamic, says how weights are quantized.
+
+        Raises:
+            UnsupportedError: another type of module, or weights that are to be float16.
+            QConfigError: a qconfig of another kind.
+        """
+        check_type(mod, (nn.Linear,), cls.__name__)
+        linear: Any = mod
+        made = cls(linear.in_features, linear.out_features, linear.bias is not None)
+        made.to(linear.weight.device)
+        part = weight_part(mod, cls.__name__)
+        made.set_weight_bias(quantized(linear.weight, part), linear.bias)
+        return made
+
+    def __repr__(self) -> str:
+        return f"DynamicQuantized{type(self).__name__}({self.extra_repr()})"
+
+    def extra_repr(self) -> str:
+        """Sizes and type of the codes."""
+        dtype = str(self.weight_codes.dtype).removeprefix("torch.")
+        text = f"in_features={self.in_features}, out_features={self.out_features}, dtype={dtype}"
+        return text if self.bias_values is not None else f"{text}, bias=False"

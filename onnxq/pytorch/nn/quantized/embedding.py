@@ -1,0 +1,270 @@
+"""Embedding tables stored as integers: rows are looked up as codes, and dequantized then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812  # as everywhere
+
+from onnxq.errors import QConfigError, ShapeError
+from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
+from onnxq.pytorch.nn.quantized.prepared import check_type, float_weights
+from onnxq.pytorch.nn.quantized.requantize import Requantize
+from onnxq.pytorch.nn.quantized.stored import (
+    Stored,
+    qdtype_of,
+    qparams_of,
+    tensors_of,
+    torch_dtype,
+)
+from onnxq.pytorch.nn.quantized.weighted import of_torch
+from onnxq.pytorch.ops import dequantize_linear
+from onnxq.qtensor import QTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onnxq.dtypes import QDType
+
+MODES = ("sum", "mean", "max")
+
+
+class _Table(Stored):
+    """What both share.
+
+    Attributes:
+        weight_codes: (num_embeddings, embedding_dim).
+        weight_scale: float32, () or (num_embeddings,).
+        weight_zero_point: of the type of the codes, shape of weight_scale.
+        output: grid of the result; None: float32.
+    """
+
+    fixed_shapes = ("weight_codes",)
+    weight_codes: torch.Tensor
+    weight_scale: torch.Tensor
+    weight_zero_point: torch.Tensor
+    output: Requantize | None
+
+    def make_buffers(
+        self, shape: tuple[int, int], weight: object, dtype: torch.dtype | QDType | str
+    ) -> None:
+        """Zeros at scale 1, or the given quantized weight."""
+        stored = torch_dtype(qdtype_of(dtype))
+        self.register_buffer("weight_codes", torch.zeros(shape, dtype=stored))
+        self.register_buffer("weight_scale", torch.ones(()))
+        self.register_buffer("weight_zero_point", torch.zeros((), dtype=stored))
+        self.output = None
+        self.refresh()
+        if isinstance(weight, QTensor | torch.Tensor):
+            self.set_weight(weight)
+
+    def weight(self) -> QTensor:
+        """The table as a quantized tensor of onnxq."""
+        qparams = qparams_of(self.weight_scale, self.weight_zero_point, 0)
+        return QTensor(self.weight_codes.cpu().numpy(), qparams)
+
+    def set_weight(self, w: QTensor | torch.Tensor) -> None:
+        """Stores a quantized table.
+
+        Raises:
+            ShapeError: another shape than the constructor was given.
+        """
+        weight = w if isinstance(w, QTensor) else of_torch(w)
+        if weight.shape != tuple(self.weight_codes.shape):
+            raise ShapeError(
+                f"{type(self).__name__}: weight of shape {weight.shape}; "
+                f"wanted {tuple(self.weight_codes.shape)}."
+            )
+        device = self.weight_codes.device
+        self.weight_scale, self.weight_zero_point = (
+            x.to(device) for x in tensors_of(weight.qparams)
+        )
+        codes = torch.from_numpy(weight.int_repr())
+        self.weight_codes = codes.to(device, torch_dtype(weight.dtype))
+        self.refresh()
+
+    def rows(self, indices: torch.Tensor) -> torch.Tensor:
+        """float32 (*indices.shape, embedding_dim): codes are looked up, then dequantized."""
+        codes = F.embedding(indices, self.weight_codes)
+        if self.weight_scale.ndim == 0:
+            found: torch.Tensor = dequantize_linear(
+                codes, self.weight_scale, self.weight_zero_point, 0
+            )
+            return found
+        centred = codes.to(torch.float32)
+        if not self._centred:
+            zero_point = F.embedding(indices, self.weight_zero_point[:, None])
+            centred = centred - zero_point.to(torch.float32)
+        return centred * F.embedding(indices, self.weight_scale[:, None])
+
+    def refresh(self) -> None:
+        """Notes whether the table has zero points: a number, so that tracing has no branch."""
+        self._centred = not bool(self.weight_zero_point.any())
+
+    def on_grid(self, y: torch.Tensor) -> torch.Tensor:
+        """The result on its grid; as it is where it stays in float."""
+        return y if self.output is None else self.output(y)
+
+    def take(self, mod: nn.Module) -> Self:
+        """Fills the module with a prepared one's table and grid."""
+        source = float_weights(mod, type(self).__name__)
+        weight = source.weight.detach().to(torch.float32)
+        self.to(weight.device)
+        codes, qparams = source.fake.codes(weight), source.fake.qparams()
+        self.set_weight(QTensor(codes.cpu().numpy(), qparams))
+        fake = output_fake_quantize(mod)
+        self.output = None if fake is None else Requantize.from_float(fake)
+        return self
+
+    def _load_from_state_dict(
+        self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        if not any(key.startswith(f"{prefix}output.") for key in state_dict):
+            self.output = None
+        elif self.output is None:
+            self.output = Requantize().to(self.weight_codes.device)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"Quantized{type(self).__name__}({self.extra_repr()})"
+
+    def extra_repr(self) -> str:
+        """Sizes, and how the table is stored."""
+        count, width = self.weight_codes.shape
+        dtype = str(self.weight_codes.dtype).removeprefix("torch.")
+        scales = "one scale" if self.weight_scale.ndim == 0 else "a scale per row"
+        return f"{count}, {width}, dtype={dtype}, {scales}"
+
+
+class Embedding(_Table):
+    """weight[x], x integers; the arguments are torch.nn.quantized.Embedding's.
+
+    Those that only training reads (max_norm, norm_type, scale_grad_by_freq, sparse) must be
+    defaults or have no effect: max_norm changes the table at each look-up, and is refused.
+
+    Raises:
+        QConfigError: max_norm.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,  # noqa: ARG002  # torch's signature
+        scale_grad_by_freq: object = False,  # noqa: ARG002
+        sparse: object = False,  # noqa: ARG002
+        _weight: QTensor | torch.Tensor | None = None,
+        dtype: torch.dtype | QDType | str = torch.uint8,
+    ) -> None:
+        super().__init__()
+        _refuse_max_norm(max_norm)
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.padding_idx = padding_idx
+        self.make_buffers((num_embeddings, embedding_dim), _weight, dtype)
+
+    def forward(self, indices: torch.Tensor) -> torch.Tensor:
+        """Integers of any shape -> float32 (*shape, embedding_dim)."""
+        return self.on_grid(self.rows(indices))
+
+    @classmethod
+    def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
+        """The table of a float or trained module with a qconfig.
+
+        Raises:
+            UnsupportedError: another type of module.
+        """
+        from onnxq.pytorch.nn import qat  # which imports this package
+
+        check_type(mod, (nn.Embedding, qat.Embedding), cls.__name__)
+        table: Any = mod
+        made = cls(table.num_embeddings, table.embedding_dim, table.padding_idx, table.max_norm)
+        return made.take(mod)
+
+
+class EmbeddingBag(_Table):
+    """Sums, means or maxima of bags of rows; the arguments are torch.nn.quantized.EmbeddingBag's.
+
+    Raises:
+        QConfigError: max_norm, or a mode that is not known.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,  # noqa: ARG002  # torch's signature
+        scale_grad_by_freq: object = False,  # noqa: ARG002
+        mode: str = "sum",
+        sparse: object = False,  # noqa: ARG002
+        _weight: QTensor | torch.Tensor | None = None,
+        include_last_offset: bool = False,
+        dtype: torch.dtype | QDType | str = torch.uint8,
+    ) -> None:
+        super().__init__()
+        _refuse_max_norm(max_norm)
+        if mode not in MODES:
+            raise QConfigError(f"EmbeddingBag: mode '{mode}'; wanted {', '.join(MODES)}.")
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.mode, self.include_last_offset = mode, include_last_offset
+        self.make_buffers((num_embeddings, embedding_dim), _weight, dtype)
+
+    def forward(
+        self,
+        indices: torch.Tensor,
+        offsets: torch.Tensor | None = None,
+        per_sample_weights: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """One row per bag: bags are rows of a matrix of indices, or start at the offsets."""
+        if indices.ndim == 2 and offsets is None:
+            rows = self.rows(indices)
+            if per_sample_weights is not None:
+                rows = rows * per_sample_weights[..., None]
+            return self.on_grid(self._reduced(rows))
+        table: torch.Tensor = dequantize_linear(
+            self.weight_codes, self.weight_scale, self.weight_zero_point, 0
+        )
+        bags = F.embedding_bag(
+            indices,
+            table,
+            offsets,
+            mode=self.mode,
+            per_sample_weights=per_sample_weights,
+            include_last_offset=self.include_last_offset,
+        )
+        return self.on_grid(bags)
+
+    def _reduced(self, rows: torch.Tensor) -> torch.Tensor:
+        if self.mode == "max":
+            return rows.amax(1)
+        return rows.sum(1) if self.mode == "sum" else rows.mean(1)
+
+    @classmethod
+    def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
+        """The table of a float module with a qconfig.
+
+        Raises:
+            UnsupportedError: another type of module.
+        """
+        check_type(mod, (nn.EmbeddingBag,), cls.__name__)
+        bag: Any = mod
+        made = cls(
+            bag.num_embeddings,
+            bag.embedding_dim,
+            bag.max_norm,
+            mode=bag.mode,
+            include_last_offset=bag.include_last_offset,
+        )
+        return made.take(mod)
+
+
+def _refuse_max_norm(max_norm: float | None) -> None:
+    if max_norm is not None:
+        raise QConfigError(
+            "max_norm rescales rows of the table at each look-up, which stored integers cannot "
+            "follow. Apply it to the float table once, and leave it out."
+        )

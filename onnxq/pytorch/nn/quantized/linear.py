@@ -1,0 +1,82 @@
+"""The linear layer on int8 weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812  # as everywhere
+
+from onnxq.pytorch.nn.quantized.prepared import check_type, float_weights
+from onnxq.pytorch.nn.quantized.weighted import Weighted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Linear(Weighted):
+    """y = x w^T + b; x (..., in_features) on its grid. In the exported model a QGemm.
+
+    The arguments are those of torch.nn.quantized.Linear; bias=... is taken too, as torch.nn's.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias_: bool = True,
+        dtype: torch.dtype = torch.qint8,  # noqa: ARG002  # of torch's signature; codes are int8
+        *,
+        bias: bool | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        with_bias = bias_ if bias is None else bias
+        self.make_buffers((out_features, in_features), out_features if with_bias else None)
+        self.to(device)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """float32 (..., in_features) -> (..., out_features)."""
+        return self.in_rows(x, lambda rows: self.requantized(self.computed(rows)))
+
+    def computed(self, x: torch.Tensor) -> torch.Tensor:
+        """The sums in float32, not yet on the grid of the result."""
+        return F.linear(x, self.real_weight(), self.bias())
+
+    @staticmethod
+    def in_rows(x: torch.Tensor, of_rows: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        """of_rows(x as a matrix), with x's leading axes: Gemm takes matrices, and an int32 bias."""
+        if x.ndim == 2:
+            return of_rows(x)
+        y = of_rows(x.reshape(-1, x.shape[-1]))
+        return y.reshape(*x.shape[:-1], y.shape[-1])
+
+    @classmethod
+    def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
+        """The module of a prepared one: of nn.qat or nn.intrinsic.qat, or torch.nn's, observed.
+
+        Raises:
+            UnsupportedError: another type of module.
+            CalibrationError: no data was seen.
+        """
+        check_type(mod, cls.accepted(), cls.__name__)
+        source = float_weights(mod, cls.__name__)
+        out_features, in_features = source.weight.shape
+        return cls(in_features, out_features, source.bias is not None).take(mod, source)
+
+    @classmethod
+    def accepted(cls) -> tuple[type[nn.Module], ...]:
+        """Types that from_float takes."""
+        # these modules import this package
+        from onnxq.pytorch.nn import qat
+        from onnxq.pytorch.nn.intrinsic import qat as fused
+
+        return (nn.Linear, qat.Linear, fused.LinearBn1d)
+
+    def extra_repr(self) -> str:
+        """Sizes, scale and zero point."""
+        text = f"in_features={self.in_features}, out_features={self.out_features}, "
+        text += self.grid_repr()
+        return text if self.bias_codes is not None else f"{text}, bias=False"

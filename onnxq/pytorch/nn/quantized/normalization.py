@@ -1,0 +1,243 @@
+"""Normalizations on grids: computed in float32 between codes, as ONNX Runtime does.
+
+It has no integer kernel for them. Batch norm is better fused into the convolution before it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from torch import nn
+
+from onnxq.pytorch.nn.quantized.prepared import check_type
+from onnxq.pytorch.nn.quantized.requantize import Requantize
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Gridded(nn.Module):
+    """What they share: a grid for the result, `output`, with its scale and zero point."""
+
+    output: Requantize
+
+    @property
+    def scale(self) -> float:
+        """Of the result."""
+        return float(self.output.scale)
+
+    @scale.setter
+    def scale(self, value: float) -> None:
+        self.output.set_(scale=float(value))
+
+    @property
+    def zero_point(self) -> int:
+        """Of the result."""
+        return int(self.output.zero_point)
+
+    @zero_point.setter
+    def zero_point(self, value: int) -> None:
+        self.output.set_(zero_point=int(value))
+
+    def hold(self, weight: torch.Tensor | None, bias: torch.Tensor | None) -> None:
+        """Takes weight and bias, which are not trained any more; None leaves those of 1 and 0."""
+        for name, value in (("weight", weight), ("bias", bias)):
+            if value is not None:
+                setattr(self, name, nn.Parameter(value.detach().clone(), requires_grad=False))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Normalized, on the grid of the result."""
+        y: torch.Tensor = self.output(self.computed(x))
+        return y
+
+    def computed(self, x: torch.Tensor) -> torch.Tensor:
+        """Normalized, in float32."""
+        # the float module is the next base class
+        y: torch.Tensor = super().forward(x)
+        return y
+
+    def __repr__(self) -> str:
+        return f"Quantized{type(self).__name__}({self.extra_repr()}, {self.output.extra_repr()})"
+
+
+class _BatchNorm(Gridded):
+    """The arguments are torch.nn's; scale 1 and zero point 0 are to be set."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, device=device, dtype=dtype)
+        self.output = Requantize().to(device)
+        self.requires_grad_(False).eval()
+
+    @classmethod
+    def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
+        """The module with the statistics of a float one and the grid that was observed.
+
+        Raises:
+            UnsupportedError: another type, or no FakeQuantize for its output.
+            CalibrationError: no data was seen.
+        """
+        check_type(mod, cls.accepted(), cls.__name__)
+        norm: Any = mod[0] if isinstance(mod, nn.Sequential) else mod
+        made = cls(norm.num_features, norm.eps, norm.momentum)
+        made.load_state_dict(norm.state_dict(), strict=False)  # all but the grid
+        made.output = Requantize.from_float(mod)
+        return made.to(norm.running_mean.device)
+
+    @classmethod
+    def accepted(cls) -> tuple[type[nn.Module], ...]:
+        """Types that from_float takes."""
+        return tuple(base for base in cls.__mro__ if base in (nn.BatchNorm2d, nn.BatchNorm3d))
+
+
+class BatchNorm2d(_BatchNorm, nn.BatchNorm2d):
+    """torch.nn.BatchNorm2d with its running statistics; x (batch, channels, height, width)."""
+
+
+class BatchNorm3d(_BatchNorm, nn.BatchNorm3d):
+    """torch.nn.BatchNorm3d with its running statistics; x (batch, channels, *3 axes)."""
+
+
+class LayerNorm(Gridded, nn.LayerNorm):
+    """torch.nn.LayerNorm; weight and bias are given, or None for 1 and 0."""
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        weight: torch.Tensor | None,
+        bias: torch.Tensor | None,
+        scale: float,
+        zero_point: int,
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        shape = normalized_shape if isinstance(normalized_shape, int) else list(normalized_shape)
+        nn.LayerNorm.__init__(self, shape, eps, elementwise_affine, device=device, dtype=dtype)
+        self.hold(weight, bias)
+        self.output = Requantize(scale, zero_point).to(device)
+
+    @classmethod
+    def from_float(cls, mod: nn.Module) -> Self:
+        """As BatchNorm2d's."""
+        check_type(mod, (nn.LayerNorm,), cls.__name__)
+        norm: Any = mod
+        affine = norm.elementwise_affine
+        made = cls(norm.normalized_shape, norm.weight, norm.bias, 1.0, 0, norm.eps, affine)
+        if norm.bias is None:
+            made.bias = None  # type: ignore[assignment]
+        made.output = Requantize.from_float(mod)
+        return made
+
+
+class GroupNorm(Gridded, nn.GroupNorm):
+    """torch.nn.GroupNorm; weight and bias are given, or None for 1 and 0."""
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        weight: torch.Tensor | None,
+        bias: torch.Tensor | None,
+        scale: float,
+        zero_point: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        nn.GroupNorm.__init__(
+            self, num_groups, num_channels, eps, affine, device=device, dtype=dtype
+        )
+        self.hold(weight, bias)
+        self.output = Requantize(scale, zero_point).to(device)
+
+    @classmethod
+    def from_float(cls, mod: nn.Module) -> Self:
+        """As BatchNorm2d's."""
+        check_type(mod, (nn.GroupNorm,), cls.__name__)
+        norm: Any = mod
+        made = cls(
+            norm.num_groups,
+            norm.num_channels,
+            norm.weight,
+            norm.bias,
+            1.0,
+            0,
+            norm.eps,
+            norm.affine,
+        )
+        made.output = Requantize.from_float(mod)
+        return made
+
+
+class _InstanceNorm(Gridded):
+    """The arguments are torch.nn.quantized's; weight and bias None stand for 1 and 0."""
+
+    def __init__(
+        self,
+        num_features: int,
+        weight: torch.Tensor | None,
+        bias: torch.Tensor | None,
+        scale: float,
+        zero_point: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(
+            num_features,
+            eps,
+            momentum,
+            affine,
+            track_running_stats,
+            device=device,
+            dtype=dtype,
+        )
+        self.hold(weight, bias)
+        self.output = Requantize(scale, zero_point).to(device)
+        self.eval()
+
+    @classmethod
+    def from_float(cls, mod: nn.Module) -> Self:
+        """As BatchNorm2d's."""
+        kinds = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
+        check_type(mod, tuple(base for base in cls.__mro__ if base in kinds), cls.__name__)
+        norm: Any = mod
+        made = cls(
+            norm.num_features,
+            norm.weight,
+            norm.bias,
+            1.0,
+            0,
+            norm.eps,
+            norm.momentum,
+            norm.affine,
+            norm.track_running_stats,
+        )
+        made.load_state_dict(norm.state_dict(), strict=False)  # running statistics
+        made.output = Requantize.from_float(mod)
+        return made
+
+
+class InstanceNorm1d(_InstanceNorm, nn.InstanceNorm1d):
+    """torch.nn.InstanceNorm1d; x (batch, channels, length)."""
+
+
+class InstanceNorm2d(_InstanceNorm, nn.InstanceNorm2d):
+    """torch.nn.InstanceNorm2d; x (batch, channels, height, width)."""
+
+
+class InstanceNorm3d(_InstanceNorm, nn.InstanceNorm3d):
+    """torch.nn.InstanceNorm3d; x (batch, channels, depth, height, width)."""

@@ -1,0 +1,63 @@
+"""What convert reads of a prepared module: its fake-quantize modules, and that these saw data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq.errors import CalibrationError, UnsupportedError
+from onnxq.pytorch.fake_quantize import FakeQuantize
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def fake_quantize_of(mod: nn.Module, wanted_by: str) -> FakeQuantize:
+    """The module itself if it is a FakeQuantize, else the one of its output.
+
+    Raises:
+        UnsupportedError: it has none.
+    """
+    found = output_fake_quantize(mod)
+    if found is None:
+        raise UnsupportedError(
+            f"{wanted_by}.from_float: the {type(mod).__name__} has no FakeQuantize for its output. "
+            "Call prepare or prepare_qat with a qconfig for it, and run data through the model."
+        )
+    return found
+
+
+def output_fake_quantize(mod: nn.Module) -> FakeQuantize | None:
+    """As `fake_quantize_of`, None where the result stays in float."""
+    if isinstance(mod, FakeQuantize):
+        return mod
+    found = getattr(mod, "activation_post_process", None)
+    return found if isinstance(found, FakeQuantize) else None
+
+
+def input_fake_quantize(mod: nn.Module) -> FakeQuantize:
+    """The one that made the module's input: its scale is in that of the bias.
+
+    Raises:
+        CalibrationError: no data went through the model yet, or the input is not quantized.
+    """
+    found = getattr(mod, "input_fake_quant", None)
+    if isinstance(found, FakeQuantize):
+        return found
+    raise CalibrationError(
+        f"{type(mod).__name__}: its input comes from no FakeQuantize, so that its bias has no "
+        "scale (x_scale * w_scale). Either no data was seen: run the prepared model on some, or "
+        "its input is float: put a QuantStub in front, or set its qconfig to None."
+    )
+
+
+def check_observed(fake: FakeQuantize, owner: str) -> None:
+    """Passes a FakeQuantize that has seen data.
+
+    Raises:
+        CalibrationError: it has not.
+    """
+    if not fake.has_observed:
+        raise CalibrationError(
+            f"{owner}: no data was seen. Run the prepared model on representative data (or train "
+            "it) before you convert it."
+        )

@@ -1,0 +1,88 @@
+"""The float weights of a prepared module, and the FakeQuantize that gives their codes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import torch
+from torch import nn
+from torch.nn.utils.parametrize import type_before_parametrizations
+
+from onnxq.errors import QConfigError, UnsupportedError
+from onnxq.pytorch.fake_quantize import FakeQuantize, fake_quantize_module
+from onnxq.pytorch.nn.quantized.weighted import FloatWeights
+from onnxq.qconfig import QConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@runtime_checkable
+class Trained(Protocol):
+    """A module of nn.qat or nn.intrinsic.qat."""
+
+    weight_fake_quant: FakeQuantize
+
+    def folded(self) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """(weight, bias) in float32, batch norm folded with its running statistics."""
+
+
+def float_weights(mod: nn.Module, wanted_by: str) -> FloatWeights:
+    """Weights of a QAT module, or of a float module that was observed.
+
+    Args:
+        mod: the prepared module; its qconfig says how weights are quantized where it has no
+            FakeQuantize for them.
+        wanted_by: class whose from_float asks, for messages.
+    Raises:
+        QConfigError: it is neither: there is no qconfig.
+    """
+    if isinstance(mod, Trained):
+        folded = mod.folded()
+        fake = mod.weight_fake_quant
+        if not fake.has_observed:
+            fake = _observed(fake, folded[0])
+        return FloatWeights(*folded, fake)
+    core = core_of(mod)
+    qconfig = getattr(mod, "qconfig", None) or getattr(core, "qconfig", None)
+    if not isinstance(qconfig, QConfig):
+        raise QConfigError(
+            f"{wanted_by}.from_float: the {type(mod).__name__} has no qconfig. Call prepare or "
+            "prepare_qat with one for it, or set its qconfig before."
+        )
+    weight, bias = core.weight, core.bias
+    assert isinstance(weight, torch.Tensor)
+    assert bias is None or isinstance(bias, torch.Tensor)
+    return FloatWeights(weight, bias, _observed(fake_quantize_module(qconfig.weight), weight))
+
+
+def _observed(fake: FakeQuantize, weight: torch.Tensor) -> FakeQuantize:
+    """The module after it has seen the weight."""
+    fake.to(weight.device)
+    watching = fake.observer_enabled
+    fake.enable_observer()
+    fake(weight.detach().to(torch.float32))
+    return fake.enable_observer(watching)
+
+
+def check_type(mod: object, accepted: Sequence[type], wanted_by: str) -> None:
+    """Passes a module of exactly one of the types: a subclass may compute something else.
+
+    Raises:
+        UnsupportedError: it is something else.
+    """
+    got = type_before_parametrizations(mod) if isinstance(mod, nn.Module) else type(mod)
+    if got not in accepted:
+        names = ", ".join(_name(t) for t in accepted)
+        raise UnsupportedError(
+            f"{wanted_by}.from_float: got a {_name(got)}; wanted one of {names}, prepared."
+        )
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def core_of(mod: nn.Module) -> nn.Module:
+    """The part that holds weight and bias: the first of a fused float module, else itself."""
+    return mod[0] if isinstance(mod, nn.Sequential) else mod

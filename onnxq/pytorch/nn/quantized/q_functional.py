@@ -1,0 +1,107 @@
+"""Operations of two tensors as modules: what FloatFunctional becomes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+import torch
+from torch import nn
+
+from onnxq.errors import UnsupportedError
+from onnxq.pytorch.nn.quantized.observed import check_observed, output_fake_quantize
+from onnxq.pytorch.nn.quantized.requantize import Requantize
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class QFunctional(nn.Module):
+    """y = requantize(f(a, b)): float32 on grids in, on its own grid out.
+
+    In the exported model QLinearAdd, QLinearMul, QLinearConcat, QLinearMatMul. One instance serves
+    one place of a model: it has one grid.
+
+    Attributes:
+        activation_post_process: grid of the result.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.activation_post_process = Requantize()
+
+    @property
+    def scale(self) -> float:
+        """Of the result."""
+        return float(self.activation_post_process.scale)
+
+    @scale.setter
+    def scale(self, value: float) -> None:
+        self.activation_post_process.set_(scale=float(value))
+
+    @property
+    def zero_point(self) -> int:
+        """Of the result."""
+        return int(self.activation_post_process.zero_point)
+
+    @zero_point.setter
+    def zero_point(self, value: int) -> None:
+        self.activation_post_process.set_(zero_point=int(value))
+
+    def _on_grid(self, y: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.activation_post_process(y)
+        return result
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:  # noqa: ARG002  # as torch's
+        """Is not meant to be called.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError("QFunctional has no forward: call its add, mul, cat, ...")
+
+    def add(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """The sum x + y."""
+        return self._on_grid(torch.add(x, y))
+
+    def add_scalar(self, x: torch.Tensor, y: float) -> torch.Tensor:
+        """The sum x + y, y a number."""
+        return self._on_grid(torch.add(x, y))
+
+    def mul(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """The product x * y, element by element."""
+        return self._on_grid(torch.mul(x, y))
+
+    def mul_scalar(self, x: torch.Tensor, y: float) -> torch.Tensor:
+        """The product x * y, y a number."""
+        return self._on_grid(torch.mul(x, y))
+
+    def cat(self, x: Sequence[torch.Tensor], dim: int = 0) -> torch.Tensor:
+        """The tensors one after another along an axis."""
+        return self._on_grid(torch.cat(list(x), dim=dim))
+
+    def add_relu(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """max(x + y, 0)."""
+        return self._on_grid(torch.relu(torch.add(x, y)))
+
+    def matmul(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Matrix product of two activations."""
+        return self._on_grid(torch.matmul(x, y))
+
+    @classmethod
+    def from_float(cls, mod: nn.Module) -> Self:
+        """The module with the grid that a FloatFunctional has found.
+
+        Raises:
+            UnsupportedError: another type of module.
+            CalibrationError: no data was seen.
+        """
+        fake = output_fake_quantize(mod)
+        if not hasattr(mod, "add_relu") or fake is None:
+            raise UnsupportedError(
+                f"{cls.__name__}.from_float: got a {type(mod).__name__}; wanted a FloatFunctional "
+                "that prepare or prepare_qat has given a FakeQuantize."
+            )
+        check_observed(fake, type(mod).__name__)
+        made = cls()
+        made.activation_post_process = Requantize.from_float(fake)
+        return made

@@ -1,0 +1,218 @@
+"""Tensors on a grid: the QuantizeLinear and DequantizeLinear around what runs in integers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from torch import nn
+
+from onnxq.dtypes import INT32
+from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.pytorch.boundary import leave_integers
+from onnxq.pytorch.nn.quantized.observed import check_observed, fake_quantize_of
+from onnxq.pytorch.nn.quantized.stored import Stored, qdtype_of, qparams_of, tensors_of
+from onnxq.pytorch.ops import dequantize_linear, quantize_linear
+from onnxq.qparams import PerTensor, QParams
+
+if TYPE_CHECKING:
+    from onnxq.dtypes import QDType
+
+NO_AXIS = -1  # one scale for the tensor: the operators ignore the axis
+
+
+def _number(name: str, value: float | torch.Tensor) -> float:
+    if isinstance(value, torch.Tensor):
+        if value.numel() != 1:
+            raise ShapeError(
+                f"{name} has {value.numel()} elements; wanted one for the whole activation."
+            )
+        return value.item()
+    return value
+
+
+class Requantize(Stored):
+    """y = (clip(saturate(rint(x / scale) + zero_point)) - zero_point) * scale.
+
+    Float32 in, float32 on the grid out: `export` writes QuantizeLinear, DequantizeLinear, and a
+    Clip on codes between them where fewer codes are used than the type has.
+
+    Args:
+        scale: positive number.
+        zero_point: code of 0.
+        dtype: of the codes: torch.quint8, torch.uint8, onnxq.dtypes.UINT8, "quint8", ...
+        quant_min: smallest code in use; None: the type's.
+        quant_max: largest code in use; None: the type's.
+
+    Attributes:
+        scale: float32, shape ().
+        zero_point: shape (), of the type that holds the codes.
+        code_range: int64 (2,), smallest and largest code in use.
+
+    Raises:
+        ShapeError: scale or zero point out of range, or of more than one element.
+        QConfigError: dtype is not known.
+    """
+
+    scale: torch.Tensor
+    zero_point: torch.Tensor
+    code_range: torch.Tensor
+
+    def __init__(
+        self,
+        scale: float | torch.Tensor = 1.0,
+        zero_point: int | torch.Tensor = 0,
+        dtype: torch.dtype | QDType | str = torch.uint8,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+    ) -> None:
+        super().__init__()
+        qdtype = qdtype_of(dtype)
+        numbers = (_number("scale", scale), _number("zero_point", zero_point))
+        qparams = QParams(np.asarray(numbers[0], np.float32), np.asarray(numbers[1]), qdtype)
+        self.hold(qparams, quant_min, quant_max)
+
+    def hold(self, qparams: QParams, quant_min: int | None, quant_max: int | None) -> None:
+        """Makes the buffers; part of the constructors.
+
+        Raises:
+            ShapeError: codes that the type does not have.
+            UnsupportedError: int32.
+        """
+        dtype = qparams.dtype
+        if dtype == INT32:
+            raise UnsupportedError(
+                "ONNX QuantizeLinear does not give int32, which biases have; use quint8 or qint8."
+            )
+        low = dtype.qmin if quant_min is None else quant_min
+        high = dtype.qmax if quant_max is None else quant_max
+        if not dtype.qmin <= low <= high <= dtype.qmax:
+            raise ShapeError(f"codes {low}..{high}; {dtype} holds {dtype.qmin}..{dtype.qmax}.")
+        scale, zero_point = tensors_of(qparams)
+        self.register_buffer("scale", scale)
+        self.register_buffer("zero_point", zero_point)
+        self.register_buffer("code_range", torch.tensor([low, high]))
+        self.refresh()
+
+    @classmethod
+    def of(
+        cls, qparams: QParams, quant_min: int | None = None, quant_max: int | None = None
+    ) -> Self:
+        """The module of per-tensor qparams.
+
+        Raises:
+            UnsupportedError: there are several scales; ONNX Runtime wants one per activation.
+        """
+        if not isinstance(qparams.granularity, PerTensor):
+            raise UnsupportedError(
+                f"an activation is quantized with {qparams.granularity}; ONNX Runtime's integer "
+                "kernels want one scale per activation. Choose a per-tensor observer for it."
+            )
+        made = cls.__new__(cls)
+        Stored.__init__(made)
+        made.hold(qparams, quant_min, quant_max)
+        return made
+
+    @classmethod
+    def from_float(cls, mod: nn.Module) -> Self:
+        """The grid that a FakeQuantize, or the module that holds one as its output's, has found.
+
+        Raises:
+            UnsupportedError: the module has no FakeQuantize.
+            CalibrationError: it has seen no data.
+        """
+        fake = fake_quantize_of(mod, cls.__name__)
+        check_observed(fake, type(mod).__name__)
+        if not fake.fake_quant_enabled:  # only observed: nothing was trained to stay inside
+            return cls.of(fake.qparams())
+        return cls.of(fake.qparams(), fake.quant_min, fake.quant_max)
+
+    @property
+    def qparams(self) -> QParams:
+        """Scale, zero point and type."""
+        return qparams_of(self.scale, self.zero_point)
+
+    def refresh(self) -> None:
+        """Reads the codes in use: numbers, so that tracing has no branch on a tensor."""
+        low, high = (int(code) for code in self.code_range.tolist())
+        every = torch.iinfo(self.zero_point.dtype)
+        self._clip = None if (low, high) == (every.min, every.max) else (low, high)
+
+    @property
+    def codes_in_use(self) -> str:
+        """Smallest and largest code."""
+        low, high = self.code_range.tolist()
+        return f"{low}..{high}"
+
+    @property
+    def every_code(self) -> bool:
+        """Whether all codes of the type are in use."""
+        return self._clip is None
+
+    def set_(self, *, scale: float | None = None, zero_point: int | None = None) -> None:
+        """Changes scale or zero point in place.
+
+        Raises:
+            ShapeError: out of range.
+        """
+        old = self.qparams
+        new = QParams(
+            old.scale if scale is None else np.asarray(scale, np.float32),
+            old.zero_point if zero_point is None else np.asarray(zero_point),
+            old.dtype,
+        )
+        for buffer, value in zip((self.scale, self.zero_point), tensors_of(new), strict=True):
+            buffer.copy_(value)
+
+    def codes(self, x: torch.Tensor) -> torch.Tensor:
+        """saturate(rint(x / scale) + zero_point), within the codes in use."""
+        codes: torch.Tensor = quantize_linear(x, self.scale, self.zero_point, NO_AXIS)
+        return codes if self._clip is None else codes.clamp(*self._clip)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Float32 of any shape, to the nearest point of the grid."""
+        y: torch.Tensor = dequantize_linear(self.codes(x), self.scale, self.zero_point, NO_AXIS)
+        return y
+
+    def extra_repr(self) -> str:
+        """Scale, zero point, dtype; the codes in use where they are not all."""
+        dtype = str(self.zero_point.dtype).removeprefix("torch.")
+        text = f"scale={float(self.scale):.6g}, zero_point={int(self.zero_point)}, dtype={dtype}"
+        return text if self.every_code else f"{text}, codes={self.codes_in_use}"
+
+
+class Quantize(Requantize):
+    """Where a model's quantized part begins; what QuantStub becomes.
+
+    As `Requantize`: the result is float32 on the grid, not a tensor of another type.
+    """
+
+    def __init__(
+        self,
+        scale: float | torch.Tensor,
+        zero_point: int | torch.Tensor,
+        dtype: torch.dtype | QDType | str,
+        factory_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(scale, zero_point, dtype)
+        if factory_kwargs:
+            self.to(factory_kwargs.get("device"))
+
+
+class DeQuantize(nn.Module):
+    """Where a model's quantized part ends; what DeQuantStub becomes.
+
+    Its input is float32 on a grid already, so that nothing is computed. What follows stays in
+    float, also in the exported model.
+    """
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The input as it is."""
+        y: torch.Tensor = leave_integers(x)
+        return y
+
+    @classmethod
+    def from_float(cls, mod: nn.Module) -> Self:  # noqa: ARG003  # the documented signature
+        """The module; a stub holds no numbers."""
+        return cls()

@@ -1,0 +1,308 @@
+"""What modules with weights share: int8 codes, an int32 bias at x_scale * w_scale, from_float.
+
+(Just over 300 lines: one class, and what torch documents of it.)
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import torch
+
+from onnxq.dtypes import find
+from onnxq.errors import ModelError, QConfigError, ShapeError
+from onnxq.pytorch.nn.quantized.bias import bias_codes, bias_scale, raised_scale
+from onnxq.pytorch.nn.quantized.observed import (
+    check_observed,
+    input_fake_quantize,
+    output_fake_quantize,
+)
+from onnxq.pytorch.nn.quantized.requantize import Requantize
+from onnxq.pytorch.nn.quantized.stored import Stored, qparams_of, tensors_of, torch_dtype
+from onnxq.pytorch.ops import dequantize_linear, quantize_linear
+from onnxq.qparams import PerChannel, QParams, quantize
+from onnxq.qtensor import QTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import nn
+
+    from onnxq.pytorch.fake_quantize import FakeQuantize
+
+
+class FloatWeights(NamedTuple):
+    """What a prepared module says of its weights: float32, batch norm folded."""
+
+    weight: torch.Tensor
+    bias: torch.Tensor | None
+    fake: FakeQuantize
+
+
+class Weighted(Stored):
+    """y = [requantize](op(x, (weight_codes - zp) * weight_scale, bias_codes * bias_scale)).
+
+    Attributes:
+        weight_codes: integers of the weight's shape.
+        weight_scale: float32, () or one per channel along `channel_axis`.
+        weight_zero_point: of the type of the codes, shape of weight_scale.
+        bias_codes: int32 (channels,), or None.
+        bias_scale: float32, shape of weight_scale: input_scale * weight_scale; None without bias.
+        input_scale: float32 (): of the tensor that comes in.
+        output: grid of the result; None leaves it in float32.
+    """
+
+    channel_axis: ClassVar[int] = 0
+    fixed_shapes = ("weight_codes", "bias_codes")
+
+    weight_codes: torch.Tensor
+    weight_scale: torch.Tensor
+    weight_zero_point: torch.Tensor
+    bias_codes: torch.Tensor | None
+    bias_scale: torch.Tensor | None
+    bias_zero_point: torch.Tensor | None
+    input_scale: torch.Tensor
+    output: Requantize | None
+
+    def make_buffers(self, shape: tuple[int, ...], bias: int | None) -> None:
+        """Weights of 0 at scale 1, as they are before numbers are given.
+
+        Args:
+            shape: of the weight.
+            bias: its length; None: there is none.
+        """
+        self.register_buffer("weight_codes", torch.zeros(shape, dtype=torch.int8))
+        self.register_buffer("weight_scale", torch.ones(()))
+        self.register_buffer("weight_zero_point", torch.zeros((), dtype=torch.int8))
+        self.register_buffer("input_scale", torch.ones(()))
+        none = bias is None
+        codes = None if bias is None else torch.zeros(bias, dtype=torch.int32)
+        self.register_buffer("bias_codes", codes)
+        self.register_buffer("bias_scale", None if none else torch.ones(()))
+        zero = None if none else torch.zeros((), dtype=torch.int32)
+        self.register_buffer("bias_zero_point", zero)
+        self.output = Requantize()
+
+    @property
+    def title(self) -> str:
+        """The class in messages and reprs, as torch's: QuantizedConv2d."""
+        return f"Quantized{type(self).__name__}"
+
+    # --- numbers
+
+    def weight(self) -> QTensor:
+        """The weight as a quantized tensor of onnxq: codes and qparams, in NumPy."""
+        qparams = qparams_of(self.weight_scale, self.weight_zero_point, self.channel_axis)
+        return QTensor(self.weight_codes.cpu().numpy(), qparams)
+
+    def bias(self) -> torch.Tensor | None:
+        """The bias in float32 as it is added: a multiple of input_scale * weight_scale."""
+        if self.bias_codes is None:
+            return None
+        assert self.bias_scale is not None
+        assert self.bias_zero_point is not None
+        y: torch.Tensor = dequantize_linear(
+            self.bias_codes, self.bias_scale, self.bias_zero_point, 0
+        )
+        return y
+
+    def set_weight_bias(
+        self,
+        w: QTensor | torch.Tensor,
+        b: torch.Tensor | None,
+        input_scale: float | torch.Tensor | None = None,
+    ) -> None:
+        """Stores a quantized weight, and the bias as int32 at input_scale * weight_scale.
+
+        A channel whose bias would not fit gets a larger weight scale, and a warning.
+
+        Args:
+            w: a QTensor, or a tensor quantized by torch (qint8, per tensor or channel).
+            b: float32 (channels,), or None.
+            input_scale: of the tensor that comes in; None: as it is.
+        Raises:
+            ShapeError: another shape than the constructor was given; a bias where there is none.
+            ModelError: the bias holds NaN or Inf.
+        """
+        weight = w if isinstance(w, QTensor) else of_torch(w)
+        if weight.shape != tuple(self.weight_codes.shape):
+            raise ShapeError(
+                f"{self.title}: weight of shape {weight.shape}; "
+                f"wanted {tuple(self.weight_codes.shape)}."
+            )
+        device = self.weight_codes.device
+        scale, zero_point = (x.to(device) for x in tensors_of(weight.qparams))
+        if input_scale is not None:
+            self.input_scale = torch.as_tensor(input_scale, dtype=torch.float32).reshape(())
+            self.input_scale = self.input_scale.to(device)
+        if b is not None:
+            b = b.detach().to(device, torch.float32).reshape(-1)
+            self._check_bias(b, self.bias_channels())
+            raised = raised_scale(scale, self.grouped(b), self.input_scale)
+            if not torch.equal(raised, scale):
+                weight = self._at(weight, raised)
+                scale = raised
+        codes = torch.from_numpy(weight.int_repr()).to(device, torch_dtype(weight.dtype))
+        self.weight_codes, self.weight_scale, self.weight_zero_point = codes, scale, zero_point
+        self.bias_codes = self.bias_scale = self.bias_zero_point = None
+        if b is None:
+            return
+        self.bias_scale = self.spread(bias_scale(self.input_scale, scale))
+        self.bias_codes = bias_codes(b, self.bias_scale)
+        self.bias_zero_point = torch.zeros_like(self.bias_scale, dtype=torch.int32)
+
+    def bias_channels(self) -> int:
+        """Number of elements of a bias."""
+        return self.weight_codes.shape[self.channel_axis]
+
+    def grouped(self, per_output: torch.Tensor) -> torch.Tensor:
+        """The largest of outputs that share a weight scale: (outputs,) -> (channels,)."""
+        return per_output
+
+    def spread(self, per_channel: torch.Tensor) -> torch.Tensor:
+        """Scales of the weight's channels, one per output: (channels,) -> (outputs,)."""
+        return per_channel
+
+    def _at(self, weight: QTensor, scale: torch.Tensor) -> QTensor:
+        """The weight's real values at larger scales."""
+        old = torch.from_numpy(weight.qparams.scale.copy()).to(scale.device)
+        self._warn_of_raised(int((scale != old).sum()))
+        zero_point = torch.from_numpy(weight.qparams.zero_point.copy())
+        qparams = qparams_of(scale.cpu(), zero_point, self.channel_axis)
+        return QTensor(quantize(weight.dequantize(), qparams), qparams)
+
+    def _warn_of_raised(self, channels: int) -> None:
+        warnings.warn(
+            f"{self.title}: the weight scale of {channels} channel(s) was raised so that the "
+            "bias fits int32 at input_scale * weight_scale.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+    def _check_bias(self, bias: torch.Tensor, channels: int) -> None:
+        if bias.numel() != channels:
+            raise ShapeError(f"{self.title}: bias of {bias.numel()} elements; wanted {channels}.")
+        if not bool(torch.isfinite(bias).all()):
+            raise ModelError(f"{self.title}: the bias holds NaN or Inf; repair the model.")
+
+    def real_weight(self) -> torch.Tensor:
+        """float32 (codes - zero_point) * scale, as DequantizeLinear gives it."""
+        y: torch.Tensor = dequantize_linear(
+            self.weight_codes, self.weight_scale, self.weight_zero_point, self.channel_axis
+        )
+        return y
+
+    def requantized(self, y: torch.Tensor) -> torch.Tensor:
+        """The result on its grid; as it is where it stays in float."""
+        return y if self.output is None else self.output(y)
+
+    # --- the documented attributes
+
+    @property
+    def scale(self) -> float:
+        """Of the result."""
+        return float(self._grid().scale)
+
+    @scale.setter
+    def scale(self, value: float) -> None:
+        self._grid().set_(scale=float(value))
+
+    @property
+    def zero_point(self) -> int:
+        """Of the result."""
+        return int(self._grid().zero_point)
+
+    @zero_point.setter
+    def zero_point(self, value: int) -> None:
+        self._grid().set_(zero_point=int(value))
+
+    def _grid(self) -> Requantize:
+        if self.output is None:
+            raise QConfigError(
+                f"{self.title}: its result stays in float32; there is no output scale."
+            )
+        return self.output
+
+    def _load_from_state_dict(
+        self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        keys = [k for k in state_dict if k.startswith(f"{prefix}output.")]
+        if not keys:
+            self.output = None
+        elif self.output is None:
+            self.output = Requantize().to(self.weight_codes.device)
+        for name in ("bias_codes", "bias_scale", "bias_zero_point"):
+            if prefix + name not in state_dict:
+                setattr(self, name, None)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"{self.title}({self.extra_repr()})"
+
+    def grid_repr(self) -> str:
+        """The end of a repr: scale and zero point of the result."""
+        if self.output is None:
+            return "float output"
+        text = f"scale={self.scale:.6g}, zero_point={self.zero_point}"
+        return text if self.output.every_code else f"{text}, codes={self.output.codes_in_use}"
+
+    # --- from a prepared module
+
+    def take(self, mod: nn.Module, source: FloatWeights) -> Self:
+        """Fills the module with what a prepared one has learned.
+
+        Args:
+            mod: its fake quantizes say the grids of input and output.
+            source: its weights.
+        Raises:
+            CalibrationError: no data was seen.
+        """
+        owner = type(mod).__name__
+        incoming = input_fake_quantize(mod)
+        check_observed(incoming, owner)
+        x = Requantize.of(incoming.qparams())
+        weight = source.weight.detach().to(torch.float32)
+        self.to(weight.device)
+        self.set_weight_bias(self._quantized(weight, source, x.scale), source.bias, x.scale)
+        outgoing = output_fake_quantize(mod)
+        self.output = None if outgoing is None else Requantize.from_float(outgoing)
+        return self.to(weight.device)
+
+    def _quantized(
+        self, weight: torch.Tensor, source: FloatWeights, input_scale: torch.Tensor
+    ) -> QTensor:
+        """The weight's codes, as the module was trained with them."""
+        fake, qparams = source.fake, source.fake.qparams()
+        scale, zero_point = (x.to(weight.device) for x in tensors_of(qparams))
+        if source.bias is not None:
+            found = self.grouped(source.bias.detach().reshape(-1))
+            raised = raised_scale(scale, found, input_scale.to(weight.device))
+            if not torch.equal(raised, scale):
+                self._warn_of_raised(int((raised != scale).sum()))
+                scale = raised
+        codes = quantize_linear(weight, scale, zero_point, self.channel_axis)
+        codes = codes.to(torch.int32).clamp_(fake.quant_min, fake.quant_max)
+        raised_qparams = qparams_of(scale, zero_point, self.channel_axis)
+        return QTensor(codes.cpu().numpy().astype(qparams.dtype.storage), raised_qparams)
+
+
+def of_torch(w: torch.Tensor) -> QTensor:
+    """The codes and qparams of a tensor that torch quantized. Raises ShapeError for a float one."""
+    if not w.is_quantized:
+        raise ShapeError(
+            f"weight is a tensor of {w.dtype}; wanted a QTensor of onnxq.qtensor, or a tensor "
+            "quantized by torch. Quantize it with onnxq.qtensor.quantize_per_channel."
+        )
+    dtype = find(str(w.dtype))
+    if w.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        qparams = QParams(np.asarray(w.q_scale(), np.float32), np.asarray(w.q_zero_point()), dtype)
+    else:
+        qparams = QParams(
+            w.q_per_channel_scales().numpy().astype(np.float32),
+            w.q_per_channel_zero_points().numpy(),
+            dtype,
+            PerChannel(w.q_per_channel_axis()),
+        )
+    return QTensor(w.int_repr().numpy(), qparams)

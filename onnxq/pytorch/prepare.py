@@ -1,0 +1,164 @@
+"""Prepares a module with stubs: observers for calibration, or fake-quantize modules for training.
+
+    float module --prepare-------> observed module --data--> convert
+    float module --prepare_qat---> fake-quantized module --training--> convert
+
+Each module that computes new values gets one FakeQuantize for its result, `activation_post_process`
+(of an observer alone it only observes). Modules that move values (MaxPool, Flatten, ReLU, Dropout)
+get none: their result has the qparams of their input. Averages get one, unlike in torch, which
+rounds them for the first time when the model is deployed.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+from torch.nn.utils.parametrize import type_before_parametrizations
+
+from onnxq.errors import ModelError, QConfigError, listed
+from onnxq.pytorch.add_observer import add_observer_
+from onnxq.pytorch.hooks import carry_over
+from onnxq.pytorch.layers import QAT_MAPPING, UNFOLDED, WHOLE
+from onnxq.pytorch.propagation import propagate_qconfig_
+from onnxq.pytorch.sources import watch_first_pass
+from onnxq.pytorch.torch_ao import own_module
+from onnxq.qconfig import FakeQuantSpec, QConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from torch import nn
+
+
+def prepare(
+    model: nn.Module,
+    inplace: bool = False,
+    allow_list: Collection[type[nn.Module]] | None = None,
+    observer_non_leaf_module_list: Collection[type[nn.Module]] | None = None,
+    prepare_custom_config_dict: Mapping[str, Any] | None = None,
+) -> nn.Module:
+    """The model with observers; run data through it, then `convert` it.
+
+    Args:
+        model: in eval mode, with `qconfig` on it or on modules in it; QuantStub and DeQuantStub
+            mark where its quantized part begins and ends. Batch norm is folded by `fuse_modules`.
+        inplace: changes the model itself.
+        allow_list: types that are observed; None: COMPUTING.
+        observer_non_leaf_module_list: types with modules in them whose result is observed.
+        prepare_custom_config_dict: {"float_to_observed_custom_module_class": {type: type with
+            from_float}}, and what propagate_qconfig_ reads.
+
+    Raises:
+        QConfigError: no module has a qconfig; one that is no QConfig.
+        ModelError: the model is in train mode; batch norm that was fused in train mode.
+    """
+    if model.training:
+        raise ModelError(
+            "prepare: the model is in train mode, in which dropout and batch norm change what is "
+            "observed. Call model.eval() first; or prepare_qat, to train it."
+        )
+    root = _own(model, inplace)
+    custom = dict(prepare_custom_config_dict or {})
+    propagate_qconfig_(root, None, custom)
+    _check_qconfigs(root)
+    unfolded = [n or type(m).__name__ for n, m in root.named_modules() if isinstance(m, UNFOLDED)]
+    if unfolded:
+        raise ModelError(
+            f"prepare: {listed(unfolded)} hold batch norm that was fused in train mode. Call "
+            "model.eval() before fuse_modules, which then folds it into the weights; or train "
+            "with prepare_qat."
+        )
+    observed = custom.get("float_to_observed_custom_module_class")
+    add_observer_(root, allow_list, observer_non_leaf_module_list, None, observed)
+    watch_first_pass(root)
+    return root
+
+
+def prepare_qat(
+    model: nn.Module,
+    mapping: Mapping[type[nn.Module], type[nn.Module]] | None = None,
+    inplace: bool = False,
+) -> nn.Module:
+    """The model with fake-quantized weights and activations; train it, then `convert` it.
+
+    Args:
+        model: in train mode, with `qconfig` on it or on modules in it, and stubs where its
+            quantized part begins and ends. Layers with batch norm are fused by `fuse_modules`.
+        mapping: {float type: type with from_float}; None: QAT_MAPPING.
+        inplace: changes the model itself.
+
+    Raises:
+        ModelError: the model is in eval mode.
+        QConfigError: no module has a qconfig; one whose observers do not round.
+    """
+    if not model.training:
+        raise ModelError(
+            "prepare_qat: the model is in eval mode, in which fuse_modules folds batch norm away "
+            "and nothing is trained. Call model.train() first; or prepare, for post-training "
+            "quantization."
+        )
+    root = _own(model, inplace)
+    propagate_qconfig_(root)
+    _check_qconfigs(root)
+    chosen = QAT_MAPPING if mapping is None else mapping
+    root = _swapped(root, "", chosen, {})
+    add_observer_(root, None, set(chosen.values()))
+    watch_first_pass(root)
+    return root
+
+
+def _own(model: nn.Module, inplace: bool) -> nn.Module:
+    """The model or a copy, torch.ao's modules replaced by onnxq's."""
+    root = own_module(model if inplace else copy.deepcopy(model))
+    done: dict[nn.Module, nn.Module] = {}
+    for module in list(root.modules()):
+        for name, child in module.named_children():
+            own = done.setdefault(child, own_module(child))
+            if own is not child:
+                setattr(module, name, own)
+    return root
+
+
+def _check_qconfigs(root: nn.Module) -> None:
+    if not any(getattr(m, "qconfig", None) is not None for m in root.modules()):
+        raise QConfigError(
+            f"{type(root).__name__}: no module has a qconfig, so that nothing would be quantized. "
+            "Set model.qconfig = onnxq.qconfig.get_default_qat_qconfig() (get_default_qconfig() "
+            "for prepare), or the qconfig of those modules that are to be."
+        )
+
+
+def _swapped(
+    module: nn.Module,
+    name: str,
+    mapping: Mapping[type[nn.Module], type[nn.Module]],
+    done: dict[nn.Module, nn.Module],
+) -> nn.Module:
+    """The module, or its counterpart; one that stands in two places has one counterpart."""
+    if module in done:
+        return done[module]
+    kind = mapping.get(type_before_parametrizations(module))
+    qconfig = getattr(module, "qconfig", None)
+    if kind is not None and isinstance(qconfig, QConfig):
+        _check_rounds(qconfig, name or type(module).__name__)
+        made: nn.Module = kind.from_float(module)  # type: ignore[attr-defined]
+        done[module] = carry_over(module, made)
+        return made
+    done[module] = module
+    if not isinstance(module, WHOLE):
+        for short, child in module.named_children():
+            inner = f"{name}.{short}" if name else short
+            setattr(module, short, _swapped(child, inner, mapping, done))
+    return module
+
+
+def _check_rounds(qconfig: QConfig, name: str) -> None:
+    activation = qconfig.activation
+    rounds = isinstance(activation, FakeQuantSpec) or activation.name == "NoopObserver"
+    if not rounds or not isinstance(qconfig.weight, FakeQuantSpec):
+        raise QConfigError(
+            f"prepare_qat: the qconfig of '{name}' has observers that do not round ({qconfig}); "
+            "training wants a FakeQuantSpec for activations and weights. Use "
+            "get_default_qat_qconfig(), or FakeQuantize.with_args(observer=...)."
+        )

@@ -1,0 +1,68 @@
+"""Where a model's quantized part begins and ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from onnxq.qconfig import QConfig
+
+
+class QuantStub(nn.Module):
+    """Its input, unchanged; `prepare` and `prepare_qat` observe or fake-quantize it here.
+
+    Args:
+        qconfig: how; None: that of a module around it.
+    """
+
+    def __init__(self, qconfig: QConfig | None = None) -> None:
+        super().__init__()
+        if qconfig:
+            self.qconfig = qconfig
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The input."""
+        return x
+
+
+class DeQuantStub(nn.Module):
+    """Its input, unchanged; what follows stays in float.
+
+    Args:
+        qconfig: as that of QuantStub; there is nothing to quantize.
+    """
+
+    def __init__(self, qconfig: QConfig | None = None) -> None:
+        super().__init__()
+        if qconfig:
+            self.qconfig = qconfig
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The input."""
+        return x
+
+
+class QuantWrapper(nn.Module):
+    """A module between a QuantStub and a DeQuantStub.
+
+    Args:
+        module: takes one tensor or several, each quantized by the same stub, and returns one.
+    """
+
+    quant: QuantStub
+    dequant: DeQuantStub
+    module: nn.Module
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        qconfig: Any = getattr(module, "qconfig", None)
+        self.add_module("quant", QuantStub(qconfig))
+        self.add_module("dequant", DeQuantStub(qconfig))
+        self.add_module("module", module)
+        self.train(module.training)
+
+    def forward(self, x: Tensor) -> Any:
+        """dequant(module(quant(x)))."""
+        return self.dequant(self.module(self.quant(x)))

@@ -1,0 +1,207 @@
+"""tensor_quant and fake_tensor_quant: quantization whose scale is said by amax, with gradients.
+
+codes, scale = tensor_quant(x, amax, 8, False, True)      # x is about codes / scale
+y = fake_tensor_quant(x, amax)                            # codes / scale, as float
+
+The documented formula, which multiplies: code = clip(rint(x * (bound / amax))). ONNX divides,
+rint(x / (amax / bound)); the two differ by one step, where x lies within rounding of a tie. What is
+trained to be deployed uses TensorQuantizer, which computes as ONNX does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch.autograd import Function
+
+from onnxq.pytorch.tensor_quant.descriptor import as_num_bits, max_bound
+from onnxq.pytorch.tensor_quant.errors import QuantTypeError, QuantValueError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+TINY_AMAX = 2.0**-24  # half of float16's smallest number: an amax up to it makes every code 0
+_HALVES = (torch.float16, torch.bfloat16)
+_FLOATS = (*_HALVES, torch.float32, torch.float64)
+_OUTPUTS = (torch.int32, torch.float32)
+
+
+class TensorQuantFunction(Function):
+    """Codes of a tensor, and the scale that divides them back.
+
+        codes = clip(rint(inputs * scale), lowest, bound),   scale = bound / amax
+
+    bound = 2^(num_bits-1) - 1, lowest = -bound, or -bound - 1 without narrow_range; unsigned: bound
+    = 2^num_bits - 1, lowest = 0. Where amax <= 2^-24 the codes are 0 and scale is 1. Gradient of
+    inputs: that of codes where |inputs| <= amax, else 0; of amax: none.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        amax: Tensor,
+        num_bits: int = 8,
+        unsigned: bool = False,
+        narrow_range: bool = True,
+        output_dtype: torch.dtype | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """(outputs, scale).
+
+        Args:
+            ctx: keeps what backward needs.
+            inputs: float32, float64, float16 or bfloat16, any shape; the last two are computed in
+                float32.
+            amax: floats >= 0 that broadcast to the shape of inputs: one for the tensor, or
+                (channels, 1, 1, 1) for axis 0 of four.
+            num_bits: 2 to 16.
+            unsigned: codes from 0 on; inputs must not be negative.
+            narrow_range: leave the code -bound - 1 out.
+            output_dtype: torch.int32 or torch.float32 for outputs; None: that of inputs.
+        Returns:
+            Codes, of the shape of inputs; scale, of the shape of amax and the type of inputs.
+        Raises:
+            QuantTypeError: a TypeError; tensors of integers, negative inputs if unsigned, another
+                output_dtype.
+            QuantValueError: a ValueError; amax negative, not finite or of a shape that does not
+                broadcast to inputs; num_bits out of range; a scale that float16 does not hold.
+        """
+        if output_dtype not in (None, *_OUTPUTS):
+            raise QuantTypeError(
+                f"output_dtype: got {output_dtype}; wanted torch.int32 or torch.float32."
+            )
+        codes, scale = _codes(inputs, amax, num_bits, unsigned, narrow_range)
+        if inputs.dtype == torch.float16 and bool(scale.max() > torch.finfo(torch.float16).max):
+            raise QuantValueError(
+                f"scale {float(scale.max()):.6g} is too large for float16, with amax "
+                f"{float(amax.min()):.6g}; pass inputs in float32."
+            )
+        ctx.save_for_backward(inputs, amax)
+        outputs = codes.to(output_dtype or inputs.dtype)
+        if outputs.dtype == torch.int32:
+            ctx.mark_non_differentiable(outputs)
+        return outputs, scale.to(inputs.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        """Straight through where -amax <= input <= amax, zero elsewhere."""
+        inputs, amax = ctx.saved_tensors
+        return _straight_through(inputs, amax, grad_outputs[0]), None, None, None, None, None
+
+
+class FakeTensorQuantFunction(Function):
+    """Values on the grid: codes / scale of TensorQuantFunction, with the same gradient."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        amax: Tensor,
+        num_bits: int = 8,
+        unsigned: bool = False,
+        narrow_range: bool = True,
+    ) -> Tensor:
+        """Outputs of the shape and type of inputs; arguments and errors: TensorQuantFunction's."""
+        codes, scale = _codes(inputs, amax, num_bits, unsigned, narrow_range)
+        ctx.save_for_backward(inputs, amax)
+        return (codes / scale).to(inputs.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        """Straight through where -amax <= input <= amax, zero elsewhere."""
+        inputs, amax = ctx.saved_tensors
+        return _straight_through(inputs, amax, grad_outputs[0]), None, None, None, None
+
+
+tensor_quant = cast("Callable[..., tuple[Tensor, Tensor]]", TensorQuantFunction.apply)
+fake_tensor_quant = cast("Callable[..., Tensor]", FakeTensorQuantFunction.apply)
+
+
+def code_range(num_bits: int, unsigned: object, narrow_range: object) -> tuple[int, int]:
+    """(lowest, largest) code.
+
+    Raises:
+        QuantTypeError: num_bits is no int.
+        QuantValueError: num_bits out of 2..16.
+    """
+    bound = max_bound(as_num_bits(num_bits), unsigned)
+    if unsigned:
+        return 0, bound
+    return (-bound if narrow_range else -bound - 1), bound
+
+
+def check_inputs(inputs: Tensor, unsigned: object) -> None:
+    """Guards what is to be quantized.
+
+    Raises:
+        QuantTypeError: no float tensor; negative values, if unsigned.
+    """
+    if not isinstance(inputs, torch.Tensor) or inputs.dtype not in _FLOATS:
+        got = inputs.dtype if isinstance(inputs, torch.Tensor) else type(inputs).__name__
+        raise QuantTypeError(
+            f"inputs: got {got}; wanted a tensor of float32, float64, float16 or bfloat16."
+        )
+    # values cannot be looked at while a graph is traced
+    if not unsigned or inputs.numel() == 0 or torch.compiler.is_compiling():
+        return
+    lowest = float(inputs.min())
+    if lowest < 0:
+        raise QuantTypeError(
+            f"negative values, down to {lowest:.6g}, in unsigned quantization; make the descriptor "
+            "signed, or quantize behind the ReLU."
+        )
+
+
+def check_amax(amax: Tensor, inputs: Tensor) -> None:
+    """Guards the range of the codes.
+
+    Raises:
+        QuantTypeError: no float tensor.
+        QuantValueError: negative or not finite; a shape that does not broadcast to inputs'.
+    """
+    if not isinstance(amax, torch.Tensor) or amax.dtype not in _FLOATS:
+        got = amax.dtype if isinstance(amax, torch.Tensor) else type(amax).__name__
+        raise QuantTypeError(f"amax: got {got}; wanted a tensor of floats: torch.tensor(6.0).")
+    trailing = zip(reversed(amax.shape), reversed(inputs.shape), strict=False)
+    if amax.dim() > inputs.dim() or any(a not in (1, x) for a, x in trailing):
+        raise QuantValueError(
+            f"amax of shape {list(amax.shape)} does not broadcast to inputs of shape "
+            f"{list(inputs.shape)}; give one value, or one for each channel, with size 1 on every "
+            "other axis, as in (channels, 1, 1, 1)."
+        )
+    if torch.compiler.is_compiling() or bool(((amax >= 0) & amax.isfinite()).all()):
+        return
+    if bool((amax < 0).any()):
+        raise QuantValueError(f"negative values in amax, down to {float(amax.min()):.6g}.")
+    raise QuantValueError("amax holds NaN or Inf; calibrate on data without them.")
+
+
+def within(inputs: Tensor, amax: Tensor) -> Tensor:
+    """Where -amax <= inputs <= amax: bool, shape of inputs. There the gradient goes through."""
+    # in float16, amax itself would be rounded
+    wide = inputs.dtype if inputs.dtype == torch.float64 else torch.float32
+    return inputs.to(wide).abs() <= amax.to(wide)
+
+
+def _straight_through(inputs: Tensor, amax: Tensor, grad: Tensor) -> Tensor:
+    return torch.where(within(inputs, amax), grad, torch.zeros_like(grad))
+
+
+def _codes(
+    inputs: Tensor, amax: Tensor, num_bits: int, unsigned: object, narrow_range: object
+) -> tuple[Tensor, Tensor]:
+    """Codes as floats, and scale; both at least float32."""
+    lowest, bound = code_range(num_bits, unsigned, narrow_range)
+    check_inputs(inputs, unsigned)
+    check_amax(amax, inputs)
+    wide = inputs.dtype if inputs.dtype == torch.float64 else torch.float32
+    amax = amax.to(wide)
+    tiny = amax <= TINY_AMAX
+    # of two tensors: torch divides a number by multiplying with the reciprocal, which rounds twice
+    scale = torch.full_like(amax, bound) / torch.where(tiny, torch.ones_like(amax), amax)
+    codes = torch.clamp(torch.round(inputs.to(wide) * scale), lowest, bound)
+    codes = torch.where(tiny, torch.zeros_like(codes), codes)
+    return codes, torch.where(tiny, torch.ones_like(scale), scale)

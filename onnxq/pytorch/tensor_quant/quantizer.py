@@ -1,0 +1,369 @@
+"""TensorQuantizer: the module that calibrates, quantizes and trains one tensor by a descriptor.
+
+quantizer = TensorQuantizer(QuantDescriptor(axis=0))
+quantizer.enable_calib(); quantizer.disable_quant()
+...                                                    # batches
+quantizer.load_calib_amax(); quantizer.disable_calib(); quantizer.enable_quant()
+
+It computes as ONNX does, rint(x / (amax / bound)), so that what is trained is what runs; and under
+torch.export it becomes QuantizeLinear and DequantizeLinear.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from onnxq.errors import UnsupportedError
+from onnxq.pytorch import ops
+from onnxq.pytorch.tensor_quant.calibrators import (
+    Calibrator,
+    HistogramCalibrator,
+    MaxCalibrator,
+    amax_of,
+    kept_axes,
+)
+from onnxq.pytorch.tensor_quant.clip import Clip
+from onnxq.pytorch.tensor_quant.descriptor import QuantDescriptor, as_num_bits, max_bound
+from onnxq.pytorch.tensor_quant.errors import QuantTypeError, QuantValueError
+from onnxq.pytorch.tensor_quant.functions import (
+    check_amax,
+    check_inputs,
+    code_range,
+    tensor_quant,
+)
+from onnxq.pytorch.tensor_quant.grid import on_grid, scale_of
+
+if TYPE_CHECKING:
+    from onnxq.pytorch.tensor_quant.descriptor import Axis, ScaledQuantDescriptor
+
+_BYTE = 8
+_NOT_SEEN = (
+    "{}: no amax: the calibrator has seen no data. Run enable_calib(), batches, load_calib_amax()."
+)
+
+
+class TensorQuantizer(nn.Module):
+    """Rounds a tensor to the grid of its descriptor: values in, values (or codes) out.
+
+        y = clip(rint(x / s), lowest, bound) * s,   s = scale_amax * amax / bound
+
+    amax is the buffer `_amax` where there is one (from the descriptor, the calibrator or a
+    checkpoint), else that of the very tensor; under learn_amax, what `clip` has learned. Where amax
+    <= 2^-24 the result is 0. Gradient of x: 1 where |x| <= amax, else 0. Stages, in this order:
+    calibration, clipping, quantization; each can be switched on and off. Only the buffer and clip's
+    parameters are in the state_dict, under pytorch_quantization's names.
+
+    Args:
+        quant_desc: how to quantize.
+        disabled: return every tensor as it is.
+        if_quant: whether quantization is on.
+        if_clip: whether clipping is on; needs learn_amax, which switches it on by itself.
+        if_calib: whether calibration is on.
+
+    Attributes:
+        calib_method: "max" or "histogram".
+
+    Raises:
+        QuantTypeError: quant_desc is no descriptor.
+        QuantValueError: if_clip without learn_amax.
+    """
+
+    clip: Clip
+
+    def __init__(
+        self,
+        quant_desc: ScaledQuantDescriptor = QuantDescriptor(),  # noqa: B008  # a value, read-only
+        disabled: bool = False,
+        if_quant: bool = True,
+        if_clip: bool = False,
+        if_calib: bool = False,
+    ) -> None:
+        super().__init__()
+        if not isinstance(quant_desc, QuantDescriptor):
+            raise QuantTypeError(f"quant_desc: got {quant_desc!r}; wanted a QuantDescriptor.")
+        self._num_bits, self._unsigned = quant_desc.num_bits, quant_desc.unsigned
+        self._narrow_range, self._axis = quant_desc.narrow_range, quant_desc.axis
+        self._fake_quant, self._learn_amax = quant_desc.fake_quant, quant_desc.learn_amax
+        self._scale_amax = quant_desc.scale_amax
+        self._disabled, self._if_quant, self._if_calib = disabled, if_quant, if_calib
+        self._if_clip = False
+        self._scale: Tensor | None = None
+        if quant_desc.amax is not None:
+            self.register_buffer("_amax", torch.from_numpy(quant_desc.amax.copy()))
+        if self._learn_amax:
+            first = 1.0 if quant_desc.amax is None else float(quant_desc.amax.max())
+            self.clip = Clip(-first, first, learn_min=True, learn_max=True)
+        if self._learn_amax or if_clip:
+            self.enable_clip()
+        self.calib_method = quant_desc.calib_method
+        histogram = quant_desc.calib_method == "histogram"
+        kind = HistogramCalibrator if histogram else MaxCalibrator
+        self._calibrator: Calibrator = kind(self._num_bits, self._axis, self._unsigned)
+
+    @property
+    def num_bits(self) -> int:
+        """Number of bits of a code."""
+        return self._num_bits
+
+    @num_bits.setter
+    def num_bits(self, value: int) -> None:
+        self._num_bits = as_num_bits(value)
+
+    @property
+    def unsigned(self) -> bool:
+        """Whether the codes begin at 0."""
+        return self._unsigned
+
+    @unsigned.setter
+    def unsigned(self, value: bool) -> None:
+        self._unsigned = value
+
+    @property
+    def narrow_range(self) -> bool:
+        """Whether the smallest code is -bound."""
+        return self._narrow_range
+
+    @narrow_range.setter
+    def narrow_range(self, value: bool) -> None:
+        self._narrow_range = value
+
+    @property
+    def axis(self) -> Axis:
+        """The axes with scales of their own."""
+        return self._axis
+
+    @property
+    def fake_quant(self) -> bool:
+        """Whether the result is float."""
+        return self._fake_quant
+
+    @property
+    def amax(self) -> Tensor | None:
+        """The buffer; None where every tensor gives its own. A learned one is `learned_amax()`."""
+        return self._buffers.get("_amax")
+
+    @amax.setter
+    def amax(self, value: object) -> None:
+        if value is None:
+            raise QuantTypeError("amax: got None; `del quantizer._amax` makes it dynamic again.")
+        given = value.detach() if isinstance(value, Tensor) else torch.as_tensor(value)
+        given = given.to(torch.float32).clone()
+        held = self.amax
+        if held is None:
+            self.register_buffer("_amax", given)
+            return
+        if held.shape != given.shape:
+            raise QuantTypeError(
+                f"amax: got shape {list(given.shape)}; it has {list(held.shape)}, which cannot be "
+                "changed."
+            )
+        held.copy_(given)
+
+    @property
+    def scale(self) -> Tensor:
+        """1 / step_size, by which codes are divided; without an amax that of the last real codes.
+
+        Raises:
+            QuantValueError: there is neither.
+        """
+        if (step := self.step_size) is not None:
+            return 1 / step
+        if self._scale is None:
+            raise QuantValueError("scale: nothing was quantized to real codes yet.")
+        return self._scale
+
+    @property
+    def step_size(self) -> Tensor | None:
+        """The difference of two values on the grid; None where every tensor gives its own."""
+        if self.amax is None:
+            return None
+        return self.amax * (self._scale_amax or 1.0) / max_bound(self._num_bits, self._unsigned)
+
+    def disable(self) -> None:
+        """Every tensor is returned as it is."""
+        self._disabled = True
+
+    def enable(self) -> None:
+        """The stages that are on work again."""
+        self._disabled = False
+
+    def disable_quant(self) -> None:
+        """Quantization off."""
+        self._if_quant = False
+
+    def enable_quant(self) -> None:
+        """Quantization on."""
+        self._if_quant = True
+
+    def disable_calib(self) -> None:
+        """Calibration off."""
+        self._if_calib = False
+
+    def enable_calib(self) -> None:
+        """Calibration on."""
+        self._if_calib = True
+
+    def disable_clip(self) -> None:
+        """Clipping off; amax is no longer learned."""
+        self._if_clip = False
+        if self._learn_amax:
+            self.clip.requires_grad_(False)
+
+    def enable_clip(self) -> None:
+        """Clipping on; amax is learned.
+
+        Raises:
+            QuantValueError: learn_amax is False.
+        """
+        if not self._learn_amax:
+            raise QuantValueError("learn_amax is False: there is nothing to clip by. Set it.")
+        self.clip.requires_grad_(True)
+        self._if_clip = True
+
+    def learned_amax(self) -> Tensor:
+        """max(-clip_value_min, clip_value_max), float32, shape ().
+
+        Raises:
+            QuantValueError: learn_amax is False.
+        """
+        if not self._learn_amax:
+            raise QuantValueError("learn_amax is False: no amax is learned.")
+        return torch.maximum(-self.clip.clip_value_min, self.clip.clip_value_max).detach()
+
+    def init_learn_amax(self) -> None:
+        """Begins learning at the calibrated amax, the largest one of several.
+
+        Raises:
+            RuntimeError: learn_amax is False, or there is no amax (documented).
+        """
+        if not self._learn_amax or self.amax is None:
+            missing = "learn_amax is False" if not self._learn_amax else "there is no amax"
+            raise RuntimeError(f"init_learn_amax: {missing}.")
+        with torch.no_grad():
+            self.clip.clip_value_min.copy_(-self.amax.max())
+            self.clip.clip_value_max.copy_(self.amax.max())
+
+    def load_calib_amax(self, *args: Any, strict: bool = True, **kwargs: Any) -> None:
+        """Takes over what the calibrator has found.
+
+        Args:
+            args: of the calibrator's compute_amax: of a histogram "percentile", "mse" or "entropy".
+            strict: whether it is an error if it has seen no data; else amax becomes NaN, which
+                every use refuses.
+            kwargs: likewise.
+        Raises:
+            RuntimeError: it has seen no data (documented).
+            QuantTypeError: amax has another shape than before.
+        """
+        found = self._calibrator.compute_amax(*args, **kwargs)
+        if found is None:
+            if strict:
+                raise RuntimeError(
+                    _NOT_SEEN.format("load_calib_amax") + " strict=False sets it to NaN instead."
+                )
+            warnings.warn(_NOT_SEEN.format("load_calib_amax"), UserWarning, stacklevel=2)
+            found = torch.tensor(math.nan)
+        self.amax = found
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Of the shape and type of inputs."""
+        if self._disabled:
+            return inputs
+        if self._if_calib and not torch.compiler.is_exporting():
+            self._calibrator.collect(inputs)
+        outputs: Tensor = self.clip(inputs) if self._if_clip else inputs
+        return self._quantized(outputs) if self._if_quant else outputs
+
+    def _quantized(self, x: Tensor) -> Tensor:
+        if torch.compiler.is_exporting():
+            scale, axis = self.exported_scale(x)
+            # codes around 128, as uint8: ONNX Runtime runs those in integers on every machine, also
+            # where several nodes read them; constants become int8 again when the graph is tidied
+            shift = 0 if self._unsigned else 1 << (7 if self._num_bits <= _BYTE else 15)
+            zero_point = torch.full_like(scale, shift, dtype=torch.int32)
+            low, high = (code + shift for code in self.code_range())
+            made: Tensor = ops.fake_quantize(x, scale, zero_point, low, high, axis)
+            return made
+        amax = self._amax_for(x)
+        if self._fake_quant:
+            check_inputs(x, self._unsigned)
+            check_amax(amax, x)
+            return on_grid(x, amax, *self.code_range())
+        codes, self._scale = tensor_quant(
+            x, amax, self._num_bits, self._unsigned, self._narrow_range
+        )
+        return codes
+
+    def code_range(self) -> tuple[int, int]:
+        """(lowest, largest) code."""
+        return code_range(self._num_bits, self._unsigned, self._narrow_range)
+
+    def exported_scale(self, x: Tensor) -> tuple[Tensor, int]:
+        """(scale, axis) of the QuantizeLinear that this becomes for x.
+
+        Returns:
+            float32, shape () or (channels,); 2^127 where amax <= 2^-24.
+        Raises:
+            UnsupportedError: no amax; scales along several axes; fake_quant is False.
+        """
+        if not self._fake_quant:
+            raise UnsupportedError("a TensorQuantizer with fake_quant=False gives codes as floats.")
+        if self.amax is None and not self._learn_amax:
+            raise UnsupportedError(_NOT_SEEN.format("a TensorQuantizer"))
+        amax = self._amax_for(x)
+        check_amax(amax, x)
+        long = [i - amax.dim() + x.dim() for i, size in enumerate(amax.shape) if size > 1]
+        if len(long) > 1:
+            raise UnsupportedError(
+                f"a TensorQuantizer with amax of shape {list(amax.shape)}: QuantizeLinear has "
+                "scales along one axis. Give one axis."
+            )
+        scale = scale_of(amax, max_bound(self._num_bits, self._unsigned))
+        if amax.numel() > 1:
+            return scale.reshape(-1), long[0]
+        return scale.reshape(()), kept_axes(self._one_axis(), x.dim())[0]
+
+    def _one_axis(self) -> int:
+        axis = self._axis[0] if isinstance(self._axis, tuple) and self._axis else self._axis
+        return axis if isinstance(axis, int) else 0
+
+    def _amax_for(self, x: Tensor) -> Tensor:
+        if self._learn_amax:
+            amax = self.learned_amax()
+        elif self.amax is None:
+            amax = amax_of(x.detach().float(), self._axis)
+        else:
+            amax = self._along_axis(self.amax, x)
+        return amax if self._scale_amax is None else amax * self._scale_amax
+
+    def _along_axis(self, amax: Tensor, x: Tensor) -> Tensor:
+        """A flat amax of several values belongs to the axis, where there is one."""
+        if amax.dim() != 1 or amax.numel() == 1 or not isinstance(self._axis, int):
+            return amax
+        axis = kept_axes(self._axis, x.dim())[0]
+        return amax.reshape([-1 if i == axis else 1 for i in range(x.dim())])
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        # a fresh quantizer has no buffer yet: the checkpoint's shape is the buffer's
+        given = state_dict.get(prefix + "_amax")
+        if given is not None and self.amax is None:
+            self.register_buffer("_amax", torch.empty_like(given))
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def extra_repr(self) -> str:
+        """The descriptor, and which stages are on."""
+        if self._disabled:
+            return "disabled"
+        stages = {"quant": self._if_quant, "clip": self._if_clip, "calib": self._if_calib}
+        kind = "unsigned " if self._unsigned else "narrow " if self._narrow_range else ""
+        held = "dynamic" if self.amax is None else str(self.amax.flatten().tolist()[:4])
+        amax = f"learned {float(self.learned_amax()):.4g}" if self._learn_amax else held
+        on = [name for name, is_on in stages.items() if is_on]
+        return f"{kind}{self._num_bits} bits, axis={self._axis}, amax={amax}, {' '.join(on)}"
