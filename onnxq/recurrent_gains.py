@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 GATES: Mapping[str, int] = {"LSTM": 4, "GRU": 3, "RNN": 1}
 """Rows of W and R, in multiples of the hidden size."""
 
+R_SLOT = 2
+"""Of the recurrent weight among an operator's inputs."""
+
 STEP_ROWS = (1, 8)
 """Rows of a step's product, one per number below: the batch."""
 

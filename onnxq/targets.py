@@ -34,9 +34,9 @@ what it printed is in scripts/bench_elementwise.txt. The other targets use the s
 from __future__ import annotations
 
 import enum
-import math
 import platform
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,7 +45,7 @@ from onnxq.errors import QConfigError, nearest
 from onnxq.recurrent_gains import GATES, RECURRENT, STEP_ROWS, STORED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
 class Overflow(enum.Enum):
@@ -108,16 +108,22 @@ def _recurrent_gains() -> Iterator[DynamicGain]:
                 yield DynamicGain(op_type, "stored", 8, hidden, n, m, STORED)
 
 
-DYNAMIC_GAINS: tuple[DynamicGain, ...] = (
-    *(
-        DynamicGain(op_type, form, bits, k, n, m, ratio)
-        for op_type in PRODUCT_OPS
-        for (form, bits), shapes in PRODUCTS.items()
-        for (k, n), ratios in shapes.items()
-        for m, ratio in zip(ROWS, ratios, strict=True)
-    ),
-    *_recurrent_gains(),
-)
+def _product_gains() -> Iterator[DynamicGain]:
+    for op_type in PRODUCT_OPS:
+        for (form, bits), shapes in PRODUCTS.items():
+            for (k, n), ratios in shapes.items():
+                for m, ratio in zip(ROWS, ratios, strict=True):
+                    yield DynamicGain(op_type, form, bits, k, n, m, ratio)
+                    if form == "integer":
+                        yield DynamicGain(op_type, "stored", bits, k, n, m, STORED)
+
+
+DYNAMIC_GAINS: tuple[DynamicGain, ...] = (*_product_gains(), *_recurrent_gains())
+
+AS_FAST = 1.0
+"""Ratio of a form that runs as fast as float."""
+UNPROVEN = 0.98
+"""Of shapes below all that were measured, no more is expected: less than float, and than STORED."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +163,13 @@ class Target:
         return self.name
 
     def dynamic_gain(
-        self, op_type: str, form: str, bits: int, k: int, n: int, m: int | None
+        self, op_type: str, form: str, bits: int, k: int, n: int, m: int | None, least_m: int = 1
     ) -> float | None:
-        """Time in float / time dynamically quantized, of the nearest shape that was measured.
+        """Time in float / time dynamically quantized: the least that shapes around this one had.
 
-        Near is small in (log k/k')^2 + (log n/n')^2 + (log m/m')^2. Without m, the smallest ratio
-        over the rows that were measured at the nearest k and n.
+        Around it are, for k, then n, then m, the nearest measured sizes on both sides, or that
+        size itself. Above the largest, the largest counts; below the smallest, the smallest, and
+        no more than UNPROVEN. Without m, the least of all rows from least_m on.
 
         Args:
             op_type: of the float node.
@@ -171,22 +178,38 @@ class Target:
             k: numbers that are summed per result, at least 1.
             n: results per row, at least 1.
             m: rows of the activation; None: not known before the model runs.
+            least_m: where m is None, no fewer rows than that.
 
         Returns:
             None where that operator was not measured in this form.
         """
         measured = [
-            g for g in self.dynamic_gains if (g.op_type, g.form, g.bits) == (op_type, form, bits)
+            g
+            for g in self.dynamic_gains
+            if g.op_type == op_type and g.form == form and g.bits == bits
         ]
         if not measured:
             return None
+        sizes = {"k": k, "n": n} | ({} if m is None else {"m": max(m, 1)})
+        around = [measured]
+        for name, size in sizes.items():
+            around = [near for gains in around for near in _around(gains, attrgetter(name), size)]
+        if m is None:
+            fewest = max((g.m for g in measured if g.m <= least_m), default=0)
+            around = [[gain for gain in gains if gain.m >= fewest] for gains in around]
+        ratio = min(gain.ratio for gains in around for gain in gains)
+        below = any(size < min(getattr(g, name) for g in measured) for name, size in sizes.items())
+        return UNPROVEN if below and ratio >= AS_FAST else ratio
 
-        def distance(gain: DynamicGain) -> float:
-            rows = 0.0 if m is None else math.log(max(m, 1) / gain.m)
-            return math.log(k / gain.k) ** 2 + math.log(n / gain.n) ** 2 + rows**2
 
-        least = min(distance(g) for g in measured)
-        return min(g.ratio for g in measured if distance(g) == least)
+def _around(
+    gains: Sequence[DynamicGain], key: Callable[[DynamicGain], int], size: int
+) -> list[list[DynamicGain]]:
+    """The gains of the largest key up to size, and of the smallest from size on."""
+    known = sorted({key(gain) for gain in gains})
+    low = max((each for each in known if each <= size), default=known[0])
+    high = min((each for each in known if each >= size), default=known[-1])
+    return [[gain for gain in gains if key(gain) == each] for each in dict.fromkeys((low, high))]
 
 
 _TARGETS = (

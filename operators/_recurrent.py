@@ -351,11 +351,14 @@ class _Lowering:
             states = [
                 steps.op(f"state{d}", "Where", [first, h, zero]) for d, h in enumerate(states)
             ]
-        y = self._joined("y", sequences, 1, [2, 0, 1, 3])
-        if len(self._node.outputs) == 1:
-            return [_like(y, self._node.outputs[0])]
-        y_h = self._joined("y_h", states, 0, [1, 0, 2])
-        return [_like(y, self._node.outputs[0]), _like(y_h, self._node.outputs[1])]
+        joins = (
+            ("y", sequences, 1, [2, 0, 1, 3]),
+            ("y_h", states, 0, [1, 0, 2]),
+        )
+        return [  # an absent output stays absent: a node that computed it would have no output
+            ir.Value(name="") if old.name == "" else _like(self._joined(*join), old)
+            for join, old in zip(joins, self._node.outputs, strict=False)
+        ]
 
     def _joined(
         self, label: str, values: Sequence[ir.Value], axis: int, batch_first: list[int]

@@ -1,13 +1,17 @@
 """Speed of dynamic quantization: matrix products by shape, and an encoder layer of BERT base.
 
-    python scripts/bench_dynamic.py shapes [--gains]
+    python scripts/bench_dynamic.py shapes
     python scripts/bench_dynamic.py layer
 
 One thread, CPU time of that thread; all variants take turns in every round, and a ratio is the
 median over the rounds of what was measured in the same round. Above 1, the variant is faster.
 
-`shapes`: MatMul and a bias, weights (K, N), M rows, in float and in each dynamic form. With
---gains, as the rows of PRODUCTS in onnxq/dynamic_gains.py, which planning uses.
+`shapes`: Gemm with a bias and a Relu behind it, weights (K, N), M rows, in float and in each
+dynamic form; float runs the two nodes as one kernel, which no dynamic form does, so that other
+products gain at least as much. A session has up to 16 of them, each with an input and a weight of
+its own, and the time of a session with these inputs and no product is taken off: what is left is
+what a product costs inside a model. Prints a table for people, then the same numbers as rows of
+PRODUCTS in onnxq/dynamic_gains.py, which planning uses.
 `layer`: 12 heads, width 768, inner width 3072, at sequence 128 and 1; against float and against
 onnxruntime.quantization.quantize_dynamic in each of its variants.
 What both printed is in scripts/bench_dynamic.md.
@@ -16,8 +20,8 @@ What both printed is in scripts/bench_dynamic.md.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
-import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -36,7 +40,7 @@ from onnxq.operator import DynamicForm
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import numpy.typing as npt
 
@@ -44,18 +48,21 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float32]
 
 WIDTH, HEADS, INNER = 768, 12, 3072
-ROUNDS = 15
-TIME_S = 0.004  # of one variant in one round, at least
-ROWS = (1, 8, 32, 128, 512)
-GRID = (32, 128, 512, 2048)
-SHAPES = [(k, n) for k in GRID for n in GRID] + [(WIDTH, WIDTH), (WIDTH, INNER), (INNER, WIDTH)]
+ROUNDS = 31
+TIME_S = 0.002  # of one variant in one round, at least
+ROWS = (1, 4, 16, 64, 256)
+GRID = (32, 64, 128, 256, 512, 2048)
+SHAPES = [(k, n) for k in GRID for n in GRID]
+COPIES = 16  # products in one session
+WEIGHT_BYTES = 2**20  # of one session in float, but for two products: they stay in the L2 cache
 FORMS: dict[tuple[str, int], tuple[DynamicForm, ObserverSpec]] = {
     ("integer", 8): (DynamicForm.INTEGER, NarrowRangeObserver.with_args()),
     ("blocks", 8): (DynamicForm.BLOCKS, NarrowRangeObserver.with_args()),
     ("blocks", 4): (DynamicForm.BLOCKS, LeastErrorObserver.with_args(dtype="int4")),
     ("blocks", 2): (DynamicForm.BLOCKS, LeastErrorObserver.with_args(dtype="int2")),
 }
-ONE_SCALE = "integer 8, one scale"
+ONE_SCALE, STORED = "integer 8, one scale", "stored 8"
+EMPTY = "no product"
 # not `from onnxruntime.quantization import quantize`: a function of that name shadows the module
 peer = importlib.import_module("onnxruntime.quantization.quantize")
 
@@ -74,43 +81,75 @@ def session(model: onnx.ModelProto | ir.Model) -> onnxruntime.InferenceSession:
 def ratios(sessions: Sessions, x: Floats, rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
     """{a: {b: median of time of b / time of a}}; "" of every a holds its least time in seconds."""
     feeds = {"x": x}
+    runs = {name: functools.partial(each.run, None, feeds) for name, each in sessions.items()}
+    times = taking_turns(runs, rounds)
+    return {
+        a: {"": float(mine.min())}
+        | {b: float(np.median(theirs / mine)) for b, theirs in times.items()}
+        for a, mine in times.items()
+    }
+
+
+def taking_turns(
+    runs: Mapping[str, Callable[[], object]], rounds: int
+) -> dict[str, npt.NDArray[np.float64]]:
+    """{name: seconds of one run, in each round}."""
     repeat = {}
-    for name, each in sessions.items():
-        each.run(None, feeds)
+    for name, run in runs.items():
+        run()
         start = time.thread_time()
-        each.run(None, feeds)
+        run()
         repeat[name] = max(1, round(TIME_S / max(time.thread_time() - start, 1e-6)))
-    times: dict[str, list[float]] = {name: [] for name in sessions}
-    order = list(sessions)
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    order = list(runs)
     for turn in range(rounds):
         for name in order if turn % 2 else reversed(order):
             start = time.thread_time()
             for _ in range(repeat[name]):
-                sessions[name].run(None, feeds)
+                runs[name]()
             times[name].append((time.thread_time() - start) / repeat[name])
-    return {
-        a: {"": min(mine)}
-        | {b: statistics.median(np.array(theirs) / np.array(mine)) for b, theirs in times.items()}
-        for a, mine in times.items()
-    }
+    return {name: np.array(each) for name, each in times.items()}
 
 
 # --- shapes
 
 
-def product(k: int, n: int) -> onnx.ModelProto:
-    """MatMul and a bias over (batch, rows, K)."""
+def products(k: int, n: int, copies: int) -> onnx.ModelProto:
+    """Gemm and Relu, as often as that, each with an input, a weight and a bias of its own."""
     rng = np.random.default_rng(0)
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["p"], "matmul"),
-        helper.make_node("Add", ["p", "b"], ["y"], "add"),
-    ]
-    constants = {"w": rng.standard_normal((k, n)) / np.sqrt(k), "b": rng.standard_normal(n)}
-    return _model(nodes, constants, k, n)
+    nodes = []
+    constants: dict[str, npt.NDArray[np.generic]] = {}
+    for i in range(copies):
+        nodes.append(helper.make_node("Gemm", [f"x{i}", f"w{i}", f"b{i}"], [f"p{i}"], f"gemm{i}"))
+        nodes.append(helper.make_node("Relu", [f"p{i}"], [f"y{i}"], f"relu{i}"))
+        constants[f"w{i}"] = rng.standard_normal((k, n)) / np.sqrt(k)
+        constants[f"b{i}"] = rng.standard_normal(n)
+    inputs: dict[str, list[int | str]] = {f"x{i}": ["rows", k] for i in range(copies)}
+    outputs: dict[str, list[int | str]] = {f"y{i}": ["rows", n] for i in range(copies)}
+    return _model(nodes, constants, inputs, outputs)
+
+
+def no_product(k: int, copies: int) -> onnx.ModelProto:
+    """The same inputs, and next to nothing done with them."""
+    shape = helper.make_node("Shape", ["x0"], ["y0"], start=1)
+    graph = helper.make_graph(
+        [shape],
+        "bench",
+        [_value(f"x{i}", ["rows", k]) for i in range(copies)],
+        [helper.make_tensor_value_info("y0", TensorProto.INT64, [1])],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+def _value(name: str, shape: list[int | str]) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
 
 def _model(
-    nodes: list[onnx.NodeProto], constants: Mapping[str, npt.NDArray[np.generic]], k: int, n: int
+    nodes: list[onnx.NodeProto],
+    constants: Mapping[str, npt.NDArray[np.generic]],
+    inputs: Mapping[str, list[int | str]],
+    outputs: Mapping[str, list[int | str]],
 ) -> onnx.ModelProto:
     initializers = [
         numpy_helper.from_array(x.astype(np.float32) if x.dtype.kind == "f" else x, name)
@@ -119,8 +158,8 @@ def _model(
     graph = helper.make_graph(
         nodes,
         "bench",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", "rows", k])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", "rows", n])],
+        [_value(name, shape) for name, shape in inputs.items()],
+        [_value(name, shape) for name, shape in outputs.items()],
         initializers,
     )
     opset = [helper.make_opsetid("", 20)]
@@ -135,38 +174,61 @@ def quantized(
     return onnxq.quantize_dynamic(model, mapping, target=target, objective="size")
 
 
+def shape_sessions(k: int, n: int, copies: int) -> dict[str, onnxruntime.InferenceSession]:
+    """Nothing, float and each variant."""
+    model = products(k, n, copies)
+    one_scale = NarrowRangeObserver.with_args(ch_axis=None)
+    sessions = {
+        EMPTY: session(no_product(k, copies)),
+        "float": session(model),
+        ONE_SCALE: session(quantized(model, DynamicForm.INTEGER, one_scale)),
+        STORED: session(quantized(model, DynamicForm.STORED, NarrowRangeObserver.with_args())),
+    }
+    for (name, bits), (form, weight) in FORMS.items():
+        sessions[f"{name} {bits}"] = session(quantized(model, form, weight))
+    return sessions
+
+
+def bound_runs(sessions: Sessions, rows: int, k: int) -> dict[str, Callable[[], object]]:
+    """Runs whose inputs are in place already; of the outputs, one is handed back."""
+    runs: dict[str, Callable[[], object]] = {}
+    rng = np.random.default_rng(rows)
+    for name, each in sessions.items():
+        binding = each.io_binding()
+        for value in each.get_inputs():
+            x = rng.standard_normal((rows, k)).astype(np.float32)
+            binding.bind_ortvalue_input(value.name, onnxruntime.OrtValue.ortvalue_from_numpy(x))
+        binding.bind_output("y0")
+        runs[name] = functools.partial(each.run_with_iobinding, binding)
+    return runs
+
+
 def measured() -> Iterator[tuple[int, int, dict[str, list[float]]]]:
-    """(K, N, {form and bits: gain per number of rows}) of every shape."""
+    """(K, N, {variant: gain per number of rows}) of every shape."""
     for k, n in SHAPES:
-        model = product(k, n)
-        sessions = {"float": session(model)}
-        for (name, bits), (form, weight) in FORMS.items():
-            sessions[f"{name} {bits}"] = session(quantized(model, form, weight))
-        sessions[ONE_SCALE] = session(
-            quantized(model, DynamicForm.INTEGER, NarrowRangeObserver.with_args(ch_axis=None))
-        )
+        copies = min(COPIES, max(2, WEIGHT_BYTES // (4 * k * n)))
+        sessions = shape_sessions(k, n, copies)
         gains: dict[str, list[float]] = {}
         for rows in ROWS:
-            x = np.random.default_rng(rows).standard_normal((1, rows, k)).astype(np.float32)
-            for name, row in ratios(sessions, x).items():
-                gains.setdefault(name, []).append(row["float"])
+            times = taking_turns(bound_runs(sessions, rows, k), ROUNDS)
+            for name in (ONE_SCALE, STORED, *(f"{name} {bits}" for name, bits in FORMS)):
+                gain = (times["float"] - times[EMPTY]) / (times[name] - times[EMPTY])
+                gains.setdefault(name, []).append(float(np.median(gain)))
         yield k, n, gains
 
 
 def print_shapes() -> None:
-    """A table for people."""
-    head = [ONE_SCALE, *(f"{name} {bits}" for name, bits in FORMS)]
+    """A table for people, and PRODUCTS of onnxq/dynamic_gains.py."""
+    head = [ONE_SCALE, STORED, *(f"{name} {bits}" for name, bits in FORMS)]
     print("| K x N | M | " + " | ".join(head) + " |")
     print("|---" * (len(head) + 2) + "|")
+    found = []
     for k, n, gains in measured():
+        found.append((k, n, gains))
         for i, rows in enumerate(ROWS):
             cells = " | ".join(f"{gains[name][i]:.2f}" for name in head)
             print(f"| {k} x {n} | {rows} | {cells} |", flush=True)
-
-
-def print_gains() -> None:
-    """PRODUCTS of onnxq/dynamic_gains.py."""
-    found = list(measured())
+    print()
     for name, bits in FORMS:
         print(f'    ("{name}", {bits}): {{')
         for k, n, gains in found:
@@ -216,7 +278,8 @@ def layer() -> onnx.ModelProto:
     inner = node("Gelu", [linear(first, "inner", WIDTH, INNER)], "gelu")
     second = node("Add", [linear(inner, "outer", INNER, WIDTH), first], "residual2")
     norm(second, "y")
-    return _model(nodes, constants, WIDTH, WIDTH)
+    shape: list[int | str] = ["batch", "rows", WIDTH]
+    return _model(nodes, constants, {"x": shape}, {"y": shape})
 
 
 def peers(model: onnx.ModelProto) -> dict[str, onnx.ModelProto]:
@@ -266,12 +329,8 @@ def main() -> None:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("what", choices=("shapes", "layer"))
-    parser.add_argument("--gains", action="store_true", help="print rows of the committed table")
-    arguments = parser.parse_args()
-    if arguments.what == "layer":
+    if parser.parse_args().what == "layer":
         print_layer()
-    elif arguments.gains:
-        print_gains()
     else:
         print_shapes()
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from onnxq.dynamic_gains import PRODUCT_OPS
 from onnxq.errors import QConfigError
 from onnxq.operator import DynamicForm, DynamicRule, Float
+from onnxq.recurrent_gains import GATES, R_SLOT
 from onnxq.stages.decision import node_name
 from onnxq.stages.dynamic_decision import Objective
 from onnxq.stages.dynamic_weights import can_be_in_blocks
+from onnxq.targets import AS_FAST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
     from onnxq.targets import Target
 
 BYTE = 8  # bits of the codes that integer products exist for
+MATRIX = 2  # its axes
 CLOSE = 0.9  # share of the largest gain that is as good: measurements differ by as much
-AS_FAST = 1.0  # time in float / time quantized below which a node stays float for the sake of speed
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,23 +180,52 @@ def _gain(
     node: ir.Node, rule: DynamicRule, form: DynamicForm, dtype: QDType, target: Target
 ) -> float | None:
     """Time in float / time in that form, as the target has it for such a shape."""
-    k, n = _matrix(node, rule)
-    return target.dynamic_gain(node.op_type, form.value, dtype.bits, k, n, known_rows(node, rule))
+    k, n = matrix_sizes(node, rule)
+    rows, least = known_rows(node, rule), least_rows(node, rule)
+    return target.dynamic_gain(node.op_type, form.value, dtype.bits, k, n, rows, least)
 
 
-def _matrix(node: ir.Node, rule: DynamicRule) -> tuple[int, int]:
-    """(k, n) of the first weight: numbers summed per result, results; at least 1 each."""
-    weight = rule.weights[0]
-    value = node.inputs[weight.slot]
-    assert value is not None
-    assert value.const_value is not None
-    shape = tuple(value.const_value.shape.numpy())
+def matrix_sizes(node: ir.Node, rule: DynamicRule) -> tuple[int, int]:
+    """(k, n): numbers summed per result, results; at least 1 each.
+
+    Of a recurrent layer (R and W: (directions, n, hidden or inputs)), k is the hidden size, or half
+    of hidden size and inputs where these are fewer: layers were measured with as many of both.
+    """
+    shapes = [_shape(node, weight.slot) for weight in rule.weights]
+    if node.op_type in GATES:
+        hidden = _shape(node, R_SLOT)[-1]
+        mean = sum(shape[-1] for shape in shapes) // len(shapes)
+        return max(min(hidden, mean), 1), max(shapes[0][1], 1)
+    weight, shape = rule.weights[0], shapes[0]
+    if weight.axis is None and len(shape) > MATRIX:  # one matrix per element of a batch
+        return max(shape[-2], 1), max(shape[-1], 1)
     n = shape[weight.axis] if weight.axis is not None and shape else 1
     return max(math.prod(shape) // max(n, 1), 1), max(n, 1)
 
 
+def _shape(node: ir.Node, slot: int) -> tuple[int, ...]:
+    """Sizes of a constant input."""
+    value = node.inputs[slot]
+    assert value is not None
+    assert value.const_value is not None
+    return tuple(value.const_value.shape.numpy())
+
+
 def known_rows(node: ir.Node, rule: DynamicRule) -> int | None:
     """Rows of the activation in one product, as the rule counts them; None: not known."""
+    sizes = _rows(node, rule)
+    known = [size for size in sizes or () if isinstance(size, int)]
+    return math.prod(known) if sizes is not None and len(known) == len(sizes) else None
+
+
+def least_rows(node: ir.Node, rule: DynamicRule) -> int:
+    """As many rows at least: the product of the sizes that are known, such as a sequence's."""
+    known = [size for size in _rows(node, rule) or () if isinstance(size, int)]
+    return max(math.prod(known), 1)
+
+
+def _rows(node: ir.Node, rule: DynamicRule) -> list[int | ir.SymbolicDim] | None:
+    """Sizes of the activation whose product is its rows; None: its rank is not known."""
     weights = {weight.slot for weight in rule.weights}
     slot = next((s for s, v in enumerate(node.inputs) if v is not None and s not in weights), None)
     value = None if slot is None else node.inputs[slot]
@@ -202,11 +233,9 @@ def known_rows(node: ir.Node, rule: DynamicRule) -> int | None:
         return None
     sizes = list(value.shape)
     if len(sizes) <= 1:  # a vector is one row, whichever side of the product it stands on
-        return 1
+        return []
     skipped = {axis % len(sizes) for axis in rule.not_rows}
-    rows = [size for axis, size in enumerate(sizes) if axis not in skipped]
-    known = [size for size in rows if isinstance(size, int)]
-    return math.prod(known) if len(known) == len(rows) else None
+    return [size for axis, size in enumerate(sizes) if axis not in skipped]
 
 
 def _names(forms: Sequence[DynamicForm]) -> str:

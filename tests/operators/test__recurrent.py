@@ -370,14 +370,14 @@ def test_the_cross_check_finds_no_difference_end_to_end(operator: Operator) -> N
     assert not any(node.differing for node in found.nodes)
 
 
-@pytest.mark.parametrize("form", [STORED, HALF])
+@pytest.mark.parametrize("form", [INTEGER, STORED, HALF])
+@pytest.mark.parametrize("name", ["all inputs", "batch first"])
 @pytest.mark.parametrize("absent", [0, 1])
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda op: op.op_type)
-def test_batch_first_has_only_the_outputs_that_are_asked_for(
-    operator: Operator, absent: int, form: DynamicForm
+def test_the_node_has_only_the_outputs_that_are_asked_for(
+    operator: Operator, absent: int, name: str, form: DynamicForm
 ) -> None:
-    case = next(case for case in operator.cases() if case.name == "batch first")
-    case = shrunk(case)
+    case = shrunk(next(case for case in operator.cases() if case.name == name))
     proto = builder.float_model(operator, case)
     proto.graph.node[0].output[absent] = ""
     kept = proto.graph.output[1 - absent].name

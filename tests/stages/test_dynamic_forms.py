@@ -11,8 +11,16 @@ from onnxq.operators.gemm import Gemm
 from onnxq.operators.gru import GRU
 from onnxq.operators.lstm import LSTM
 from onnxq.operators.mat_mul import MatMul
+from onnxq.recurrent_gains import GATES
 from onnxq.stages.dynamic_decision import Objective
-from onnxq.stages.dynamic_forms import Slower, choose_form, known_rows, stored_type
+from onnxq.stages.dynamic_forms import (
+    Slower,
+    choose_form,
+    known_rows,
+    least_rows,
+    matrix_sizes,
+    stored_type,
+)
 from onnxq.targets import DynamicGain, Target
 from tests.dynamic_models import UNMEASURED
 from tests.examples import weights
@@ -173,6 +181,14 @@ def test_rows_lie_along_what_is_not_summed_over(node: ir.Node, rows: int | None)
     assert known_rows(node, rule) == rows
 
 
+def test_where_the_batch_is_not_known_each_element_has_its_rows() -> None:
+    for shape, rows in ((("N", 3, 8), 3), (("N", 8), 1), (("N", "T", 8), 1), ((2, 3, 8), 6)):
+        product = matrices(False, shape)
+        rule = MatMul().dynamic_rule(product)
+        assert isinstance(rule, DynamicRule)
+        assert least_rows(product, rule) == rows
+
+
 @pytest.mark.parametrize("operator", [LSTM(), GRU()])
 @pytest.mark.parametrize(
     ("shape", "layout", "batch"),
@@ -181,13 +197,41 @@ def test_rows_lie_along_what_is_not_summed_over(node: ir.Node, rows: int | None)
 def test_rows_of_a_recurrence_are_its_batch_however_many_steps_it_has(
     operator: Operator, shape: tuple[int | str, ...], layout: int, batch: int | None
 ) -> None:
-    slots = [ir.Value(name="x", shape=ir.Shape(shape), type=ir.TensorType(ir.DataType.FLOAT))]
-    for name in ("w", "r"):
-        sizes = (1, 8 * (4 if operator.op_type == "LSTM" else 3), 8)
-        tensor = ir.tensor(weights(0, *sizes), name=name)
-        slots.append(ir.Value(name=name, shape=ir.Shape(sizes), const_value=tensor))
-    ir.Graph([], [], nodes=[], initializers=slots[1:])
-    recurrent = ir.node(operator.op_type, slots, {"hidden_size": 8, "layout": layout}, name="n")
+    recurrent = recurrence(operator, shape, hidden=8, layout=layout)
     rule = operator.dynamic_rule(recurrent)
     assert isinstance(rule, DynamicRule)
     assert known_rows(recurrent, rule) == batch
+
+
+def recurrence(
+    operator: Operator, shape: tuple[int | str, ...], hidden: int, layout: int = 0
+) -> ir.Node:
+    """One direction; the last axis of x are its inputs."""
+    slots = [ir.Value(name="x", shape=ir.Shape(shape), type=ir.TensorType(ir.DataType.FLOAT))]
+    for name, columns in (("w", shape[-1]), ("r", hidden)):
+        assert isinstance(columns, int)
+        sizes = (1, GATES[operator.op_type] * hidden, columns)
+        tensor = ir.tensor(weights(0, *sizes), name=name)
+        slots.append(ir.Value(name=name, shape=ir.Shape(sizes), const_value=tensor))
+    ir.Graph([], [], nodes=[], initializers=slots[1:])
+    attributes = {"hidden_size": hidden, "layout": layout}
+    return ir.node(operator.op_type, slots, attributes, name="n")
+
+
+@pytest.mark.parametrize("operator", [LSTM(), GRU()])
+@pytest.mark.parametrize(("inputs", "k"), [(64, 64), (8, 36), (512, 64)])
+def test_a_recurrence_counts_by_its_hidden_size_and_fewer_inputs_lessen_it(
+    operator: Operator, inputs: int, k: int
+) -> None:
+    node = recurrence(operator, (5, 3, inputs), hidden=64)
+    rule = operator.dynamic_rule(node)
+    assert isinstance(rule, DynamicRule)
+    assert matrix_sizes(node, rule) == (k, GATES[operator.op_type] * 64)
+
+
+def test_a_product_counts_by_the_matrix_of_one_element_of_a_batch() -> None:
+    for shape, sizes in (((8, 16), (8, 16)), ((5, 8, 16), (8, 16))):
+        product = node(*shape)
+        rule = MatMul().dynamic_rule(product)
+        assert isinstance(rule, DynamicRule)
+        assert matrix_sizes(product, rule) == sizes
