@@ -31,6 +31,7 @@ from onnxq.pytorch.float_functional import FloatFunctional
 from onnxq.pytorch.fuse_modules import fuse_known_modules, fuse_modules, fuse_modules_qat
 from onnxq.pytorch.inputs import Inputs, example_inputs, parse_input, read_inputs
 from onnxq.pytorch.jit import quantize_dynamic_jit, quantize_jit
+from onnxq.pytorch.placements import placements
 from onnxq.pytorch.prepare import prepare, prepare_qat
 from onnxq.pytorch.propagation import propagate_qconfig_
 from onnxq.pytorch.quantize import default_eval_fn, quantize, quantize_qat
@@ -63,6 +64,7 @@ __all__ = [
     "load_module",
     "load_weights",
     "parse_input",
+    "placements",
     "prepare",
     "prepare_qat",
     "propagate_qconfig_",
