@@ -125,8 +125,7 @@ def converted(prepared: nn.Module, backend: str = "fbgemm") -> nn.Module:
         if isinstance(prepared, torch.fx.GraphModule):
             made: nn.Module = quantize_fx.convert_fx(prepared)
             return made
-        made = tq.convert(prepared)  # type: ignore[no-untyped-call]
-        return made
+        return tq.convert(prepared)  # type: ignore[no-any-return]
 
 
 def outputs(model: nn.Module, *inputs: torch.Tensor) -> list[torch.Tensor]:
@@ -150,7 +149,7 @@ class Operators(nn.Module):
         self.reflect = nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect")
         self.linear, self.conv1d = nn.Linear(16, 8), nn.Conv1d(3, 4, 3)
         self.linear_relu = nni.LinearReLU(nn.Linear(16, 8), nn.ReLU())
-        self.sums = nn.ModuleList([FloatFunctional() for _ in range(5)])
+        self.sums: Any = nn.ModuleList([FloatFunctional() for _ in range(5)])
         self.norms = nn.ModuleList(
             [
                 nn.BatchNorm2d(3),

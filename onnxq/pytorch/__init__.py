@@ -29,6 +29,7 @@ from onnxq.pytorch.fake_quantize import (
 )
 from onnxq.pytorch.float_functional import FloatFunctional
 from onnxq.pytorch.fuse_modules import fuse_known_modules, fuse_modules, fuse_modules_qat
+from onnxq.pytorch.importers import ImportedModelWarning, import_quantized
 from onnxq.pytorch.inputs import Inputs, example_inputs, parse_input, read_inputs
 from onnxq.pytorch.jit import quantize_dynamic_jit, quantize_jit
 from onnxq.pytorch.placements import placements
@@ -41,6 +42,7 @@ __all__ = [
     "DeQuantStub",
     "FakeQuantize",
     "FloatFunctional",
+    "ImportedModelWarning",
     "Inputs",
     "LearnableFakeQuantize",
     "QuantStub",
@@ -60,6 +62,7 @@ __all__ = [
     "fuse_modules",
     "fuse_modules_qat",
     "get_observer_dict",
+    "import_quantized",
     "load_factory",
     "load_module",
     "load_weights",
