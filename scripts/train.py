@@ -23,7 +23,7 @@ import math
 import os
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -38,6 +38,8 @@ from models.cifar10 import load_jpeg_split
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    Loss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 BATCH = 128
 PADDING = 4
@@ -83,6 +85,37 @@ def adamw(model: nn.Module, lr: float) -> torch.optim.Optimizer:
     return torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.05)
 
 
+def labelled(label_smoothing: float) -> Loss:
+    """Cross entropy with the labels."""
+
+    def loss(_: torch.Tensor, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return cross_entropy(logits, labels, label_smoothing=label_smoothing)
+
+    return loss
+
+
+def nothing(_: nn.Module, __: int) -> None:
+    """Does nothing between two epochs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What is trained for, and what happens on the way.
+
+    Attributes:
+        loss: of images, logits (float32) and labels; None: the recipe's cross entropy.
+        epoch_starts: is given the model in train mode, and the number of the epoch, from 0.
+        epoch_ends: the same, in eval mode after a test.
+        test_every: epochs from one test to the next.
+    """
+
+    loss: Loss | None = None
+    epoch_starts: Callable[[nn.Module, int], None] = field(default=nothing)
+    epoch_ends: Callable[[nn.Module, int], None] = field(default=nothing)
+    test_every: int = 4
+
+
+USUAL = Course()
 CONVOLUTIONAL = Recipe(sgd, 0.2, 0.2, "linear", 1e3)
 ATTENTIVE = Recipe(adamw, 2e-3, 0.1, "cos", 1e4, label_smoothing=0.05, max_norm=1.0)
 MODELS = {
@@ -117,15 +150,37 @@ def accuracy(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> fl
     return float(sum(hits) / len(labels))
 
 
+@dataclass(frozen=True, slots=True)
+class Images:
+    """Float images and int64 labels, to train and to test on."""
+
+    train: torch.Tensor
+    train_labels: torch.Tensor
+    test: torch.Tensor
+    test_labels: torch.Tensor
+
+
+def load_images(data: Path) -> Images:
+    """Both splits of an npz of JPEG files."""
+    splits = [load_jpeg_split(data, split) for split in ("train", "test")]
+    images, labels = ([torch.from_numpy(pair[i]) for pair in splits] for i in (0, 1))
+    return Images(images[0], labels[0].long(), images[1], labels[1].long())
+
+
 def train(
-    model: nn.Module, recipe: Recipe, data: Path, epochs: int, seed: int, bfloat16: bool
+    model: nn.Module,
+    recipe: Recipe,
+    data: Images,
+    epochs: int,
+    seed: int,
+    bfloat16: bool,
+    course: Course = USUAL,
 ) -> float:
     """Trains in place; returns top-1 on the test images."""
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
-    images, labels = (torch.from_numpy(a) for a in load_jpeg_split(data, "train"))
-    test_images, test_labels = (torch.from_numpy(a) for a in load_jpeg_split(data, "test"))
-    labels, test_labels = labels.long(), test_labels.long()
+    images, labels = data.train, data.train_labels
+    loss_of = course.loss or labelled(recipe.label_smoothing)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
     optimizer = recipe.optimizer(model, recipe.peak_lr)
     steps = len(images) // BATCH
@@ -140,6 +195,7 @@ def train(
     top1 = 0.0
     for epoch in range(epochs):
         model.train()
+        course.epoch_starts(model, epoch)
         started, total = time.perf_counter(), 0.0
         order = torch.randperm(len(images), generator=generator)
         for step in range(steps):
@@ -147,22 +203,21 @@ def train(
             x = augment(images[chosen], generator).contiguous(memory_format=torch.channels_last)
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bfloat16):
                 logits = model(x)
-            loss = cross_entropy(
-                logits.float(), labels[chosen], label_smoothing=recipe.label_smoothing
-            )
+            loss = loss_of(x, logits.float(), labels[chosen])
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]  # torch's has no types
             nn.utils.clip_grad_norm_(model.parameters(), recipe.max_norm)
             optimizer.step()
             schedule.step()
             total += loss.item()
-        if epoch % 4 == 3 or epoch == epochs - 1:
-            top1 = accuracy(model, test_images, test_labels)
+        if (epoch + 1) % course.test_every == 0 or epoch == epochs - 1:
+            top1 = accuracy(model, data.test, data.test_labels)
         print(
             f"epoch {epoch + 1}/{epochs}: loss {total / steps:.3f}, test top-1 {100 * top1:.2f}%, "
             f"{time.perf_counter() - started:.0f} s",
             flush=True,
         )
+        course.epoch_ends(model, epoch)
     return top1
 
 
@@ -182,7 +237,7 @@ def main() -> None:
     file, recipe = MODELS[args.model]
     recipe = dataclasses.replace(recipe, peak_lr=args.lr or recipe.peak_lr)
     model = getattr(importlib.import_module(file), args.model)()
-    top1 = train(model, recipe, args.data, args.epochs, args.seed, args.bfloat16)
+    top1 = train(model, recipe, load_images(args.data), args.epochs, args.seed, args.bfloat16)
     state = {k: v.contiguous() for k, v in model.state_dict().items() if "num_batches" not in k}
     save_file(state, args.output, metadata={"top1": f"{100 * top1:.2f}"})
     print(f"wrote {args.output}: top-1 {100 * top1:.2f}%")

@@ -29,8 +29,10 @@ from onnxq.pytorch.fake_quantize import (
 )
 from onnxq.pytorch.float_functional import FloatFunctional
 from onnxq.pytorch.fuse_modules import fuse_known_modules, fuse_modules, fuse_modules_qat
+from onnxq.pytorch.importers import ImportedModelWarning, import_quantized
 from onnxq.pytorch.inputs import Inputs, example_inputs, parse_input, read_inputs
 from onnxq.pytorch.jit import quantize_dynamic_jit, quantize_jit
+from onnxq.pytorch.placements import placements
 from onnxq.pytorch.prepare import prepare, prepare_qat
 from onnxq.pytorch.propagation import propagate_qconfig_
 from onnxq.pytorch.quantize import default_eval_fn, quantize, quantize_qat
@@ -40,6 +42,7 @@ __all__ = [
     "DeQuantStub",
     "FakeQuantize",
     "FloatFunctional",
+    "ImportedModelWarning",
     "Inputs",
     "LearnableFakeQuantize",
     "QuantStub",
@@ -59,10 +62,12 @@ __all__ = [
     "fuse_modules",
     "fuse_modules_qat",
     "get_observer_dict",
+    "import_quantized",
     "load_factory",
     "load_module",
     "load_weights",
     "parse_input",
+    "placements",
     "prepare",
     "prepare_qat",
     "propagate_qconfig_",

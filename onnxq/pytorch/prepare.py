@@ -12,12 +12,13 @@ rounds them for the first time when the model is deployed.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import ModelError, QConfigError, listed
 from onnxq.pytorch.add_observer import add_observer_
+from onnxq.pytorch.graph_prepare import prepare_graph, prepare_graph_qat
 from onnxq.pytorch.hooks import carry_over
 from onnxq.pytorch.layers import QAT_MAPPING, UNFOLDED, WHOLE
 from onnxq.pytorch.propagation import propagate_qconfig_
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
     from torch import nn
 
+    from onnxq.pytorch.inputs import Inputs
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.targets import Target
+
 
 def prepare(
     model: nn.Module,
@@ -37,6 +42,10 @@ def prepare(
     allow_list: Collection[type[nn.Module]] | None = None,
     observer_non_leaf_module_list: Collection[type[nn.Module]] | None = None,
     prepare_custom_config_dict: Mapping[str, Any] | None = None,
+    *,
+    inputs: Inputs | None = None,
+    qconfig: QConfigMapping | None = None,
+    target: str | Target | None = None,
 ) -> nn.Module:
     """The model with observers; run data through it, then `convert` it.
 
@@ -48,11 +57,20 @@ def prepare(
         observer_non_leaf_module_list: types with modules in them whose result is observed.
         prepare_custom_config_dict: {"float_to_observed_custom_module_class": {type: type with
             from_float}}, and what propagate_qconfig_ reads.
+        inputs: example inputs, for a model without stubs and qconfigs: what is observed is what
+            onnxq.prepare quantizes in the exported model (see onnxq.pytorch.graph_prepare). The
+            arguments above stay as they are then.
+        qconfig: with `inputs`; names nodes and tensors of the exported model. None: the default.
+        target: with `inputs`; as for onnxq.prepare.
 
     Raises:
         QConfigError: no module has a qconfig; one that is no QConfig.
-        ModelError: the model is in train mode; batch norm that was fused in train mode.
+        ModelError: the model is in train mode (with `inputs` it may be); batch norm that was
+            fused in train mode.
     """
+    given = (inplace, allow_list, observer_non_leaf_module_list, prepare_custom_config_dict)
+    if _without_stubs(inputs, qconfig, target, given):
+        return prepare_graph(model, inputs, qconfig, target)
     if model.training:
         raise ModelError(
             "prepare: the model is in train mode, in which dropout and batch norm change what is "
@@ -79,6 +97,10 @@ def prepare_qat(
     model: nn.Module,
     mapping: Mapping[type[nn.Module], type[nn.Module]] | None = None,
     inplace: bool = False,
+    *,
+    inputs: Inputs | None = None,
+    qconfig: QConfigMapping | None = None,
+    target: str | Target | None = None,
 ) -> nn.Module:
     """The model with fake-quantized weights and activations; train it, then `convert` it.
 
@@ -87,11 +109,19 @@ def prepare_qat(
             quantized part begins and ends. Layers with batch norm are fused by `fuse_modules`.
         mapping: {float type: type with from_float}; None: QAT_MAPPING.
         inplace: changes the model itself.
+        inputs: example inputs, for a model without stubs, qconfigs and fused layers: it is traced
+            and quantized where onnxq.prepare quantizes the exported model (see
+            onnxq.pytorch.graph_prepare). The arguments above stay as they are then.
+        qconfig: with `inputs`; names nodes and tensors of the exported model. None: the default.
+        target: with `inputs`; as for onnxq.prepare: decides which codes weights may use.
 
     Raises:
-        ModelError: the model is in eval mode.
+        ModelError: the model is in eval mode (with `inputs` it may be).
+        UnsupportedError: with `inputs`, a model that cannot be traced or exported.
         QConfigError: no module has a qconfig; one whose observers do not round.
     """
+    if _without_stubs(inputs, qconfig, target, (mapping, inplace)):
+        return prepare_graph_qat(model, inputs, qconfig, target)
     if not model.training:
         raise ModelError(
             "prepare_qat: the model is in eval mode, in which fuse_modules folds batch norm away "
@@ -106,6 +136,30 @@ def prepare_qat(
     add_observer_(root, None, set(chosen.values()))
     watch_first_pass(root)
     return root
+
+
+def _without_stubs(
+    inputs: Inputs | None,
+    qconfig: QConfigMapping | None,
+    target: str | Target | None,
+    others: tuple[object, ...],
+) -> TypeGuard[Inputs]:
+    """Whether placement is to be found by tracing.
+
+    Raises:
+        QConfigError: arguments of the one way with those of the other.
+    """
+    if inputs is None and (qconfig is not None or target is not None):
+        raise QConfigError(
+            "qconfig and target go with inputs: prepare_qat(model, inputs=example, qconfig=...). A "
+            "model with stubs has its qconfig as attribute: model.qconfig = ..."
+        )
+    if inputs is not None and any(other not in (None, False) for other in others):
+        raise QConfigError(
+            "with inputs the model is traced into a new one; inplace, mapping and the lists of "
+            "modules are for models with stubs. Leave them out."
+        )
+    return inputs is not None
 
 
 def _own(model: nn.Module, inplace: bool) -> nn.Module:

@@ -54,7 +54,7 @@ def tensor_qparams(
             unseen.update(dict.fromkeys(group.members, reason))
             continue
         if group.range is not None:
-            qparams = _qparams_of_range(group.range, group.observer().dtype)
+            qparams = qparams_of_range(group.range, group.observer().dtype)
         else:
             qparams = _observed_qparams(_merged(group, constants, statistics), group, notes)
         if len(group.members) == 1 and group.members[0] in prepared.clamps:
@@ -148,7 +148,7 @@ def _fitted(qparams: QParams, clamp: tuple[float, float]) -> QParams:
     return per_tensor(clamp[1] / (dtype.qmax - dtype.qmin), dtype.qmin, dtype)
 
 
-def _qparams_of_range(interval: tuple[float, float], dtype: QDType) -> QParams:
+def qparams_of_range(interval: tuple[float, float], dtype: QDType) -> QParams:
     """QParams whose first code is `low` and whose last one is `high`."""
     low, high = interval
     scale = (high - low) / (dtype.qmax - dtype.qmin)

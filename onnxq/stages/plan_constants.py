@@ -167,14 +167,7 @@ def observe_weight(weight: npt.NDArray[np.float32], key: WeightKey, notes: list[
         ModelError: the weight holds NaN or Inf.
         QConfigError: the observer gives codes that the target cannot run exactly.
     """
-    spec = key.observer
-    probe = spec()
-    axis = key.axis % weight.ndim
-    if probe.qscheme.per_channel:
-        spec = spec.with_args(ch_axis=axis)
-    if probe.dtype == INT8 and key.limit < INT8.qmax and spec.accepts("quant_max"):
-        spec = _limited(spec, probe, key.limit)
-    observer = spec()
+    observer = limited_to(key.observer, key.limit, key.axis % weight.ndim)()
     try:
         observer.observe(weight, 0)
     except CalibrationError as error:
@@ -189,6 +182,22 @@ def observe_weight(weight: npt.NDArray[np.float32], key: WeightKey, notes: list[
     if qparams.dtype == INT8 and not (observer.qscheme.symmetric and inside):
         _check_codes(weight, qparams, key, notes)
     return qparams
+
+
+def limited_to(spec: ObserverSpec, limit: int, ch_axis: int) -> ObserverSpec:
+    """The observer of a weight whose int8 codes are to lie in [-limit, limit].
+
+    Args:
+        spec: as the qconfig has it.
+        limit: the target's.
+        ch_axis: axis of the channels, where the observer has some.
+    """
+    probe = spec()
+    if probe.qscheme.per_channel:
+        spec = spec.with_args(ch_axis=ch_axis)
+    if probe.dtype == INT8 and limit < INT8.qmax and spec.accepts("quant_max"):
+        spec = _limited(spec, probe, limit)
+    return spec
 
 
 def _limited(spec: ObserverSpec, observer: Observer, limit: int) -> ObserverSpec:

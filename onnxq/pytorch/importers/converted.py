@@ -6,7 +6,6 @@ forward runs in a `Region`, and the first run on the example inputs makes the co
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,7 +13,7 @@ from torch import fx, nn
 
 from onnxq.pytorch.check import first_run
 from onnxq.pytorch.importers.grid import Constants
-from onnxq.pytorch.importers.packed import unpack
+from onnxq.pytorch.importers.packed import make_printable
 from onnxq.pytorch.importers.quantized_ops import OPERATORS
 from onnxq.pytorch.importers.region import run_in_region
 
@@ -40,18 +39,18 @@ def is_converted(model: nn.Module) -> bool:
 
 
 def traceable(model: nn.Module, inputs: BoundInputs) -> nn.Module:
-    """A copy of a converted model that computes the same in Q/DQ form, in float32.
+    """The model in Q/DQ form, in float32, for torch.export.
 
     Args:
-        model: of torch.ao.quantization.convert or convert_fx.
+        model: a copy of a converted model, with its weights unpacked; it is changed.
         inputs: example inputs.
 
     Raises:
         UnsupportedError: a module, function or type that has no form here; the message names it.
         ModelError: forward fails on the inputs.
     """
-    made = _plain(copy.deepcopy(model)).eval()
-    unpack(made)
+    made = _plain(model).eval()
+    make_printable(made)
     _numbers_from_buffers(made)
     constants = Constants()
     made.forward = run_in_region(made, constants, OPERATORS)

@@ -20,6 +20,7 @@ from onnxq.pytorch.check import flatten
 from onnxq.pytorch.check_quantized import check_in_steps
 from onnxq.pytorch.exporter import DEFAULT_OPSET, export
 from onnxq.pytorch.importers.converted import is_converted, traceable
+from onnxq.pytorch.importers.copying import copy_structure
 from onnxq.pytorch.importers.dynamic import quantize_twins
 from onnxq.pytorch.importers.findings import ImportedModelWarning, collected
 from onnxq.pytorch.importers.float_results import FloatResults, treat_float_results
@@ -29,6 +30,7 @@ from onnxq.pytorch.importers.int8_weights import (
     narrow,
     warn_of_endangered,
 )
+from onnxq.pytorch.importers.packed import packed_weights
 from onnxq.pytorch.importers.patterns import restore_quantizers
 from onnxq.pytorch.importers.programs import (
     convert_program,
@@ -38,7 +40,7 @@ from onnxq.pytorch.importers.programs import (
     traceable_program,
 )
 from onnxq.pytorch.importers.tensor_quantizers import has_tensor_quantizers, with_own_quantizers
-from onnxq.pytorch.importers.twins import put_twins
+from onnxq.pytorch.importers.twins import find_twins
 from onnxq.pytorch.inputs import bind, example_inputs
 from onnxq.pytorch.quantized_graph import as_format, count_grids, output_scales, tidy_quantized
 from onnxq.stages.rewrite import check_format
@@ -223,8 +225,8 @@ def _converted(model: nn.Module) -> nn.Module:
 
 def _torch_ao(model: nn.Module, inputs: Inputs, options: _Options) -> ir.Model:
     """Converted models, static and dynamic, and modules with fake quantization by hand."""
-    made = copy.deepcopy(model)
-    twins = put_twins(made)
+    twins, modules = find_twins(model)
+    made = copy_structure(model, {**modules, **packed_weights(model, twins.paths)})
     bound = bind(made, inputs)
     static = is_converted(made)
     if static:

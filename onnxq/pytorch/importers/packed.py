@@ -24,7 +24,7 @@ from onnxq.pytorch.nn.quantized.bias import bias_codes, bias_scale, raised_scale
 from onnxq.pytorch.ops import dequantize_linear
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from torch import Tensor
 
@@ -161,26 +161,35 @@ class PackedWeight(nn.Module):
         self.weight_scale = raised
 
 
-def unpack(model: nn.Module) -> None:
-    """Puts a PackedWeight in the place of every packed parameter that the model holds.
+def packed_weights(model: nn.Module, skipped: Collection[str]) -> dict[int, PackedWeight]:
+    """The weight of every packed parameter that the model holds, by the id of its object.
+
+    `copying.copy_structure` puts them in their places.
+
+    Args:
+        model: converted.
+        skipped: paths of modules that are read otherwise, with all that is in them.
 
     Raises:
         UnsupportedError: a TorchScript object that is none of linear or convolution.
     """
     made: dict[int, PackedWeight] = {}
-    for path, module in list(model.named_modules()):
-        for name, script in list(_script_objects(module)):
-            key = id(script)
-            if key not in made:
-                made[key] = _read(script, path.removesuffix("._packed_params") or name)
-            delattr(module, name)
-            setattr(module, name, made[key])
+    for path, module in model.named_modules():
+        if any(path == skip or path.startswith(f"{skip}.") for skip in skipped):
+            continue
+        for name, script in _script_objects(module):
+            if id(script) not in made:
+                made[id(script)] = _read(script, path.removesuffix("._packed_params") or name)
+    return made
+
+
+def make_printable(model: nn.Module) -> None:
+    """torch.ao's modules read the packed parameters for their repr, which the exporter prints."""
     for module in list(model.modules()):
         _make_printable(module)
 
 
 def _make_printable(module: nn.Module) -> None:
-    """torch.ao's modules read the packed parameters for their repr, which the exporter prints."""
     if type(module).__module__.startswith("torch.ao.nn."):
         module.extra_repr = str  # type: ignore[method-assign]
     for name, child in module.named_children():

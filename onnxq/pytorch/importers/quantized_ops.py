@@ -230,6 +230,11 @@ def _elu(
     return region.put(functional.elu(x, alpha), grid)
 
 
+def _celu(region: Region, x: Tensor, scale: Any, zero_point: Any, alpha: float = 1.0) -> Tensor:
+    grid = region.new_grid(scale, zero_point, region.need_grid(x, "celu").dtype)
+    return region.put(functional.celu(x, alpha), grid)
+
+
 def _prelu(region: Region, x: Tensor, weight: Tensor, scale: Any, zero_point: Any) -> Tensor:
     grid = region.new_grid(scale, zero_point, region.need_grid(x, "prelu").dtype)
     return region.put(functional.prelu(x, weight), grid)
@@ -340,6 +345,7 @@ def _operators() -> dict[str, Handler]:
         "hardswish": _unary(functional.hardswish),
         "sigmoid": _unary(torch.sigmoid),
         "leaky_relu": _leaky_relu,
+        "celu": _celu,
         "elu": _elu,
         "prelu": _prelu,
         "softmax": _softmax,

@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch.boundary import leave_integers
 from onnxq.pytorch.importers.grid import Constants, Grid, stored_type
+from onnxq.pytorch.importers.quantized_functional import on_floats
 from onnxq.pytorch.ops import dequantize_linear, quantize_linear
 
 if TYPE_CHECKING:
@@ -177,8 +178,6 @@ class Region(TorchFunctionMode):
         first = grids[0]
         if name == "dequantize":
             return _each(args[0], leave_integers)
-        if name == "__get__" and func is _IS_QUANTIZED:
-            return True
         if name == "to" and torch.float16 in (*args, *kwargs.values()):
             raise UnsupportedError(f"{self.where()}: a quantized tensor is converted to float16.")
         if name in ("q_scale", "q_zero_point"):
@@ -200,7 +199,6 @@ class Region(TorchFunctionMode):
 
 
 _JOINING = frozenset(["cat", "concat", "concatenate", "stack"])  # torch: qparams of the first
-_IS_QUANTIZED = torch.Tensor.is_quantized.__get__  # type: ignore[attr-defined]  # a getset descriptor
 
 
 def _name_of(func: Any) -> tuple[str, str]:
@@ -250,7 +248,7 @@ def run_in_region(
     @functools.wraps(original)
     def forward(*args: Any, **kwargs: Any) -> object:
         constants.restart()
-        with Region(model, constants, operators) as region:
+        with on_floats(), Region(model, constants, operators) as region:
             hooks = _follow(model, region) if constants.recording else []
             try:
                 return original(*args, **kwargs)

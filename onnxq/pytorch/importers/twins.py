@@ -60,36 +60,29 @@ class Twins:
         return real
 
 
-def put_twins(model: nn.Module) -> Twins:
-    """Replaces every dynamically quantized module of the model.
+def find_twins(model: nn.Module) -> tuple[Twins, dict[int, nn.Module]]:
+    """The float twin of every dynamically quantized module of the model, by its id.
+
+    `copying.copy_structure` puts them in their places.
 
     Raises:
-        UnsupportedError: one that has no float twin.
+        UnsupportedError: a module that has no float twin.
     """
-    twins = Twins({}, {})
-    for path, module in list(model.named_modules()):
-        home = type(module).__module__
-        if not home.startswith((DYNAMIC, FUSED)):
-            continue
-        kind = type(module).__name__
-        if kind in ("LinearPackedParams", "PackedParameter"):
+    twins, made = Twins({}, {}), dict[int, nn.Module]()
+    for path, module in model.named_modules():
+        home, kind = type(module).__module__, type(module).__name__
+        if not home.startswith((DYNAMIC, FUSED)) or kind in (
+            "LinearPackedParams",
+            "PackedParameter",
+        ):
             continue
         if kind not in _MAKERS:
             raise UnsupportedError(
                 f"module '{path}': {kind} of {home} cannot be imported; known are "
                 f"{', '.join(_MAKERS)}. Put the float module back and let onnxq quantize it."
             )
-        _put(model, path, _MAKERS[kind](module, twins, path))
-    return twins
-
-
-def _put(model: nn.Module, path: str, made: nn.Module) -> None:
-    if not path:
-        raise UnsupportedError(
-            f"the model is one {type(made).__name__}: wrap it in a module that calls it."
-        )
-    parent, _, name = path.rpartition(".")
-    setattr(model.get_submodule(parent), name, made.eval())
+        made[id(module)] = _MAKERS[kind](module, twins, path).eval()
+    return twins, made
 
 
 def _linear(module: Any, twins: Twins, path: str) -> nn.Module:
