@@ -12,8 +12,8 @@ from onnxq.graph.io import load
 from onnxq.stages.arguments import check_prepared
 from onnxq.stages.calibrate import Statistics, calibrate
 from onnxq.stages.dynamic_decision import Objective, as_objective
-from onnxq.stages.dynamic_plan import dynamic_plan, nothing_quantized
-from onnxq.stages.dynamic_requests import check_something, notes_on_dtype
+from onnxq.stages.dynamic_plan import dynamic_plan
+from onnxq.stages.dynamic_requests import check_something, notes_on_dtype, nothing_quantized
 from onnxq.stages.dynamic_spec import as_dtype, check_names, mapping_of
 from onnxq.stages.plan import plan
 from onnxq.stages.prepare import ModelSource, Prepared, prepare

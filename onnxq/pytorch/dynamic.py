@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from onnxq import runtime
+from onnxq import runtime, targets
 from onnxq.errors import ModelError, QConfigError, UnsupportedError, nearest
 from onnxq.graph.canonical import canonicalize
 from onnxq.pipeline import quantize_dynamic as quantize_model
@@ -25,7 +25,7 @@ from onnxq.pytorch.inputs import example_inputs
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
 from onnxq.stages.candidates import has_dynamic_form
 from onnxq.stages.decision import node_name, walk
-from onnxq.stages.dynamic_decision import Objective
+from onnxq.stages.dynamic_decision import Objective, as_objective
 from onnxq.stages.dynamic_requests import check_dtype
 from onnxq.stages.dynamic_spec import as_dtype, dynamic_op_types, entry_for
 
@@ -98,7 +98,8 @@ def quantize_dynamic(  # torch's signature, and what exporting needs
         QConfigError: a type or name that the module does not have, an entry that is not dynamic, a
             dtype that weights are not stored in or that an entry contradicts; what
             `onnxq.quantize_dynamic` raises.
-        ModelError: a module that is named has no weights that are quantized dynamically.
+        ModelError: the model is no module; one that is named has no weights that are quantized
+            dynamically.
     """
     if mapping is not None:
         raise UnsupportedError(
@@ -109,17 +110,24 @@ def quantize_dynamic(  # torch's signature, and what exporting needs
         raise UnsupportedError(
             "inplace: the result is an ONNX model, the module stays as it is. Leave it out."
         )
+    if not isinstance(model, nn.Module):
+        shown = model.__name__ if isinstance(model, type) else type(model).__name__
+        raise ModelError(
+            f"the model is {shown}; wanted a torch.nn.Module, an instance and not its class. A "
+            "path, an onnx.ModelProto or an onnx_ir.Model is for onnxq.quantize_dynamic."
+        )
+    aim, machine = as_objective(objective), targets.resolve(target)  # exporting takes seconds
     entries = _entries(model, qconfig_spec, dtype)
     examples = example_inputs(model) if inputs is None else inputs
     exported = export(model, examples, dynamic_axes=dynamic_axes)
     if entries is None:
         wanted = as_dtype(_DEFAULT if dtype is None else dtype)
-        return quantize_model(exported, None, wanted, target=target, objective=objective)
+        return quantize_model(exported, None, wanted, target=machine, objective=aim)
     if isinstance(entries, QConfigDynamic):
-        return quantize_model(exported, entries, target=target, objective=objective)
+        return quantize_model(exported, entries, target=machine, objective=aim)
     canonical = canonicalize(exported, runtime.infer_types).model
     chosen = entries_of_nodes(model, canonical, entries)
-    return quantize_model(exported, chosen, target=target, objective=objective)
+    return quantize_model(exported, chosen, target=machine, objective=aim)
 
 
 Entries = Mapping[Key, QConfigDynamic | None]

@@ -19,8 +19,11 @@ _NOISE = (
     (UserWarning, r"The tensor attributes? self\..*_flat_weights", "LSTM regroups its weights"),
     (UserWarning, r"The \.grad attribute of a Tensor that is not a leaf", "dynamo looks at all"),
 )
-# It warns at every export that torchvision is not installed.
-_LOGGERS = ("torch.onnx._internal.exporter._registration",)
+_LOGGERS = (
+    "torch.onnx._internal.exporter._registration",  # at every export: no torchvision is installed
+    "onnxscript.optimizer._constant_folding",  # what it leaves alone in torch's own EmbeddingBag
+    "onnx_ir.passes.common.initializer_deduplication",  # the same
+)
 
 
 @contextlib.contextmanager

@@ -212,7 +212,7 @@ class CrossFindings:
             f"{len(broken)} finding(s):\n  "
             + "\n  ".join(broken[:MAX_NAMED])
             + more
-            + f"\n{self._remedy()}"
+            + f"\n{self._remedy(broken)}"
         )
 
     def _broken(self, bounds: _Bounds) -> list[str]:
@@ -222,9 +222,7 @@ class CrossFindings:
         ]
         refused = bounds.unchecked is Unchecked.REFUSED
         if refused:
-            broken += [
-                f"{n.op_type} '{n.name}' was not checked: {n.reason}" for n in self.unchecked
-            ]
+            broken += [_not_checked(node) for node in self.unchecked]
         if self.end_to_end and (refused or not self.unchecked):
             broken.append(f"end to end was not checked: {self.end_to_end}")
         nodes = [(f"{n.op_type} '{n.name}'", n) for n in self.nodes]
@@ -242,8 +240,14 @@ class CrossFindings:
             )
         return broken
 
-    def _remedy(self) -> str:
+    def _remedy(self, broken: Sequence[str]) -> str:
         """What to do: a kernel is to blame only where nodes differ on the inputs they had."""
+        unreached = {_not_checked(node) for node in self.unchecked if node.reason == NOT_REACHED}
+        if unreached.issuperset(broken):
+            return (
+                "Nothing else is wrong. Give samples that reach these nodes (the other branch of "
+                "an If, a Loop that runs), or allow it: --allow-unchecked."
+            )
         if not self.nodes and not self.unchecked and not self.weights_alone:
             return (
                 "Give a quantized model, as onnxq.quantize(model, samples) makes it. Quantized "
@@ -309,6 +313,10 @@ class CrossFindings:
         except (OSError, ValueError) as error:
             raise CalibrationError(f"findings '{path}': cannot be read ({error}).") from error
         return cls.from_dict(data)
+
+
+def _not_checked(node: UncheckedNode) -> str:
+    return f"{node.op_type} '{node.name}' was not checked: {node.reason}"
 
 
 def _differences(

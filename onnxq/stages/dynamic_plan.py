@@ -30,7 +30,12 @@ from onnxq.stages.dynamic_decision import (
     QuantizeDynamic,
 )
 from onnxq.stages.dynamic_forms import Slower, choose_form, known_rows, stored_type
-from onnxq.stages.dynamic_requests import unmet_dynamic, without_form
+from onnxq.stages.dynamic_requests import (
+    nothing_dynamic,
+    nothing_quantized,
+    unmet_dynamic,
+    without_form,
+)
 from onnxq.stages.dynamic_weights import (
     Observed,
     StorageKey,
@@ -88,15 +93,6 @@ def dynamic_plan(
     )
 
 
-def nothing_quantized(target: str) -> str:
-    """What to say of a plan that leaves all weights in float, to be fast on the target."""
-    return (
-        "nothing is quantized: objective 'speed' leaves in float what would be slower in every "
-        f"form on {target}, and here that is every node with weights; objective 'size' "
-        "(--objective size) quantizes them all the same."
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _Chosen:
     """A node that is quantized, its numbers still missing."""
@@ -144,12 +140,13 @@ class _Planner:
             for name, choice in choices.items()
         }
         self.notes += unmet_dynamic(nodes, decisions, self.qconfig, self.slower)
-        quantized = list(_quantized(decisions).values())
+        quantized, static = list(_quantized(decisions).values()), self._static(nodes)
         if self.slower and not quantized:
-            self.notes.append(nothing_quantized(self.target.name))
+            note = nothing_dynamic if static else nothing_quantized
+            self.notes.append(note(self.target.name))
         stored = [weight for decision in quantized for weight in decision.weights]
         self.notes += notes_on_twins(stored, self.twins) if stored else []
-        self.notes += notes_on_copies(nodes, _quantized(decisions), self._static(nodes))
+        self.notes += notes_on_copies(nodes, _quantized(decisions), static)
         return decisions
 
     def _static(self, nodes: Sequence[ir.Node]) -> set[str]:

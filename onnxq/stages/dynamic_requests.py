@@ -65,6 +65,27 @@ def unmet_dynamic(
     ]
 
 
+def nothing_quantized(target: str) -> str:
+    """What to say of a plan that leaves all weights in float, to be fast on the target."""
+    return f"nothing is quantized: {_all_slower(target, 'every node with weights')}"
+
+
+def nothing_dynamic(target: str) -> str:
+    """The same where other nodes are left to static quantization, which may take them."""
+    return (
+        "nothing is quantized dynamically: "
+        f"{_all_slower(target, 'every node that the qconfig names for it')}"
+    )
+
+
+def _all_slower(target: str, nodes: str) -> str:
+    return (
+        "objective 'speed' leaves in float what would be slower in every "
+        f"form on {target}, and here that is {nodes}; objective 'size' "
+        "(--objective size) quantizes them all the same."
+    )
+
+
 def without_form(node: ir.Node) -> Float:
     """Why a node stays in float whose operator has no dynamic form."""
     label = f"{node.domain}.{node.op_type}" if node.domain else node.op_type

@@ -47,7 +47,7 @@ def as_dtype(value: object) -> QDType:
     named = isinstance(value, QDType | str | np.dtype) or str(value).startswith("torch.")
     if not named:
         raise QConfigError(
-            f"dtype {value!r}: wanted onnxq.qint8, onnxq.float16, or the name of one of them."
+            f"dtype {value!r}: wanted 'qint8' or 'float16', or such a dtype of NumPy or PyTorch."
         )
     found = value if isinstance(value, QDType) else _named(str(value))
     if found not in _BY_DTYPE:

@@ -181,6 +181,7 @@ def observe_weight(weight: npt.NDArray[np.float32], key: WeightKey, notes: list[
     inside = -key.limit <= observer.quant_min and observer.quant_max <= key.limit
     if qparams.dtype == INT8 and not (observer.qscheme.symmetric and inside):
         _check_codes(weight, qparams, key, notes)
+    notes += _notes_on_least_scale(weight, qparams, key, observer)
     return qparams
 
 
@@ -198,6 +199,27 @@ def limited_to(spec: ObserverSpec, limit: int, ch_axis: int) -> ObserverSpec:
     if probe.dtype == INT8 and limit < INT8.qmax and spec.accepts("quant_max"):
         spec = _limited(spec, probe, limit)
     return spec
+
+
+def _notes_on_least_scale(
+    weight: npt.NDArray[np.float32], qparams: QParams, key: WeightKey, observer: Observer
+) -> list[str]:
+    """One note where the observer's least scale costs a weight a bit of its codes, or all of them.
+
+    Torch's is 2^-23, whatever the weights: a tensor of 1e-8 has no code but 0.
+    """
+    scale = float(qparams.scale.max(initial=0.0))
+    if scale > observer.eps:
+        return []
+    largest = max(float(weight.max(initial=0.0)), -float(weight.min(initial=0.0)))
+    half = (observer.quant_max - observer.quant_min) / 2
+    if not 0 < largest / scale < half / 2:
+        return []
+    return [
+        f"weight '{key.tensor}': its magnitudes, up to {largest:g}, are small beside the least "
+        f"scale of {key.observer.name}, {scale:g}: codes reach {np.rint(largest / scale):g} of "
+        f"{int(half)}. Use NarrowRangeObserver, or a smaller eps."
+    ]
 
 
 def _limited(spec: ObserverSpec, observer: Observer, limit: int) -> ObserverSpec:

@@ -69,6 +69,26 @@ def count(model: ir.Model) -> dict[str, int]:
     return found
 
 
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (Net, "^the model is Net; wanted a torch.nn.Module, an instance and not its class"),
+        ("net.onnx", "^the model is str; .* is for onnxq.quantize_dynamic"),
+    ],
+)
+def test_what_is_no_module_is_refused(source: Any, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        quantize_dynamic(source, {nn.Linear}, inputs=IDS)
+
+
+@pytest.mark.parametrize("option", [{"target": "x86-vni"}, {"objective": "sise"}])
+def test_a_misspelt_option_is_refused_before_the_export(option: dict[str, Any]) -> None:
+    with mock.patch.object(dynamic, "export") as export_:
+        with pytest.raises(QConfigError, match="is not known"):
+            quantize_dynamic(Net(), {nn.Linear}, inputs=IDS, **option)
+        export_.assert_not_called()
+
+
 MATRICES = 8  # table, two of body, two of rnn, two of cell, head
 
 
@@ -189,7 +209,7 @@ def test_no_dtype_is_int8_and_others_are_told_what_is_wanted() -> None:
     assert count(quantized({"head"}, None)) == {"INT8": 1, "FLOAT": 7}
     with pytest.raises(QConfigError, match=r"'torch.float32' is not known; wanted qint8 or"):
         quantized({"head"}, torch.float32)
-    with pytest.raises(QConfigError, match=r"dtype 8: wanted onnxq\.qint8, onnxq\.float16"):
+    with pytest.raises(QConfigError, match="dtype 8: wanted 'qint8' or 'float16'"):
         quantized({"head"}, 8)
 
 

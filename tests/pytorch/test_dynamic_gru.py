@@ -102,6 +102,9 @@ def quantized(net: nn.Module, batch_axis: int, spec: QConfigMapping | None = Non
     return found
 
 
+# products as small as these are stored in integers otherwise, and computed in float
+INTEGERS = QConfigMapping(QConfigDynamic(NarrowRangeObserver, form=DynamicForm.INTEGER))
+
 OPTIONS: tuple[dict[str, int], ...] = (
     {},
     {"bias": False},
@@ -120,10 +123,8 @@ def test_no_layer_of_nn_gru_keeps_float_weights(options: dict[str, int]) -> None
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_each_direction_of_nn_gru_becomes_a_scan_of_integers(options: dict[str, int]) -> None:
-    integer = QConfigDynamic(NarrowRangeObserver.with_args(), form=DynamicForm.INTEGER)
     net = Sequence(nn.GRU, **options)
-    spec = QConfigMapping().set_global(integer)
-    found = quantized(net, 0 if "batch_first" in options else 1, spec)
+    found = quantized(net, 0 if "batch_first" in options else 1, INTEGERS)
     assert_no_float_weight(found)
     scans = options.get("num_layers", 1) * (2 if "bidirectional" in options else 1)
     assert (ops(found)["Scan"], ops(found)["GRU"]) == (scans, 0)
@@ -133,7 +134,7 @@ def test_each_direction_of_nn_gru_becomes_a_scan_of_integers(options: dict[str, 
 def test_nn_rnn_which_torch_writes_out_is_quantized_in_its_products(
     options: dict[str, int],
 ) -> None:
-    found = quantized(Sequence(nn.RNN, **options), 0 if "batch_first" in options else 1)
+    found = quantized(Sequence(nn.RNN, **options), 0 if "batch_first" in options else 1, INTEGERS)
     assert_no_float_weight(found)
     assert not {"MatMul", "Gemm"} & set(ops(found))
 
@@ -150,7 +151,7 @@ def assert_no_float_weight(model: ir.Model) -> None:
 def test_steps_of_an_unrolled_cell_share_their_weights(
     kind: type[nn.GRUCell | nn.RNNCell], products: int
 ) -> None:
-    found = quantized(Unrolled(kind), 0)
+    found = quantized(Unrolled(kind), 0, INTEGERS)
     assert ops(found)["MatMulInteger"] == products * STEPS
     codes = [v for v in found.graph.initializers.values() if str(v.dtype) == "INT8"]
     assert len(codes) == products
@@ -160,6 +161,6 @@ def test_steps_of_an_unrolled_cell_share_their_weights(
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # torch's scan
 @pytest.mark.parametrize("kind", [nn.GRUCell, nn.RNNCell])
 def test_cells_in_the_body_of_a_scan_are_quantized(kind: type[nn.GRUCell | nn.RNNCell]) -> None:
-    found = quantized(Scanned(kind), 0)
+    found = quantized(Scanned(kind), 0, INTEGERS)
     assert ops(found)["MatMulInteger"] == 2
     assert ops(found)["Gemm"] == 0

@@ -12,6 +12,9 @@ from torch._higher_order_ops.while_loop import while_loop
 
 import onnxq
 from onnxq import runtime
+from onnxq.observers import NarrowRangeObserver
+from onnxq.operator import DynamicForm
+from onnxq.qconfig import QConfigDynamic, QConfigMapping
 from onnxq.stages.cross_check import cross_check
 from tests.cell_bounds import Cell
 
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.oracle
 
 HIDDEN, INPUTS, STEPS, BATCH = 24, 8, 6, 4
+# products as small as these are stored in integers otherwise, and computed in float
+INTEGERS = QConfigMapping(QConfigDynamic(NarrowRangeObserver, form=DynamicForm.INTEGER))
 KINDS = {"LSTM": nn.LSTMCell, "GRU": nn.GRUCell, "RNN": nn.RNNCell}
 
 
@@ -67,7 +72,7 @@ def run(model: ir.Model, x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_cell_in_a_loop_is_quantized_near_float_and_exact(kind: str) -> None:
     model, cell = exported(kind)
-    quantized = onnxq.quantize_dynamic(model, objective="size")
+    quantized = onnxq.quantize_dynamic(model, INTEGERS, objective="size")
     ops = [node.op_type for node in quantized.graph.all_nodes()]
     assert ops.count("Loop") == 1
     assert ops.count("MatMulInteger") == 2

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import logging
 import warnings
 
@@ -7,7 +8,11 @@ import pytest
 
 from onnxq.pytorch.quiet import quiet_exporter
 
-LOGGER = logging.getLogger("torch.onnx._internal.exporter._registration")
+LOGGERS = [
+    "torch.onnx._internal.exporter._registration",
+    "onnxscript.optimizer._constant_folding",
+    "onnx_ir.passes.common.initializer_deduplication",
+]
 
 
 def test_torchs_words_about_itself_are_held_back() -> None:
@@ -46,15 +51,18 @@ def test_an_error_filter_cannot_break_what_runs_inside() -> None:
     assert reached
 
 
-def test_the_loggers_level_is_put_back_also_after_an_error() -> None:
-    before, levels = LOGGER.level, []
+@pytest.mark.parametrize("name", LOGGERS)
+def test_the_loggers_level_is_put_back_also_after_an_error(name: str) -> None:
+    importlib.import_module(name)  # a logger of another name would be silent for nobody
+    logger = logging.getLogger(name)
+    before, levels = logger.level, []
 
     def fail() -> None:
         with quiet_exporter():
-            levels.append(LOGGER.level)
+            levels.append(logger.level)
             raise KeyError
 
     with pytest.raises(KeyError):
         fail()
     assert levels == [logging.ERROR]
-    assert LOGGER.level == before
+    assert logger.level == before

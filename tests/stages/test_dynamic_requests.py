@@ -17,7 +17,7 @@ from onnxq.qconfig import (
     float16_dynamic_qconfig,
     onnxq_default_dynamic_qconfig,
 )
-from onnxq.stages.dynamic_plan import nothing_quantized
+from onnxq.stages.dynamic_requests import nothing_dynamic, nothing_quantized
 from tests.dynamic_models import SIDE, op_types, planned, product, quantized
 from tests.examples import images, model, network, weights
 
@@ -74,6 +74,15 @@ def test_what_the_objective_leaves_in_float_needs_no_note() -> None:
     _, plan = planned(product(), {"product": ENTRY}, target="portable")
     assert plan.slower == ("product",)
     assert plan.notes == (nothing_quantized("portable"),)
+
+
+def test_a_static_part_is_not_said_to_be_float() -> None:
+    mapping = default_qconfig_mapping().set_op_type("Gemm", ENTRY)
+    prepared = onnxq.prepare(network(), mapping, "portable")
+    made = onnxq.plan(prepared, onnxq.calibrate(prepared, {"x": images(2)}))
+    assert nothing_dynamic("portable") in made.notes
+    assert nothing_dynamic("portable").startswith("nothing is quantized dynamically: objective")
+    assert not any(note.startswith("nothing is quantized:") for note in made.notes)
 
 
 def test_static_quantization_notes_it_too() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -231,3 +232,27 @@ def test_only_the_end_beyond_the_limit_is_narrowed() -> None:
     spec = AFFINE.with_args(quant_min=-10, quant_max=100)
     codes = quantize(weight, planned(prepared(weight, weights(2, 4), spec, "portable")).qparams)
     assert (codes.min(), codes.max()) == (-10, 64)
+
+
+@pytest.mark.parametrize(
+    ("spec", "size", "noted"),
+    [
+        (SYMMETRIC, 1e-8, "up to 1e-08, .* of MinMaxObserver, 1.19209e-07: codes reach 0 of 127"),
+        (PER_CHANNEL, 4e-6, "codes reach 34 of 127. Use NarrowRangeObserver, or a smaller eps"),
+        (AFFINE, 1e-6, "codes reach 8 of 127"),
+        (PER_CHANNEL, 1e-5, None),
+        (SYMMETRIC, 0.0, None),
+        (NarrowRangeObserver.with_args(), 1e-30, None),
+        (SYMMETRIC.with_args(eps=2.0**-100), 1e-8, None),
+    ],
+)
+def test_a_weight_that_the_least_scale_robs_of_its_codes_is_noted(
+    spec: object, size: float, noted: str | None
+) -> None:
+    weight = np.where(np.arange(16).reshape(4, 4) % 2, size, -size).astype(np.float32)
+    notes: list[str] = []
+    planned(prepared(weight, weights(1, 4), spec), notes)
+    found = [note for note in notes if "least scale" in note]
+    assert len(found) == (noted is not None)
+    for note in found:
+        assert re.search(f"^weight 'w': .*{noted}", note)
