@@ -7,8 +7,9 @@ one qconfig. Its logits in torch's evaluation are compared with ONNX Runtime's, 
 imported module as torch runs it, with and without what deployment does and training did not:
 
     bias       int32 at x_scale * w_scale; float32 in training
-    average    the pooled result on a grid; float32 in training
-    symmetric  channels of one sign on a symmetric grid (the default qconfig's bug)
+    average    the pooled result on a grid; float32 in training, but in FX
+
+The last row has channels of one sign, which the default qconfig trains on asymmetric grids.
 
 What it printed is in scripts/bench_import.md.
 """
@@ -36,7 +37,7 @@ from onnxq.pytorch.importers.findings import collected
 from onnxq.pytorch.importers.trained import convert_as_trained
 from onnxq.pytorch.inputs import bind
 from onnxq.pytorch.quantized_graph import output_scales
-from tests.torch_ao_models import fx, outputs, qat
+from tests.torch_ao_models import fx, one_signed, outputs, qat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,6 +57,7 @@ ROWS: dict[str, Any] = {
     "default fbgemm (fused observer)": lambda: qat("fbgemm"),
     "default qnnpack (fused observer)": lambda: qat("qnnpack"),
     "default fbgemm, FX": lambda: fx("fbgemm", trained=True),
+    "default fbgemm, two channels of one sign": one_signed,
 }
 IMAGES = torch.randn(256, 3, 16, 16, generator=torch.Generator().manual_seed(3))
 
@@ -73,7 +75,7 @@ def as_trained(*causes: str) -> Iterator[None]:
             def pooled_in_float(self: Any, x: torch.Tensor, grid: Any) -> torch.Tensor:
                 last = x.ndim == 4 and x.shape[2:] == (1, 1)
                 flat = x.ndim == 2 and x.shape[1] == 8
-                return self.mark(x, grid) if last or flat else put(self, x, grid)  # type: ignore[no-any-return]
+                return self.mark(x, grid) if last or flat else put(self, x, grid)
 
             stack.enter_context(mock.patch.object(region.Region, "put", pooled_in_float))
         yield

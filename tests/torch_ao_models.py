@@ -100,7 +100,20 @@ def qat(backend: str = "fbgemm", *, fuse: object = True, qconfig: Any = None) ->
         prepared: nn.Module = tq.prepare_qat(made)
         for _ in range(3):
             prepared(torch.randn(4, 3, 16, 16))
-        return prepared.eval()
+        return prepared.eval().apply(tq.disable_observer)  # which eval mode leaves on
+
+
+def one_signed() -> Any:
+    """Trained by the default qconfig; channels 2 and 3 of c1 have one sign, 4 is zero."""
+    with engine("fbgemm"):
+        model: Any = seeded(Stubbed()).train()
+        with torch.no_grad():
+            weight = model.c1.weight
+            weight[2], weight[3], weight[4] = weight[2].abs(), -weight[3].abs(), 0
+        model.qconfig = tq.get_default_qat_qconfig("fbgemm")
+        prepared = tq.prepare_qat(model)
+        prepared(IMAGES)
+        return prepared.eval().apply(tq.disable_observer)
 
 
 def fx(backend: str = "fbgemm", *, trained: object = False) -> nn.Module:
@@ -116,7 +129,7 @@ def fx(backend: str = "fbgemm", *, trained: object = False) -> nn.Module:
         made = quantize_fx.prepare_qat_fx(model.train(), mapping, (IMAGES,))
         for _ in range(3):
             made(torch.randn(4, 3, 16, 16))
-        return made.eval()
+        return made.eval().apply(tq.disable_observer)
 
 
 def converted(prepared: nn.Module, backend: str = "fbgemm") -> nn.Module:

@@ -89,6 +89,7 @@ def trace(model: nn.Module, inputs: BoundInputs) -> fx.GraphModule:
         _one_call_per_module,
     ):
         rule(traced)
+    traced.graph.eliminate_dead_code()  # parameters that modules hold now
     traced.graph.lint()
     # a new one holds what the graph names and nothing else
     clean = fx.GraphModule(traced, traced.graph, type(model).__name__)
@@ -114,13 +115,16 @@ def _symbolic(model: nn.Module, inputs: BoundInputs) -> fx.GraphModule:
             "What to do: use torch.where in place of a branch on values, or mark the quantized "
             "region with QuantStub and DeQuantStub and call prepare_qat without inputs."
         ) from error
-    for node in reversed(graph.nodes):  # fixed arguments, and the checks that they are as fixed
-        checks = node.op == "call_function" and "_assert" in getattr(node.target, "__name__", "")
-        if checks or (node.op == "placeholder" and node.target not in inputs.tensors):
+    # fixed arguments are inputs still, with checks that they are as fixed
+    for node in reversed(graph.nodes):
+        if node.op == "call_function" and "_assert" in getattr(node.target, "__name__", ""):
             graph.erase_node(node)
     graph.set_codegen(fx.graph.CodeGen())
     traced = fx.GraphModule(model, graph, type(model).__name__)
     traced.graph.eliminate_dead_code()
+    for node in reversed(traced.graph.nodes):
+        if node.op == "placeholder" and node.target not in inputs.tensors:
+            traced.graph.erase_node(node)
     return traced
 
 

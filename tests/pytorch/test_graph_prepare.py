@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import onnxq
+from models.cifar10 import load_sample
 from onnxq import runtime
 from onnxq.errors import QConfigError, UnsupportedError
-from onnxq.pytorch import FakeQuantize, convert, export, prepare, prepare_qat
+from onnxq.pytorch import FakeQuantize, convert, export, load_module, prepare, prepare_qat
 from onnxq.pytorch.graph_prepare import PLACEMENTS
 from onnxq.pytorch.nn.intrinsic.qat import ConvBn2d, ConvBnReLU2d
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping, get_default_qat_qconfig
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from onnxq.pytorch.placed import Placements
 
+ROOT = Path(__file__).resolve().parent.parent.parent
 MAPPING = QConfigMapping(get_default_qat_qconfig())
 MOVES = {"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "MaxPool", "Concat"}
 
@@ -166,6 +169,16 @@ def test_what_is_exported_is_quantized_where_post_training_quantization_quantize
     exported = export(convert(prepare_qat(model, inputs=x).eval()), x)
     name = exported.graph.inputs[0].name or ""
     ptq = onnxq.quantize(export(model, x), [{name: x.numpy()}], qconfig=MAPPING)
+    assert roles(exported) == roles(ptq)
+
+
+@pytest.mark.parametrize("name", ["resnet20", "transformer"])
+def test_whole_models_are_quantized_where_post_training_quantization_quantizes(name: str) -> None:
+    module = "resnet" if name == "resnet20" else name
+    model = load_module(f"models.{module}:{name}", ROOT / "models" / f"{name}.safetensors")
+    x = torch.from_numpy(load_sample("calibration")[0][:8])
+    exported = export(convert(prepare_qat(model, inputs=x).eval()), x[:2])
+    ptq = onnxq.quantize(export(model, x[:2]), [{"image": x.numpy()}], qconfig=MAPPING)
     assert roles(exported) == roles(ptq)
 
 

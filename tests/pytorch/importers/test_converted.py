@@ -64,7 +64,7 @@ class Sorted(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.quant, self.dequant, self.inner = tq.QuantStub(), tq.DeQuantStub(), nn.Identity()
-        self.inner.forward = lambda x: torch.sort(x)[0]  # type: ignore[method-assign]
+        self.inner.forward = lambda x: torch.sort(x)[0]  # type: ignore[assignment, method-assign]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.dequant(self.inner(self.quant(x)))  # type: ignore[no-any-return]
@@ -89,7 +89,7 @@ def test_weights_of_another_type_are_refused() -> None:
     model.table.qconfig = tq.float_qparams_weight_only_qconfig  # type: ignore[assignment]
     with engine("fbgemm"):
         tq.prepare(model, inplace=True)
-        tq.convert(model, inplace=True)  # type: ignore[no-untyped-call]
+        tq.convert(model, inplace=True)
     with pytest.raises(UnsupportedError, match=r"table.*EmbeddingPackedParamsBase"):
         import_quantized(model, torch.tensor([[1, 2], [3, 4]]))
 

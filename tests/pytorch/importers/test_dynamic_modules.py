@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,7 +50,7 @@ def quantized(model: nn.Module, backend: str, dtype: torch.dtype = torch.qint8) 
 def difference(model: nn.Module, backend: str) -> tuple[float, Counter[str]]:
     exported = import_quantized(model, X)
     with runtime.open_session(exported, threads=1) as session:
-        got = session.run({"x": X.numpy()})[0]
+        got = session.run({exported.graph.inputs[0].name or "": X.numpy()})[0]
     with engine(backend), torch.no_grad():
         wanted = model(X).numpy()
     return float(np.abs(got - wanted).max()), Counter(n.op_type for n in exported.graph)
@@ -67,10 +68,10 @@ def test_every_module_gives_what_torch_gives_where_torch_uses_8_bits() -> None:
 def test_a_linear_layer_is_within_both_activation_steps() -> None:
     """fbgemm takes 7 bits of the activation, ONNX Runtime 8: half a step of each, times sum |w|."""
     layer = nn.Sequential(nn.Linear(16, 12))
-    model = quantized(layer, "fbgemm")
+    model: Any = quantized(layer, "fbgemm")
     largest, counts = difference(model, "fbgemm")
     spread = float(X.clamp(min=0).max() - X.clamp(max=0).min())
-    weight = model[0].weight().dequantize().abs().sum(1).max()  # type: ignore[operator, union-attr]
+    weight = model[0].weight().dequantize().abs().sum(1).max()
     assert largest <= 0.5 * (spread / 127 + spread / 255) * float(weight) + 1e-6
     assert counts["Gemm"] + counts["MatMul"] == 0
 
@@ -92,9 +93,10 @@ def test_static_and_dynamic_modules_may_be_in_one_model() -> None:
 
     model = Both().eval()
     with engine("fbgemm"):
-        model.body = tq.convert(eager("fbgemm"))  # type: ignore[no-untyped-call]
+        model.body = tq.convert(eager("fbgemm"))
         model = tq.quantize_dynamic(model, {"head"})
     images = torch.randn(4, 3, 16, 16)
     counts = Counter(n.op_type for n in import_quantized(model, images).graph)
-    assert counts["DynamicQuantizeMatMul"] + counts["MatMulIntegerToFloat"] == 1
+    assert counts["DynamicQuantizeLinear"] == 1
+    assert counts["Gemm"] == 1  # between Q and DQ
     assert counts["Conv"] == 2

@@ -10,7 +10,7 @@ from torch.ao import quantization as tq
 
 from onnxq.pytorch.importers.findings import collected
 from onnxq.pytorch.importers.trained import convert_as_trained
-from tests.torch_ao_models import IMAGES, Stubbed, engine, qat, seeded
+from tests.torch_ao_models import one_signed, qat
 
 pytestmark = [
     pytest.mark.oracle,
@@ -18,19 +18,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:quantized tensor creation"),
     pytest.mark.filterwarnings("ignore:Please use quant_min"),
 ]
-
-
-def one_signed() -> Any:
-    """Trained by the default qconfig, with channels of one sign and one of zeros."""
-    with engine("fbgemm"):
-        model: Any = seeded(Stubbed()).train()
-        with torch.no_grad():
-            weight = model.c1.weight
-            weight[2], weight[3], weight[4] = weight[2].abs(), -weight[3].abs(), 0
-        model.qconfig = tq.get_default_qat_qconfig("fbgemm")
-        prepared = tq.prepare_qat(model)
-        prepared(IMAGES)
-        return prepared.eval()
 
 
 def test_channels_that_were_trained_asymmetric_are_named() -> None:

@@ -1,0 +1,230 @@
+"""Holds a trained module's codes against those of ONNX Runtime, tensor by tensor.
+
+Layer by layer, each part of the module is given the tensors that ONNX Runtime really had, so that
+what differs was computed there. Free running, both start from the same input, and a step that
+differs early makes others differ behind it.
+
+Both round the same real numbers. The module adds them up in float32, ONNX Runtime in integers, so
+that a sum may come out on the other side of a tie: one step, in a few elements of a million.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import fx, nn
+
+from onnxq import runtime
+from onnxq.errors import UnsupportedError
+from onnxq.graph.expose import expose
+from onnxq.pytorch.fake_quantize import FakeQuantize
+from onnxq.pytorch.group import GroupMember
+from onnxq.pytorch.inputs import bind
+from onnxq.pytorch.nn.quantized import Requantize
+from onnxq.pytorch.quantized_graph.reading import DEQUANTIZE, QUANTIZE, array_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy.typing as npt
+    import onnx_ir as ir
+
+    from onnxq.pytorch.inputs import BoundInputs, Inputs
+
+    Array = npt.NDArray[np.generic]
+
+
+class Feeding(enum.Enum):
+    """What the parts of the module are given."""
+
+    LAYER_BY_LAYER = "layer by layer"
+    """The codes that ONNX Runtime computed ahead of them."""
+    FREE_RUNNING = "free running"
+    """What the module itself computed ahead of them."""
+
+
+@dataclass(slots=True)
+class Agreement:
+    """How the codes of one tensor compare.
+
+    Attributes:
+        node: of the traced module.
+        tensor: of the exported model.
+        elements: compared so far.
+        differing: how many of them differ.
+        largest: by how many steps, at most.
+    """
+
+    node: str
+    tensor: str
+    elements: int = 0
+    differing: int = 0
+    largest: int = 0
+
+    @property
+    def share(self) -> float:
+        """Of the elements that are equal."""
+        return 1 - self.differing / max(self.elements, 1)
+
+    def add(self, got: Array, wanted: Array) -> None:
+        """Takes the codes of one batch."""
+        steps = np.abs(got.astype(np.int32) - wanted.astype(np.int32))
+        self.elements += steps.size
+        self.differing += int(np.count_nonzero(steps))
+        self.largest = max(self.largest, int(steps.max(initial=0)))
+
+
+@dataclass(slots=True)
+class Deployed:
+    """What `compare` found.
+
+    Attributes:
+        feeding: what the parts of the module were given.
+        tensors: by node, in graph order.
+        rows: batch elements whose outputs were compared.
+        same_top: of these, how many have the same largest element in the first output.
+    """
+
+    feeding: Feeding
+    tensors: dict[str, Agreement] = field(default_factory=dict)
+    rows: int = 0
+    same_top: int = 0
+
+    @property
+    def agreement(self) -> float:
+        """Share of rows whose largest output is the same."""
+        return self.same_top / max(self.rows, 1)
+
+
+def compare(
+    module: nn.Module, model: ir.Model, batches: Iterable[Inputs], feeding: Feeding
+) -> Deployed:
+    """How a prepared or converted module and its exported model agree.
+
+    Args:
+        module: of prepare_qat(..., inputs=...), or what convert made of it; in eval mode.
+        model: exported from it, as QDQ.
+        batches: inputs of the module.
+        feeding: what each part is given.
+
+    Raises:
+        UnsupportedError: the module was not traced, or a tensor that it rounds is not in the model.
+    """
+    if not isinstance(module, fx.GraphModule):
+        raise UnsupportedError(
+            f"compare: got a {type(module).__name__}; wanted what prepare_qat(..., inputs=...) "
+            "returns, or convert of that. A module with stubs is compared by export itself."
+        )
+    tensors = _quantized(model)
+    names = list(tensors)
+    exposed = expose(model, names)
+    ends = [str(value.name) for value in model.graph.outputs]
+    found = Deployed(feeding)
+    with runtime.open_session(exposed.model, threads=1) as session, torch.no_grad():
+        for batch in batches:
+            bound = bind(module, batch)
+            feeds = {name: x.numpy() for name, x in bound.tensors.items()}
+            wanted = [*ends, *(exposed.outputs[name] for name in names)]
+            arrays = dict(zip([*ends, *names], session.run(feeds, wanted), strict=True))
+            runner = _Runner(module, tensors, arrays, found)
+            result = runner.run(*_ordered(module, bound))
+            first = result[0] if isinstance(result, tuple) else result
+            _count_top(found, first.numpy(), arrays[ends[0]])
+    return found
+
+
+class _Runner(fx.Interpreter):
+    """Runs the module and compares where it rounds; may go on from there with the model's codes."""
+
+    def __init__(
+        self,
+        module: fx.GraphModule,
+        tensors: dict[str, tuple[float, int]],
+        arrays: dict[str, Array],
+        found: Deployed,
+    ) -> None:
+        super().__init__(module)
+        self._tensors = tensors
+        self._arrays = arrays
+        self._found = found
+        self._matched = {one.tensor for one in found.tensors.values()}
+
+    def run_node(self, n: fx.Node) -> Any:
+        value = super().run_node(n)
+        grid = self._grid(n)
+        if grid is None:
+            return value
+        codes = grid.codes(self.env[n.all_input_nodes[0]]).numpy()
+        if n.name not in self._found.tensors:
+            self._match(n, grid, codes)
+        agreement = self._found.tensors[n.name]
+        wanted = self._arrays[agreement.tensor]
+        agreement.add(codes, wanted)
+        if self._found.feeding is Feeding.FREE_RUNNING:
+            return value
+        scale, zero_point = grid.scale.numpy(), int(grid.zero_point)
+        real = (wanted.astype(np.int32) - zero_point).astype(np.float32) * scale
+        return torch.from_numpy(real)
+
+    def _grid(self, node: fx.Node) -> FakeQuantize | Requantize | None:
+        if node.op != "call_module":
+            return None
+        module = self.module.get_submodule(str(node.target))
+        if isinstance(module, GroupMember):
+            module = module.fake_quant
+        if not isinstance(module, FakeQuantize | Requantize):
+            return None
+        constant = node.all_input_nodes[0].op == "get_attr"  # stored as codes
+        return None if constant else module
+
+    def _match(self, node: fx.Node, grid: FakeQuantize | Requantize, codes: Array) -> None:
+        """Finds the model's tensor by scale, zero point and shape; of several, the nearest one."""
+        key = (float(grid.scale), int(grid.zero_point))
+        fitting = [
+            name
+            for name, found in self._tensors.items()
+            if found == key and self._arrays[name].shape == codes.shape
+        ]
+        unused = [name for name in fitting if name not in self._matched] or fitting
+        if not unused:
+            raise UnsupportedError(
+                f"'{node.name}' rounds to scale {key[0]:.6g}, zero point {key[1]}, shape "
+                f"{codes.shape}; the model has no such tensor. Was it exported from this module, "
+                "as it is now?"
+            )
+        nearest = min(unused, key=lambda name: np.count_nonzero(self._arrays[name] != codes))
+        self._found.tensors[node.name] = Agreement(node.name, nearest)
+        self._matched.add(nearest)
+
+
+def _quantized(model: ir.Model) -> dict[str, tuple[float, int]]:
+    """Name of each tensor of codes that is computed -> its scale and zero point."""
+    found = {}
+    for node in model.graph:
+        source = node.inputs[0] if node.inputs else None
+        if node.op_type != QUANTIZE or source is None or source.is_initializer():
+            continue
+        scale, zero_point = array_of(node, 1), array_of(node, 2)
+        if scale is None or zero_point is None or scale.ndim:
+            continue
+        codes = node.outputs[0]
+        clips = [reader for reader in codes.consumers() if reader.op_type != DEQUANTIZE]
+        value = clips[0].outputs[0] if clips and clips[0].op_type == "Clip" else codes
+        found[str(value.name)] = (float(scale), int(zero_point))
+    return found
+
+
+def _ordered(module: fx.GraphModule, inputs: BoundInputs) -> list[torch.Tensor]:
+    names = [str(node.target) for node in module.graph.nodes if node.op == "placeholder"]
+    return [inputs.tensors[name] for name in names]
+
+
+def _count_top(found: Deployed, got: Array, wanted: Array) -> None:
+    rows = got.shape[0]
+    found.rows += rows
+    tops = [a.reshape(rows, -1).argmax(1) for a in (got, wanted)]
+    found.same_top += int(np.count_nonzero(tops[0] == tops[1]))

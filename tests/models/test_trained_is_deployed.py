@@ -1,0 +1,91 @@
+"""MobileNetV2 trained with fake quantization: ONNX Runtime computes what was trained.
+
+Bounds for the 10,000 test images are in scripts/bench_qat.py; here are those of the embedded ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+
+import onnxq
+from models.cifar10 import load_sample
+from onnxq import runtime, targets
+from onnxq.pytorch import export
+from onnxq.pytorch.deployed import Feeding, compare
+from scripts.train_qat import BITS, deployed
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+MODELS = Path(__file__).resolve().parent.parent.parent / "models"
+EQUAL = 0.998
+LEAST_TOP1 = {8: 860, 4: 860}  # of 1,000; float: 865
+LARGEST_CODE = {8: 127, 4: 7}
+
+pytestmark = [
+    pytest.mark.parametrize("bits", BITS),
+    pytest.mark.skipif(
+        targets.detect().weight_qmax_saturating < LARGEST_CODE[8],
+        reason="8-bit weights saturate on this CPU",
+    ),
+]
+
+
+@cache
+def model(bits: int) -> tuple[Any, ir.Model]:
+    """The converted module, and what is exported of it."""
+    module = deployed(bits, MODELS / f"mobilenetv2_qat{bits}.safetensors")
+    return module, export(module, images()[:4])
+
+
+@cache
+def images() -> torch.Tensor:
+    return torch.from_numpy(load_sample("test")[0])
+
+
+def test_layer_by_layer_the_codes_are_those_of_onnx_runtime(bits: int) -> None:
+    found = compare(*model(bits), [images()[:100]], Feeding.LAYER_BY_LAYER)
+    assert len(found.tensors) == 39
+    assert min(one.share for one in found.tensors.values()) >= EQUAL
+    assert max(one.largest for one in found.tensors.values()) <= 1
+
+
+def test_free_running_the_classes_are_those_of_onnx_runtime(bits: int) -> None:
+    module, exported = model(bits)
+    with runtime.open_session(exported) as session, torch.no_grad():
+        (logits,) = session.run({"image": images().numpy()})
+        same = module(images()).numpy().argmax(1) == logits.argmax(1)
+    assert len(same) == 1000
+    assert same.mean() >= EQUAL
+
+
+def test_the_reference_kernels_give_every_integer(bits: int) -> None:
+    samples = {"image": images()[:32].numpy()}
+    assert onnxq.cross_check(model(bits)[1], samples, batch_size=32).exact
+
+
+def test_every_convolution_runs_in_integers(bits: int) -> None:
+    ops = Counter(node.op_type for node in runtime.optimized_graph(model(bits)[1]).graph)
+    assert (ops["QLinearConv"], ops["QLinearAdd"], ops["QGemm"]) == (31, 5, 1)
+    assert not ops["Conv"] + ops["FusedConv"] + ops["Gemm"] + ops["Clip"]
+
+
+def test_weights_have_no_other_codes(bits: int) -> None:
+    codes = [b for name, b in model(bits)[0].named_buffers() if name.endswith("weight_codes")]
+    assert len(codes) == 32
+    assert all(c.dtype == torch.int8 for c in codes)
+    assert max(int(c.abs().max()) for c in codes) == LARGEST_CODE[bits]
+
+
+def test_accuracy_is_that_of_the_float_model(bits: int) -> None:
+    labels = load_sample("test")[1]
+    with runtime.open_session(model(bits)[1]) as session:
+        (logits,) = session.run({"image": images().numpy()})
+    assert int(np.count_nonzero(logits.argmax(1) == labels)) >= LEAST_TOP1[bits]

@@ -1,0 +1,73 @@
+"""compare: the codes of a traced module against those of ONNX Runtime."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, fx, nn
+
+from onnxq.errors import UnsupportedError
+from onnxq.pytorch import convert, disable_observer, export, prepare_qat
+from onnxq.pytorch.deployed import Feeding, compare
+
+
+class Joined(nn.Module):
+    """Two convolutions side by side, of one grid, and a sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = nn.Conv2d(3, 4, 3), nn.Conv2d(3, 4, 3)
+        self.after = nn.Conv2d(8, 8, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, 8, 6, 6)."""
+        both = torch.cat([self.left(x).relu(), self.right(x).relu()], 1)
+        y: Tensor = both + self.after(both)
+        return y
+
+
+@cache
+def joined() -> tuple[Any, Any, Any, Tensor]:
+    """(fake-quantized, converted, exported, inputs)."""
+    torch.manual_seed(0)
+    x = torch.randn(16, 3, 8, 8)
+    trained: Any = prepare_qat(Joined(), inputs=x).apply(disable_observer).eval()
+    quantized = convert(trained)
+    return trained, quantized, export(quantized, x), x
+
+
+@pytest.mark.parametrize("feeding", Feeding)
+@pytest.mark.parametrize("which", [0, 1])
+def test_every_rounded_tensor_is_compared(which: int, feeding: Feeding) -> None:
+    trained, quantized, model, x = joined()
+    module = (trained, quantized)[which]
+    found = compare(module, model, [x[:8], x[8:]], feeding)
+    rounded = [n for n in module.graph.nodes if n.name.endswith("_fake_quant")]
+    assert set(found.tensors) == {node.name for node in rounded}
+    assert len({one.tensor for one in found.tensors.values()}) == len(rounded)
+    assert all(one.largest <= 1 and one.share >= 0.998 for one in found.tensors.values())
+    assert (found.rows, found.agreement) == (16, 1.0)
+
+
+def test_a_module_that_went_on_training_is_refused() -> None:
+    trained, _, model, x = joined()
+    moved = fx.GraphModule(trained, trained.graph)
+    fake = moved.get_submodule("x_fake_quant")
+    scale: Any = fake.scale
+    with torch.no_grad():
+        scale.mul_(1.5)
+    try:
+        with pytest.raises(UnsupportedError, match="as it is now"):
+            compare(moved, model, [x], Feeding.FREE_RUNNING)
+    finally:
+        with torch.no_grad():
+            scale.div_(1.5)
+
+
+def test_a_module_with_stubs_is_refused() -> None:
+    stubbed: Any = nn.Linear(2, 2)
+    with pytest.raises(UnsupportedError, match="got a Linear"):
+        compare(stubbed, joined()[2], [], Feeding.FREE_RUNNING)
