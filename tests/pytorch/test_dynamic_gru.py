@@ -103,7 +103,7 @@ def quantized(net: nn.Module, batch_axis: int, spec: QConfigMapping | None = Non
 
 
 # products as small as these are stored in integers otherwise, and computed in float
-INTEGERS = QConfigMapping(QConfigDynamic(NarrowRangeObserver, form=DynamicForm.INTEGER))
+INTEGERS = QConfigMapping(QConfigDynamic(NarrowRangeObserver.with_args(), form=DynamicForm.INTEGER))
 
 OPTIONS: tuple[dict[str, int], ...] = (
     {},

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.oracle
 
 HIDDEN, INPUTS, STEPS, BATCH = 24, 8, 6, 4
 # products as small as these are stored in integers otherwise, and computed in float
-INTEGERS = QConfigMapping(QConfigDynamic(NarrowRangeObserver, form=DynamicForm.INTEGER))
+INTEGERS = QConfigMapping(QConfigDynamic(NarrowRangeObserver.with_args(), form=DynamicForm.INTEGER))
 KINDS = {"LSTM": nn.LSTMCell, "GRU": nn.GRUCell, "RNN": nn.RNNCell}
 
 
