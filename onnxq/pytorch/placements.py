@@ -93,6 +93,9 @@ def place(
     return _Placing(traced, bind(model, inputs), prepared).run()
 
 
+EQUAL_NUMBERS = 1e-6  # a root that was taken in float32, or in float64
+
+
 @dataclass(slots=True)
 class _Group:
     """A PlacedGroup that grows."""
@@ -273,7 +276,9 @@ class _Placing:
             number: object = argument
             if isinstance(argument, fx.Node):
                 number = self._matcher.recorded[0][argument]
-            if isinstance(number, int | float) and np.all(array == np.float32(number)):
+            if isinstance(number, int | float) and np.allclose(
+                array, number, rtol=EQUAL_NUMBERS, atol=0
+            ):
                 group = self._group_of[value_name(value)]
                 group.numbers.append((core.name, position, value_name(value), float(number)))
                 return

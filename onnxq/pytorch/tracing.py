@@ -8,6 +8,7 @@ rules bring it to that form, so that quantizers have one place to sit:
     F.dropout(x, p, self.training)       =  Dropout(p)(x): on in train mode, off in eval mode
     x += y, relu_(x), ReLU(inplace)      =  x + y, relu(x), ReLU()
     x.mean((2, 3))                       =  flatten(adaptive_avg_pool2d(x, 1), 1)
+    scaled_dot_product_attention(q, k, v) = softmax((c q) (c k)^T) v,  c = d^(-1/4)
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ SCOPE = "onnxq_scope"
 
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 WEIGHTED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear, *TRANSPOSED)
-RANK = "onnxq_rank"
-"""Key of a node's meta: number of axes of the tensor that it gives."""
+SHAPE = "onnxq_shape"
+"""Key of a node's meta: shape of the tensor that it gives for the example inputs."""
 
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 SPATIAL_RANK = 4  # of what has two axes of space
@@ -79,13 +80,14 @@ def trace(model: nn.Module, inputs: BoundInputs) -> fx.GraphModule:
     for node in traced.graph.nodes:
         node.meta[SCOPE] = _scope(node)
         if isinstance(values[node], torch.Tensor):
-            node.meta[RANK] = values[node].ndim
+            node.meta[SHAPE] = tuple(values[node].shape)
     for rule in (
         _out_of_place,
         _dropout_modules,
         _weights_of_convolutions,
         _weights_of_linears,
         _means_as_pools,
+        _products_of_attention,
         _one_call_per_module,
     ):
         rule(traced)
@@ -223,10 +225,37 @@ def _means_as_pools(traced: fx.GraphModule) -> None:
 
 def _is_over_space(mean: dict[str, Any]) -> bool:
     """Whether a mean is that of axes 2 and 3 of 4."""
-    dim, rank = mean.get("dim"), mean["input"].meta.get(RANK)
+    dim, rank = mean.get("dim"), len(mean["input"].meta.get(SHAPE, ()))
     if rank != SPATIAL_RANK or not isinstance(dim, tuple | list):
         return False
     return mean.keys() <= {"input", "dim", "keepdim"} and sorted(d % rank for d in dim) == [2, 3]
+
+
+def _products_of_attention(traced: fx.GraphModule) -> None:
+    """As the exporter writes it, reshapes included, so that each tensor has a node."""
+    for node in _calls(traced, {functional.scaled_dot_product_attention: None}):
+        names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale")
+        bound: dict[str, Any] = dict(zip(names, node.args, strict=False)) | node.kwargs
+        asked = {name for name in ("attn_mask", "is_causal", "enable_gqa") if bound.get(name)}
+        q, k, v = (bound[name] for name in names[:3])
+        shape = k.meta.get(SHAPE, ())
+        if asked or len(shape) != SPATIAL_RANK:
+            continue  # placement says that it cannot be placed
+        factor = (bound.get("scale") or shape[-1] ** -0.5) ** 0.5
+        graph = traced.graph
+        with graph.inserting_before(node):
+            rows = graph.call_method("flatten", (k, 0, 1))
+            turned = graph.call_method("transpose", (rows, 1, 2))
+            columns = graph.call_method("unflatten", (turned, 0, (-1, shape[1])))
+            left = graph.call_function(operator.mul, (q, factor))
+            right = graph.call_function(operator.mul, (columns, factor))
+            scores = graph.call_function(torch.matmul, (left, right))
+            shares = graph.call_function(torch.softmax, (scores, -1))
+            result = graph.call_function(torch.matmul, (shares, v))
+        for new in (rows, turned, columns, left, right, scores, shares, result):
+            new.meta = dict(node.meta)
+        node.replace_all_uses_with(result)
+        graph.erase_node(node)
 
 
 def _one_call_per_module(traced: fx.GraphModule) -> None:

@@ -91,6 +91,23 @@ class Tokens(nn.Module):
         return y
 
 
+class Sdpa(nn.Module):
+    """Attention of two heads as one function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(8, 8) for _ in range(3))
+        self.out = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, 6, 8)."""
+        layers = (self.query, self.key, self.value)
+        q, k, v = (f(x).reshape(x.shape[0], 6, 2, 4).transpose(1, 2) for f in layers)
+        y = functional.scaled_dot_product_attention(q, k, v)
+        z: Tensor = self.out(y.transpose(1, 2).reshape(x.shape[0], 6, 8))
+        return z
+
+
 def images(count: int = 8) -> Tensor:
     return torch.randn(count, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 
@@ -123,7 +140,12 @@ def tokens() -> tuple[nn.Module, Tensor]:
     return Tokens().eval(), torch.randn(5, 6, 8)
 
 
-NETS = pytest.mark.parametrize("make", [functional_net, concatenated, tokens])
+def attention() -> tuple[nn.Module, Tensor]:
+    torch.manual_seed(0)
+    return Sdpa().eval(), torch.randn(5, 6, 8)
+
+
+NETS = pytest.mark.parametrize("make", [functional_net, concatenated, tokens, attention])
 
 
 def roles(model: ir.Model) -> Counter[tuple[str, tuple[str, ...]]]:
@@ -156,7 +178,7 @@ def readers(value: ir.Value) -> set[str]:
     for node in value.consumers():
         if node.op_type in MOVES or node.op_type in {"QuantizeLinear", "DequantizeLinear", "Clip"}:
             found |= {r for output in node.outputs for r in readers(output)}
-        else:
+        elif node.op_type != "Shape":  # sizes, not values
             found.add(kind(node))
     return found
 
@@ -279,23 +301,21 @@ def test_the_model_stays_as_it_is() -> None:
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-class Sdpa(nn.Module):
-    """Attention that the exporter takes apart into products."""
+class Product(nn.Module):
+    """A weight that no module holds in torch's layout."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.query = nn.Linear(8, 8)
+        self.matrix = nn.Parameter(torch.randn(8, 8))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, 6, 8)."""
-        q = self.query(x).unsqueeze(1)
-        y: Tensor = functional.scaled_dot_product_attention(q, q, q)
-        return y.squeeze(1)
+        """(N, 8)."""
+        return x @ self.matrix
 
 
 def test_what_cannot_be_placed_is_an_error_that_names_it() -> None:
-    with pytest.raises(UnsupportedError, match="is quantized in the exported model"):
-        prepare_qat(Sdpa(), inputs=torch.randn(4, 6, 8))
+    with pytest.raises(UnsupportedError, match=r"node_matmul' is quantized.*its weight is used by"):
+        prepare_qat(Product(), inputs=torch.randn(4, 8))
 
 
 def test_observers_that_do_not_round_are_refused() -> None:
