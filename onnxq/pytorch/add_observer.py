@@ -135,11 +135,6 @@ def observe_output(module: nn.Module, args: object, result: Tensor) -> Tensor:  
     return processed
 
 
-def is_observer_hook(hook: object) -> bool:
-    """Whether a forward hook is `observe_output`, and none of the user's."""
-    return hook is observe_output
-
-
 def add_quant_dequant(module: nn.Module) -> nn.Module:
     """Wraps each leaf that has a qconfig in a QuantWrapper; in place, but for a leaf itself."""
     if not list(module.children()) and getattr(module, "qconfig", None):

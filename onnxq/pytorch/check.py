@@ -34,6 +34,7 @@ SAFETY = 8  # layers that amplify (normalization of small values) and few, corre
 FORWARD_RAISES = (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
 
 Arrays = Sequence[npt.NDArray[np.generic]]
+Pair = tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]
 Run = Callable[[Mapping[str, npt.NDArray[np.generic]]], Arrays]
 
 
@@ -141,6 +142,22 @@ def check_against(
         VerificationError: an output differs in count, shape or value.
         ModelError: forward fails, which took the example inputs as they were given.
     """
+    where, pairs = run_both(module, run, inputs)
+    for name, (actual, expected) in zip(names, pairs, strict=True):
+        _compare(f"{where}, output '{name}'", actual, expected, tolerance)
+
+
+def run_both(module: nn.Module, run: Run, inputs: BoundInputs) -> tuple[str, list[Pair]]:
+    """What is compared, for messages, and each output as (the model's, the module's).
+
+    Args:
+        module: in eval mode.
+        run: arrays by input name -> the exported model's outputs.
+        inputs: one batch.
+    Raises:
+        VerificationError: another number of outputs.
+        ModelError: forward fails, which took the example inputs as they were given.
+    """
     try:
         outputs = compute(module, inputs)
     except FORWARD_RAISES as error:
@@ -157,8 +174,7 @@ def check_against(
         raise VerificationError(
             f"{where}: {len(got)} outputs; the module returns {len(wanted)} tensors."
         )
-    for name, actual, expected in zip(names, got, wanted, strict=True):
-        _compare(f"{where}, output '{name}'", actual, expected, tolerance)
+    return where, list(zip(got, wanted, strict=True))
 
 
 def _compare(

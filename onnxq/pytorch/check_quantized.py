@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import VerificationError
-from onnxq.pytorch.check import compute, flatten
+from onnxq.pytorch.check import run_both
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,16 +57,10 @@ def check_in_steps(
         tolerance: largest accepted difference in steps; None: derived from `grids`.
     Raises:
         VerificationError: an output differs in count, shape or value.
+        ModelError: forward fails, which took the example inputs as they were given.
     """
-    wanted = [x.cpu().numpy() for x in flatten(compute(module, inputs))]
-    got = run({name: x.cpu().numpy() for name, x in inputs.tensors.items()})
-    shapes = {name: tuple(x.shape) for name, x in inputs.tensors.items()}
-    where = f"exported {type(module).__name__}, inputs {shapes}"
-    if len(got) != len(wanted):
-        raise VerificationError(
-            f"{where}: {len(got)} outputs; the module returns {len(wanted)} tensors."
-        )
-    for (name, scale), actual, expected in zip(outputs, got, wanted, strict=True):
+    where, pairs = run_both(module, run, inputs)
+    for (name, scale), (actual, expected) in zip(outputs, pairs, strict=True):
         _compare(f"{where}, output '{name}'", actual, expected, scale, grids, tolerance)
 
 

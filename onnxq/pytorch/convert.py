@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch import nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
-from onnxq.errors import OnnxqError, QConfigError, UnsupportedError, listed
+from onnxq.errors import OnnxqError, UnsupportedError, listed
+from onnxq.pytorch.custom_config import QUANTIZED_CLASSES, entries_of
 from onnxq.pytorch.fake_quantize import FakeQuantize
+from onnxq.pytorch.hooks import move_hooks, move_pre_hooks, remove_hooks
 from onnxq.pytorch.mappings import DYNAMIC_MAPPING, STATIC_MAPPING, check_mapping
 from onnxq.pytorch.nn.qat import QatModule
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
@@ -51,7 +53,8 @@ def convert(
     Raises:
         CalibrationError: no data was seen; the message names the module.
         UnsupportedError: modules with weights and a qconfig that have no quantized form.
-        QConfigError: a mapping of other things; a module without qconfig where one is needed.
+        QConfigError: a mapping of other things; a module without qconfig where one is needed; a key
+            of convert_custom_config_dict that is not known.
     """
     if not isinstance(module, nn.Module):
         raise UnsupportedError(
@@ -60,7 +63,9 @@ def convert(
         )
     chosen = STATIC_MAPPING if mapping is None else mapping
     check_mapping(chosen)
-    custom = _custom(convert_custom_config_dict)
+    argument = "convert_custom_config_dict"
+    config = entries_of(convert_custom_config_dict, argument, (QUANTIZED_CLASSES,))
+    custom: Mapping[type[nn.Module], Any] = config.get(QUANTIZED_CLASSES, {})
     target = module if inplace else copy.deepcopy(module)
     if mapping is None:
         _refuse_unsupported(target, {**chosen, **custom})
@@ -69,26 +74,6 @@ def convert(
         for part in result.modules():
             part.__dict__.pop("qconfig", None)
     return result
-
-
-CUSTOM = "observed_to_quantized_custom_module_class"
-
-
-def _custom(config: Mapping[str, Any] | None) -> Mapping[type[nn.Module], Any]:
-    """The entry of a convert_custom_config_dict that there is.
-
-    Raises:
-        QConfigError: another key.
-    """
-    given = dict(config or {})
-    found: Mapping[type[nn.Module], Any] = given.pop(CUSTOM, {})
-    given.pop("preserved_attributes", None)  # of graph mode; modules keep all theirs
-    if given:
-        raise QConfigError(
-            f"convert_custom_config_dict: key {listed([str(k) for k in given])} is not known; "
-            f"known: '{CUSTOM}'."
-        )
-    return found
 
 
 class Mappings(NamedTuple):
@@ -143,9 +128,9 @@ def _swapped(mod: nn.Module, mappings: Mappings) -> nn.Module:
 def _with_hooks(mod: nn.Module, made: nn.Module) -> nn.Module:
     """The new module, with the mode and the user's hooks of the old."""
     made.train(mod.training)
-    for kind_of_hook in ("_forward_pre_hooks", "_forward_hooks"):
-        kept = {k: h for k, h in getattr(mod, kind_of_hook).items() if not _is_own_hook(h)}
-        getattr(made, kind_of_hook).update(kept)
+    move_pre_hooks(mod, made)
+    move_hooks(mod, made)
+    remove_hooks(made, _is_own_hook)
     return made
 
 

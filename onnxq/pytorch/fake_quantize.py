@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -18,15 +18,13 @@ from torch import Tensor, nn
 
 from onnxq.observers import MovingAverageMinMaxObserver
 from onnxq.pytorch import ops
+from onnxq.pytorch.code_types import torch_dtype
 from onnxq.pytorch.observing import Observing
 from onnxq.qconfig import FakeQuantSpec, ScaleRule
-from onnxq.qconfig._values import as_observer
 from onnxq.qparams import QParams
 
 if TYPE_CHECKING:
     from onnxq.qconfig import Part
-
-_CODES = {"uint8": torch.uint8, "int8": torch.int8, "uint16": torch.uint16, "int16": torch.int16}
 
 
 class FakeQuantize(Observing):
@@ -81,7 +79,8 @@ class FakeQuantize(Observing):
         """
         ends = {"quant_min": quant_min, "quant_max": quant_max}
         given = {key: end for key, end in ends.items() if end is not None}
-        spec = as_observer(observer, cls.__name__)
+        chosen: Any = observer  # FakeQuantSpec says what it may be
+        spec = FakeQuantSpec(chosen).observer
         return FakeQuantSpec(spec.with_args(**given, **observer_kwargs))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -131,7 +130,7 @@ class FakeQuantize(Observing):
     def codes(self, x: Tensor) -> Tensor:
         """The codes of x: integers of the dtype that stores them, in [quant_min, quant_max]."""
         self._refresh()
-        stored = _CODES[self.dtype.storage.name]
+        stored = torch_dtype(self.dtype)
         zero_point = self.zero_point.to(stored)
         codes: Tensor = ops.quantize_linear(x, self.scale.detach(), zero_point, self.ch_axis)
         limits = torch.iinfo(stored)

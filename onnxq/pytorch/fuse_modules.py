@@ -17,9 +17,10 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import ModelError, OnnxqError, QConfigError, UnsupportedError, nearest
+from onnxq.pytorch.custom_config import FUSER_METHODS, entries_of
 from onnxq.pytorch.hooks import drop_hooks, has_hooks, has_pre_hooks, move_hooks, move_pre_hooks
 from onnxq.pytorch.nn import intrinsic
-from onnxq.pytorch.nn.intrinsic._fused import FUSED
+from onnxq.pytorch.nn.intrinsic import FUSED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +32,12 @@ _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _TRAINED: Mapping[Pattern, Fuser] = {kind.PARTS: kind for kind in FUSED}
 
 
-def _folded(layer: Any, bn: Any) -> nn.Module:
-    """The layer with batch norm's running statistics, weight and bias in its own."""
+def folded(layer: Any, bn: Any) -> nn.Module:
+    """The layer with batch norm's running statistics, weight and bias in its own.
+
+    Raises:
+        ModelError: batch norm without running statistics.
+    """
     if bn.running_mean is None or bn.running_var is None:
         raise ModelError(
             f"fuse_modules: {bn} has no running statistics to fold into the weights; it was made "
@@ -40,12 +45,12 @@ def _folded(layer: Any, bn: Any) -> nn.Module:
         )
     if isinstance(layer, nn.Linear):
         return fuse_linear_bn_eval(layer, bn)
-    folded: nn.Module = fuse_conv_bn_eval(layer, bn)
-    return folded
+    made: nn.Module = fuse_conv_bn_eval(layer, bn)
+    return made
 
 
 def _with_relu(fused: type[intrinsic.FusedModule]) -> Fuser:
-    return lambda conv, bn, relu: fused(_folded(conv, bn), relu)
+    return lambda conv, bn, relu: fused(folded(conv, bn), relu)
 
 
 _EVALUATED: Mapping[Pattern, Fuser] = {
@@ -54,10 +59,10 @@ _EVALUATED: Mapping[Pattern, Fuser] = {
         for pattern, made in _TRAINED.items()
         if not set(pattern[1:]) & {*_BATCH_NORMS}
     },
-    (nn.Conv1d, nn.BatchNorm1d): _folded,
-    (nn.Conv2d, nn.BatchNorm2d): _folded,
-    (nn.Conv3d, nn.BatchNorm3d): _folded,
-    (nn.Linear, nn.BatchNorm1d): _folded,
+    (nn.Conv1d, nn.BatchNorm1d): folded,
+    (nn.Conv2d, nn.BatchNorm2d): folded,
+    (nn.Conv3d, nn.BatchNorm3d): folded,
+    (nn.Linear, nn.BatchNorm1d): folded,
     (nn.Conv1d, nn.BatchNorm1d, nn.ReLU): _with_relu(intrinsic.ConvReLU1d),
     (nn.Conv2d, nn.BatchNorm2d, nn.ReLU): _with_relu(intrinsic.ConvReLU2d),
     (nn.Conv3d, nn.BatchNorm3d, nn.ReLU): _with_relu(intrinsic.ConvReLU3d),
@@ -154,12 +159,14 @@ def fuse_modules(
             these types that returns the fused one}}.
 
     Raises:
-        QConfigError: a name that the model does not have; names that are no lists of names.
+        QConfigError: a name that the model does not have; names that are no lists of names; a key
+            of fuse_custom_config_dict that is not known.
         UnsupportedError: modules that nothing stands for.
         ModelError: modules of which some are in train mode and some are not.
     """
     result = model if inplace else copy.deepcopy(model)
-    additional = (fuse_custom_config_dict or {}).get("additional_fuser_method_mapping", {})
+    config = entries_of(fuse_custom_config_dict, "fuse_custom_config_dict", (FUSER_METHODS,))
+    additional = config.get(FUSER_METHODS, {})
     for names in _groups(modules_to_fuse):
         modules = [_named(result, name) for name in names]
         try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import nn
 
 BEFORE = ("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs")
@@ -27,6 +29,15 @@ def drop_hooks(module: nn.Module) -> None:
     """Removes the hooks that run before and after forward."""
     for name in (*BEFORE, *AFTER):
         getattr(module, name).clear()
+
+
+def remove_hooks(module: nn.Module, unwanted: Callable[[object], bool]) -> None:
+    """Removes those hooks before and after forward of which `unwanted` says True."""
+    for name in (BEFORE[0], AFTER[0]):
+        for key, hook in list(getattr(module, name).items()):
+            if unwanted(hook):
+                for known in (*BEFORE, *AFTER):
+                    getattr(module, known).pop(key, None)
 
 
 def has_pre_hooks(module: nn.Module) -> bool:

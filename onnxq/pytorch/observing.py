@@ -15,8 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from onnxq import dtypes
-from onnxq.errors import CalibrationError, ShapeError, UnsupportedError
+from onnxq.errors import CalibrationError, UnsupportedError
 from onnxq.observers import NoopObserver
+from onnxq.pytorch.compiling import never_compiled
+from onnxq.pytorch.ops import check_floats
 from onnxq.pytorch.reduction import check_values, extremes
 from onnxq.pytorch.torch_ao_state import adopt
 from onnxq.qparams import PerChannel, PerTensor
@@ -39,9 +41,9 @@ Method = TypeVar("Method", bound="Callable[..., None]")
 
 def _outside_graphs(method: Method) -> Method:
     """Where torch.compile leaves its graph, or says why not where fullgraph forbids it."""
-    reason = "observers are NumPy: disable_observer() first, or compile without fullgraph"
-    disable: Callable[[Method], Method] = torch.compiler.disable(reason=reason)  # type: ignore[no-untyped-call]
-    return disable(method)
+    return never_compiled(
+        method, "observers are NumPy: disable_observer() first, or compile without fullgraph"
+    )
 
 
 class Observing(nn.Module):
@@ -124,8 +126,7 @@ class Observing(nn.Module):
             ShapeError: x holds integers.
             CalibrationError: NaN or Inf in x; another number of channels.
         """
-        if not x.dtype.is_floating_point:
-            raise ShapeError(_no_integers(x))
+        check_floats(x)
         if self.observer_enabled and not torch.compiler.is_exporting():
             self._observe(x.detach())
         if self.fake_quant_enabled:
@@ -276,11 +277,3 @@ def _checked(observer: Observer) -> Observer:
             "uint16, int16, uint4 or int4."
         )
     return observer
-
-
-def _no_integers(x: Tensor) -> str:
-    return (
-        f"got a tensor of {x.dtype}, shape {list(x.shape)}; wanted floating-point "
-        "values. Integers (token ids, masks) are not quantized: leave them out of the quantized "
-        "region, or convert them with .float() first."
-    )

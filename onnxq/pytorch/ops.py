@@ -21,6 +21,7 @@ from torch import Tensor
 
 from onnxq.errors import ShapeError
 
+NO_AXIS = -1  # one scale for the tensor: the operators ignore the axis
 _EXACT = torch.float32
 _HALF = 0.5  # a step: between the last code that is inside and the first that is not
 
@@ -46,11 +47,20 @@ def _check(x: Tensor, scale: Tensor) -> None:
             f"x is on {x.device}, its scale on {scale.device}; move both to one device, such as "
             f"with model.to({str(x.device)!r})."
         )
+    check_floats(x)
+
+
+def check_floats(x: Tensor) -> None:
+    """Passes what can be quantized.
+
+    Raises:
+        ShapeError: x is not floating point.
+    """
     if not x.dtype.is_floating_point:
         raise ShapeError(
-            f"got a tensor of {x.dtype}; wanted floating-point values, which are quantized. "
-            "Integers (token ids, masks, codes) need no fake quantization: leave them out, or "
-            "convert them with .float() first."
+            f"got a tensor of {x.dtype}, shape {list(x.shape)}; wanted floating-point values. "
+            "Integers (token ids, masks, codes) are not quantized: leave them out of the quantized "
+            "region, or convert them with .float() first."
         )
 
 

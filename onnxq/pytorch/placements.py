@@ -24,7 +24,14 @@ from onnxq.pytorch.exporter import export
 from onnxq.pytorch.inputs import bind
 from onnxq.pytorch.matching import Matcher
 from onnxq.pytorch.placed import PlacedGroup, PlacedWeight, Placements, Unplaced
-from onnxq.pytorch.tracing import NORMS, TRANSPOSED, WEIGHTED, module_of, trace
+from onnxq.pytorch.tracing import (
+    NORMS,
+    TRANSPOSED,
+    WEIGHTED,
+    is_zero_padding,
+    module_of,
+    trace,
+)
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigMapping, get_default_qat_qconfig
 from onnxq.stages.decision import Quantize, node_name, value_name, walk, weight_observer
 from onnxq.stages.plan_constants import limited_to
@@ -264,8 +271,13 @@ class _Placing:
         )
 
     def _source(self, node: fx.Node) -> fx.Node:
-        """The placed node that this one is a copy of, or the first of the copies."""
-        while node.name not in self._taken and self._matcher.is_copy(node):
+        """The placed node that this one is a copy of, or the first of the copies.
+
+        A Conv that pads by itself reads what the module pads ahead of it.
+        """
+        while node.name not in self._taken and (
+            self._matcher.is_copy(node) or is_zero_padding(self._traced, node)
+        ):
             node = node.all_input_nodes[0]
         return node
 

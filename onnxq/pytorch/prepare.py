@@ -18,6 +18,7 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import ModelError, QConfigError, listed
 from onnxq.pytorch.add_observer import add_observer_
+from onnxq.pytorch.custom_config import OBSERVED_CLASSES, PREPARING, entries_of
 from onnxq.pytorch.graph_prepare import prepare_graph, prepare_graph_qat
 from onnxq.pytorch.hooks import carry_over
 from onnxq.pytorch.layers import QAT_MAPPING, UNFOLDED, WHOLE
@@ -64,7 +65,8 @@ def prepare(
         target: with `inputs`; as for onnxq.prepare.
 
     Raises:
-        QConfigError: no module has a qconfig; one that is no QConfig.
+        QConfigError: no module has a qconfig; one that is no QConfig; a key of
+            prepare_custom_config_dict that is not known.
         ModelError: the model is in train mode (with `inputs` it may be); batch norm that was
             fused in train mode.
     """
@@ -77,7 +79,7 @@ def prepare(
             "observed. Call model.eval() first; or prepare_qat, to train it."
         )
     root = _own(model, inplace)
-    custom = dict(prepare_custom_config_dict or {})
+    custom = entries_of(prepare_custom_config_dict, "prepare_custom_config_dict", PREPARING)
     propagate_qconfig_(root, None, custom)
     _check_qconfigs(root)
     unfolded = [n or type(m).__name__ for n, m in root.named_modules() if isinstance(m, UNFOLDED)]
@@ -87,7 +89,7 @@ def prepare(
             "model.eval() before fuse_modules, which then folds it into the weights; or train "
             "with prepare_qat."
         )
-    observed = custom.get("float_to_observed_custom_module_class")
+    observed = custom.get(OBSERVED_CLASSES)
     add_observer_(root, allow_list, observer_non_leaf_module_list, None, observed)
     watch_first_pass(root)
     return root

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import QConfigError, nearest
+from onnxq.pytorch.custom_config import OPAQUE_NAMES, OPAQUE_TYPES, PREPARING, entries_of
 from onnxq.pytorch.torch_ao import own_entry
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def propagate_qconfig_(
             "non_traceable_module_name" and "non_traceable_module_class".
 
     Raises:
-        QConfigError: a name that the module does not have; a value that is no QConfig.
+        QConfigError: a name that the module does not have; a value that is no QConfig; a key of
+            prepare_custom_config_dict that is not known.
     """
     entries = dict(qconfig_dict or {})
     names = [name for name, _ in module.named_modules()]
@@ -44,10 +46,10 @@ def propagate_qconfig_(
             raise QConfigError(
                 f"qconfig_dict: key {key!r}; wanted the name of a submodule or a module type."
             )
-    custom = prepare_custom_config_dict or {}
+    custom = entries_of(prepare_custom_config_dict, "prepare_custom_config_dict", PREPARING)
     opaque: tuple[object, ...] = (
-        *_listed(custom, "non_traceable_module_name"),
-        *_listed(custom, "non_traceable_module_class"),
+        *_listed(custom, OPAQUE_NAMES),
+        *_listed(custom, OPAQUE_TYPES),
     )
     _propagate(module, "", None, entries, opaque)
 

@@ -22,6 +22,7 @@ from onnxq.errors import ModelError, UnsupportedError
 from onnxq.pytorch.compiling import never_compiled
 from onnxq.pytorch.fake_quantize import FakeQuantize
 from onnxq.pytorch.nn.intrinsic import FusedModule
+from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.stubs import DeQuantStub
 
 if TYPE_CHECKING:
@@ -186,11 +187,6 @@ def reads_codes(module: nn.Module) -> bool:
         return False
     observed = isinstance(getattr(module, "activation_post_process", None), FakeQuantize)
     return hasattr(module, "weight_fake_quant") or (observed and isinstance(module, LAYERS))
-
-
-def bind_input(module: nn.Module, fake: FakeQuantize | None) -> None:
-    """Notes which FakeQuantize made a layer's input; not as a submodule, nor in the state_dict."""
-    module.__dict__["input_fake_quant"] = fake
 
 
 class Watch:

@@ -8,11 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onnxq.errors import QConfigError, nearest
-from onnxq.observers import MovingAverageMinMaxObserver, NoopObserver, Observer, ObserverSpec
-from onnxq.observers._spec import find_observer
+from onnxq.observers import (
+    MovingAverageMinMaxObserver,
+    NoopObserver,
+    Observer,
+    ObserverSpec,
+    find_observer,
+)
 from onnxq.pytorch.float_functional import FloatFunctional
 from onnxq.pytorch.hooks import carry_over
-from onnxq.pytorch.nn.intrinsic._fused import FUSED
+from onnxq.pytorch.nn.intrinsic import FUSED
 from onnxq.pytorch.stubs import DeQuantStub, QuantStub
 from onnxq.qconfig import Entry, FakeQuantSpec, Part, QConfig, QConfigDynamic
 

@@ -8,6 +8,7 @@ rules bring it to that form, so that quantizers have one place to sit:
     F.dropout(x, p, self.training)       =  Dropout(p)(x): on in train mode, off in eval mode
     x += y, relu_(x), ReLU(inplace)      =  x + y, relu(x), ReLU()
     x.mean((2, 3))                       =  flatten(adaptive_avg_pool2d(x, 1), 1)
+    silu(x)                              =  x * sigmoid(x)
     scaled_dot_product_attention(q, k, v) = softmax((c q) (c k)^T) v,  c = d^(-1/4)
 """
 
@@ -39,6 +40,14 @@ SHAPE = "onnxq_shape"
 """Key of a node's meta: shape of the tensor that it gives for the example inputs."""
 
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+PADS = (
+    nn.ZeroPad1d,
+    nn.ZeroPad2d,
+    nn.ZeroPad3d,
+    nn.ConstantPad1d,
+    nn.ConstantPad2d,
+    nn.ConstantPad3d,
+)
 SPATIAL_RANK = 4  # of what has two axes of space
 
 _OUT_OF_PLACE = {
@@ -87,6 +96,7 @@ def trace(model: nn.Module, inputs: BoundInputs) -> fx.GraphModule:
         _weights_of_convolutions,
         _weights_of_linears,
         _means_as_pools,
+        _silus,
         _products_of_attention,
         _one_call_per_module,
     ):
@@ -101,6 +111,18 @@ def trace(model: nn.Module, inputs: BoundInputs) -> fx.GraphModule:
 def module_of(graph: fx.GraphModule, node: fx.Node) -> nn.Module | None:
     """The module that a node calls; None for a function, method or attribute."""
     return graph.get_submodule(str(node.target)) if node.op == "call_module" else None
+
+
+def is_zero_padding(graph: fx.GraphModule, node: fx.Node) -> bool:
+    """Whether a node puts zeros around its first argument, which the exporter folds into a Conv."""
+    module = module_of(graph, node)
+    if module is not None:
+        return isinstance(module, PADS) and getattr(module, "value", 0) == 0
+    if node.op != "call_function" or node.target is not functional.pad:
+        return False
+    names = ("input", "pad", "mode", "value")
+    bound: dict[str, Any] = dict(zip(names, node.args, strict=False)) | node.kwargs
+    return bound.get("mode", "constant") == "constant" and not bound.get("value")
 
 
 def _symbolic(model: nn.Module, inputs: BoundInputs) -> fx.GraphModule:
@@ -229,6 +251,21 @@ def _is_over_space(mean: dict[str, Any]) -> bool:
     if rank != SPATIAL_RANK or not isinstance(dim, tuple | list):
         return False
     return mean.keys() <= {"input", "dim", "keepdim"} and sorted(d % rank for d in dim) == [2, 3]
+
+
+def _silus(traced: fx.GraphModule) -> None:
+    for node in list(traced.graph.nodes):
+        called = isinstance(module_of(traced, node), nn.SiLU)
+        if not called and not (node.op == "call_function" and node.target is functional.silu):
+            continue
+        x = node.all_input_nodes[0]
+        with traced.graph.inserting_before(node):
+            gate = traced.graph.call_function(torch.sigmoid, (x,))
+            result = traced.graph.call_function(operator.mul, (x, gate))
+        for new in (gate, result):
+            new.meta = dict(node.meta)
+        node.replace_all_uses_with(result)
+        traced.graph.erase_node(node)
 
 
 def _products_of_attention(traced: fx.GraphModule) -> None:

@@ -8,6 +8,7 @@ import onnx
 import onnxscript
 import torch
 
+from onnxq import dtypes
 from onnxq.pytorch import boundary, ops  # noqa: F401  # registers the operators
 from onnxq.pytorch.dynamic_translation import dynamic_table
 
@@ -31,10 +32,11 @@ def translation_table(opset: int) -> dict[Callable[..., object], Callable[..., o
         return op.DequantizeLinear(codes, scale, zero_point, axis=axis)
 
     def fake_quantize(x, scale, zero_point, qmin: int, qmax: int, axis: int):  # type: ignore[no-untyped-def]
-        dtype, low, high = _smallest(qmin, qmax)
+        stored = _smallest(qmin, qmax)
+        dtype = onnx.TensorProto.DataType.Value(stored.onnx)
         zero_point = op.Cast(zero_point, to=dtype)
         codes = op.QuantizeLinear(x, scale, zero_point, axis=axis)
-        if (low, high) != (qmin, qmax):
+        if (stored.qmin, stored.qmax) != (qmin, qmax):
             ends = [op.Cast(op.Constant(value_int=end), to=dtype) for end in (qmin, qmax)]
             codes = op.Clip(codes, *ends)
         return op.DequantizeLinear(codes, scale, zero_point, axis=axis)
@@ -51,14 +53,9 @@ def translation_table(opset: int) -> dict[Callable[..., object], Callable[..., o
     }
 
 
-_STORED = (
-    (onnx.TensorProto.UINT8, 0, 255),
-    (onnx.TensorProto.INT8, -128, 127),
-    (onnx.TensorProto.UINT16, 0, 65535),
-    (onnx.TensorProto.INT16, -32768, 32767),
-)
+_STORED = (dtypes.UINT8, dtypes.INT8, dtypes.UINT16, dtypes.INT16)
 
 
-def _smallest(qmin: int, qmax: int) -> tuple[int, int, int]:
-    """(ONNX type, its smallest code, its largest) of the first type that holds [qmin, qmax]."""
-    return next((t, low, high) for t, low, high in _STORED if low <= qmin and qmax <= high)
+def _smallest(qmin: int, qmax: int) -> dtypes.QDType:
+    """The first type that holds [qmin, qmax]."""
+    return next(t for t in _STORED if t.qmin <= qmin and qmax <= t.qmax)

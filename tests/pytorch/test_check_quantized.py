@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from onnxq.errors import VerificationError
+from onnxq.errors import ModelError, VerificationError
 from onnxq.pytorch.check_quantized import check_in_steps
 from onnxq.pytorch.inputs import bind
 
@@ -86,3 +86,14 @@ def test_nan_and_other_shapes_are_refused() -> None:
 def _give(result: Arrays, feeds: Mapping[str, npt.NDArray[np.generic]]) -> Arrays:
     assert "x" in feeds
     return result
+
+
+def test_a_forward_that_takes_one_number_of_rows_is_named() -> None:
+    class Fixed(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.reshape(10, 10)
+
+    module = Fixed()
+    inputs = bind(module, X[:3])
+    with pytest.raises(ModelError, match="not with another number of rows"):
+        check_in_steps(module, lambda _: [], [("y", 0.1)], inputs, 1, None)

@@ -149,6 +149,19 @@ def test_user_hooks_are_kept_and_observing_ones_are_not() -> None:
     assert calls == ["before", "after"]
 
 
+def test_hooks_that_want_keywords_are_called_with_them() -> None:
+    calls: list[object] = []
+    prepared = trained()
+    prepared.fc.register_forward_pre_hook(
+        lambda _m, _x, named: calls.append(named), with_kwargs=True
+    )
+    prepared.fc.register_forward_hook(
+        lambda _m, _x, named, _y: calls.append(named), with_kwargs=True
+    )
+    convert(prepared)(batch(1))
+    assert calls == [{}, {}]
+
+
 def test_a_shared_module_is_converted_once() -> None:
     prepared = trained()
     prepared.other = prepared.fc

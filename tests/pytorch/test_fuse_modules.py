@@ -119,6 +119,12 @@ def test_other_patterns_can_be_given() -> None:
     assert isinstance(fused[0], nn.Sequential)  # type: ignore[index]
 
 
+def test_a_misspelt_key_is_refused() -> None:
+    config: dict[str, object] = {"additional_fuser_method_maping": {}}
+    with pytest.raises(QConfigError, match=r"not known.*additional_fuser_method_mapping"):
+        fuse_modules(Net().eval(), GROUPS, fuse_custom_config_dict=config)
+
+
 def test_fuse_modules_qat_is_for_train_mode() -> None:
     fused: Any = fuse_modules_qat(Net().train(), GROUPS)
     assert isinstance(fused.conv, intrinsic.ConvBnReLU2d)

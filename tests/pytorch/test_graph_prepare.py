@@ -108,6 +108,23 @@ class Sdpa(nn.Module):
         return z
 
 
+class Gated(nn.Module):
+    """What the exporter takes apart or folds: silu, padding; bounds that are no ReLU; slices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 1)
+        self.second = nn.Conv2d(8, 8, 3)
+        self.norm = nn.BatchNorm2d(8)
+        self.act = nn.SiLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, 4 * 8 * 8)."""
+        y = functional.pad(self.first(x).clamp(0, 6), (1, 1, 1, 1))
+        y = self.act(self.norm(self.second(y)))
+        return torch.sigmoid(y[:, :4] * y[:, 4:]).flatten(1)
+
+
 def images(count: int = 8) -> Tensor:
     return torch.randn(count, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 
@@ -145,7 +162,13 @@ def attention() -> tuple[nn.Module, Tensor]:
     return Sdpa().eval(), torch.randn(5, 6, 8)
 
 
-NETS = pytest.mark.parametrize("make", [functional_net, concatenated, tokens, attention])
+def gated() -> tuple[nn.Module, Tensor]:
+    torch.manual_seed(0)
+    x = images()
+    return trained_statistics(Gated(), x), x
+
+
+NETS = pytest.mark.parametrize("make", [functional_net, concatenated, tokens, attention, gated])
 
 
 def roles(model: ir.Model) -> Counter[tuple[str, tuple[str, ...]]]:

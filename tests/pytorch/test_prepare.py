@@ -24,7 +24,7 @@ from onnxq.pytorch import (
     prepare_qat,
     propagate_qconfig_,
 )
-from onnxq.pytorch.add_observer import is_observer_hook
+from onnxq.pytorch.add_observer import observe_output
 from onnxq.pytorch.convert import convert
 from onnxq.pytorch.nn import intrinsic, qat
 from onnxq.pytorch.nn.intrinsic import qat as fused
@@ -168,7 +168,7 @@ def test_hooks_are_kept_and_see_what_is_rounded() -> None:
     made: Any = prepare_qat(net)
     result = made(X)
     assert torch.equal(seen[0], result)
-    assert [is_observer_hook(h) for h in made.fc._forward_hooks.values()] == [True, False]
+    assert [h is observe_output for h in made.fc._forward_hooks.values()] == [True, False]
 
 
 def test_weights_of_the_fused_float_model_load() -> None:
@@ -286,6 +286,14 @@ class ObservedDoubled(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x * 2
+
+
+def test_a_misspelt_key_of_custom_modules_is_refused() -> None:
+    net: Any = nn.Sequential(QuantStub(), Doubled()).eval()
+    net.qconfig = default_qconfig
+    custom = {"float_to_observed_custom_module_clas": {Doubled: ObservedDoubled}}
+    with pytest.raises(QConfigError, match=r"not known.*float_to_observed_custom_module_class"):
+        prepare(net, prepare_custom_config_dict=custom)
 
 
 def test_custom_modules_are_replaced_and_observed() -> None:

@@ -23,6 +23,7 @@ from onnxq.observers import MinMaxObserver
 from onnxq.pytorch.importers.findings import note
 from onnxq.pytorch.quantized_graph import tidy_quantized
 from onnxq.pytorch.quantized_graph.reading import (
+    BIAS,
     DEQUANTIZE,
     QUANTIZE,
     array_of,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _CLAMPS = ("Relu", "Clip")
-_BIAS = 2
 
 
 class FloatResults(enum.Enum):
@@ -149,11 +149,11 @@ def _as_conv_integer(node: ir.Node, names: FreeNames) -> None:
 
 
 def _real_bias(node: ir.Node) -> npt.NDArray[np.float32] | None:
-    if len(node.inputs) <= _BIAS or node.inputs[_BIAS] is None:
+    if len(node.inputs) <= BIAS or node.inputs[BIAS] is None:
         return None
-    source = dequantizer(node.inputs[_BIAS])
+    source = dequantizer(node.inputs[BIAS])
     if source is None:
-        return array_of(node, _BIAS)
+        return array_of(node, BIAS)
     codes, scale = array_of(source, 0), array_of(source, 1)
     assert codes is not None
     assert scale is not None

@@ -24,6 +24,7 @@ from onnxq.pytorch.importers.findings import note
 from onnxq.pytorch.importers.patterns import WEIGHTS
 from onnxq.pytorch.quantized_graph.biases import store_bias
 from onnxq.pytorch.quantized_graph.reading import (
+    BIAS,
     DEQUANTIZE,
     array_of,
     dequantizer,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     Codes = npt.NDArray[np.int8]
 
 INT8_MAX = 127
-_BIAS = 2
 _DYNAMIC = {
     "DynamicQuantizeMatMul": (1,),
     "MatMulIntegerToFloat": (1,),
@@ -153,7 +153,7 @@ def _narrow(node: ir.Node, codes: Codes, limit: int, names: FreeNames) -> None:
 
 def _renew_bias(node: ir.Node, names: FreeNames) -> None:
     """The int32 bias at the new x_scale * w_scale."""
-    bias = dequantizer(node.inputs[_BIAS]) if len(node.inputs) > _BIAS else None
+    bias = dequantizer(node.inputs[BIAS]) if len(node.inputs) > BIAS else None
     if bias is None or not is_constant(bias):
         return
     codes, scale = array_of(bias, 0), array_of(bias, 1)
@@ -161,7 +161,7 @@ def _renew_bias(node: ir.Node, names: FreeNames) -> None:
     assert scale is not None
     real = (codes * scale.astype(np.float64)).astype(np.float32)
     value = new_constant(node, names.value(f"{bias.outputs[0].name}_float"), real)
-    node.replace_input_with(_BIAS, value)
+    node.replace_input_with(BIAS, value)
     store_bias(node, names)
 
 

@@ -21,7 +21,7 @@ from torch import nn
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch.importers.findings import note
 from onnxq.pytorch.nn.quantized.bias import bias_codes, bias_scale, raised_scale
-from onnxq.pytorch.ops import dequantize_linear
+from onnxq.pytorch.ops import NO_AXIS, dequantize_linear
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from onnxq.pytorch.importers.grid import Constants, Grid
-
-NO_AXIS = -1
 
 
 @dataclass(frozen=True, slots=True)

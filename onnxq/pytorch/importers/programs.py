@@ -21,6 +21,7 @@ from torch import fx, nn
 
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch.importers.grid import STORED
+from onnxq.pytorch.ops import NO_AXIS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,7 +34,6 @@ _REMEDY = (
     "Quantize the program with 8-bit static quantizers, or export the float module and let onnxq "
     "quantize it."
 )
-NO_AXIS = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,14 +24,12 @@ from onnxq.errors import UnsupportedError
 from onnxq.pytorch.boundary import leave_integers
 from onnxq.pytorch.importers.grid import Constants, Grid, stored_type
 from onnxq.pytorch.importers.quantized_functional import on_floats
-from onnxq.pytorch.ops import dequantize_linear, quantize_linear
+from onnxq.pytorch.ops import NO_AXIS, dequantize_linear, quantize_linear
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     Handler = Callable[..., Any]
-
-NO_AXIS = -1
 
 # Functions of a quantized tensor whose result has its qparams (torch/aten/native/quantized/cpu).
 KEEP_QPARAMS = frozenset(

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from onnxq.errors import ModelError
-from onnxq.pytorch.quantized_graph.reading import array_of, dequantizer
-from onnxq.qparams import MIN_SCALE
+from onnxq.pytorch.nn.quantized.bias import bias_scale
+from onnxq.pytorch.quantized_graph.reading import BIAS, array_of, dequantizer
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 WITH_BIAS = ("Conv", "Gemm", "ConvTranspose")
-BIAS = 2
 SAME = 1e-6  # relative: float32 products may have been rounded in another order
 
 
@@ -32,7 +32,7 @@ def check_bias(node: ir.Node) -> None:
     x_scale, w_scale, b_scale = (array_of(part, 1) for part in (x, w, b))
     if x_scale is None or w_scale is None or b_scale is None:
         return
-    wanted = np.maximum(x_scale * w_scale, MIN_SCALE)
+    wanted = bias_scale(torch.tensor(x_scale), torch.tensor(w_scale)).numpy()
     if np.allclose(b_scale, wanted, rtol=SAME, atol=0):
         return
     index = int(np.argmax(np.abs(np.broadcast_to(b_scale, wanted.shape) / wanted - 1)))

@@ -15,6 +15,7 @@ import torch
 from onnxq.pytorch.nn.quantized.bias import bias_codes, bias_scale, raised_scale
 from onnxq.pytorch.quantized_graph.constants import DEAD
 from onnxq.pytorch.quantized_graph.reading import (
+    BIAS,
     DEQUANTIZE,
     QUANTIZE,
     array_of,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from onnxq.graph.edit import FreeNames
     from onnxq.pytorch.quantized_graph.weights import StoredWeight
 
-_BIAS = 2
 FEW_BITS = 64  # products with such codes add up exactly on every CPU
 _INTEGER = ("Conv", "Gemm")  # ConvTranspose runs in float
 
@@ -38,10 +38,10 @@ def store_bias(node: ir.Node, names: FreeNames) -> None:
 
     Where the bias leaves int32, its channel's weights are rounded to a coarser scale.
     """
-    if node.op_type not in _INTEGER or len(node.inputs) <= _BIAS or not _to_codes(node):
+    if node.op_type not in _INTEGER or len(node.inputs) <= BIAS or not _to_codes(node):
         return
     weight, source = weight_of(node), dequantizer(node.inputs[0])
-    bias = array_of(node, _BIAS)
+    bias = array_of(node, BIAS)
     x_scale = None if source is None else array_of(source, 1)
     if weight is None or bias is None or x_scale is None or x_scale.ndim:
         return
@@ -52,7 +52,7 @@ def store_bias(node: ir.Node, names: FreeNames) -> None:
     weight = _with_room(_with_fine_scales(weight, node, names), bias, x_scale, node, names)
     scale = bias_scale(torch.from_numpy(x_scale.copy()), torch.from_numpy(weight.scale.copy()))
     codes = bias_codes(torch.from_numpy(bias.copy()), scale).numpy()
-    value = node.inputs[_BIAS]
+    value = node.inputs[BIAS]
     assert value is not None
     parts = [codes, scale.numpy(), np.zeros(scale.shape, np.int32)]
     endings = ("quantized", "scale", "zero_point")
@@ -67,7 +67,7 @@ def store_bias(node: ir.Node, names: FreeNames) -> None:
         names.value(f"{value.name}_dequantized"), value.type, value.shape
     )  # fmt: skip
     graph_of(node).insert_before(node, made)
-    node.replace_input_with(_BIAS, real)
+    node.replace_input_with(BIAS, real)
 
 
 def _with_fine_scales(weight: StoredWeight, node: ir.Node, names: FreeNames) -> StoredWeight:

@@ -16,7 +16,7 @@ import numpy as np
 from onnxq.dtypes import INT8
 from onnxq.graph.edit import bypass
 from onnxq.pytorch.quantized_graph.constants import DEAD
-from onnxq.pytorch.quantized_graph.reading import array_of, new_constant
+from onnxq.pytorch.quantized_graph.reading import BIAS, array_of, new_constant
 from onnxq.pytorch.quantized_graph.weights import weight_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     F64Array = npt.NDArray[np.float64]
 
 _DEFAULT_EPSILON = 1e-5
-_BIAS = 2  # slot of Conv, ConvTranspose and Gemm
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +65,9 @@ def fold_norm(norm: ir.Node, names: FreeNames) -> None:
     weight.store(codes, scale, producer, names)
     real = ((bias - affine.mean) * affine.factor + affine.beta).astype(np.float32)
     constant = new_constant(producer, names.value(f"{weight.stem}_bias"), real)
-    if len(producer.inputs) <= _BIAS:
-        producer.resize_inputs(_BIAS + 1)
-    producer.replace_input_with(_BIAS, constant)
+    if len(producer.inputs) <= BIAS:
+        producer.resize_inputs(BIAS + 1)
+    producer.replace_input_with(BIAS, constant)
     name = norm.outputs[0].name
     bypass(norm)
     producer.outputs[0].name = name
@@ -92,9 +91,9 @@ def _affine(node: ir.Node) -> _Affine | None:
 
 def _real_bias(node: ir.Node, channels: int) -> F64Array | None:
     """The bias in float; zeros without one; None if it is no constant vector."""
-    if len(node.inputs) <= _BIAS or node.inputs[_BIAS] is None:
+    if len(node.inputs) <= BIAS or node.inputs[BIAS] is None:
         return np.zeros(channels)
-    array = array_of(node, _BIAS)
+    array = array_of(node, BIAS)
     return array.astype(np.float64) if array is not None and array.shape == (channels,) else None
 
 

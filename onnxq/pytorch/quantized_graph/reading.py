@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from onnxq.graph.edit import FreeNames
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
+WEIGHT, BIAS = 1, 2
+"""Slots of Conv, ConvTranspose and Gemm."""
 _STORED = {t.onnx: t for t in all_qdtypes() if t.is_integer}
 
 

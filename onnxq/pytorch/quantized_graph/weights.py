@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from onnxq.pytorch.quantized_graph.reading import (
     DEQUANTIZE,
+    WEIGHT,
     array_of,
     dequantizer,
     is_constant,
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from onnxq.graph.edit import FreeNames
-
-_WEIGHT = 1  # slot of Conv, ConvTranspose and Gemm
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +65,7 @@ class StoredWeight:
             node: whose weight this is.
             names: for the new constants.
         """
-        old = dequantizer(node.inputs[_WEIGHT])
+        old = dequantizer(node.inputs[WEIGHT])
         assert old is not None, "weight_of looked"
         stem = f"{self.stem}_folded"
         constants = [
@@ -83,7 +82,7 @@ class StoredWeight:
             before.shape,
         )
         graph_of(node).insert_before(node, made)
-        node.replace_input_with(_WEIGHT, real)
+        node.replace_input_with(WEIGHT, real)
         return StoredWeight(str(constants[0].name), codes, scale, self.axis)
 
 
@@ -93,7 +92,7 @@ def weight_of(node: ir.Node) -> StoredWeight | None:
     None also where its scales are not those of the output channels.
     """
     axis = _output_axis(node)
-    source = dequantizer(node.inputs[_WEIGHT]) if axis is not None else None
+    source = dequantizer(node.inputs[WEIGHT]) if axis is not None else None
     if axis is None or source is None or not is_constant(source):
         return None
     codes, scale, middle = (array_of(source, slot) for slot in range(3))
@@ -109,7 +108,7 @@ def weight_of(node: ir.Node) -> StoredWeight | None:
 
 
 def _output_axis(node: ir.Node) -> int | None:
-    if node.domain or len(node.inputs) <= _WEIGHT:
+    if node.domain or len(node.inputs) <= WEIGHT:
         return None
     if node.op_type == "Conv":
         return 0

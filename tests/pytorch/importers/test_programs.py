@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 from collections import Counter
@@ -28,6 +29,7 @@ pytestmark = [
 ]
 
 
+@functools.cache  # training's patterns take half a minute to match
 def program(*, trained: bool = False, convert: bool = True, fold: bool = True) -> fx.GraphModule:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

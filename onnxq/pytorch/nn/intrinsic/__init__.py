@@ -1,6 +1,7 @@
 """Fused float modules; `qat` has them for training, `quantized` as they are deployed."""
 
 from onnxq.pytorch.nn.intrinsic._fused import (
+    FUSED,
     BNReLU2d,
     BNReLU3d,
     ConvBn1d,
@@ -18,6 +19,7 @@ from onnxq.pytorch.nn.intrinsic._fused import (
 )
 
 __all__ = [
+    "FUSED",
     "BNReLU2d",
     "BNReLU3d",
     "ConvBn1d",

@@ -17,16 +17,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
-import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import ModelError, QConfigError
 from onnxq.pytorch.fake_quantize import FakeQuantize, fake_quantize_module
-from onnxq.pytorch.nn.quantized.bias import bias_scale, raised_scale
+from onnxq.pytorch.nn.quantized.bias import bias_scale, bias_steps, raised_scale
+from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.qconfig import FakeQuantSpec, QConfig
-
-INT32 = torch.iinfo(torch.int32)
 
 
 class QatModule(nn.Module):
@@ -69,7 +67,7 @@ class QatModule(nn.Module):
 
     def bind_input(self, fake: FakeQuantize | None) -> None:
         """Notes which FakeQuantize made the input."""
-        self.__dict__["input_fake_quant"] = fake  # not a submodule: setattr would make it one
+        bind_input(self, fake)
 
     def folded(self) -> tuple[Tensor, Tensor | None]:
         """(weight, bias) of the layer that is deployed, float32, with their gradient."""
@@ -126,9 +124,7 @@ def round_bias(bias: Tensor, scale: Tensor) -> Tensor:
         bias: float, (channels,).
         scale: float32, () or (channels,).
     """
-    # float64, as onnxq.qparams.quantize for int32 codes; NaN stays NaN
-    codes = (bias.detach().double() / scale.double()).round_().clamp_(INT32.min, INT32.max)
-    rounded = codes.float() * scale
+    rounded = bias_steps(bias.detach(), scale).float() * scale
     return rounded.to(bias.dtype) + (bias - bias.detach())
 
 

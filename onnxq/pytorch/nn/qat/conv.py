@@ -70,7 +70,7 @@ class QatConv(QatModule):
 
     def to_float(self) -> nn.Module:
         """The float module again, with the parameters as they are now."""
-        return float_of(self, FLOAT_CONVS)
+        return float_of(self)
 
 
 def arguments_of(conv: Any) -> dict[str, Any]:
@@ -79,12 +79,12 @@ def arguments_of(conv: Any) -> dict[str, Any]:
     return {name: getattr(conv, name) for name in names.split()} | {"bias": conv.bias is not None}
 
 
-FLOAT_CONVS: tuple[type[nn.Module], ...] = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_FLOAT_CONVS: tuple[type[nn.Module], ...] = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
-def float_of(module: QatModule, kinds: tuple[type[nn.Module], ...]) -> nn.Module:
+def float_of(module: QatModule) -> nn.Module:
     """The float convolution that computes what `folded` says."""
-    kind = next(kind for kind in kinds if isinstance(module, kind))
+    kind = next(kind for kind in _FLOAT_CONVS if isinstance(module, kind))
     weight, bias = module.folded()
     conv: Any = kind(**arguments_of(module) | {"bias": bias is not None})
     conv.weight = nn.Parameter(weight.detach())

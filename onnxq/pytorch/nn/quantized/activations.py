@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812  # as everywhere
 
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
+from onnxq.pytorch.nn.quantized.output_grid import OutputGrid
 from onnxq.pytorch.nn.quantized.prepared import check_type
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 
@@ -75,7 +76,7 @@ class ReLU6(nn.ReLU6):
         return cls(output=None if fake is None else Requantize.from_float(fake))
 
 
-class _OnGrid(nn.Module):
+class _OnGrid(OutputGrid, nn.Module):
     """y = requantize(f(x)), f in float32: what ONNX Runtime has no integer kernel for.
 
     Attributes:
@@ -83,6 +84,7 @@ class _OnGrid(nn.Module):
     """
 
     float_type: ClassVar[type[nn.Module]]
+    output: Requantize
 
     def __init__(
         self,
@@ -101,16 +103,6 @@ class _OnGrid(nn.Module):
         """Float32 of any shape."""
         y: torch.Tensor = self.output(self.computed(x))
         return y
-
-    @property
-    def scale(self) -> float:
-        """Of the result."""
-        return float(self.output.scale)
-
-    @property
-    def zero_point(self) -> int:
-        """Of the result."""
-        return int(self.output.zero_point)
 
     @classmethod
     def from_float(cls, mod: nn.Module) -> Self:

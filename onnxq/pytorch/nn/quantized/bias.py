@@ -15,11 +15,21 @@ def bias_scale(input_scale: torch.Tensor, weight_scale: torch.Tensor) -> torch.T
     return (input_scale * weight_scale).clamp_min(LEAST)
 
 
-def bias_codes(bias: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """int32 rint(bias / scale), in float64 as onnxq.qparams.quantize; NaN is refused before."""
+def bias_steps(bias: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """rint(bias / scale), saturated to int32, as float64; NaN stays NaN.
+
+    Args:
+        bias: float, (channels,).
+        scale: float32, () or (channels,).
+    """
     limits = torch.iinfo(torch.int32)
-    codes = (bias.double() / scale.double()).round()
-    return codes.clamp(limits.min, limits.max).to(torch.int32)
+    # float64, as onnxq.qparams.quantize for int32 codes
+    return (bias.double() / scale.double()).round_().clamp_(limits.min, limits.max)
+
+
+def bias_codes(bias: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """int32 bias_steps; NaN is refused before."""
+    return bias_steps(bias, scale).to(torch.int32)
 
 
 def raised_scale(

@@ -9,15 +9,14 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812  # as everywhere
 
 from onnxq.errors import QConfigError, ShapeError
+from onnxq.pytorch.code_types import qdtype_of, torch_dtype
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
 from onnxq.pytorch.nn.quantized.prepared import check_type, float_weights
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 from onnxq.pytorch.nn.quantized.stored import (
     Stored,
-    qdtype_of,
     qparams_of,
     tensors_of,
-    torch_dtype,
 )
 from onnxq.pytorch.nn.quantized.weighted import of_torch
 from onnxq.pytorch.ops import dequantize_linear

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import nn
 
+from onnxq.pytorch.nn.quantized.output_grid import OutputGrid
 from onnxq.pytorch.nn.quantized.prepared import check_type
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 
@@ -17,28 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Gridded(nn.Module):
+class Gridded(OutputGrid, nn.Module):
     """What they share: a grid for the result, `output`, with its scale and zero point."""
 
     output: Requantize
-
-    @property
-    def scale(self) -> float:
-        """Of the result."""
-        return float(self.output.scale)
-
-    @scale.setter
-    def scale(self, value: float) -> None:
-        self.output.set_(scale=float(value))
-
-    @property
-    def zero_point(self) -> int:
-        """Of the result."""
-        return int(self.output.zero_point)
-
-    @zero_point.setter
-    def zero_point(self, value: int) -> None:
-        self.output.set_(zero_point=int(value))
 
     def hold(self, weight: torch.Tensor | None, bias: torch.Tensor | None) -> None:
         """Takes weight and bias, which are not trained any more; None leaves those of 1 and 0."""

@@ -50,6 +50,11 @@ def input_fake_quantize(mod: nn.Module) -> FakeQuantize:
     )
 
 
+def bind_input(mod: nn.Module, fake: FakeQuantize | None) -> None:
+    """Notes which FakeQuantize made a layer's input; not as a submodule, nor in the state_dict."""
+    mod.__dict__["input_fake_quant"] = fake  # setattr would make it a submodule
+
+
 def check_observed(fake: FakeQuantize, owner: str) -> None:
     """Passes a FakeQuantize that has seen data.
 

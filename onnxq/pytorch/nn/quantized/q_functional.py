@@ -9,13 +9,14 @@ from torch import nn
 
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch.nn.quantized.observed import check_observed, output_fake_quantize
+from onnxq.pytorch.nn.quantized.output_grid import OutputGrid
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class QFunctional(nn.Module):
+class QFunctional(OutputGrid, nn.Module):
     """y = requantize(f(a, b)): float32 on grids in, on its own grid out.
 
     In the exported model QLinearAdd, QLinearMul, QLinearConcat, QLinearMatMul. One instance serves
@@ -29,23 +30,9 @@ class QFunctional(nn.Module):
         super().__init__()
         self.activation_post_process = Requantize()
 
-    @property
-    def scale(self) -> float:
-        """Of the result."""
-        return float(self.activation_post_process.scale)
-
-    @scale.setter
-    def scale(self, value: float) -> None:
-        self.activation_post_process.set_(scale=float(value))
-
-    @property
-    def zero_point(self) -> int:
-        """Of the result."""
-        return int(self.activation_post_process.zero_point)
-
-    @zero_point.setter
-    def zero_point(self, value: int) -> None:
-        self.activation_post_process.set_(zero_point=int(value))
+    def output_grid(self) -> Requantize:
+        """The grid of the result."""
+        return self.activation_post_process
 
     def _on_grid(self, y: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = self.activation_post_process(y)

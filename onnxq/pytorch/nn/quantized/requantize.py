@@ -11,15 +11,14 @@ from torch import nn
 from onnxq.dtypes import INT32
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.pytorch.boundary import leave_integers
+from onnxq.pytorch.code_types import qdtype_of
 from onnxq.pytorch.nn.quantized.observed import check_observed, fake_quantize_of
-from onnxq.pytorch.nn.quantized.stored import Stored, qdtype_of, qparams_of, tensors_of
-from onnxq.pytorch.ops import dequantize_linear, quantize_linear
+from onnxq.pytorch.nn.quantized.stored import Stored, qparams_of, tensors_of
+from onnxq.pytorch.ops import NO_AXIS, dequantize_linear, quantize_linear
 from onnxq.qparams import PerTensor, QParams
 
 if TYPE_CHECKING:
     from onnxq.dtypes import QDType
-
-NO_AXIS = -1  # one scale for the tensor: the operators ignore the axis
 
 
 def _number(name: str, value: float | torch.Tensor) -> float:

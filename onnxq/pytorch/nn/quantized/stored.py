@@ -4,26 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import nn
 
-from onnxq import dtypes
-from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.errors import ShapeError
+from onnxq.pytorch.code_types import qdtype_of, torch_dtype
 from onnxq.qparams import PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from onnxq.dtypes import QDType
-
-_TORCH = {
-    np.dtype(np.uint8): torch.uint8,
-    np.dtype(np.int8): torch.int8,
-    np.dtype(np.uint16): torch.uint16,
-    np.dtype(np.int16): torch.int16,
-    np.dtype(np.int32): torch.int32,
-}
 
 
 class Stored(nn.Module):
@@ -53,30 +42,6 @@ class Stored(nn.Module):
 
     def refresh(self) -> None:
         """Called when buffers have been loaded."""
-
-
-def torch_dtype(dtype: QDType) -> torch.dtype:
-    """The torch dtype that holds the codes of a type, one element per code.
-
-    Raises:
-        UnsupportedError: torch has none.
-    """
-    try:
-        return _TORCH[np.dtype(dtype.storage)]
-    except KeyError:
-        known = ", ".join(str(t).removeprefix("torch.") for t in _TORCH.values())
-        raise UnsupportedError(
-            f"dtype {dtype} has no torch type for its codes; wanted one stored as {known}."
-        ) from None
-
-
-def qdtype_of(dtype: torch.dtype | QDType | str) -> QDType:
-    """The type that torch.uint8, torch.quint8, "quint8" or the type itself names.
-
-    Raises:
-        QConfigError: none has that name.
-    """
-    return dtypes.find(str(dtype) if isinstance(dtype, torch.dtype) else dtype)
 
 
 def tensors_of(qparams: QParams) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,7 +1,4 @@
-"""What modules with weights share: int8 codes, an int32 bias at x_scale * w_scale, from_float.
-
-(Just over 300 lines: one class, and what torch documents of it.)
-"""
+"""What modules with weights share: int8 codes, an int32 bias at x_scale * w_scale, from_float."""
 
 from __future__ import annotations
 
@@ -12,15 +9,17 @@ import numpy as np
 import torch
 
 from onnxq.dtypes import find
-from onnxq.errors import ModelError, QConfigError, ShapeError
+from onnxq.errors import ModelError, ShapeError
+from onnxq.pytorch.code_types import torch_dtype
 from onnxq.pytorch.nn.quantized.bias import bias_codes, bias_scale, raised_scale
 from onnxq.pytorch.nn.quantized.observed import (
     check_observed,
     input_fake_quantize,
     output_fake_quantize,
 )
+from onnxq.pytorch.nn.quantized.output_grid import OutputGrid
 from onnxq.pytorch.nn.quantized.requantize import Requantize
-from onnxq.pytorch.nn.quantized.stored import Stored, qparams_of, tensors_of, torch_dtype
+from onnxq.pytorch.nn.quantized.stored import Stored, qparams_of, tensors_of
 from onnxq.pytorch.ops import dequantize_linear, quantize_linear
 from onnxq.qparams import PerChannel, QParams, quantize
 from onnxq.qtensor import QTensor
@@ -41,7 +40,7 @@ class FloatWeights(NamedTuple):
     fake: FakeQuantize
 
 
-class Weighted(Stored):
+class Weighted(OutputGrid, Stored):
     """y = [requantize](op(x, (weight_codes - zp) * weight_scale, bias_codes * bias_scale)).
 
     Attributes:
@@ -197,33 +196,6 @@ class Weighted(Stored):
     def requantized(self, y: torch.Tensor) -> torch.Tensor:
         """The result on its grid; as it is where it stays in float."""
         return y if self.output is None else self.output(y)
-
-    # --- the documented attributes
-
-    @property
-    def scale(self) -> float:
-        """Of the result."""
-        return float(self._grid().scale)
-
-    @scale.setter
-    def scale(self, value: float) -> None:
-        self._grid().set_(scale=float(value))
-
-    @property
-    def zero_point(self) -> int:
-        """Of the result."""
-        return int(self._grid().zero_point)
-
-    @zero_point.setter
-    def zero_point(self, value: int) -> None:
-        self._grid().set_(zero_point=int(value))
-
-    def _grid(self) -> Requantize:
-        if self.output is None:
-            raise QConfigError(
-                f"{self.title}: its result stays in float32; there is no output scale."
-            )
-        return self.output
 
     def _load_from_state_dict(
         self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from onnxq.errors import ModelError
 from onnxq.pytorch.nn import intrinsic
 from onnxq.pytorch.nn.intrinsic.qat.batch_norm import BatchNorm, WithBatchNorm
-from onnxq.pytorch.nn.qat.conv import FLOAT_CONVS, arguments_of, float_of
+from onnxq.pytorch.nn.qat.conv import arguments_of, float_of
 
 if TYPE_CHECKING:
     from onnxq.qconfig import QConfig
@@ -86,7 +86,7 @@ class QatConvBn(WithBatchNorm):
 
     def to_float(self) -> nn.Module:
         """The float convolution with batch norm folded in; with a ReLU, the fused module."""
-        return float_of(self, FLOAT_CONVS)
+        return float_of(self)
 
 
 def check_batch_norm(bn: BatchNorm) -> BatchNorm:
@@ -136,7 +136,7 @@ class QatConvBnReLU(QatConvBn):
 
     def to_float(self) -> nn.Module:
         """The fused float module, batch norm folded into the convolution."""
-        fused = self.FUSED(float_of(self, FLOAT_CONVS), nn.ReLU()).train(self.training)
+        fused = self.FUSED(float_of(self), nn.ReLU()).train(self.training)
         fused.qconfig = self.qconfig  # type: ignore[assignment]  # modules take any attribute
         return fused
 

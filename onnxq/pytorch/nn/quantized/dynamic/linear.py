@@ -8,10 +8,11 @@ import torch
 from torch import nn
 
 from onnxq.errors import ShapeError
+from onnxq.pytorch.code_types import torch_dtype
 from onnxq.pytorch.dynamic_ops import dynamic_quantize_linear, matmul_integer
 from onnxq.pytorch.nn.quantized.dynamic.weights import quantized, weight_part
 from onnxq.pytorch.nn.quantized.prepared import check_type
-from onnxq.pytorch.nn.quantized.stored import Stored, qparams_of, tensors_of, torch_dtype
+from onnxq.pytorch.nn.quantized.stored import Stored, qparams_of, tensors_of
 from onnxq.pytorch.nn.quantized.weighted import of_torch
 from onnxq.qtensor import QTensor
 
