@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from onnx_ir.tape import Tape
 
+    from onnxq.arithmetic import Accumulator
     from onnxq.qparams import QParams
 
 Array = npt.NDArray[np.generic]
@@ -354,6 +355,28 @@ class IntegerOperator(ABC):
     @abstractmethod
     def cases(self) -> Iterable[Case]:
         """Small examples of the node as it is, the nasty ones included."""
+
+    def kernel_on(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        accumulator: Accumulator,
+    ) -> tuple[Array, ...]:
+        """As `kernel`, on a machine that adds pairs of products in int16.
+
+        Args:
+            inputs: of the node; what ONNX Runtime has as constants decides which of its kernels
+                run, and weights are taken to be constant.
+            attributes: of the node.
+            accumulator: what such sums become.
+        """
+        # operators without products of codes compute the same on every machine
+        return self.kernel(inputs, attributes)
+
+    @classmethod
+    def has_products(cls) -> bool:
+        """Whether `kernel_on` is written: the result may depend on the machine."""
+        return cls.kernel_on is not IntegerOperator.kernel_on
 
     def serves(
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]

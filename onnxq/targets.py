@@ -6,7 +6,7 @@
     x86-avxvnni  AVX-VNNI                 exact
     x86-vnni     AVX512-VNNI              exact
     arm64        NEON                     two (-128)*(-128) products WRAP in int16, in any layer
-    arm64-dot    NEON with dot product    as arm64, depthwise 3x3 convolutions only
+    arm64-dot    NEON with dot product    as arm64, in depthwise convolutions only
     arm64-i8mm   NEON with i8mm           as arm64-dot
     portable     all of the above: the bounds that are exact everywhere (the default)
     auto         whichever of them this machine is (see `detect`)
@@ -33,30 +33,19 @@ what it printed is in scripts/bench_elementwise.txt. The other targets use the s
 
 from __future__ import annotations
 
-import enum
 import math
 import platform
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onnxq.arithmetic import Arithmetic
 from onnxq.dynamic_gains import PRODUCT_OPS, PRODUCTS, ROWS
 from onnxq.errors import QConfigError, nearest
 from onnxq.recurrent_gains import GATES, RECURRENT, STEP_ROWS, STORED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-
-class Overflow(enum.Enum):
-    """What a pair of products does that does not fit int16."""
-
-    NEVER = "never"
-    """Products are summed in int32."""
-    SATURATES = "saturates"
-    """It becomes 32767 or -32768: x86 without VNNI."""
-    WRAPS = "wraps"
-    """It becomes -32768: ARM, only where weight and shifted activation are both -128."""
 
 
 TypePair = tuple[str, str]
@@ -130,7 +119,7 @@ class Target:
         weight_qmax_saturating: largest magnitude of an int8 weight in operators whose products are
             summed in pairs in int16 (a rule's `saturating_pairs`): 64 or 127.
         weight_qmax: largest magnitude of int8 weights elsewhere: 127, never 128.
-        overflow: what happens beyond weight_qmax_saturating.
+        arithmetic: what becomes of pairs of products that int16 does not hold.
         pairs: (activation, weight) types that QLinearConv and QLinearMatMul have kernels for.
         preferred: the fastest pair that is exact.
         slow_in_integers: op_type -> time in float / time in integers, inside an int8 network;
@@ -143,7 +132,7 @@ class Target:
     description: str
     weight_qmax_saturating: int
     weight_qmax: int = 127
-    overflow: Overflow = Overflow.NEVER
+    arithmetic: Arithmetic = Arithmetic.EXACT
     pairs: tuple[TypePair, ...] = _PAIRS
     preferred: TypePair = ("uint8", "int8")
     slow_in_integers: Mapping[str, float] = field(
@@ -194,7 +183,7 @@ _TARGETS = (
         "portable",
         "exact on every instruction set below",
         64,
-        overflow=Overflow.SATURATES,
+        arithmetic=Arithmetic.SATURATES,
         evidence="the intersection of the others",
     ),
     Target(
@@ -207,14 +196,14 @@ _TARGETS = (
         "x86-avx2",
         "Haswell to Coffee Lake, Zen 1 to 3",
         64,
-        overflow=Overflow.SATURATES,
+        arithmetic=Arithmetic.SATURATES,
         evidence="qemu (Haswell) and masked CPUID agree",
     ),
     Target(
         "x86-avx512",
         "AVX512BW without VNNI: Skylake-X",
         64,
-        overflow=Overflow.SATURATES,
+        arithmetic=Arithmetic.SATURATES,
         evidence="VNNI hidden by a masked CPUID",
     ),
     Target(
@@ -233,21 +222,21 @@ _TARGETS = (
         "arm64",
         "NEON only: Cortex-A53, A72; Raspberry Pi 4",
         127,
-        overflow=Overflow.WRAPS,
+        arithmetic=Arithmetic.WRAPS,
         evidence="qemu (Cortex-A53 and A72)",
     ),
     Target(
         "arm64-dot",
         "dot product: Cortex-A76, Neoverse N1, Apple M1",
         127,
-        overflow=Overflow.WRAPS,
+        arithmetic=Arithmetic.WRAPS_DEPTHWISE,
         evidence="qemu (Cortex-A76 and A55)",
     ),
     Target(
         "arm64-i8mm",
         "8-bit matrix multiply: Neoverse V1 and N2, Cortex-A710, Apple M2",
         127,
-        overflow=Overflow.WRAPS,
+        arithmetic=Arithmetic.WRAPS_DEPTHWISE,
         evidence="qemu (Cortex-A710, Neoverse V1)",
     ),
 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxq.arithmetic import EXACT
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
 from onnxq.operators._activations import activations
@@ -18,6 +19,7 @@ from onnxq.operators._lstm import GATES, OP, Cell, Lengths, State, Weights, run_
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from onnxq.arithmetic import Accumulator
     from onnxq.operators._gemm import Floats
 
 DEFAULTS = ("Sigmoid", "Tanh", "Tanh")
@@ -44,6 +46,15 @@ class DynamicQuantizeLSTM(IntegerOperator):
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
     ) -> tuple[Array, ...]:
         """Y (T, D, N, H), Y_h (D, N, H), Y_c (D, N, H), float32."""
+        return self.kernel_on(inputs, attributes, EXACT)
+
+    def kernel_on(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        accumulator: Accumulator,
+    ) -> tuple[Array, ...]:
+        """As `kernel`, of a machine."""
         x = operand(OP, inputs, 0, "X")
         if x.dtype != np.float32 or x.ndim != 3:
             raise ShapeError(f"{OP}: X is {x.dtype} of shape {x.shape}; wanted float32, (T, N, I).")
@@ -54,8 +65,9 @@ class DynamicQuantizeLSTM(IntegerOperator):
         cells = _cells(inputs, attributes, len(backward[direction]))
         lengths = _lengths(x, optional(inputs, 4))
         starts = _starts(x, inputs, cells)
+        steps = np.asarray(x, np.float32)
         results = [
-            run_direction(np.asarray(x, np.float32), lengths, cell, start, reverse)
+            run_direction(steps, lengths, cell, start, reverse, accumulator)
             for cell, start, reverse in zip(cells, starts, backward[direction], strict=True)
         ]
         y, h, c = zip(*results, strict=True)
@@ -137,7 +149,11 @@ def _weights(
     zeros = points.reshape(scale.shape)
     values = stored(q)
     return [
-        Weights(np.asarray(values[i].astype(np.float32) - zeros[i].astype(np.float32)), scales[i])
+        Weights(
+            np.asarray(values[i].astype(np.float32) - zeros[i].astype(np.float32)),
+            scales[i],
+            values[i],
+        )
         for i in range(shape[0])
     ]
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.arithmetic import EXACT
 from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
 from onnxq.operators._columns import check_sum, late_columns, product, to_float
 from onnxq.operators._emit import MICROSOFT
@@ -16,6 +17,8 @@ from onnxq.qparams import quantize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from onnxq.arithmetic import Accumulator
 
 OP = "DynamicQuantizeMatMul"
 
@@ -35,11 +38,21 @@ class DynamicQuantizeMatMul(IntegerOperator):
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
     ) -> tuple[Array, ...]:
         """float32."""
+        return self.kernel_on(inputs, attributes, EXACT)
+
+    def kernel_on(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        accumulator: Accumulator,
+    ) -> tuple[Array, ...]:
+        """As `kernel`, of a machine."""
         a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 1, "B")
         a_qparams = dynamic_qparams(OP, a)
         right = late_columns(OP, "b", b, operand(OP, inputs, 2, "b_scale"), optional(inputs, 3))
         check_sum(OP, a, b)
-        total = product(OP, quantize(np.asarray(a, np.float32), a_qparams), a_qparams, right)
+        quantized = quantize(np.asarray(a, np.float32), a_qparams)
+        total = product(OP, quantized, a_qparams, right, b, accumulator)
         return (to_float(OP, total, a_qparams.scale, right, optional(inputs, 4)),)
 
     def cases(self) -> Iterable[Case]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.arithmetic import EXACT
 from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
 from onnxq.operators._columns import check_sum, columns, product
 from onnxq.operators._examples import codes, zero
@@ -13,6 +14,8 @@ from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from onnxq.arithmetic import Accumulator
 
 OP = "MatMulInteger"
 
@@ -31,12 +34,21 @@ class MatMulInteger(IntegerOperator):
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
     ) -> tuple[Array, ...]:
         """int32."""
+        return self.kernel_on(inputs, attributes, EXACT)
+
+    def kernel_on(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        accumulator: Accumulator,
+    ) -> tuple[Array, ...]:
+        """As `kernel`, of a machine."""
         a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 1, "B")
         one = np.ones((), np.float32)
         a_qparams = make_qparams(OP, "a", one, optional(inputs, 2), qdtype_of(OP, a, "A"))
         right = columns(OP, "B", b, None, optional(inputs, 3))
         check_sum(OP, a, b)
-        return (product(OP, a, a_qparams, right),)
+        return (product(OP, a, a_qparams, right, b, accumulator),)
 
     def cases(self) -> Iterable[Case]:
         """All four pairs of types, zero points at both ends, ranks, no row."""

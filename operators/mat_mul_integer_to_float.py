@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.arithmetic import EXACT
 from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
 from onnxq.operators._columns import check_signs, check_sum, late_columns, product, to_float
 from onnxq.operators._emit import MICROSOFT
@@ -14,6 +15,8 @@ from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from onnxq.arithmetic import Accumulator
 
 OP = "MatMulIntegerToFloat"
 
@@ -33,13 +36,22 @@ class MatMulIntegerToFloat(IntegerOperator):
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
     ) -> tuple[Array, ...]:
         """float32."""
+        return self.kernel_on(inputs, attributes, EXACT)
+
+    def kernel_on(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        accumulator: Accumulator,
+    ) -> tuple[Array, ...]:
+        """As `kernel`, of a machine."""
         a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 1, "B")
         a_scale = operand(OP, inputs, 2, "a_scale")
         a_qparams = make_qparams(OP, "a", a_scale, optional(inputs, 4), qdtype_of(OP, a, "A"))
         right = late_columns(OP, "b", b, operand(OP, inputs, 3, "b_scale"), optional(inputs, 5))
         check_signs(OP, a, b)
         check_sum(OP, a, b)
-        total = product(OP, a, a_qparams, right)
+        total = product(OP, a, a_qparams, right, b, accumulator)
         return (to_float(OP, total, a_qparams.scale, right, optional(inputs, 6)),)
 
     def cases(self) -> Iterable[Case]:

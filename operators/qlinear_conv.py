@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.arithmetic import EXACT
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
@@ -26,10 +27,12 @@ from onnxq.operators._integer import (
     qparams,
 )
 from onnxq.operators._qlinear import channels_first, channels_last
-from onnxq.operators.conv import Conv
+from onnxq.operators.conv import quantized_conv
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from onnxq.arithmetic import Accumulator
 
 OP = "QLinearConv"
 
@@ -49,6 +52,15 @@ class QLinearConv(IntegerOperator):
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
     ) -> tuple[Array, ...]:
         """Codes of y."""
+        return self.kernel_on(inputs, attributes, EXACT)
+
+    def kernel_on(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        accumulator: Accumulator,
+    ) -> tuple[Array, ...]:
+        """As `kernel`, of a machine."""
         x, w = operand(OP, inputs, 0, "x"), operand(OP, inputs, 3, "w")
         x_qparams = qparams(OP, "x", inputs, 1, qdtype_of(OP, x, "x"))
         w_qparams = qparams(OP, "w", inputs, 4, qdtype_of(OP, w, "w"), axis=0)
@@ -60,7 +72,8 @@ class QLinearConv(IntegerOperator):
         bias = optional(inputs, 8)
         b_qparams = None if bias is None else bias_qparams(OP, bias, x_qparams, w_qparams)
         plan = NodePlan((x_qparams, w_qparams, b_qparams), (y_qparams,))
-        (y,) = Conv().kernel((channels_first(x, attributes), w, bias), plan, attributes)
+        operands = (channels_first(x, attributes), w, bias)
+        y = quantized_conv(operands, plan, attributes, accumulator)
         return (channels_last(y, attributes),)
 
     def cases(self) -> Iterable[Case]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.arithmetic import EXACT
 from onnxq.errors import ShapeError
 from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
 from onnxq.operators._columns import check_signs, check_sum, columns, product
@@ -15,6 +16,8 @@ from onnxq.qparams import requantize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from onnxq.arithmetic import Accumulator
 
 OP = "QLinearMatMul"
 
@@ -34,6 +37,15 @@ class QLinearMatMul(IntegerOperator):
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
     ) -> tuple[Array, ...]:
         """Codes of y."""
+        return self.kernel_on(inputs, attributes, EXACT)
+
+    def kernel_on(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        accumulator: Accumulator,
+    ) -> tuple[Array, ...]:
+        """As `kernel`, of a machine."""
         a, b = operand(OP, inputs, 0, "a"), operand(OP, inputs, 3, "b")
         a_qparams = make_qparams(
             OP, "a", _scale(inputs, 1, "a_scale"), optional(inputs, 2), qdtype_of(OP, a, "a")
@@ -48,7 +60,7 @@ class QLinearMatMul(IntegerOperator):
             raise ShapeError(
                 f"{OP}: a is {a_qparams.dtype}, y {y_qparams.dtype}; they must be equal."
             )
-        total = product(OP, a, a_qparams, right)
+        total = product(OP, a, a_qparams, right, b, accumulator)
         with np.errstate(over="ignore", under="ignore"):
             multiplier = np.asarray(a_qparams.scale * right.scale / y_qparams.scale)
         return (requantize(total, multiplier, y_qparams),)

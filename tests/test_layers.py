@@ -10,7 +10,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 # fmt: off
 LAYERS = (
-    "errors", "atomic", "threads", "plugins", "dtypes", "qparams", "qtensor", "operator",
+    "errors", "atomic", "threads", "plugins", "dtypes", "qparams", "qtensor",
+    "arithmetic", "operator",
     "operators", "authoring", "catalog", "functional", "graph", "observers", "dynamic_gains",
     "recurrent_gains", "targets", "qconfig", "samples", "runtime", "reference", "stages", "report",
     "pipeline", "pytorch", "cli", "__main__",

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from onnxq import targets
+from onnxq.arithmetic import Arithmetic
 from onnxq.errors import QConfigError
-from onnxq.targets import DynamicGain, Overflow, Target
+from onnxq.targets import DynamicGain, Target
 
 ROOT = Path(__file__).parents[1]
 NAMES = [
@@ -48,10 +49,10 @@ def test_unknown_name_suggests_the_nearest() -> None:
 @pytest.mark.parametrize("target", targets.all_targets(), ids=str)
 def test_pairs_of_products_fit_int16(target: Target) -> None:
     limit = target.weight_qmax_saturating
-    if target.overflow is Overflow.SATURATES:  # u8 by s8
+    if target.arithmetic is Arithmetic.SATURATES:  # u8 by s8
         assert 255 * limit * 2 <= 2**15 - 1
         assert 255 * (limit + 1) * 2 > 2**15 - 1
-    if target.overflow is Overflow.WRAPS:  # s8 by s8
+    else:  # s8 by s8, where they wrap
         assert 128 * limit * 2 <= 2**15 - 1
     assert target.weight_qmax == 127
 

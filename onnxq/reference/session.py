@@ -12,6 +12,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun, RuntimeContextError
 from onnx.reference.ops import load_op
 
+from onnxq.arithmetic import Arithmetic
 from onnxq.errors import CalibrationError, OnnxqError, UnsupportedError, listed, nearest
 from onnxq.graph.fuse import fuse_as_loaded
 from onnxq.graph.io import load
@@ -19,7 +20,7 @@ from onnxq.graph.passes.inline import InlineFunctions
 from onnxq.reference.blocks import write_block_products
 from onnxq.reference.declared import check_input
 from onnxq.reference.elsewhere import FloatNodes, float_classes
-from onnxq.reference.ops import by_name, op_classes, where
+from onnxq.reference.ops import Hear, by_name, on_machine, where
 from onnxq.threads import workers
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ def evaluator(
     *,
     threads: int = 1,
     float_nodes: FloatNodes | None = None,
+    arithmetic: Arithmetic = Arithmetic.EXACT,
+    hear: Hear | None = None,
 ) -> Evaluator:
     """A ReferenceEvaluator that runs a quantized model on onnxq's kernels.
 
@@ -52,6 +55,9 @@ def evaluator(
         threads: that convolutions and matrix products use.
         float_nodes: runs the float nodes that onnxq has no kernel for, in place of onnx's own
             implementation; see onnxq.reference.elsewhere.
+        arithmetic: how the machine adds products of codes; a Target says its own.
+        hear: is called with each node and the pairs of its products that left int16, from the
+            threads that compute them.
     Returns:
         run(None, {input: array}) gives the outputs; an array is given back as soon as no later
         node needs it, unless intermediate=True asks for all.
@@ -60,13 +66,14 @@ def evaluator(
         UnsupportedError: operators that neither onnxq nor onnx has an implementation of.
     """
     integer = integer_form(load(model))
-    classes = op_classes()
+    by_key = on_machine(arithmetic, hear)
+    classes = list(by_key.values())
     if float_nodes is None:
         check_operators(integer)
-    else:
-        classes = (*float_classes(integer, float_nodes), *classes)  # the first of a name counts
+    else:  # the first of a name counts
+        classes = [*float_classes(integer, float_nodes, by_key), *classes]
     proto, weights = _hand_over(integer)
-    return Evaluator(proto, new_ops=list(classes), weights=weights, threads=threads)
+    return Evaluator(proto, new_ops=classes, weights=weights, threads=threads)
 
 
 def integer_form(model: ir.Model) -> ir.Model:
