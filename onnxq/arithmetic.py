@@ -40,7 +40,9 @@ class Arithmetic(enum.Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Overflows:
-    """Pairs of one call of a kernel whose sum left int16; one entry per pair and output channel.
+    """Pairs of one part of a kernel's work whose sums left int16; one entry each.
+
+    A pair and channel may have several entries, of several parts.
 
     Attributes:
         first: places of the first weight of the pair in the weights of that channel, int64 (n,);
@@ -64,6 +66,15 @@ Note = Callable[[Overflows], None]
 """Hears of what overflowed; from several threads, in any order."""
 
 
+class Effect(enum.Enum):
+    """What becomes of sums that leave int16."""
+
+    APPLIED = "applied"
+    """The result is the machine's."""
+    NOTED = "noted"
+    """The result is exact; it is only told what the machine would have done."""
+
+
 @dataclass(frozen=True, slots=True)
 class Accumulator:
     """How the products of a kernel are added, and who hears of what did not fit.
@@ -71,10 +82,12 @@ class Accumulator:
     Attributes:
         arithmetic: of the machine.
         note: is called for each part of the work in which something overflowed; None: nobody asks.
+        effect: on the result.
     """
 
     arithmetic: Arithmetic = Arithmetic.EXACT
     note: Note | None = None
+    effect: Effect = Effect.APPLIED
 
     @property
     def exact(self) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
+from onnxq.arithmetic import Accumulator, Arithmetic, Effect, Overflows
 from onnxq.operators._pairs import (
     LOWEST,
     WRAP,
@@ -52,6 +52,19 @@ def conv_correction(
         windows: of x.
         accumulator: of the machine.
     """
+    found = _found(x, x_qparams, w, w_qparams, group, windows, accumulator)
+    return None if accumulator.effect is Effect.NOTED else found
+
+
+def _found(
+    x: IntArray,
+    x_qparams: QParams,
+    w: IntArray,
+    w_qparams: QParams,
+    group: int,
+    windows: Windows,
+    accumulator: Accumulator,
+) -> Ints | None:
     depthwise = w.shape[1] == 1 and w.shape[0] == group
     symmetric, x_zero = not w_qparams.zero_point.any(), int(x_qparams.zero_point)
     if accumulator.arithmetic is Arithmetic.SATURATES:
@@ -78,8 +91,9 @@ def conv_integer_correction(
         named = _renamed(accumulator, np.arange(rows.shape[2]), g * rows.shape[1])
         found = correction(rows[g].T, seen, named, Weight.LEFT)
         if found is not None:
-            total[g, :, images] += found.reshape(rows.shape[1], -1, total.shape[3])
+            total[g, :, images] += found.T.reshape(rows.shape[1], -1, total.shape[3])
             changed = True
+    changed = changed and accumulator.effect is Effect.APPLIED
     return _in_shape(total, windows) if changed else None
 
 
@@ -103,7 +117,7 @@ def _dense(
             continue
         found = correction(seen, columns[g], _renamed(accumulator, places, g * outputs))
         if found is not None:
-            total[g, :, images] += found.T.reshape(outputs, -1, total.shape[3])
+            total[g, :, images] += found.reshape(outputs, -1, total.shape[3])
             changed = True
     return _in_shape(total, windows) if changed else None
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.arithmetic import Arithmetic, Overflows
+from onnxq.arithmetic import Arithmetic, Effect, Overflows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,10 +116,12 @@ def product_correction(a: IntArray, b: IntArray, accumulator: Accumulator) -> In
     right = b[:, None] if b.ndim == 1 else b
     if right.ndim == 2:
         found = correction(left.reshape(-1, left.shape[-1]).T, right, accumulator)
-        total = None if found is None else found.reshape(*left.shape[:-1], right.shape[1])
+        total = None if found is None else found.T.reshape(*left.shape[:-1], right.shape[1])
     else:
         total = _of_batches(left, right, accumulator)
     if total is None:
+        return None
+    if accumulator.effect is Effect.NOTED:
         return None
     total = total[..., 0] if b.ndim == 1 else total
     return np.asarray(total.reshape(total.shape[1:]) if a.ndim == 1 else total)
@@ -134,14 +136,14 @@ def _of_batches(a: IntArray, b: IntArray, accumulator: Accumulator) -> Ints | No
     for index in np.ndindex(*batches):
         found = correction(left[index].T, right[index], accumulator)
         if found is not None:
-            total[index], changed = found, True
+            total[index], changed = found.T, True
     return total if changed else None
 
 
 def correction(
     a: IntArray, b: IntArray, accumulator: Accumulator, weight: Weight = Weight.RIGHT
 ) -> Ints | None:
-    """What int16 changes in sum_k a[k, m] b[k, n], (M, N); None: nothing.
+    """What int16 changes in sum_k a[k, m] b[k, n], (N, M); None: nothing.
 
     Args:
         a: stored codes (K, M), uint8 or int8, in the order in which they are added.
@@ -156,42 +158,47 @@ def correction(
     if not useful.size:
         return None
     first, second, right = first[useful], second[useful], right[useful]
-    pairs = _Pairs(arithmetic, a[first], a[second], b[first], b[second])
-    total = np.zeros((a.shape[1], b.shape[1]), np.int32)
+    named = None if accumulator.note is None else weight
+    pairs = _Pairs(arithmetic, a[first], a[second], b[first], b[second], named)
+    total = np.zeros((b.shape[1], a.shape[1]), np.int32)
     found = list(pairs.overflows(pairs.hot(), right, total))
     if not found:
         return None
-    if accumulator.note is not None:
-        p, m, n, change = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        channel = n if weight is Weight.RIGHT else m
-        width = max(total.shape)
-        places, count = np.unique(p * width + channel, return_counts=True)
-        accumulator.note(
-            Overflows(
-                first[places // width],
-                second[places // width],
-                places % width,
-                count,
-                int(np.abs(change).max()),
-                int(np.count_nonzero(total)),
-            )
+    if accumulator.note is not None and any(part.pair.size for part in found):
+        pair, channel, count = (
+            np.concatenate([getattr(part, name) for part in found])
+            for name in ("pair", "channel", "count")
         )
+        largest = max(part.change for part in found)
+        changed = int(np.count_nonzero(total))
+        accumulator.note(Overflows(first[pair], second[pair], channel, count, largest, changed))
     return total
 
 
-Found = tuple[Places, Places, Places, npt.NDArray[np.int32]]
-"""Sums beyond int16: pair, row, column, what int16 changes."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    """Sums beyond int16: how many per pair and channel, and the largest change of one."""
+
+    pair: Places
+    channel: Places
+    count: Places
+    change: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pairs:
-    """Codes that are added in pairs: a of shape (pairs, M), b (pairs, N)."""
+    """Codes that are added in pairs: a of shape (pairs, M), b (pairs, N).
+
+    Attributes:
+        named: whose channels are counted; None: nothing is.
+    """
 
     arithmetic: Arithmetic
     a_first: IntArray
     a_second: IntArray
     b_first: IntArray
     b_second: IntArray
+    named: Weight | None
 
     def hot(self) -> Mask:
         """Which pairs of a leave int16 with some codes of b."""
@@ -200,40 +207,59 @@ class _Pairs:
         lowest = 0 if self.a_first.dtype == np.uint8 else LOWEST  # uint8 is flipped to int8
         return np.asarray((self.a_first == lowest) & (self.a_second == lowest))
 
-    def overflows(self, left: Mask, right: Mask, total: Ints) -> Iterator[Found]:
-        """Adds what int16 changes to `total`, and yields where.
+    def overflows(self, left: Mask, right: Mask, total: Ints) -> Iterator[_Found]:
+        """Adds what int16 changes to `total`, and yields how often.
 
         Args:
             left: (pairs, M), what may overflow with some b.
             right: (pairs, N), what may overflow with some a.
-            total: (M, N), changed in place.
+            total: (N, M), changed in place.
         """
         sizes = np.count_nonzero(left, axis=1) * np.count_nonzero(right, axis=1)
         for p in np.flatnonzero(sizes > MANY):
-            rows, columns = np.flatnonzero(left[p]), np.flatnonzero(right[p])
+            columns = np.flatnonzero(right[p])
+            rows = self._within_reach(int(p), np.flatnonzero(left[p]), columns)
             step = max(1, TRIPLES // columns.size)
             for start in range(0, rows.size, step):
                 yield from self._product(int(p), rows[start : start + step], columns, total)
         few = np.flatnonzero((sizes > 0) & (sizes <= MANY))
         ends = np.cumsum(sizes[few])
-        for part in np.split(few, np.searchsorted(ends, np.arange(TRIPLES, sizes.sum(), TRIPLES))):
+        cuts = np.searchsorted(ends, np.arange(TRIPLES, ends[-1] if few.size else 0, TRIPLES))
+        for part in np.split(few, cuts):
             if part.size:
                 yield from self._listed(part, left[part], right[part], total)
 
-    def _product(self, p: int, rows: Places, columns: Places, total: Ints) -> Iterator[Found]:
+    def _within_reach(self, p: int, rows: Places, columns: Places) -> Places:
+        """The rows that leave int16 with the largest weights of a pair, if these were in one."""
+        if self.arithmetic is not Arithmetic.SATURATES:
+            return rows
+        reach, reach_second = (
+            int(np.abs(b[p, columns].astype(np.int32)).max()) for b in (self.b_first, self.b_second)
+        )
+        sums = self.a_first[p, rows].astype(np.int32) * reach
+        sums += self.a_second[p, rows].astype(np.int32) * reach_second
+        return rows[sums > INT16_MAX]
+
+    def _product(self, p: int, rows: Places, columns: Places, total: Ints) -> Iterator[_Found]:
         """Of one pair, every row by every column."""
         change = self._change(
-            self.a_first[p, rows][:, None],
-            self.a_second[p, rows][:, None],
-            self.b_first[p, columns],
-            self.b_second[p, columns],
+            self.a_first[p, rows],
+            self.a_second[p, rows],
+            self.b_first[p, columns][:, None],
+            self.b_second[p, columns][:, None],
         )
-        i, j = np.nonzero(change)
-        if i.size:
-            total[np.ix_(rows, columns)] += change
-            yield np.full(i.size, p), rows[i], columns[j], change[i, j]
+        total[columns[:, None], rows] += change
+        if self.named is not None:
+            hit = change != 0
+            right = self.named is Weight.RIGHT
+            count = np.count_nonzero(hit, axis=1 if right else 0)
+            some = np.flatnonzero(count)
+            channel = (columns if right else rows)[some]
+            yield _Found(np.full(some.size, p), channel, count[some], _largest(change))
+        else:
+            yield NOBODY_ASKS
 
-    def _listed(self, pairs: Places, left: Mask, right: Mask, total: Ints) -> Iterator[Found]:
+    def _listed(self, pairs: Places, left: Mask, right: Mask, total: Ints) -> Iterator[_Found]:
         """Of several pairs, each row by each column of its own."""
         (p_row, rows), (p_column, columns) = np.nonzero(left), np.nonzero(right)
         width = np.bincount(p_column, minlength=len(pairs))
@@ -250,14 +276,32 @@ class _Pairs:
             self.b_second[pair, column],
         )
         kept = np.flatnonzero(change)
-        if kept.size:
-            pair, row, column, change = pair[kept], row[kept], column[kept], change[kept]
-            np.add.at(total.reshape(-1), row * total.shape[1] + column, change)
-            yield pair, row, column, change
+        if not kept.size:
+            return
+        pair, row, column, change = pair[kept], row[kept], column[kept], change[kept]
+        np.add.at(total.reshape(-1), column * total.shape[1] + row, change)
+        if self.named is None:
+            yield NOBODY_ASKS
+            return
+        channel = column if self.named is Weight.RIGHT else row
+        size = max(total.shape)
+        places, count = np.unique(pair * size + channel, return_counts=True)
+        yield _Found(places // size, places % size, count, _largest(change))
 
     def _change(self, a: IntArray, a_second: IntArray, b: IntArray, b_second: IntArray) -> Ints:
         if self.arithmetic is not Arithmetic.SATURATES:
             shape = np.broadcast_shapes(a.shape, b.shape)
             return np.full(shape, WRAP, np.int32)  # all of them are (-128) (-128)
-        exact = a.astype(np.int32) * b + a_second.astype(np.int32) * b_second
-        return np.asarray(np.clip(exact, INT16_MIN, INT16_MAX) - exact)
+        exact = a.astype(np.int32) * b
+        exact += a_second.astype(np.int32) * b_second
+        change = np.clip(exact, INT16_MIN, INT16_MAX)
+        change -= exact
+        return np.asarray(change)
+
+
+NOTHING = np.zeros(0, np.int64)
+NOBODY_ASKS = _Found(NOTHING, NOTHING, NOTHING, 0)
+
+
+def _largest(change: Ints) -> int:
+    return max(int(change.max(initial=0)), -int(change.min(initial=0)))

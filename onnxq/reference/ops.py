@@ -18,7 +18,7 @@ from onnx.reference.op_run import OpRun, RuntimeContextError
 from onnx.reference.ops import load_op
 
 from onnxq import catalog
-from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
+from onnxq.arithmetic import Accumulator, Arithmetic, Effect, Overflows
 from onnxq.errors import OnnxqError, UnsupportedError
 from onnxq.graph.kernels import CODE_TYPES
 from onnxq.reference.float_ops import FLOAT_OPS, MICROSOFT, PLAIN_OPS
@@ -103,17 +103,19 @@ class MachineOp(KernelOp):
     Attributes:
         arithmetic: of the machine.
         hear: of what overflows; None: nobody asks.
+        effect: of that on the results.
     """
 
     arithmetic: ClassVar[Arithmetic]
     hear: ClassVar[Hear | None]
+    effect: ClassVar[Effect]
 
     def _compute(
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
     ) -> tuple[Array, ...]:
         hear, node = type(self).hear, self.onnx_node
         note = None if hear is None else functools.partial(hear, node)
-        accumulator = Accumulator(type(self).arithmetic, note)
+        accumulator = Accumulator(type(self).arithmetic, note, type(self).effect)
         return self.operator.kernel_on(inputs, attributes, accumulator)
 
 
@@ -192,7 +194,7 @@ def by_name() -> Mapping[tuple[str, str], type[OpRun]]:
 
 
 def on_machine(
-    arithmetic: Arithmetic, hear: Hear | None = None
+    arithmetic: Arithmetic, hear: Hear | None = None, effect: Effect = Effect.APPLIED
 ) -> Mapping[tuple[str, str], type[OpRun]]:
     """As `by_name`, with the products of codes as a machine adds them."""
     made = dict(by_name())
@@ -205,6 +207,7 @@ def on_machine(
                 "operator": cls.operator,
                 "arithmetic": arithmetic,
                 "hear": None if hear is None else staticmethod(hear),
+                "effect": effect,
                 "__module__": __name__,
             }
             made[key] = type(key[1], (MachineOp,), members)

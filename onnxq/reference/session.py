@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun, RuntimeContextError
 from onnx.reference.ops import load_op
 
-from onnxq.arithmetic import Arithmetic
+from onnxq.arithmetic import Arithmetic, Effect
 from onnxq.errors import CalibrationError, OnnxqError, UnsupportedError, listed, nearest
 from onnxq.graph.fuse import fuse_as_loaded
 from onnxq.graph.io import load
@@ -42,6 +42,7 @@ def evaluator(
     float_nodes: FloatNodes | None = None,
     arithmetic: Arithmetic = Arithmetic.EXACT,
     hear: Hear | None = None,
+    effect: Effect = Effect.APPLIED,
 ) -> Evaluator:
     """A ReferenceEvaluator that runs a quantized model on onnxq's kernels.
 
@@ -58,6 +59,7 @@ def evaluator(
         arithmetic: how the machine adds products of codes; a Target says its own.
         hear: is called with each node and the pairs of its products that left int16, from the
             threads that compute them.
+        effect: whether results are the machine's, or exact.
     Returns:
         run(None, {input: array}) gives the outputs; an array is given back as soon as no later
         node needs it, unless intermediate=True asks for all.
@@ -66,7 +68,7 @@ def evaluator(
         UnsupportedError: operators that neither onnxq nor onnx has an implementation of.
     """
     integer = integer_form(load(model))
-    by_key = on_machine(arithmetic, hear)
+    by_key = on_machine(arithmetic, hear, effect)
     classes = list(by_key.values())
     if float_nodes is None:
         check_operators(integer)
