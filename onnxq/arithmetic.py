@@ -13,7 +13,7 @@ measured. Everything else about integers is the same on every machine.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,6 +60,24 @@ class Overflows:
     count: Counts
     change: int
     changed: int
+
+
+def joined(parts: Sequence[Overflows]) -> Overflows | None:
+    """Several as one, with one entry for each pair and channel; None for none."""
+    if not parts:
+        return None
+    keys = [np.stack([part.channel, part.first, part.second]) for part in parts]
+    where, which = np.unique(np.concatenate(keys, axis=1), axis=1, return_inverse=True)
+    count = np.zeros(where.shape[1], np.int64)
+    np.add.at(count, which.reshape(-1), np.concatenate([part.count for part in parts]))
+    return Overflows(
+        where[1],
+        where[2],
+        where[0],
+        count,
+        max(part.change for part in parts),
+        sum(part.changed for part in parts),
+    )
 
 
 Note = Callable[[Overflows], None]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from onnx_ir.tape import Tape
 
-    from onnxq.arithmetic import Accumulator
+    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
     from onnxq.qparams import QParams
 
 Array = npt.NDArray[np.generic]
@@ -372,6 +372,22 @@ class IntegerOperator(ABC):
         """
         # operators without products of codes compute the same on every machine
         return self.kernel(inputs, attributes)
+
+    def risks(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        arithmetic: Arithmetic,
+    ) -> Overflows | None:
+        """Pairs of weights whose sums leave int16 with some activations; None: there are none.
+
+        Args:
+            inputs: constants as they are; arrays without elements, of the right type, in place of
+                what is known at run time alone; None for absent ones.
+            attributes: of the node.
+            arithmetic: of the machine.
+        """
+        return None
 
     @classmethod
     def has_products(cls) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from onnxq.operators._pairs import (
     depthwise_places,
     may_overflow,
     pair_places,
-    saturates,
+    risks,
 )
 from onnxq.operators._windows import Windows, sliding, tap
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from onnxq.operators._pairs import Places
     from onnxq.qparams import IntArray, QParams
 
+HIGHEST_SUM = 256  # of two weights: 256 * -128 is still within int16
 ELEMENTS = 1 << 24  # 16 MiB of codes: images unfolded at once
 
 
@@ -52,37 +54,62 @@ def conv_correction(
         windows: of x.
         accumulator: of the machine.
     """
-    found = _found(x, x_qparams, w, w_qparams, group, windows, accumulator)
+    symmetric, fill = not w_qparams.zero_point.any(), int(x_qparams.zero_point)
+    sums = conv_sums(accumulator.arithmetic, x.dtype, w, group, symmetric)
+    if sums is Sums.EXACT:
+        return None
+    if sums is Sums.DENSE:
+        found = _dense(x, fill, w, group, windows, accumulator)
+    else:
+        found = _depthwise(x, fill, w, windows, accumulator)
     return None if accumulator.effect is Effect.NOTED else found
 
 
-def _found(
-    x: IntArray,
-    x_qparams: QParams,
-    w: IntArray,
-    w_qparams: QParams,
-    group: int,
-    windows: Windows,
-    accumulator: Accumulator,
-) -> Ints | None:
+class Sums(enum.Enum):
+    """Which products a convolution adds in int16."""
+
+    EXACT = "none"
+    DENSE = "pairs of K"
+    DEPTHWISE = "pairs of taps"
+
+
+def conv_sums(
+    arithmetic: Arithmetic, x: np.dtype[np.generic], w: IntArray, group: int, symmetric: bool
+) -> Sums:
+    """What QLinearConv adds in int16; `symmetric`: all zero points of w are 0."""
     depthwise = w.shape[1] == 1 and w.shape[0] == group
-    symmetric, x_zero = not w_qparams.zero_point.any(), int(x_qparams.zero_point)
-    if accumulator.arithmetic is Arithmetic.SATURATES:
-        paired = saturates(x.dtype, w.dtype) and not depthwise
-        return _dense(x, x_zero, w, group, windows, accumulator) if paired else None
+    if arithmetic is Arithmetic.SATURATES:
+        return Sums.DENSE if adds_pairs(arithmetic, x, w.dtype) and not depthwise else Sums.EXACT
     if depthwise:
-        wraps = w.dtype == np.int8 and symmetric
-        return _depthwise(x, x_zero, w, windows, accumulator) if wraps else None
-    if (x.dtype == np.int8 and symmetric) or not adds_pairs(accumulator, x.dtype, w.dtype):
+        wraps = arithmetic is not Arithmetic.EXACT and w.dtype == np.int8 and symmetric
+        return Sums.DEPTHWISE if wraps else Sums.EXACT
+    wraps = adds_pairs(arithmetic, x, w.dtype) and not (x == np.int8 and symmetric)
+    return Sums.DENSE if wraps else Sums.EXACT
+
+
+def conv_risks(
+    arithmetic: Arithmetic, x: np.dtype[np.generic], w: IntArray, group: int, symmetric: bool
+) -> Overflows | None:
+    """Pairs of weights whose sums leave int16 with some codes of x, in QLinearConv; None: none."""
+    sums = conv_sums(arithmetic, x, w, group, symmetric)
+    if sums is Sums.DEPTHWISE:
+        first, second = depthwise_places(math.prod(w.shape[2:]), len(w))
+        return risks(w.reshape(len(w), -1).T, first, second, arithmetic)
+    if sums is Sums.EXACT:
         return None
-    return _dense(x, x_zero, w, group, windows, accumulator)
+    columns, places = _columns(w, group)
+    first, second = pair_places(arithmetic, len(places))
+    found = risks(columns.transpose(1, 0, 2).reshape(len(places), -1), first, second, arithmetic)
+    if found is None:
+        return None
+    return replace(found, first=places[found.first], second=places[found.second])
 
 
 def conv_integer_correction(
     x: IntArray, x_zero: int, w: IntArray, group: int, windows: Windows, accumulator: Accumulator
 ) -> Ints | None:
     """As `conv_correction`, of ConvInteger: W (outputs, K) by the image (K, places)."""
-    if not adds_pairs(accumulator, w.dtype, x.dtype):
+    if not adds_pairs(accumulator.arithmetic, w.dtype, x.dtype):
         return None
     total = np.zeros((group, w.shape[0] // group, x.shape[0], math.prod(windows.out)), np.int32)
     rows = w.reshape(group, w.shape[0] // group, -1)
@@ -97,15 +124,30 @@ def conv_integer_correction(
     return _in_shape(total, windows) if changed else None
 
 
+def conv_integer_risks(
+    arithmetic: Arithmetic, x: np.dtype[np.generic], w: IntArray
+) -> Overflows | None:
+    """As `conv_risks`, of ConvInteger, which multiplies the weight (outputs, K) by the image."""
+    if not adds_pairs(arithmetic, w.dtype, x):
+        return None
+    rows = w.reshape(len(w), -1).T
+    first, second = pair_places(arithmetic, len(rows))
+    if arithmetic is Arithmetic.SATURATES:  # a sum of 257 leaves int16 where the image has -128
+        risky = rows[first].astype(np.int16) + rows[second] > HIGHEST_SUM
+    else:
+        lowest = 0 if w.dtype == np.uint8 else LOWEST
+        risky = (rows[first] == lowest) & (rows[second] == lowest)
+    pair, channel = np.nonzero(risky)
+    if not pair.size:
+        return None
+    return Overflows(first[pair], second[pair], channel, np.zeros(pair.size, np.int64), 0, 0)
+
+
 def _dense(
     x: IntArray, x_zero: int, w: IntArray, group: int, windows: Windows, accumulator: Accumulator
 ) -> Ints | None:
-    outputs, channels = w.shape[0] // group, w.shape[1]
-    taps = math.prod(windows.kernel)
-    # (group, kernel, channels, outputs): K runs over the channels of each tap
-    columns = w.reshape(group, outputs, channels, taps).transpose(0, 3, 2, 1)
-    columns = np.ascontiguousarray(columns.reshape(group, taps * channels, outputs))
-    places = np.arange(channels * taps).reshape(channels, taps).T.reshape(-1)
+    outputs = w.shape[0] // group
+    columns, places = _columns(w, group)
     first, second = pair_places(accumulator.arithmetic, len(places))
     touched = [may_overflow(accumulator.arithmetic, b, first, second).any() for b in columns]
     if not any(touched):
@@ -120,6 +162,14 @@ def _dense(
             total[g, :, images] += found.reshape(outputs, -1, total.shape[3])
             changed = True
     return _in_shape(total, windows) if changed else None
+
+
+def _columns(w: IntArray, group: int) -> tuple[IntArray, Places]:
+    """(B (group, K, outputs / group), place of each k in W[o]); K: the channels of each tap."""
+    outputs, channels, taps = w.shape[0] // group, w.shape[1], math.prod(w.shape[2:])
+    columns = w.reshape(group, outputs, channels, taps).transpose(0, 3, 2, 1)
+    places = np.arange(channels * taps).reshape(channels, taps).T.reshape(-1)
+    return np.ascontiguousarray(columns.reshape(group, taps * channels, outputs)), places
 
 
 def _depthwise(

@@ -58,16 +58,11 @@ class Weight(enum.Enum):
     RIGHT = "B"
 
 
-def saturates(a: np.dtype[np.generic], b: np.dtype[np.generic]) -> bool:
-    """Whether vpmaddubsw multiplies these."""
-    return a == np.uint8 and b == np.int8
-
-
-def adds_pairs(accumulator: Accumulator, a: np.dtype[np.generic], b: np.dtype[np.generic]) -> bool:
+def adds_pairs(arithmetic: Arithmetic, a: np.dtype[np.generic], b: np.dtype[np.generic]) -> bool:
     """Whether a matrix product of these types adds pairs in int16."""
-    if accumulator.arithmetic is Arithmetic.SATURATES:
-        return saturates(a, b)
-    return accumulator.arithmetic is Arithmetic.WRAPS and b == np.int8
+    if arithmetic is Arithmetic.SATURATES:  # vpmaddubsw
+        return a == np.uint8 and b == np.int8
+    return arithmetic is Arithmetic.WRAPS and b == np.int8
 
 
 def pair_places(arithmetic: Arithmetic, inner: int) -> tuple[Places, Places]:
@@ -102,6 +97,22 @@ def may_overflow(arithmetic: Arithmetic, b: IntArray, first: Places, second: Pla
     return np.asarray(above | below)
 
 
+def risks(b: IntArray, first: Places, second: Places, arithmetic: Arithmetic) -> Overflows | None:
+    """Pairs of weights b (K, N) whose sums leave int16 with some codes; None: no pair."""
+    pair, channel = np.nonzero(may_overflow(arithmetic, b, first, second))
+    if not pair.size:
+        return None
+    return Overflows(first[pair], second[pair], channel, np.zeros(pair.size, np.int64), 0, 0)
+
+
+def product_risks(a: np.dtype[np.generic], b: IntArray, arithmetic: Arithmetic) -> Overflows | None:
+    """As `risks`, of a matrix product by b (..., K, N) or (K,); batches are one after another."""
+    if not b.ndim or not adds_pairs(arithmetic, a, b.dtype):
+        return None
+    matrix = b[:, None] if b.ndim == 1 else np.moveaxis(b, -2, 0).reshape(b.shape[-2], -1)
+    return risks(matrix, *pair_places(arithmetic, len(matrix)), arithmetic)
+
+
 def product_correction(a: IntArray, b: IntArray, accumulator: Accumulator) -> Ints | None:
     """What int16 changes in the product of codes a and b, shapes as np.matmul; None: nothing.
 
@@ -110,7 +121,7 @@ def product_correction(a: IntArray, b: IntArray, accumulator: Accumulator) -> In
         b: stored codes (..., K, N) or (K,).
         accumulator: of the machine.
     """
-    if not adds_pairs(accumulator, a.dtype, b.dtype):
+    if not adds_pairs(accumulator.arithmetic, a.dtype, b.dtype):
         return None
     left = a[None] if a.ndim == 1 else a
     right = b[:, None] if b.ndim == 1 else b
@@ -238,7 +249,7 @@ class _Pairs:
         )
         sums = self.a_first[p, rows].astype(np.int32) * reach
         sums += self.a_second[p, rows].astype(np.int32) * reach_second
-        return rows[sums > INT16_MAX]
+        return np.asarray(rows[sums > INT16_MAX])
 
     def _product(self, p: int, rows: Places, columns: Places, total: Ints) -> Iterator[_Found]:
         """Of one pair, every row by every column."""

@@ -13,14 +13,14 @@ from onnxq.operators._attributes import integer
 from onnxq.operators._examples import codes, zero
 from onnxq.operators._gemm import centred
 from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, stored
-from onnxq.operators._pair_windows import conv_integer_correction
+from onnxq.operators._pair_windows import conv_integer_correction, conv_integer_risks
 from onnxq.operators._windows import geometry
 from onnxq.operators.conv import check_shapes, convolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from onnxq.arithmetic import Accumulator
+    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
 
 OP = "ConvInteger"
 
@@ -70,6 +70,16 @@ class ConvInteger(IntegerOperator):
             )
             total = total if change is None else np.asarray(total + change)
         return (total,)
+
+    def risks(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        arithmetic: Arithmetic,
+    ) -> Overflows | None:
+        """Of constant weights."""
+        x, w = operand(OP, inputs, 0, "x"), operand(OP, inputs, 1, "w")
+        return conv_integer_risks(arithmetic, x.dtype, stored(w))
 
     def cases(self) -> Iterable[Case]:
         """All four pairs of types, zero points at both ends, groups, pads, ranks, empty batch."""

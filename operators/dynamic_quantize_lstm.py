@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxq.arithmetic import EXACT
+from onnxq.arithmetic import EXACT, joined
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
 from onnxq.operators._activations import activations
@@ -15,11 +15,12 @@ from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._examples import codes, ints32, normal
 from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, stored
 from onnxq.operators._lstm import GATES, OP, Cell, Lengths, State, Weights, run_direction
+from onnxq.operators._pairs import product_risks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from onnxq.arithmetic import Accumulator
+    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
     from onnxq.operators._gemm import Floats
 
 DEFAULTS = ("Sigmoid", "Tanh", "Tanh")
@@ -72,6 +73,17 @@ class DynamicQuantizeLSTM(IntegerOperator):
         ]
         y, h, c = zip(*results, strict=True)
         return np.stack(y, axis=1), np.stack(h), np.stack(c)
+
+    def risks(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        arithmetic: Arithmetic,
+    ) -> Overflows | None:
+        """Of constant weights."""
+        w, r = operand(OP, inputs, 1, "W"), operand(OP, inputs, 2, "R")
+        found = [product_risks(np.dtype(np.uint8), stored(b), arithmetic) for b in (w, r)]
+        return joined([part for part in found if part is not None])
 
     def cases(self) -> Iterable[Case]:
         """Directions, scales, zero points, lengths, states, peepholes, activations, clip."""

@@ -11,14 +11,15 @@ from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, registe
 from onnxq.operators._columns import check_sum, late_columns, product, to_float
 from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._examples import codes, normal, scales, zero
-from onnxq.operators._integer import operand, optional
+from onnxq.operators._integer import operand, optional, stored
+from onnxq.operators._pairs import product_risks
 from onnxq.operators.dynamic_quantize_linear import dynamic_qparams
 from onnxq.qparams import quantize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from onnxq.arithmetic import Accumulator
+    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
 
 OP = "DynamicQuantizeMatMul"
 
@@ -54,6 +55,15 @@ class DynamicQuantizeMatMul(IntegerOperator):
         quantized = quantize(np.asarray(a, np.float32), a_qparams)
         total = product(OP, quantized, a_qparams, right, b, accumulator)
         return (to_float(OP, total, a_qparams.scale, right, optional(inputs, 4)),)
+
+    def risks(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        arithmetic: Arithmetic,
+    ) -> Overflows | None:
+        """Of constant weights."""
+        return product_risks(np.dtype(np.uint8), stored(operand(OP, inputs, 1, "B")), arithmetic)
 
     def cases(self) -> Iterable[Case]:
         """Types, columns, bias, ranks, zeros, no row."""

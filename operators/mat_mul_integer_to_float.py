@@ -11,12 +11,13 @@ from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, registe
 from onnxq.operators._columns import check_signs, check_sum, late_columns, product, to_float
 from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._examples import codes, normal, scales, zero
-from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of
+from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, stored
+from onnxq.operators._pairs import product_risks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from onnxq.arithmetic import Accumulator
+    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
 
 OP = "MatMulIntegerToFloat"
 
@@ -53,6 +54,16 @@ class MatMulIntegerToFloat(IntegerOperator):
         check_sum(OP, a, b)
         total = product(OP, a, a_qparams, right, b, accumulator)
         return (to_float(OP, total, a_qparams.scale, right, optional(inputs, 6)),)
+
+    def risks(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        arithmetic: Arithmetic,
+    ) -> Overflows | None:
+        """Of constant weights."""
+        a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 1, "B")
+        return product_risks(a.dtype, stored(b), arithmetic)
 
     def cases(self) -> Iterable[Case]:
         """Types, columns, bias, zero points at both ends, ranks, no row."""

@@ -21,13 +21,14 @@ from onnxq.operators._check import shape_errors
 from onnxq.operators._columns import check_signs, check_sum
 from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._examples import codes, ints32, scales, zero
-from onnxq.operators._integer import bias_qparams, operand, optional, qdtype_of, qparams
+from onnxq.operators._integer import bias_qparams, operand, optional, qdtype_of, qparams, stored
+from onnxq.operators._pairs import product_risks
 from onnxq.operators.gemm import quantized_gemm
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from onnxq.arithmetic import Accumulator
+    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
     from onnxq.qparams import QParams
 
 OP = "QGemm"
@@ -75,6 +76,17 @@ class QGemm(IntegerOperator):
         plan = NodePlan((a_qparams, b_qparams, c_qparams), (_result(inputs, a_qparams),))
         with shape_errors(OP):
             return quantized_gemm((a, b, bias), plan, attributes, accumulator)
+
+    def risks(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        arithmetic: Arithmetic,
+    ) -> Overflows | None:
+        """Of constant weights."""
+        a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 3, "B")
+        turned = b.T if integer(attributes, "transB", 0) else b
+        return product_risks(a.dtype, stored(turned), arithmetic)
 
     def cases(self) -> Iterable[Case]:
         """Types, transpositions, alpha, shapes of C, float32 results, no row."""

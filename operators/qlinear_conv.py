@@ -16,6 +16,7 @@ from onnxq.operator import (
     NodePlan,
     register_integer,
 )
+from onnxq.operators._attributes import integer
 from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._examples import codes, ints32, scales, zero
 from onnxq.operators._integer import (
@@ -25,14 +26,16 @@ from onnxq.operators._integer import (
     output_qparams,
     qdtype_of,
     qparams,
+    stored,
 )
+from onnxq.operators._pair_windows import conv_risks
 from onnxq.operators._qlinear import channels_first, channels_last
 from onnxq.operators.conv import quantized_conv
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from onnxq.arithmetic import Accumulator
+    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
 
 OP = "QLinearConv"
 
@@ -75,6 +78,17 @@ class QLinearConv(IntegerOperator):
         operands = (channels_first(x, attributes), w, bias)
         y = quantized_conv(operands, plan, attributes, accumulator)
         return (channels_last(y, attributes),)
+
+    def risks(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        arithmetic: Arithmetic,
+    ) -> Overflows | None:
+        """Of constant weights."""
+        x, w, points = operand(OP, inputs, 0, "x"), operand(OP, inputs, 3, "w"), optional(inputs, 5)
+        symmetric, group = points is None or not points.any(), integer(attributes, "group", 1)
+        return conv_risks(arithmetic, x.dtype, stored(w), group, symmetric)
 
     def cases(self) -> Iterable[Case]:
         """Types, per-channel scales and zero points, groups, pads, ranks."""

@@ -11,13 +11,14 @@ from onnxq.errors import ShapeError
 from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
 from onnxq.operators._columns import check_signs, check_sum, columns, product
 from onnxq.operators._examples import codes, scales, zero
-from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of
+from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, stored
+from onnxq.operators._pairs import product_risks
 from onnxq.qparams import requantize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from onnxq.arithmetic import Accumulator
+    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
 
 OP = "QLinearMatMul"
 
@@ -64,6 +65,16 @@ class QLinearMatMul(IntegerOperator):
         with np.errstate(over="ignore", under="ignore"):
             multiplier = np.asarray(a_qparams.scale * right.scale / y_qparams.scale)
         return (requantize(total, multiplier, y_qparams),)
+
+    def risks(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        arithmetic: Arithmetic,
+    ) -> Overflows | None:
+        """Of constant weights."""
+        a, b = operand(OP, inputs, 0, "a"), operand(OP, inputs, 3, "b")
+        return product_risks(a.dtype, stored(b), arithmetic)
 
     def cases(self) -> Iterable[Case]:
         """Types, ranks, columns, zero points at both ends, ties, empty shapes."""
