@@ -66,15 +66,21 @@ def joined(parts: Sequence[Overflows]) -> Overflows | None:
     """Several as one, with one entry for each pair and channel; None for none."""
     if not parts:
         return None
-    keys = [np.stack([part.channel, part.first, part.second]) for part in parts]
-    where, which = np.unique(np.concatenate(keys, axis=1), axis=1, return_inverse=True)
-    count = np.zeros(where.shape[1], np.int64)
-    np.add.at(count, which.reshape(-1), np.concatenate([part.count for part in parts]))
+    first, second, channel, count = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("first", "second", "channel", "count")
+    )
+    places = int(max(first.max(initial=0), second.max(initial=0))) + 1
+    keys, index, which = np.unique(
+        (channel * places + first) * places + second, return_index=True, return_inverse=True
+    )
+    sums = np.zeros(keys.size, np.int64)
+    np.add.at(sums, which, count)
     return Overflows(
-        where[1],
-        where[2],
-        where[0],
-        count,
+        first[index],
+        second[index],
+        channel[index],
+        sums,
         max(part.change for part in parts),
         sum(part.changed for part in parts),
     )

@@ -79,6 +79,9 @@ class Rule:
         form: how the QDQ rewrite writes it.
         saturating_pairs: products of two codes are summed in pairs in int16 on x86 without VNNI, so
             that weights beyond +-64 can saturate (depthwise convolutions are exempt).
+        pair_axes: axes of the weight, all but its channels', in the order in which the products of
+            a sum are added, the fastest last; neighbours (2k, 2k + 1) are a pair. Empty: any two
+            weights of a channel may be one.
         channelwise: each row of the weight sees one channel of the input, in order (a depthwise
             convolution): a factor on a channel can be undone in the rows that see it.
         named_only: why it stays float unless the qconfig names it; empty: it need not be named.
@@ -95,6 +98,7 @@ class Rule:
     clamp: tuple[float, float] | None = None
     form: Form = Form.QDQ
     saturating_pairs: bool = False
+    pair_axes: tuple[int, ...] = ()
     channelwise: bool = False
     named_only: str = ""
 
@@ -333,10 +337,12 @@ class IntegerOperator(ABC):
     Attributes:
         op_type: "QLinearConv".
         domains: every domain in which that name means this arithmetic.
+        weights: slots of what is usually constant in its products; () where it has none.
     """
 
     op_type: ClassVar[str]
     domains: ClassVar[tuple[str, ...]] = ("",)
+    weights: ClassVar[tuple[int, ...]] = ()
 
     @abstractmethod
     def kernel(

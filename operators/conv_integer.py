@@ -34,6 +34,7 @@ class ConvInteger(IntegerOperator):
     """
 
     op_type = OP
+    weights = (1,)
 
     def kernel(
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]

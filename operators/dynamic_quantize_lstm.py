@@ -42,6 +42,7 @@ class DynamicQuantizeLSTM(IntegerOperator):
 
     op_type = OP
     domains = (MICROSOFT,)
+    weights = (1, 2)
 
     def kernel(
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]

@@ -34,6 +34,7 @@ class DynamicQuantizeMatMul(IntegerOperator):
 
     op_type = OP
     domains = (MICROSOFT,)
+    weights = (1,)
 
     def kernel(
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]

@@ -30,6 +30,7 @@ class MatMulInteger(IntegerOperator):
     """
 
     op_type = OP
+    weights = (1,)
 
     def kernel(
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]

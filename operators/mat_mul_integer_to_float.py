@@ -32,6 +32,7 @@ class MatMulIntegerToFloat(IntegerOperator):
 
     op_type = OP
     domains = (MICROSOFT,)
+    weights = (1,)
 
     def kernel(
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]

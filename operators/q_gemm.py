@@ -44,6 +44,7 @@ class QGemm(IntegerOperator):
 
     op_type = OP
     domains = (MICROSOFT,)
+    weights = (3,)
 
     def kernel(
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]

@@ -50,6 +50,7 @@ class QLinearConv(IntegerOperator):
 
     op_type = OP
     domains = ("", MICROSOFT)
+    weights = (3,)
 
     def kernel(
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]

@@ -33,6 +33,7 @@ class QLinearMatMul(IntegerOperator):
     """
 
     op_type = OP
+    weights = (3,)
 
     def kernel(
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]

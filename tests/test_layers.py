@@ -25,7 +25,7 @@ STAGES = (
     "plan_activations", "plan",
     "rewrite", "improve", "codes", "comparison", "findings", "execution", "verify", "differences",
     "cross_findings", "visible", "node_by_node", "float_nodes", "end_to_end", "cross_check",
-    "bench",
+    "prediction", "layer_overflows", "predict", "bench",
 )
 # fmt: on
 LINK = ROOT / "onnxq" / "operators"
