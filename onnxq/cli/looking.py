@@ -131,7 +131,12 @@ def _inspect_dynamic(
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="With --reference: of the kernels.",
+    help="With --reference or --isa: of the kernels.",
+)
+@click.option(
+    "--isa",
+    metavar="all|NAME[,NAME]",
+    help="Predict on which machines the integers differ. Needs no FLOAT; SAMPLES may be left out.",
 )
 @json_option
 def verify(
@@ -147,6 +152,7 @@ def verify(
     max_output_steps: float | None,
     allow_unchecked: bool,
     threads: int,
+    isa: str | None,
     as_json: bool,
 ) -> None:
     """Run both models on SAMPLES side by side: what did quantization change?
@@ -157,8 +163,19 @@ def verify(
     of its optimized graph is compared with the reference kernel, on the inputs that it had, then
     the whole model. Any difference fails (exit code 8), unless --max-steps or --max-differing
     allow it; but not some last digits of outputs behind float nodes, while all integers agree.
+
+    With --isa: on which machines would the integers differ from exact ones, in which layers, and
+    which weights cause it? See `onnxq targets` for the names. Fails (exit code 10) where a named
+    machine would differ on SAMPLES; without SAMPLES, where it could.
     """
     reading = {"batch_size": batch_size, "ignore": ignore, "feedback": feedback}
+    if isa is not None:
+        bounds = {"--reference": reference or None, "--min-sqnr": min_sqnr, "--only": only or None}
+        bounds |= {"--max-steps": max_steps, "--max-differing": max_differing}
+        bounds |= {"--max-output-steps": max_output_steps}
+        _refuse_options("with --isa", bounds | {"--allow-unchecked": allow_unchecked or None})
+        _predict(paths, isa, reading, threads, as_json)
+        return
     if reference:
         _refuse_options("with --reference", {"--min-sqnr": min_sqnr, "--only": only or None})
         bounds = {
@@ -178,6 +195,27 @@ def verify(
         },
     )
     _verify_float(paths, reading, (min_sqnr, max_steps), only, as_json)
+
+
+def _predict(
+    paths: tuple[Path, ...], isa: str, reading: dict[str, Any], threads: int, as_json: bool
+) -> None:
+    from onnxq.report.console import open_console
+    from onnxq.report.prediction import print_prediction
+    from onnxq.report.progress import progress_bar
+    from onnxq.stages.predict import predict
+
+    if len(paths) not in (1, 2):
+        raise click.UsageError(f"wanted QUANTIZED [SAMPLES]; got {len(paths)} path(s).")
+    names = [name.strip() for name in isa.split(",")]
+    samples = paths[1] if len(paths) > 1 else None
+    with progress_bar("verify --isa") as progress:
+        found = predict(paths[0], samples, names, **reading, threads=threads, progress=progress)
+    if as_json:
+        click.echo(found.to_json())
+    else:
+        print_prediction(open_console(), found)
+    found.check()
 
 
 def _refuse_options(when: str, given: dict[str, object]) -> None:

@@ -14,7 +14,13 @@ from __future__ import annotations
 from onnxq.reference.elsewhere import FloatNodes, RunNode
 from onnxq.reference.nodes import node_runner
 from onnxq.reference.ops import CODE_DTYPES, Hear, KernelOp, kernel, op_class, op_classes, where
-from onnxq.reference.session import Evaluator, evaluator, integer_form, run_node
+from onnxq.reference.session import (
+    Evaluator,
+    evaluator,
+    integer_evaluator,
+    integer_form,
+    run_node,
+)
 
 __all__ = [
     "CODE_DTYPES",
@@ -24,6 +30,7 @@ __all__ = [
     "KernelOp",
     "RunNode",
     "evaluator",
+    "integer_evaluator",
     "integer_form",
     "kernel",
     "node_runner",

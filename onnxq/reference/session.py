@@ -67,7 +67,30 @@ def evaluator(
         ModelError: the model cannot be read.
         UnsupportedError: operators that neither onnxq nor onnx has an implementation of.
     """
-    integer = integer_form(load(model))
+    return integer_evaluator(
+        integer_form(load(model)),
+        threads=threads,
+        float_nodes=float_nodes,
+        arithmetic=arithmetic,
+        hear=hear,
+        effect=effect,
+    )
+
+
+def integer_evaluator(
+    integer: ir.Model,
+    *,
+    threads: int = 1,
+    float_nodes: FloatNodes | None = None,
+    arithmetic: Arithmetic = Arithmetic.EXACT,
+    hear: Hear | None = None,
+    effect: Effect = Effect.APPLIED,
+) -> Evaluator:
+    """As `evaluator`, of a model that `integer_form` returned; several may share it.
+
+    Raises:
+        UnsupportedError: as `evaluator`.
+    """
     by_key = on_machine(arithmetic, hear, effect)
     classes = list(by_key.values())
     if float_nodes is None:

@@ -32,13 +32,14 @@ class Layer:
 
     Attributes:
         possible: pairs of its weights that can leave int16; None: not known before it runs.
+        outputs: names of its results.
     """
 
     def __init__(self, node: ir.Node, possible: int | None, channels: tuple[int, ...]) -> None:
         self.possible = possible
         self._channels = channels
         self._name, self._op_type = node.name or "", node.op_type
-        self._outputs = [str(value.name) for value in node.outputs if value.name]
+        self.outputs = [str(value.name) for value in node.outputs if value.name]
         self._lock = threading.Lock()
         self._heard: list[Overflows] = []
         self._sums = Differences()
@@ -52,7 +53,7 @@ class Layer:
         """Counts the results of one batch that differ; those in bodies are not visible."""
         everything = joined(self._heard)
         self._heard = [] if everything is None else [everything]
-        for name in self._outputs:
+        for name in self.outputs:
             theirs = wanted.get(name)
             if isinstance(theirs, np.ndarray):
                 self._sums.update(got[name], theirs)

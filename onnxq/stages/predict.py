@@ -19,8 +19,7 @@ from onnxq.errors import CalibrationError
 from onnxq.graph import kernels
 from onnxq.graph.io import load, model_hash
 from onnxq.samples import input_specs, open_samples
-from onnxq.stages.differences import Differences
-from onnxq.stages.end_to_end import EXACT_ON_FLOATS
+from onnxq.stages.end_to_end import EXACT_ON_FLOATS, output_differences
 from onnxq.stages.float_nodes import FloatNodes
 from onnxq.stages.layer_overflows import Layer, find_layers
 from onnxq.stages.prediction import MachinePrediction, OutputPrediction, Prediction
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
     from onnxq.arithmetic import Overflows
     from onnxq.samples import Samples
+    from onnxq.stages.differences import Differences
     from onnxq.stages.prepare import ModelSource
     from onnxq.targets import Target
 
@@ -86,7 +86,7 @@ def predict(
     if samples is not None:
         inputs = input_specs(target, state.values())
         batches = open_samples(samples, inputs, batch_size, ignore)
-        exact = _evaluator(target, threads)
+        exact = _evaluator(target, integer, threads)
         for machine in kinds:
             machine.open(State(inputs, state))
         count = _over(batches, exact, State(inputs, state), kinds, progress)
@@ -104,12 +104,13 @@ def _over(
 ) -> int:
     """Number of batches run; the machines hold the counts."""
     done = 0
+    names = list(dict.fromkeys(name for machine in kinds for name in machine.compared))
     for batch in samples:
         feeds = state.feeds(batch)
-        wanted = exact.run(None, feeds, intermediate=True)
+        wanted = _values(exact, feeds, names)
         state.keep(wanted)
         for machine in kinds:
-            machine.compare(batch, wanted)
+            machine.compare(batch, wanted, names)
         done += 1
         if progress is not None:
             progress(done, samples.count)
@@ -118,14 +119,22 @@ def _over(
     return done
 
 
+def _values(
+    evaluator: reference.Evaluator, feeds: Mapping[str, Array], names: list[str]
+) -> dict[str, object]:
+    """The tensors of those names; others are given back as the model runs."""
+    return dict(zip(names, evaluator.run(names, feeds), strict=True))
+
+
 def _evaluator(
     target: ir.Model,
+    integer: ir.Model,
     threads: int,
     arithmetic: Arithmetic = Arithmetic.EXACT,
     hear: reference.Hear | None = None,
 ) -> reference.Evaluator:
-    return reference.evaluator(
-        target,
+    return reference.integer_evaluator(
+        integer,
         threads=threads,
         float_nodes=FloatNodes(target),
         arithmetic=arithmetic,
@@ -169,7 +178,7 @@ class _Machine:
         names: tuple[str, ...],
         threads: int,
     ) -> None:
-        self._target, self._threads = target, threads
+        self._target, self._integer, self._threads = target, integer, threads
         self._arithmetic, self._names = arithmetic, names
         self._layers: dict[str, Layer] = find_layers(integer, arithmetic)
         self._outputs: dict[str, Differences] = {}
@@ -179,20 +188,33 @@ class _Machine:
 
     def open(self, state: State) -> None:
         """Makes it ready to run; where no pair of weights can overflow, it is exact."""
-        self._outputs = {name: Differences() for name in self._graph_outputs}
+        self._outputs = {
+            str(value.name): output_differences(value) for value in self._target.graph.outputs
+        }
         if all(layer.possible == 0 for layer in self._layers.values()):
             return
         self._state = state
-        self._evaluator = _evaluator(self._target, self._threads, self._arithmetic, self._hear)
+        self._evaluator = _evaluator(
+            self._target, self._integer, self._threads, self._arithmetic, self._hear
+        )
 
     def _hear(self, node: onnx.NodeProto, found: Overflows) -> None:
         self._layers[node.output[0]].hear(found)
 
-    def compare(self, batch: Mapping[str, Array], wanted: Mapping[str, object]) -> None:
+    @property
+    def compared(self) -> list[str]:
+        """Names of the tensors that are held against exact ones; those in bodies are not seen."""
+        visible = {str(value.name) for node in self._integer.graph for value in node.outputs}
+        results = [name for layer in self._layers.values() for name in layer.outputs]
+        return [*self._graph_outputs, *(name for name in results if name in visible)]
+
+    def compare(
+        self, batch: Mapping[str, Array], wanted: Mapping[str, object], names: list[str]
+    ) -> None:
         """Runs one batch."""
         got = wanted
         if self._evaluator is not None and self._state is not None:
-            got = self._evaluator.run(None, self._state.feeds(batch), intermediate=True)
+            got = _values(self._evaluator, self._state.feeds(batch), names)
             self._state.keep(got)
         for layer in self._layers.values():
             layer.compare(got, wanted)
