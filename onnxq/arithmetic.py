@@ -7,7 +7,8 @@
     WRAPS              the same, in matrix products and dense convolutions too: ARM, plain NEON
 
 Which codes make a pair, and which kernels add pairs at all, is in onnxq.operators._pairs, as
-measured. Everything else about integers is the same on every machine.
+measured. One thing more differs: ARM adds two tensors of codes (QLinearAdd) in fixed point, which
+rounds otherwise (onnxq.operators._fixed_sum). All other integers are the same on every machine.
 """
 
 from __future__ import annotations
@@ -34,6 +35,11 @@ class Arithmetic(enum.Enum):
     WRAPS = "wraps"
     """Those, and (k, k + 8) of matrix products and dense convolutions with int8 weights."""
 
+    @property
+    def fixed_point(self) -> bool:
+        """Whether it is ARM's, which adds tensors of codes in fixed point."""
+        return self in (Arithmetic.WRAPS, Arithmetic.WRAPS_DEPTHWISE)
+
     def __str__(self) -> str:
         return self.value
 
@@ -42,7 +48,8 @@ class Arithmetic(enum.Enum):
 class Overflows:
     """Pairs of one part of a kernel's work whose sums left int16; one entry each.
 
-    A pair and channel may have several entries, of several parts.
+    A pair and channel may have several entries, of several parts. Of QLinearAdd: pairs of codes of
+    A and B whose sums are rounded otherwise; channel 0.
 
     Attributes:
         first: places of the first weight of the pair in the weights of that channel, int64 (n,);

@@ -25,12 +25,14 @@ from onnxq.operators._nodes import infinite_operand
 from onnxq.operators._tables import Codes, look_up_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import onnx_ir as ir
     from onnx_ir.tape import Tape
 
     from onnxq.qparams import IntArray, QParams
+
+    PairSum = Callable[[Codes, Codes, QParams, QParams, QParams], IntArray]
 
 
 @register
@@ -74,16 +76,25 @@ class Add(Operator):
         attributes: Mapping[str, AttributeValue],
     ) -> tuple[Array, ...]:
         """Codes of C. Raises ShapeError where shapes do not broadcast or dtypes are wrong."""
-        a, b = codes("Add", inputs, plan, 0), codes("Add", inputs, plan, 1)
-        p, q = qparams_in("Add", plan, 0), qparams_in("Add", plan, 1)
-        out = qparams_out("Add", plan)
-        if scalar_inside(a.shape, b.shape):
-            a, b, p, q = b, a, q, p
+        return (sums(inputs, plan, add_codes),)
 
-        def pair_sum(first: Codes, second: Codes) -> IntArray:
-            return add_codes(first, second, p, q, out)
 
-        return (look_up_pairs("Add", pair_sum, (a, p.dtype), (b, q.dtype)),)
+def sums(inputs: Sequence[Array | None], plan: NodePlan, pair_sum: PairSum) -> IntArray:
+    """Codes of A + B by that arithmetic.
+
+    Raises:
+        ShapeError: shapes do not broadcast, or dtypes are wrong.
+    """
+    a, b = codes("Add", inputs, plan, 0), codes("Add", inputs, plan, 1)
+    p, q = qparams_in("Add", plan, 0), qparams_in("Add", plan, 1)
+    out = qparams_out("Add", plan)
+    if scalar_inside(a.shape, b.shape):
+        a, b, p, q = b, a, q, p
+
+    def of_pairs(first: Codes, second: Codes) -> IntArray:
+        return pair_sum(first, second, p, q, out)
+
+    return look_up_pairs("Add", of_pairs, (a, p.dtype), (b, q.dtype))
 
 
 def add_codes(a: Codes, b: Codes, p: QParams, q: QParams, out: QParams) -> IntArray:
