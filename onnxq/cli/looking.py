@@ -20,6 +20,7 @@ from onnxq.cli.options import (
 from onnxq.cli.steps import load_model, plan_dynamic_model, prepare_model
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     import onnx_ir as ir
@@ -170,21 +171,27 @@ def verify(
     """
     reading = {"batch_size": batch_size, "ignore": ignore, "feedback": feedback}
     if isa is not None:
-        bounds = {"--reference": reference or None, "--min-sqnr": min_sqnr, "--only": only or None}
-        bounds |= {"--max-steps": max_steps, "--max-differing": max_differing}
-        bounds |= {"--max-output-steps": max_output_steps}
-        _refuse_options("with --isa", bounds | {"--allow-unchecked": allow_unchecked or None})
+        bounds: dict[str, object] = {
+            "--reference": reference or None,
+            "--min-sqnr": min_sqnr,
+            "--max-steps": max_steps,
+            "--only": only or None,
+            "--max-differing": max_differing,
+            "--max-output-steps": max_output_steps,
+            "--allow-unchecked": allow_unchecked or None,
+        }
+        _refuse_options("with --isa", bounds)
         _predict(paths, isa, reading, threads, as_json)
         return
     if reference:
         _refuse_options("with --reference", {"--min-sqnr": min_sqnr, "--only": only or None})
-        bounds = {
+        allowed = {
             "max_steps": max_steps,
             "max_differing": max_differing,
             "max_output_steps": max_output_steps,
             "allow_unchecked": allow_unchecked,
         }
-        _verify_reference(paths, reading, bounds, threads, as_json)
+        _verify_reference(paths, reading, allowed, threads, as_json)
         return
     _refuse_options(
         "without --reference",
@@ -218,7 +225,7 @@ def _predict(
     found.check()
 
 
-def _refuse_options(when: str, given: dict[str, object]) -> None:
+def _refuse_options(when: str, given: Mapping[str, object]) -> None:
     for name, value in given.items():
         if value is not None:
             raise click.UsageError(f"{name} has no meaning {when}.")

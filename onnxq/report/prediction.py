@@ -76,14 +76,14 @@ def _print_layers(console: Console, machine: MachinePrediction, batches: int) ->
         print_table(console, title, header, rows, numbers=(2, 3, 4, 5))
     risky = [layer for layer in machine.risky_layers if layer not in layers]
     if risky:
-        rows = [
+        possible = [
             (layer.name, layer.op_type, _count(layer.possible), _channels(layer)) for layer in risky
         ]
         title = f"{', '.join(machine.targets)}: where sums can leave int16"
         if layers:
             title = f"{', '.join(machine.targets)}: where they can on other samples"
-        header = ("layer", "op", "pairs of weights", "channels")
-        print_table(console, title, header, rows, numbers=(2, 3))
+        names = ("layer", "op", "pairs of weights", "channels")
+        print_table(console, title, names, possible, numbers=(2, 3))
 
 
 def _pairs(layer: LayerPrediction) -> str:

@@ -121,7 +121,7 @@ def _over(
 
 def _values(
     evaluator: reference.Evaluator, feeds: Mapping[str, Array], names: list[str]
-) -> dict[str, object]:
+) -> dict[str, Array]:
     """The tensors of those names; others are given back as the model runs."""
     return dict(zip(names, evaluator.run(names, feeds), strict=True))
 
@@ -209,7 +209,7 @@ class _Machine:
         return [*self._graph_outputs, *(name for name in results if name in visible)]
 
     def compare(
-        self, batch: Mapping[str, Array], wanted: Mapping[str, object], names: list[str]
+        self, batch: Mapping[str, Array], wanted: Mapping[str, Array], names: list[str]
     ) -> None:
         """Runs one batch."""
         got = wanted
