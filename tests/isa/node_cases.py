@@ -118,9 +118,9 @@ def node_cases(fills: Sequence[str] = FILLS, seed: int = 0) -> Iterator[NodeCase
                 yield from _own(operator, domain, case, seed)
     for fill in fills:
         for op_type, domain, case in products(seed, fill):
-            operator = catalog.find_integer(op_type, domain)
-            assert operator is not None
-            yield _named(operator, domain, case, fill)
+            found = catalog.find_integer(op_type, domain)
+            assert found is not None
+            yield _named(found, domain, case, fill)
 
 
 def _own(operator: IntegerOperator, domain: str, case: Case, seed: int) -> Iterator[NodeCase]:
