@@ -42,10 +42,13 @@ from typing import TYPE_CHECKING
 from onnxq.arithmetic import Arithmetic
 from onnxq.dynamic_gains import PRODUCT_OPS, PRODUCTS, ROWS
 from onnxq.errors import QConfigError, nearest
+from onnxq.range_reduction import RangeReduction
 from onnxq.recurrent_gains import GATES, RECURRENT, STEP_ROWS, STORED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from onnxq.operator import Rule
 
 
 TypePair = tuple[str, str]
@@ -141,9 +144,24 @@ class Target:
     proven: bool = True
     evidence: str = ""
     dynamic_gains: tuple[DynamicGain, ...] = field(default=DYNAMIC_GAINS, repr=False)
+    range_reduction: RangeReduction = RangeReduction.WORST_CASE
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def reduces_range(self) -> bool:
+        """Whether products of full-range weights would saturate here."""
+        return self.weight_qmax_saturating < self.weight_qmax
+
+    def weight_limit(self, rule: Rule) -> int:
+        """Largest magnitude of an int8 weight of an operator; pairs of them may be limited too."""
+        everywhere = self.range_reduction is RangeReduction.EVERYWHERE
+        return (
+            self.weight_qmax_saturating
+            if rule.saturating_pairs and everywhere
+            else (self.weight_qmax)
+        )
 
     def dynamic_gain(
         self, op_type: str, form: str, bits: int, k: int, n: int, m: int | None

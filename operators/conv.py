@@ -86,6 +86,7 @@ class Conv(Operator):
             weight=WeightSlot(1, 0),
             bias=2,
             saturating_pairs=not depthwise,
+            pair_axes=(*range(2, len(weight)), 1),
             channelwise=group > 1 and weight[1] == 1,
         )
 

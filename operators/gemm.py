@@ -71,6 +71,7 @@ class Gemm(Operator):
             weight=WeightSlot(1, 0 if trans_b else 1) if constant else None,
             needs_output=False,
             saturating_pairs=True,
+            pair_axes=(1 if trans_b else 0,) if constant else (),
         )
         if not has_input(node, 2):
             return rule

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from onnxq.qconfig import QConfigMapping
     from onnxq.stages.calibrate import Statistics
-    from onnxq.stages.dynamic_decision import DynamicPlan
+    from onnxq.stages.dynamic_decision import DynamicPlan, Objective
     from onnxq.stages.findings import Execution
     from onnxq.stages.plan import Plan
     from onnxq.stages.prepare import Prepared
@@ -109,22 +109,26 @@ def prepare_model(
     overrides: tuple[str, ...],
     target: str | None,
     feedback: dict[str, str] | None = None,
+    range_reduction: str | None = None,
 ) -> Prepared:
     """A Prepared of the model, with the configuration and target that were named."""
     from onnxq import targets
     from onnxq.qconfig import QConfigMapping, default_qconfig_mapping, get_default_qconfig
+    from onnxq.range_reduction import as_range_reduction
     from onnxq.stages.prepare import backend_of, prepare
 
     # names are checked first: a typing error should not wait for a model of gigabytes to be hashed
     if target is not None:
         targets.find(target)
+    if range_reduction is not None:
+        as_range_reduction(range_reduction)
     backend = backend_of(target)
     mapping: QConfigMapping | None = None
     if qconfig is not None:
         mapping = QConfigMapping.from_yaml(qconfig, get_default_qconfig(backend))
     if overrides:
         mapping = (mapping or default_qconfig_mapping(backend)).with_overrides(overrides)
-    return prepare(model, mapping, target, feedback)
+    return prepare(model, mapping, target, feedback, range_reduction)
 
 
 def calibrate_model(
@@ -160,6 +164,26 @@ def calibrate_model(
             shard=Shard(*shard),
             progress=progress,
         )
+
+
+def plan_model(
+    prepared: Prepared,
+    statistics: Statistics,
+    samples: Path | None,
+    objective: Objective,
+    ignore: tuple[str, ...],
+    batch_size: int | None,
+) -> Plan:
+    """A Plan; the samples are run again where they decide which weights give up range."""
+    from onnxq.range_reduction import RangeReduction
+    from onnxq.stages.observed_range import plan_observed
+    from onnxq.stages.plan import plan
+
+    if prepared.target.range_reduction is not RangeReduction.OBSERVED or samples is None:
+        return plan(prepared, statistics, objective)
+    return plan_observed(
+        prepared, statistics, samples, objective, batch_size=batch_size, ignore=ignore
+    )
 
 
 def merged(files: tuple[Path, ...]) -> Statistics:
