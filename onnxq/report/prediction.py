@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq.report.console import print_table
+from onnxq.stages.prediction import WEIGHTS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,11 +55,11 @@ def _print_layers(console: Console, machine: MachinePrediction, batches: int) ->
         header = (
             "layer",
             "op",
-            "sums beyond int16",
+            "sums that differ",
             "channels",
             "integers differ",
             "largest",
-            "channel: weights, times",
+            "channel: weights (or codes), times",
         )
         rows = [
             (
@@ -72,22 +73,30 @@ def _print_layers(console: Console, machine: MachinePrediction, batches: int) ->
             )
             for layer in layers
         ]
-        title = f"{', '.join(machine.targets)}: where sums leave int16"
+        title = f"{', '.join(machine.targets)}: where sums differ"
         print_table(console, title, header, rows, numbers=(2, 3, 4, 5))
     risky = [layer for layer in machine.risky_layers if layer not in layers]
     if risky:
         possible = [
             (layer.name, layer.op_type, _count(layer.possible), _channels(layer)) for layer in risky
         ]
-        title = f"{', '.join(machine.targets)}: where sums can leave int16"
+        title = f"{', '.join(machine.targets)}: where sums can differ"
         if layers:
-            title = f"{', '.join(machine.targets)}: where they can on other samples"
-        names = ("layer", "op", "pairs of weights", "channels")
+            title = f"{', '.join(machine.targets)}: where others can, on other samples"
+        names = ("layer", "op", "pairs of weights or codes", "channels")
         print_table(console, title, names, possible, numbers=(2, 3))
 
 
 def _pairs(layer: LayerPrediction) -> str:
-    named = [f"{p.channel}: {p.first} {p.second}, {p.count}" for p in layer.pairs[:MAX_NAMED]]
+    named = [
+        (
+            f"{p.channel}: {p.first} {p.second}"
+            if layer.pairs_of == WEIGHTS
+            else f"{p.first} + {p.second}"
+        )
+        + f", {p.count}"
+        for p in layer.pairs[:MAX_NAMED]
+    ]
     return "; ".join(named) + (" ..." if len(layer.pairs) > MAX_NAMED else "")
 
 

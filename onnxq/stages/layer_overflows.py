@@ -1,4 +1,4 @@
-"""The nodes of a model that multiply codes, and what leaves int16 in each of them."""
+"""The nodes of a model whose sums depend on the machine, and which of these differ in each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnxq.arithmetic import Arithmetic, Overflows, joined
 from onnxq.graph.kernels import value_types
 from onnxq.graph.weights import constant
 from onnxq.stages.differences import Differences
-from onnxq.stages.prediction import MAX_PAIRS, LayerPrediction, WeightPair
+from onnxq.stages.prediction import CODES, MAX_PAIRS, WEIGHTS, LayerPrediction, Pair
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,14 +28,17 @@ UNKNOWN = 32  # size of a weight that stands for one known at run time alone
 
 
 class Layer:
-    """One node that multiplies codes, on machines of one arithmetic.
+    """One node whose sums depend on the machine, on machines of one arithmetic.
 
     Attributes:
-        possible: pairs of its weights that can leave int16; None: not known before it runs.
+        possible: pairs that can differ; None: its weights are not known before it runs.
         outputs: names of its results.
     """
 
-    def __init__(self, node: ir.Node, possible: int | None, channels: tuple[int, ...]) -> None:
+    def __init__(
+        self, node: ir.Node, possible: int | None, channels: tuple[int, ...], pairs_of: str
+    ) -> None:
+        self._pairs_of = pairs_of
         self.possible = possible
         self._channels = channels
         self._name, self._op_type = node.name or "", node.op_type
@@ -45,7 +48,7 @@ class Layer:
         self._sums = Differences()
 
     def hear(self, found: Overflows) -> None:
-        """Takes down what left int16; from any thread."""
+        """Takes down what differed; from any thread."""
         with self._lock:
             self._heard.append(found)
 
@@ -64,7 +67,7 @@ class Layer:
         counts = (sums.elements, sums.differing, sums.largest, sums.unit)
         if found is None:
             known = (self._name, self._op_type, self.possible, self._channels)
-            return LayerPrediction(*known, (), 0, 0, 0, (), *counts)
+            return LayerPrediction(*known, (), 0, 0, 0, (), *counts, self._pairs_of)
         most = np.argsort(-found.count, kind="stable")[:MAX_PAIRS]
         return LayerPrediction(
             self._name,
@@ -76,12 +79,11 @@ class Layer:
             found.changed,
             found.change,
             tuple(
-                WeightPair(
-                    *(int(a[i]) for a in (found.channel, found.first, found.second, found.count))
-                )
+                Pair(*(int(a[i]) for a in (found.channel, found.first, found.second, found.count)))
                 for i in most
             ),
             *counts,
+            self._pairs_of,
         )
 
 
@@ -117,11 +119,12 @@ def _layer(
         rank = 2 if value.shape is None else len(value.shape)
         inputs[slot] = np.full([UNKNOWN] * min(rank, 2) + [1] * (rank - 2), _lowest(x))
     found = operator.risks(inputs, _attributes(node), arithmetic)
+    pairs_of = WEIGHTS if operator.weights else CODES
     if found is None:
-        return Layer(node, 0, ())
+        return Layer(node, 0, (), pairs_of)
     if unknown:
-        return Layer(node, None, ())
-    return Layer(node, len(found.count), tuple(np.unique(found.channel).tolist()))
+        return Layer(node, None, (), pairs_of)
+    return Layer(node, len(found.count), tuple(np.unique(found.channel).tolist()), pairs_of)
 
 
 def _lowest(x: Array) -> Array:

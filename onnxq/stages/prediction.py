@@ -13,18 +13,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FORMAT = "onnxq prediction 1"
+WEIGHTS, CODES = "weights", "codes"
 MAX_PAIRS = 8  # of a layer that are named; the rest are counted
 
 
 @dataclass(frozen=True, slots=True)
-class WeightPair:
-    """Two weights of one output channel whose products' sum left int16.
+class Pair:
+    """What a machine adds otherwise: two products of weights, or two codes.
 
     Attributes:
-        channel: output channel; column of a matrix product.
-        first: place of one weight: in W[channel].reshape(-1) of a convolution, row of a matrix.
+        channel: output channel; column of a matrix product; 0 of QLinearAdd.
+        first: place of one weight: in W[channel].reshape(-1) of a convolution, row of a matrix; of
+            QLinearAdd, the code of A.
         second: of the other.
-        count: sums that left int16.
+        count: sums that differed.
     """
 
     channel: int
@@ -35,23 +37,27 @@ class WeightPair:
 
 @dataclass(frozen=True, slots=True)
 class LayerPrediction:
-    """A node that multiplies codes, on one kind of machine.
+    """A node whose sums depend on the machine, on one kind of machine.
+
+    Of a node that multiplies codes, pairs are of weights, whose products' sum leaves int16; of
+    QLinearAdd, pairs of codes, which ARM adds in fixed point.
 
     Attributes:
         name: of the node; where ONNX Runtime fuses it, of the float operator.
         op_type: "QLinearConv".
-        possible: pairs of weights that leave int16 with some activations (one count for each output
-            channel); None: the weights are known at run time alone.
+        possible: pairs that differ with some activations (each output channel has its own); None:
+            the weights are known at run time alone.
         channels: output channels that have such a pair.
-        overflowing: channels where a sum left int16 on the samples.
+        overflowing: channels where a sum differed on the samples.
         overflows: such sums.
         changed: elements of the accumulator that they changed.
         largest_change: of one sum.
-        pairs: that left int16 most often, at most MAX_PAIRS.
+        pairs: that differed most often, at most MAX_PAIRS.
         elements: of the results, compared.
         differing: of these, also by what came in.
         largest: difference, in steps.
         unit: what a step is: a code, or for floats an ulp (see stages.differences).
+        pairs_of: WEIGHTS or CODES.
     """
 
     name: str
@@ -62,11 +68,12 @@ class LayerPrediction:
     overflows: int = 0
     changed: int = 0
     largest_change: int = 0
-    pairs: tuple[WeightPair, ...] = ()
+    pairs: tuple[Pair, ...] = ()
     elements: int = 0
     differing: int = 0
     largest: int = 0
     unit: str = "codes"
+    pairs_of: str = WEIGHTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,26 +102,23 @@ class MachinePrediction:
     Attributes:
         targets: names of the machines.
         arithmetic: an onnxq.arithmetic.Arithmetic's value.
-        layers: nodes that multiply codes, in graph order.
+        layers: nodes whose sums depend on the machine, in graph order.
         outputs: of the model; empty without samples.
-        overflows: sums that left int16.
-        problem: why the whole model could not be run; empty: it was, or there are no samples.
     """
 
     targets: tuple[str, ...]
     arithmetic: str
     layers: tuple[LayerPrediction, ...]
     outputs: tuple[OutputPrediction, ...]
-    problem: str = ""
 
     @property
     def differing_layers(self) -> tuple[LayerPrediction, ...]:
-        """Layers whose own sums left int16 on the samples: the causes."""
+        """Layers whose own sums differed on the samples: the causes."""
         return tuple(layer for layer in self.layers if layer.overflows)
 
     @property
     def risky_layers(self) -> tuple[LayerPrediction, ...]:
-        """Layers with pairs of weights that can leave int16, or with weights not known."""
+        """Layers with pairs that can differ, or with weights not known."""
         return tuple(layer for layer in self.layers if layer.possible != 0)
 
     @property
@@ -174,8 +178,10 @@ class Prediction:
         verb = "differ" if self.batches else "can differ"
         raise DifferenceError(
             f"the integers {verb} on {sum(len(m.targets) for m in bad)} target(s), from these "
-            "layers on:\n" + "\n".join(lines) + "\nQuantize with `--target portable`, or for the "
-            "machine that it will run on."
+            "layers on:\n"
+            + "\n".join(lines)
+            + "\nSums of products fit with `--target portable`, or "
+            "the target that it will run on; what ARM adds otherwise (QLinearAdd) stays."
         )
 
     def to_json(self) -> str:

@@ -9,11 +9,11 @@ from onnxq.stages.prediction import (
     LayerPrediction,
     MachinePrediction,
     OutputPrediction,
+    Pair,
     Prediction,
-    WeightPair,
 )
 
-PAIRS = tuple(WeightPair(c, 0, 9, 7 - c) for c in range(4))
+PAIRS = tuple(Pair(c, 0, 9, 7 - c) for c in range(4))
 CAUSE = LayerPrediction("conv1", "QLinearConv", 9, (1, 2), (2,), 7, 6, 900, PAIRS, 100, 5, 2)
 RISKY = LayerPrediction("conv2", "QLinearConv", 3, (1,))
 LATE = LayerPrediction("mm", "MatMulInteger", None, ())
@@ -32,7 +32,7 @@ def test_causes_come_with_their_weights_and_what_could_be_comes_after() -> None:
     assert "4 of 10" in shown
     assert "3 codes" in shown
     assert "0: 0 9, 7; 1: 0 9, 6; 2: 0 9, 5 ..." in shown
-    assert "where they can on other samples" in shown
+    assert "where others can, on other samples" in shown
     assert "2 Softmax" in shown
     assert "batches: 2; model 0123456789ab" in shown
 
@@ -47,5 +47,5 @@ def test_machines_that_agree_say_how_sure_that_is() -> None:
 
 def test_without_samples_the_weights_speak() -> None:
     shown = text(MachinePrediction(("a",), "wraps", (RISKY,), ()), batches=0)
-    assert "where sums can leave int16" in shown
+    assert "where sums can differ" in shown
     assert "from the weights alone" in shown

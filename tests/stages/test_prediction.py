@@ -9,14 +9,14 @@ from onnxq.stages.prediction import (
     LayerPrediction,
     MachinePrediction,
     OutputPrediction,
+    Pair,
     Prediction,
-    WeightPair,
 )
 
 QUIET = LayerPrediction("quiet", "QGemm", 0, ())
 RISKY = LayerPrediction("risky", "QLinearConv", 3, (1, 2))
 CAUSE = LayerPrediction(
-    "cause", "QLinearConv", 3, (1, 2), (2,), 7, 6, 900, (WeightPair(2, 0, 9, 7),), 100, 5, 2
+    "cause", "QLinearConv", 3, (1, 2), (2,), 7, 6, 900, (Pair(2, 0, 9, 7),), 100, 5, 2
 )
 
 
