@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.isa.machines import Machine, Results, run, unpacked
+from tests.isa.emulators import find_emulators
+from tests.isa.machines import Machine, Results, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-REQUIRED = "ONNXQ_REQUIRE_ISA"
-MISSING = "the emulated machines are not there: run scripts/setup_isa"
-
 
 @pytest.fixture(scope="session")
 def emulators() -> Path:
     """Where they are; skips without them, and fails where they are required."""
-    folder = unpacked()
-    if folder is not None:
-        return folder
-    if os.environ.get(REQUIRED):
-        pytest.fail(f"{MISSING} ({REQUIRED} is set)", pytrace=False)
-    pytest.skip(MISSING)
+    return find_emulators()
 
 
 @pytest.fixture(scope="session")

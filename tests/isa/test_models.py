@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from onnxq.operator import Array
     from tests.isa.machines import Machine, Results
 
-pytestmark = [pytest.mark.isa, pytest.mark.oracle]  # torch exports the models
+pytestmark = [
+    pytest.mark.isa,
+    pytest.mark.oracle,  # torch exports the models
+    pytest.mark.usefixtures("emulators"),  # without the machines no model is made
+]
 
 IMAGES = 6
 CALIBRATION = 64

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from tests.isa.machines import Machine, Results
 
-pytestmark = pytest.mark.isa
+# without the machines no case is made
+pytestmark = [pytest.mark.isa, pytest.mark.usefixtures("emulators")]
 
 OPERATORS = [operator.op_type for operator in catalog.all_integer_operators()]
 PRODUCTS = [op.op_type for op in catalog.all_integer_operators() if op.has_products()]
