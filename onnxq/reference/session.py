@@ -14,7 +14,7 @@ from onnx.reference.ops import load_op
 
 from onnxq.arithmetic import Arithmetic, Effect
 from onnxq.errors import CalibrationError, OnnxqError, UnsupportedError, listed, nearest
-from onnxq.graph.fuse import fuse_as_loaded
+from onnxq.graph.fuse import Int8Codes, fuse_as_loaded
 from onnxq.graph.io import load
 from onnxq.graph.passes.inline import InlineFunctions
 from onnxq.reference.blocks import write_block_products
@@ -68,7 +68,7 @@ def evaluator(
         UnsupportedError: operators that neither onnxq nor onnx has an implementation of.
     """
     return integer_evaluator(
-        integer_form(load(model)),
+        integer_form(load(model), arithmetic),
         threads=threads,
         float_nodes=float_nodes,
         arithmetic=arithmetic,
@@ -101,15 +101,17 @@ def integer_evaluator(
     return Evaluator(proto, new_ops=classes, weights=weights, threads=threads)
 
 
-def integer_form(model: ir.Model) -> ir.Model:
+def integer_form(model: ir.Model, arithmetic: Arithmetic = Arithmetic.EXACT) -> ir.Model:
     """A copy with its functions inlined, each DQ -> op -> Q fused, and products by blocks too.
 
-    Float weights between DQ and Q are quantized, as ONNX Runtime does when it loads the model.
+    Float weights between DQ and Q are quantized, as ONNX Runtime does when it loads the model. On
+    ARM, int8 activations stay int8; on x86 they become uint8.
     """
     if model.functions:
         model = model.clone()
         InlineFunctions()(model)
-    fused = fuse_as_loaded(model).model
+    int8 = Int8Codes.KEPT if arithmetic.fixed_point else Int8Codes.SHIFTED
+    fused = fuse_as_loaded(model, int8).model
     write_block_products(fused)
     return fused
 

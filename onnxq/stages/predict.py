@@ -12,12 +12,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq import reference, targets
 from onnxq.arithmetic import Arithmetic
 from onnxq.errors import CalibrationError
 from onnxq.graph import kernels
 from onnxq.graph.io import load, model_hash
+from onnxq.graph.weights import constant
 from onnxq.samples import input_specs, open_samples
 from onnxq.stages.end_to_end import EXACT_ON_FLOATS, output_differences
 from onnxq.stages.float_nodes import FloatNodes
@@ -28,7 +30,6 @@ from onnxq.stages.state import State, check_feedback
 if TYPE_CHECKING:
     import numpy.typing as npt
     import onnx
-    import onnx_ir as ir
 
     from onnxq.arithmetic import Overflows
     from onnxq.samples import Samples
@@ -80,37 +81,43 @@ def predict(
     target = load(model)
     state = dict(feedback or {})
     check_feedback(target, state)
-    integer = reference.integer_form(target)
-    kinds = [_Machine(target, integer, *kind, threads) for kind in _kinds(machines)]
+    usual = _Form(target, reference.integer_form(target), threads)
+    arm = usual
+    if _has_int8_activations(target):
+        arm = _Form(target, reference.integer_form(target, Arithmetic.WRAPS), threads)
+    kinds = [
+        _Machine(arm if kind.fixed_point else usual, kind, names)
+        for kind, names in _kinds(machines)
+    ]
     count = 0
     if samples is not None:
         inputs = input_specs(target, state.values())
         batches = open_samples(samples, inputs, batch_size, ignore)
-        exact = _evaluator(target, integer, threads)
         for machine in kinds:
             machine.open(State(inputs, state))
-        count = _over(batches, exact, State(inputs, state), kinds, progress)
+        count = _over(batches, usual, State(inputs, state), kinds, progress)
     return Prediction(
-        model_hash(target), count, tuple(kind.result() for kind in kinds), _floats(integer)
+        model_hash(target), count, tuple(kind.result() for kind in kinds), _floats(usual.integer)
     )
 
 
 def _over(
     samples: Samples,
-    exact: reference.Evaluator,
+    usual: _Form,
     state: State,
     kinds: list[_Machine],
     progress: Progress | None,
 ) -> int:
     """Number of batches run; the machines hold the counts."""
     done = 0
-    names = list(dict.fromkeys(name for machine in kinds for name in machine.compared))
+    forms = dict.fromkeys([usual, *(machine.form for machine in kinds)])
+    exact = {form: form.evaluator() for form in forms}
     for batch in samples:
         feeds = state.feeds(batch)
-        wanted = _values(exact, feeds, names)
-        state.keep(wanted)
+        wanted = {form: form.run(exact[form], feeds) for form in forms}
+        state.keep(wanted[usual])
         for machine in kinds:
-            machine.compare(batch, wanted, names)
+            machine.compare(batch, wanted[machine.form], wanted[usual])
         done += 1
         if progress is not None:
             progress(done, samples.count)
@@ -119,27 +126,50 @@ def _over(
     return done
 
 
-def _values(
-    evaluator: reference.Evaluator, feeds: Mapping[str, Array], names: list[str]
-) -> dict[str, Array]:
-    """The tensors of those names; others are given back as the model runs."""
-    return dict(zip(names, evaluator.run(names, feeds), strict=True))
+class _Form:
+    """The model as a machine runs it after loading.
+
+    Attributes:
+        target: the model.
+        integer: its integer form.
+    """
+
+    def __init__(self, target: ir.Model, integer: ir.Model, threads: int) -> None:
+        self.target, self.integer, self._threads = target, integer, threads
+        # those in bodies are not seen
+        self._visible = [str(v.name) for node in integer.graph for v in node.outputs if v.name]
+        self._names = dict.fromkeys(str(value.name) for value in target.graph.outputs)
+
+    def watch(self, names: Iterable[str]) -> None:
+        """Makes `run` return these tensors too, where they are not in a body."""
+        self._names |= dict.fromkeys(name for name in names if name in self._visible)
+
+    def evaluator(
+        self, arithmetic: Arithmetic = Arithmetic.EXACT, hear: reference.Hear | None = None
+    ) -> reference.Evaluator:
+        """Of a machine that adds so."""
+        return reference.integer_evaluator(
+            self.integer,
+            threads=self._threads,
+            float_nodes=FloatNodes(self.target),
+            arithmetic=arithmetic,
+            hear=hear,
+        )
+
+    def run(self, evaluator: reference.Evaluator, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """Outputs and watched tensors; others are given back as the model runs."""
+        names = list(self._names)
+        return dict(zip(names, evaluator.run(names, feeds), strict=True))
 
 
-def _evaluator(
-    target: ir.Model,
-    integer: ir.Model,
-    threads: int,
-    arithmetic: Arithmetic = Arithmetic.EXACT,
-    hear: reference.Hear | None = None,
-) -> reference.Evaluator:
-    return reference.integer_evaluator(
-        integer,
-        threads=threads,
-        float_nodes=FloatNodes(target),
-        arithmetic=arithmetic,
-        hear=hear,
+def _has_int8_activations(target: ir.Model) -> bool:
+    """Whether x86 and ARM may run the model in different forms."""
+    zeros = (
+        constant(node.inputs[2])
+        for node in target.graph.all_nodes()
+        if node.op_type == "QuantizeLinear" and len(node.inputs) > 2
     )
+    return any(zero is not None and zero.dtype == ir.DataType.INT8 for zero in zeros)
 
 
 def _kinds(
@@ -168,58 +198,49 @@ def _floats(integer: ir.Model) -> dict[str, int]:
 
 
 class _Machine:
-    """One kind of arithmetic beside exact integers."""
+    """One kind of arithmetic beside exact integers.
 
-    def __init__(
-        self,
-        target: ir.Model,
-        integer: ir.Model,
-        arithmetic: Arithmetic,
-        names: tuple[str, ...],
-        threads: int,
-    ) -> None:
-        self._target, self._integer, self._threads = target, integer, threads
-        self._arithmetic, self._names = arithmetic, names
-        self._layers: dict[str, Layer] = find_layers(integer, arithmetic)
+    Attributes:
+        form: that it runs the model in.
+    """
+
+    def __init__(self, form: _Form, arithmetic: Arithmetic, names: tuple[str, ...]) -> None:
+        self.form, self._arithmetic, self._names = form, arithmetic, names
+        self._layers: dict[str, Layer] = find_layers(form.integer, arithmetic)
+        form.watch(name for layer in self._layers.values() for name in layer.outputs)
         self._outputs: dict[str, Differences] = {}
-        self._graph_outputs = [str(value.name) for value in target.graph.outputs]
         self._evaluator: reference.Evaluator | None = None
         self._state: State | None = None
 
     def open(self, state: State) -> None:
         """Makes it ready to run; where no pair of weights can overflow, it is exact."""
-        self._outputs = {
-            str(value.name): output_differences(value) for value in self._target.graph.outputs
-        }
-        if all(layer.possible == 0 for layer in self._layers.values()):
-            return
-        self._state = state
-        self._evaluator = _evaluator(
-            self._target, self._integer, self._threads, self._arithmetic, self._hear
-        )
+        graph = self.form.target.graph
+        self._outputs = {str(value.name): output_differences(value) for value in graph.outputs}
+        if any(layer.possible != 0 for layer in self._layers.values()):
+            self._state = state
+            self._evaluator = self.form.evaluator(self._arithmetic, self._hear)
 
     def _hear(self, node: onnx.NodeProto, found: Overflows) -> None:
         self._layers[node.output[0]].hear(found)
 
-    @property
-    def compared(self) -> list[str]:
-        """Names of the tensors that are held against exact ones; those in bodies are not seen."""
-        visible = {str(value.name) for node in self._integer.graph for value in node.outputs}
-        results = [name for layer in self._layers.values() for name in layer.outputs]
-        return [*self._graph_outputs, *(name for name in results if name in visible)]
-
     def compare(
-        self, batch: Mapping[str, Array], wanted: Mapping[str, Array], names: list[str]
+        self, batch: Mapping[str, Array], exact: Mapping[str, Array], usual: Mapping[str, Array]
     ) -> None:
-        """Runs one batch."""
-        got = wanted
+        """Runs one batch.
+
+        Args:
+            batch: without the state.
+            exact: what exact integers give, of the same form of the model.
+            usual: of the usual form.
+        """
+        got = exact
         if self._evaluator is not None and self._state is not None:
-            got = _values(self._evaluator, self._state.feeds(batch), names)
+            got = self.form.run(self._evaluator, self._state.feeds(batch))
             self._state.keep(got)
         for layer in self._layers.values():
-            layer.compare(got, wanted)
+            layer.compare(got, exact)
         for name, sums in self._outputs.items():
-            theirs = wanted[name]
+            theirs = usual[name]
             if isinstance(theirs, np.ndarray):
                 sums.update(got[name], theirs)
 

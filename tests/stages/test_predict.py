@@ -180,3 +180,28 @@ def test_state_is_each_machines_own() -> None:
     made = onnxq.quantize(as_ir(source), [{"x": row} for row in x], target="x86-vnni")
     found = predict(made, [{}, {}, {"x": x[0]}], "x86-avx2", feedback={"y": "x"})
     assert found.batches == 3
+
+
+def test_int8_activations_stay_int8_on_arm_and_become_uint8_on_x86() -> None:
+    w = np.full((8, 16, 1, 1), -128, np.int8)
+    constants: dict[str, Array] = {
+        "s": np.full((), 0.02, np.float32),
+        "xz": np.full((), -128, np.int8),
+        "w": w,
+        "wz": np.zeros((), np.int8),
+        "ys": np.full((), 0.35, np.float32),
+        "yz": np.zeros((), np.int8),
+    }
+    nodes = [
+        make("QuantizeLinear", ["x", "s", "xz"], ["xq"]),
+        make("DequantizeLinear", ["xq", "s", "xz"], ["xd"]),
+        make("DequantizeLinear", ["w", "s", "wz"], ["wd"]),
+        make("Conv", ["xd", "wd"], ["c"], "conv"),
+        make("QuantizeLinear", ["c", "ys", "yz"], ["cq"]),
+        make("DequantizeLinear", ["cq", "ys", "yz"], ["y"]),
+    ]
+    proto = model(nodes, constants, {"x": ["N", 16, 4, 4]})
+    x = {"x": np.random.default_rng(0).uniform(0, 5, (1, 16, 4, 4)).astype(np.float32)}
+    found = predict(ir.from_proto(proto), x)
+    assert found.differing == ("x86-avx2", "x86-avx512")
+    assert not found.on("arm64").may_differ
