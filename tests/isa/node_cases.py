@@ -64,13 +64,20 @@ class NodeCase:
         outputs = self.operator.kernel_on(self.case.inputs, attributes, accumulator)
         return [y.astype(np.float32) if _foreign(y) else y for y in outputs[: self.case.outputs]]
 
-    def differing(self, got: Sequence[Array], machine: Machine) -> int:
+    def differing(
+        self, got: Sequence[Array], machine: Machine, arithmetic: Arithmetic | None = None
+    ) -> int:
         """Elements of a machine's outputs that are not as predicted.
 
         Integers are compared exactly; floats too, but for what FLOATS and the operator's own bound
         allow.
+
+        Args:
+            got: the outputs.
+            machine: that they are of.
+            arithmetic: what to predict; None: the machine's own.
         """
-        wanted = self.predicted(machine.arithmetic)
+        wanted = self.predicted(arithmetic or machine.arithmetic)
         kinds = [[(y.dtype, y.shape) for y in outputs] for outputs in (got, wanted)]
         assert kinds[0] == kinds[1], f"{self.name} on {machine}: {kinds}"
         bound = self.operator.bound(self.case.inputs, self.case.attributes or {})
