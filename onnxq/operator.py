@@ -287,6 +287,13 @@ class Operator(ABC):
         """Why ONNX Runtime's kernel refuses these qparams when it runs; empty: it does not."""
         return ""
 
+    def agrees(self, plan: NodePlan) -> bool:
+        """Whether machines that round sums of codes otherwise give the same for every input.
+
+        Where they do not, other scales may: `plan` looks for some next to these.
+        """
+        return True
+
     def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
         """What dynamic quantization can do with this node, or why nothing.
 

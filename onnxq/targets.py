@@ -25,7 +25,7 @@ bit for bit with exact integer arithmetic.
     Wrap: 2 * (-128 * -128) = 2^15. u8 activations are flipped to s8, so the code 0 counts as -128.
     Weights in [-127, 127] never wrap; no weight of -128 is emitted, whatever the target.
 
-    Fixed point: QLinearAdd rounds otherwise on ARM, rarely; see onnxq.operators.qlinear_add.
+    Fixed point: QLinearAdd rounds otherwise on ARM, rarely; see onnxq.stages.agreeing_sums.
 
 Which operators are slow in integers was measured on AVX512-VNNI by scripts/bench_elementwise.py;
 what it printed is in scripts/bench_elementwise.txt. The other targets use the same numbers.
@@ -112,7 +112,10 @@ DYNAMIC_GAINS: tuple[DynamicGain, ...] = (
 )
 
 
-FIXED_POINT = "QLinearAdd rounds in fixed point: a sum of codes near a tie may be one step off"
+FIXED_POINT = (
+    "sums of codes round in fixed point: models made for a target that is not ARM or portable may "
+    "be one step off near ties"
+)
 
 
 class Proof(enum.Enum):
@@ -163,6 +166,8 @@ class Target:
         dynamic_gains: measured gains of dynamically quantized nodes.
         range_reduction: where weights give up range so that pairs of products fit int16.
         throughput: None: not measured.
+        fixed_point_sums: sums of codes (QLinearAdd) may be computed in fixed point: scales are to
+            be such that this makes no difference.
         caveat: what is not exact, and when; empty: nothing is known.
     """
 
@@ -181,6 +186,7 @@ class Target:
     dynamic_gains: tuple[DynamicGain, ...] = field(default=DYNAMIC_GAINS, repr=False)
     range_reduction: RangeReduction = RangeReduction.WORST_CASE
     throughput: Throughput | None = None
+    fixed_point_sums: bool = False
     caveat: str = ""
 
     def __str__(self) -> str:
@@ -259,6 +265,7 @@ _TARGETS = (
         64,
         arithmetic=Arithmetic.SATURATES,
         evidence="the intersection of the others",
+        fixed_point_sums=True,
     ),
     Target(
         "x86-sse",
@@ -307,6 +314,7 @@ _TARGETS = (
         127,
         arithmetic=Arithmetic.WRAPS,
         evidence="qemu (Cortex-A53 and A72)",
+        fixed_point_sums=True,
         caveat=FIXED_POINT,
     ),
     Target(
@@ -315,6 +323,7 @@ _TARGETS = (
         127,
         arithmetic=Arithmetic.WRAPS_DEPTHWISE,
         evidence="qemu (Cortex-A76 and A55)",
+        fixed_point_sums=True,
         caveat=FIXED_POINT,
     ),
     Target(
@@ -323,6 +332,7 @@ _TARGETS = (
         127,
         arithmetic=Arithmetic.WRAPS_DEPTHWISE,
         evidence="qemu (Cortex-A710, Neoverse V1)",
+        fixed_point_sums=True,
         caveat=FIXED_POINT,
     ),
 )

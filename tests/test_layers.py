@@ -20,7 +20,8 @@ LAYERS = (
 STAGES = (
     "decision", "candidates", "unbounded", "placement", "channel_gains", "state", "statistics",
     "arguments", "calibrate", "check_types", "overrides",
-    "prepare", "plan_constants", "pair_range", "dynamic_decision", "dynamic_spec",
+    "prepare", "agreeing_sums", "plan_constants", "pair_range", "dynamic_decision",
+    "dynamic_spec",
     "dynamic_weights", "one_scale", "tied_weights", "dynamic_forms", "dynamic_requests",
     "float_tables", "dynamic_plan", "plan_activations", "plan",
     "rewrite", "improve", "codes", "comparison", "findings", "execution", "verify", "differences",

@@ -21,6 +21,7 @@ from onnxq.graph.collector import without_collector
 from onnxq.operator import Float, NodePlan
 from onnxq.qparams import QParams, quantize
 from onnxq.range_reduction import RangeReduction, Reduction
+from onnxq.stages.agreeing_sums import let_sums_agree
 from onnxq.stages.arguments import check_prepared, check_statistics
 from onnxq.stages.candidates import DYNAMICALLY
 from onnxq.stages.channel_gains import gains_of
@@ -207,6 +208,8 @@ def plan(
     tensors, unseen = tensor_qparams(prepared, statistics, notes)
     notes += untaken_branches(prepared, statistics)
     decisions = _demote(prepared, unseen, tensors)
+    if prepared.target.fixed_point_sums:
+        let_sums_agree(prepared, decisions, tensors, notes)
     nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
     weights: dict[str, WeightPlan] = {}
     biases: dict[str, BiasPlan] = {}
