@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import signal
 import threading
 from dataclasses import dataclass
@@ -215,12 +216,13 @@ class Written:
 
 def report_quantization(prepared: Prepared, made: Plan, written: Written, as_json: bool) -> None:
     """Says what became of each operator, and what ONNX Runtime runs."""
-    from onnxq.report import console, machine
+    from onnxq.report import console, machine, machines
     from onnxq.report.summary import summarize
     from onnxq.stages.bench import size_bytes
     from onnxq.stages.rewrite.qoperator import remains
 
     summary = summarize(prepared.model, made.decisions, made.dynamic)
+    elsewhere = machines.on_other_machines(made, written.runs)
     sizes = size_bytes(written.source), size_bytes(written.file)
     remaining = remains(written.model)
     if as_json:
@@ -232,13 +234,20 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
             "tables": list(remaining.tables),
             "float_bytes": sizes[0],
             "quantized_bytes": sizes[1],
-            "notes": list(made.notes),
+            "notes": [*made.notes, *elsewhere],
+            "range_reduction": made.range_reduction.value,
+            "reductions": {k: dataclasses.asdict(r) for k, r in made.reductions.items()},
             "execution": machine.execution(written.runs),
         }
         click.echo(machine.to_text(value | machine.summary(summary)))
         return
     click.echo(f"{written.file}: quantized for {made.target}")
-    notes = [*made.notes, *remaining.sentences()]
+    rows = machines.reduced_rows(made)
+    if rows:
+        header = ("node", "channels", "largest scale", "mean")
+        title = f"gave up range of weights, so that pairs of products fit ({made.range_reduction})"
+        console.print_table(console.open_console(), title, header, rows, numbers=(1, 2, 3))
+    notes = [*made.notes, *remaining.sentences(), *elsewhere]
     console.print_quantization(console.open_console(), summary, written.runs, sizes, notes)
 
 
