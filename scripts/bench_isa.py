@@ -12,10 +12,10 @@ Per machine, with kernels of its own instruction set (qemu-user):
     top-1      the class of each of 200 test images, beside x86 with VNNI (exact integers)
 
 `not as predicted` is what must be 0, and the exit code is 1 where it is not. `not exact` is what a
-machine computes otherwise than one with VNNI: what the prediction is for. (Floats count where they
-differ by more than the last bits, which are the machine's own: FLOATS in node_cases.py.) Last, the cost: CPU time
-of the reference's run as a machine over that of its plain run, one thread. The tables that this
-printed are in bench_isa.md.
+machine computes otherwise than one with VNNI: what the prediction is for. Floats count where they
+differ by more than their last bits, which are the machine's own (FLOATS in node_cases.py). Last,
+the cost: CPU time of the reference's run as a machine over that of its plain run, one thread. The
+tables that this printed are in bench_isa.md.
 """
 
 from __future__ import annotations
