@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from onnxq.stages.calibrate import calibrate
     from onnxq.stages.cross_check import cross_check
     from onnxq.stages.plan import plan
+    from onnxq.stages.predict import predict
     from onnxq.stages.prepare import prepare
     from onnxq.stages.rewrite import rewrite
     from onnxq.stages.verify import verify
@@ -33,6 +34,7 @@ __all__ = [
     "functional",
     "observers",
     "plan",
+    "predict",
     "prepare",
     "pytorch",
     "qconfig",
@@ -51,6 +53,7 @@ _HOMES = {
     "cross_check": "onnxq.stages.cross_check",
     "export": "onnxq.pytorch",
     "plan": "onnxq.stages.plan",
+    "predict": "onnxq.stages.predict",
     "prepare": "onnxq.stages.prepare",
     "quantize": "onnxq.pipeline",
     "quantize_dynamic": "onnxq.pipeline",

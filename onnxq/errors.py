@@ -8,6 +8,7 @@
     |- UnsupportedError    7   a thing that onnxq cannot do, with the remedy
     |- VerificationError   8   a bound that the caller set is broken
     |- OutputError         9   a file that cannot be written
+    |- DifferenceError    10   a named machine would compute other integers
 
 (2 is click's own code for wrong usage.) Every message says what, where, got, wanted, and what to
 do.
@@ -70,6 +71,12 @@ class OutputError(OnnxqError):
     """A file cannot be written."""
 
     exit_code = 9
+
+
+class DifferenceError(OnnxqError):
+    """A machine that the caller named would compute other integers."""
+
+    exit_code = 10
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:

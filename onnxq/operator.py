@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from onnx_ir.tape import Tape
 
+    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
     from onnxq.qparams import QParams
 
 Array = npt.NDArray[np.generic]
@@ -78,6 +79,9 @@ class Rule:
         form: how the QDQ rewrite writes it.
         saturating_pairs: products of two codes are summed in pairs in int16 on x86 without VNNI, so
             that weights beyond +-64 can saturate (depthwise convolutions are exempt).
+        pair_axes: axes of the weight, all but its channels', in the order in which the products of
+            a sum are added, the fastest last; neighbours (2k, 2k + 1) are a pair. Empty: any two
+            weights of a channel may be one.
         channelwise: each row of the weight sees one channel of the input, in order (a depthwise
             convolution): a factor on a channel can be undone in the rows that see it.
         named_only: why it stays float unless the qconfig names it; empty: it need not be named.
@@ -94,6 +98,7 @@ class Rule:
     clamp: tuple[float, float] | None = None
     form: Form = Form.QDQ
     saturating_pairs: bool = False
+    pair_axes: tuple[int, ...] = ()
     channelwise: bool = False
     named_only: str = ""
 
@@ -282,6 +287,13 @@ class Operator(ABC):
         """Why ONNX Runtime's kernel refuses these qparams when it runs; empty: it does not."""
         return ""
 
+    def agrees(self, plan: NodePlan) -> bool:
+        """Whether machines that round sums of codes otherwise give the same for every input.
+
+        Where they do not, other scales may: `plan` looks for some next to these.
+        """
+        return True
+
     def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
         """What dynamic quantization can do with this node, or why nothing.
 
@@ -332,10 +344,12 @@ class IntegerOperator(ABC):
     Attributes:
         op_type: "QLinearConv".
         domains: every domain in which that name means this arithmetic.
+        weights: slots of what is usually constant in its products; () where it has none.
     """
 
     op_type: ClassVar[str]
     domains: ClassVar[tuple[str, ...]] = ("",)
+    weights: ClassVar[tuple[int, ...]] = ()
 
     @abstractmethod
     def kernel(
@@ -354,6 +368,44 @@ class IntegerOperator(ABC):
     @abstractmethod
     def cases(self) -> Iterable[Case]:
         """Small examples of the node as it is, the nasty ones included."""
+
+    def kernel_on(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        accumulator: Accumulator,
+    ) -> tuple[Array, ...]:
+        """As `kernel`, on a machine that adds pairs of products in int16.
+
+        Args:
+            inputs: of the node; what ONNX Runtime has as constants decides which of its kernels
+                run, and weights are taken to be constant.
+            attributes: of the node.
+            accumulator: what such sums become.
+        """
+        # operators without products of codes compute the same on every machine
+        return self.kernel(inputs, attributes)
+
+    def risks(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        arithmetic: Arithmetic,
+    ) -> Overflows | None:
+        """Pairs of weights whose sums leave int16 with some activations; None: there are none.
+
+        Args:
+            inputs: constants as they are; arrays without elements, of the right type, in place of
+                what is known at run time alone; None for absent ones.
+            attributes: of the node.
+            arithmetic: of the machine.
+        """
+        return None
+
+    @classmethod
+    def has_products(cls) -> bool:
+        """Whether `kernel_on` is written: the result may depend on the machine."""
+        return cls.kernel_on is not IntegerOperator.kernel_on
 
     def serves(
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]

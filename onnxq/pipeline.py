@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from onnxq import runtime, targets
 from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
+from onnxq.range_reduction import RangeReduction
 from onnxq.stages.arguments import check_prepared
 from onnxq.stages.calibrate import Statistics, calibrate
 from onnxq.stages.dynamic_decision import Objective, as_objective
 from onnxq.stages.dynamic_plan import dynamic_plan
 from onnxq.stages.dynamic_requests import check_something, notes_on_dtype, nothing_quantized
 from onnxq.stages.dynamic_spec import as_dtype, check_names, mapping_of
+from onnxq.stages.observed_range import plan_observed
 from onnxq.stages.plan import plan
 from onnxq.stages.prepare import ModelSource, Prepared, prepare
 from onnxq.stages.rewrite import rewrite
@@ -60,6 +63,7 @@ def quantize(
     statistics: Statistics | None = None,
     feedback: Mapping[str, str] | None = None,
     objective: Objective | str = Objective.SPEED,
+    range_reduction: RangeReduction | str | None = None,
 ) -> ir.Model:
     """Prepare, calibrate, plan, rewrite: the quantized model.
 
@@ -76,6 +80,9 @@ def quantize(
         feedback: {output name: input name} of state that each batch hands to the next one.
         objective: of nodes with a QConfigDynamic, which are quantized dynamically; see
             `quantize_dynamic`.
+        range_reduction: where weights give up range so that pairs of products fit int16:
+            "worst-case", "everywhere", or "observed", which is exact on the samples alone and needs
+            them; None: the target's own. See onnxq.range_reduction.
 
     Raises:
         CalibrationError: neither or both of samples and statistics, or unusable ones.
@@ -85,13 +92,18 @@ def quantize(
             "quantize wants either samples or statistics of an earlier calibration."
         )
     aim = as_objective(objective)
-    prepared = prepare(model, qconfig, target, feedback)
+    prepared = prepare(model, qconfig, target, feedback, range_reduction)
+    observed = prepared.target.range_reduction is RangeReduction.OBSERVED
     if callable(samples):
         samples(prepared, *run_args)
         statistics = prepared.statistics
     elif samples is not None:
+        if observed and isinstance(samples, Iterator):
+            samples = list(samples)  # they are run more than once
         statistics = calibrate(prepared, samples)
     assert statistics is not None
+    if observed and samples is not None and not callable(samples):
+        return rewrite(prepared, plan_observed(prepared, statistics, samples, aim), format)
     return rewrite(prepared, plan(prepared, statistics, aim), format)
 
 

@@ -6,7 +6,7 @@
     x86-avxvnni  AVX-VNNI                 exact
     x86-vnni     AVX512-VNNI              exact
     arm64        NEON                     two (-128)*(-128) products WRAP in int16, in any layer
-    arm64-dot    NEON with dot product    as arm64, depthwise 3x3 convolutions only
+    arm64-dot    NEON with dot product    as arm64, in depthwise convolutions only
     arm64-i8mm   NEON with i8mm           as arm64-dot
     portable     all of the above: the bounds that are exact everywhere (the default)
     auto         whichever of them this machine is (see `detect`)
@@ -19,13 +19,13 @@ bit for bit with exact integer arithmetic.
 
     Saturation: vpmaddubsw adds two neighbouring products of u8 by s8 in int16. With weights of the
     full range 314 of the 471 shapes were wrong, and ResNet-20's logits by up to 0.6 of 4.8. Weights
-    in [-64, 64] never saturate, since 255 * 64 * 2 = 32640 is below 2^15; measured: no difference.
-    Depthwise convolutions do not use that instruction.
+    in [-64, 64] never saturate, since 255 * 64 * 2 = 32640 is below 2^15, nor do larger ones whose
+    neighbours are small (onnxq.range_reduction). Depthwise convolutions do not use it.
 
     Wrap: 2 * (-128 * -128) = 2^15. u8 activations are flipped to s8, so the code 0 counts as -128.
     Weights in [-127, 127] never wrap; no weight of -128 is emitted, whatever the target.
 
-    Speed on x86 in GMAC/s, with VNNI: uint8 by int8 474, uint8 by uint8 192, int8 by int8 23.
+    Fixed point: QLinearAdd rounds otherwise on ARM, rarely; see onnxq.stages.agreeing_sums.
 
 Which operators are slow in integers was measured on AVX512-VNNI by scripts/bench_elementwise.py;
 what it printed is in scripts/bench_elementwise.txt. The other targets use the same numbers.
@@ -34,29 +34,21 @@ what it printed is in scripts/bench_elementwise.txt. The other targets use the s
 from __future__ import annotations
 
 import enum
-import platform
 from dataclasses import dataclass, field
 from operator import attrgetter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onnxq.arithmetic import Arithmetic
+from onnxq.detection import this_machine
 from onnxq.dynamic_gains import PRODUCT_OPS, PRODUCTS, ROWS
 from onnxq.errors import QConfigError, nearest
+from onnxq.range_reduction import RangeReduction
 from onnxq.recurrent_gains import GATES, RECURRENT, STEP_ROWS, STORED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-
-class Overflow(enum.Enum):
-    """What a pair of products does that does not fit int16."""
-
-    NEVER = "never"
-    """Products are summed in int32."""
-    SATURATES = "saturates"
-    """It becomes 32767 or -32768: x86 without VNNI."""
-    WRAPS = "wraps"
-    """It becomes -32768: ARM, only where weight and shifted activation are both -128."""
+    from onnxq.operator import Rule
 
 
 TypePair = tuple[str, str]
@@ -126,6 +118,40 @@ UNPROVEN = 0.98
 """Of shapes below all that were measured, no more is expected: less than float, and than STORED."""
 
 
+FIXED_POINT = (
+    "sums of codes round in fixed point: models made for a target that is not ARM or portable may "
+    "be one step off near ties"
+)
+
+
+class Proof(enum.Enum):
+    """How it is known what a machine computes."""
+
+    RUN = "run by the tests"
+    """`pytest -m isa` runs ONNX Runtime's own kernels for it, emulated or on the machine itself."""
+    PREDICTED = "predicted"
+    """From the arithmetic that it shares with one that is run; measured once, as evidence says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """Billions of multiplications and additions per second, one thread, and where it was measured.
+
+    Attributes:
+        uint8_int8: activations by weights.
+        uint8_uint8: the same.
+        int8_int8: the same, in operators on codes; in QDQ graphs x86 runs them as uint8 by int8.
+        float32: for comparison.
+        source: machine and shapes.
+    """
+
+    uint8_int8: float
+    uint8_uint8: float
+    int8_int8: float
+    float32: float
+    source: str
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A machine that quantized models run on.
@@ -136,31 +162,72 @@ class Target:
         weight_qmax_saturating: largest magnitude of an int8 weight in operators whose products are
             summed in pairs in int16 (a rule's `saturating_pairs`): 64 or 127.
         weight_qmax: largest magnitude of int8 weights elsewhere: 127, never 128.
-        overflow: what happens beyond weight_qmax_saturating.
+        arithmetic: what becomes of pairs of products that int16 does not hold.
         pairs: (activation, weight) types that QLinearConv and QLinearMatMul have kernels for.
         preferred: the fastest pair that is exact.
         slow_in_integers: op_type -> time in float / time in integers, inside an int8 network;
             `prepare` leaves these operators in float unless the qconfig names them.
-        proven: whether results were compared bit for bit on this instruction set.
-        evidence: how that was done.
+        proof: how it is known what it computes.
+        evidence: how results were compared bit for bit.
+        dynamic_gains: measured gains of dynamically quantized nodes.
+        range_reduction: where weights give up range so that pairs of products fit int16.
+        throughput: None: not measured.
+        fixed_point_sums: sums of codes (QLinearAdd) may be computed in fixed point: scales are to
+            be such that this makes no difference.
+        caveat: what is not exact, and when; empty: nothing is known.
     """
 
     name: str
     description: str
     weight_qmax_saturating: int
     weight_qmax: int = 127
-    overflow: Overflow = Overflow.NEVER
+    arithmetic: Arithmetic = Arithmetic.EXACT
     pairs: tuple[TypePair, ...] = _PAIRS
     preferred: TypePair = ("uint8", "int8")
     slow_in_integers: Mapping[str, float] = field(
         default_factory=lambda: SLOW_IN_INTEGERS, hash=False
     )
-    proven: bool = True
+    proof: Proof = Proof.RUN
     evidence: str = ""
     dynamic_gains: tuple[DynamicGain, ...] = field(default=DYNAMIC_GAINS, repr=False)
+    range_reduction: RangeReduction = RangeReduction.WORST_CASE
+    throughput: Throughput | None = None
+    fixed_point_sums: bool = False
+    caveat: str = ""
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def activations(self) -> str:
+        """What the preferred activations are, and what else has kernels, in words."""
+        first = self.preferred[0]
+        others = sorted({a for a, _ in self.pairs} - {first})
+        return f"{first} (or {', '.join(others)})" if others else first
+
+    @property
+    def weights(self) -> str:
+        """The weights that follow from what the machine does to products, in words."""
+        if not self.reduces_range:
+            return f"int8 within +-{self.weight_qmax}"
+        if self.range_reduction is RangeReduction.EVERYWHERE:
+            return f"int8 within +-{self.weight_qmax_saturating} where pairs are added"
+        where = "any input" if self.range_reduction.for_any_input else "the samples"
+        return f"int8 within +-{self.weight_qmax}, pairs within int16 for {where}"
+
+    @property
+    def reduces_range(self) -> bool:
+        """Whether products of full-range weights would saturate here."""
+        return self.weight_qmax_saturating < self.weight_qmax
+
+    def weight_limit(self, rule: Rule) -> int:
+        """Largest magnitude of an int8 weight of an operator; pairs of them may be limited too."""
+        everywhere = self.range_reduction is RangeReduction.EVERYWHERE
+        return (
+            self.weight_qmax_saturating
+            if rule.saturating_pairs and everywhere
+            else (self.weight_qmax)
+        )
 
     def dynamic_gain(
         self, op_type: str, form: str, bits: int, k: int, n: int, m: int | None, least_m: int = 1
@@ -212,66 +279,84 @@ def _around(
     return [[gain for gain in gains if key(gain) == each] for each in dict.fromkeys((low, high))]
 
 
+_MASKED = "Zen 5, other instruction sets hidden by a masked CPUID; MatMulInteger 256x1024x1024"
+
 _TARGETS = (
     Target(
         "portable",
         "exact on every instruction set below",
         64,
-        overflow=Overflow.SATURATES,
+        arithmetic=Arithmetic.SATURATES,
         evidence="the intersection of the others",
+        fixed_point_sums=True,
     ),
     Target(
         "x86-sse",
         "x86-64 without AVX; Linux builds of ONNX Runtime (Windows builds: use x86-avx2)",
         127,
-        evidence="AVX hidden by a masked CPUID",
+        proof=Proof.PREDICTED,
+        evidence="measured once, AVX hidden by a masked CPUID",
+        throughput=Throughput(40, 41, 23, 24, _MASKED),
+        caveat="products are exact, but 4 to 9 % of ResNet-20's logits were one step off",
     ),
     Target(
         "x86-avx2",
         "Haswell to Coffee Lake, Zen 1 to 3",
         64,
-        overflow=Overflow.SATURATES,
-        evidence="qemu (Haswell) and masked CPUID agree",
+        arithmetic=Arithmetic.SATURATES,
+        evidence="qemu (Haswell)",
+        throughput=Throughput(125, 99, 22, 60, _MASKED),
     ),
     Target(
         "x86-avx512",
-        "AVX512BW without VNNI: Skylake-X",
+        "AVX512BW without VNNI: Skylake-X, Skylake-SP",
         64,
-        overflow=Overflow.SATURATES,
-        evidence="VNNI hidden by a masked CPUID",
+        arithmetic=Arithmetic.SATURATES,
+        proof=Proof.PREDICTED,
+        evidence="the pairs of x86-avx2; measured once, VNNI hidden by a masked CPUID",
+        throughput=Throughput(241, 196, 23, 110, _MASKED),
     ),
     Target(
         "x86-avxvnni",
         "AVX-VNNI: Alder Lake and later desktops",
         127,
-        evidence="AVX512 hidden by a masked CPUID",
+        proof=Proof.PREDICTED,
+        evidence="measured once, AVX512 hidden by a masked CPUID",
+        throughput=Throughput(252, 100, 22, 60, _MASKED),
     ),
     Target(
         "x86-vnni",
         "AVX512-VNNI: Cascade Lake, Ice Lake, Zen 4 and later",
         127,
         evidence="silicon (Zen 5)",
+        throughput=Throughput(474, 192, 23, 113, "Zen 5; MatMulInteger 256x1024x1024"),
     ),
     Target(
         "arm64",
         "NEON only: Cortex-A53, A72; Raspberry Pi 4",
         127,
-        overflow=Overflow.WRAPS,
+        arithmetic=Arithmetic.WRAPS,
         evidence="qemu (Cortex-A53 and A72)",
+        fixed_point_sums=True,
+        caveat=FIXED_POINT,
     ),
     Target(
         "arm64-dot",
         "dot product: Cortex-A76, Neoverse N1, Apple M1",
         127,
-        overflow=Overflow.WRAPS,
+        arithmetic=Arithmetic.WRAPS_DEPTHWISE,
         evidence="qemu (Cortex-A76 and A55)",
+        fixed_point_sums=True,
+        caveat=FIXED_POINT,
     ),
     Target(
         "arm64-i8mm",
         "8-bit matrix multiply: Neoverse V1 and N2, Cortex-A710, Apple M2",
         127,
-        overflow=Overflow.WRAPS,
+        arithmetic=Arithmetic.WRAPS_DEPTHWISE,
         evidence="qemu (Cortex-A710, Neoverse V1)",
+        fixed_point_sums=True,
+        caveat=FIXED_POINT,
     ),
 )
 _BY_NAME = {target.name: target for target in _TARGETS}
@@ -353,42 +438,4 @@ def detect() -> Target:
     running other programs: x86 counts as x86-avx2 (whose weights every x86 computes exactly),
     Apple's ARM as arm64-dot, which all of it has, other ARM as arm64. Others are `portable`.
     """
-    cpuinfo = Path("/proc/cpuinfo")
-    text = cpuinfo.read_text(errors="replace") if cpuinfo.is_file() else ""
-    return _classify(platform.system(), platform.machine(), text)
-
-
-def _classify(system: str, machine: str, cpuinfo: str) -> Target:
-    """The target for what platform.system() and machine() say, and the text of /proc/cpuinfo."""
-    architecture = machine.lower()
-    if architecture in {"x86_64", "amd64"}:
-        return _BY_NAME[_x86(_flags(cpuinfo, "flags"))]
-    if architecture in {"arm64", "aarch64"}:
-        fallback = {"asimddp"} if system == "Darwin" else set[str]()
-        return _BY_NAME[_arm(_flags(cpuinfo, "features") or fallback)]
-    return _BY_NAME["portable"]
-
-
-def _flags(cpuinfo: str, key: str) -> set[str]:
-    """Flags that every core has: the slow cores of a phone may lack what the fast ones have."""
-    per_core = [
-        set(values.split())
-        for label, _, values in (line.partition(":") for line in cpuinfo.splitlines())
-        if label.strip().lower() == key
-    ]
-    return set.intersection(*per_core) if per_core else set()
-
-
-def _x86(flags: set[str]) -> str:
-    if flags >= {"avx512f", "avx512bw", "avx512dq", "avx512vl"}:
-        return "x86-vnni" if "avx512_vnni" in flags else "x86-avx512"
-    if "avx_vnni" in flags:
-        return "x86-avxvnni"
-    # nothing known: the bounds of AVX2 suit every x86
-    return "x86-avx2" if "avx2" in flags or not flags else "x86-sse"
-
-
-def _arm(flags: set[str]) -> str:
-    if "i8mm" in flags:
-        return "arm64-i8mm"
-    return "arm64-dot" if "asimddp" in flags else "arm64"
+    return _BY_NAME[this_machine()]

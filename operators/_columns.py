@@ -10,8 +10,10 @@ import numpy as np
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operators import _gemm
 from onnxq.operators._integer import make_qparams, qdtype_of, stored
+from onnxq.operators._pairs import product_correction
 
 if TYPE_CHECKING:
+    from onnxq.arithmetic import Accumulator
     from onnxq.operator import Array
     from onnxq.operators._gemm import Floats, Ints
     from onnxq.qparams import QParams
@@ -117,16 +119,30 @@ def check_sum(op: str, a: Array, b: Array) -> None:
         )
 
 
-def product(op: str, a: Array, a_qparams: QParams, b: Columns) -> Ints:
-    """int32 sums of (a - a_zp) (b - b_zp), exact modulo 2^32; shapes as np.matmul.
+def product(
+    op: str, a: Array, a_qparams: QParams, b: Columns, codes: Array, accumulator: Accumulator
+) -> Ints:
+    """int32 sums of (a - a_zp) (b - b_zp), modulo 2^32; shapes as np.matmul.
+
+    Args:
+        op: for messages.
+        a: codes.
+        a_qparams: of a, per-tensor.
+        b: of `columns`.
+        codes: of B, that b was made of.
+        accumulator: of the machine.
 
     Raises:
         ShapeError: shapes do not fit together.
     """
     try:
-        return _gemm.product(stored(a), a_qparams, b.values, b.reach)
+        total = _gemm.product(stored(a), a_qparams, b.values, b.reach)
     except ShapeError as error:
         raise ShapeError(f"{op}: {error}") from error
+    if accumulator.exact:
+        return total
+    change = product_correction(stored(a), stored(codes), accumulator)
+    return total if change is None else np.asarray(total + change)
 
 
 def to_float(op: str, total: Ints, a_scale: Floats, b: Columns, bias: Array | None) -> Floats:

@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from onnxq.arithmetic import EXACT
 from onnxq.operators._gemm import Floats, centred, integer_matmul
+from onnxq.operators._pairs import product_correction
 from onnxq.operators.dynamic_quantize_linear import dynamic_qparams
 from onnxq.qparams import quantize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from onnxq.arithmetic import Accumulator
     from onnxq.operators._activations import Activation
+    from onnxq.qparams import IntArray
 
 Lengths = npt.NDArray[np.int32]
 
@@ -29,10 +33,14 @@ GATES = 4  # input, output, forget, cell: i o f c
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
-    """One direction's W or R: whole numbers (inputs, 4 H), float32; scale of rank 0 or (4 H,)."""
+    """One direction's W or R (inputs, 4 H): float32 without the zero point, and codes as stored.
+
+    scale is of rank 0 or (4 H,).
+    """
 
     values: Floats
     scale: Floats
+    codes: IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,20 +65,25 @@ class State:
 
 
 def run_direction(
-    x: Floats, lengths: Lengths, cell: Cell, start: State, reverse: bool
+    x: Floats,
+    lengths: Lengths,
+    cell: Cell,
+    start: State,
+    reverse: bool,
+    accumulator: Accumulator = EXACT,
 ) -> tuple[Floats, Floats, Floats]:
     """Y (T, N, H), Y_h and Y_c (N, H) of one direction."""
     steps, batch, _ = x.shape
     x = _reversed(x, lengths) if reverse else x
     longest = int(lengths.max(initial=0))
     hidden = len(cell.r.values)
-    projected = _product(x[:longest].reshape(longest * batch, x.shape[2]), cell.w)
+    projected = _product(x[:longest].reshape(longest * batch, x.shape[2]), cell.w, accumulator)
     z = projected.reshape(longest, batch, GATES, hidden)
     y = np.zeros((steps, batch, hidden), np.float32)
     final = State(np.zeros((batch, hidden), np.float32), np.zeros((batch, hidden), np.float32))
     state = start
     for t in range(longest):
-        recurrent = _product(state.h, cell.r).reshape(batch, GATES, hidden)
+        recurrent = _product(state.h, cell.r, accumulator).reshape(batch, GATES, hidden)
         state = _step(np.asarray(z[t] + recurrent), state.c, cell)
         y[t] = np.where((t < lengths)[:, None], state.h, 0)
         state = State(y[t], state.c)
@@ -79,10 +92,14 @@ def run_direction(
     return (_reversed(y, lengths) if reverse else y), final.h, final.c
 
 
-def _product(x: Floats, weights: Weights) -> Floats:
+def _product(x: Floats, weights: Weights, accumulator: Accumulator) -> Floats:
     """float32(sum q_x w) * (x_scale * w_scale[n]), (rows, 4 H)."""
     qparams = dynamic_qparams(OP, x)
-    total = integer_matmul(centred(quantize(x, qparams), qparams), weights.values)
+    codes = quantize(x, qparams)
+    total = integer_matmul(centred(codes, qparams), weights.values)
+    if not accumulator.exact:
+        change = product_correction(codes, weights.codes, accumulator)
+        total = total if change is None else np.asarray(total + change)
     return np.asarray(total.astype(np.float32) * np.asarray(qparams.scale * weights.scale))
 
 

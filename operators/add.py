@@ -20,17 +20,22 @@ from onnxq.operator import (
 from onnxq.operators._check import codes, qparams_in, qparams_out
 from onnxq.operators._emit import qlinear
 from onnxq.operators._examples import normal
+from onnxq.operators._fixed_sum import fixed_sum
 from onnxq.operators._fma import fma
 from onnxq.operators._nodes import infinite_operand
-from onnxq.operators._tables import Codes, look_up_pairs
+from onnxq.operators._tables import Codes, all_codes, look_up_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import onnx_ir as ir
     from onnx_ir.tape import Tape
 
     from onnxq.qparams import IntArray, QParams
+
+    PairSum = Callable[[Codes, Codes, QParams, QParams, QParams], IntArray]
+
+PAIR_BITS = 8  # of codes whose pairs are few enough to look at all of them
 
 
 @register
@@ -74,16 +79,39 @@ class Add(Operator):
         attributes: Mapping[str, AttributeValue],
     ) -> tuple[Array, ...]:
         """Codes of C. Raises ShapeError where shapes do not broadcast or dtypes are wrong."""
-        a, b = codes("Add", inputs, plan, 0), codes("Add", inputs, plan, 1)
-        p, q = qparams_in("Add", plan, 0), qparams_in("Add", plan, 1)
-        out = qparams_out("Add", plan)
-        if scalar_inside(a.shape, b.shape):
-            a, b, p, q = b, a, q, p
+        return (sums(inputs, plan, add_codes),)
 
-        def pair_sum(first: Codes, second: Codes) -> IntArray:
-            return add_codes(first, second, p, q, out)
+    def agrees(self, plan: NodePlan) -> bool:
+        """Whether ARM's fixed point gives the same, for all pairs of 8-bit codes in either role."""
+        p, q, out = qparams_in("Add", plan, 0), qparams_in("Add", plan, 1), plan.outputs[0]
+        if out is None or max(p.dtype.bits, q.dtype.bits) > PAIR_BITS:
+            return True  # not a QLinearAdd
+        a, b = all_codes(p.dtype)[:, None], all_codes(q.dtype)[None, :]
+        fixed = fixed_sum(a, b, p, q, out)
+        swapped = fixed_sum(b, a, q, p, out)
+        return (
+            np.array_equal(fixed, add_codes(a, b, p, q, out))
+            and np.array_equal(fixed, add_codes(b, a, q, p, out))
+            and np.array_equal(fixed, swapped)
+        )
 
-        return (look_up_pairs("Add", pair_sum, (a, p.dtype), (b, q.dtype)),)
+
+def sums(inputs: Sequence[Array | None], plan: NodePlan, pair_sum: PairSum) -> IntArray:
+    """Codes of A + B by that arithmetic.
+
+    Raises:
+        ShapeError: shapes do not broadcast, or dtypes are wrong.
+    """
+    a, b = codes("Add", inputs, plan, 0), codes("Add", inputs, plan, 1)
+    p, q = qparams_in("Add", plan, 0), qparams_in("Add", plan, 1)
+    out = qparams_out("Add", plan)
+    if scalar_inside(a.shape, b.shape):
+        a, b, p, q = b, a, q, p
+
+    def of_pairs(first: Codes, second: Codes) -> IntArray:
+        return pair_sum(first, second, p, q, out)
+
+    return look_up_pairs("Add", of_pairs, (a, p.dtype), (b, q.dtype))
 
 
 def add_codes(a: Codes, b: Codes, p: QParams, q: QParams, out: QParams) -> IntArray:

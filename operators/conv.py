@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.arithmetic import EXACT
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
@@ -40,6 +41,7 @@ from onnxq.operators._gemm import (
     shifted,
 )
 from onnxq.operators._nodes import has_input, is_constant, shape
+from onnxq.operators._pair_windows import conv_correction
 from onnxq.operators._windows import Windows, geometry, sliding
 from onnxq.qparams import requantize
 from onnxq.threads import in_parallel, shares
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from onnx_ir.tape import Tape
 
+    from onnxq.arithmetic import Accumulator
     from onnxq.qparams import IntArray, QParams
 
 SPATIAL_RANKS = (1, 2, 3)
@@ -83,6 +86,7 @@ class Conv(Operator):
             weight=WeightSlot(1, 0),
             bias=2,
             saturating_pairs=not depthwise,
+            pair_axes=(*range(2, len(weight)), 1),
             channelwise=group > 1 and weight[1] == 1,
         )
 
@@ -138,28 +142,7 @@ class Conv(Operator):
         attributes: Mapping[str, AttributeValue],
     ) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where shapes, dtypes or channels do not fit together."""
-        x, w = codes("Conv", inputs, plan, 0), codes("Conv", inputs, plan, 1)
-        group = integer(attributes, "group", 1)
-        check_shapes("Conv", x.shape, w.shape, attributes)
-        x_qparams, y_qparams = qparams_in("Conv", plan, 0), qparams_out("Conv", plan)
-        w_qparams = weight_qparams("Conv", plan, 1, w, 0)
-        windows = geometry("Conv", x.shape[2:], w.shape[2:], attributes)
-        along = (-1, *[1] * (x.ndim - 2))
-        bias = None
-        if len(inputs) > 2 and inputs[2] is not None:
-            bias = codes("Conv", inputs, plan, 2).astype(np.int32)
-            if bias.shape != w.shape[:1]:
-                raise ShapeError(f"Conv: bias of shape {bias.shape}; wanted {w.shape[:1]}.")
-        multiplier = np.asarray(x_qparams.scale * w_qparams.scale / y_qparams.scale).reshape(along)
-
-        def convolved(images: slice) -> IntArray:
-            total = _product(x[images], x_qparams, w, w_qparams, group, windows)
-            if bias is not None:
-                total += bias.reshape(along)
-            return requantize(total, multiplier, y_qparams)
-
-        parts = in_parallel(convolved, shares(x.shape[0]))
-        return (parts[0] if len(parts) == 1 else np.concatenate(parts),)
+        return (quantized_conv(inputs, plan, attributes, EXACT),)
 
     def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
         """A constant weight has one scale per output channel; computed in float."""
@@ -182,6 +165,46 @@ class Conv(Operator):
         rule = self.dynamic_rule(node)
         assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
         return lower_stored(tape, node, plan, inputs, rule)
+
+
+def quantized_conv(
+    inputs: Sequence[Array | None],
+    plan: NodePlan,
+    attributes: Mapping[str, AttributeValue],
+    accumulator: Accumulator,
+) -> Array:
+    """Codes of Y, as `Conv.kernel`, on a machine.
+
+    Raises:
+        ShapeError: shapes, dtypes or channels do not fit together.
+    """
+    x, w = codes("Conv", inputs, plan, 0), codes("Conv", inputs, plan, 1)
+    group = integer(attributes, "group", 1)
+    check_shapes("Conv", x.shape, w.shape, attributes)
+    x_qparams, y_qparams = qparams_in("Conv", plan, 0), qparams_out("Conv", plan)
+    w_qparams = weight_qparams("Conv", plan, 1, w, 0)
+    windows = geometry("Conv", x.shape[2:], w.shape[2:], attributes)
+    along = (-1, *[1] * (x.ndim - 2))
+    bias = None
+    if len(inputs) > 2 and inputs[2] is not None:
+        bias = codes("Conv", inputs, plan, 2).astype(np.int32)
+        if bias.shape != w.shape[:1]:
+            raise ShapeError(f"Conv: bias of shape {bias.shape}; wanted {w.shape[:1]}.")
+    multiplier = np.asarray(x_qparams.scale * w_qparams.scale / y_qparams.scale).reshape(along)
+
+    def convolved(images: slice) -> IntArray:
+        total = _product(x[images], x_qparams, w, w_qparams, group, windows)
+        if not accumulator.exact:
+            change = conv_correction(
+                x[images], x_qparams, w, w_qparams, group, windows, accumulator
+            )
+            total = total if change is None else total + change
+        if bias is not None:
+            total += bias.reshape(along)
+        return requantize(total, multiplier, y_qparams)
+
+    parts = in_parallel(convolved, shares(x.shape[0]))
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def check_shapes(

@@ -6,17 +6,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.arithmetic import EXACT
 from onnxq.errors import ShapeError
 from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
 from onnxq.operators._attributes import integer
 from onnxq.operators._examples import codes, zero
 from onnxq.operators._gemm import centred
 from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, stored
+from onnxq.operators._pair_windows import conv_integer_correction, conv_integer_risks
 from onnxq.operators._windows import geometry
 from onnxq.operators.conv import check_shapes, convolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
 
 OP = "ConvInteger"
 
@@ -30,11 +34,21 @@ class ConvInteger(IntegerOperator):
     """
 
     op_type = OP
+    weights = (1,)
 
     def kernel(
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
     ) -> tuple[Array, ...]:
         """int32."""
+        return self.kernel_on(inputs, attributes, EXACT)
+
+    def kernel_on(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        accumulator: Accumulator,
+    ) -> tuple[Array, ...]:
+        """As `kernel`, of a machine."""
         x, w = operand(OP, inputs, 0, "x"), operand(OP, inputs, 1, "w")
         one = np.ones((), np.float32)
         x_qparams = make_qparams(OP, "x", one, optional(inputs, 2), qdtype_of(OP, x, "x"))
@@ -49,7 +63,24 @@ class ConvInteger(IntegerOperator):
         check_shapes(OP, x.shape, w.shape, attributes)
         windows = geometry(OP, x.shape[2:], w.shape[2:], attributes)
         left, right = centred(stored(x), x_qparams), centred(stored(w), w_qparams)
-        return (convolve(left, right, integer(attributes, "group", 1), windows),)
+        group = integer(attributes, "group", 1)
+        total = convolve(left, right, group, windows)
+        if not accumulator.exact:
+            change = conv_integer_correction(
+                stored(x), int(x_qparams.zero_point), stored(w), group, windows, accumulator
+            )
+            total = total if change is None else np.asarray(total + change)
+        return (total,)
+
+    def risks(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        arithmetic: Arithmetic,
+    ) -> Overflows | None:
+        """Of constant weights."""
+        x, w = operand(OP, inputs, 0, "x"), operand(OP, inputs, 1, "w")
+        return conv_integer_risks(arithmetic, x.dtype, stored(w))
 
     def cases(self) -> Iterable[Case]:
         """All four pairs of types, zero points at both ends, groups, pads, ranks, empty batch."""

@@ -103,13 +103,16 @@ class ConvTranspose(Operator):
                 "its output_shape is given but the size of its input is not known; "
                 "the padding follows from both"
             )
-        depthwise = weight[:2] == (node.attributes.get_int("group", 1), 1) != (1, 1)
+        group = node.attributes.get_int("group", 1)
+        depthwise, odd = weight[:2] == (group, 1) != (1, 1), _odd_channels(weight[0], group)
         return Rule(
             Role.COMPUTE,
             weight=WeightSlot(1, 0 if depthwise else OUTPUT_CHANNELS),
             bias=2,
             form=Form.CODES,
             saturating_pairs=not depthwise,
+            # an odd number of channels pairs taps that are neighbours in a phase, not in the weight
+            pair_axes=() if depthwise or odd else (*range(2, len(weight)), 0),
             channelwise=depthwise,
         )
 
@@ -265,6 +268,11 @@ class ConvTranspose(Operator):
         rule = self.dynamic_rule(node)
         assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
         return lower_stored(tape, node, plan, inputs, rule)
+
+
+def _odd_channels(channels: int | None, group: int) -> bool:
+    """Whether a group has an odd number of input channels, as far as is known."""
+    return channels is None or channels // group % 2 == 1
 
 
 def _spatial(node: ir.Node, rank: int) -> list[int | None]:

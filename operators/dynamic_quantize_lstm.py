@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxq.arithmetic import EXACT, joined
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
 from onnxq.operators._activations import activations
@@ -14,10 +15,12 @@ from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._examples import codes, ints32, normal
 from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, stored
 from onnxq.operators._lstm import GATES, OP, Cell, Lengths, State, Weights, run_direction
+from onnxq.operators._pairs import product_risks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
     from onnxq.operators._gemm import Floats
 
 DEFAULTS = ("Sigmoid", "Tanh", "Tanh")
@@ -39,11 +42,21 @@ class DynamicQuantizeLSTM(IntegerOperator):
 
     op_type = OP
     domains = (MICROSOFT,)
+    weights = (1, 2)
 
     def kernel(
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
     ) -> tuple[Array, ...]:
         """Y (T, D, N, H), Y_h (D, N, H), Y_c (D, N, H), float32."""
+        return self.kernel_on(inputs, attributes, EXACT)
+
+    def kernel_on(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        accumulator: Accumulator,
+    ) -> tuple[Array, ...]:
+        """As `kernel`, of a machine."""
         x = operand(OP, inputs, 0, "X")
         if x.dtype != np.float32 or x.ndim != 3:
             raise ShapeError(f"{OP}: X is {x.dtype} of shape {x.shape}; wanted float32, (T, N, I).")
@@ -54,12 +67,24 @@ class DynamicQuantizeLSTM(IntegerOperator):
         cells = _cells(inputs, attributes, len(backward[direction]))
         lengths = _lengths(x, optional(inputs, 4))
         starts = _starts(x, inputs, cells)
+        steps = np.asarray(x, np.float32)
         results = [
-            run_direction(np.asarray(x, np.float32), lengths, cell, start, reverse)
+            run_direction(steps, lengths, cell, start, reverse, accumulator)
             for cell, start, reverse in zip(cells, starts, backward[direction], strict=True)
         ]
         y, h, c = zip(*results, strict=True)
         return np.stack(y, axis=1), np.stack(h), np.stack(c)
+
+    def risks(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        arithmetic: Arithmetic,
+    ) -> Overflows | None:
+        """Of constant weights."""
+        w, r = operand(OP, inputs, 1, "W"), operand(OP, inputs, 2, "R")
+        found = [product_risks(np.dtype(np.uint8), stored(b), arithmetic) for b in (w, r)]
+        return joined([part for part in found if part is not None])
 
     def cases(self) -> Iterable[Case]:
         """Directions, scales, zero points, lengths, states, peepholes, activations, clip."""
@@ -137,7 +162,11 @@ def _weights(
     zeros = points.reshape(scale.shape)
     values = stored(q)
     return [
-        Weights(np.asarray(values[i].astype(np.float32) - zeros[i].astype(np.float32)), scales[i])
+        Weights(
+            np.asarray(values[i].astype(np.float32) - zeros[i].astype(np.float32)),
+            scales[i],
+            values[i],
+        )
         for i in range(shape[0])
     ]
 

@@ -6,16 +6,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.arithmetic import EXACT
 from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
 from onnxq.operators._columns import check_sum, late_columns, product, to_float
 from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._examples import codes, normal, scales, zero
-from onnxq.operators._integer import operand, optional
+from onnxq.operators._integer import operand, optional, stored
+from onnxq.operators._pairs import product_risks
 from onnxq.operators.dynamic_quantize_linear import dynamic_qparams
 from onnxq.qparams import quantize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
 
 OP = "DynamicQuantizeMatMul"
 
@@ -30,17 +34,37 @@ class DynamicQuantizeMatMul(IntegerOperator):
 
     op_type = OP
     domains = (MICROSOFT,)
+    weights = (1,)
 
     def kernel(
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
     ) -> tuple[Array, ...]:
         """float32."""
+        return self.kernel_on(inputs, attributes, EXACT)
+
+    def kernel_on(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        accumulator: Accumulator,
+    ) -> tuple[Array, ...]:
+        """As `kernel`, of a machine."""
         a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 1, "B")
         a_qparams = dynamic_qparams(OP, a)
         right = late_columns(OP, "b", b, operand(OP, inputs, 2, "b_scale"), optional(inputs, 3))
         check_sum(OP, a, b)
-        total = product(OP, quantize(np.asarray(a, np.float32), a_qparams), a_qparams, right)
+        quantized = quantize(np.asarray(a, np.float32), a_qparams)
+        total = product(OP, quantized, a_qparams, right, b, accumulator)
         return (to_float(OP, total, a_qparams.scale, right, optional(inputs, 4)),)
+
+    def risks(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        arithmetic: Arithmetic,
+    ) -> Overflows | None:
+        """Of constant weights."""
+        return product_risks(np.dtype(np.uint8), stored(operand(OP, inputs, 1, "B")), arithmetic)
 
     def cases(self) -> Iterable[Case]:
         """Types, columns, bias, ranks, zeros, no row."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.arithmetic import EXACT
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
@@ -38,12 +39,15 @@ from onnxq.operators._emit import MICROSOFT, attributes_of, check_pair, emit, sc
 from onnxq.operators._examples import normal
 from onnxq.operators._gemm import centred, product, reach
 from onnxq.operators._nodes import has_input, is_constant, shape
+from onnxq.operators._pairs import product_correction
 from onnxq.qparams import requantize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from onnx_ir.tape import Tape
+
+    from onnxq.arithmetic import Accumulator
 
 
 @register
@@ -67,6 +71,7 @@ class Gemm(Operator):
             weight=WeightSlot(1, 0 if trans_b else 1) if constant else None,
             needs_output=False,
             saturating_pairs=True,
+            pair_axes=(1 if trans_b else 0,) if constant else (),
         )
         if not has_input(node, 2):
             return rule
@@ -108,28 +113,7 @@ class Gemm(Operator):
         attributes: Mapping[str, AttributeValue],
     ) -> tuple[Array, ...]:
         """Codes of Y, or float32. Raises ShapeError where shapes or dtypes do not fit together."""
-        a, b = codes("Gemm", inputs, plan, 0), codes("Gemm", inputs, plan, 1)
-        if a.ndim != 2 or b.ndim != 2:
-            raise ShapeError(f"Gemm: A {a.shape} and B {b.shape}; wanted two matrices.")
-        trans_a, trans_b = integer(attributes, "transA", 0), integer(attributes, "transB", 0)
-        a_qparams = qparams_in("Gemm", plan, 0)
-        b_qparams = weight_qparams("Gemm", plan, 1, b, 0 if trans_b else 1)
-        right = centred(b, b_qparams)
-        total = product(
-            a.T if trans_a else a, a_qparams, right.T if trans_b else right, reach(b_qparams)
-        )
-        if len(inputs) > 2 and inputs[2] is not None:
-            bias = codes("Gemm", inputs, plan, 2).astype(np.int32)
-            try:
-                total += np.broadcast_to(bias, total.shape)
-            except ValueError as error:
-                raise ShapeError(f"Gemm: bias {bias.shape}, result {total.shape}.") from error
-        alpha = np.float32(real(attributes, "alpha", 1.0))
-        multiplier = np.asarray(alpha * a_qparams.scale * b_qparams.scale)
-        if plan.outputs[0] is None:
-            return (np.asarray(total.astype(np.float32) * multiplier),)
-        y_qparams = qparams_out("Gemm", plan)
-        return (requantize(total, np.asarray(multiplier / y_qparams.scale), y_qparams),)
+        return quantized_gemm(inputs, plan, attributes, EXACT)
 
     def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
         """One scale per column of B', which is stored as (K, N); or per row of a constant A'.
@@ -202,3 +186,41 @@ def _with_bias(node: ir.Node, rule: Rule, column_axis: int) -> Rule | Float:
     if not c or c[:-1] not in ((), (1,)) or (columns is not None and c[-1] != columns):
         return Float(f"its bias of shape {c} does not have one number per column ({columns})")
     return replace(rule, bias=2)
+
+
+def quantized_gemm(
+    inputs: Sequence[Array | None],
+    plan: NodePlan,
+    attributes: Mapping[str, AttributeValue],
+    accumulator: Accumulator,
+) -> tuple[Array, ...]:
+    """Codes of Y, or float32, as `Gemm.kernel`, on a machine.
+
+    Raises:
+        ShapeError: shapes or dtypes do not fit together.
+    """
+    a, b = codes("Gemm", inputs, plan, 0), codes("Gemm", inputs, plan, 1)
+    if a.ndim != 2 or b.ndim != 2:
+        raise ShapeError(f"Gemm: A {a.shape} and B {b.shape}; wanted two matrices.")
+    trans_a, trans_b = integer(attributes, "transA", 0), integer(attributes, "transB", 0)
+    a_qparams = qparams_in("Gemm", plan, 0)
+    b_qparams = weight_qparams("Gemm", plan, 1, b, 0 if trans_b else 1)
+    right = centred(b, b_qparams)
+    total = product(
+        a.T if trans_a else a, a_qparams, right.T if trans_b else right, reach(b_qparams)
+    )
+    if not accumulator.exact:
+        change = product_correction(a.T if trans_a else a, b.T if trans_b else b, accumulator)
+        total = total if change is None else np.asarray(total + change)
+    if len(inputs) > 2 and inputs[2] is not None:
+        bias = codes("Gemm", inputs, plan, 2).astype(np.int32)
+        try:
+            total += np.broadcast_to(bias, total.shape)
+        except ValueError as error:
+            raise ShapeError(f"Gemm: bias {bias.shape}, result {total.shape}.") from error
+    alpha = np.float32(real(attributes, "alpha", 1.0))
+    multiplier = np.asarray(alpha * a_qparams.scale * b_qparams.scale)
+    if plan.outputs[0] is None:
+        return (np.asarray(total.astype(np.float32) * multiplier),)
+    y_qparams = qparams_out("Gemm", plan)
+    return (requantize(total, np.asarray(multiplier / y_qparams.scale), y_qparams),)

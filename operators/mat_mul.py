@@ -68,6 +68,7 @@ class MatMul(Operator):
             weight=WeightSlot(1, 1) if matrix else None,
             needs_output=False,
             saturating_pairs=True,
+            pair_axes=(0,) if matrix else (),
         )
 
     def cases(self) -> Iterable[Case]:

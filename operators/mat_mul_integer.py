@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.arithmetic import EXACT
 from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
 from onnxq.operators._columns import check_sum, columns, product
 from onnxq.operators._examples import codes, zero
-from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of
+from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, stored
+from onnxq.operators._pairs import product_risks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
 
 OP = "MatMulInteger"
 
@@ -26,17 +30,37 @@ class MatMulInteger(IntegerOperator):
     """
 
     op_type = OP
+    weights = (1,)
 
     def kernel(
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
     ) -> tuple[Array, ...]:
         """int32."""
+        return self.kernel_on(inputs, attributes, EXACT)
+
+    def kernel_on(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        accumulator: Accumulator,
+    ) -> tuple[Array, ...]:
+        """As `kernel`, of a machine."""
         a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 1, "B")
         one = np.ones((), np.float32)
         a_qparams = make_qparams(OP, "a", one, optional(inputs, 2), qdtype_of(OP, a, "A"))
         right = columns(OP, "B", b, None, optional(inputs, 3))
         check_sum(OP, a, b)
-        return (product(OP, a, a_qparams, right),)
+        return (product(OP, a, a_qparams, right, b, accumulator),)
+
+    def risks(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        arithmetic: Arithmetic,
+    ) -> Overflows | None:
+        """Of constant weights."""
+        a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 1, "B")
+        return product_risks(a.dtype, stored(b), arithmetic)
 
     def cases(self) -> Iterable[Case]:
         """All four pairs of types, zero points at both ends, ranks, no row."""

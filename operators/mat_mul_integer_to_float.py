@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.arithmetic import EXACT
 from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
 from onnxq.operators._columns import check_signs, check_sum, late_columns, product, to_float
 from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._examples import codes, normal, scales, zero
-from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of
+from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, stored
+from onnxq.operators._pairs import product_risks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
 
 OP = "MatMulIntegerToFloat"
 
@@ -28,19 +32,39 @@ class MatMulIntegerToFloat(IntegerOperator):
 
     op_type = OP
     domains = (MICROSOFT,)
+    weights = (1,)
 
     def kernel(
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
     ) -> tuple[Array, ...]:
         """float32."""
+        return self.kernel_on(inputs, attributes, EXACT)
+
+    def kernel_on(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        accumulator: Accumulator,
+    ) -> tuple[Array, ...]:
+        """As `kernel`, of a machine."""
         a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 1, "B")
         a_scale = operand(OP, inputs, 2, "a_scale")
         a_qparams = make_qparams(OP, "a", a_scale, optional(inputs, 4), qdtype_of(OP, a, "A"))
         right = late_columns(OP, "b", b, operand(OP, inputs, 3, "b_scale"), optional(inputs, 5))
         check_signs(OP, a, b)
         check_sum(OP, a, b)
-        total = product(OP, a, a_qparams, right)
+        total = product(OP, a, a_qparams, right, b, accumulator)
         return (to_float(OP, total, a_qparams.scale, right, optional(inputs, 6)),)
+
+    def risks(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        arithmetic: Arithmetic,
+    ) -> Overflows | None:
+        """Of constant weights."""
+        a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 1, "B")
+        return product_risks(a.dtype, stored(b), arithmetic)
 
     def cases(self) -> Iterable[Case]:
         """Types, columns, bias, zero points at both ends, ranks, no row."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.arithmetic import EXACT
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
@@ -20,12 +21,14 @@ from onnxq.operators._check import shape_errors
 from onnxq.operators._columns import check_signs, check_sum
 from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._examples import codes, ints32, scales, zero
-from onnxq.operators._integer import bias_qparams, operand, optional, qdtype_of, qparams
-from onnxq.operators.gemm import Gemm
+from onnxq.operators._integer import bias_qparams, operand, optional, qdtype_of, qparams, stored
+from onnxq.operators._pairs import product_risks
+from onnxq.operators.gemm import quantized_gemm
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
     from onnxq.qparams import QParams
 
 OP = "QGemm"
@@ -41,11 +44,21 @@ class QGemm(IntegerOperator):
 
     op_type = OP
     domains = (MICROSOFT,)
+    weights = (3,)
 
     def kernel(
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
     ) -> tuple[Array, ...]:
         """Codes of y, or float32."""
+        return self.kernel_on(inputs, attributes, EXACT)
+
+    def kernel_on(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        accumulator: Accumulator,
+    ) -> tuple[Array, ...]:
+        """As `kernel`, of a machine."""
         a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 3, "B")
         a_qparams = qparams(OP, "a", inputs, 1, qdtype_of(OP, a, "A"))
         trans_a, trans_b = integer(attributes, "transA", 0), integer(attributes, "transB", 0)
@@ -63,7 +76,18 @@ class QGemm(IntegerOperator):
         c_qparams = None if bias is None else bias_qparams(OP, bias, a_qparams, b_qparams)
         plan = NodePlan((a_qparams, b_qparams, c_qparams), (_result(inputs, a_qparams),))
         with shape_errors(OP):
-            return Gemm().kernel((a, b, bias), plan, attributes)
+            return quantized_gemm((a, b, bias), plan, attributes, accumulator)
+
+    def risks(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        arithmetic: Arithmetic,
+    ) -> Overflows | None:
+        """Of constant weights."""
+        a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 3, "B")
+        turned = b.T if integer(attributes, "transB", 0) else b
+        return product_risks(a.dtype, stored(turned), arithmetic)
 
     def cases(self) -> Iterable[Case]:
         """Types, transpositions, alpha, shapes of C, float32 results, no row."""

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from onnxq.arithmetic import Effect, Overflows
 from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
 from onnxq.operators._emit import MICROSOFT
+from onnxq.operators._fixed_sum import fixed_sum
 from onnxq.operators._qlinear import binary, binary_cases
-from onnxq.operators.add import Add
+from onnxq.operators._tables import all_codes
+from onnxq.operators.add import Add, add_codes, sums
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from onnxq.arithmetic import Accumulator, Arithmetic
+    from onnxq.operator import NodePlan
+    from onnxq.qparams import IntArray
 
 OP = "QLinearAdd"
 
@@ -19,7 +28,7 @@ OP = "QLinearAdd"
 class QLinearAdd(IntegerOperator):
     """C = A + B of codes: A, A_scale, A_zp, B, B_scale, B_zp, C_scale, C_zp.
 
-    com.microsoft; broadcasts. Arithmetic: see Add.
+    com.microsoft; broadcasts. Arithmetic: see Add; on ARM, _fixed_sum.
     """
 
     op_type = OP
@@ -32,6 +41,65 @@ class QLinearAdd(IntegerOperator):
         operands, plan = binary(OP, inputs)
         return Add().kernel(operands, plan, {})
 
+    def kernel_on(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        accumulator: Accumulator,
+    ) -> tuple[Array, ...]:
+        """Codes of C, on a machine that may add in fixed point."""
+        exact = self.kernel(inputs, attributes)
+        if not accumulator.arithmetic.fixed_point:
+            return exact
+        operands, plan = binary(OP, inputs)
+        fixed = sums(operands, plan, fixed_sum)
+        found = _differing(operands, exact[0], fixed)
+        if found is not None and accumulator.note is not None:
+            accumulator.note(found)
+        return exact if accumulator.effect is Effect.NOTED else (fixed,)
+
+    def risks(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        arithmetic: Arithmetic,
+    ) -> Overflows | None:
+        """Of the scales: pairs of codes whose sums are rounded otherwise."""
+        if not arithmetic.fixed_point:
+            return None
+        if any(x is not None and not x.size for x in (*inputs[1:3], *inputs[4:])):
+            nothing = np.zeros(1, np.int64)  # scales are not known before it runs
+            return Overflows(nothing, nothing, nothing, nothing, 0, 0)
+        filled = [x if x is None or x.size else np.zeros(1, x.dtype) for x in inputs]
+        _, plan = binary(OP, filled)
+        return _of_all_codes(plan)
+
     def cases(self) -> Iterable[Case]:
         """Types, broadcasts on either side, zero points absent and at the ends."""
         return binary_cases()
+
+
+def _of_all_codes(plan: NodePlan) -> Overflows | None:
+    """Pairs of codes whose sums differ, none of them seen."""
+    p, q, out = *plan.inputs, *plan.outputs
+    assert p is not None
+    assert q is not None
+    assert out is not None
+    a, b = all_codes(p.dtype)[:, None], all_codes(q.dtype)[None, :]
+    row, column = np.nonzero(add_codes(a, b, p, q, out) != fixed_sum(a, b, p, q, out))
+    if not row.size:
+        return None
+    none = np.zeros(row.size, np.int64)
+    return Overflows(row + p.dtype.qmin, column + q.dtype.qmin, none, none, 0, 0)
+
+
+def _differing(operands: Sequence[Array], exact: Array, fixed: IntArray) -> Overflows | None:
+    """Pairs of codes that were added to different codes."""
+    different = exact != fixed
+    if not different.any():
+        return None
+    a, b = (np.broadcast_to(x, exact.shape)[different] for x in operands)
+    pairs, count = np.unique(np.stack([a, b]).astype(np.int64), axis=1, return_counts=True)
+    steps = np.abs(exact[different].astype(np.int32) - fixed[different])
+    none = np.zeros(count.size, np.int64)
+    return Overflows(pairs[0], pairs[1], none, count, int(steps.max()), int(count.sum()))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.arithmetic import EXACT
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
@@ -15,6 +16,7 @@ from onnxq.operator import (
     NodePlan,
     register_integer,
 )
+from onnxq.operators._attributes import integer
 from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._examples import codes, ints32, scales, zero
 from onnxq.operators._integer import (
@@ -24,12 +26,16 @@ from onnxq.operators._integer import (
     output_qparams,
     qdtype_of,
     qparams,
+    stored,
 )
+from onnxq.operators._pair_windows import conv_risks
 from onnxq.operators._qlinear import channels_first, channels_last
-from onnxq.operators.conv import Conv
+from onnxq.operators.conv import quantized_conv
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
 
 OP = "QLinearConv"
 
@@ -44,11 +50,21 @@ class QLinearConv(IntegerOperator):
 
     op_type = OP
     domains = ("", MICROSOFT)
+    weights = (3,)
 
     def kernel(
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
     ) -> tuple[Array, ...]:
         """Codes of y."""
+        return self.kernel_on(inputs, attributes, EXACT)
+
+    def kernel_on(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        accumulator: Accumulator,
+    ) -> tuple[Array, ...]:
+        """As `kernel`, of a machine."""
         x, w = operand(OP, inputs, 0, "x"), operand(OP, inputs, 3, "w")
         x_qparams = qparams(OP, "x", inputs, 1, qdtype_of(OP, x, "x"))
         w_qparams = qparams(OP, "w", inputs, 4, qdtype_of(OP, w, "w"), axis=0)
@@ -60,8 +76,20 @@ class QLinearConv(IntegerOperator):
         bias = optional(inputs, 8)
         b_qparams = None if bias is None else bias_qparams(OP, bias, x_qparams, w_qparams)
         plan = NodePlan((x_qparams, w_qparams, b_qparams), (y_qparams,))
-        (y,) = Conv().kernel((channels_first(x, attributes), w, bias), plan, attributes)
+        operands = (channels_first(x, attributes), w, bias)
+        y = quantized_conv(operands, plan, attributes, accumulator)
         return (channels_last(y, attributes),)
+
+    def risks(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        arithmetic: Arithmetic,
+    ) -> Overflows | None:
+        """Of constant weights."""
+        x, w, points = operand(OP, inputs, 0, "x"), operand(OP, inputs, 3, "w"), optional(inputs, 5)
+        symmetric, group = points is None or not points.any(), integer(attributes, "group", 1)
+        return conv_risks(arithmetic, x.dtype, stored(w), group, symmetric)
 
     def cases(self) -> Iterable[Case]:
         """Types, per-channel scales and zero points, groups, pads, ranks."""

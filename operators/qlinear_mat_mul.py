@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.arithmetic import EXACT
 from onnxq.errors import ShapeError
 from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
 from onnxq.operators._columns import check_signs, check_sum, columns, product
 from onnxq.operators._examples import codes, scales, zero
-from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of
+from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, stored
+from onnxq.operators._pairs import product_risks
 from onnxq.qparams import requantize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
 
 OP = "QLinearMatMul"
 
@@ -29,11 +33,21 @@ class QLinearMatMul(IntegerOperator):
     """
 
     op_type = OP
+    weights = (3,)
 
     def kernel(
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
     ) -> tuple[Array, ...]:
         """Codes of y."""
+        return self.kernel_on(inputs, attributes, EXACT)
+
+    def kernel_on(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        accumulator: Accumulator,
+    ) -> tuple[Array, ...]:
+        """As `kernel`, of a machine."""
         a, b = operand(OP, inputs, 0, "a"), operand(OP, inputs, 3, "b")
         a_qparams = make_qparams(
             OP, "a", _scale(inputs, 1, "a_scale"), optional(inputs, 2), qdtype_of(OP, a, "a")
@@ -48,10 +62,20 @@ class QLinearMatMul(IntegerOperator):
             raise ShapeError(
                 f"{OP}: a is {a_qparams.dtype}, y {y_qparams.dtype}; they must be equal."
             )
-        total = product(OP, a, a_qparams, right)
+        total = product(OP, a, a_qparams, right, b, accumulator)
         with np.errstate(over="ignore", under="ignore"):
             multiplier = np.asarray(a_qparams.scale * right.scale / y_qparams.scale)
         return (requantize(total, multiplier, y_qparams),)
+
+    def risks(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        arithmetic: Arithmetic,
+    ) -> Overflows | None:
+        """Of constant weights."""
+        a, b = operand(OP, inputs, 0, "a"), operand(OP, inputs, 3, "b")
+        return product_risks(a.dtype, stored(b), arithmetic)
 
     def cases(self) -> Iterable[Case]:
         """Types, ranks, columns, zero points at both ends, ties, empty shapes."""

@@ -10,21 +10,23 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 # fmt: off
 LAYERS = (
-    "errors", "atomic", "threads", "plugins", "dtypes", "qparams", "qtensor", "operator",
+    "errors", "atomic", "threads", "plugins", "dtypes", "qparams", "qtensor",
+    "arithmetic", "operator",
     "operators", "authoring", "catalog", "functional", "graph", "observers", "dynamic_gains",
-    "recurrent_gains", "targets", "qconfig", "samples", "runtime", "reference", "stages", "report",
-    "pipeline", "pytorch", "cli", "__main__",
+    "recurrent_gains", "range_reduction", "detection", "targets", "qconfig", "samples", "runtime",
+    "reference", "stages", "report", "pipeline", "pytorch", "cli", "__main__",
 )
 # the files that serve a stage stand before it; `Prepared.run` is the loop form of calibrate
 STAGES = (
     "decision", "candidates", "unbounded", "placement", "channel_gains", "state", "statistics",
     "arguments", "calibrate", "check_types", "overrides",
-    "prepare", "plan_constants", "dynamic_decision", "dynamic_spec", "dynamic_weights", "one_scale",
-    "tied_weights", "dynamic_forms", "dynamic_requests", "float_tables", "dynamic_plan",
-    "plan_activations", "plan",
+    "prepare", "agreeing_sums", "plan_constants", "pair_range", "dynamic_decision",
+    "dynamic_spec",
+    "dynamic_weights", "one_scale", "tied_weights", "dynamic_forms", "dynamic_requests",
+    "float_tables", "dynamic_plan", "plan_activations", "plan",
     "rewrite", "improve", "codes", "comparison", "findings", "execution", "verify", "differences",
     "cross_findings", "visible", "node_by_node", "float_nodes", "end_to_end", "cross_check",
-    "bench",
+    "prediction", "layer_overflows", "predict", "observed_range", "bench",
 )
 # fmt: on
 LINK = ROOT / "onnxq" / "operators"

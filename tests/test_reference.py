@@ -17,9 +17,11 @@ from onnx.reference.op_run import OpRun
 
 import onnxq
 from onnxq import catalog, qparams, reference, runtime
+from onnxq.arithmetic import Arithmetic, Effect, Overflows
 from onnxq.errors import CalibrationError, ModelError, QConfigError, ShapeError, UnsupportedError
 from onnxq.operator import Case, IntegerOperator, integer_registry, register_integer
 from onnxq.runtime import Optimization
+from onnxq.stages.float_nodes import FloatNodes
 from tests.examples import Array, as_ir, model, quantized_matmul, weights
 
 if TYPE_CHECKING:
@@ -627,3 +629,52 @@ def test_a_plain_float_model_runs_too() -> None:
 def test_a_matmul_whose_result_stays_float_runs() -> None:
     proto = quantized_matmul(np.array(3, np.uint8), requantized=False)
     assert_equals_onnx_runtime(proto, {"x": weights(0, 3, 8)})
+
+
+# --- machines
+
+
+def saturating() -> tuple[onnx.ModelProto, dict[str, Array]]:
+    """MatMulInteger whose sums leave int16, beside a Softmax in float."""
+    nodes = [
+        make("MatMulInteger", ["x", "w"], ["p"], "product"),
+        make("Cast", ["p"], ["f"], "cast", to=TensorProto.FLOAT),
+        make("Softmax", ["f"], ["y"], "softmax"),
+    ]
+    proto = on_codes(
+        nodes,
+        {"w": np.full((4, 3), 127, np.int8)},
+        outputs={"p": TensorProto.INT32, "y": TensorProto.FLOAT},
+        shape=("N", 4),
+    )
+    return proto, {"x": np.full((2, 4), 255, np.uint8)}
+
+
+def test_products_are_added_as_the_machine_adds_them() -> None:
+    proto, x = saturating()
+    wanted = {Arithmetic.EXACT: 4 * 255 * 127, Arithmetic.SATURATES: 2 * 32767}
+    for arithmetic, total in wanted.items():
+        found = reference.evaluator(proto, arithmetic=arithmetic).run(["p"], x)[0]
+        assert (found == total).all()
+
+
+def test_float_nodes_elsewhere_leave_products_to_the_machine() -> None:
+    proto, x = saturating()
+    evaluator = reference.evaluator(
+        proto, arithmetic=Arithmetic.SATURATES, float_nodes=FloatNodes(ir.from_proto(proto))
+    )
+    assert (evaluator.run(["p"], x)[0] == 2 * 32767).all()
+
+
+def test_overflows_are_told_with_their_node_and_need_not_be_applied() -> None:
+    proto, x = saturating()
+    heard: list[tuple[str, int]] = []
+
+    def hear(node: onnx.NodeProto, found: Overflows) -> None:
+        heard.append((node.name, int(found.count.sum())))
+
+    evaluator = reference.evaluator(
+        proto, arithmetic=Arithmetic.SATURATES, hear=hear, effect=Effect.NOTED
+    )
+    assert (evaluator.run(["p"], x)[0] == 4 * 255 * 127).all()
+    assert heard == [("product", 2 * 2 * 3)]

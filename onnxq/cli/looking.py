@@ -20,6 +20,7 @@ from onnxq.cli.options import (
 from onnxq.cli.steps import load_model, plan_dynamic_model, prepare_model
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     import onnx_ir as ir
@@ -131,7 +132,12 @@ def _inspect_dynamic(
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="With --reference: of the kernels.",
+    help="With --reference or --isa: of the kernels.",
+)
+@click.option(
+    "--isa",
+    metavar="all|NAME[,NAME]",
+    help="Predict on which machines the integers differ. Needs no FLOAT; SAMPLES may be left out.",
 )
 @json_option
 def verify(
@@ -147,6 +153,7 @@ def verify(
     max_output_steps: float | None,
     allow_unchecked: bool,
     threads: int,
+    isa: str | None,
     as_json: bool,
 ) -> None:
     """Run both models on SAMPLES side by side: what did quantization change?
@@ -157,17 +164,34 @@ def verify(
     of its optimized graph is compared with the reference kernel, on the inputs that it had, then
     the whole model. Any difference fails (exit code 8), unless --max-steps or --max-differing
     allow it; but not some last digits of outputs behind float nodes, while all integers agree.
+
+    With --isa: on which machines would the integers differ from exact ones, in which layers, and
+    which weights cause it? See `onnxq targets` for the names. Fails (exit code 10) where a named
+    machine would differ on SAMPLES; without SAMPLES, where it could.
     """
     reading = {"batch_size": batch_size, "ignore": ignore, "feedback": feedback}
+    if isa is not None:
+        bounds: dict[str, object] = {
+            "--reference": reference or None,
+            "--min-sqnr": min_sqnr,
+            "--max-steps": max_steps,
+            "--only": only or None,
+            "--max-differing": max_differing,
+            "--max-output-steps": max_output_steps,
+            "--allow-unchecked": allow_unchecked or None,
+        }
+        _refuse_options("with --isa", bounds)
+        _predict(paths, isa, reading, threads, as_json)
+        return
     if reference:
         _refuse_options("with --reference", {"--min-sqnr": min_sqnr, "--only": only or None})
-        bounds = {
+        allowed = {
             "max_steps": max_steps,
             "max_differing": max_differing,
             "max_output_steps": max_output_steps,
             "allow_unchecked": allow_unchecked,
         }
-        _verify_reference(paths, reading, bounds, threads, as_json)
+        _verify_reference(paths, reading, allowed, threads, as_json)
         return
     _refuse_options(
         "without --reference",
@@ -180,7 +204,28 @@ def verify(
     _verify_float(paths, reading, (min_sqnr, max_steps), only, as_json)
 
 
-def _refuse_options(when: str, given: dict[str, object]) -> None:
+def _predict(
+    paths: tuple[Path, ...], isa: str, reading: dict[str, Any], threads: int, as_json: bool
+) -> None:
+    from onnxq.report.console import open_console
+    from onnxq.report.prediction import print_prediction
+    from onnxq.report.progress import progress_bar
+    from onnxq.stages.predict import predict
+
+    if len(paths) not in (1, 2):
+        raise click.UsageError(f"wanted QUANTIZED [SAMPLES]; got {len(paths)} path(s).")
+    names = [name.strip() for name in isa.split(",")]
+    samples = paths[1] if len(paths) > 1 else None
+    with progress_bar("verify --isa") as progress:
+        found = predict(paths[0], samples, names, **reading, threads=threads, progress=progress)
+    if as_json:
+        click.echo(found.to_json())
+    else:
+        print_prediction(open_console(), found)
+    found.check()
+
+
+def _refuse_options(when: str, given: Mapping[str, object]) -> None:
     for name, value in given.items():
         if value is not None:
             raise click.UsageError(f"{name} has no meaning {when}.")

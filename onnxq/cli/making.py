@@ -16,6 +16,7 @@ from onnxq.cli.options import (
     objective_option,
     output_option,
     qconfig_option,
+    range_reduction_option,
     set_option,
     shard,
     target_option,
@@ -29,6 +30,7 @@ from onnxq.cli.steps import (
     load_model,
     merged,
     plan_dynamic_model,
+    plan_model,
     prepare_model,
     report_dynamic,
     report_quantization,
@@ -148,6 +150,7 @@ def calibrate(
 @qconfig_option
 @set_option
 @target_option
+@range_reduction_option
 @batch_size_option
 @ignore_option
 @feedback_option
@@ -174,6 +177,7 @@ def quantize(
     qconfig: Path | None,
     overrides: tuple[str, ...],
     target: str | None,
+    range_reduction: str | None,
     batch_size: int | None,
     ignore: tuple[str, ...],
     feedback: dict[str, str],
@@ -193,14 +197,13 @@ def quantize(
     from onnxq.graph.io import save
     from onnxq.stages.dynamic_decision import as_objective
     from onnxq.stages.execution import execution
-    from onnxq.stages.plan import plan
     from onnxq.stages.rewrite import check_format, rewrite
 
     check_format(form)  # before the calibration, which may take minutes
     aim = as_objective(objective)
-    prepared = prepare_model(source, qconfig, overrides, target, feedback)
+    prepared = prepare_model(source, qconfig, overrides, target, feedback, range_reduction)
     statistics = merged(stats) if stats else calibrate_model(prepared, samples, ignore, batch_size)
-    made = plan(prepared, statistics, aim)
+    made = plan_model(prepared, statistics, samples, aim, ignore, batch_size)
     quantized = rewrite(prepared, made, form)
     runs = execution(quantized)  # first: a model that ONNX Runtime refuses is not written
     save(quantized, output)

@@ -33,6 +33,13 @@ json_option = click.option("--json", "as_json", is_flag=True, help="JSON on stdo
 target_option = click.option(
     "--target", metavar="NAME", help="Machine it is for; see `onnxq targets`."
 )
+range_reduction_option = click.option(
+    "--range-reduction",
+    metavar="everywhere|worst-case|observed",
+    help="Where weights give up range so that x86 without VNNI computes the same integers: all of "
+    "them; channels with pairs of weights that some input takes beyond int16 (the default); or "
+    "channels where SAMPLES do, which promises nothing for other inputs.",
+)
 qconfig_option = click.option("--qconfig", type=PATH, help="YAML file: what to quantize, and how.")
 set_option = click.option(
     "--set",

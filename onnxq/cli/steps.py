@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import signal
 import threading
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from onnxq.qconfig import QConfigMapping
     from onnxq.stages.calibrate import Statistics
-    from onnxq.stages.dynamic_decision import DynamicPlan
+    from onnxq.stages.dynamic_decision import DynamicPlan, Objective
     from onnxq.stages.findings import Execution
     from onnxq.stages.plan import Plan
     from onnxq.stages.prepare import Prepared
@@ -109,22 +110,26 @@ def prepare_model(
     overrides: tuple[str, ...],
     target: str | None,
     feedback: dict[str, str] | None = None,
+    range_reduction: str | None = None,
 ) -> Prepared:
     """A Prepared of the model, with the configuration and target that were named."""
     from onnxq import targets
     from onnxq.qconfig import QConfigMapping, default_qconfig_mapping, get_default_qconfig
+    from onnxq.range_reduction import as_range_reduction
     from onnxq.stages.prepare import backend_of, prepare
 
     # names are checked first: a typing error should not wait for a model of gigabytes to be hashed
     if target is not None:
         targets.find(target)
+    if range_reduction is not None:
+        as_range_reduction(range_reduction)
     backend = backend_of(target)
     mapping: QConfigMapping | None = None
     if qconfig is not None:
         mapping = QConfigMapping.from_yaml(qconfig, get_default_qconfig(backend))
     if overrides:
         mapping = (mapping or default_qconfig_mapping(backend)).with_overrides(overrides)
-    return prepare(model, mapping, target, feedback)
+    return prepare(model, mapping, target, feedback, range_reduction)
 
 
 def calibrate_model(
@@ -162,6 +167,26 @@ def calibrate_model(
         )
 
 
+def plan_model(
+    prepared: Prepared,
+    statistics: Statistics,
+    samples: Path | None,
+    objective: Objective,
+    ignore: tuple[str, ...],
+    batch_size: int | None,
+) -> Plan:
+    """A Plan; the samples are run again where they decide which weights give up range."""
+    from onnxq.range_reduction import RangeReduction
+    from onnxq.stages.observed_range import plan_observed
+    from onnxq.stages.plan import plan
+
+    if prepared.target.range_reduction is not RangeReduction.OBSERVED or samples is None:
+        return plan(prepared, statistics, objective)
+    return plan_observed(
+        prepared, statistics, samples, objective, batch_size=batch_size, ignore=ignore
+    )
+
+
 def merged(files: tuple[Path, ...]) -> Statistics:
     """The statistics of all files, as if one run had made them."""
     from onnxq.stages.calibrate import Statistics
@@ -191,12 +216,13 @@ class Written:
 
 def report_quantization(prepared: Prepared, made: Plan, written: Written, as_json: bool) -> None:
     """Says what became of each operator, and what ONNX Runtime runs."""
-    from onnxq.report import console, machine
+    from onnxq.report import console, machine, machines
     from onnxq.report.summary import summarize
     from onnxq.stages.bench import size_bytes
     from onnxq.stages.rewrite.qoperator import remains
 
     summary = summarize(prepared.model, made.decisions, made.dynamic)
+    elsewhere = machines.on_other_machines(made, written.runs)
     sizes = size_bytes(written.source), size_bytes(written.file)
     remaining = remains(written.model)
     if as_json:
@@ -208,13 +234,20 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
             "tables": list(remaining.tables),
             "float_bytes": sizes[0],
             "quantized_bytes": sizes[1],
-            "notes": list(made.notes),
+            "notes": [*made.notes, *elsewhere],
+            "range_reduction": made.range_reduction.value,
+            "reductions": {k: dataclasses.asdict(r) for k, r in made.reductions.items()},
             "execution": machine.execution(written.runs),
         }
         click.echo(machine.to_text(value | machine.summary(summary)))
         return
     click.echo(f"{written.file}: quantized for {made.target}")
-    notes = [*made.notes, *remaining.sentences()]
+    rows = machines.reduced_rows(made)
+    if rows:
+        header = ("node", "channels", "largest scale", "mean")
+        title = f"gave up range of weights, so that pairs of products fit ({made.range_reduction})"
+        console.print_table(console.open_console(), title, header, rows, numbers=(1, 2, 3))
+    notes = [*made.notes, *remaining.sentences(), *elsewhere]
     console.print_quantization(console.open_console(), summary, written.runs, sizes, notes)
 
 

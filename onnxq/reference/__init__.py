@@ -13,16 +13,25 @@ from __future__ import annotations
 
 from onnxq.reference.elsewhere import FloatNodes, RunNode
 from onnxq.reference.nodes import node_runner
-from onnxq.reference.ops import CODE_DTYPES, KernelOp, kernel, op_class, op_classes, where
-from onnxq.reference.session import Evaluator, evaluator, run_node
+from onnxq.reference.ops import CODE_DTYPES, Hear, KernelOp, kernel, op_class, op_classes, where
+from onnxq.reference.session import (
+    Evaluator,
+    evaluator,
+    integer_evaluator,
+    integer_form,
+    run_node,
+)
 
 __all__ = [
     "CODE_DTYPES",
     "Evaluator",
     "FloatNodes",
+    "Hear",
     "KernelOp",
     "RunNode",
     "evaluator",
+    "integer_evaluator",
+    "integer_form",
     "kernel",
     "node_runner",
     "op_class",

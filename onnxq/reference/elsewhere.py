@@ -13,7 +13,7 @@ import onnx
 from onnx.reference.op_run import OpRun
 
 from onnxq.operator import Array
-from onnxq.reference.ops import CODE_DTYPES, KernelOp, by_name, load_plain
+from onnxq.reference.ops import CODE_DTYPES, KernelOp, load_plain
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -65,18 +65,28 @@ class _Elsewhere(OpRun):
         return bool(names & FLOATS) and not names & QUANTIZED
 
 
-def float_classes(model: ir.Model, float_nodes: FloatNodes) -> tuple[type[OpRun], ...]:
-    """A class for each operator of the model that may compute in float."""
+def float_classes(
+    model: ir.Model, float_nodes: FloatNodes, classes: Mapping[tuple[str, str], type[OpRun]]
+) -> tuple[type[OpRun], ...]:
+    """A class for each operator of the model that may compute in float.
+
+    Args:
+        model: on codes.
+        float_nodes: what runs its float nodes.
+        classes: (domain, op_type) -> what runs the others.
+    """
     keys = {
         (node.domain, node.op_type): None
         for node in model.graph.all_nodes()
         if not node.domain.startswith("ai.onnx") and not _holds_graphs(node)
     }
-    return tuple(_float_class(*key, float_nodes) for key in keys)
+    return tuple(_float_class(*key, float_nodes, classes.get(key, _Plain)) for key in keys)
 
 
-def _float_class(domain: str, op_type: str, float_nodes: FloatNodes) -> type[OpRun]:
-    bases = (_Elsewhere, by_name().get((domain, op_type), _Plain))
+def _float_class(
+    domain: str, op_type: str, float_nodes: FloatNodes, otherwise: type[OpRun]
+) -> type[OpRun]:
+    bases = (_Elsewhere, otherwise)
     members = {"op_domain": domain, "float_nodes": staticmethod(float_nodes)}
     return type(op_type, bases, members | {"__module__": __name__})
 

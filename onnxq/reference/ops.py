@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,17 +18,21 @@ from onnx.reference.op_run import OpRun, RuntimeContextError
 from onnx.reference.ops import load_op
 
 from onnxq import catalog
+from onnxq.arithmetic import Accumulator, Arithmetic, Effect, Overflows
 from onnxq.errors import OnnxqError, UnsupportedError
 from onnxq.graph.kernels import CODE_TYPES
 from onnxq.reference.float_ops import FLOAT_OPS, MICROSOFT, PLAIN_OPS
 from onnxq.reference.loops import LOOPS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from onnxq.operator import Array, AttributeValue, IntegerOperator, Operator
 
     Kernel = Callable[[Sequence[Array | None], Mapping[str, AttributeValue]], tuple[Array, ...]]
+
+Hear = Callable[[onnx.NodeProto, Overflows], None]
+"""Hears which pairs of a node's products left int16."""
 
 CODE_DTYPES = frozenset(dtype.name.lower() for dtype in CODE_TYPES)
 """Names of the NumPy (and ml_dtypes) types that codes have."""
@@ -73,6 +78,11 @@ class KernelOp(OpRun):
         """`IntegerOperator.bound` of this node."""
         return self.operator.bound(inputs, self._given)
 
+    def _compute(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        return self.operator.kernel(inputs, attributes)
+
     def _run(self, *inputs: Array | None, **attributes: Any) -> tuple[Array, ...]:
         linked = {name: attributes[name] for name in self._linked}
         arrays = [None if x is None else np.asarray(x) for x in inputs]
@@ -81,10 +91,32 @@ class KernelOp(OpRun):
             result: tuple[Array, ...] = plain.run(*inputs)  # type: ignore[no-untyped-call]
             return result
         try:
-            outputs = self.operator.kernel(arrays, {**self._given, **linked})
+            outputs = self._compute(arrays, {**self._given, **linked})
         except OnnxqError as error:
             raise type(error)(f"node {where(self.onnx_node)}: {error}") from error
         return tuple(outputs[: len(self.onnx_node.output)])
+
+
+class MachineOp(KernelOp):
+    """A KernelOp whose products are added as a machine adds them.
+
+    Attributes:
+        arithmetic: of the machine.
+        hear: of what overflows; None: nobody asks.
+        effect: of that on the results.
+    """
+
+    arithmetic: ClassVar[Arithmetic]
+    hear: ClassVar[Hear | None]
+    effect: ClassVar[Effect]
+
+    def _compute(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        hear, node = type(self).hear, self.onnx_node
+        note = None if hear is None else functools.partial(hear, node)
+        accumulator = Accumulator(type(self).arithmetic, note, type(self).effect)
+        return self.operator.kernel_on(inputs, attributes, accumulator)
 
 
 def load_plain(
@@ -159,6 +191,27 @@ def by_name() -> Mapping[tuple[str, str], type[OpRun]]:
         if op.has_kernel() or hasattr(op, "float_kernel")
     }
     return _classes(tuple(operators.items()), tuple(plain.items()))
+
+
+def on_machine(
+    arithmetic: Arithmetic, hear: Hear | None = None, effect: Effect = Effect.APPLIED
+) -> Mapping[tuple[str, str], type[OpRun]]:
+    """As `by_name`, with the products of codes as a machine adds them."""
+    made = dict(by_name())
+    if arithmetic is Arithmetic.EXACT:
+        return made
+    for key, cls in made.items():
+        if issubclass(cls, KernelOp) and cls.operator.has_products():
+            members = {
+                "op_domain": key[0],
+                "operator": cls.operator,
+                "arithmetic": arithmetic,
+                "hear": None if hear is None else staticmethod(hear),
+                "effect": effect,
+                "__module__": __name__,
+            }
+            made[key] = type(key[1], (MachineOp,), members)
+    return made
 
 
 @functools.lru_cache(maxsize=1)

@@ -12,14 +12,15 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun, RuntimeContextError
 from onnx.reference.ops import load_op
 
+from onnxq.arithmetic import Arithmetic, Effect
 from onnxq.errors import CalibrationError, OnnxqError, UnsupportedError, listed, nearest
-from onnxq.graph.fuse import fuse_as_loaded
+from onnxq.graph.fuse import Int8Codes, fuse_as_loaded
 from onnxq.graph.io import load
 from onnxq.graph.passes.inline import InlineFunctions
 from onnxq.reference.blocks import write_block_products
 from onnxq.reference.declared import check_input
 from onnxq.reference.elsewhere import FloatNodes, float_classes
-from onnxq.reference.ops import by_name, op_classes, where
+from onnxq.reference.ops import Hear, by_name, on_machine, where
 from onnxq.threads import workers
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ def evaluator(
     *,
     threads: int = 1,
     float_nodes: FloatNodes | None = None,
+    arithmetic: Arithmetic = Arithmetic.EXACT,
+    hear: Hear | None = None,
+    effect: Effect = Effect.APPLIED,
 ) -> Evaluator:
     """A ReferenceEvaluator that runs a quantized model on onnxq's kernels.
 
@@ -52,6 +56,10 @@ def evaluator(
         threads: that convolutions and matrix products use.
         float_nodes: runs the float nodes that onnxq has no kernel for, in place of onnx's own
             implementation; see onnxq.reference.elsewhere.
+        arithmetic: how the machine adds products of codes; a Target says its own.
+        hear: is called with each node and the pairs of its products that left int16, from the
+            threads that compute them.
+        effect: whether results are the machine's, or exact.
     Returns:
         run(None, {input: array}) gives the outputs; an array is given back as soon as no later
         node needs it, unless intermediate=True asks for all.
@@ -59,25 +67,51 @@ def evaluator(
         ModelError: the model cannot be read.
         UnsupportedError: operators that neither onnxq nor onnx has an implementation of.
     """
-    integer = integer_form(load(model))
-    classes = op_classes()
+    return integer_evaluator(
+        integer_form(load(model), arithmetic),
+        threads=threads,
+        float_nodes=float_nodes,
+        arithmetic=arithmetic,
+        hear=hear,
+        effect=effect,
+    )
+
+
+def integer_evaluator(
+    integer: ir.Model,
+    *,
+    threads: int = 1,
+    float_nodes: FloatNodes | None = None,
+    arithmetic: Arithmetic = Arithmetic.EXACT,
+    hear: Hear | None = None,
+    effect: Effect = Effect.APPLIED,
+) -> Evaluator:
+    """As `evaluator`, of a model that `integer_form` returned; several may share it.
+
+    Raises:
+        UnsupportedError: as `evaluator`.
+    """
+    by_key = on_machine(arithmetic, hear, effect)
+    classes = list(by_key.values())
     if float_nodes is None:
         check_operators(integer)
-    else:
-        classes = (*float_classes(integer, float_nodes), *classes)  # the first of a name counts
+    else:  # the first of a name counts
+        classes = [*float_classes(integer, float_nodes, by_key), *classes]
     proto, weights = _hand_over(integer)
-    return Evaluator(proto, new_ops=list(classes), weights=weights, threads=threads)
+    return Evaluator(proto, new_ops=classes, weights=weights, threads=threads)
 
 
-def integer_form(model: ir.Model) -> ir.Model:
+def integer_form(model: ir.Model, arithmetic: Arithmetic = Arithmetic.EXACT) -> ir.Model:
     """A copy with its functions inlined, each DQ -> op -> Q fused, and products by blocks too.
 
-    Float weights between DQ and Q are quantized, as ONNX Runtime does when it loads the model.
+    Float weights between DQ and Q are quantized, as ONNX Runtime does when it loads the model. On
+    ARM, int8 activations stay int8; on x86 they become uint8.
     """
     if model.functions:
         model = model.clone()
         InlineFunctions()(model)
-    fused = fuse_as_loaded(model).model
+    int8 = Int8Codes.KEPT if arithmetic.fixed_point else Int8Codes.SHIFTED
+    fused = fuse_as_loaded(model, int8).model
     write_block_products(fused)
     return fused
 

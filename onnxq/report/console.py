@@ -126,18 +126,36 @@ def print_benchmark(console: Console, benchmark: Benchmark) -> None:
 
 
 def print_targets(
-    console: Console, targets: Iterable[Target], default: str, aliases: Mapping[str, str]
+    console: Console, targets: Sequence[Target], default: str, aliases: Mapping[str, str]
 ) -> None:
     """One row per target, and the other names."""
     rows = [
         (
             t.name + (" (default)" if t.name == default else ""),
-            f"[-{t.weight_qmax_saturating}, {t.weight_qmax_saturating}]",
             t.description,
+            str(t.arithmetic),
+            t.weights,
+            t.activations,
+            "not measured" if t.throughput is None else f"{t.throughput.uint8_int8:.0f}",
+            f"{t.proof.value}: {t.evidence}",
         )
         for t in targets
     ]
-    print_table(console, "", ("target", "weights that could saturate", "what it is"), rows)
+    header = (
+        "target",
+        "what it is",
+        "sums of products",
+        "weights that follow",
+        "activations",
+        "GMAC/s",
+        "proof",
+    )
+    print_table(console, "", header, rows, numbers=(5,))
+    for t in targets:
+        if t.caveat:
+            console.print(f"{t.name}: {t.caveat}")
+    slow = sorted({op for t in targets for op in t.slow_in_integers})
+    console.print(f"left in float unless the qconfig names it, being faster so: {', '.join(slow)}")
     console.print("also: " + ", ".join(f"{alias} = {name}" for alias, name in aliases.items()))
 
 

@@ -70,6 +70,14 @@ def targets(values: Iterable[Target]) -> list[object]:
             "description": t.description,
             "weight_qmax": t.weight_qmax,
             "weight_qmax_saturating": t.weight_qmax_saturating,
+            "arithmetic": t.arithmetic.value,
+            "range_reduction": t.range_reduction.value,
+            "pairs": [list(pair) for pair in t.pairs],
+            "preferred": list(t.preferred),
+            "throughput_gmacs": None if t.throughput is None else dataclasses.asdict(t.throughput),
+            "proof": t.proof.value,
+            "evidence": t.evidence,
+            "caveat": t.caveat,
             "slow_in_integers": dict(t.slow_in_integers),
         }
         for t in values

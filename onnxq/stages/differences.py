@@ -19,6 +19,7 @@ what rounding leaves of a sum near 0 is not taken for millions of steps."""
 BEYOND = "ulps beyond the kernel's bound"
 """As ULPS; what stays within the bound that the operator states does not count."""
 
+BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 FAR = 2.0**31
 """Steps between a number and NaN or Inf."""
 
@@ -67,6 +68,9 @@ class Differences:
             self.problem = f"the reference gives {got_kind}, ONNX Runtime {kind}"
             self.differing += wanted.size
             return
+        if wanted.dtype in BYTES and self.unit == CODES and bound is None:
+            self._update_bytes(got, wanted)
+            return
         floats = "float" in wanted.dtype.name  # bfloat16 and float8 have no kind of their own
         if floats and self.unit == CODES:
             self.unit = ULPS
@@ -85,6 +89,12 @@ class Differences:
         ulp = _ulp(wanted) if floats else 0.0
         steps = self._steps(got[differ], wanted[differ], ulp)
         self.largest = max(self.largest, int(steps.max(initial=0)))
+
+    def _update_bytes(self, got: Array, wanted: Array) -> None:
+        """Codes of 8 bits, with no array that is wider."""
+        steps = np.maximum(got, wanted) - np.minimum(got, wanted)  # modulo 2^8, as uint8 is
+        self.differing += int(np.count_nonzero(steps))
+        self.largest = max(self.largest, int(steps.view(np.uint8).max(initial=0)))
 
     def _steps(self, got: Array, wanted: Array, ulp: float) -> npt.NDArray[np.int64]:
         if self.unit == CODES:

@@ -58,7 +58,7 @@ class EndToEnd:
         self._behind: dict[str, str] = {}
         self._fine: set[str] = set()  # outputs whose ulps are far below a code's step
         self._sums: dict[str, Differences] = {
-            str(value.name): _output_differences(value) for value in target.graph.outputs
+            str(value.name): output_differences(value) for value in target.graph.outputs
         }
         try:
             self._evaluator = reference.evaluator(
@@ -185,7 +185,7 @@ def _equal(ours: Array, theirs: Array) -> bool:
     return theirs.shape != ours.shape
 
 
-def _output_differences(value: ir.Value) -> Differences:
+def output_differences(value: ir.Value) -> Differences:
     """In steps of its scale where a DequantizeLinear with one scale makes the output."""
     producer = value.producer()
     if producer is None or producer.op_type != "DequantizeLinear":

@@ -227,7 +227,7 @@ def _how(rule: Rule, has_output: bool, chosen: QConfig, target: Target) -> str:
         return "moves codes, qparams shared"
     parts = ["codes in"]
     if rule.weight is not None:
-        limit = target.weight_qmax_saturating if rule.saturating_pairs else target.weight_qmax
+        limit = target.weight_limit(rule)
         dtype = chosen.weight_observer().dtype
         within = f" within +-{limit}" if dtype == INT8 else ""
         parts.append(f"{dtype} weight{within}")

@@ -5,6 +5,7 @@ It may only demote a node to float, with a reason.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,10 +15,13 @@ import numpy as np
 
 from onnxq import catalog
 from onnxq.atomic import write_atomically
+from onnxq.dtypes import INT8
 from onnxq.errors import CalibrationError, OnnxqError, UnsupportedError
 from onnxq.graph.collector import without_collector
 from onnxq.operator import Float, NodePlan
 from onnxq.qparams import QParams, quantize
+from onnxq.range_reduction import RangeReduction, Reduction
+from onnxq.stages.agreeing_sums import let_sums_agree
 from onnxq.stages.arguments import check_prepared, check_statistics
 from onnxq.stages.candidates import DYNAMICALLY
 from onnxq.stages.channel_gains import gains_of
@@ -36,11 +40,13 @@ from onnxq.stages.dynamic_decision import (
     dynamic_to_dict,
 )
 from onnxq.stages.dynamic_plan import dynamic_plan
+from onnxq.stages.pair_range import fit_pairs
 from onnxq.stages.plan_activations import tensor_qparams, untaken_branches
 from onnxq.stages.plan_constants import (
     BiasPlan,
     WeightKey,
     WeightPlan,
+    constant_array,
     plan_bias,
     plan_weight,
     with_gain,
@@ -49,15 +55,21 @@ from onnxq.stages.tied_weights import notes_on_both_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     import numpy.typing as npt
     import onnx_ir as ir
 
+    from onnxq.operator import Rule
     from onnxq.stages.prepare import Prepared
     from onnxq.stages.statistics import Statistics
+    from onnxq.targets import Target
+
+    Saturated = Mapping[str, AbstractSet[int]]
+    """Weight (a float initializer) -> channels in which a pair of products left int16."""
 
 
-FORMAT = "onnxq plan 1"
+FORMAT = "onnxq plan 2"
 CLIPPED_BITS = 8  # ONNX Runtime has Clip for int8 and uint8
 UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, OnnxqError)
 """What reading another file, or an altered one, raises."""
@@ -80,6 +92,8 @@ class Plan:
         notes: what a user should know.
         dynamic: node name -> how it is quantized dynamically; its decision is a Float, since its
             inputs and results are.
+        range_reduction: where weights gave up range.
+        reductions: node name -> how much its weight gave up; the others nothing.
     """
 
     model_hash: str
@@ -92,6 +106,8 @@ class Plan:
     biases: Mapping[str, BiasPlan]
     notes: tuple[str, ...]
     dynamic: Mapping[str, QuantizeDynamic] = field(default_factory=dict)
+    range_reduction: RangeReduction = RangeReduction.WORST_CASE
+    reductions: Mapping[str, Reduction] = field(default_factory=dict)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Plan) and self.to_dict() == other.to_dict()
@@ -113,6 +129,8 @@ class Plan:
             "biases": {k: b.to_dict() for k, b in self.biases.items()},
             "notes": list(self.notes),
             "dynamic": {k: dynamic_to_dict(d) for k, d in self.dynamic.items()},
+            "range_reduction": self.range_reduction.value,
+            "reductions": {k: dataclasses.asdict(r) for k, r in self.reductions.items()},
         }
 
     def save(self, path: str | Path) -> None:
@@ -155,12 +173,17 @@ def _from_dict(data: Any) -> Plan:
         {k: BiasPlan.from_dict(b) for k, b in data["biases"].items()},
         tuple(data["notes"]),
         dynamic_part(data["dynamic"]),
+        RangeReduction(data["range_reduction"]),
+        {k: Reduction(**r) for k, r in data["reductions"].items()},
     )
 
 
 @without_collector()
 def plan(
-    prepared: Prepared, statistics: Statistics, objective: Objective = Objective.SPEED
+    prepared: Prepared,
+    statistics: Statistics,
+    objective: Objective = Objective.SPEED,
+    saturated: Saturated | None = None,
 ) -> Plan:
     """A Plan: the decisions of `prepared`, with qparams from `statistics` and from the weights.
 
@@ -168,22 +191,29 @@ def plan(
         prepared: a decision for every node.
         statistics: of its observed tensors.
         objective: of the nodes that the qconfig wants quantized dynamically.
+        saturated: channels whose products left int16 on samples; for a target whose range
+            reduction is OBSERVED (see onnxq.stages.observed_range), and no other.
 
     Raises:
-        CalibrationError: the statistics are of another model, or lack a tensor that is observed.
+        CalibrationError: the statistics are of another model, or lack a tensor that is observed; or
+            nobody says which channels saturated.
         QConfigError: a weight observer gives codes that the target cannot run exactly.
         UnsupportedError: a Relu or Clip needs a Clip on codes of 16 bits.
     """
     check_prepared(prepared, "plan")
     check_statistics(statistics, "plan")
     statistics.check_model(prepared.model_hash)
+    _check_saturated(prepared.target, saturated)
     notes: list[str] = []
     tensors, unseen = tensor_qparams(prepared, statistics, notes)
     notes += untaken_branches(prepared, statistics)
     decisions = _demote(prepared, unseen, tensors)
+    if prepared.target.fixed_point_sums:
+        let_sums_agree(prepared, decisions, tensors, notes)
     nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
     weights: dict[str, WeightPlan] = {}
     biases: dict[str, BiasPlan] = {}
+    reductions: dict[str, Reduction] = {}
     observed: dict[WeightKey, QParams] = {}
     gains = _gains(prepared, statistics, tensors, decisions)
     for name, decision in decisions.items():
@@ -195,6 +225,9 @@ def plan(
         weight = plan_weight(prepared, node, decision.rule, observed, notes)
         if made is not None or x in gains:
             weight = with_gain(weight, made, gains.get(x))
+        weight, reduction = _reduced(weight, node, decision.rule, prepared.target, saturated)
+        if reduction is not None:
+            reductions[name] = reduction
         if decision.rule.bias is not None and _has_input(node, decision.rule.bias):
             weight, biases[name] = plan_bias(node, decision.rule, tensors[x], weight, notes, made)
         weights[name] = weight
@@ -212,7 +245,39 @@ def plan(
         biases,
         (*prepared.notes, *notes),
         dynamic,
+        prepared.target.range_reduction,
+        reductions,
     )
+
+
+def _check_saturated(target: Target, saturated: Saturated | None) -> None:
+    """Refuses to guess which channels saturated on samples that are not here."""
+    observed = target.range_reduction is RangeReduction.OBSERVED
+    if observed and target.reduces_range and saturated is None:
+        raise CalibrationError(
+            "range reduction 'observed' needs the samples, to run the quantized model on them; "
+            "statistics do not say which products saturated. Give the samples to onnxq.quantize "
+            "(or `onnxq quantize`), or use 'worst-case'."
+        )
+
+
+def _reduced(
+    weight: WeightPlan, node: ir.Node, rule: Rule, target: Target, saturated: Saturated | None
+) -> tuple[WeightPlan, Reduction | None]:
+    """The weight within what pairs of products can hold on the target, and what that cost."""
+    if not target.reduces_range or not rule.saturating_pairs or weight.qparams.dtype != INT8:
+        return weight, None
+    count = max(weight.qparams.scale.size, 1)
+    if weight.code_limit == target.weight_qmax_saturating:
+        factor = target.weight_qmax / target.weight_qmax_saturating
+        return weight, Reduction(count, count, factor, factor)
+    assert rule.weight is not None
+    value = node.inputs[rule.weight.slot]
+    assert value is not None
+    channels = None
+    if target.range_reduction is RangeReduction.OBSERVED:
+        channels = (saturated or {}).get(weight.tensor, frozenset())
+    return fit_pairs(weight, constant_array(value), rule, channels)
 
 
 def _dynamic(

@@ -122,9 +122,11 @@ def plan_weight(
     value = node.inputs[rule.weight.slot]
     assert value is not None
     assert value.name
-    target = prepared.target
-    limit = target.weight_qmax_saturating if rule.saturating_pairs else target.weight_qmax
     spec = weight_observer(node, rule, prepared.qconfig)
+    limit = prepared.target.weight_limit(rule)
+    if not spec().qscheme.symmetric and rule.saturating_pairs:
+        # a larger scale moves codes towards the zero point, which may itself be too large
+        limit = prepared.target.weight_qmax_saturating
     key = WeightKey(value.name, rule.weight.axis, limit, spec)
     if key not in observed:
         observed[key] = observe_weight(constant_array(value), key, notes)

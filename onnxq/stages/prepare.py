@@ -15,6 +15,7 @@ from onnxq.graph.canonical import canonicalize
 from onnxq.graph.collector import without_collector
 from onnxq.graph.io import load, model_hash
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
+from onnxq.range_reduction import as_range_reduction
 from onnxq.samples import open_samples
 from onnxq.stages.arguments import check_mapping
 from onnxq.stages.calibrate import Calibration
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from onnxq.observers import ObserverSpec
+    from onnxq.range_reduction import RangeReduction
     from onnxq.stages.statistics import Statistics
     from onnxq.targets import Target
 
@@ -133,6 +135,7 @@ def prepare(
     qconfig: QConfigMapping | None = None,
     target: str | Target | None = None,
     feedback: Mapping[str, str] | None = None,
+    range_reduction: RangeReduction | str | None = None,
 ) -> Prepared:
     """A Prepared: the canonical graph, a decision for every node, an observer for every tensor.
 
@@ -142,14 +145,18 @@ def prepare(
             targets "fbgemm" and "qnnpack", the QConfig that PyTorch documents for that backend.
         target: name or value; None: `targets.get_default()`, which is "portable" unless set.
         feedback: {output name: input name} of state that each batch hands to the next one.
+        range_reduction: where weights give up range so that pairs of products fit int16; None: the
+            target's own, which is "worst-case".
     Raises:
         ModelError: the model is unreadable, quantized already, or of a refused type or opset.
-        QConfigError: the qconfig, target or feedback names what is not there, or the qconfig names
-            an observer for a tensor where it cannot take effect.
+        QConfigError: the qconfig, target, range reduction or feedback names what is not there, or
+            the qconfig names an observer for a tensor where it cannot take effect.
         UnsupportedError: the qconfig asks for number types that ONNX Runtime lacks.
     """
     check_mapping(qconfig)
     chosen = targets.resolve(target)
+    if range_reduction is not None:
+        chosen = replace(chosen, range_reduction=as_range_reduction(range_reduction))
     mapping = qconfig if qconfig is not None else default_qconfig_mapping(backend_of(target))
     canonical = canonicalize(load(model), runtime.infer_types)
     nodes = [node for node, _ in walk(canonical.model.graph)]

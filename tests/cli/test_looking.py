@@ -228,3 +228,56 @@ def test_inspect_says_which_nodes_are_left_to_dynamic_quantization(
 ) -> None:
     result = run("inspect", model_path, "--set", "op:Gemm=dynamic")
     assert "gemm Gemm dynamic quantized dynamically" in " ".join(result.stdout.split())
+
+
+# --- verify --isa
+
+
+@pytest.fixture
+def fast_path(run: Run, model_path: Path, samples_path: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "fast.onnx"
+    made = run("quantize", model_path, samples_path, "-o", path, "--target", "x86-vnni")
+    assert made.exit_code == 0
+    return path
+
+
+def test_isa_says_where_integers_would_differ_and_fails_with_its_own_code(
+    run: Run, fast_path: Path, samples_path: Path
+) -> None:
+    result = run("verify", fast_path, samples_path, "--isa", "all")
+    assert result.exit_code == 10
+    assert "x86-avx2, x86-avx512: where sums differ" in result.stdout
+    assert "exact, whatever the input" in result.stdout
+    assert "conv2" in result.stdout
+    assert "x86-avx2, x86-avx512: 'conv" in result.stderr
+
+
+def test_isa_without_samples_asks_what_can_differ(run: Run, fast_path: Path) -> None:
+    assert run("verify", fast_path, "--isa", "x86-vnni,arm64").exit_code == 0
+    result = run("verify", fast_path, "--isa", "x86-avx2")
+    assert result.exit_code == 10
+    assert "where sums can differ" in result.stdout
+
+
+def test_isa_of_a_portable_model_passes(run: Run, quantized_path: Path, samples_path: Path) -> None:
+    result = run("verify", quantized_path, samples_path, "--isa", "all", "--json")
+    assert result.exit_code == 0
+    value = json.loads(result.stdout)
+    assert value["differing"] == []
+    assert value["batches"] == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--isa", "avx2"], 5, "target 'avx2' is not known"),
+        (["--isa", "all", "--reference"], 2, "--reference has no meaning with --isa"),
+        (["--isa", "all", "--min-sqnr", "9"], 2, "--min-sqnr has no meaning with --isa"),
+    ],
+)
+def test_isa_refuses(
+    run: Run, quantized_path: Path, arguments: list[str], code: int, message: str
+) -> None:
+    result = run("verify", quantized_path, *arguments)
+    assert result.exit_code == code
+    assert message in result.stderr

@@ -12,7 +12,9 @@ NO_CLIP = np.float32(np.finfo(np.float32).max)
 
 def cell(w: list[float], r: list[float]) -> Cell:
     """Hidden size 1, gates i o f c, identities for activations."""
-    weights = [Weights(np.array([row], np.float32), ONE) for row in (w, r)]
+    weights = [
+        Weights(np.array([row], np.float32), ONE, np.array([row], np.int8)) for row in (w, r)
+    ]
     return Cell(weights[0], weights[1], None, None, LINEAR, NO_CLIP, 0)
 
 

@@ -13,9 +13,11 @@ from onnxq.errors import CalibrationError, ModelError, QConfigError
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver, Observer
 from onnxq.operator import Float
 from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig_mapping
-from onnxq.qparams import PerChannel, QParams
+from onnxq.qparams import PerChannel, QParams, quantize
+from onnxq.range_reduction import Reduction
 from onnxq.stages.calibrate import Statistics, calibrate
 from onnxq.stages.decision import Quantize
+from onnxq.stages.pair_range import LARGEST_SUM
 from onnxq.stages.plan import Plan, plan
 from onnxq.stages.prepare import Prepared, prepare
 
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float32]
 RNG = np.random.default_rng(0)
+# channels 0 and 3 have a pair of large weights of one sign; 1 of two signs, 2 in no pair
+LARGE = np.array(
+    [[1, 0.9, 0.1, 0.1], [1, -0.9, 0.1, 0.2], [0.1, 1, 0.9, 0], [-0.2, 0.3, -1, -0.2]], np.float32
+).reshape(4, 4, 1, 1)
 
 
 def model(weight: FloatArray | None = None, bias: FloatArray | None = None) -> ir.Model:
@@ -54,9 +60,12 @@ def batches(n: int = 4) -> list[dict[str, FloatArray]]:
 
 
 def planned(
-    source: ir.Model, qconfig: QConfigMapping | None = None, target: str = "x86-vnni"
+    source: ir.Model,
+    qconfig: QConfigMapping | None = None,
+    target: str = "x86-vnni",
+    range_reduction: str | None = None,
 ) -> tuple[Plan, Prepared, Statistics]:
-    prepared = prepare(source, qconfig, target)
+    prepared = prepare(source, qconfig, target, range_reduction=range_reduction)
     statistics = calibrate(prepared, batches())
     return plan(prepared, statistics), prepared, statistics
 
@@ -81,26 +90,76 @@ def test_weights_are_int8_per_output_channel() -> None:
     assert weight.code_limit == 127
 
 
-def test_portable_target_halves_the_weight_range() -> None:
+def pair_sums(made: Plan, prepared: Prepared) -> npt.NDArray[np.int64]:
+    """The largest sum of two neighbouring codes of one sign, in ONNX Runtime's order; (O,)."""
+    value = prepared.model.graph.initializers["w"].const_value
+    assert value is not None
+    weight = made.weights[conv_name(made)]
+    codes = quantize(value.numpy(), weight.qparams).astype(np.int64)
+    assert weight.code_limit is not None
+    codes = np.clip(codes, -weight.code_limit, weight.code_limit)
+    rows = codes.transpose(0, 2, 3, 1).reshape(len(codes), -1)
+    even = rows[:, : rows.shape[1] // 2 * 2].reshape(len(rows), -1, 2)
+    above = np.maximum(even, 0).sum(axis=2).max(axis=1)
+    below = np.maximum(-even, 0).sum(axis=2).max(axis=1)
+    return np.asarray(np.maximum(above, below))
+
+
+def test_reducing_everywhere_halves_the_weight_range() -> None:
     vnni, _, _ = planned(source := model())
-    portable, _, _ = planned(source, target="portable")
-    ratio = (
-        portable.weights[conv_name(portable)].qparams.scale
-        / vnni.weights[conv_name(vnni)].qparams.scale
-    )
+    portable, _, _ = planned(source, target="portable", range_reduction="everywhere")
+    name = conv_name(portable)
+    ratio = portable.weights[name].qparams.scale / vnni.weights[conv_name(vnni)].qparams.scale
     np.testing.assert_allclose(ratio, 127 / 64, rtol=1e-6)
-    assert portable.weights[conv_name(portable)].code_limit == 64
+    assert portable.weights[name].code_limit == 64
+    count = ratio.size
+    assert portable.reductions == {name: Reduction(count, count, 127 / 64, 127 / 64)}
 
 
-def test_portable_target_applies_to_documented_weight_observers_too() -> None:
+def test_the_portable_target_holds_back_the_channels_whose_pairs_need_it() -> None:
+    vnni, prepared, _ = planned(source := model(LARGE))
+    portable, _, _ = planned(source, target="portable")
+    name = conv_name(portable)
+    ratio = portable.weights[name].qparams.scale / vnni.weights[conv_name(vnni)].qparams.scale
+    before = pair_sums(vnni, prepared)
+    assert before.max() > LARGEST_SUM >= pair_sums(portable, prepared).max()
+    np.testing.assert_array_equal(ratio > 1, before > LARGEST_SUM)
+    assert ratio.max() < 127 / 64
+    assert portable.reductions[name].channels == np.count_nonzero(ratio > 1)
+    assert portable.reductions[name].largest == pytest.approx(ratio.max())
+    assert vnni.reductions == {}
+
+
+def test_the_portable_target_applies_to_documented_weight_observers_too() -> None:
     base = default_qconfig_mapping()
     weight = MinMaxObserver.with_args(dtype="qint8", qscheme="per_tensor_symmetric")
     mine = base.set_global(QConfig(MinMaxObserver.with_args(), weight))
-    made, prepared, _ = planned(model(), mine, "portable")
+    made, prepared, _ = planned(model(LARGE), mine, "portable")
+    assert pair_sums(made, prepared).max() == LARGEST_SUM
+    made, prepared, _ = planned(model(), mine, "portable", "everywhere")
     value = prepared.model.graph.initializers["w"].const_value
     assert value is not None
     absmax = np.abs(value.numpy()).max()
     assert made.weights[conv_name(made)].qparams.scale == np.float32(absmax) / np.float32(64)
+
+
+def test_an_observed_reduction_wants_to_know_what_saturated() -> None:
+    with pytest.raises(CalibrationError, match="'observed' needs the samples"):
+        planned(model(), target="portable", range_reduction="observed")
+    assert planned(model(), target="x86-vnni", range_reduction="observed")[0].weights
+
+
+def test_only_channels_that_saturated_give_up_range() -> None:
+    _, prepared, statistics = planned(source := model(LARGE), target="portable")
+    vnni, _, _ = planned(source)
+    observed = prepare(source, None, "portable", range_reduction="observed")
+    none = plan(observed, statistics, saturated={})
+    some = plan(observed, statistics, saturated={"w": {0}})
+    wanted, name = vnni.weights[conv_name(vnni)].qparams.scale, conv_name(some)
+    np.testing.assert_array_equal(none.weights[name].qparams.scale, wanted)
+    raised = some.weights[name].qparams.scale > wanted
+    assert set(np.flatnonzero(raised)) == {0}
+    assert pair_sums(some, prepared)[0] <= LARGEST_SUM < pair_sums(none, prepared)[0]
 
 
 def test_activations_are_uint8_and_relu_has_zero_point_0() -> None:
@@ -203,7 +262,10 @@ def test_weight_codes_that_the_target_cannot_run_are_refused() -> None:
     base = default_qconfig_mapping()
     mine = base.set_global(QConfig(MinMaxObserver.with_args(), WideObserver.with_args()))
     with pytest.raises(QConfigError, match=r"outside \[-64, 64\]"):
-        planned(model(), mine, "portable")
+        planned(model(), mine, "portable", "everywhere")
+    affine = WideObserver.with_args(qscheme="per_tensor_affine")
+    with pytest.raises(QConfigError, match=r"outside \[-64, 64\]"):
+        planned(model(), base.set_global(QConfig(MinMaxObserver.with_args(), affine)), "portable")
     made, _, _ = planned(model(), mine, "x86-vnni")
     assert made.weights
 

@@ -43,6 +43,7 @@ def prepared(
     spec: object = None,
     target: str = "x86-vnni",
     op: str = "Gemm",
+    reduction: str | None = None,
 ) -> Prepared:
     """Two nodes that share weight and bias: y = op(op(x))."""
     nodes = [
@@ -51,7 +52,8 @@ def prepared(
     ]
     shape = ["N", weight.shape[0]] + ["H", "W"] * (op == "Conv")
     mapping = None if spec is None else mapped(spec)
-    return prepare(model(nodes, {"w": weight, "b": bias}, {"x": shape}), mapping, target)
+    source = model(nodes, {"w": weight, "b": bias}, {"x": shape})
+    return prepare(source, mapping, target, range_reduction=reduction)
 
 
 def mapped(spec: object) -> QConfigMapping:
@@ -121,7 +123,7 @@ def test_a_weight_that_is_no_number_is_refused_by_name(bad: float) -> None:
 @pytest.mark.parametrize("spec", [SYMMETRIC, PER_CHANNEL], ids=["tensor", "channel"])
 def test_codes_of_documented_observers_stay_inside_the_targets_limit(spec: object) -> None:
     weight = weights(1, 4, 4)
-    made = planned(prepared(weight, weights(2, 4), spec, "portable"))
+    made = planned(prepared(weight, weights(2, 4), spec, "portable", reduction="everywhere"))
     assert made.code_limit == 64
     assert np.abs(quantize(weight, made.qparams).astype(int)).max() == 64
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.graph.collector import without_collector
 from onnxq.graph.edit import use_short_domain
-from onnxq.graph.fuse.scales import is_dequantize, is_quantize
+from onnxq.graph.fuse.scales import Int8Codes, is_dequantize, is_quantize
 from onnxq.graph.fuse.writer import QPARAMS_KEY, Writer
 from onnxq.graph.passes.constants import LiftConstants
 from onnxq.graph.passes.names import UniqueNames
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["QPARAMS_KEY", "Fused", "fuse", "fuse_as_loaded"]
+__all__ = ["QPARAMS_KEY", "Fused", "Int8Codes", "fuse", "fuse_as_loaded"]
 
 
 @dataclass(frozen=True)
@@ -52,28 +52,29 @@ def fuse(model: ir.Model) -> Fused:
         model: with QuantizeLinear and DequantizeLinear nodes; left as it is. Bodies of If, Loop and
             Scan are fused too; a DequantizeLinear outside of a body is not.
     """
-    return _fuse(model, ())
+    return _fuse(model, (), Int8Codes.SHIFTED)
 
 
-def fuse_as_loaded(model: ir.Model) -> Fused:
+def fuse_as_loaded(model: ir.Model, int8: Int8Codes = Int8Codes.SHIFTED) -> Fused:
     """As `fuse`, after quantizing the float weights that ONNX Runtime quantizes when it loads.
 
     `fuse` leaves them for ONNX Runtime to quantize; what this gives needs no ONNX Runtime.
 
     Args:
         model: as `fuse` takes it.
+        int8: what the machine does with int8 activations.
     """
-    return _fuse(model, (Writer.quantize_float_weights,))
+    return _fuse(model, (Writer.quantize_float_weights,), int8)
 
 
-def _fuse(model: ir.Model, before: Iterable[Callable[[Writer], None]]) -> Fused:
+def _fuse(model: ir.Model, before: Iterable[Callable[[Writer], None]], int8: Int8Codes) -> Fused:
     with without_collector():
         copy = model.clone()
         use_short_domain(copy)
         LiftConstants()(copy)
         UniqueNames()(copy)
         _infer_types(copy)
-        writer = Writer(copy)
+        writer = Writer(copy, int8)
         for step in before:
             step(writer)
         writer.write()

@@ -78,7 +78,9 @@ def site(
     plan = NodePlan(tuple(found), tuple(results.qparams))
     if _moves_between_scales(rule, plan):
         return Kept("it moves codes, but its input and its output have different qparams")
-    reason = why_not_fused(operator.op_type, rule, plan) or _missing(operator, inputs, rule)
+    reason = why_not_fused(operator.op_type, rule, plan, scales.int8) or _missing(
+        operator, inputs, rule
+    )
     if reason:
         return Kept(reason)
     made = Site(node, tail, operator, view, rule, plan, codes, results.quantizers, results.absorbed)

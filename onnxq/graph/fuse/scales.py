@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,10 +46,24 @@ def from_dequantize(value: ir.Value, reader: ir.Node) -> bool:
     return producer is not None and is_dequantize(producer) and producer.graph is reader.graph
 
 
-class Scales:
-    """QParams by node, each made once, and the way back from their arrays to initializers."""
+class Int8Codes(enum.Enum):
+    """What a machine does with int8 activations when it loads a QDQ model."""
 
-    def __init__(self) -> None:
+    SHIFTED = "uint8"
+    """x86: they become uint8 where that is possible; elsewhere products compute in float32."""
+    KEPT = "int8"
+    """ARM: products have kernels for them."""
+
+
+class Scales:
+    """QParams by node, each made once, and the way back from their arrays to initializers.
+
+    Attributes:
+        int8: what becomes of int8 activations.
+    """
+
+    def __init__(self, int8: Int8Codes = Int8Codes.SHIFTED) -> None:
+        self.int8 = int8
         self._made: dict[tuple[object, ...], QParams | None] = {}
         self._values: dict[int, ir.Value] = {}
         self._owned: set[int] = set()

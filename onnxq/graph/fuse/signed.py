@@ -3,8 +3,8 @@
     Q(int8, zero_point) -> DQ     becomes     Q(uint8, zero_point + 128) -> DQ
 
 It does so where a Q has one DQ behind it, and that one reader. Elsewhere codes stay int8, and Conv
-and MatMul, which it fuses with uint8 activations only, compute in float32. A machine that runs int8
-activations in integers fuses such nodes when it loads the model.
+and MatMul, which it fuses with uint8 activations only, compute in float32. On ARM, all of them stay
+int8, and such nodes run in integers (Int8Codes).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.dtypes import INT8
-from onnxq.graph.fuse.scales import is_dequantize, is_quantize, zero_point_of
+from onnxq.graph.fuse.scales import Int8Codes, is_dequantize, is_quantize, zero_point_of
 from onnxq.graph.weights import constant
 from onnxq.operator import Role, Rule
 
@@ -91,8 +91,8 @@ def _shifted(value: ir.Value, names: FreeNames) -> ir.Value:
     return new
 
 
-def why_not_fused(op_type: str, rule: Rule, plan: NodePlan) -> str:
-    """Why int8 codes keep ONNX Runtime from fusing a node on x86, or the empty string."""
+def why_not_fused(op_type: str, rule: Rule, plan: NodePlan, int8: Int8Codes) -> str:
+    """Why int8 codes keep ONNX Runtime from fusing a node, or the empty string."""
     if rule.role in (Role.MOVEMENT, Role.CLAMP):
         return ""  # exact, whether it is fused or not
     first = plan.inputs[rule.activations[0]]
@@ -102,6 +102,7 @@ def why_not_fused(op_type: str, rule: Rule, plan: NodePlan) -> str:
         others = []  # weights may have either sign
     if any(p is not None and p.dtype != first.dtype for p in [*others, *plan.outputs]):
         return "some of its codes are int8 and others uint8, which ONNX Runtime does not fuse"
-    if rule.role is Role.COMPUTE and first.dtype == INT8 and op_type not in WITHOUT_SHIFT:
+    refused = first.dtype == INT8 and int8 is Int8Codes.SHIFTED and op_type not in WITHOUT_SHIFT
+    if rule.role is Role.COMPUTE and refused:
         return "its int8 input cannot become uint8: ONNX Runtime on x86 computes it in float32"
     return ""

@@ -16,7 +16,7 @@ from onnxq.graph.fuse.float_weights import quantize_float_weights
 from onnxq.graph.fuse.judge import judge
 from onnxq.graph.fuse.merged import merge_alike
 from onnxq.graph.fuse.moved import move_quantizers
-from onnxq.graph.fuse.scales import Scales, is_dequantize, is_quantize
+from onnxq.graph.fuse.scales import Int8Codes, Scales, is_dequantize, is_quantize
 from onnxq.graph.fuse.signed import shift_to_uint8
 from onnxq.graph.fuse.site import Kept, Site
 from onnxq.operator import Form, Role
@@ -39,12 +39,13 @@ class Writer:
         integer, kept, tables: as in Fused.
     """
 
-    def __init__(self, model: ir.Model) -> None:
+    def __init__(self, model: ir.Model, int8: Int8Codes) -> None:
         self.integer: dict[str, tuple[str, ...]] = {}
         self.kept: dict[str, str] = {}
         self.tables: list[str] = []
         self._model = model
-        self._scales = Scales()
+        self._int8 = int8
+        self._scales = Scales(int8)
         self._names = FreeNames(model)
         self._opset = model.opset_imports.get("", CODES_OPSET)
         self._dead: list[ir.Node] = []
@@ -64,8 +65,9 @@ class Writer:
         for graph in graphs:
             merge_alike(graph, self._scales)
             move_quantizers(graph, self._scales, self._names)
-        shift_to_uint8(self._model, self._names)
-        self._scales = Scales()
+        if self._int8 is Int8Codes.SHIFTED:
+            shift_to_uint8(self._model, self._names)
+        self._scales = Scales(self._int8)
         for graph in graphs:
             for node in list(graph):
                 self._visit(node)

@@ -1,0 +1,130 @@
+"""What an instruction set makes of two products of 8-bit codes that it adds in int16.
+
+    EXACT              products are added in int32: x86 with VNNI, SSE2
+    SATURATES          a pair beyond int16 becomes 32767 or -32768: AVX2, AVX512 without VNNI
+    WRAPS_DEPTHWISE    (-128) (-128) + (-128) (-128) = 2^15 becomes -2^15, in depthwise
+                       convolutions: ARM with dot products or i8mm
+    WRAPS              the same, in matrix products and dense convolutions too: ARM, plain NEON
+
+Which codes make a pair, and which kernels add pairs at all, is in onnxq.operators._pairs, as
+measured. One thing more differs: ARM adds two tensors of codes (QLinearAdd) in fixed point, which
+rounds otherwise (onnxq.operators._fixed_sum). All other integers are the same on every machine.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Counts = npt.NDArray[np.int64]
+
+
+class Arithmetic(enum.Enum):
+    """How a machine adds two products of codes."""
+
+    EXACT = "exact"
+    """In int32."""
+    SATURATES = "saturates"
+    """uint8 by int8, neighbours (2k, 2k + 1): in int16, which saturates."""
+    WRAPS_DEPTHWISE = "wraps in depthwise"
+    """Pairs of taps of a depthwise convolution: in int16, which wraps."""
+    WRAPS = "wraps"
+    """Those, and (k, k + 8) of matrix products and dense convolutions with int8 weights."""
+
+    @property
+    def fixed_point(self) -> bool:
+        """Whether it is ARM's, which adds tensors of codes in fixed point."""
+        return self in (Arithmetic.WRAPS, Arithmetic.WRAPS_DEPTHWISE)
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Overflows:
+    """Pairs of one part of a kernel's work whose sums left int16; one entry each.
+
+    A pair and channel may have several entries, of several parts. Of QLinearAdd: pairs of codes of
+    A and B whose sums are rounded otherwise; channel 0.
+
+    Attributes:
+        first: places of the first weight of the pair in the weights of that channel, int64 (n,);
+            of W (O, C / group, *kernel) in W[o].reshape(-1), of B (K, N) the row.
+        second: of the other weight.
+        channel: output channel of a convolution, column of a matrix product.
+        count: how many sums.
+        change: the largest |change| that one of them made to the accumulator.
+        changed: elements of the accumulator that changed.
+    """
+
+    first: Counts
+    second: Counts
+    channel: Counts
+    count: Counts
+    change: int
+    changed: int
+
+
+def joined(parts: Sequence[Overflows]) -> Overflows | None:
+    """Several as one, with one entry for each pair and channel; None for none."""
+    if not parts:
+        return None
+    first, second, channel, count = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("first", "second", "channel", "count")
+    )
+    places = int(max(first.max(initial=0), second.max(initial=0))) + 1
+    keys, index, which = np.unique(
+        (channel * places + first) * places + second, return_index=True, return_inverse=True
+    )
+    sums = np.zeros(keys.size, np.int64)
+    np.add.at(sums, which, count)
+    return Overflows(
+        first[index],
+        second[index],
+        channel[index],
+        sums,
+        max(part.change for part in parts),
+        sum(part.changed for part in parts),
+    )
+
+
+Note = Callable[[Overflows], None]
+"""Hears of what overflowed; from several threads, in any order."""
+
+
+class Effect(enum.Enum):
+    """What becomes of sums that leave int16."""
+
+    APPLIED = "applied"
+    """The result is the machine's."""
+    NOTED = "noted"
+    """The result is exact; it is only told what the machine would have done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulator:
+    """How the products of a kernel are added, and who hears of what did not fit.
+
+    Attributes:
+        arithmetic: of the machine.
+        note: is called for each part of the work in which something overflowed; None: nobody asks.
+        effect: on the result.
+    """
+
+    arithmetic: Arithmetic = Arithmetic.EXACT
+    note: Note | None = None
+    effect: Effect = Effect.APPLIED
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing can overflow."""
+        return self.arithmetic is Arithmetic.EXACT
+
+
+EXACT = Accumulator()
+"""Of machines whose pairs of products always fit; what kernels reproduce where none is named."""

@@ -1,0 +1,108 @@
+"""What predict found, as tables for people. Renders values; computes nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq.report.console import print_table
+from onnxq.stages.prediction import WEIGHTS
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from onnxq.stages.prediction import LayerPrediction, MachinePrediction, Prediction
+
+MAX_NAMED = 3  # pairs of weights in a row of the table
+
+
+def print_prediction(console: Console, prediction: Prediction) -> None:
+    """A table of machines, then for each that differs (or can) its layers."""
+    rows = [
+        (", ".join(m.targets), m.arithmetic, _verdict(m, prediction.batches), *_numbers(m))
+        for m in prediction.machines
+    ]
+    header = ("machines", "pairs of products", "integers", "outputs differ", "largest")
+    print_table(console, "", header, rows, numbers=(3, 4))
+    for machine in prediction.machines:
+        _print_layers(console, machine, prediction.batches)
+    if prediction.floats:
+        nodes = ", ".join(f"{count} {op_type}" for op_type, count in prediction.floats.items())
+        console.print(f"in float on every machine, whose last bits may differ: {nodes}")
+    source = f"batches: {prediction.batches}" if prediction.batches else "from the weights alone"
+    console.print(f"{source}; model {prediction.model_hash[:12]}")
+
+
+def _verdict(machine: MachinePrediction, batches: int) -> str:
+    if machine.differs:
+        return "differ"
+    if not machine.may_differ:
+        return "exact, whatever the input"
+    return "exact on the samples, can differ" if batches else "can differ"
+
+
+def _numbers(machine: MachinePrediction) -> tuple[str, str]:
+    differing = [o for o in machine.outputs if o.differing]
+    if not differing:
+        return ("0" if machine.outputs else "-"), "-"
+    worst = max(differing, key=lambda output: output.largest)
+    elements = sum(o.elements for o in machine.outputs)
+    return f"{sum(o.differing for o in differing)} of {elements}", f"{worst.largest} {worst.unit}"
+
+
+def _print_layers(console: Console, machine: MachinePrediction, batches: int) -> None:
+    layers = machine.differing_layers if batches else ()
+    if layers:
+        header = (
+            "layer",
+            "op",
+            "sums that differ",
+            "channels",
+            "integers differ",
+            "largest",
+            "channel: weights (or codes), times",
+        )
+        rows = [
+            (
+                layer.name,
+                layer.op_type,
+                str(layer.overflows),
+                str(len(layer.overflowing)),
+                f"{layer.differing} of {layer.elements}",
+                f"{layer.largest} {layer.unit}" if layer.differing else "-",
+                _pairs(layer),
+            )
+            for layer in layers
+        ]
+        title = f"{', '.join(machine.targets)}: where sums differ"
+        print_table(console, title, header, rows, numbers=(2, 3, 4, 5))
+    risky = [layer for layer in machine.risky_layers if layer not in layers]
+    if risky:
+        possible = [
+            (layer.name, layer.op_type, _count(layer.possible), _channels(layer)) for layer in risky
+        ]
+        title = f"{', '.join(machine.targets)}: where sums can differ"
+        if layers:
+            title = f"{', '.join(machine.targets)}: where others can, on other samples"
+        names = ("layer", "op", "pairs of weights or codes", "channels")
+        print_table(console, title, names, possible, numbers=(2, 3))
+
+
+def _pairs(layer: LayerPrediction) -> str:
+    named = [
+        (
+            f"{p.channel}: {p.first} {p.second}"
+            if layer.pairs_of == WEIGHTS
+            else f"{p.first} + {p.second}"
+        )
+        + f", {p.count}"
+        for p in layer.pairs[:MAX_NAMED]
+    ]
+    return "; ".join(named) + (" ..." if len(layer.pairs) > MAX_NAMED else "")
+
+
+def _count(possible: int | None) -> str:
+    return "not constant" if possible is None else str(possible)
+
+
+def _channels(layer: LayerPrediction) -> str:
+    return "-" if layer.possible is None else str(len(layer.channels))

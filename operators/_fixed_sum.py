@@ -1,0 +1,48 @@
+"""QLinearAdd as ONNX Runtime computes it on ARM: in fixed point.
+
+    ra = a_scale / c_scale, rb = b_scale / c_scale          float32
+    s = 21 - floor(log2(max(ra, rb))), m = rint(2^s r)      22 bits each
+    t = (a - a_zp) ma + (b - b_zp) mb                       int32
+    c = saturate(t / 2^s rounded, halves away from 0, + c_zp)
+
+x86 rounds halves to even, and its ratios have 24 bits: on ties, and rarely next to them, the
+results are one step apart. Measured with ONNX Runtime 1.31 over all pairs of codes: with scales
+that are powers of two up to 25 % of the results differ, with others 0 to 3 of 65,536.
+
+Where a ratio is below 2^-14 or not below 256, ARM computes c = rint(fma(a - a_zp, a_scale,
+b_scale (b - b_zp)) / c_scale, saturated, + c_zp) in float32, a being the operand that is no scalar.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.operators._fma import fma
+
+if TYPE_CHECKING:
+    from onnxq.operators._tables import Codes
+    from onnxq.qparams import IntArray, QParams
+
+BITS = 21  # of the greater multiplier, besides its leading one
+LEAST_RATIO, RATIO_LIMIT = 2.0**-14, 2.0**8
+
+
+def fixed_sum(a: Codes, b: Codes, p: QParams, q: QParams, out: QParams) -> IntArray:
+    """Codes of the sum on ARM of broadcasting int32 arrays; p, q, out: qparams of a, b, result."""
+    left = np.asarray(a - p.zero_point.astype(np.int32))
+    right = np.asarray(b - q.zero_point.astype(np.int32))
+    ratios = [float(p.scale / out.scale), float(q.scale / out.scale)]
+    zero = int(out.zero_point)
+    if min(ratios) < LEAST_RATIO or max(ratios) >= RATIO_LIMIT:
+        total = fma(left, p.scale, q.scale * right.astype(np.float32)) / out.scale
+        # saturating after the zero point instead gives the same codes
+        codes = np.rint(total.astype(np.float32) + np.float32(zero))
+    else:
+        shift = BITS - int(np.frexp(max(ratios))[1] - 1)
+        m, n = (int(np.rint(np.ldexp(ratio, shift))) for ratio in ratios)
+        sums = left.astype(np.int64) * m + right.astype(np.int64) * n
+        sums -= sums < 0
+        codes = ((sums + (1 << (shift - 1))) >> shift) + zero
+    return np.asarray(np.clip(codes, out.dtype.qmin, out.dtype.qmax).astype(out.dtype.storage))

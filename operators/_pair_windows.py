@@ -1,0 +1,243 @@
+"""Sums of convolutions as machines give them that add pairs of products in int16; see _pairs."""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.arithmetic import Accumulator, Arithmetic, Effect, Overflows
+from onnxq.operators._pairs import (
+    LOWEST,
+    WRAP,
+    Weight,
+    adds_pairs,
+    correction,
+    depthwise_places,
+    may_overflow,
+    pair_places,
+    risks,
+)
+from onnxq.operators._windows import Windows, sliding, tap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onnxq.operators._gemm import Ints
+    from onnxq.operators._pairs import Places
+    from onnxq.qparams import IntArray, QParams
+
+HIGHEST_SUM = 256  # of two weights: 256 * -128 is still within int16
+ELEMENTS = 1 << 24  # 16 MiB of codes: images unfolded at once
+
+
+def conv_correction(
+    x: IntArray,
+    x_qparams: QParams,
+    w: IntArray,
+    w_qparams: QParams,
+    group: int,
+    windows: Windows,
+    accumulator: Accumulator,
+) -> Ints | None:
+    """What int16 changes in the sums of QLinearConv, (batch, outputs, *windows.out); None: nothing.
+
+    Args:
+        x: stored codes (batch, channels, *spatial).
+        x_qparams: of x; the padding is its zero point.
+        w: stored codes (outputs, channels / group, *kernel).
+        w_qparams: of w; its zero points decide which of ONNX Runtime's kernels is meant.
+        group: channels and outputs are split into this many groups.
+        windows: of x.
+        accumulator: of the machine.
+    """
+    symmetric, fill = not w_qparams.zero_point.any(), int(x_qparams.zero_point)
+    sums = conv_sums(accumulator.arithmetic, x.dtype, w, group, symmetric)
+    if sums is Sums.EXACT:
+        return None
+    if sums is Sums.DENSE:
+        found = _dense(x, fill, w, group, windows, accumulator)
+    else:
+        found = _depthwise(x, fill, w, windows, accumulator)
+    return None if accumulator.effect is Effect.NOTED else found
+
+
+class Sums(enum.Enum):
+    """Which products a convolution adds in int16."""
+
+    EXACT = "none"
+    DENSE = "pairs of K"
+    DEPTHWISE = "pairs of taps"
+
+
+def conv_sums(
+    arithmetic: Arithmetic, x: np.dtype[np.generic], w: IntArray, group: int, symmetric: bool
+) -> Sums:
+    """What QLinearConv adds in int16; `symmetric`: all zero points of w are 0."""
+    depthwise = w.shape[1] == 1 and w.shape[0] == group
+    if arithmetic is Arithmetic.SATURATES:
+        return Sums.DENSE if adds_pairs(arithmetic, x, w.dtype) and not depthwise else Sums.EXACT
+    if depthwise:
+        wraps = arithmetic is not Arithmetic.EXACT and w.dtype == np.int8 and symmetric
+        return Sums.DEPTHWISE if wraps else Sums.EXACT
+    wraps = adds_pairs(arithmetic, x, w.dtype) and not (x == np.int8 and symmetric)
+    return Sums.DENSE if wraps else Sums.EXACT
+
+
+def conv_risks(
+    arithmetic: Arithmetic, x: np.dtype[np.generic], w: IntArray, group: int, symmetric: bool
+) -> Overflows | None:
+    """Pairs of weights whose sums leave int16 with some codes of x, in QLinearConv; None: none."""
+    sums = conv_sums(arithmetic, x, w, group, symmetric)
+    if sums is Sums.DEPTHWISE:
+        first, second = depthwise_places(math.prod(w.shape[2:]), len(w))
+        return risks(w.reshape(len(w), -1).T, first, second, arithmetic)
+    if sums is Sums.EXACT:
+        return None
+    columns, places = _columns(w, group)
+    first, second = pair_places(arithmetic, len(places))
+    found = risks(columns.transpose(1, 0, 2).reshape(len(places), -1), first, second, arithmetic)
+    if found is None:
+        return None
+    return replace(found, first=places[found.first], second=places[found.second])
+
+
+def conv_integer_correction(
+    x: IntArray, x_zero: int, w: IntArray, group: int, windows: Windows, accumulator: Accumulator
+) -> Ints | None:
+    """As `conv_correction`, of ConvInteger: W (outputs, K) by the image (K, places)."""
+    if not adds_pairs(accumulator.arithmetic, w.dtype, x.dtype):
+        return None
+    total = np.zeros((group, w.shape[0] // group, x.shape[0], math.prod(windows.out)), np.int32)
+    rows = w.reshape(group, w.shape[0] // group, -1)
+    changed = False
+    for images, g, seen in _unfolded(x, x_zero, group, windows, kernel_first=False):
+        named = _renamed(accumulator, np.arange(rows.shape[2]), g * rows.shape[1])
+        found = correction(rows[g].T, seen, named, Weight.LEFT)
+        if found is not None:
+            total[g, :, images] += found.T.reshape(rows.shape[1], -1, total.shape[3])
+            changed = True
+    changed = changed and accumulator.effect is Effect.APPLIED
+    return _in_shape(total, windows) if changed else None
+
+
+def conv_integer_risks(
+    arithmetic: Arithmetic, x: np.dtype[np.generic], w: IntArray
+) -> Overflows | None:
+    """As `conv_risks`, of ConvInteger, which multiplies the weight (outputs, K) by the image."""
+    if not adds_pairs(arithmetic, w.dtype, x):
+        return None
+    rows = w.reshape(len(w), -1).T
+    first, second = pair_places(arithmetic, len(rows))
+    if arithmetic is Arithmetic.SATURATES:  # a sum of 257 leaves int16 where the image has -128
+        risky = rows[first].astype(np.int16) + rows[second] > HIGHEST_SUM
+    else:
+        lowest = 0 if w.dtype == np.uint8 else LOWEST
+        risky = (rows[first] == lowest) & (rows[second] == lowest)
+    pair, channel = np.nonzero(risky)
+    if not pair.size:
+        return None
+    return Overflows(first[pair], second[pair], channel, np.zeros(pair.size, np.int64), 0, 0)
+
+
+def _dense(
+    x: IntArray, x_zero: int, w: IntArray, group: int, windows: Windows, accumulator: Accumulator
+) -> Ints | None:
+    outputs = w.shape[0] // group
+    columns, places = _columns(w, group)
+    first, second = pair_places(accumulator.arithmetic, len(places))
+    touched = [may_overflow(accumulator.arithmetic, b, first, second).any() for b in columns]
+    if not any(touched):
+        return None
+    total = np.zeros((group, outputs, x.shape[0], math.prod(windows.out)), np.int32)
+    changed = False
+    for images, g, seen in _unfolded(x, x_zero, group, windows, kernel_first=True):
+        if not touched[g]:
+            continue
+        found = correction(seen, columns[g], _renamed(accumulator, places, g * outputs))
+        if found is not None:
+            total[g, :, images] += found.reshape(outputs, -1, total.shape[3])
+            changed = True
+    return _in_shape(total, windows) if changed else None
+
+
+def _columns(w: IntArray, group: int) -> tuple[IntArray, Places]:
+    """(B (group, K, outputs / group), place of each k in W[o]); K: the channels of each tap."""
+    outputs, channels, taps = w.shape[0] // group, w.shape[1], math.prod(w.shape[2:])
+    columns = w.reshape(group, outputs, channels, taps).transpose(0, 3, 2, 1)
+    places = np.arange(channels * taps).reshape(channels, taps).T.reshape(-1)
+    return np.ascontiguousarray(columns.reshape(group, taps * channels, outputs)), places
+
+
+def _depthwise(
+    x: IntArray, x_zero: int, w: IntArray, windows: Windows, accumulator: Accumulator
+) -> Ints | None:
+    taps = math.prod(windows.kernel)
+    first, second = depthwise_places(taps, len(w))
+    rows = w.reshape(len(w), taps)
+    channels, pairs = np.nonzero((rows[:, first] == LOWEST) & (rows[:, second] == LOWEST))
+    if not channels.size:
+        return None
+    low = sliding(x, windows, x_zero) == (0 if x.dtype == np.uint8 else LOWEST)
+    places = list(np.ndindex(*windows.kernel))
+    total = np.zeros(low.shape[: low.ndim - len(windows.kernel)], np.int32)
+    counts = np.zeros(channels.size, np.int64)
+    for i, (channel, pair) in enumerate(zip(channels, pairs, strict=True)):
+        one, other = (tap(low[:, channel], places[side[pair]]) for side in (first, second))
+        counts[i] = np.count_nonzero(one & other)
+        total[:, channel] += np.int32(WRAP) * (one & other)
+    hit = np.flatnonzero(counts)
+    if not hit.size:
+        return None
+    if accumulator.note is not None:
+        names = (first[pairs[hit]], second[pairs[hit]], channels[hit], counts[hit])
+        accumulator.note(Overflows(*names, -WRAP, int(np.count_nonzero(total))))
+    return total
+
+
+def _unfolded(
+    x: IntArray, fill: int, group: int, windows: Windows, *, kernel_first: bool
+) -> Iterator[tuple[slice, int, IntArray]]:
+    """(images, group, what its windows see: (K, images * places)).
+
+    K runs over (*kernel, channels / group), or the other way round.
+    """
+    rank, channels = len(windows.out), x.shape[1] // group
+    view = sliding(x, windows, fill)
+    inner = channels * math.prod(windows.kernel)
+    step = max(1, ELEMENTS // max(inner * math.prod(windows.out), 1))
+    kernel, out = range(2 + rank, 2 + 2 * rank), range(2, 2 + rank)
+    order = (*kernel, 1, 0, *out) if kernel_first else (1, *kernel, 0, *out)
+    for start in range(0, x.shape[0], step):
+        images = slice(start, min(start + step, x.shape[0]))
+        for g in range(group):
+            seen = view[images, g * channels : (g + 1) * channels].transpose(order)
+            yield images, g, np.ascontiguousarray(seen).reshape(inner, -1)
+
+
+def _in_shape(total: Ints, windows: Windows) -> Ints:
+    """(batch, outputs, *out) of (group, outputs / group, batch, places)."""
+    group, outputs, batch, _ = total.shape
+    return np.moveaxis(total, 2, 0).reshape(batch, group * outputs, *windows.out)
+
+
+def _renamed(accumulator: Accumulator, places: Places, offset: int) -> Accumulator:
+    """Notes with the places and the channels of the whole weight."""
+    note = accumulator.note
+    if note is None:
+        return accumulator
+
+    def named(found: Overflows) -> None:
+        note(
+            replace(
+                found,
+                first=places[found.first],
+                second=places[found.second],
+                channel=found.channel + offset,
+            )
+        )
+
+    return replace(accumulator, note=named)

@@ -1,0 +1,230 @@
+"""ONNX Runtime on emulated machines beside what the reference predicts of them.
+
+    scripts/setup_isa                          # once
+    python scripts/bench_isa.py                # every machine; some minutes of CPU time each
+    python scripts/bench_isa.py avx2 dot       # some of them
+
+Per machine, with kernels of its own instruction set (qemu-user):
+
+    operators  random and adversarial nodes of every integer operator (tests/isa/node_cases.py)
+    layers     the codes of every layer of ResNet-20 and MobileNetV2, for x86-vnni, portable, and
+               with weights clipped at -128 (tests/isa/model_cases.py), over test images
+    top-1      the class of each of 200 test images, beside x86 with VNNI (exact integers)
+
+`not as predicted` is what must be 0, and the exit code is 1 where it is not. `not exact` is what a
+machine computes otherwise than one with VNNI: what the prediction is for. Floats count where they
+differ by more than their last bits, which are the machine's own (FLOATS in node_cases.py). Last,
+the cost: CPU time of the reference's run as a machine over that of its plain run, one thread. The
+tables that this printed are in bench_isa.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find tests/
+
+from models.cifar10 import load_sample
+from onnxq import reference, runtime
+from onnxq.arithmetic import Arithmetic
+from tests.isa.machines import MACHINES, Machine, run, unpacked
+from tests.isa.model_cases import CLIPPED, ModelCase, model_cases
+from tests.isa.node_cases import NodeCase, node_cases
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from onnxq.operator import Array
+
+SEED = 1  # the tests' is 0
+LAYER_IMAGES = 20
+TOP1_IMAGES = 200
+ROUNDS = 5
+MISSING = "the emulated machines are not there: run scripts/setup_isa"
+
+
+@dataclass(slots=True)
+class Count:
+    """Elements of a machine's results, compared."""
+
+    cases: int = 0
+    elements: int = 0
+    wrong: int = 0
+    inexact: int = 0
+
+    def add(self, elements: int, wrong: int, inexact: int) -> None:
+        """One case more."""
+        self.cases += 1
+        self.elements += elements
+        self.wrong += wrong
+        self.inexact += inexact
+
+    def cells(self) -> str:
+        """Markdown."""
+        return f"{self.cases} | {self.elements:,} | {self.wrong:,} | {self.inexact:,}"
+
+
+def differing(xs: Sequence[Array], ys: Sequence[Array]) -> int:
+    """Elements that are not equal; NaN equals NaN."""
+    return sum(
+        int(np.count_nonzero((x != y) & ~((x != x) & (y != y))))
+        for x, y in zip(xs, ys, strict=True)
+    )
+
+
+def operators(machines: Sequence[Machine], emulators: Path, folder: Path) -> int:
+    """Prints the table of operators; elements that are not as predicted."""
+    cases = list(node_cases(("ends",), SEED))
+    (folder / "nodes").mkdir()
+    for case in cases:
+        case.save(folder / "nodes")
+    print("| machine | operator | cases | elements | not as predicted | not exact |")
+    print("|---|---|---|---|---|---|")
+    wrong = 0
+    for machine in machines:
+        results = run(machine, emulators, folder / "nodes", folder / f"nodes-{machine}")
+        counts: dict[str, Count] = {}
+        for case in cases:
+            got = results.outputs(case.name)
+            count = counts.setdefault(kind(case), Count())
+            inexact = case.differing(got, machine, Arithmetic.EXACT)
+            count.add(sum(y.size for y in got), case.differing(got, machine), inexact)
+        for name, count in counts.items():
+            print(f"| {machine} | {name} | {count.cells()} |", flush=True)
+            wrong += count.wrong
+    return wrong
+
+
+def kind(case: NodeCase) -> str:
+    """Operators with products have a row each."""
+    return case.op_type if case.operator.has_products() else "all others"
+
+
+def layers(
+    machines: Sequence[Machine], emulators: Path, folder: Path, models: Sequence[ModelCase]
+) -> int:
+    """Prints the table of layers; elements that are not as predicted."""
+    (folder / "layers").mkdir()
+    for case in models:
+        case.save(folder / "layers")
+    print(
+        f"\n| machine | model | tensors | elements, {LAYER_IMAGES} images | not as predicted ",
+        end="",
+    )
+    print("| not exact | tensors with such |\n|---|---|---|---|---|---|---|")
+    wrong = 0
+    for machine in machines:
+        results = run(machine, emulators, folder / "layers", folder / f"layers-{machine}")
+        for case in models:
+            got = results.outputs(case.name)
+            predicted, exact = (case.predicted(a) for a in (machine.arithmetic, Arithmetic.EXACT))
+            tensors = sum(bool((x != y).any()) for x, y in zip(got, exact, strict=True))
+            bad = differing(got, predicted)
+            print(
+                f"| {machine} | {case.name} | {len(got)} | {sum(y.size for y in got):,} "
+                f"| {bad:,} | {differing(got, exact):,} | {tensors} |",
+                flush=True,
+            )
+            wrong += bad
+    return wrong
+
+
+def top1(
+    machines: Sequence[Machine], emulators: Path, folder: Path, models: Sequence[ModelCase]
+) -> int:
+    """Prints the table of classes; images of portable models with another one than on x86."""
+    images, labels = load_sample("test")
+    images, labels = images[:TOP1_IMAGES], labels[:TOP1_IMAGES]
+    whole = [
+        replace(case, seen=case.model, images=images)
+        for case in models
+        if not case.name.endswith(CLIPPED)
+    ]
+    (folder / "whole").mkdir()
+    native: dict[str, npt.NDArray[np.float32]] = {}
+    for case in whole:
+        case.save(folder / "whole")
+        with runtime.open_session(case.model, threads=1) as session:
+            native[case.name] = np.asarray(session.run({"image": images})[0], np.float32)
+    print("\n| machine | model | top-1 | top-1, this machine | images of another class ", end="")
+    print("| logits that differ |\n|---|---|---|---|---|---|")
+    wrong = 0
+    for machine in machines:
+        results = run(machine, emulators, folder / "whole", folder / f"whole-{machine}")
+        for case in whole:
+            (got,) = results.outputs(case.name)
+            here = native[case.name]
+            other = int(np.count_nonzero(got.argmax(1) != here.argmax(1)))
+            accuracy = [100 * float((y.argmax(1) == labels).mean()) for y in (got, here)]
+            print(
+                f"| {machine} | {case.name} | {accuracy[0]:.1f}% | {accuracy[1]:.1f}% | {other} "
+                f"| {np.count_nonzero(got != here):,} of {got.size:,} |",
+                flush=True,
+            )
+            wrong += other if case.name.endswith("portable") else 0
+    return wrong
+
+
+def cost(models: Iterable[ModelCase]) -> None:
+    """Prints what evaluating as a machine costs."""
+    print(
+        f"\n| model, {LAYER_IMAGES} images | plain, s | {' | '.join(str(a) for a in Arithmetic)} |"
+    )
+    print(f"|---|---|{'---|' * len(Arithmetic)}")
+    for case in models:
+        sessions = [reference.evaluator(case.model, arithmetic=a) for a in Arithmetic]
+        plain = reference.evaluator(case.model)
+        times = [_least(session, case.images) for session in (plain, *sessions)]
+        ratios = " | ".join(f"{t / times[0]:.2f}x" for t in times[1:])
+        print(f"| {case.name} | {times[0]:.3f} | {ratios} |", flush=True)
+
+
+def _least(session: reference.Evaluator, images: npt.NDArray[np.float32]) -> float:
+    """CPU seconds of a run."""
+    found = []
+    for _ in range(ROUNDS):
+        start = time.process_time()
+        session.run(None, {"image": images})
+        found.append(time.process_time() - start)
+    return min(found)
+
+
+def main() -> int:
+    """Prints the tables; 1 where something is not as predicted."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    names = [machine.name for machine in MACHINES]
+    parser.add_argument("machines", nargs="*", metavar="MACHINE", help=f"of {', '.join(names)}")
+    parser.add_argument("--only", choices=["operators", "models"], help="default: both")
+    arguments = parser.parse_args()
+    unknown = set(arguments.machines) - set(names)
+    if unknown:
+        parser.error(f"unknown machine {', '.join(sorted(unknown))}; known: {', '.join(names)}")
+    emulators = unpacked()
+    if emulators is None:
+        parser.error(MISSING)
+    chosen = [m for m in MACHINES if not arguments.machines or m.name in arguments.machines]
+    with tempfile.TemporaryDirectory() as name:
+        folder, wrong = Path(name), 0
+        if arguments.only != "models":
+            wrong += operators(chosen, emulators, folder)
+        if arguments.only != "operators":
+            images = load_sample("test")[0][:LAYER_IMAGES]
+            models = list(model_cases(folder, load_sample("calibration")[0], images))
+            wrong += layers(chosen, emulators, folder, models)
+            wrong += top1(chosen, emulators, folder, models)
+            cost(models)
+    print(f"\n{wrong} not as predicted")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""Machines differ in the pairs of weights or codes that are named, and nowhere else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from onnxq import catalog
+from onnxq.arithmetic import Accumulator, Arithmetic, Effect, Overflows, joined
+
+if TYPE_CHECKING:
+    from onnxq.operator import Array, Case, IntegerOperator
+
+OPERATORS = [op for op in catalog.all_integer_operators() if op.has_products()]
+CASES = [
+    pytest.param(op, case, id=f"{op.op_type}-{case.name}")
+    for op in OPERATORS
+    for case in op.cases()
+]
+MACHINES = [kind for kind in Arithmetic if kind is not Arithmetic.EXACT]
+SHARE = 0.4  # of codes that are the lowest one of their type
+
+
+def nasty(operator: IntegerOperator, case: Case) -> list[Array | None]:
+    """The inputs, with many codes at the low end of their type."""
+    rng = np.random.default_rng(0)
+    inputs = [None if x is None else np.array(x) for x in case.inputs]
+    for slot in {0, *operator.weights}:
+        x = inputs[slot]
+        if x is not None and x.dtype in (np.uint8, np.int8):
+            x[rng.random(x.shape) < SHARE] = -128 if x.dtype == np.int8 else 0
+    return inputs
+
+
+def test_all_whose_sums_depend_on_the_machine_are_here() -> None:
+    assert {op.op_type for op in OPERATORS} == {
+        "ConvInteger",
+        "DynamicQuantizeLSTM",
+        "DynamicQuantizeMatMul",
+        "MatMulInteger",
+        "MatMulIntegerToFloat",
+        "QLinearAdd",
+        "QGemm",
+        "QLinearConv",
+        "QLinearMatMul",
+    }
+
+
+@pytest.mark.parametrize(("operator", "case"), CASES)
+def test_results_differ_only_where_a_pair_of_named_weights_overflows(
+    operator: IntegerOperator, case: Case
+) -> None:
+    inputs, attributes = nasty(operator, case), dict(case.attributes or {})
+    exact = operator.kernel(inputs, attributes)
+    for arithmetic in MACHINES:
+        notes: list[Overflows] = []
+        got = operator.kernel_on(inputs, attributes, Accumulator(arithmetic, notes.append))
+        same = all(np.array_equal(x, y) for x, y in zip(got, exact, strict=True))
+        heard = joined(notes)
+        assert same or heard is not None
+        if heard is None:
+            continue
+        assert heard.count.min() > 0
+        possible = operator.risks(inputs, attributes, arithmetic)
+        assert possible is not None
+        named = set(zip(possible.first.tolist(), possible.second.tolist(), strict=True))
+        seen = set(zip(heard.first.tolist(), heard.second.tolist(), strict=True))
+        assert seen <= named
+
+
+@pytest.mark.parametrize(("operator", "case"), CASES)
+def test_what_is_only_noted_changes_nothing(operator: IntegerOperator, case: Case) -> None:
+    inputs, attributes = nasty(operator, case), dict(case.attributes or {})
+    exact = operator.kernel(inputs, attributes)
+    for arithmetic in MACHINES:
+        accumulator = Accumulator(arithmetic, effect=Effect.NOTED)
+        noted = operator.kernel_on(inputs, attributes, accumulator)
+        assert all(np.array_equal(x, y) for x, y in zip(noted, exact, strict=True))

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from onnxq import catalog
+from onnxq.dtypes import UINT8
+from onnxq.operator import NodePlan
+from onnxq.qparams import QParams, per_tensor
+from onnxq.stages import agreeing_sums
+from onnxq.stages.calibrate import calibrate
+from onnxq.stages.plan import Plan, plan
+from onnxq.stages.prepare import prepare
+from tests.examples import model, weights
+
+# a quarter of all pairs of codes is half way between two codes of the result
+TIES = {"x": np.linspace(0, 255, 16, dtype=np.float32).reshape(1, 16)}
+
+
+def doubled() -> onnx.ModelProto:
+    """y = relu(x w) + relu(x v), and z = y + relu(x w)."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Relu", ["a"], ["ra"]),
+        helper.make_node("MatMul", ["x", "v"], ["b"]),
+        helper.make_node("Relu", ["b"], ["rb"]),
+        helper.make_node("Add", ["ra", "rb"], ["s"], "first"),
+        helper.make_node("Add", ["s", "ra"], ["t"], "second"),
+        helper.make_node("MatMul", ["t", "u"], ["y"]),
+    ]
+    eye = np.eye(16, dtype=np.float32)
+    return model(nodes, {"w": eye, "v": eye, "u": weights(3, 16, 4)}, {"x": ["N", 16]})
+
+
+def made_for(target: str) -> Plan:
+    prepared = prepare(doubled(), None, target)
+    return plan(prepared, calibrate(prepared, TIES))
+
+
+def disagreeing(made: Plan) -> list[str]:
+    add = catalog.find("Add", "")
+    assert add is not None
+    sums = {"first": ("ra", "rb", "s"), "second": ("s", "ra", "t")}
+    plans = {
+        name: NodePlan((made.tensors[a], made.tensors[b]), (made.tensors[c],))
+        for name, (a, b, c) in sums.items()
+    }
+    return [name for name, one in plans.items() if not add.agrees(one)]
+
+
+def test_sums_of_portable_models_are_the_same_on_every_machine() -> None:
+    exact, portable = made_for("x86-vnni"), made_for("portable")
+    assert disagreeing(exact)
+    assert not disagreeing(portable)
+    for name, qparams in portable.tensors.items():
+        ratio = qparams.scale / exact.tensors[name].scale
+        assert 1 <= ratio <= 1.002
+        assert qparams.zero_point == exact.tensors[name].zero_point
+    assert not [note for note in portable.notes if "ARM" in note]
+
+
+@pytest.mark.parametrize("target", ["arm64", "arm64-dot", "arm64-i8mm"])
+def test_models_for_arm_agree_with_the_reference_too(target: str) -> None:
+    assert not disagreeing(made_for(target))
+
+
+def test_a_sum_that_no_scale_near_its_own_helps_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = made_for("x86-vnni").tensors
+    monkeypatch.setattr(agreeing_sums, "_factors", lambda: iter(()))
+    made = made_for("portable")
+    assert any("'first': ARM may round some of its sums" in note for note in made.notes)
+    assert made.tensors == wanted
+
+
+def test_halves_disagree_until_the_scale_moves() -> None:
+    add = catalog.find("Add", "")
+    assert add is not None
+
+    def one(scale: float) -> NodePlan:
+        operand: QParams = per_tensor(1.0, 0, UINT8)
+        return NodePlan((operand, operand), (per_tensor(scale, 0, UINT8),))
+
+    assert not add.agrees(one(2.0))
+    assert add.agrees(one(2.001))
+    assert add.agrees(NodePlan(one(2.0).inputs, (None,)))
