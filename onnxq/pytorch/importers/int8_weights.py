@@ -17,6 +17,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog, targets
+from onnxq.arithmetic import Arithmetic
 from onnxq.graph.edit import FreeNames
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.operator import Rule
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     Codes = npt.NDArray[np.int8]
 
 INT8_MAX = 127
+_WRAPS = (Arithmetic.WRAPS, Arithmetic.WRAPS_DEPTHWISE)
 _DYNAMIC = {
     "DynamicQuantizeMatMul": (1,),
     "MatMulIntegerToFloat": (1,),
@@ -78,8 +80,8 @@ def warn_of_endangered(model: ir.Model, target: Target | None) -> None:
         return
     count = sum(int((codes == -INT8_MAX - 1).sum()) for codes, _ in found)
     largest = max(_largest(codes) for codes, _ in found)
-    wraps = ", ".join(t.name for t in endangered if t.overflow is targets.Overflow.WRAPS)
-    saturates = ", ".join(t.name for t in endangered if t.overflow is targets.Overflow.SATURATES)
+    wraps = ", ".join(t.name for t in endangered if t.arithmetic in _WRAPS)
+    saturates = ", ".join(t.name for t in endangered if t.arithmetic is Arithmetic.SATURATES)
     reasons = [f"{count} of them are -128, which wraps on {wraps}"] if wraps else []
     if saturates:
         reasons.append(
@@ -186,17 +188,17 @@ def _adds_pairs(node: ir.Node) -> bool:
 
 
 def _endangers(target: Target, codes: Codes, saturates: object) -> bool:
-    match target.overflow:
-        case targets.Overflow.SATURATES:
+    match target.arithmetic:
+        case Arithmetic.SATURATES:
             return bool(saturates) and _largest(codes) > target.weight_qmax_saturating
-        case targets.Overflow.WRAPS:
+        case Arithmetic.WRAPS | Arithmetic.WRAPS_DEPTHWISE:
             return bool((codes == -INT8_MAX - 1).any())
     return False
 
 
 def limit_of(target: Target, saturates: object) -> int:
     """Largest magnitude of a code that the target computes exactly in such a product."""
-    if target.overflow is targets.Overflow.NEVER:
+    if target.arithmetic is Arithmetic.EXACT:
         return INT8_MAX + 1
     return target.weight_qmax_saturating if saturates else target.weight_qmax
 
