@@ -14,6 +14,7 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 from onnxq.errors import OnnxqError, UnsupportedError, listed
 from onnxq.pytorch.custom_config import QUANTIZED_CLASSES, entries_of
 from onnxq.pytorch.fake_quantize import FakeQuantize
+from onnxq.pytorch.grid_keeping import keep_rounding
 from onnxq.pytorch.hooks import move_hooks, move_pre_hooks, remove_hooks
 from onnxq.pytorch.mappings import DYNAMIC_MAPPING, STATIC_MAPPING, check_mapping
 from onnxq.pytorch.nn.qat import QatModule
@@ -131,6 +132,7 @@ def _with_hooks(mod: nn.Module, made: nn.Module) -> nn.Module:
     move_pre_hooks(mod, made)
     move_hooks(mod, made)
     remove_hooks(made, _is_own_hook)
+    keep_rounding(mod, made)
     return made
 
 
