@@ -112,8 +112,8 @@ class Weighted(OutputGrid, StoredWeight):
             self.input_scale = self.input_scale.to(device)
         if b is not None:
             b = b.detach().to(device, torch.float32).reshape(-1)
-            self._check_bias(b, self.bias_channels())
-            raised = raised_scale(scale, self.grouped(b), self.input_scale)
+            self._check_bias(b, self.weight_codes.shape[self.channel_axis])
+            raised = raised_scale(scale, b, self.input_scale)
             if not torch.equal(raised, scale):
                 weight = self._at(weight, raised)
                 scale = raised
@@ -121,21 +121,9 @@ class Weighted(OutputGrid, StoredWeight):
         self.bias_codes = self.bias_scale = self.bias_zero_point = None
         if b is None:
             return
-        self.bias_scale = self.spread(bias_scale(self.input_scale, scale))
+        self.bias_scale = bias_scale(self.input_scale, scale)
         self.bias_codes = bias_codes(b, self.bias_scale)
         self.bias_zero_point = torch.zeros_like(self.bias_scale, dtype=torch.int32)
-
-    def bias_channels(self) -> int:
-        """Number of elements of a bias."""
-        return self.weight_codes.shape[self.channel_axis]
-
-    def grouped(self, per_output: torch.Tensor) -> torch.Tensor:
-        """The largest of outputs that share a weight scale: (outputs,) -> (channels,)."""
-        return per_output
-
-    def spread(self, per_channel: torch.Tensor) -> torch.Tensor:
-        """Scales of the weight's channels, one per output: (channels,) -> (outputs,)."""
-        return per_channel
 
     def _at(self, weight: QTensor, scale: torch.Tensor) -> QTensor:
         """The weight's real values at larger scales."""
@@ -215,7 +203,7 @@ class Weighted(OutputGrid, StoredWeight):
         fake, qparams = source.fake, source.fake.qparams()
         scale, zero_point = (x.to(weight.device) for x in tensors_of(qparams))
         if source.bias is not None:
-            found = self.grouped(source.bias.detach().reshape(-1))
+            found = source.bias.detach().reshape(-1)
             raised = raised_scale(scale, found, input_scale.to(weight.device))
             if not torch.equal(raised, scale):
                 self._warn_of_raised(int((raised != scale).sum()))
