@@ -14,6 +14,8 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 from onnxq.errors import OnnxqError, UnsupportedError, listed
 from onnxq.pytorch.custom_config import QUANTIZED_CLASSES, entries_of
 from onnxq.pytorch.fake_quantize import FakeQuantize
+from onnxq.pytorch.float_functional import FloatFunctional, NeverCalled
+from onnxq.pytorch.grid_keeping import keep_rounding
 from onnxq.pytorch.hooks import move_hooks, move_pre_hooks, remove_hooks
 from onnxq.pytorch.mappings import DYNAMIC_MAPPING, STATIC_MAPPING, check_mapping
 from onnxq.pytorch.nn.qat import QatModule
@@ -69,6 +71,7 @@ def convert(
     target = module if inplace else copy.deepcopy(module)
     if mapping is None:
         _refuse_unsupported(target, {**chosen, **custom})
+    _set_aside_uncalled(target)
     result = _converted(target, Mappings(chosen, custom), "", {})
     if remove_qconfig:
         for part in result.modules():
@@ -131,6 +134,7 @@ def _with_hooks(mod: nn.Module, made: nn.Module) -> nn.Module:
     move_pre_hooks(mod, made)
     move_hooks(mod, made)
     remove_hooks(made, _is_own_hook)
+    keep_rounding(mod, made)
     return made
 
 
@@ -171,6 +175,22 @@ def _converted(
             setattr(module, name, _converted(child, mappings, inner, done))
         module.__dict__.pop("input_fake_quant", None)
     return result
+
+
+def _set_aside_uncalled(module: nn.Module) -> None:
+    """Leaves FloatFunctionals as they are that a model has and does not call.
+
+    Blocks have one for a residual connection that not all of them make. Where no data was seen at
+    all, they are refused as everything is.
+    """
+    fakes = [part for part in module.modules() if isinstance(part, FakeQuantize)]
+    if not any(fake.has_observed for fake in fakes):
+        return
+    for name, part in module.named_modules():
+        fake = output_fake_quantize(part)
+        if isinstance(part, FloatFunctional) and fake is not None and not fake.has_observed:
+            part.activation_post_process = NeverCalled(name)
+            part.__dict__.pop("qconfig", None)
 
 
 def _refuse_unsupported(

@@ -61,6 +61,8 @@ def _lstm_operator() -> onnxscript.values.Op:
 def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]:
     """Functions that emit the ONNX nodes of torch operators, by operator.
 
+    (Over 40 lines: onnxscript wants the functions to close over the opset.)
+
     Args:
         op: onnxscript's operators of the opset that is written.
     """

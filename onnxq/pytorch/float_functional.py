@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from onnxq.errors import UnsupportedError
+from onnxq.errors import CalibrationError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,3 +71,27 @@ class FloatFunctional(nn.Module):
     def matmul(self, x: Tensor, y: Tensor) -> Tensor:
         """The matrix product x @ y."""
         return self._processed(torch.matmul(x, y))
+
+
+class NeverCalled(nn.Module):
+    """Where the results of a FloatFunctional go that was not called while the model saw data.
+
+    Args:
+        name: of the FloatFunctional in the model.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: ARG002  # a module's signature
+        """Nothing goes through.
+
+        Raises:
+            CalibrationError: always.
+        """
+        raise CalibrationError(
+            f"'{self.name}' (FloatFunctional) was not called while the prepared model saw data, so "
+            "that its result has no scale. Run the prepared model on data that reaches it, then "
+            "convert it."
+        )

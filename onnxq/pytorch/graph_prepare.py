@@ -14,15 +14,15 @@ import numpy as np
 import torch
 from torch import fx, nn
 from torch.nn import functional
-from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 from onnxq.errors import QConfigError, UnsupportedError
 from onnxq.pytorch.fake_quantize import FakeQuantize, fake_quantize_module
+from onnxq.pytorch.fuse_modules import folded
 from onnxq.pytorch.group import GroupMember, WholeBatch
 from onnxq.pytorch.inputs import bind
-from onnxq.pytorch.nn import qat
-from onnxq.pytorch.nn.intrinsic import qat as intrinsic_qat
-from onnxq.pytorch.nn.intrinsic._fused import FUSED
+from onnxq.pytorch.layers import QAT_MAPPING
+from onnxq.pytorch.nn.intrinsic import FUSED
+from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.placements import place
 from onnxq.pytorch.stubs import DeQuantStub
 from onnxq.pytorch.tracing import module_of, trace
@@ -45,15 +45,10 @@ PLACEMENTS = "onnxq_placements"
 """Key of the meta of a prepared module: its Placements."""
 
 _FUSED: dict[tuple[type[nn.Module], ...], tuple[Any, Any]] = {
-    kind.PARTS: (kind, getattr(intrinsic_qat, kind.__name__))
-    for kind in FUSED
-    if hasattr(intrinsic_qat, kind.__name__)
+    kind.PARTS: (kind, QAT_MAPPING[kind]) for kind in FUSED if kind in QAT_MAPPING
 }
 _PLAIN: dict[type[nn.Module], Any] = {
-    nn.Conv1d: qat.Conv1d,
-    nn.Conv2d: qat.Conv2d,
-    nn.Conv3d: qat.Conv3d,
-    nn.Linear: qat.Linear,
+    kind: QAT_MAPPING[kind] for kind in (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
 }
 _RELUS = (functional.relu, torch.relu, "relu")
 
@@ -254,8 +249,7 @@ class _Builder:
             source = node.all_input_nodes[0]
             while source not in self._makers:  # copies alone lie between, as placement checked
                 source = source.all_input_nodes[0]
-            # a reference, not a submodule: see QatModule.bind_input
-            self._called(node).__dict__["input_fake_quant"] = self._makers[source]
+            bind_input(self._called(node), self._makers[source])
 
     def finished(self, name: str) -> fx.GraphModule:
         """The module, with what the graph names and nothing else."""
@@ -320,7 +314,6 @@ class _ObservingBuilder(_Builder):
         if type(made) not in _PLAIN:
             raise self._refused(weight, modules)
         if len(modules) > 1:
-            fold = fuse_linear_bn_eval if isinstance(made, nn.Linear) else fuse_conv_bn_eval
-            made = fold(made, modules[1])  # type: ignore[arg-type]  # placement saw its type
+            made = folded(made, modules[1])
         made.qconfig = QConfig(weight.part, weight.part)
         return made, parts

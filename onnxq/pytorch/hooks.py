@@ -40,6 +40,11 @@ def remove_hooks(module: nn.Module, unwanted: Callable[[object], bool]) -> None:
                     getattr(module, known).pop(key, None)
 
 
+def has_pre_hook(module: nn.Module, hook: object) -> bool:
+    """Whether this hook runs before forward."""
+    return any(known is hook for known in getattr(module, BEFORE[0]).values())
+
+
 def has_pre_hooks(module: nn.Module) -> bool:
     """Whether hooks run before forward."""
     return bool(getattr(module, BEFORE[0]))

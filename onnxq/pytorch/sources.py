@@ -3,7 +3,8 @@
 An int32 bias is stored at x_scale * w_scale, so a layer has to know the scale of its input. The
 first forward pass of the model is watched: each tensor that a FakeQuantize returns is noted, what
 only moves values (max pooling, reshape, transpose, indexing, relu, cat of one source) hands the
-note on, and each layer with weights keeps the FakeQuantize of its input as `input_fake_quant`. Once
+note on; a layer behind a function that averages or clamps rounds its input (see grid_keeping).
+Each layer with weights keeps the FakeQuantize of its input as `input_fake_quant`. Once
 every layer has one there is no trace of this, and no cost.
 """
 
@@ -21,6 +22,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 from onnxq.errors import ModelError, UnsupportedError
 from onnxq.pytorch.compiling import never_compiled
 from onnxq.pytorch.fake_quantize import FakeQuantize
+from onnxq.pytorch.grid_keeping import GRID_KEEPING, Between, round_input
+from onnxq.pytorch.hooks import has_pre_hook
 from onnxq.pytorch.nn.intrinsic import FusedModule
 from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.stubs import DeQuantStub
@@ -77,7 +80,7 @@ class Lost:
     by: str
 
 
-Source = FakeQuantize | Lost
+Source = FakeQuantize | Between | Lost
 
 
 class Tracker(TorchFunctionMode):
@@ -125,7 +128,10 @@ class Tracker(TorchFunctionMode):
             return result
         name = str(getattr(func, "__name__", func))
         where = resolve_name(func) or name
-        made = self._moved(where, read) if _moves(name, args, kwargs) else Lost(where)
+        moves = _moves(name, args, kwargs)
+        made = self._moved(where, read) if moves or name in GRID_KEEPING else Lost(where)
+        if not moves and isinstance(made, FakeQuantize):
+            made = Between(made)
         # __setitem__ returns None, and changes its first argument
         for tensor in tensors_in(args[0] if name == "__setitem__" else result):
             if made is not None and tensor.is_floating_point():
@@ -134,7 +140,7 @@ class Tracker(TorchFunctionMode):
 
     def _moved(self, where: str, read: list[Tensor]) -> Source | None:
         sources = [self.sources.get(tensor) for tensor in read]
-        same = all(source is sources[0] for source in sources)
+        same = all(source == sources[0] for source in sources)
         return sources[0] if same else Lost(f"{where} of tensors with different scales")
 
     def _before(self, module: nn.Module, args: tuple[Any, ...]) -> None:
@@ -166,7 +172,8 @@ class Tracker(TorchFunctionMode):
         """Words for what made a tensor."""
         if isinstance(source, Lost):
             return source.by or "an input of the model or a constant"
-        name = self.names.get(source, "?")
+        fake = source.fake if isinstance(source, Between) else source
+        name = self.names.get(fake, "?")
         return f"'{name.removesuffix('.activation_post_process')}'"
 
 
@@ -247,7 +254,12 @@ def bind(tracker: Tracker) -> None:
     for module, source in tracker.found.items():
         if isinstance(source, Lost):
             raise ModelError(_lost(tracker, module, source))
-        bind_input(module, source)
+        if not isinstance(source, Between):
+            bind_input(module, source)
+            continue
+        bind_input(module, source.fake)
+        if not has_pre_hook(module, round_input):
+            module.register_forward_pre_hook(round_input)
 
 
 def _lost(tracker: Tracker, module: nn.Module, source: Lost) -> str:
@@ -255,7 +267,7 @@ def _lost(tracker: Tracker, module: nn.Module, source: Lost) -> str:
     return (
         f"'{name}' ({type(module).__name__}): its input, from {tracker.describe(source)}, is not "
         "fake-quantized, so that it could not run in integers. Put a QuantStub before it; or use "
-        "modules that are fake-quantized for what stands between (FloatFunctional for add, mul and "
-        "cat; nn.AdaptiveAvgPool2d for means); or set its qconfig to None to leave it in float; or "
-        "let onnxq place all this: prepare_qat(model, inputs=...)."
+        "FloatFunctional for add, mul and cat, which fake-quantizes its result; or set its qconfig "
+        "to None to leave it in float; or let onnxq place all this: "
+        "prepare_qat(model, inputs=...)."
     )

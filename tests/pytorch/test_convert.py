@@ -299,3 +299,36 @@ def test_layers_between_regions_stay_float() -> None:
     assert "QLinearSigmoid" not in uses
     marks = [node for node in exported.graph if node.op_type == "Max"]
     assert len(marks) == 1  # none at the end of the model
+
+
+class Block(nn.Module):
+    """As MobileNetV2's: one that changes the shape has no residual connection to add."""
+
+    def __init__(self, channels: int, residual: object) -> None:
+        super().__init__()
+        self.residual = residual
+        self.conv, self.skip_add = nn.Conv2d(3, channels, 1), FloatFunctional()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.conv(x)
+        return self.skip_add.add(x, y) if self.residual else y
+
+
+def test_a_float_functional_that_is_never_called_stays_and_says_so_if_it_is() -> None:
+    net: Any = nn.Sequential(QuantStub(), Block(3, "yes"), Block(4, None), DeQuantStub()).eval()
+    net.qconfig = get_default_qconfig()
+    prepared = prepare(net)
+    x = torch.randn(2, 3, 4, 4)
+    prepared(x)
+    quantized: Any = convert(prepared)
+    assert isinstance(quantized[1].skip_add, nnq.QFunctional)
+    assert quantized(x).shape == (2, 4, 4, 4)
+    with pytest.raises(CalibrationError, match=r"'2.skip_add'.*was not called"):
+        quantized[2].skip_add.add(x, x)
+
+
+def test_a_float_functional_is_refused_where_no_data_was_seen() -> None:
+    net: Any = nn.Sequential(Block(3, "yes")).eval()
+    net.qconfig = get_default_qconfig()
+    with pytest.raises(CalibrationError, match="no data was seen"):
+        convert(prepare(net))

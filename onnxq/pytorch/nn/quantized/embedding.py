@@ -8,17 +8,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812  # as everywhere
 
-from onnxq.errors import QConfigError, ShapeError
+from onnxq.errors import QConfigError
 from onnxq.pytorch.code_types import qdtype_of, torch_dtype
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
 from onnxq.pytorch.nn.quantized.prepared import check_type, float_weights
 from onnxq.pytorch.nn.quantized.requantize import Requantize
-from onnxq.pytorch.nn.quantized.stored import (
-    Stored,
-    qparams_of,
-    tensors_of,
-)
-from onnxq.pytorch.nn.quantized.weighted import of_torch
+from onnxq.pytorch.nn.quantized.stored_weight import StoredWeight
 from onnxq.pytorch.ops import dequantize_linear
 from onnxq.qtensor import QTensor
 
@@ -30,39 +25,24 @@ if TYPE_CHECKING:
 MODES = ("sum", "mean", "max")
 
 
-class _Table(Stored):
+class _Table(StoredWeight):
     """What both share.
 
     Attributes:
-        weight_codes: (num_embeddings, embedding_dim).
-        weight_scale: float32, () or (num_embeddings,).
-        weight_zero_point: of the type of the codes, shape of weight_scale.
         output: grid of the result; None: float32.
     """
 
-    fixed_shapes = ("weight_codes",)
-    weight_codes: torch.Tensor
-    weight_scale: torch.Tensor
-    weight_zero_point: torch.Tensor
     output: Requantize | None
 
     def make_buffers(
         self, shape: tuple[int, int], weight: object, dtype: torch.dtype | QDType | str
     ) -> None:
         """Zeros at scale 1, or the given quantized weight."""
-        stored = torch_dtype(qdtype_of(dtype))
-        self.register_buffer("weight_codes", torch.zeros(shape, dtype=stored))
-        self.register_buffer("weight_scale", torch.ones(()))
-        self.register_buffer("weight_zero_point", torch.zeros((), dtype=stored))
+        self.register_weight(shape, torch_dtype(qdtype_of(dtype)))
         self.output = None
         self.refresh()
         if isinstance(weight, QTensor | torch.Tensor):
             self.set_weight(weight)
-
-    def weight(self) -> QTensor:
-        """The table as a quantized tensor of onnxq."""
-        qparams = qparams_of(self.weight_scale, self.weight_zero_point, 0)
-        return QTensor(self.weight_codes.cpu().numpy(), qparams)
 
     def set_weight(self, w: QTensor | torch.Tensor) -> None:
         """Stores a quantized table.
@@ -70,18 +50,7 @@ class _Table(Stored):
         Raises:
             ShapeError: another shape than the constructor was given.
         """
-        weight = w if isinstance(w, QTensor) else of_torch(w)
-        if weight.shape != tuple(self.weight_codes.shape):
-            raise ShapeError(
-                f"{type(self).__name__}: weight of shape {weight.shape}; "
-                f"wanted {tuple(self.weight_codes.shape)}."
-            )
-        device = self.weight_codes.device
-        self.weight_scale, self.weight_zero_point = (
-            x.to(device) for x in tensors_of(weight.qparams)
-        )
-        codes = torch.from_numpy(weight.int_repr())
-        self.weight_codes = codes.to(device, torch_dtype(weight.dtype))
+        self.store_weight(self.fitting(w))
         self.refresh()
 
     def rows(self, indices: torch.Tensor) -> torch.Tensor:
@@ -224,12 +193,9 @@ class EmbeddingBag(_Table):
             if per_sample_weights is not None:
                 rows = rows * per_sample_weights[..., None]
             return self.on_grid(self._reduced(rows))
-        table: torch.Tensor = dequantize_linear(
-            self.weight_codes, self.weight_scale, self.weight_zero_point, 0
-        )
         bags = F.embedding_bag(
             indices,
-            table,
+            self.real_weight(),
             offsets,
             mode=self.mode,
             per_sample_weights=per_sample_weights,

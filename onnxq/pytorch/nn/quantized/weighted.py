@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-import numpy as np
 import torch
 
-from onnxq.dtypes import find
 from onnxq.errors import ModelError, ShapeError
-from onnxq.pytorch.code_types import torch_dtype
 from onnxq.pytorch.nn.quantized.bias import bias_codes, bias_scale, raised_scale
 from onnxq.pytorch.nn.quantized.observed import (
     check_observed,
@@ -19,9 +16,10 @@ from onnxq.pytorch.nn.quantized.observed import (
 )
 from onnxq.pytorch.nn.quantized.output_grid import OutputGrid
 from onnxq.pytorch.nn.quantized.requantize import Requantize
-from onnxq.pytorch.nn.quantized.stored import Stored, qparams_of, tensors_of
+from onnxq.pytorch.nn.quantized.stored import qparams_of, tensors_of
+from onnxq.pytorch.nn.quantized.stored_weight import StoredWeight
 from onnxq.pytorch.ops import dequantize_linear, quantize_linear
-from onnxq.qparams import PerChannel, QParams, quantize
+from onnxq.qparams import quantize
 from onnxq.qtensor import QTensor
 
 if TYPE_CHECKING:
@@ -40,25 +38,18 @@ class FloatWeights(NamedTuple):
     fake: FakeQuantize
 
 
-class Weighted(OutputGrid, Stored):
+class Weighted(OutputGrid, StoredWeight):
     """y = [requantize](op(x, (weight_codes - zp) * weight_scale, bias_codes * bias_scale)).
 
     Attributes:
-        weight_codes: integers of the weight's shape.
-        weight_scale: float32, () or one per channel along `channel_axis`.
-        weight_zero_point: of the type of the codes, shape of weight_scale.
         bias_codes: int32 (channels,), or None.
         bias_scale: float32, shape of weight_scale: input_scale * weight_scale; None without bias.
         input_scale: float32 (): of the tensor that comes in.
         output: grid of the result; None leaves it in float32.
     """
 
-    channel_axis: ClassVar[int] = 0
     fixed_shapes = ("weight_codes", "bias_codes")
 
-    weight_codes: torch.Tensor
-    weight_scale: torch.Tensor
-    weight_zero_point: torch.Tensor
     bias_codes: torch.Tensor | None
     bias_scale: torch.Tensor | None
     bias_zero_point: torch.Tensor | None
@@ -72,9 +63,7 @@ class Weighted(OutputGrid, Stored):
             shape: of the weight.
             bias: its length; None: there is none.
         """
-        self.register_buffer("weight_codes", torch.zeros(shape, dtype=torch.int8))
-        self.register_buffer("weight_scale", torch.ones(()))
-        self.register_buffer("weight_zero_point", torch.zeros((), dtype=torch.int8))
+        self.register_weight(shape)
         self.register_buffer("input_scale", torch.ones(()))
         none = bias is None
         codes = None if bias is None else torch.zeros(bias, dtype=torch.int32)
@@ -84,17 +73,7 @@ class Weighted(OutputGrid, Stored):
         self.register_buffer("bias_zero_point", zero)
         self.output = Requantize()
 
-    @property
-    def title(self) -> str:
-        """The class in messages and reprs, as torch's: QuantizedConv2d."""
-        return f"Quantized{type(self).__name__}"
-
     # --- numbers
-
-    def weight(self) -> QTensor:
-        """The weight as a quantized tensor of onnxq: codes and qparams, in NumPy."""
-        qparams = qparams_of(self.weight_scale, self.weight_zero_point, self.channel_axis)
-        return QTensor(self.weight_codes.cpu().numpy(), qparams)
 
     def bias(self) -> torch.Tensor | None:
         """The bias in float32 as it is added: a multiple of input_scale * weight_scale."""
@@ -125,44 +104,26 @@ class Weighted(OutputGrid, Stored):
             ShapeError: another shape than the constructor was given; a bias where there is none.
             ModelError: the bias holds NaN or Inf.
         """
-        weight = w if isinstance(w, QTensor) else of_torch(w)
-        if weight.shape != tuple(self.weight_codes.shape):
-            raise ShapeError(
-                f"{self.title}: weight of shape {weight.shape}; "
-                f"wanted {tuple(self.weight_codes.shape)}."
-            )
+        weight = self.fitting(w)
         device = self.weight_codes.device
-        scale, zero_point = (x.to(device) for x in tensors_of(weight.qparams))
+        scale = tensors_of(weight.qparams)[0].to(device)
         if input_scale is not None:
             self.input_scale = torch.as_tensor(input_scale, dtype=torch.float32).reshape(())
             self.input_scale = self.input_scale.to(device)
         if b is not None:
             b = b.detach().to(device, torch.float32).reshape(-1)
-            self._check_bias(b, self.bias_channels())
-            raised = raised_scale(scale, self.grouped(b), self.input_scale)
+            self._check_bias(b, self.weight_codes.shape[self.channel_axis])
+            raised = raised_scale(scale, b, self.input_scale)
             if not torch.equal(raised, scale):
                 weight = self._at(weight, raised)
                 scale = raised
-        codes = torch.from_numpy(weight.int_repr()).to(device, torch_dtype(weight.dtype))
-        self.weight_codes, self.weight_scale, self.weight_zero_point = codes, scale, zero_point
+        self.store_weight(weight)
         self.bias_codes = self.bias_scale = self.bias_zero_point = None
         if b is None:
             return
-        self.bias_scale = self.spread(bias_scale(self.input_scale, scale))
+        self.bias_scale = bias_scale(self.input_scale, scale)
         self.bias_codes = bias_codes(b, self.bias_scale)
         self.bias_zero_point = torch.zeros_like(self.bias_scale, dtype=torch.int32)
-
-    def bias_channels(self) -> int:
-        """Number of elements of a bias."""
-        return self.weight_codes.shape[self.channel_axis]
-
-    def grouped(self, per_output: torch.Tensor) -> torch.Tensor:
-        """The largest of outputs that share a weight scale: (outputs,) -> (channels,)."""
-        return per_output
-
-    def spread(self, per_channel: torch.Tensor) -> torch.Tensor:
-        """Scales of the weight's channels, one per output: (channels,) -> (outputs,)."""
-        return per_channel
 
     def _at(self, weight: QTensor, scale: torch.Tensor) -> QTensor:
         """The weight's real values at larger scales."""
@@ -185,13 +146,6 @@ class Weighted(OutputGrid, Stored):
             raise ShapeError(f"{self.title}: bias of {bias.numel()} elements; wanted {channels}.")
         if not bool(torch.isfinite(bias).all()):
             raise ModelError(f"{self.title}: the bias holds NaN or Inf; repair the model.")
-
-    def real_weight(self) -> torch.Tensor:
-        """float32 (codes - zero_point) * scale, as DequantizeLinear gives it."""
-        y: torch.Tensor = dequantize_linear(
-            self.weight_codes, self.weight_scale, self.weight_zero_point, self.channel_axis
-        )
-        return y
 
     def requantized(self, y: torch.Tensor) -> torch.Tensor:
         """The result on its grid; as it is where it stays in float."""
@@ -249,7 +203,7 @@ class Weighted(OutputGrid, Stored):
         fake, qparams = source.fake, source.fake.qparams()
         scale, zero_point = (x.to(weight.device) for x in tensors_of(qparams))
         if source.bias is not None:
-            found = self.grouped(source.bias.detach().reshape(-1))
+            found = source.bias.detach().reshape(-1)
             raised = raised_scale(scale, found, input_scale.to(weight.device))
             if not torch.equal(raised, scale):
                 self._warn_of_raised(int((raised != scale).sum()))
@@ -258,23 +212,3 @@ class Weighted(OutputGrid, Stored):
         codes = codes.to(torch.int32).clamp_(fake.quant_min, fake.quant_max)
         raised_qparams = qparams_of(scale, zero_point, self.channel_axis)
         return QTensor(codes.cpu().numpy().astype(qparams.dtype.storage), raised_qparams)
-
-
-def of_torch(w: torch.Tensor) -> QTensor:
-    """The codes and qparams of a tensor that torch quantized. Raises ShapeError for a float one."""
-    if not w.is_quantized:
-        raise ShapeError(
-            f"weight is a tensor of {w.dtype}; wanted a QTensor of onnxq.qtensor, or a tensor "
-            "quantized by torch. Quantize it with onnxq.qtensor.quantize_per_channel."
-        )
-    dtype = find(str(w.dtype))
-    if w.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
-        qparams = QParams(np.asarray(w.q_scale(), np.float32), np.asarray(w.q_zero_point()), dtype)
-    else:
-        qparams = QParams(
-            w.q_per_channel_scales().numpy().astype(np.float32),
-            w.q_per_channel_zero_points().numpy(),
-            dtype,
-            PerChannel(w.q_per_channel_axis()),
-        )
-    return QTensor(w.int_repr().numpy(), qparams)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import nn
 
-from onnxq.errors import ShapeError
-from onnxq.pytorch.code_types import torch_dtype
 from onnxq.pytorch.dynamic_ops import dynamic_quantize_linear, matmul_integer
 from onnxq.pytorch.nn.quantized.dynamic.weights import quantized, weight_part
 from onnxq.pytorch.nn.quantized.prepared import check_type
-from onnxq.pytorch.nn.quantized.stored import Stored, qparams_of, tensors_of
-from onnxq.pytorch.nn.quantized.weighted import of_torch
-from onnxq.qtensor import QTensor
+from onnxq.pytorch.nn.quantized.stored_weight import StoredWeight
+
+if TYPE_CHECKING:
+    from onnxq.qtensor import QTensor
 
 
-class Linear(Stored):
+class Linear(StoredWeight):
     """y = float32(sum (xq - x_zp) (wq - w_zp)) * (x_scale * w_scale) + b.
 
     xq, x_scale and x_zp are those of DynamicQuantizeLinear of the whole x, uint8. In the exported
@@ -25,16 +24,10 @@ class Linear(Stored):
     bit.
 
     Attributes:
-        weight_codes: (out_features, in_features).
-        weight_scale: float32, () or (out_features,).
-        weight_zero_point: of the type of the codes, shape of weight_scale.
         bias_values: float32 (out_features,), or None.
     """
 
     fixed_shapes = ("weight_codes", "bias_values")
-    weight_codes: torch.Tensor
-    weight_scale: torch.Tensor
-    weight_zero_point: torch.Tensor
     bias_values: torch.Tensor | None
 
     def __init__(
@@ -46,11 +39,7 @@ class Linear(Stored):
     ) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
-        self.register_buffer(
-            "weight_codes", torch.zeros((out_features, in_features), dtype=torch.int8)
-        )
-        self.register_buffer("weight_scale", torch.ones(()))
-        self.register_buffer("weight_zero_point", torch.zeros((), dtype=torch.int8))
+        self.register_weight((out_features, in_features))
         self.register_buffer("bias_values", torch.zeros(out_features) if bias_ else None)
         self.refresh()
 
@@ -58,10 +47,10 @@ class Linear(Stored):
         """Notes whether the weight has zero points: a number, so that tracing has no branch."""
         self._centred = not bool(self.weight_zero_point.any())
 
-    def weight(self) -> QTensor:
-        """The weight as a quantized tensor of onnxq."""
-        qparams = qparams_of(self.weight_scale, self.weight_zero_point, 0)
-        return QTensor(self.weight_codes.cpu().numpy(), qparams)
+    @property
+    def title(self) -> str:
+        """As torch's."""
+        return f"DynamicQuantized{type(self).__name__}"
 
     def bias(self) -> torch.Tensor | None:
         """The bias, float32."""
@@ -73,18 +62,8 @@ class Linear(Stored):
         Raises:
             ShapeError: another shape than the constructor was given.
         """
-        weight = w if isinstance(w, QTensor) else of_torch(w)
-        if weight.shape != tuple(self.weight_codes.shape):
-            raise ShapeError(
-                f"DynamicQuantizedLinear: weight of shape {weight.shape}; "
-                f"wanted {tuple(self.weight_codes.shape)}."
-            )
+        self.store_weight(self.fitting(w))
         device = self.weight_codes.device
-        self.weight_scale, self.weight_zero_point = (
-            x.to(device) for x in tensors_of(weight.qparams)
-        )
-        codes = torch.from_numpy(weight.int_repr())
-        self.weight_codes = codes.to(device, torch_dtype(weight.dtype))
         self.bias_values = None if b is None else b.detach().to(device, torch.float32).clone()
         self.refresh()
 
@@ -113,7 +92,7 @@ class Linear(Stored):
         return made
 
     def __repr__(self) -> str:
-        return f"DynamicQuantized{type(self).__name__}({self.extra_repr()})"
+        return f"{self.title}({self.extra_repr()})"
 
     def extra_repr(self) -> str:
         """Sizes and type of the codes."""

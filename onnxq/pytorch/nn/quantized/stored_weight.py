@@ -1,0 +1,99 @@
+"""A weight as modules store it: codes, scales and zero points, set from quantized tensors."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from onnxq.dtypes import find
+from onnxq.errors import ShapeError
+from onnxq.pytorch.code_types import torch_dtype
+from onnxq.pytorch.nn.quantized.stored import Stored, qparams_of, tensors_of
+from onnxq.pytorch.ops import dequantize_linear
+from onnxq.qparams import PerChannel, QParams
+from onnxq.qtensor import QTensor
+
+
+class StoredWeight(Stored):
+    """Holds real weights (weight_codes - weight_zero_point) * weight_scale.
+
+    Attributes:
+        weight_codes: integers of the weight's shape, which stays.
+        weight_scale: float32, () or one per channel along `channel_axis`.
+        weight_zero_point: of the type of the codes, shape of weight_scale.
+    """
+
+    channel_axis: ClassVar[int] = 0
+    fixed_shapes: tuple[str, ...] = ("weight_codes",)
+
+    weight_codes: torch.Tensor
+    weight_scale: torch.Tensor
+    weight_zero_point: torch.Tensor
+
+    def register_weight(self, shape: tuple[int, ...], dtype: torch.dtype = torch.int8) -> None:
+        """Makes the buffers: weights of 0 at scale 1."""
+        self.register_buffer("weight_codes", torch.zeros(shape, dtype=dtype))
+        self.register_buffer("weight_scale", torch.ones(()))
+        self.register_buffer("weight_zero_point", torch.zeros((), dtype=dtype))
+
+    @property
+    def title(self) -> str:
+        """The class in messages and reprs, as torch's: QuantizedConv2d."""
+        return f"Quantized{type(self).__name__}"
+
+    def weight(self) -> QTensor:
+        """The weight as a quantized tensor of onnxq: codes and qparams, in NumPy."""
+        qparams = qparams_of(self.weight_scale, self.weight_zero_point, self.channel_axis)
+        return QTensor(self.weight_codes.cpu().numpy(), qparams)
+
+    def real_weight(self) -> torch.Tensor:
+        """float32 (codes - zero_point) * scale, as DequantizeLinear gives it."""
+        y: torch.Tensor = dequantize_linear(
+            self.weight_codes, self.weight_scale, self.weight_zero_point, self.channel_axis
+        )
+        return y
+
+    def fitting(self, w: QTensor | torch.Tensor) -> QTensor:
+        """A weight of the right shape, as onnxq's.
+
+        Args:
+            w: a QTensor, or a tensor quantized by torch (qint8, per tensor or channel).
+        Raises:
+            ShapeError: another shape than the constructor was given; a float tensor.
+        """
+        weight = w if isinstance(w, QTensor) else _of_torch(w)
+        if weight.shape != tuple(self.weight_codes.shape):
+            raise ShapeError(
+                f"{self.title}: weight of shape {weight.shape}; "
+                f"wanted {tuple(self.weight_codes.shape)}."
+            )
+        return weight
+
+    def store_weight(self, weight: QTensor) -> None:
+        """Makes its codes and qparams the buffers, on their device."""
+        device = self.weight_codes.device
+        scale, zero_point = (x.to(device) for x in tensors_of(weight.qparams))
+        codes = torch.from_numpy(weight.int_repr()).to(device, torch_dtype(weight.dtype))
+        self.weight_codes, self.weight_scale, self.weight_zero_point = codes, scale, zero_point
+
+
+def _of_torch(w: torch.Tensor) -> QTensor:
+    """The codes and qparams of a tensor that torch quantized. Raises ShapeError for a float one."""
+    if not w.is_quantized:
+        raise ShapeError(
+            f"weight is a tensor of {w.dtype}; wanted a QTensor of onnxq.qtensor, or a tensor "
+            "quantized by torch. Quantize it with onnxq.qtensor.quantize_per_channel."
+        )
+    dtype = find(str(w.dtype))
+    if w.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        qparams = QParams(np.asarray(w.q_scale(), np.float32), np.asarray(w.q_zero_point()), dtype)
+    else:
+        qparams = QParams(
+            w.q_per_channel_scales().numpy().astype(np.float32),
+            w.q_per_channel_zero_points().numpy(),
+            dtype,
+            PerChannel(w.q_per_channel_axis()),
+        )
+    return QTensor(w.int_repr().numpy(), qparams)
