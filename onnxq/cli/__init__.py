@@ -19,7 +19,7 @@ EXIT_CODES = (
     "Exit codes: 0 done, 2 wrong usage, 3 the model is refused, 4 shapes or types of arrays, "
     "5 names or values in the configuration, 6 samples or statistics, 7 not supported, 8 a bound "
     "(--min-sqnr, --max-steps, or export's comparison) is broken, 9 a file cannot be written, "
-    "130 stopped by Ctrl-C."
+    "10 a named machine would compute other integers (verify --isa), 130 stopped by Ctrl-C."
 )
 
 

@@ -19,14 +19,23 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq.dtypes import INT8
+from onnxq.errors import CalibrationError
 from onnxq.qparams import PerChannel, QParams, quantize
-from onnxq.range_reduction import Reduction
+from onnxq.range_reduction import RangeReduction, Reduction
+from onnxq.stages.plan_constants import constant_array
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
+
+    import onnx_ir as ir
 
     from onnxq.operator import Rule
     from onnxq.stages.plan_constants import WeightPlan
+    from onnxq.targets import Target
+
+    Saturated = Mapping[str, AbstractSet[int]]
+    """Weight (a float initializer) -> channels in which a pair of products left int16."""
 
 Floats = npt.NDArray[np.float32]
 Places = npt.NDArray[np.int64]
@@ -34,6 +43,48 @@ Mask = npt.NDArray[np.bool_]
 
 LARGEST_SUM = 128  # of two codes of one sign: 255 * 128 = 32640, and 255 * 129 = 32895 is too much
 CHUNK_ELEMENTS = 1 << 22  # weights are looked at in pieces: a model may be larger than the memory
+
+
+def check_saturated(target: Target, saturated: Saturated | None) -> None:
+    """Refuses to guess which channels saturated on samples that are not here.
+
+    Raises:
+        CalibrationError: nobody says it, and the target's range reduction asks.
+    """
+    observed = target.range_reduction is RangeReduction.OBSERVED
+    if observed and target.reduces_range and saturated is None:
+        raise CalibrationError(
+            "range reduction 'observed' needs the samples, to run the quantized model on them; "
+            "statistics do not say which products saturated. Give the samples to onnxq.quantize "
+            "(or `onnxq quantize`), or use 'worst-case'."
+        )
+
+
+def reduced(
+    weight: WeightPlan, node: ir.Node, rule: Rule, target: Target, saturated: Saturated | None
+) -> tuple[WeightPlan, Reduction | None]:
+    """The weight within what pairs of products can hold on the target, and what that cost.
+
+    Args:
+        weight: how it is stored, without regard to pairs, with its gain.
+        node: the float node.
+        rule: its operator's.
+        target: whose range reduction is carried out.
+        saturated: for RangeReduction.OBSERVED.
+    """
+    if not target.reduces_range or not rule.saturating_pairs or weight.qparams.dtype != INT8:
+        return weight, None
+    count = max(weight.qparams.scale.size, 1)
+    if weight.code_limit == target.weight_qmax_saturating:
+        factor = target.weight_qmax / target.weight_qmax_saturating
+        return weight, Reduction(count, count, factor, factor)
+    assert rule.weight is not None
+    value = node.inputs[rule.weight.slot]
+    assert value is not None
+    channels = None
+    if target.range_reduction is RangeReduction.OBSERVED:
+        channels = (saturated or {}).get(weight.tensor, frozenset())
+    return fit_pairs(weight, constant_array(value), rule, channels)
 
 
 def fit_pairs(

@@ -15,7 +15,6 @@ import numpy as np
 
 from onnxq import catalog
 from onnxq.atomic import write_atomically
-from onnxq.dtypes import INT8
 from onnxq.errors import CalibrationError, OnnxqError, UnsupportedError
 from onnxq.graph.collector import without_collector
 from onnxq.operator import Float, NodePlan
@@ -40,13 +39,12 @@ from onnxq.stages.dynamic_decision import (
     dynamic_to_dict,
 )
 from onnxq.stages.dynamic_plan import dynamic_plan
-from onnxq.stages.pair_range import fit_pairs
+from onnxq.stages.pair_range import check_saturated, reduced
 from onnxq.stages.plan_activations import tensor_qparams, untaken_branches
 from onnxq.stages.plan_constants import (
     BiasPlan,
     WeightKey,
     WeightPlan,
-    constant_array,
     plan_bias,
     plan_weight,
     with_gain,
@@ -55,18 +53,13 @@ from onnxq.stages.tied_weights import notes_on_both_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from collections.abc import Set as AbstractSet
 
     import numpy.typing as npt
     import onnx_ir as ir
 
-    from onnxq.operator import Rule
+    from onnxq.stages.pair_range import Saturated
     from onnxq.stages.prepare import Prepared
     from onnxq.stages.statistics import Statistics
-    from onnxq.targets import Target
-
-    Saturated = Mapping[str, AbstractSet[int]]
-    """Weight (a float initializer) -> channels in which a pair of products left int16."""
 
 
 FORMAT = "onnxq plan 2"
@@ -203,7 +196,7 @@ def plan(
     check_prepared(prepared, "plan")
     check_statistics(statistics, "plan")
     statistics.check_model(prepared.model_hash)
-    _check_saturated(prepared.target, saturated)
+    check_saturated(prepared.target, saturated)
     notes: list[str] = []
     tensors, unseen = tensor_qparams(prepared, statistics, notes)
     notes += untaken_branches(prepared, statistics)
@@ -225,7 +218,7 @@ def plan(
         weight = plan_weight(prepared, node, decision.rule, observed, notes)
         if made is not None or x in gains:
             weight = with_gain(weight, made, gains.get(x))
-        weight, reduction = _reduced(weight, node, decision.rule, prepared.target, saturated)
+        weight, reduction = reduced(weight, node, decision.rule, prepared.target, saturated)
         if reduction is not None:
             reductions[name] = reduction
         if decision.rule.bias is not None and _has_input(node, decision.rule.bias):
@@ -248,36 +241,6 @@ def plan(
         prepared.target.range_reduction,
         reductions,
     )
-
-
-def _check_saturated(target: Target, saturated: Saturated | None) -> None:
-    """Refuses to guess which channels saturated on samples that are not here."""
-    observed = target.range_reduction is RangeReduction.OBSERVED
-    if observed and target.reduces_range and saturated is None:
-        raise CalibrationError(
-            "range reduction 'observed' needs the samples, to run the quantized model on them; "
-            "statistics do not say which products saturated. Give the samples to onnxq.quantize "
-            "(or `onnxq quantize`), or use 'worst-case'."
-        )
-
-
-def _reduced(
-    weight: WeightPlan, node: ir.Node, rule: Rule, target: Target, saturated: Saturated | None
-) -> tuple[WeightPlan, Reduction | None]:
-    """The weight within what pairs of products can hold on the target, and what that cost."""
-    if not target.reduces_range or not rule.saturating_pairs or weight.qparams.dtype != INT8:
-        return weight, None
-    count = max(weight.qparams.scale.size, 1)
-    if weight.code_limit == target.weight_qmax_saturating:
-        factor = target.weight_qmax / target.weight_qmax_saturating
-        return weight, Reduction(count, count, factor, factor)
-    assert rule.weight is not None
-    value = node.inputs[rule.weight.slot]
-    assert value is not None
-    channels = None
-    if target.range_reduction is RangeReduction.OBSERVED:
-        channels = (saturated or {}).get(weight.tensor, frozenset())
-    return fit_pairs(weight, constant_array(value), rule, channels)
 
 
 def _dynamic(
