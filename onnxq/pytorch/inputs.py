@@ -129,9 +129,10 @@ def example_inputs(module: nn.Module) -> Inputs:
         return found() if callable(found) else found
     parameters = list(inspect.signature(module.forward).parameters)
     raise QConfigError(
-        f"{type(module).__name__}: no example inputs to trace it with. Name them, as in "
-        f"--input '{parameters[0] if parameters else 'x'}=float32[4,3,224,224]', give real ones "
-        f"with --samples FILE.npz, or define example_inputs() in {type(module).__module__}."
+        f"{type(module).__name__}: no example inputs to trace it with. In Python, pass "
+        "inputs=tensors. On the command line name them, as in "
+        f"--input '{parameters[0] if parameters else 'x'}=float32[4,3,224,224]', or give real ones "
+        f"with --samples FILE.npz. Or define example_inputs() in {type(module).__module__}."
     )
 
 

@@ -127,6 +127,8 @@ class _Placing:
         self._group_of = {t: g for g in self._groups for t in g.group.members}
         self._taken: dict[str, _Group] = {}
         self._weights: list[PlacedWeight] = []
+        self._hidden: list[str] = []
+        self._copied: dict[str, list[str]] = {}  # hidden tensor -> placed copies of it
         self._unplaced: dict[str, str] = {}
         self._matcher = Matcher(traced, inputs, prepared.model, self._asked())
 
@@ -136,6 +138,7 @@ class _Placing:
         for tensor in self._values:  # graph order
             if tensor in self._group_of and tensor not in constants:
                 self._place_tensor(tensor)
+        self._place_hidden()
         for node in self._graph:
             decision = self._prepared.decisions[node_name(node)]
             if isinstance(decision, Quantize) and decision.folded_into is None:
@@ -168,13 +171,46 @@ class _Placing:
         free = [node for node in nodes if node.name not in self._taken]
         if free:
             self._put(free[0], tensor)
+        elif not nodes:
+            self._hidden.append(tensor)
         elif not any(self._taken[node.name] is group for node in nodes):
+            self._unplaced[tensor] = (
+                f"'{nodes[0].name}' has its values, and is another quantized tensor already"
+            )
+
+    def _place_hidden(self) -> None:
+        """Tensors that the module does not have, such as an LSTM's result before its transposition.
+
+        Rounding the copies that it has is the same, where only copies are read.
+        """
+        for tensor in reversed(self._hidden):  # copies first
+            group = self._group_of[tensor]
+            copies = [str(v.name) for node in self._copiers(tensor) for v in node.outputs]
+            known = {*group.nodes.values(), *self._copied}
+            if copies and known.issuperset(copies):
+                self._copied[tensor] = [
+                    name for copy in copies for name in self._copied.get(copy, [copy])
+                ]
+                continue
             self._unplaced[tensor] = (
                 "no part of the module's forward computes this tensor: it lies inside a function "
                 "or module that the exporter takes apart"
-                if not nodes
-                else f"'{nodes[0].name}' has its values, and is another quantized tensor already"
             )
+        for tensor, copies in self._copied.items():
+            group = self._group_of[tensor]
+            if tensor in group.group.sources:
+                names = [node for node, name in group.nodes.items() if name in copies]
+                group.sources += [name for name in names if name not in group.sources]
+
+    def _copiers(self, tensor: str) -> list[ir.Node]:
+        """The nodes that read a tensor's values, if each of them only copies them; else none."""
+        value = self._values[tensor]
+        readers = [node for node in value.consumers() if node.op_type != "Shape"]
+        for node in readers:
+            decision = self._prepared.decisions[node_name(node)]
+            if not isinstance(decision, Quantize) or decision.rule.role is not Role.MOVEMENT:
+                return []
+        return [] if value.is_graph_output() else readers
 
     def _put(self, node: fx.Node, tensor: str) -> None:
         group = self._group_of[tensor]

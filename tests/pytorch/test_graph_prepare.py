@@ -364,3 +364,31 @@ class Branch(nn.Module):
 def test_a_branch_on_values_is_refused() -> None:
     with pytest.raises(UnsupportedError, match=r"torch\.where"):
         prepare_qat(Branch(), inputs=images())
+
+
+class Recurrent(nn.Module):
+    """An LSTM, whose result ONNX has with its axes in another order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(8, 6, batch_first=True)
+        self.fc = nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores of shape (N, 4)."""
+        y, _ = self.lstm(x)
+        scores: Tensor = self.fc(y[:, -1])
+        return scores
+
+
+def test_a_tensor_that_the_module_only_has_copies_of_is_rounded_there() -> None:
+    x = torch.randn(4, 5, 8, generator=torch.Generator().manual_seed(0))
+    prepared: Any = prepare_qat(Recurrent(), inputs=x)
+    found: Placements = prepared.meta[PLACEMENTS]
+    assert not found.unplaced
+    (group,) = [group for group in found.groups if "select" in group.nodes.values()]
+    assert len(group.sources) == 1  # all steps of the sequence, of which the last is a copy
+    assert group.nodes[group.sources[0]] != "select"
+    exported = export(convert(prepared.eval()), x)
+    gemm: Any = next(node for node in exported.graph if node.op_type == "Gemm")
+    assert {value.producer().op_type for value in gemm.inputs} == {"DequantizeLinear"}
