@@ -287,10 +287,15 @@ class Operator(ABC):
         """Why ONNX Runtime's kernel refuses these qparams when it runs; empty: it does not."""
         return ""
 
-    def agrees(self, plan: NodePlan) -> bool:
+    def agrees(self, plan: NodePlan, attributes: Mapping[str, AttributeValue]) -> bool:
         """Whether machines that round sums of codes otherwise give the same for every input.
 
-        Where they do not, other scales may: `plan` looks for some next to these.
+        Where they do not, other scales may: `plan` looks for some next to these. Operators that
+        write a QLinearAdd ask Add.
+
+        Args:
+            plan: qparams per slot.
+            attributes: of the float node.
         """
         return True
 

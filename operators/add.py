@@ -81,7 +81,7 @@ class Add(Operator):
         """Codes of C. Raises ShapeError where shapes do not broadcast or dtypes are wrong."""
         return (sums(inputs, plan, add_codes),)
 
-    def agrees(self, plan: NodePlan) -> bool:
+    def agrees(self, plan: NodePlan, attributes: Mapping[str, AttributeValue]) -> bool:
         """Whether ARM's fixed point gives the same, for all pairs of 8-bit codes in either role."""
         p, q, out = qparams_in("Add", plan, 0), qparams_in("Add", plan, 1), plan.outputs[0]
         if out is None or max(p.dtype.bits, q.dtype.bits) > PAIR_BITS:

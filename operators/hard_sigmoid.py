@@ -24,8 +24,9 @@ from onnxq.operators._check import qparams_in, qparams_out
 from onnxq.operators._clamp import bound_codes
 from onnxq.operators._emit import initializer
 from onnxq.operators._examples import normal
-from onnxq.operators._number import is_scale, lower_with_number, number_kernel
+from onnxq.operators._number import is_scale, lower_with_number, number_kernel, one_code
 from onnxq.operators._tables import is_tabulable
+from onnxq.operators.add import Add
 from onnxq.qparams import QParams
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class HardSigmoid(Operator):
         attributes: Mapping[str, AttributeValue],
     ) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where dtypes or qparams do not fit."""
-        alpha, beta = (np.float32(real(attributes, *a)) for a in (("alpha", ALPHA), ("beta", BETA)))
+        alpha, beta = _line(attributes)
         scaled = _scaled(plan, float(alpha))
         if scaled is None:
             function = lambda x: np.clip(alpha * x + beta, 0, 1)  # noqa: E731
@@ -102,6 +103,22 @@ class HardSigmoid(Operator):
         y = number_kernel("HardSigmoid", inputs, scaled, "QLinearAdd", float(beta))
         low, high = bound_codes((0.0, 1.0), qparams_out("HardSigmoid", plan))
         return (np.clip(y, low, high),)
+
+    def agrees(self, plan: NodePlan, attributes: Mapping[str, AttributeValue]) -> bool:
+        """Whether ARM adds alpha X and beta to the same codes; around float there is no sum."""
+        alpha, beta = _line(attributes)
+        scaled = _scaled(plan, float(alpha))
+        if scaled is None:
+            return True
+        p = qparams_in("HardSigmoid", scaled, 0)
+        _, number = one_code(float(beta), p.dtype)
+        return Add().agrees(NodePlan((p, number), plan.outputs), {})
+
+
+def _line(attributes: Mapping[str, AttributeValue]) -> tuple[np.float32, np.float32]:
+    """(alpha, beta)."""
+    alpha, beta = real(attributes, "alpha", ALPHA), real(attributes, "beta", BETA)
+    return np.float32(alpha), np.float32(beta)
 
 
 def _scaled(plan: NodePlan, alpha: float) -> NodePlan | None:

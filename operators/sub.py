@@ -102,6 +102,11 @@ class Sub(Operator):
         pair = NodePlan((plan.inputs[0], mirrored(q)), plan.outputs)
         return Add().kernel((codes("Sub", inputs, plan, 0), minus_b), pair, {})
 
+    def agrees(self, plan: NodePlan, attributes: Mapping[str, AttributeValue]) -> bool:
+        """Whether ARM adds A and -B to the same codes."""
+        pair = NodePlan((plan.inputs[0], mirrored(qparams_in("Sub", plan, 1))), plan.outputs)
+        return Add().agrees(pair, attributes)
+
 
 def mirrored(q: QParams) -> QParams:
     """The qparams of -B, whose codes are qmin + qmax - b."""

@@ -1,6 +1,7 @@
 """Scales of sums for which every machine computes the same codes.
 
-ARM adds tensors of codes (QLinearAdd) in fixed point, x86 in float32 with fused multiply-adds. For
+ARM adds tensors of codes (QLinearAdd, which Add, Sub and HardSigmoid become) in fixed point, x86 in
+float32 with fused multiply-adds. For
 nearly all codes both round to the same; near ties they may not: with any scales, 0 to 3 of all
 65,536 pairs of codes differ, with scales that are powers of two up to a quarter of them. Whether a
 pair differs depends on the last bits of the scales. So the scale of the result is raised by up to
@@ -16,7 +17,7 @@ import numpy as np
 
 from onnxq import catalog
 from onnxq.operator import NodePlan
-from onnxq.stages.decision import Quantize, node_name, value_name, walk
+from onnxq.stages.decision import Quantize, attribute_values, node_name, value_name, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -80,7 +81,8 @@ def _agrees(node: ir.Node, decision: Quantize, tensors: Mapping[str, QParams]) -
                 for slot, value in enumerate(inputs)
             ),
             tuple(outputs.get(slot) for slot in range(len(node.outputs))),
-        )
+        ),
+        attribute_values(node),
     )
 
 

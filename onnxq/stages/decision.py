@@ -15,6 +15,7 @@ from onnxq.operator import Float, Form, Role, Rule, WeightSlot
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from onnxq.operator import AttributeValue
     from onnxq.qconfig import QConfigMapping
 
 
@@ -49,6 +50,11 @@ def node_name(node: ir.Node) -> str:
     """The node's name; canonical graphs name every node."""
     assert node.name
     return node.name
+
+
+def attribute_values(node: ir.Node) -> dict[str, AttributeValue]:
+    """As kernels take them: name -> value, without references to a function's attributes."""
+    return {name: a.value for name, a in node.attributes.items() if not a.is_ref()}
 
 
 def weight_observer(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> ObserverSpec:

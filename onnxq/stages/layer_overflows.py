@@ -12,6 +12,7 @@ from onnxq import catalog
 from onnxq.arithmetic import Arithmetic, Overflows, joined
 from onnxq.graph.kernels import value_types
 from onnxq.graph.weights import constant
+from onnxq.stages.decision import attribute_values
 from onnxq.stages.differences import Differences
 from onnxq.stages.prediction import CODES, MAX_PAIRS, WEIGHTS, LayerPrediction, Pair
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from onnxq.operator import AttributeValue, IntegerOperator
+    from onnxq.operator import IntegerOperator
 
     Array = npt.NDArray[np.generic]
 
@@ -118,7 +119,7 @@ def _layer(
         assert x is not None
         rank = 2 if value.shape is None else len(value.shape)
         inputs[slot] = np.full([UNKNOWN] * min(rank, 2) + [1] * (rank - 2), _lowest(x))
-    found = operator.risks(inputs, _attributes(node), arithmetic)
+    found = operator.risks(inputs, attribute_values(node), arithmetic)
     pairs_of = WEIGHTS if operator.weights else CODES
     if found is None:
         return Layer(node, 0, (), pairs_of)
@@ -140,7 +141,3 @@ def _stand_in(value: ir.Value | None, types: Mapping[ir.Value, ir.DataType]) -> 
         return tensor.numpy()
     dtype = value.dtype or types.get(value, ir.DataType.FLOAT)
     return np.zeros(0, dtype.numpy())
-
-
-def _attributes(node: ir.Node) -> dict[str, AttributeValue]:
-    return {name: a.value for name, a in node.attributes.items() if not a.is_ref()}
