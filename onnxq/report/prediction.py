@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.report.console import print_table
 from onnxq.stages.prediction import WEIGHTS
+from onnxq.targets import all_targets
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,7 +28,14 @@ def print_prediction(console: Console, prediction: Prediction) -> None:
         _print_layers(console, machine, prediction.batches)
     if prediction.floats:
         nodes = ", ".join(f"{count} {op_type}" for op_type, count in prediction.floats.items())
-        console.print(f"in float on every machine, whose last bits may differ: {nodes}")
+        console.print(
+            "in float on every machine; their last bits may differ, and codes computed from them "
+            f"by a step: {nodes}"
+        )
+    asked = {name for machine in prediction.machines for name in machine.targets}
+    for target in all_targets():  # what ARM adds in fixed point is in the prediction
+        if target.name in asked and target.caveat and not target.fixed_point_sums:
+            console.print(f"not predicted: {target.name}: {target.caveat}")
     source = f"batches: {prediction.batches}" if prediction.batches else "from the weights alone"
     console.print(f"{source}; model {prediction.model_hash[:12]}")
 
@@ -59,7 +67,7 @@ def _print_layers(console: Console, machine: MachinePrediction, batches: int) ->
             "channels",
             "integers differ",
             "largest",
-            "channel: weights (or codes), times",
+            "channel: places of weights (or codes), times",
         )
         rows = [
             (

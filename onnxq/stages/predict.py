@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from onnxq import reference, targets
 from onnxq.arithmetic import Arithmetic
-from onnxq.errors import CalibrationError
+from onnxq.errors import CalibrationError, QConfigError
 from onnxq.graph import kernels
 from onnxq.graph.io import load, model_hash
 from onnxq.graph.weights import constant
@@ -180,10 +180,17 @@ def _kinds(
     found: dict[Arithmetic, dict[str, None]] = {}
     for item in given:
         every = str(item) in (ALL, PORTABLE)
-        for target in targets.all_targets() if every else (targets.resolve(item),):
+        for target in targets.all_targets() if every else (_named(item),):
             if target.name != PORTABLE:
                 found.setdefault(target.arithmetic, {})[target.name] = None
     return [(kind, tuple(found[kind])) for kind in Arithmetic if kind in found]
+
+
+def _named(item: str | Target) -> Target:
+    try:
+        return targets.resolve(item)
+    except QConfigError as error:
+        raise QConfigError(f"{error} '{ALL}' stands for every machine.") from None
 
 
 def _floats(integer: ir.Model) -> dict[str, int]:

@@ -155,7 +155,10 @@ class Prediction:
         Raises:
             KeyError: it was not asked for.
         """
-        return next(m for m in self.machines if target in m.targets)
+        for machine in self.machines:
+            if target in machine.targets:
+                return machine
+        raise KeyError(target)
 
     @property
     def differing(self) -> tuple[str, ...]:
@@ -180,8 +183,8 @@ class Prediction:
             f"the integers {verb} on {sum(len(m.targets) for m in bad)} target(s), from these "
             "layers on:\n"
             + "\n".join(lines)
-            + "\nSums of products fit with `--target portable`, or "
-            "the target that it will run on; what ARM adds otherwise (QLinearAdd) stays."
+            + "\nQuantize for all of them with `--target portable` (its notes name sums that "
+            "still differ on ARM), or for the target that it will run on."
         )
 
     def to_json(self) -> str:

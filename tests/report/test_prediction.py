@@ -33,7 +33,7 @@ def test_causes_come_with_their_weights_and_what_could_be_comes_after() -> None:
     assert "3 codes" in shown
     assert "0: 0 9, 7; 1: 0 9, 6; 2: 0 9, 5 ..." in shown
     assert "where others can, on other samples" in shown
-    assert "2 Softmax" in shown
+    assert "codes computed from them by a step: 2 Softmax" in shown
     assert "batches: 2; model 0123456789ab" in shown
 
 
@@ -49,3 +49,8 @@ def test_without_samples_the_weights_speak() -> None:
     shown = text(MachinePrediction(("a",), "wraps", (RISKY,), ()), batches=0)
     assert "where sums can differ" in shown
     assert "from the weights alone" in shown
+
+
+def test_what_is_known_of_a_machine_and_not_predicted_is_said() -> None:
+    assert "not predicted: x86-sse: " in text(MachinePrediction(("x86-sse",), "exact", (), ()))
+    assert "not predicted" not in text(MachinePrediction(("arm64-dot",), "wraps", (), ()))

@@ -51,13 +51,15 @@ def test_weights_known_at_run_time_alone_are_risky() -> None:
 def test_a_difference_names_machines_and_causes() -> None:
     found = prediction(machine(CAUSE, RISKY, differing=3))
     assert found.differing == ("a", "b")
-    with pytest.raises(DifferenceError, match=r"differ on 2 target.*\n  a, b: 'cause'\n"):
+    with pytest.raises(DifferenceError, match=r"differ on 2 target.*\n  a, b: 'cause'\nQuant"):
         found.check()
 
 
 def test_a_target_is_found_by_its_name() -> None:
     found = machine(CAUSE)
     assert prediction(found).on("b") is found
+    with pytest.raises(KeyError, match="portable"):
+        prediction(found).on("portable")
 
 
 def test_json_has_all_of_it() -> None:
