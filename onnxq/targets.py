@@ -223,11 +223,8 @@ class Target:
     def weight_limit(self, rule: Rule) -> int:
         """Largest magnitude of an int8 weight of an operator; pairs of them may be limited too."""
         everywhere = self.range_reduction is RangeReduction.EVERYWHERE
-        return (
-            self.weight_qmax_saturating
-            if rule.saturating_pairs and everywhere
-            else (self.weight_qmax)
-        )
+        saturates = rule.saturating_pairs and everywhere
+        return self.weight_qmax_saturating if saturates else self.weight_qmax
 
     def dynamic_gain(
         self, op_type: str, form: str, bits: int, k: int, n: int, m: int | None, least_m: int = 1

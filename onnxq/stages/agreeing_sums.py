@@ -1,11 +1,11 @@
 """Scales of sums for which every machine computes the same codes.
 
 ARM adds tensors of codes (QLinearAdd, which Add, Sub and HardSigmoid become) in fixed point, x86 in
-float32 with fused multiply-adds. For
-nearly all codes both round to the same; near ties they may not: with any scales, 0 to 3 of all
-65,536 pairs of codes differ, with scales that are powers of two up to a quarter of them. Whether a
-pair differs depends on the last bits of the scales. So the scale of the result is raised by up to
-1 in 1,000, usually by 1 in a million, to the first that makes all pairs agree.
+float32 with fused multiply-adds. For nearly all codes both round to the same; near ties they may
+not: with any scales, 0 to 3 of all 65,536 pairs of codes differ, with scales that are powers of two
+up to a quarter of them. Whether a pair differs depends on the last bits of the scales. So the scale
+of the result is raised by up to 1 in 1,000, usually by 1 in a million, to the first that makes all
+pairs agree.
 """
 
 from __future__ import annotations
