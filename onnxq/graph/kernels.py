@@ -56,6 +56,8 @@ INTEGER_OPS = {
     "QEmbedLayerNormalization",
 }
 """Integer kernels beside those called QLinear*."""
+ROUNDING_OPS = frozenset({"DynamicQuantizeLSTM", "MatMulNBits"})
+"""Operators on codes that compute floats too, in an order or with functions of the machine's."""
 CODE_TYPES = {
     ir.DataType.UINT8,
     ir.DataType.INT8,

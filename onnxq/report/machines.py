@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq import targets
+from onnxq.graph.kernels import ROUNDING_OPS
 from onnxq.range_reduction import RangeReduction
 
 if TYPE_CHECKING:
     from onnxq.stages.findings import Execution
     from onnxq.stages.plan import Plan
-
-# multiply codes, but add the products of blocks in float32
-ROUNDING_OPS = frozenset({"DynamicQuantizeLSTM", "MatMulNBits"})
 
 
 def float_op_types(execution: Execution) -> dict[str, int]:

@@ -45,8 +45,6 @@ Progress = Callable[[int, int | None], None]
 ALL = "all"
 """Every target that is a machine."""
 PORTABLE = "portable"
-ROUNDING_OPS = frozenset({"DynamicQuantizeLSTM", "MatMulNBits"})
-"""Operators on codes that compute floats too, in an order or with functions of the machine's."""
 
 
 def predict(
@@ -198,7 +196,7 @@ def _floats(integer: ir.Model) -> dict[str, int]:
     float_nodes = [
         use.op_type
         for use in uses
-        if use.op_type in ROUNDING_OPS
+        if use.op_type in kernels.ROUNDING_OPS
         or (use.arithmetic is kernels.Arithmetic.FLOAT and use.op_type not in EXACT_ON_FLOATS)
     ]
     return dict(Counter(float_nodes).most_common())

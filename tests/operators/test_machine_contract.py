@@ -20,17 +20,19 @@ CASES = [
     for case in op.cases()
 ]
 MACHINES = [kind for kind in Arithmetic if kind is not Arithmetic.EXACT]
-SHARE = 0.4  # of codes that are the lowest one of their type
+SHARE = 0.4  # of codes that are the lowest one of their type; as many are the highest
 
 
 def nasty(operator: IntegerOperator, case: Case) -> list[Array | None]:
-    """The inputs, with many codes at the low end of their type."""
+    """The inputs, with most codes at the ends of their type."""
     rng = np.random.default_rng(0)
     inputs = [None if x is None else np.array(x) for x in case.inputs]
     for slot in {0, *operator.weights}:
         x = inputs[slot]
         if x is not None and x.dtype in (np.uint8, np.int8):
-            x[rng.random(x.shape) < SHARE] = -128 if x.dtype == np.int8 else 0
+            which = rng.random(x.shape)
+            x[which < SHARE] = np.iinfo(x.dtype).min
+            x[which > 1 - SHARE] = np.iinfo(x.dtype).max
     return inputs
 
 
@@ -68,6 +70,16 @@ def test_results_differ_only_where_a_pair_of_named_weights_overflows(
         named = set(zip(possible.first.tolist(), possible.second.tolist(), strict=True))
         seen = set(zip(heard.first.tolist(), heard.second.tolist(), strict=True))
         assert seen <= named
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.op_type)
+def test_the_cases_do_overflow(operator: IntegerOperator) -> None:
+    notes: list[Overflows] = []
+    for case in operator.cases():
+        inputs, attributes = nasty(operator, case), dict(case.attributes or {})
+        for arithmetic in MACHINES:
+            operator.kernel_on(inputs, attributes, Accumulator(arithmetic, notes.append))
+    assert notes
 
 
 @pytest.mark.parametrize(("operator", "case"), CASES)
