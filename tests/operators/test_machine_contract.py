@@ -30,9 +30,10 @@ def nasty(operator: IntegerOperator, case: Case) -> list[Array | None]:
     for slot in {0, *operator.weights}:
         x = inputs[slot]
         if x is not None and x.dtype in (np.uint8, np.int8):
+            lowest, highest = (-128, 127) if x.dtype == np.int8 else (0, 255)
             which = rng.random(x.shape)
-            x[which < SHARE] = np.iinfo(x.dtype).min
-            x[which > 1 - SHARE] = np.iinfo(x.dtype).max
+            x[which < SHARE] = lowest
+            x[which > 1 - SHARE] = highest
     return inputs
 
 
