@@ -165,6 +165,11 @@ class Prediction:
         """Names of the targets where an integer differed on the samples."""
         return tuple(name for m in self.machines if m.differs for name in m.targets)
 
+    @property
+    def may_differ(self) -> tuple[str, ...]:
+        """Names of the targets where an integer can differ, those of `differing` included."""
+        return tuple(name for m in self.machines if m.may_differ for name in m.targets)
+
     def check(self) -> None:
         """Returns where no named machine would differ on the samples.
 
@@ -193,5 +198,6 @@ class Prediction:
             "format": FORMAT,
             **dataclasses.asdict(self),
             "differing": list(self.differing),
+            "may_differ": list(self.may_differ),
         }
         return json.dumps(value, indent=2, allow_nan=False)

@@ -64,6 +64,12 @@ def test_a_target_is_found_by_its_name() -> None:
 
 def test_json_has_all_of_it() -> None:
     value = json.loads(prediction(machine(CAUSE, differing=3)).to_json())
-    assert value["differing"] == ["a", "b"]
+    assert value["differing"] == value["may_differ"] == ["a", "b"]
     (layer,) = value["machines"][0]["layers"]
     assert layer["pairs"] == [{"channel": 2, "first": 0, "second": 9, "count": 7}]
+
+
+def test_json_of_weights_alone_names_machines_that_can_differ() -> None:
+    value = json.loads(prediction(machine(QUIET, RISKY), batches=0).to_json())
+    assert (value["differing"], value["may_differ"]) == ([], ["a", "b"])
+    assert json.loads(prediction(machine(QUIET)).to_json())["may_differ"] == []
