@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,13 @@ def test_every_target_says_how_it_is_known(target: Target) -> None:
         best = max(target.throughput.uint8_int8, target.throughput.uint8_uint8)
         assert target.throughput.uint8_int8 > best * 0.97  # what is preferred is not slower
         assert target.throughput.source
+
+
+def test_emulated_cores_are_those_that_the_tests_run_on() -> None:
+    script = (Path(__file__).parent.parent / "scripts" / "setup_isa").read_text("utf-8")
+    unpacked = set(re.findall(r"^machine \w+ (cortex-a\d+|max)", script, re.MULTILINE))
+    evidence = " ".join(t.evidence for t in targets.all_targets() if t.name.startswith("arm64"))
+    assert {f"cortex-{n}" for n in re.findall(r"a\d+", evidence.lower())} | {"max"} == unpacked
 
 
 def test_the_weights_follow_from_what_products_do() -> None:
