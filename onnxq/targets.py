@@ -119,8 +119,8 @@ UNPROVEN = 0.98
 
 
 FIXED_POINT = (
-    "sums of codes round in fixed point: models made for a target that is not ARM or portable may "
-    "be one step off near ties"
+    "sums of codes round in fixed point: models that `quantize` did not make for ARM or portable "
+    "may be one step off near ties"
 )
 
 
