@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import onnx
 import pytest
@@ -14,6 +15,9 @@ from onnxq.qconfig import get_default_qconfig
 from onnxq.stages.calibrate import Shard, calibrate
 from onnxq.stages.prepare import prepare
 from tests.examples import images, network, save
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def test_paths_that_were_not_given_are_left_out() -> None:
@@ -57,6 +61,15 @@ def test_an_output_may_not_be_the_models_weights(tmp_path: Path) -> None:
     assert len(load_model(path, [tmp_path / "new.onnx"]).graph) == len(network().graph.node)
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Python's own handler: a shell starts what it runs in the background with Ctrl-C ignored."""
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, inherited)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_the_first_ctrl_c_asks_and_the_second_kills() -> None:
     before = signal.getsignal(signal.SIGINT)
     with stoppable() as stopped:
