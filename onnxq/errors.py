@@ -17,12 +17,15 @@ do.
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
+import enum
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 MAX_NAMED = 4  # names in a message; the rest are counted
+
+Member = TypeVar("Member", bound=enum.Enum)
 
 
 class OnnxqError(Exception):
@@ -83,6 +86,26 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
     """A phrase to end a message with: " Did you mean 'x'?"; empty when nothing is near."""
     matches = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.5)
     return f" Did you mean '{matches[0]}'?" if matches else ""
+
+
+def member(kind: type[Member], value: object, what: str) -> Member:
+    """The member of an enum of names that a member or its value stands for.
+
+    Args:
+        kind: the enum.
+        value: what was given.
+        what: it is, to begin the message with: "objective".
+    Raises:
+        QConfigError: it is neither; names those that there are, and the nearest.
+    """
+    if isinstance(value, kind):
+        return value
+    known = [str(each.value) for each in kind]
+    if value not in known:
+        raise QConfigError(
+            f"{what} {value!r} is not known; known: {', '.join(known)}.{nearest(str(value), known)}"
+        )
+    return kind(value)
 
 
 def listed(names: Sequence[str]) -> str:

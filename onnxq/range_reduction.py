@@ -17,7 +17,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from onnxq.errors import QConfigError, nearest
+from onnxq.errors import member
 
 
 class RangeReduction(enum.Enum):
@@ -45,15 +45,7 @@ def as_range_reduction(value: RangeReduction | str) -> RangeReduction:
     Raises:
         QConfigError: it is neither.
     """
-    if isinstance(value, RangeReduction):
-        return value
-    known = [reduction.value for reduction in RangeReduction]
-    if value not in known:
-        raise QConfigError(
-            f"range reduction {value!r} is not known; known: {', '.join(known)}."
-            f"{nearest(str(value), known)}"
-        )
-    return RangeReduction(value)
+    return member(RangeReduction, value, "range reduction")
 
 
 @dataclass(frozen=True, slots=True)

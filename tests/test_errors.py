@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import enum
 import re
 
 import pytest
 
 from onnxq import errors
-from onnxq.errors import OnnxqError, listed, nearest
+from onnxq.errors import OnnxqError, QConfigError, listed, member, nearest
 
 KINDS = [
     kind
@@ -44,3 +45,19 @@ def test_nothing_is_near_where_nothing_is() -> None:
 def test_a_few_names_are_listed_and_the_rest_counted() -> None:
     assert listed(["a", "b", "c", "d"]) == "'a', 'b', 'c', 'd'"
     assert listed(["a", "b", "c", "d", "e"]) == "'a', 'b', 'c', 'd' and 1 more"
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    GREEN = "green"
+
+
+def test_a_member_is_found_by_itself_and_by_its_value() -> None:
+    assert member(Colour, Colour.RED, "colour") is member(Colour, "red", "colour") is Colour.RED
+
+
+@pytest.mark.parametrize("value", ["gren", 3, None, ["red"]])
+def test_what_is_no_member_is_refused_with_those_that_are(value: object) -> None:
+    with pytest.raises(QConfigError, match="is not known; known: red, green") as caught:
+        member(Colour, value, "colour")
+    assert ("Did you mean 'green'?" in str(caught.value)) == (value == "gren")

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from onnxq.errors import QConfigError, nearest
+from onnxq.errors import QConfigError, member
 from onnxq.observers import Observer, ObserverSpec
 from onnxq.operator import DynamicForm
 
@@ -220,12 +220,7 @@ def as_scale_rule(value: object, where: str) -> ScaleRule:
     Raises:
         QConfigError: it is neither.
     """
-    if isinstance(value, ScaleRule):
-        return value
-    known = [rule.value for rule in ScaleRule]
-    if value not in known:
-        raise QConfigError(f"{where}: got {value!r}; known: {', '.join(known)}.")
-    return ScaleRule(value)
+    return member(ScaleRule, value, f"{where}: scale rule")
 
 
 def as_form(value: object, where: str) -> DynamicForm:
@@ -234,15 +229,7 @@ def as_form(value: object, where: str) -> DynamicForm:
     Raises:
         QConfigError: it is neither.
     """
-    if isinstance(value, DynamicForm):
-        return value
-    known = [form.value for form in DynamicForm]
-    if value not in known:
-        raise QConfigError(
-            f"{where}: form {value!r} is not known; known: {', '.join(known)}."
-            f"{nearest(str(value), known)}"
-        )
-    return DynamicForm(value)
+    return member(DynamicForm, value, f"{where}: form")
 
 
 def _observer_of(part: Part) -> ObserverSpec:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnxq.atomic import write_atomically
-from onnxq.errors import CalibrationError, OnnxqError, QConfigError, nearest
+from onnxq.errors import CalibrationError, OnnxqError, member
 from onnxq.operator import DynamicForm, DynamicNodePlan, Float
 from onnxq.qparams import QParams
 
@@ -36,15 +36,7 @@ def as_objective(value: Objective | str) -> Objective:
     Raises:
         QConfigError: it is neither.
     """
-    if isinstance(value, Objective):
-        return value
-    known = [objective.value for objective in Objective]
-    if value not in known:
-        raise QConfigError(
-            f"objective {value!r} is not known; known: {', '.join(known)}."
-            f"{nearest(str(value), known)}"
-        )
-    return Objective(value)
+    return member(Objective, value, "objective")
 
 
 @dataclass(frozen=True, slots=True)
