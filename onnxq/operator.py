@@ -4,6 +4,8 @@ An `Operator` is one of the float model. It states as data (`Rule`) which of its
 quantized and how these depend on each other. Placement, planning and the QDQ rewrite read the rule;
 none of them knows an operator by name. An `IntegerOperator` is one that ONNX Runtime runs on codes
 (QLinearConv): only a kernel that reproduces it, and cases.
+
+Over 400 lines: it is what an author of an operator reads, in one place; half of it is docstrings.
 """
 
 from __future__ import annotations

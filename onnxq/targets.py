@@ -29,6 +29,8 @@ bit for bit with exact integer arithmetic.
 
 Which operators are slow in integers was measured on AVX512-VNNI by scripts/bench_elementwise.py;
 what it printed is in scripts/bench_elementwise.txt. The other targets use the same numbers.
+
+Over 400 lines: half of it is the table of machines and what is known of each.
 """
 
 from __future__ import annotations

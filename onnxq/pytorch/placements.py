@@ -6,6 +6,8 @@ makes it. Evidence for a pair is that both have the same values, on the example 
 perturbed ones; where several nodes have them, the exporter's metadata tells the module, and the
 order in the graph does the rest. Then every quantized node is gone through: what it reads in the
 module must come from the quantizers that it has in the exported graph.
+
+Just over 400 lines: one sweep, whose steps share what has been placed so far.
 """
 
 from __future__ import annotations
