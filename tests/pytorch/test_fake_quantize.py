@@ -348,7 +348,7 @@ class TestAsValue:
         text = mapping.to_yaml()
         assert "scale: learned" in text
         assert qconfig.QConfigMapping.from_yaml(text) == mapping
-        with pytest.raises(QConfigError, match="'learnt'; known: observed, learned"):
+        with pytest.raises(QConfigError, match="'learnt' is not known; known: observed, learned. Did you mean 'learned'"):
             qconfig.QConfigMapping.from_yaml(text.replace("learned", "learnt"))
 
 
