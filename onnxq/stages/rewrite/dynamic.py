@@ -3,7 +3,8 @@
     W (float initializer)  ->  W_quantized (or W_half), beside it, once per layout and qparams
     node(x, W)             ->  lower_dynamic(x, W_quantized), float in, float out
 
-Subgraphs are visited where they stand. A float weight goes when nothing reads it any more.
+Subgraphs are visited where they stand. Codes, and what is computed from them alone, move to the
+main graph (outermost.py). A float weight goes when nothing reads it any more.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from onnxq.stages.decision import node_name, value_name, walk
 from onnxq.stages.dynamic_weights import can_turn, permuted, unpermuted
 from onnxq.stages.rewrite.edits import graph_of
 from onnxq.stages.rewrite.initializers import Initializers
+from onnxq.stages.rewrite.outermost import Outermost
 from onnxq.stages.rewrite.shared_quantizers import share_quantizers
 from onnxq.stages.rewrite.tied_codes import store_tied_codes_once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Container, Iterator, Mapping
 
     from onnxq.qparams import QParams
     from onnxq.stages.dynamic_decision import DynamicPlan, DynamicWeightPlan, QuantizeDynamic
@@ -115,7 +117,7 @@ class _DynamicWriter:
         self.new = Initializers(used)
         self.constants: dict[tuple[ir.Graph, str, bytes], ir.Value] = {}
         self.layouts: dict[tuple[ir.Value, QParams | None, int | None], Perm] = {}
-        self.turned: dict[tuple[ir.Value, tuple[int, ...], ir.Graph], ir.Value] = {}
+        self.outermost = Outermost(model.graph)
 
     def write(self, decisions: Mapping[str, QuantizeDynamic]) -> None:
         chosen = [n for n, _ in walk(self.model.graph) if node_name(n) in decisions]
@@ -141,9 +143,13 @@ class _DynamicWriter:
             inputs[weight.slot] = self._stored(value, weight, node)
         tape = Tape()
         results = operator.lower_dynamic(tape, node, decision.node_plan, inputs)
-        self._register(tape, graph)
+        inside = graph is not self.model.graph
+        moved = self.outermost.constant_nodes(tape.nodes, results) if inside else {}
+        self._register(tape, graph, moved)
         self._name(tape, node)
-        graph.insert_before(node, tape.nodes)
+        for constant in moved:
+            self.outermost.take(constant)
+        graph.insert_before(node, [new for new in tape.nodes if new not in moved])
         for old, new in zip(node.outputs, results, strict=True):
             name, old.name = old.name, None
             new.name = name
@@ -161,52 +167,51 @@ class _DynamicWriter:
         key = (value, None if qparams is None else unpermuted(qparams, perm), weight.code_limit)
         first = self.layouts.setdefault(key, perm) if can_turn(qparams) else perm
         if qparams is None:
-            stored = self.new.half(value, first)
+            stored = self.new.half(value, first, self.model.graph)
         else:
             layout = permuted(unpermuted(qparams, perm), first)
             # ONNX Runtime looks for the codes of MatMulNBits in the graph of the product alone, and
             # refuses the model where it does not find them
-            home = graph_of(node) if isinstance(qparams.granularity, PerBlock) else None
+            in_blocks = isinstance(qparams.granularity, PerBlock)
+            home = graph_of(node) if in_blocks else self.model.graph
             stored, _ = self.new.codes(value, layout, weight.code_limit, perm=first, graph=home)
-        return stored if first == perm else self._turned(stored, first, perm, node)
+        return stored if first == perm else self._turned(stored, first, perm)
 
-    def _turned(
-        self,
-        stored: ir.Value,
-        first: Perm,
-        wanted: Perm,
-        node: ir.Node,
-    ) -> ir.Value:
+    def _turned(self, stored: ir.Value, first: Perm, wanted: Perm) -> ir.Value:
         """np.transpose(weight, wanted), of what is stored as np.transpose(weight, first)."""
-        graph = graph_of(node)
         assert stored.shape is not None
         sizes = stored.shape.numpy()
         axes = tuple(range(len(sizes)))
         perm = tuple((first or axes).index(axis) for axis in wanted or axes)
-        if (stored, perm, graph) not in self.turned:
-            stem = value_name(stored).removesuffix("_quantized")
-            turn = ir.node(
-                "Transpose", [stored], {"perm": perm}, name=self.new.unique(f"{stem}_turn")
-            )
-            result = turn.outputs[0]
+        stem = value_name(stored).removesuffix("_quantized")
+        turn = ir.node("Transpose", [stored], {"perm": perm})
+        first_turn = self.outermost.take(turn)
+        result = first_turn.outputs[0]
+        if first_turn is turn:  # for the first of its readers
+            turn.name = self.new.unique(f"{stem}_turn")
             result.name = self.new.unique(f"{stem}_turned_quantized")
             result.type, result.shape = stored.type, ir.Shape([sizes[axis] for axis in perm])
-            graph.insert_before(node, turn)  # the first of its readers, in graph order
-            self.turned[stored, perm, graph] = result
-        return self.turned[stored, perm, graph]
+        return result
 
-    def _register(self, tape: Tape, graph: ir.Graph) -> None:
-        """Constants of the lowering; equal ones that ask for one name are one initializer."""
+    def _register(self, tape: Tape, graph: ir.Graph, moved: Container[ir.Node]) -> None:
+        """Constants of the lowering; equal ones that ask for one name are one initializer.
+
+        Args:
+            tape: of the lowering.
+            graph: that the lowering belongs to.
+            moved: its nodes that go to the main graph, as what they read has to.
+        """
         for value in tape.initializers:
             tensor = value.const_value
             assert tensor is not None
             if not value.uses():
                 continue
             wanted = value_name(value)
-            key = (graph, wanted, tensor.tobytes())
+            home = self.model.graph if any(use.node in moved for use in value.uses()) else graph
+            key = (home, wanted, tensor.tobytes())
             if key not in self.constants:
                 value.name = self.new.unique(wanted)
-                graph.register_initializer(value)
+                home.register_initializer(value)
                 self.constants[key] = value
                 continue
             value.replace_all_uses_with(self.constants[key])

@@ -96,14 +96,17 @@ class Initializers:
             self._codes[key] = (self._beside(value, tensor, name, home), stem)
         return self._codes[key]
 
-    def half(self, value: ir.Value, perm: tuple[int, ...] | None = None) -> ir.Value:
-        """The float16 initializer beside the float one, its axes in the order of perm."""
-        key = (value, None, None, None, perm, _owner(value))
+    def half(
+        self, value: ir.Value, perm: tuple[int, ...] | None = None, graph: ir.Graph | None = None
+    ) -> ir.Value:
+        """The float16 initializer, its axes in the order of perm; the rest as in `codes`."""
+        home = _owner(value) if graph is None else graph
+        key = (value, None, None, None, perm, home)
         if key not in self._codes:
             assert value.const_value is not None
             name = self.unique(f"{value_name(value)}_half")
             tensor = half_tensor(transposed(value.const_value, perm), name)
-            self._codes[key] = (self._beside(value, tensor, name, _owner(value)), name)
+            self._codes[key] = (self._beside(value, tensor, name, home), name)
         return self._codes[key][0]
 
     def _beside(
