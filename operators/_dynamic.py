@@ -88,7 +88,7 @@ def integer_product(
     Raises:
         UnsupportedError: codes that are not 8 bits wide, or a scale per block.
     """
-    _check_integer(node, weight, qparams)
+    check_integer(node, weight, qparams)
     stem = f"{node.name}_{label}" if label else str(node.name)
     scale, *zero_point = parameters_of(tape, weight, qparams)
     codes, x_scale, x_zero_point = x
@@ -101,7 +101,12 @@ def integer_product(
     return step(tape, "Mul", [reals, factor], f"{stem}_multiply")
 
 
-def _check_integer(node: ir.Node, weight: ir.Value, qparams: QParams) -> None:
+def check_integer(node: ir.Node, weight: ir.Value, qparams: QParams) -> None:
+    """Passes codes (..., K, N) that integer products take.
+
+    Raises:
+        UnsupportedError: they are not 8 bits wide, or have scales other than one or one per column.
+    """
     where = f"{node.op_type} '{node.name}'"
     if qparams.dtype.onnx not in {"INT8", "UINT8"}:
         raise UnsupportedError(

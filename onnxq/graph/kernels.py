@@ -56,7 +56,7 @@ INTEGER_OPS = {
     "QEmbedLayerNormalization",
 }
 """Integer kernels beside those called QLinear*."""
-ROUNDING_OPS = frozenset({"DynamicQuantizeLSTM", "MatMulNBits"})
+ROUNDING_OPS = frozenset({"DynamicQuantizeLSTM", "MatMulNBits", "QAttention"})
 """Operators on codes that compute floats too, in an order or with functions of the machine's."""
 CODE_TYPES = {
     ir.DataType.UINT8,
@@ -72,6 +72,7 @@ FIXED_TYPES = {
     "MatMulIntegerToFloat": ir.DataType.FLOAT,
     "DynamicQuantizeMatMul": ir.DataType.FLOAT,
     "DynamicQuantizeLSTM": ir.DataType.FLOAT,
+    "QAttention": ir.DataType.FLOAT,
     "DynamicQuantizeLinear": ir.DataType.UINT8,
     "MatMulInteger": ir.DataType.INT32,
     "ConvInteger": ir.DataType.INT32,

@@ -32,6 +32,7 @@ FLOATS = {
     "DynamicQuantizeMatMul": 2.0**-21,  # ARM rounds the product before it adds the bias
     "MatMulIntegerToFloat": 2.0**-21,
     "DynamicQuantizeLSTM": 2.0**-10,  # exp and tanh are other polynomials
+    "QAttention": 2.0**-16,  # likewise, and the projections are rounded as those above
     "MatMulNBits": 2.0**-5,  # accuracy level 4: activations in int8, in blocks of the machine's own
 }
 

@@ -217,6 +217,14 @@ def _dynamic(draw: Draw, bt: str, fill: str) -> Iterator[tuple[str, str, Case]]:
     attributes: dict[str, AttributeValue] = {"hidden_size": hidden}
     case = draw.case(bt, lstm, (1, 2, 8, 9, 10, 11), attributes, 3)
     yield "DynamicQuantizeLSTM", "com.microsoft", case
+    for rows in (1, 7):
+        x, weight = draw.codes((2, rows, 41), "uint8", fill), draw.codes((41, 48), bt, fill)
+        column, zeros = np.full(48, 0.001, np.float32), draw.codes((48,), bt, "uniform")
+        bias = np.zeros(48, np.float32)
+        attention = (x, weight, bias, real(0.01), column, None, np.array(9, np.uint8), zeros)
+        label = f"{bt}-{rows}"
+        case = draw.case(label, attention, (1, 2, 3, 4, 6, 7), {"num_heads": 2}, 2)
+        yield "QAttention", "com.microsoft", case
 
 
 def _reals(draw: Draw, shape: tuple[int, ...], fill: str) -> Array:

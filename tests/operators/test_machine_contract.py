@@ -44,6 +44,7 @@ def test_all_whose_sums_depend_on_the_machine_are_here() -> None:
         "DynamicQuantizeMatMul",
         "MatMulInteger",
         "MatMulIntegerToFloat",
+        "QAttention",
         "QLinearAdd",
         "QGemm",
         "QLinearConv",

@@ -1,0 +1,219 @@
+"""Attention of several heads whose projections are products of codes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.arithmetic import EXACT
+from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
+from onnxq.operators._attributes import integer, real
+from onnxq.operators._columns import check_sum, columns, product, to_float
+from onnxq.operators._emit import MICROSOFT
+from onnxq.operators._examples import codes, ints32, normal, scales, zero
+from onnxq.operators._heads import (
+    MASKED,
+    Heads,
+    added_mask,
+    apart,
+    attend,
+    attention_bound,
+    joined_with_past,
+    together,
+    usual_scale,
+)
+from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, stored
+from onnxq.operators._pairs import product_risks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
+    from onnxq.operators._heads import Floats
+
+OP = "QAttention"
+
+
+@register_integer
+class QAttention(IntegerOperator):
+    """Y = softmax(scale Q K^T + mask) V per head; [Q K V] is one product of codes.
+
+    [Q K V] = float32(sum (X - x_zp) (W - w_zp[n])) * (x_scale * w_scale[n]) + bias[n], rounded
+    after each step. com.microsoft: inputs X (B, S, C) uint8, W (C, 3 H), bias (3 H,), x_scale,
+    w_scale, mask_index (see `added_mask`), x_zp, w_zp, past (2, B, heads, P, H / heads). w_scale
+    and w_zp are one number or (3 H,) each, whatever the other is. Outputs Y (B, S, H) and present
+    (2, B, heads, P + S, H / heads), keys and values behind the past ones.
+
+    Q, K, V and present are ONNX Runtime's to the bit, Y is within `bound`.
+    """
+
+    op_type = OP
+    domains = (MICROSOFT,)
+    weights = (1,)
+
+    def kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """Y and present, float32."""
+        return self.kernel_on(inputs, attributes, EXACT)
+
+    def kernel_on(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        accumulator: Accumulator,
+    ) -> tuple[Array, ...]:
+        """As `kernel`, of a machine."""
+        heads = _heads(inputs, attributes, accumulator)
+        return together(attend(heads)), np.stack([heads.k, heads.v])
+
+    def risks(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        arithmetic: Arithmetic,
+    ) -> Overflows | None:
+        """Of constant weights."""
+        weight = operand(OP, inputs, 1, "weight")
+        return product_risks(np.dtype(np.uint8), stored(weight), arithmetic)
+
+    def bound(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> Array | None:
+        """`attention_bound` of Y; the projections in front of it are exact."""
+        found = attention_bound(_heads(inputs, attributes, EXACT))
+        b, n, s, h = found.shape
+        return np.asarray(found.swapaxes(1, 2).reshape(b, s, n * h))
+
+    def cases(self) -> Iterable[Case]:
+        """Types, columns, masks of every shape, past, one-sided, scale; a row masked throughout."""
+        yield from _cases()
+
+
+def _heads(
+    inputs: Sequence[Array | None],
+    attributes: Mapping[str, AttributeValue],
+    accumulator: Accumulator,
+) -> Heads:
+    """Q, K and V of every head, the past in front, and what masks add.
+
+    Raises:
+        ShapeError: shapes or dtypes do not fit together.
+        UnsupportedError: ONNX Runtime has no such kernel, or does not survive it.
+    """
+    count = integer(attributes, "num_heads", 0)
+    _check_attributes(attributes, count)
+    projected = _projected(inputs, count, accumulator)
+    q, k, v = (apart(part, count) for part in np.split(projected, 3, axis=2))
+    k, v = joined_with_past(OP, optional(inputs, 8), k, v)
+    sizes = (q.shape[0], q.shape[2], k.shape[2])
+    added = added_mask(
+        OP,
+        optional(inputs, 5),
+        sizes,
+        real(attributes, "mask_filter_value", MASKED),
+        causal=integer(attributes, "unidirectional", 0) == 1,
+    )
+    return Heads(q, k, v, added, usual_scale(real(attributes, "scale", 0.0), q.shape[3]))
+
+
+def _check_attributes(attributes: Mapping[str, AttributeValue], count: int) -> None:
+    if count < 1:
+        raise ShapeError(f"{OP}: num_heads is {count}; wanted 1 or more.")
+    for name in ("do_rotary", "past_present_share_buffer"):
+        if integer(attributes, name, 0):
+            raise UnsupportedError(
+                f"{OP}: {name} is set; ONNX Runtime's CPU kernel ignores it or refuses to run. "
+                "Leave the attention in float."
+            )
+
+
+def _projected(inputs: Sequence[Array | None], count: int, accumulator: Accumulator) -> Floats:
+    """float32 (B, S, 3 H)."""
+    x, w = operand(OP, inputs, 0, "input"), operand(OP, inputs, 1, "weight")
+    bias = operand(OP, inputs, 2, "bias")
+    x_qdtype = qdtype_of(OP, x, "input", ("uint8",))
+    x_scale = operand(OP, inputs, 3, "input_scale")
+    x_qparams = make_qparams(OP, "input", x_scale, optional(inputs, 6), x_qdtype)
+    scale, point = operand(OP, inputs, 4, "weight_scale"), optional(inputs, 7)
+    if x.ndim != 3 or w.ndim != 2 or x.shape[2:] != w.shape[:1]:
+        raise ShapeError(
+            f"{OP}: input of shape {x.shape} by a weight of shape {w.shape}; wanted (batch, "
+            "length, size) and (size, 3 * hidden)."
+        )
+    if not w.shape[1] or w.shape[1] % (3 * count):
+        raise ShapeError(
+            f"{OP}: a weight of {w.shape[1]} columns for {count} heads; wanted a multiple of "
+            f"{3 * count}."
+        )
+    if scale.ndim > 1 or (point is not None and point.ndim > 1):
+        raise ShapeError(
+            f"{OP}: weight_scale has shape {scale.shape}, weight_zero_point "
+            f"{() if point is None else point.shape}; wanted one number or ({w.shape[1]},)."
+        )
+    if bias.shape != w.shape[1:]:
+        raise ShapeError(f"{OP}: bias has shape {bias.shape}; wanted {w.shape[1:]}.")
+    if not x.shape[0]:
+        raise UnsupportedError(f"{OP}: no batch; ONNX Runtime 1.31 aborts the process on it.")
+    right = columns(OP, "weight", w, scale, point)
+    check_sum(OP, x, w)
+    total = product(OP, x, x_qparams, right, w, accumulator)
+    return to_float(OP, total, x_qparams.scale, right, bias)
+
+
+def _cases() -> Iterable[Case]:
+    batch, length, size, width = 2, 4, 5, 18
+    x, w = codes(batch, length, size), codes(size, width, dtype="int8", seed=1)
+    column = (0.01 + 0.01 * np.random.default_rng(1).random(width)).astype(np.float32)
+    points = np.linspace(-128, 127, width).astype(np.int8)
+    given = (1, 2, 3, 4, 7)
+    plain = (x, w, normal(width), scales(0.03), scales(0.02), None, zero(7), zero(0, "int8"))
+    finer = (x, w, normal(width), scales(0.03), column, None, zero(128), points)
+    past = normal(2, batch, 2, 3, 3, seed=5)
+
+    def case(
+        name: str, inputs: tuple[Array | None, ...], outputs: int = 1, **attributes: AttributeValue
+    ) -> Case:
+        return Case(name, inputs, given, {"num_heads": 2, **attributes}, outputs)
+
+    def masked(*shape: int, keep: int = 3) -> Array:
+        ones = np.arange(np.prod(shape, dtype=int)).reshape(shape) % keep > 0
+        return np.asarray(ones, np.int32)
+
+    def by(mask: Array, *more: Array) -> tuple[Array | None, ...]:
+        return (*finer[:5], mask, *finer[6:], *more)
+
+    yield case("plain", plain)
+    yield Case("no zero points", (*plain[:5],), (1, 2, 3, 4), {"num_heads": 2})
+    yield case("per column", finer)
+    yield case("scale per column, one zero point", (*finer[:7], zero(-128, "int8")))
+    yield case("one scale, zero point per column", (*plain[:7], points))
+    unsigned = codes(size, width, seed=2)
+    yield case("uint8, zero point 255", (x, unsigned, *plain[2:7], zero(255)))
+    yield case("uint8, per column", (x, unsigned, *finer[2:7], points.view(np.uint8)))
+    yield case("one head, present", finer, 2, num_heads=1)
+    yield case("ends", by(ints32(2, 4)))
+    yield case("ends at 0 and beyond", by(ints32(0, 9)))
+    yield case("ends and starts", by(ints32(3, 4, 1, -2)))
+    yield case("starts beyond", by(ints32(4, 4, 9, 2)))
+    yield case("ends, with what other devices read", by(ints32(3, 2, 0, 4, 8, 0, 4, 8)))
+    yield case("mask of keys", by(masked(batch, length)))
+    yield case("mask of rows and keys", by(masked(batch, length, length)))
+    yield case("mask of two axes, one number each", by(masked(batch, 1)))
+    yield case("mask of one number", by(masked(1, 1)))
+    nothing = np.zeros((batch, length), np.int32)
+    yield case("masked throughout", by(nothing))
+    lowest = float(np.finfo(np.float32).min)
+    yield case("masked throughout by the lowest", by(nothing), mask_filter_value=lowest)
+    yield case("masked throughout, one-sided", by(nothing), unidirectional=1)
+    yield case("one-sided", finer, unidirectional=1)
+    yield case("one-sided, mask", by(masked(batch, length, length)), unidirectional=1)
+    yield case("past", (*finer, past), 2)
+    behind = by(masked(batch, 3 + length), past)
+    yield case("past, one-sided, mask", behind, 2, unidirectional=1, mask_filter_value=-3.5)
+    yield case("past, one row", (x[:, :1], *finer[1:], past), 2, unidirectional=1)
+    yield case("scale", finer, scale=0.9)
+    yield case("scale below 0", finer, scale=-0.02)
+    yield case("no row", (x[:, :0], *plain[1:]))
