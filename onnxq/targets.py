@@ -41,6 +41,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from onnxq.arithmetic import Arithmetic
+from onnxq.attention_gains import ATTENTION, ATTENTION_ROWS
 from onnxq.detection import this_machine
 from onnxq.dynamic_gains import PRODUCT_OPS, PRODUCTS, ROWS
 from onnxq.errors import QConfigError, nearest
@@ -112,7 +113,18 @@ def _product_gains() -> Iterator[DynamicGain]:
                         yield DynamicGain(op_type, "stored", bits, k, n, m, STORED)
 
 
-DYNAMIC_GAINS: tuple[DynamicGain, ...] = (*_product_gains(), *_recurrent_gains())
+def _attention_gains() -> Iterator[DynamicGain]:
+    for hidden, ratios in ATTENTION.items():
+        for m, ratio in zip(ATTENTION_ROWS, ratios, strict=True):
+            yield DynamicGain("Attention", "integer", 8, hidden, 3 * hidden, m, ratio)
+            yield DynamicGain("Attention", "stored", 8, hidden, 3 * hidden, m, STORED)
+
+
+DYNAMIC_GAINS: tuple[DynamicGain, ...] = (
+    *_product_gains(),
+    *_recurrent_gains(),
+    *_attention_gains(),
+)
 
 AS_FAST = 1.0
 """Ratio of a form that runs as fast as float."""

@@ -13,7 +13,8 @@ LAYERS = (
     "errors", "atomic", "threads", "plugins", "dtypes", "qparams", "qtensor",
     "arithmetic", "operator",
     "operators", "authoring", "catalog", "functional", "graph", "observers", "dynamic_gains",
-    "recurrent_gains", "range_reduction", "detection", "targets", "qconfig", "samples", "runtime",
+    "recurrent_gains", "attention_gains", "range_reduction", "detection", "targets", "qconfig",
+    "samples", "runtime",
     "reference", "stages", "report", "pipeline", "pytorch", "cli", "__main__",
 )
 # the files that serve a stage stand before it; `Prepared.run` is the loop form of calibrate

@@ -9,6 +9,7 @@ from onnxq.errors import ModelError
 from onnxq.graph import checks
 from onnxq.graph.collector import without_collector
 from onnxq.graph.edit import use_short_domain
+from onnxq.graph.passes.attention_bias import GiveAttentionBias
 from onnxq.graph.passes.batch_norm import FoldBatchNorm
 from onnxq.graph.passes.constants import LiftConstants
 from onnxq.graph.passes.float32 import ConvertToFloat32
@@ -39,7 +40,7 @@ class Canonical:
     Attributes:
         model: functions inlined; names unique; weights are initializers of the graph that owns
             them; BatchNormalization and Gemm's factors folded; no Identity or Dropout; opset >= 13;
-            float32; types and ranks known where they can be.
+            float32; com.microsoft Attention with a bias; types and ranks known where they can be.
         notes: sentences for the report ("the model is float16 ...").
     """
 
@@ -77,6 +78,7 @@ def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
             "the model is float16; it was converted to float32, inputs and outputs included."
         )
     infer_types(copy)
+    GiveAttentionBias()(copy)
     if run is not None:
         notes.extend(_run_notes(copy, run))
     for then in (

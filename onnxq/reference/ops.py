@@ -37,7 +37,7 @@ Hear = Callable[[onnx.NodeProto, Overflows], None]
 CODE_DTYPES = frozenset(dtype.name.lower() for dtype in CODE_TYPES)
 """Names of the NumPy (and ml_dtypes) types that codes have."""
 
-ADDING = frozenset({"GRU", "RNN"})
+ADDING = frozenset({"Attention", "GRU", "RNN"})
 """Operators whose kernels of onnxq compute floats too, by sums."""
 
 

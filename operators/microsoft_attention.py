@@ -1,0 +1,244 @@
+"""Self-attention with its projections, as ONNX Runtime's transformer tools fuse it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    DynamicForm,
+    DynamicNodePlan,
+    DynamicRule,
+    DynamicWeight,
+    Float,
+    Operator,
+    Rule,
+    register,
+)
+from onnxq.operators._attributes import integer, integers, real
+from onnxq.operators._dynamic import (
+    REAL,
+    check_integer,
+    lower_stored,
+    parameters_of,
+    quantized_at_run_time,
+)
+from onnxq.operators._emit import MICROSOFT, attributes_of
+from onnxq.operators._examples import ints32, normal
+from onnxq.operators._heads import (
+    MASKED,
+    Heads,
+    added_mask,
+    apart,
+    attend,
+    joined_with_past,
+    together,
+    usual_scale,
+)
+from onnxq.operators._integer import operand, optional
+from onnxq.operators._nodes import has_input, is_constant, shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from onnx_ir.tape import Tape
+
+OP = "Attention"
+X, WEIGHT, BIAS, MASK, PAST, SCORE_BIAS, PAST_LENGTH = range(7)  # input slots
+KEPT = ("num_heads", "unidirectional", "scale", "mask_filter_value")  # QAttention's attributes
+NOT_ROWS = (-1, -3)  # summed over; each element of a batch is a product of its own
+
+
+@register
+class MicrosoftAttention(Operator):
+    """Y = softmax(scale Q K^T + mask) V per head, [Q K V] = X W + bias; com.microsoft Attention-1.
+
+    X (B, S, C), W (C, 3 H), bias (3 H,), mask_index (see `added_mask`), past (2, B, heads, P,
+    H / heads), attention_bias (added to the scores), past_sequence_length. Outputs Y (B, S, H) and
+    present. Dynamic: DynamicQuantizeLinear of X and com.microsoft QAttention, which has scales per
+    column; scores, softmax and V stay in float32.
+    """
+
+    op_type = OP
+    domain = MICROSOFT
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """Float: its result would be, and dynamic quantization has the products already."""
+        return Float(
+            "static quantization has no form of com.microsoft.Attention; dynamic quantization has: "
+            "give it a dynamic entry, such as --set op:Attention=dynamic"
+        )
+
+    def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
+        """One scale per column of Q, K and V; integers where QAttention has all that it needs."""
+        sizes = shape(node, WEIGHT)
+        if not is_constant(node, WEIGHT):
+            return Float("its weight is computed at run time; a constant one is needed")
+        if not has_input(node, BIAS):  # the canonical model has one
+            return Float("it has no bias, without which ONNX Runtime runs no form of it")
+        if sizes is None or len(sizes) != 2:
+            return Float(f"its weight has shape {sizes}; wanted (size, 3 * hidden)")
+        weights = (DynamicWeight(WEIGHT, 1),)
+        stored = (DynamicForm.STORED, DynamicForm.HALF)
+        if missing := _why_not_in_integers(node, sizes[1] or 0):
+            return DynamicRule(weights, stored, missing=missing)
+        forms = (DynamicForm.INTEGER, *stored)
+        return DynamicRule(weights, forms, saturating_pairs=True, not_rows=NOT_ROWS)
+
+    def lower_dynamic(
+        self,
+        tape: Tape,
+        node: ir.Node,
+        plan: DynamicNodePlan,
+        inputs: Sequence[ir.Value | None],
+    ) -> Sequence[ir.Value]:
+        """QAttention, or Attention on weights that are dequantized at load.
+
+        Raises:
+            UnsupportedError: weights that QAttention does not take.
+        """
+        if plan.form is DynamicForm.INTEGER:
+            slots = [*inputs, *[None] * (PAST_LENGTH + 1 - len(inputs))]
+            return _quantized(tape, node, plan, slots)
+        rule = self.dynamic_rule(node)
+        assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
+        return lower_stored(tape, node, plan, inputs, rule)
+
+    def float_kernel(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """What ONNX Runtime computes in float32, within rounding: Y and present.
+
+        Raises:
+            ShapeError: shapes or dtypes that do not fit together.
+            UnsupportedError: ONNX Runtime's CPU kernel lacks it, or onnxq has no kernel for it.
+        """
+        heads = _heads(inputs, attributes)
+        same = heads.k.shape == heads.v.shape
+        return (together(attend(heads)), *([np.stack([heads.k, heads.v])] if same else []))
+
+    def cases(self) -> Iterable[Case]:
+        """Masks, past, one-sided; what QAttention lacks."""
+        yield from _cases()
+
+
+def _why_not_in_integers(node: ir.Node, columns: int) -> str:
+    """What QAttention lacks of this node; empty: nothing."""
+    wanted = f"QAttention, ONNX Runtime's integer kernel, {{}}: {OP} in integers needs {{}}"
+    attributes = node.attributes
+    if has_input(node, SCORE_BIAS):
+        return wanted.format("adds no attention_bias to its scores", "a node without one")
+    if has_input(node, PAST_LENGTH) or attributes.get_int("past_present_share_buffer", 0) != 0:
+        return wanted.format("shares no buffer of past and present", "past and present apart")
+    if attributes.get_int("do_rotary", 0):
+        return wanted.format("turns no positions", "RotaryEmbedding as a node of its own")
+    if len(set(attributes.get_ints("qkv_hidden_sizes", ()))) > 1:
+        return wanted.format("has Q, K and V of one size", "equal qkv_hidden_sizes")
+    if not columns or columns % (3 * attributes.get_int("num_heads", 1)):
+        return wanted.format("splits its weight in three times num_heads", "as many columns")
+    return ""
+
+
+def _quantized(
+    tape: Tape, node: ir.Node, plan: DynamicNodePlan, slots: Sequence[ir.Value | None]
+) -> list[ir.Value]:
+    """DynamicQuantizeLinear and QAttention."""
+    x, weight, bias = slots[X], slots[WEIGHT], slots[BIAS]
+    (qparams,) = plan.qparams
+    assert x is not None
+    assert weight is not None
+    assert qparams is not None, "the form is INTEGER"
+    check_integer(node, weight, qparams)
+    codes, x_scale, x_point = quantized_at_run_time(tape, node, "x", x)
+    scale, *point = parameters_of(tape, weight, qparams)
+    w_point = point[0] if point else None
+    inputs = [codes, weight, bias, x_scale, scale, slots[MASK], x_point, w_point, slots[PAST]]
+    named = [value.name != "" for value in node.outputs]
+    outputs = tape.op_multi_out(
+        "QAttention",
+        inputs,
+        attributes_of(node, *KEPT),
+        num_outputs=max(i + 1 for i, given in enumerate(named) if given),
+        domain=MICROSOFT,
+        name=node.name,
+    )
+    for value, old in zip(outputs, node.outputs, strict=False):
+        value.type, value.shape = REAL, old.shape
+    return [outputs[i] if given else ir.Value(name="") for i, given in enumerate(named)]
+
+
+def _heads(inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]) -> Heads:
+    """Q, K and V of every head, the past in front, and what is added to the scores.
+
+    Raises:
+        ShapeError, UnsupportedError: as `float_kernel`.
+    """
+    for name in ("do_rotary", "past_present_share_buffer"):
+        if integer(attributes, name, 0):
+            raise UnsupportedError(f"{OP}: {name} is set, which onnxq has no kernel for.")
+    count = integer(attributes, "num_heads", 0)
+    x, w = operand(OP, inputs, X, "input"), operand(OP, inputs, WEIGHT, "weights")
+    if x.ndim != 3 or w.ndim != 2 or x.shape[2:] != w.shape[:1] or not w.size:
+        raise ShapeError(
+            f"{OP}: input of shape {x.shape} by weights of shape {w.shape}; wanted (batch, "
+            "length, size) and (size, columns)."
+        )
+    sizes = integers(attributes, "qkv_hidden_sizes", [w.shape[1] // 3] * 3)
+    if count < 1 or len(sizes) != 3 or sum(sizes) != w.shape[1] or any(n % count for n in sizes):
+        raise ShapeError(
+            f"{OP}: {w.shape[1]} columns for Q, K and V of sizes {sizes} in {count} heads; wanted "
+            "as many columns as their sum, and sizes that num_heads divides."
+        )
+    bias = optional(inputs, BIAS)
+    if bias is not None and bias.shape != w.shape[1:]:
+        raise ShapeError(f"{OP}: bias has shape {bias.shape}; wanted {w.shape[1:]}.")
+    product = x.astype(np.float64) @ w.astype(np.float64)
+    product += 0 if bias is None else bias.astype(np.float64)
+    projected = np.asarray(product, np.float32)
+    parts = np.split(projected, np.cumsum(sizes[:2]), axis=2)
+    q, k, v = (apart(part, count) for part in parts)
+    k, v = joined_with_past(OP, optional(inputs, PAST), k, v)
+    added = added_mask(
+        OP,
+        optional(inputs, MASK),
+        (q.shape[0], q.shape[2], k.shape[2]),
+        real(attributes, "mask_filter_value", MASKED),
+        causal=integer(attributes, "unidirectional", 0) == 1,
+    )
+    score_bias = optional(inputs, SCORE_BIAS)
+    if score_bias is not None:
+        added = score_bias.astype(np.float32) if added is None else np.add(added, score_bias)
+    return Heads(q, k, v, added, usual_scale(real(attributes, "scale", 0.0), q.shape[3]))
+
+
+def _cases() -> Iterable[Case]:
+    x, w, bias = normal(2, 4, 8), normal(8, 18, seed=1), normal(18, seed=2)
+    past = normal(2, 2, 2, 3, 3, seed=3)
+    heads: dict[str, AttributeValue] = {"num_heads": 2}
+
+    def case(
+        name: str, *more: Array | None, outputs: int = 1, **attributes: AttributeValue
+    ) -> Case:
+        return Case(name, (x, w, bias, *more), (1, 2), heads | attributes, outputs)
+
+    keys = np.array([[1, 1, 0, 1], [0, 1, 1, 0]], np.int32)
+    yield case("plain")
+    yield Case("a bias computed at run time", (x, w, bias), (1,), heads)
+    yield case("ends", ints32(2, 4))
+    yield case("ends and starts", ints32(3, 4, 1, 0))
+    yield case("mask of keys", keys)
+    yield case("mask of rows and keys", np.stack([keys, keys[::-1]] * 2, axis=1))
+    yield case("one-sided", unidirectional=1)
+    yield case("past", None, past, outputs=2, unidirectional=1)
+    yield case("scale, filter, mask", keys, scale=0.2, mask_filter_value=-2.5)
+    yield case("equal sizes by name", qkv_hidden_sizes=[6, 6, 6])
+    yield case("present alone", outputs=2)
+    yield case("sizes of their own", qkv_hidden_sizes=[4, 4, 10])
+    yield case("bias of scores", None, None, normal(1, 2, 4, 4, seed=4))
+    yield case("bias of scores, mask", keys, None, normal(2, 1, 4, 4, seed=4))

@@ -1,0 +1,276 @@
+"""Speed of dynamically quantized com.microsoft Attention, alone and in a fused layer of BERT base.
+
+    python scripts/bench_attention.py sizes
+    python scripts/bench_attention.py layer
+
+One thread, CPU time of that thread; all variants take turns in every round, and a ratio is the
+median over the rounds of what was measured in the same round. Above 1, the variant is faster.
+
+`sizes`: Attention of heads of 64 by hidden size and sequence, batch 1, against float: as QAttention
+with a scale per column, which onnxq writes; with one scale; with its product split off, as
+DynamicQuantizeMatMul, Split and MultiHeadAttention; and with stored weights. A session has several
+of them, and the time of a session without any is taken off. Prints a table for people, then the
+same numbers as ATTENTION in onnxq/attention_gains.py, which planning uses.
+`layer`: 12 heads, width 768, inner width 3072, in the operators that ONNX Runtime's transformer
+tools fuse, at sequence 128, 16 and 1; against float and against
+onnxruntime.quantization.quantize_dynamic in each of its variants, with the SQNR of the output.
+What both printed is in scripts/bench_attention.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+import onnxq
+from onnxq.observers import NarrowRangeObserver
+from onnxq.operator import DynamicForm
+from scripts.bench_dynamic import peers, quantized, ratios, session, taking_turns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float32]
+
+MICROSOFT = "com.microsoft"
+HEAD = 64
+SIZES = (64, 128, 256, 512, 768, 1024)
+ROWS = (1, 16, 128)
+ROUNDS = 31
+COPIES = 8  # in one session
+WEIGHT_BYTES = 2**21  # of one session in float, but for two attentions
+WIDTH, HEADS, INNER = 768, 12, 3072
+CHOSEN, ONE_SCALE, SPLIT, STORED = "QAttention", "one scale", "product split off", "stored"
+EMPTY = "no attention"
+
+
+def model_of(
+    nodes: list[onnx.NodeProto],
+    constants: Mapping[str, npt.NDArray[np.generic]],
+    inputs: Mapping[str, int],
+    outputs: Mapping[str, int],
+) -> onnx.ModelProto:
+    """A model of float32 tensors (batch, rows, width); constants of float become float32."""
+
+    def value(name: str, width: int) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", "rows", width])
+
+    initializers = [
+        numpy_helper.from_array(x.astype(np.float32) if x.dtype.kind == "f" else x, name)
+        for name, x in constants.items()
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "bench",
+        [value(*item) for item in inputs.items()],
+        [value(*item) for item in outputs.items()],
+        initializers,
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+# --- sizes
+
+
+def attentions(hidden: int, copies: int) -> onnx.ModelProto:
+    """Attention as often as that, each with an input and a weight of its own."""
+    rng = np.random.default_rng(0)
+    nodes = []
+    constants: dict[str, npt.NDArray[np.generic]] = {}
+    for i in range(copies):
+        slots = [f"x{i}", f"w{i}", f"b{i}"]
+        nodes.append(
+            helper.make_node(
+                "Attention",
+                slots,
+                [f"y{i}"],
+                f"attention{i}",
+                domain=MICROSOFT,
+                num_heads=max(hidden // HEAD, 1),
+            )
+        )
+        constants[f"w{i}"] = rng.standard_normal((hidden, 3 * hidden)) / np.sqrt(hidden)
+        constants[f"b{i}"] = rng.standard_normal(3 * hidden) * 0.1
+    ends = [{f"{end}{i}": hidden for i in range(copies)} for end in "xy"]
+    return model_of(nodes, constants, *ends)
+
+
+def no_attention(hidden: int, copies: int) -> onnx.ModelProto:
+    """The same inputs, and next to nothing done with them."""
+    shape = helper.make_node("Shape", ["x0"], ["y0"], start=2)
+    made = model_of([shape], {}, {f"x{i}": hidden for i in range(copies)}, {})
+    made.graph.output.append(helper.make_tensor_value_info("y0", TensorProto.INT64, [1]))
+    return made
+
+
+def split_off(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Each DynamicQuantizeLinear and QAttention as a product, Split and MultiHeadAttention."""
+    nodes: list[onnx.NodeProto] = []
+    sources = {n.output[0]: n.input[0] for n in model.graph.node if n.op_type != "QAttention"}
+    sizes = {t.name: t.dims[0] for t in model.graph.initializer if t.name.startswith("b")}
+    for node in model.graph.node:
+        if node.op_type != "QAttention":
+            continue
+        codes, weight, bias, _, scale = node.input[:5]
+        stem = node.name
+        slots = [sources[codes], weight, scale, "", bias]
+        nodes.append(
+            helper.make_node("DynamicQuantizeMatMul", slots, [f"{stem}_qkv"], domain=MICROSOFT)
+        )
+        parts = [f"{stem}_{part}" for part in "qkv"]
+        third = numpy_helper.from_array(np.array([sizes[bias] // 3] * 3, np.int64), f"{stem}_sizes")
+        model.graph.initializer.append(third)
+        nodes.append(helper.make_node("Split", [f"{stem}_qkv", third.name], parts, axis=2))
+        heads = next(a.i for a in node.attribute if a.name == "num_heads")
+        nodes.append(
+            helper.make_node(
+                "MultiHeadAttention", parts, node.output[:1], domain=MICROSOFT, num_heads=heads
+            )
+        )
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model
+
+
+def size_sessions(hidden: int, copies: int) -> dict[str, onnxruntime.InferenceSession]:
+    """Nothing, float and each variant."""
+    model = attentions(hidden, copies)
+    columns, one = NarrowRangeObserver.with_args(), NarrowRangeObserver.with_args(ch_axis=None)
+    chosen = quantized(model, DynamicForm.INTEGER, columns)
+    return {
+        EMPTY: session(no_attention(hidden, copies)),
+        "float": session(model),
+        CHOSEN: session(chosen),
+        ONE_SCALE: session(quantized(model, DynamicForm.INTEGER, one)),
+        SPLIT: session(split_off(ir.to_proto(chosen))),
+        STORED: session(quantized(model, DynamicForm.STORED, columns)),
+    }
+
+
+def bound_run(each: onnxruntime.InferenceSession, shape: tuple[int, ...]) -> Callable[[], object]:
+    """A run whose inputs are in place already; of the outputs, one is handed back."""
+    binding, rng = each.io_binding(), np.random.default_rng(0)
+    for value in each.get_inputs():
+        x = rng.standard_normal(shape).astype(np.float32)
+        binding.bind_ortvalue_input(value.name, onnxruntime.OrtValue.ortvalue_from_numpy(x))
+    binding.bind_output("y0")
+    return lambda: each.run_with_iobinding(binding)
+
+
+def print_sizes() -> None:
+    """A table for people, and ATTENTION of onnxq/attention_gains.py."""
+    head = (CHOSEN, ONE_SCALE, SPLIT, STORED)
+    print("| hidden | rows | float, us | " + " | ".join(head) + " |")
+    print("|---" * (len(head) + 3) + "|")
+    table: dict[int, list[float]] = {}
+    for hidden in SIZES:
+        copies = min(COPIES, max(2, WEIGHT_BYTES // (12 * hidden * hidden)))
+        sessions = size_sessions(hidden, copies)
+        for rows in ROWS:
+            runs = {n: bound_run(each, (1, rows, hidden)) for n, each in sessions.items()}
+            times = taking_turns(runs, ROUNDS)
+            plain = times["float"] - times[EMPTY]
+            gains = [float(np.median(plain / (times[name] - times[EMPTY]))) for name in head]
+            table.setdefault(hidden, []).append(gains[0])
+            cells = " | ".join(f"{gain:.2f}" for gain in gains)
+            print(f"| {hidden} | {rows} | {plain.min() / copies * 1e6:.0f} | {cells} |", flush=True)
+    print()
+    for hidden, ratios_of in table.items():
+        print(f"    {hidden}: ({', '.join(f'{ratio:.2f}' for ratio in ratios_of)}),")
+
+
+# --- layer
+
+
+def layer() -> onnx.ModelProto:
+    """Attention, SkipLayerNormalization and BiasGelu of com.microsoft, and three MatMul."""
+    rng = np.random.default_rng(0)
+    constants: dict[str, npt.NDArray[np.generic]] = {}
+    nodes: list[onnx.NodeProto] = []
+
+    def node(op_type: str, inputs: list[str], output: str, **attributes: Any) -> str:
+        nodes.append(helper.make_node(op_type, inputs, [output], output, **attributes))
+        return output
+
+    def weight(name: str, k: int, n: int) -> list[str]:
+        constants[f"{name}_w"] = rng.standard_normal((k, n)) / np.sqrt(k)
+        constants[f"{name}_b"] = rng.standard_normal(n) * 0.1
+        return [f"{name}_w", f"{name}_b"]
+
+    def norm(x: str, skip: str, bias: str, name: str) -> str:
+        constants[f"{name}_gamma"] = np.ones(WIDTH, np.float32)
+        constants[f"{name}_beta"] = np.zeros(WIDTH, np.float32)
+        inputs = [x, skip, f"{name}_gamma", f"{name}_beta", bias]
+        return node("SkipLayerNormalization", inputs, name, domain=MICROSOFT, epsilon=1e-12)
+
+    heads = node(
+        "Attention", ["x", *weight("qkv", WIDTH, 3 * WIDTH)], "mixed", domain=MICROSOFT,
+        num_heads=HEADS,
+    )  # fmt: skip
+    out, bias = weight("out", WIDTH, WIDTH)
+    first = norm(node("MatMul", [heads, out], "projected"), "x", bias, "norm1")
+    up, bias = weight("inner", WIDTH, INNER)
+    inner = node("MatMul", [first, up], "raised")
+    inner = node("BiasGelu", [inner, bias], "gelu", domain=MICROSOFT)
+    down, bias = weight("outer", INNER, WIDTH)
+    norm(node("MatMul", [inner, down], "lowered"), first, bias, "y")
+    made = model_of(nodes, constants, {"x": WIDTH}, {"y": WIDTH})
+    widths = {
+        name: INNER if name in ("raised", "gelu") else WIDTH for n in nodes for name in n.output
+    }
+    typed = model_of([], {}, {name: width for name, width in widths.items() if name != "y"}, {})
+    made.graph.value_info.extend(typed.graph.input)  # quantize_dynamic refuses the model without
+    return made
+
+
+def print_layer() -> None:
+    """Each variant against float and against each of the peer's."""
+    model = layer()
+    models: dict[str, onnx.ModelProto | ir.Model] = {"float": model, **peers(model)}
+    others = list(models)
+    for objective in ("speed", "size"):
+        for target in ("auto", "portable"):
+            made = onnxq.quantize_dynamic(model, target=target, objective=objective)
+            models[f"onnxq {objective}, {target}"] = made
+    sessions = {name: session(each) for name, each in models.items()}
+    for length in (128, 16, 1):
+        x = np.random.default_rng(1).standard_normal((1, length, WIDTH)).astype(np.float32)
+        found = ratios(sessions, x, 41)
+        wanted = sessions["float"].run(None, {"x": x})[0]
+        print(f"\nSequence {length}: how many times as fast as\n")
+        print("| variant | SQNR, dB | CPU ms | " + " | ".join(others) + " |")
+        print("|---" * (len(others) + 3) + "|")
+        for name, row in found.items():
+            cells = " | ".join(f"{row[other]:.2f}" for other in others)
+            noise = sqnr_db(wanted, sessions[name].run(None, {"x": x})[0])
+            print(f"| {name} | {noise} | {row[''] * 1e3:.2f} | {cells} |", flush=True)
+
+
+def sqnr_db(wanted: Floats, got: Floats) -> str:
+    """Signal to noise of the output."""
+    noise = float(np.square(wanted.astype(np.float64) - got).sum())
+    signal = float(np.square(wanted.astype(np.float64)).sum())
+    return f"{10 * np.log10(signal / noise):.1f}" if noise else "-"
+
+
+def main() -> None:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("what", choices=("sizes", "layer"))
+    if parser.parse_args().what == "layer":
+        print_layer()
+    else:
+        print_sizes()
+
+
+if __name__ == "__main__":
+    main()
