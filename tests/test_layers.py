@@ -27,7 +27,7 @@ STAGES = (
     "float_tables", "dynamic_plan", "plan_activations", "plan",
     "rewrite", "improve", "codes", "comparison", "findings", "execution", "verify", "differences",
     "cross_findings", "visible", "node_by_node", "float_nodes", "end_to_end", "cross_check",
-    "prediction", "layer_overflows", "predict", "observed_range", "bench",
+    "prediction", "behind_floats", "layer_overflows", "predict", "observed_range", "bench",
 )
 # fmt: on
 LINK = ROOT / "onnxq" / "operators"
