@@ -42,6 +42,18 @@ class NodeUse:
     domain: str
     arithmetic: Arithmetic
 
+    @property
+    def rounds(self) -> bool:
+        """Whether it computes floats whose last bits may be the machine's own."""
+        if self.op_type in ROUNDING_OPS:
+            return True
+        return self.arithmetic is Arithmetic.FLOAT and self.op_type not in EXACT_ON_FLOATS
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether it computes or moves codes, or makes them."""
+        return self.arithmetic is Arithmetic.INTEGER or self.op_type in MAKES_CODES
+
 
 CONVERSIONS = {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "Cast"}
 INTEGER_OPS = {
@@ -56,8 +68,20 @@ INTEGER_OPS = {
     "QEmbedLayerNormalization",
 }
 """Integer kernels beside those called QLinear*."""
-ROUNDING_OPS = frozenset({"DynamicQuantizeLSTM", "MatMulNBits", "QAttention"})
+ROUNDING_OPS = frozenset({
+    "DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulIntegerToFloat", "MatMulNBits",
+    "QAttention", "QEmbedLayerNormalization",
+})  # fmt: skip
 """Operators on codes that compute floats too, in an order or with functions of the machine's."""
+EXACT_ON_FLOATS = frozenset({
+    "Cast", "Clip", "Concat", "Constant", "ConstantOfShape", "DepthToSpace", "DequantizeLinear",
+    "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Max", "MaxPool",
+    "Min", "Neg", "Pad", "Relu", "Reshape", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile",
+    "TopK", "Transpose", "Unsqueeze", "Where",
+})  # fmt: skip
+"""Operators that move or bound floats, and round none; rounded codes too."""
+MAKES_CODES = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
+"""Conversions to codes."""
 CODE_TYPES = {
     ir.DataType.UINT8,
     ir.DataType.INT8,
@@ -106,6 +130,20 @@ def integer_nodes(optimized: ir.Model) -> list[NodeUse]:
         arithmetic = _arithmetic(node, inputs | {types[value] for value in node.outputs})
         uses.append(NodeUse(node.name or "", node.op_type, node.domain, arithmetic))
     return uses
+
+
+def rounding(floats: Mapping[str, int], integers: Mapping[str, int]) -> dict[str, int]:
+    """Op type -> nodes whose floats may have other last bits on another machine.
+
+    Args:
+        floats: op type -> nodes that work on floats.
+        integers: op type -> nodes that compute in integers.
+    """
+    counts = {op: n for op, n in floats.items() if op not in EXACT_ON_FLOATS}
+    for op, n in integers.items():
+        if op in ROUNDING_OPS:
+            counts[op] = counts.get(op, 0) + n
+    return counts
 
 
 def value_types(optimized: ir.Model) -> dict[ir.Value, ir.DataType]:

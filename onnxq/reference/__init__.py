@@ -11,6 +11,7 @@ after fusion. `op_classes()` are the OpRun classes, for an evaluator of one's ow
 
 from __future__ import annotations
 
+from onnxq.reference.beside import Beside, SideBySide
 from onnxq.reference.elsewhere import FloatNodes, RunNode
 from onnxq.reference.nodes import node_runner
 from onnxq.reference.ops import CODE_DTYPES, Hear, KernelOp, kernel, op_class, op_classes, where
@@ -24,11 +25,13 @@ from onnxq.reference.session import (
 
 __all__ = [
     "CODE_DTYPES",
+    "Beside",
     "Evaluator",
     "FloatNodes",
     "Hear",
     "KernelOp",
     "RunNode",
+    "SideBySide",
     "evaluator",
     "integer_evaluator",
     "integer_form",

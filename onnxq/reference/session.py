@@ -226,10 +226,7 @@ class Evaluator(ReferenceEvaluator):
         """
         feeds = dict(feed_inputs)
         if isinstance(self.proto_, onnx.ModelProto):
-            self._check_names(feeds)
-            for value in self.proto_.graph.input:
-                if value.name in feeds:
-                    check_input(value, feeds[value.name])
+            self.check_feeds(feeds)
         special = intermediate or self.check_shape_annotations_ or any(options.values())
         # a body of If runs in the workers of its model
         whole = isinstance(self.proto_, onnx.ModelProto)
@@ -244,6 +241,25 @@ class Evaluator(ReferenceEvaluator):
                 )
             wanted = self.output_names if output_names is None else list(output_names)
             return self._run_nodes(wanted, feeds, attributes)
+
+    def check_feeds(self, feeds: Mapping[str, Any]) -> None:
+        """Passes inputs of the model that are all there, of its types and shapes.
+
+        Raises:
+            CalibrationError: they are not.
+        """
+        self._check_names(feeds)
+        for value in self.proto_.graph.input:
+            if value.name in feeds:
+                check_input(value, feeds[value.name])
+
+    def last_readers(self, wanted: Sequence[str]) -> dict[str, int]:
+        """Name -> index of the last node that reads it; those that are wanted: behind all nodes."""
+        last = dict.fromkeys(wanted, len(self.rt_nodes_))
+        for i, reads in enumerate(self.reads):
+            for name in reads:
+                last[name] = max(i, last.get(name, 0))
+        return last
 
     def _check_names(self, feeds: Mapping[str, Any]) -> None:
         for name in feeds:
@@ -262,10 +278,7 @@ class Evaluator(ReferenceEvaluator):
         self, wanted: Sequence[str], feeds: Mapping[str, Any], attributes: Mapping[str, Any] | None
     ) -> list[Any]:
         """The base's loop over the nodes; each array goes when its last reader has run."""
-        last = dict.fromkeys(wanted, len(self.rt_nodes_))
-        for i, reads in enumerate(self.reads):
-            for name in reads:
-                last[name] = max(i, last.get(name, 0))
+        last = self.last_readers(wanted)
         results: dict[str, Any] = {"": None, **self.rt_inits_, **feeds}
         kept = set(results)
         for i, node in enumerate(self.rt_nodes_):
@@ -275,7 +288,7 @@ class Evaluator(ReferenceEvaluator):
             if node.need_context():
                 extra["context"] = results
             outputs = run_node(node, [results[name] for name in node.input], extra)
-            _check_given(node, outputs)
+            check_given(node, outputs)
             results.update(zip(node.output, outputs, strict=False))
             results[""] = None  # an output without a name is no input of anyone
             for name in (*self.reads[i], *node.output):
@@ -289,7 +302,7 @@ class Evaluator(ReferenceEvaluator):
         return [results[name] for name in wanted]
 
 
-def _check_given(node: OpRun, outputs: Sequence[Any]) -> None:
+def check_given(node: OpRun, outputs: Sequence[Any]) -> None:
     """Raises UnsupportedError where a named output was not computed."""
     missing = [name for name in node.output[len(outputs) :] if name]
     if missing:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, TextIO
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from onnxq.targets import Target
 
 PIPE_WIDTH = 160  # columns where the output is no terminal: rich's 80 would break long node names
+GAP = 2  # columns between two cells
+READABLE = 40  # columns of a cell whose text may be broken
 MAX_NAMED = 4  # nodes named per reason
 KILO = 1000.0
 
@@ -166,15 +169,31 @@ def print_table(
     rows: Iterable[Sequence[str]],
     numbers: Sequence[int] = (),
 ) -> None:
-    """A table and an empty line; the columns of `numbers` are right-aligned."""
-    table = Table(box=None, pad_edge=False)
+    """A table and an empty line; the columns of `numbers` are right-aligned.
+
+    Where the output is no terminal, the first column and numbers are never broken: names are what
+    one searches for. Such a table may be wider than the console.
+    """
+    cells = [[Text(cell) for cell in row] for row in rows]
+    piped = not console.is_terminal
+    table, needed = Table(box=None, pad_edge=False), 0
     for i, name in enumerate(header):
-        table.add_column(name, justify="right" if i in numbers else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        whole = piped and (i == 0 or i in numbers)
+        table.add_column(
+            name, justify="right" if i in numbers else "left", overflow="fold", no_wrap=whole
+        )
+        widest = max([cell_len(name), *(row[i].cell_len for row in cells)])
+        needed += GAP + (widest if whole else min(widest, READABLE))
+    for row in cells:
+        table.add_row(*row)
     if title:
         console.print(f"{title}:")
+    width = console.width
+    if piped and needed > width:
+        console.width = needed
     console.print(table)
+    if console.width != width:
+        console.width = width
     console.print()
 
 

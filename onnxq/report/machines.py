@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq import targets
-from onnxq.graph.kernels import ROUNDING_OPS
+from onnxq.graph.kernels import rounding
 from onnxq.range_reduction import RangeReduction
 
 if TYPE_CHECKING:
@@ -13,13 +13,10 @@ if TYPE_CHECKING:
     from onnxq.stages.plan import Plan
 
 
-def float_op_types(execution: Execution) -> dict[str, int]:
-    """Op type -> nodes that compute in float, whose last bits may differ between machines."""
-    counts = dict(execution.float_nodes)
-    for op, count in execution.integer_nodes.items():
-        if op in ROUNDING_OPS:
-            counts[op] = counts.get(op, 0) + count
-    return counts
+OWN_BLOCKS = (
+    "MatMulNBits with int8 activations cuts them into blocks of the machine's own: its results may "
+    "differ by 3 % of the largest"
+)
 
 
 def on_other_machines(made: Plan, execution: Execution) -> list[str]:
@@ -31,13 +28,15 @@ def on_other_machines(made: Plan, execution: Execution) -> list[str]:
             "range reduction 'observed': no pair of products leaves int16 on the samples; on other "
             "inputs integers may differ on x86 without VNNI. 'worst-case' is exact for any input"
         )
-    floats = float_op_types(execution)
+    floats = rounding(execution.float_nodes, execution.integer_nodes)
     if floats:
         named = ", ".join(f"{op} ({count})" for op, count in floats.items())
         notes.append(
             f"{sum(floats.values())} node(s) compute in float: {named}. Their last bits may differ "
             "between machines, and codes computed from them by a step"
         )
+    if "MatMulNBits" in execution.integer_nodes:
+        notes.append(OWN_BLOCKS)
     return notes
 
 

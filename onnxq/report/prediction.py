@@ -4,22 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onnxq.errors import listed
 from onnxq.report.console import print_table
+from onnxq.report.machines import OWN_BLOCKS
+from onnxq.stages.differences import ULPS
 from onnxq.stages.prediction import WEIGHTS
 from onnxq.targets import all_targets
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from onnxq.stages.prediction import LayerPrediction, MachinePrediction, Prediction
+    from onnxq.stages.prediction import (
+        LayerPrediction,
+        MachinePrediction,
+        OutputPrediction,
+        Prediction,
+    )
 
 MAX_NAMED = 3  # pairs of weights in a row of the table
 
 
 def print_prediction(console: Console, prediction: Prediction) -> None:
     """A table of machines, then for each that differs (or can) its layers."""
+    inputs = "codes behind floats" if prediction.behind_floats else "input"
     rows = [
-        (", ".join(m.targets), m.arithmetic, _verdict(m, prediction.batches), *_numbers(m))
+        (
+            ", ".join(m.targets),
+            m.arithmetic,
+            _verdict(m, prediction.batches, inputs),
+            *_numbers(m),
+        )
         for m in prediction.machines
     ]
     header = ("machines", "pairs of products", "integers", "outputs differ", "largest")
@@ -27,11 +41,7 @@ def print_prediction(console: Console, prediction: Prediction) -> None:
     for machine in prediction.machines:
         _print_layers(console, machine, prediction.batches)
     if prediction.floats:
-        nodes = ", ".join(f"{count} {op_type}" for op_type, count in prediction.floats.items())
-        console.print(
-            "in float on every machine; their last bits may differ, and codes computed from them "
-            f"by a step: {nodes}"
-        )
+        _print_floats(console, prediction)
     asked = {name for machine in prediction.machines for name in machine.targets}
     for target in all_targets():  # what ARM adds in fixed point is in the prediction
         if target.name in asked and target.caveat and not target.fixed_point_sums:
@@ -40,11 +50,38 @@ def print_prediction(console: Console, prediction: Prediction) -> None:
     console.print(f"{source}; model {prediction.model_hash[:12]}")
 
 
-def _verdict(machine: MachinePrediction, batches: int) -> str:
+def _print_floats(console: Console, prediction: Prediction) -> None:
+    """What is claimed of a model with nodes that round floats, and what is not."""
+    nodes = ", ".join(f"{count} {op_type}" for op_type, count in prediction.floats.items())
+    console.print(f"in float on every machine; their last bits may differ: {nodes}")
+    behind = prediction.behind_floats
+    if behind:
+        console.print(
+            "codes computed from them may differ by a step, which is not predicted; integers are "
+            f"compared for equal codes. {len(behind)} node(s) have such codes: {listed(behind)}"
+        )
+    else:
+        console.print("no codes are computed from them")
+    if prediction.float_outputs:
+        console.print(f"outputs computed from them: {', '.join(prediction.float_outputs)}")
+    if "MatMulNBits" in prediction.floats:
+        console.print(OWN_BLOCKS)
+
+
+def _verdict(machine: MachinePrediction, batches: int, inputs: str) -> str:
+    """Of integers, in words.
+
+    Args:
+        machine: that it is about.
+        batches: that were run.
+        inputs: what may be anything: the model's input, or the codes that float nodes lead to.
+    """
     if machine.differs:
         return "differ"
+    if not machine.layers:
+        return "no products or sums of codes"
     if not machine.may_differ:
-        return "exact, whatever the input"
+        return f"exact, whatever the {inputs}"
     return "exact on the samples, can differ" if batches else "can differ"
 
 
@@ -54,7 +91,14 @@ def _numbers(machine: MachinePrediction) -> tuple[str, str]:
         return ("0" if machine.outputs else "-"), "-"
     worst = max(differing, key=lambda output: output.largest)
     elements = sum(o.elements for o in machine.outputs)
-    return f"{sum(o.differing for o in differing)} of {elements}", f"{worst.largest} {worst.unit}"
+    return f"{sum(o.differing for o in differing)} of {elements}", _largest(worst)
+
+
+def _largest(found: LayerPrediction | OutputPrediction) -> str:
+    """In steps; of floats that no scale was given for, as it is, beside the largest of them."""
+    if found.unit == ULPS:
+        return f"{found.error:.3g} (numbers up to {found.size:.3g})"
+    return f"{found.largest} {found.unit}"
 
 
 def _print_layers(console: Console, machine: MachinePrediction, batches: int) -> None:
@@ -76,7 +120,7 @@ def _print_layers(console: Console, machine: MachinePrediction, batches: int) ->
                 str(layer.overflows),
                 str(len(layer.overflowing)),
                 f"{layer.differing} of {layer.elements}",
-                f"{layer.largest} {layer.unit}" if layer.differing else "-",
+                _largest(layer) if layer.differing else "-",
                 _pairs(layer),
             )
             for layer in layers

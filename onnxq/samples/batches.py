@@ -69,6 +69,7 @@ def open_samples(
             shape than the model's; left-over samples with a static batch. While they are read: NaN,
             Inf.
     """
+    _check_options(batch_size, ignore)
     if isinstance(source, Samples):
         return source
     if isinstance(source, str | Path):
@@ -84,6 +85,20 @@ def open_samples(
         }
         return _table(columns, inputs, batch_size, "samples")
     return _open_iterable(source, inputs, batch_size, ignore)
+
+
+def _check_options(batch_size: object, ignore: object) -> None:
+    """Refuses what is no number and no collection of names: a text would match by its letters."""
+    whole = isinstance(batch_size, int | np.integer) and not isinstance(batch_size, bool)
+    if batch_size is not None and not whole:
+        raise CalibrationError(
+            f"samples: batch size {batch_size!r}; wanted a whole number from 1, or None for the "
+            "model's own."
+        )
+    if isinstance(ignore, str) or not isinstance(ignore, Collection):
+        raise CalibrationError(
+            f"samples: names to ignore are {ignore!r}; wanted a list of names, such as ['labels']."
+        )
 
 
 def _open_path(

@@ -20,7 +20,7 @@ from onnxq.samples import input_specs, open_samples
 from onnxq.stages.cross_findings import CrossFindings
 from onnxq.stages.end_to_end import EndToEnd
 from onnxq.stages.node_by_node import NodeByNode
-from onnxq.stages.state import State, check_feedback
+from onnxq.stages.state import State, as_feedback, check_feedback
 from onnxq.stages.visible import Visible, handed_out
 from onnxq.threads import workers
 
@@ -62,7 +62,7 @@ def cross_check(
         QConfigError: a feedback that the model does not have, or fewer than 1 thread.
     """
     target = load(model)
-    state = dict(feedback or {})
+    state = as_feedback(feedback)
     check_feedback(target, state)
     inputs = input_specs(target, state.values())
     batches = open_samples(samples, inputs, batch_size, ignore)

@@ -35,6 +35,8 @@ class Differences:
         differing: of these.
         largest: difference, in steps.
         problem: of shape or dtype, where nothing could be compared.
+        error: the largest finite difference of floats, as it is.
+        size: the largest finite magnitude of the floats that were wanted, where one differed.
     """
 
     unit: str = CODES
@@ -43,6 +45,14 @@ class Differences:
     differing: int = 0
     largest: int = 0
     problem: str = ""
+    error: float = 0.0
+    size: float = 0.0
+
+    def same(self, x: Array) -> None:
+        """Counts one batch in which nothing differs."""
+        self.elements += x.size
+        if "float" in x.dtype.name and self.unit == CODES:
+            self.unit = ULPS
 
     def update(self, got: object, wanted: Array, bound: Array | None = None) -> None:
         """Counts one batch.
@@ -86,7 +96,7 @@ class Differences:
                 distance = np.abs(got.astype(np.float64) - wanted.astype(np.float64))
             differ &= ~(distance <= bound)
         self.differing += int(np.count_nonzero(differ))
-        ulp = _ulp(wanted) if floats else 0.0
+        ulp = self._ulp(wanted) if floats else 0.0
         steps = self._steps(got[differ], wanted[differ], ulp)
         self.largest = max(self.largest, int(steps.max(initial=0)))
 
@@ -102,12 +112,14 @@ class Differences:
         step = self.scale if self.unit == SCALES else ulp
         with np.errstate(invalid="ignore"):
             distance = np.abs(got.astype(np.float64) - wanted.astype(np.float64)) / step
+        error = distance * step
+        self.error = max(self.error, float(error.max(initial=0, where=np.isfinite(error))))
         whole = np.nan_to_num(np.rint(distance), nan=FAR, posinf=FAR)
         return np.asarray(np.clip(whole, 1, FAR), np.int64)  # it differs
 
-
-def _ulp(x: Array) -> float:
-    """Of the largest finite |x|, or of 1 where there is none."""
-    sizes = np.abs(x.astype(np.float64))
-    top = float(sizes.max(initial=0, where=np.isfinite(sizes))) or 1.0
-    return float(np.spacing(x.dtype.type(top)))
+    def _ulp(self, x: Array) -> float:
+        """Of the largest finite |x|, or of 1 where there is none."""
+        sizes = np.abs(x.astype(np.float64))
+        top = float(sizes.max(initial=0, where=np.isfinite(sizes)))
+        self.size = max(self.size, top)
+        return float(np.spacing(x.dtype.type(top or 1.0)))

@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from onnxq import reference
 from onnxq.errors import OnnxqError
+from onnxq.graph.kernels import EXACT_ON_FLOATS
+from onnxq.graph.weights import constant
 from onnxq.stages.cross_findings import OutputAgreement
 from onnxq.stages.differences import SCALES, ULPS, Differences
 from onnxq.stages.execution import original_name
@@ -23,13 +25,11 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.generic]
 Values = dict[str, Array]
 
-EXACT_ON_FLOATS = frozenset({
-    "Cast", "Clip", "Concat", "Constant", "ConstantOfShape", "DepthToSpace", "DequantizeLinear",
-    "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Max", "MaxPool",
-    "Min", "Neg", "Pad", "Relu", "Reshape", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile",
-    "TopK", "Transpose", "Unsqueeze", "Where",
+MOVES = frozenset({
+    "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice",
+    "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
 })  # fmt: skip
-"""Operators that move or bound floats, and round none; rounded codes too."""
+"""Operators whose results are elements of their first input."""
 
 ELEMENTWISE = frozenset({"Add", "Div", "Mul", "Sqrt", "Sub"})
 """Operators that IEEE 754 rounds alike everywhere; fused with another one they may not be."""
@@ -186,11 +186,17 @@ def _equal(ours: Array, theirs: Array) -> bool:
 
 
 def output_differences(value: ir.Value) -> Differences:
-    """In steps of its scale where a DequantizeLinear with one scale makes the output."""
+    """In steps of its scale where a DequantizeLinear with one scale makes the output.
+
+    Also where nodes that only move numbers (a Reshape) come between.
+    """
     producer = value.producer()
+    while producer is not None and producer.op_type in MOVES and not producer.domain:
+        source = producer.inputs[0]
+        producer = None if source is None else source.producer()
     if producer is None or producer.op_type != "DequantizeLinear":
         return Differences()
-    scale = producer.inputs[1]
-    if scale is None or scale.const_value is None or scale.const_value.size != 1:
+    scale = constant(producer.inputs[1])
+    if scale is None or scale.size != 1:
         return Differences()
-    return Differences(SCALES, float(scale.const_value.numpy().reshape(())))
+    return Differences(SCALES, float(scale.numpy().reshape(())))

@@ -53,22 +53,28 @@ class Layer:
         with self._lock:
             self._heard.append(found)
 
-    def compare(self, got: Mapping[str, object], wanted: Mapping[str, object]) -> None:
-        """Counts the results of one batch that differ; those in bodies are not visible."""
+    def compare(self, got: object, wanted: object) -> None:
+        """Counts what differs in one result of one batch; the same object where nothing does."""
+        if not isinstance(wanted, np.ndarray):
+            return
+        if got is wanted:
+            self._sums.same(wanted)
+        else:
+            self._sums.update(got, wanted)
+
+    def settle(self) -> None:
+        """Adds up what was heard of one batch, so that it does not pile up."""
         everything = joined(self._heard)
         self._heard = [] if everything is None else [everything]
-        for name in self.outputs:
-            theirs = wanted.get(name)
-            if isinstance(theirs, np.ndarray):
-                self._sums.update(got[name], theirs)
 
     def result(self) -> LayerPrediction:
         """What was found so far."""
         found, sums = joined(self._heard), self._sums
         counts = (sums.elements, sums.differing, sums.largest, sums.unit)
+        floats = (sums.error, sums.size)
         if found is None:
             known = (self._name, self._op_type, self.possible, self._channels)
-            return LayerPrediction(*known, (), 0, 0, 0, (), *counts, self._pairs_of)
+            return LayerPrediction(*known, (), 0, 0, 0, (), *counts, self._pairs_of, *floats)
         most = np.argsort(-found.count, kind="stable")[:MAX_PAIRS]
         return LayerPrediction(
             self._name,
@@ -85,6 +91,7 @@ class Layer:
             ),
             *counts,
             self._pairs_of,
+            *floats,
         )
 
 

@@ -1,15 +1,15 @@
 """Says on which machines a quantized model's integers differ, without having the machines.
 
-The reference runs the model exactly, and once for each kind of arithmetic among the machines whose
-pairs of products may not fit int16 (see onnxq.arithmetic). Without samples, the weights alone say
-which layers can differ.
+The reference runs the model exactly and, beside that, as each kind of arithmetic among the machines
+whose pairs of products may not fit int16 (see onnxq.arithmetic); layers where they agree are
+computed once. Without samples, the weights alone say which layers can differ.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
@@ -17,27 +17,28 @@ import onnx_ir as ir
 from onnxq import reference, targets
 from onnxq.arithmetic import Arithmetic
 from onnxq.errors import CalibrationError, QConfigError
-from onnxq.graph import kernels
 from onnxq.graph.io import load, model_hash
 from onnxq.graph.weights import constant
 from onnxq.samples import input_specs, open_samples
-from onnxq.stages.end_to_end import EXACT_ON_FLOATS, output_differences
+from onnxq.stages.behind_floats import behind_floats
+from onnxq.stages.end_to_end import output_differences
 from onnxq.stages.float_nodes import FloatNodes
 from onnxq.stages.layer_overflows import Layer, find_layers
 from onnxq.stages.prediction import MachinePrediction, OutputPrediction, Prediction
-from onnxq.stages.state import State, check_feedback
+from onnxq.stages.state import State, as_feedback, check_feedback
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import onnx
 
     from onnxq.arithmetic import Overflows
-    from onnxq.samples import Samples
+    from onnxq.samples import InputSpec, Samples
     from onnxq.stages.differences import Differences
     from onnxq.stages.prepare import ModelSource
     from onnxq.targets import Target
 
     Array = npt.NDArray[np.generic]
+    Values = dict[str, Any]
 
 Progress = Callable[[int, int | None], None]
 """Called with (batches done, batches in all or None where that is not known)."""
@@ -72,50 +73,49 @@ def predict(
     Raises:
         ModelError: the model cannot be read.
         CalibrationError: unusable samples.
-        QConfigError: an unknown target, a feedback that the model does not have, or fewer than 1
-            thread.
+        QConfigError: no target or an unknown one, a feedback that the model does not have, or
+            fewer than 1 thread.
         UnsupportedError: operators that the reference cannot run.
     """
+    kinds = _kinds(machines)
     target = load(model)
-    state = dict(feedback or {})
+    state = as_feedback(feedback)
     check_feedback(target, state)
-    usual = _Form(target, reference.integer_form(target), threads)
-    arm = usual
-    if _has_int8_activations(target):
-        arm = _Form(target, reference.integer_form(target, Arithmetic.WRAPS), threads)
-    kinds = [
-        _Machine(arm if kind.fixed_point else usual, kind, names)
-        for kind, names in _kinds(machines)
-    ]
+    forms = _forms(target, [kind for kind, _ in kinds])
+    found = [_Machine(forms[kind], kind, names) for kind, names in kinds]
     count = 0
     if samples is not None:
         inputs = input_specs(target, state.values())
         batches = open_samples(samples, inputs, batch_size, ignore)
-        for machine in kinds:
-            machine.open(State(inputs, state))
-        count = _over(batches, usual, State(inputs, state), kinds, progress)
+        usual = forms[Arithmetic.EXACT]
+        sessions = [_Session(usual, found, inputs, state, threads)]
+        if any(machine.form is not usual for machine in found):
+            other = next(machine.form for machine in found if machine.form is not usual)
+            sessions.append(_Session(other, found, inputs, state, threads))
+        count = _over(batches, sessions, State(inputs, state), progress)
+    behind = behind_floats(forms[Arithmetic.EXACT].integer, state)
     return Prediction(
-        model_hash(target), count, tuple(kind.result() for kind in kinds), _floats(usual.integer)
+        model_hash(target),
+        count,
+        tuple(machine.result() for machine in found),
+        behind.floats,
+        behind.codes,
+        behind.outputs,
     )
 
 
 def _over(
-    samples: Samples,
-    usual: _Form,
-    state: State,
-    kinds: list[_Machine],
-    progress: Progress | None,
+    samples: Samples, sessions: list[_Session], state: State, progress: Progress | None
 ) -> int:
     """Number of batches run; the machines hold the counts."""
     done = 0
-    forms = dict.fromkeys([usual, *(machine.form for machine in kinds)])
-    exact = {form: form.evaluator() for form in forms}
     for batch in samples:
         feeds = state.feeds(batch)
-        wanted = {form: form.run(exact[form], feeds) for form in forms}
-        state.keep(wanted[usual])
-        for machine in kinds:
-            machine.compare(batch, wanted[machine.form], wanted[usual])
+        exact = None
+        for session in sessions:
+            exact = session.run(batch, feeds, exact)
+        assert exact is not None
+        state.keep(exact)
         done += 1
         if progress is not None:
             progress(done, samples.count)
@@ -124,40 +124,68 @@ def _over(
     return done
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _Form:
-    """The model as a machine runs it after loading.
+    """The model as machines run it after loading.
 
     Attributes:
         target: the model.
         integer: its integer form.
     """
 
-    def __init__(self, target: ir.Model, integer: ir.Model, threads: int) -> None:
-        self.target, self.integer, self._threads = target, integer, threads
-        # those in bodies are not seen
-        self._visible = [str(v.name) for node in integer.graph for v in node.outputs if v.name]
-        self._names = dict.fromkeys(str(value.name) for value in target.graph.outputs)
+    target: ir.Model
+    integer: ir.Model
 
-    def watch(self, names: Iterable[str]) -> None:
-        """Makes `run` return these tensors too, where they are not in a body."""
-        self._names |= dict.fromkeys(name for name in names if name in self._visible)
 
-    def evaluator(
-        self, arithmetic: Arithmetic = Arithmetic.EXACT, hear: reference.Hear | None = None
-    ) -> reference.Evaluator:
-        """Of a machine that adds so."""
-        return reference.integer_evaluator(
-            self.integer,
-            threads=self._threads,
-            float_nodes=FloatNodes(self.target),
-            arithmetic=arithmetic,
-            hear=hear,
+def _forms(target: ir.Model, kinds: Iterable[Arithmetic]) -> dict[Arithmetic, _Form]:
+    """Of each kind, and of exact ones: x86 turns int8 activations into uint8, ARM does not."""
+    usual = _Form(target, reference.integer_form(target))
+    forms = dict.fromkeys((Arithmetic.EXACT, *kinds), usual)
+    arm = [kind for kind in forms if kind.fixed_point]
+    if arm and _has_int8_activations(target):
+        forms |= dict.fromkeys(arm, _Form(target, reference.integer_form(target, arm[0])))
+    return forms
+
+
+class _Session:
+    """One form of the model, run exactly and as the machines that have it."""
+
+    def __init__(
+        self,
+        form: _Form,
+        machines: Iterable[_Machine],
+        inputs: tuple[InputSpec, ...],
+        feedback: Mapping[str, str],
+        threads: int,
+    ) -> None:
+        self._machines = [machine for machine in machines if machine.form is form]
+        self._states = [State(inputs, feedback) for _ in self._machines]
+        self._names = list(dict.fromkeys(str(value.name) for value in form.target.graph.outputs))
+        for machine in self._machines:
+            machine.open()
+        self._both = reference.SideBySide(
+            form.integer,
+            [machine.beside() for machine in self._machines],
+            threads=threads,
+            float_nodes=FloatNodes(form.target),
         )
 
-    def run(self, evaluator: reference.Evaluator, feeds: Mapping[str, Array]) -> dict[str, Array]:
-        """Outputs and watched tensors; others are given back as the model runs."""
-        names = list(self._names)
-        return dict(zip(names, evaluator.run(names, feeds), strict=True))
+    def run(
+        self, batch: Mapping[str, Array], feeds: Mapping[str, Array], usual: Values | None
+    ) -> Values:
+        """Exact outputs; compares those of the machines with them.
+
+        Args:
+            batch: without the state.
+            feeds: the batch with the state of exact arithmetic.
+            usual: exact outputs of the usual form; None: it is this one.
+        """
+        own = [state.feeds(batch) for state in self._states]
+        exact, others = self._both.run(self._names, feeds, own)
+        for machine, state, got in zip(self._machines, self._states, others, strict=True):
+            state.keep(got)
+            machine.compare(got, exact if usual is None else usual)
+        return exact if usual is None else usual
 
 
 def _has_int8_activations(target: ir.Model) -> bool:
@@ -174,9 +202,8 @@ def _kinds(
     machines: str | Target | Iterable[str | Target],
 ) -> list[tuple[Arithmetic, tuple[str, ...]]]:
     """Arithmetic -> names of the targets that have it, in the order of `all_targets`."""
-    given = [machines] if isinstance(machines, str | targets.Target) else list(machines)
     found: dict[Arithmetic, dict[str, None]] = {}
-    for item in given:
+    for item in _given(machines):
         every = str(item) in (ALL, PORTABLE)
         for target in targets.all_targets() if every else (_named(item),):
             if target.name != PORTABLE:
@@ -184,22 +211,33 @@ def _kinds(
     return [(kind, tuple(found[kind])) for kind in Arithmetic if kind in found]
 
 
-def _named(item: str | Target) -> Target:
+def _given(machines: object) -> list[str | Target]:
+    """One or several targets or names; what they are is not looked at."""
+    if isinstance(machines, str | targets.Target):
+        return [machines]
+    if not isinstance(machines, Iterable) or isinstance(machines, bytes):
+        raise QConfigError(
+            f"machines are a {type(machines).__name__} ({machines!r}); wanted '{ALL}', a name that "
+            "`onnxq targets` lists, an onnxq.targets.Target, or a list of these."
+        )
+    given = list(machines)
+    if not given:
+        raise QConfigError(
+            f"machines name none, so that nothing could differ; wanted at least one name that "
+            f"`onnxq targets` lists, or '{ALL}', the default."
+        )
+    return given
+
+
+def _named(item: object) -> Target:
+    if isinstance(item, str) and "," in item:
+        raise QConfigError(
+            f"machines are '{item}'; wanted one name, or a list: {item.split(',')!r}."
+        )
     try:
-        return targets.resolve(item)
+        return targets.resolve(item)  # type: ignore[arg-type]  # it says itself what it wants
     except QConfigError as error:
         raise QConfigError(f"{error} '{ALL}' stands for every machine.") from None
-
-
-def _floats(integer: ir.Model) -> dict[str, int]:
-    uses = kernels.integer_nodes(integer)
-    float_nodes = [
-        use.op_type
-        for use in uses
-        if use.op_type in kernels.ROUNDING_OPS
-        or (use.arithmetic is kernels.Arithmetic.FLOAT and use.op_type not in EXACT_ON_FLOATS)
-    ]
-    return dict(Counter(float_nodes).most_common())
 
 
 class _Machine:
@@ -212,41 +250,41 @@ class _Machine:
     def __init__(self, form: _Form, arithmetic: Arithmetic, names: tuple[str, ...]) -> None:
         self.form, self._arithmetic, self._names = form, arithmetic, names
         self._layers: dict[str, Layer] = find_layers(form.integer, arithmetic)
-        form.watch(name for layer in self._layers.values() for name in layer.outputs)
+        self._of_output = {name: layer for layer in self._layers.values() for name in layer.outputs}
         self._outputs: dict[str, Differences] = {}
-        self._evaluator: reference.Evaluator | None = None
-        self._state: State | None = None
 
-    def open(self, state: State) -> None:
-        """Makes it ready to run; where no pair of weights can overflow, it is exact."""
+    def open(self) -> None:
+        """Makes it ready to run."""
         graph = self.form.target.graph
         self._outputs = {str(value.name): output_differences(value) for value in graph.outputs}
-        if any(layer.possible != 0 for layer in self._layers.values()):
-            self._state = state
-            self._evaluator = self.form.evaluator(self._arithmetic, self._hear)
+
+    def beside(self) -> reference.Beside:
+        """What the reference has to run; where no pair of weights can overflow, it is exact."""
+        risky = [name for name, layer in self._layers.items() if layer.possible != 0]
+        return reference.Beside(self._arithmetic, risky, self._hear, self._see)
 
     def _hear(self, node: onnx.NodeProto, found: Overflows) -> None:
         self._layers[node.output[0]].hear(found)
 
-    def compare(
-        self, batch: Mapping[str, Array], exact: Mapping[str, Array], usual: Mapping[str, Array]
-    ) -> None:
-        """Runs one batch.
+    def _see(self, name: str, got: object, wanted: object) -> None:
+        layer = self._of_output.get(name)
+        if layer is not None:
+            layer.compare(got, wanted)
+
+    def compare(self, got: Mapping[str, object], exact: Mapping[str, object]) -> None:
+        """Counts the outputs of one batch that differ.
 
         Args:
-            batch: without the state.
-            exact: what exact integers give, of the same form of the model.
-            usual: of the usual form.
+            got: its own.
+            exact: what exact integers give, of the usual form of the model.
         """
-        got = exact
-        if self._evaluator is not None and self._state is not None:
-            got = self.form.run(self._evaluator, self._state.feeds(batch))
-            self._state.keep(got)
         for layer in self._layers.values():
-            layer.compare(got, exact)
+            layer.settle()
         for name, sums in self._outputs.items():
-            theirs = usual[name]
-            if isinstance(theirs, np.ndarray):
+            theirs = exact[name]
+            if got[name] is theirs and isinstance(theirs, np.ndarray):
+                sums.same(theirs)
+            elif isinstance(theirs, np.ndarray):
                 sums.update(got[name], theirs)
 
     def result(self) -> MachinePrediction:
@@ -255,7 +293,15 @@ class _Machine:
             self._arithmetic.value,
             tuple(layer.result() for layer in self._layers.values()),
             tuple(
-                OutputPrediction(name, sums.elements, sums.differing, sums.largest, sums.unit)
+                OutputPrediction(
+                    name,
+                    sums.elements,
+                    sums.differing,
+                    sums.largest,
+                    sums.unit,
+                    sums.error,
+                    sums.size,
+                )
                 for name, sums in self._outputs.items()
             ),
         )

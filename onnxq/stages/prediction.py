@@ -7,10 +7,13 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxq.errors import DifferenceError, listed
+from onnxq.errors import DifferenceError, QConfigError, listed, nearest
+from onnxq.targets import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from onnxq.targets import Target
 
 FORMAT = "onnxq prediction 1"
 WEIGHTS, CODES = "weights", "codes"
@@ -58,6 +61,8 @@ class LayerPrediction:
         largest: difference, in steps.
         unit: what a step is: a code, or for floats an ulp (see stages.differences).
         pairs_of: WEIGHTS or CODES.
+        error: of floats, the largest difference as it is.
+        size: of floats, the largest magnitude, where one differed.
     """
 
     name: str
@@ -74,6 +79,8 @@ class LayerPrediction:
     largest: int = 0
     unit: str = "codes"
     pairs_of: str = WEIGHTS
+    error: float = 0.0
+    size: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +93,8 @@ class OutputPrediction:
         differing: of these.
         largest: difference in steps.
         unit: what a step is.
+        error: of floats, the largest difference as it is.
+        size: of floats, the largest magnitude, where one differed.
     """
 
     name: str
@@ -93,6 +102,8 @@ class OutputPrediction:
     differing: int
     largest: int
     unit: str
+    error: float = 0.0
+    size: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,29 +147,41 @@ class MachinePrediction:
 class Prediction:
     """On which machines a model's integers differ from exact ones, where, by how much, and why.
 
+    Floats that nodes round are the machine's own in their last bits, and left aside: see `floats`.
+
     Attributes:
         model_hash: of the quantized model.
         batches: that were run; 0: from the weights alone.
         machines: one entry per kind of arithmetic among the targets, exact ones included.
-        floats: op_type -> nodes that compute in float; their last bits may differ between machines,
-            and what is computed from them.
+        floats: op_type -> nodes that round floats; their last bits may differ between machines.
+            What is said of integers holds for equal codes: codes computed from these floats may be
+            a step apart, which is not predicted.
+        behind_floats: names of the nodes that make such codes or compute with them, in graph order.
+        float_outputs: names of the outputs that are computed from such floats.
     """
 
     model_hash: str
     batches: int
     machines: tuple[MachinePrediction, ...]
     floats: Mapping[str, int]
+    behind_floats: tuple[str, ...] = ()
+    float_outputs: tuple[str, ...] = ()
 
-    def on(self, target: str) -> MachinePrediction:
-        """Of one target.
+    def on(self, target: str | Target) -> MachinePrediction:
+        """Of one target, or the machine that a name such as "auto" stands for.
 
         Raises:
-            KeyError: it was not asked for.
+            QConfigError: it was not asked for, or there is none of that name.
         """
+        name = resolve(target).name
         for machine in self.machines:
-            if target in machine.targets:
+            if name in machine.targets:
                 return machine
-        raise KeyError(target)
+        asked = [name for machine in self.machines for name in machine.targets]
+        raise QConfigError(
+            f"target '{name}' is not in this prediction, which has {', '.join(asked)}."
+            f"{nearest(name, asked)} Name it in `machines` (with --isa), or 'all'."
+        )
 
     @property
     def differing(self) -> tuple[str, ...]:
@@ -171,7 +194,7 @@ class Prediction:
         return tuple(name for m in self.machines if m.may_differ for name in m.targets)
 
     def check(self) -> None:
-        """Returns where no named machine would differ on the samples.
+        """Returns where no named machine would differ on the samples, floats aside.
 
         Raises:
             DifferenceError: one would, with the layers where it begins. Without samples: it could.

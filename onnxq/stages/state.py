@@ -6,6 +6,7 @@ batch put out for the others. A batch that has the state's input starts a new se
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,8 +15,6 @@ import numpy.typing as npt
 from onnxq.errors import CalibrationError, QConfigError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import onnx_ir as ir
 
     from onnxq.samples import InputSpec
@@ -87,6 +86,24 @@ def state_shape(
     return tuple(shape)
 
 
+def as_feedback(feedback: object) -> dict[str, str]:
+    """{output name: input name}; None: no state.
+
+    Raises:
+        QConfigError: it is something else.
+    """
+    if feedback is None:
+        return {}
+    if not isinstance(feedback, Mapping) or not all(
+        isinstance(name, str) for pair in feedback.items() for name in pair
+    ):
+        raise QConfigError(
+            f"feedback is a {type(feedback).__name__} ({feedback!r}); wanted {{output name: input "
+            "name}, such as {'h_out': 'h_in'}."
+        )
+    return dict(feedback)
+
+
 def check_feedback(model: ir.Model, feedback: Mapping[str, str]) -> None:
     """Passes where the model has every output and input of {output name: input name}.
 
@@ -95,7 +112,7 @@ def check_feedback(model: ir.Model, feedback: Mapping[str, str]) -> None:
     """
     outputs = [str(value.name) for value in model.graph.outputs]
     inputs = [str(value.name) for value in model.graph.inputs]
-    for output, fed in feedback.items():
+    for output, fed in as_feedback(feedback).items():
         for name, known, kind in ((output, outputs, "output"), (fed, inputs, "input")):
             if name not in known:
                 raise QConfigError(

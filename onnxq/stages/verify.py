@@ -26,7 +26,7 @@ from onnxq.stages.codes import find_codes
 from onnxq.stages.comparison import Agreement, Comparison
 from onnxq.stages.execution import execution
 from onnxq.stages.findings import Findings, OutputFinding, TensorFinding, Unmatched
-from onnxq.stages.state import State, check_feedback
+from onnxq.stages.state import State, as_feedback, check_feedback
 
 if TYPE_CHECKING:
     from onnxq.qparams import QParams
@@ -111,7 +111,7 @@ def verify(
     scales = {p.name: float(p.qparams.scale) for p in tensors if p.qparams is not None}
     _check_globs(only, [p.name for p in (*tensors, *outputs)])
     tensors, outputs = _selected(tensors, only), _selected(outputs, only)
-    state = dict(feedback or {})
+    state = as_feedback(feedback)
     check_feedback(source, state)
     batches = open_samples(samples, input_specs(source, state.values()), batch_size, ignore)
     run = _SideBySide(source, target, tensors, outputs, state)

@@ -53,8 +53,10 @@ def test_floats_that_are_left_are_named() -> None:
     made, model = planned("worst-case")
     (note,) = machines.on_other_machines(made, execution(model))
     assert "2 node(s) compute in float: Softmax (1), GlobalAveragePool (1). Their last" in note
-    blocks = Execution({"MatMulNBits": 3}, {"Gelu": 1}, {}, ())
-    assert machines.float_op_types(blocks) == {"Gelu": 1, "MatMulNBits": 3}
+    blocks = Execution({"MatMulNBits": 3}, {"Gelu": 1, "Reshape": 2}, {}, ())
+    note, own = machines.on_other_machines(made, blocks)
+    assert "4 node(s) compute in float: Gelu (1), MatMulNBits (3). Their last" in note
+    assert own == machines.OWN_BLOCKS
 
 
 def test_each_layer_that_gave_up_range_has_a_row() -> None:

@@ -5,6 +5,7 @@ import io
 from rich.console import Console
 
 from onnxq.report.prediction import print_prediction
+from onnxq.stages.differences import ULPS
 from onnxq.stages.prediction import (
     LayerPrediction,
     MachinePrediction,
@@ -16,13 +17,20 @@ from onnxq.stages.prediction import (
 PAIRS = tuple(Pair(c, 0, 9, 7 - c) for c in range(4))
 CAUSE = LayerPrediction("conv1", "QLinearConv", 9, (1, 2), (2,), 7, 6, 900, PAIRS, 100, 5, 2)
 RISKY = LayerPrediction("conv2", "QLinearConv", 3, (1,))
+SAFE = LayerPrediction("conv0", "QLinearConv", 0, ())
 LATE = LayerPrediction("mm", "MatMulInteger", None, ())
 
 
-def text(*machines: MachinePrediction, batches: int = 2) -> str:
+def text(
+    *machines: MachinePrediction,
+    batches: int = 2,
+    behind: tuple[str, ...] = (),
+    floats: dict[str, int] | None = None,
+    width: int = 200,
+) -> str:
     file = io.StringIO()
-    found = Prediction("0123456789abcdef", batches, machines, {"Softmax": 2})
-    print_prediction(Console(file=file, width=200), found)
+    found = Prediction("0123456789abcdef", batches, machines, floats or {}, behind, ("y",))
+    print_prediction(Console(file=file, width=width), found)
     return file.getvalue()
 
 
@@ -33,13 +41,13 @@ def test_causes_come_with_their_weights_and_what_could_be_comes_after() -> None:
     assert "3 codes" in shown
     assert "0: 0 9, 7; 1: 0 9, 6; 2: 0 9, 5 ..." in shown
     assert "where others can, on other samples" in shown
-    assert "codes computed from them by a step: 2 Softmax" in shown
     assert "batches: 2; model 0123456789ab" in shown
 
 
 def test_machines_that_agree_say_how_sure_that_is() -> None:
     outputs = (OutputPrediction("y", 10, 0, 0, "codes"),)
-    assert "exact, whatever the input" in text(MachinePrediction(("a",), "exact", (), outputs))
+    sure = MachinePrediction(("a",), "exact", (SAFE,), outputs)
+    assert "exact, whatever the input" in text(sure)
     can = MachinePrediction(("a",), "wraps", (LATE,), outputs)
     assert "exact on the samples, can differ" in text(can)
     assert "not constant" in text(can)
@@ -54,3 +62,33 @@ def test_without_samples_the_weights_speak() -> None:
 def test_what_is_known_of_a_machine_and_not_predicted_is_said() -> None:
     assert "not predicted: x86-sse: " in text(MachinePrediction(("x86-sse",), "exact", (), ()))
     assert "not predicted" not in text(MachinePrediction(("arm64-dot",), "wraps", (), ()))
+
+
+def test_what_is_behind_floats_is_not_claimed() -> None:
+    sure = MachinePrediction(("a",), "exact", (SAFE,), ())
+    shown = text(sure, floats={"Softmax": 2}, behind=("q1", "conv0"))
+    assert "exact, whatever the codes behind floats" in shown
+    assert "their last bits may differ: 2 Softmax" in shown
+    assert "2 node(s) have such codes: 'q1', 'conv0'" in shown
+    assert "outputs computed from them: y" in shown
+    shown = text(sure, floats={"MatMulNBits": 1})
+    assert "exact, whatever the input" in shown
+    assert "no codes are computed from them" in shown
+    assert "differ by 3 % of the largest" in shown
+
+
+def test_a_float_model_has_nothing_that_could_be_exact() -> None:
+    shown = text(MachinePrediction(("a",), "exact", (), ()), floats={"Conv": 2})
+    assert "no products or sums of codes" in shown
+    assert "whatever" not in shown
+
+
+def test_floats_without_a_scale_differ_by_numbers() -> None:
+    output = OutputPrediction("y", 10, 4, 7747089, ULPS, 7.391, 16.92)
+    assert "7.39 (numbers up to 16.9)" in text(MachinePrediction(("a",), "x", (CAUSE,), (output,)))
+
+
+def test_names_are_whole_lines_where_the_output_is_no_terminal() -> None:
+    name = "/".join(f"encoder.layers.{i}.attention" for i in range(8))
+    long = LayerPrediction(name, "QLinearConv", 9, (1, 2), (2,), 7, 6, 900, PAIRS, 100, 5, 2)
+    assert name in text(MachinePrediction(("a",), "saturates", (long,), ()), width=80)

@@ -19,7 +19,7 @@ def heard(*entries: tuple[int, int, int, int]) -> Overflows:
 def test_what_is_heard_adds_up_over_batches() -> None:
     layer = next(iter(find_layers(integer(), Arithmetic.SATURATES).values()))
     layer.hear(heard((0, 1, 3, 5), (2, 3, 0, 7)))
-    layer.compare({}, {})
+    layer.settle()
     layer.hear(heard((0, 1, 3, 4)))
     found = layer.result()
     assert (found.overflows, found.changed, found.largest_change) == (16, 8, 9)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
@@ -11,6 +11,7 @@ import onnxq
 from onnxq import reference
 from onnxq.arithmetic import Arithmetic
 from onnxq.errors import CalibrationError, QConfigError
+from onnxq.stages.differences import SCALES, ULPS
 from onnxq.stages.predict import predict
 from tests.examples import Array, as_ir, images, model, network, weights
 
@@ -134,8 +135,35 @@ def test_weights_that_are_no_constants_are_not_known() -> None:
     assert [layer.possible for layer in found.on("arm64-dot").layers] == [0]
 
 
-def test_nodes_that_compute_in_float_are_listed(fast: ir.Model) -> None:
-    assert predict(fast).floats == {"Softmax": 1, "GlobalAveragePool": 1}
+def test_nodes_that_compute_in_float_are_listed_with_what_is_behind_them(fast: ir.Model) -> None:
+    found = predict(fast)
+    assert found.floats == {"Softmax": 1, "GlobalAveragePool": 1}
+    assert found.behind_floats[-1] == "gemm"
+    assert "conv2" not in found.behind_floats
+    assert found.float_outputs == ("y",)
+
+
+def test_logits_differ_in_steps_of_the_scale_that_they_were_dequantized_with() -> None:
+    nodes = [*network().graph.node]
+    assert nodes[-1].op_type == "Gemm"
+    constants = {w.name: numpy_helper.to_array(w) for w in network().graph.initializer}
+    nodes[-1].output[0] = "logits"
+    more = [make("Relu", ["logits"], ["positive"], "relu"), make("Identity", ["positive"], ["y"])]
+    source = model([*nodes, *more], constants, {"x": ["N", 3, 8, 8]})
+    (output,) = predict(quantized("x86-vnni", source), SAMPLES, "x86-avx2").machines[0].outputs
+    assert output.unit == SCALES
+    assert 0 < output.largest < 256
+
+
+def test_floats_without_a_scale_differ_by_numbers_beside_their_size(fast: ir.Model) -> None:
+    exact, saturating = (
+        reference.evaluator(fast, arithmetic=kind).run(None, SAMPLES)[0]
+        for kind in (Arithmetic.EXACT, Arithmetic.SATURATES)
+    )
+    (output,) = predict(fast, SAMPLES, "x86-avx2", batch_size=8).on("x86-avx2").outputs
+    assert output.unit == ULPS
+    assert output.error == pytest.approx(float(np.abs(exact - saturating).max()), rel=1e-6)
+    assert output.size == float(np.abs(exact).max())
 
 
 def test_unknown_machines_and_empty_samples_are_refused(fast: ir.Model) -> None:
@@ -143,6 +171,35 @@ def test_unknown_machines_and_empty_samples_are_refused(fast: ir.Model) -> None:
         predict(fast, SAMPLES, ["x86-avx2", "avx"])
     with pytest.raises(CalibrationError):
         predict(fast, [], "x86-avx2")
+
+
+@pytest.mark.parametrize("none", [[], (), {}, iter(())])
+def test_a_prediction_names_a_machine(fast: ir.Model, none: Any) -> None:
+    with pytest.raises(QConfigError, match=r"name none.*at least one name that `onnxq targets`"):
+        predict(fast, SAMPLES, none)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"machines": 3}, QConfigError, r"machines are a int \(3\); wanted 'all', a name"),
+        ({"machines": None}, QConfigError, r"machines are a NoneType \(None\); wanted 'all'"),
+        ({"machines": b"arm64"}, QConfigError, r"machines are a bytes .*; wanted 'all', a name"),
+        ({"machines": [3]}, QConfigError, r"target is a int \(3\); wanted a name"),
+        ({"machines": "arm64,x86-sse"}, QConfigError, r"or a list: \['arm64', 'x86-sse'\]"),
+        ({"feedback": ["y"]}, QConfigError, r"feedback is a list .*; wanted \{output name: input"),
+        ({"feedback": "y"}, QConfigError, r"feedback is a str .*; wanted \{output name: input"),
+        ({"batch_size": "4"}, CalibrationError, r"batch size '4'; wanted a whole number from 1"),
+        ({"batch_size": True}, CalibrationError, r"batch size True; wanted a whole number"),
+        ({"ignore": "labels"}, CalibrationError, r"ignore are 'labels'; wanted a list of names"),
+        ({"ignore": 3}, CalibrationError, r"names to ignore are 3; wanted a list of names"),
+    ],
+)
+def test_arguments_of_another_type_are_refused(
+    fast: ir.Model, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        predict(fast, SAMPLES, **options)
 
 
 def test_layers_in_bodies_are_counted() -> None:

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from onnxq.errors import DifferenceError
+from onnxq import targets
+from onnxq.errors import DifferenceError, QConfigError
 from onnxq.stages.prediction import (
     LayerPrediction,
     MachinePrediction,
@@ -56,10 +57,13 @@ def test_a_difference_names_machines_and_causes() -> None:
 
 
 def test_a_target_is_found_by_its_name() -> None:
-    found = machine(CAUSE)
-    assert prediction(found).on("b") is found
-    with pytest.raises(KeyError, match="portable"):
-        prediction(found).on("portable")
+    found = MachinePrediction(("x86-avx2", "arm64"), "saturates", (), ())
+    for name in ("arm64", "fbgemm", "qnnpack", targets.find("x86-avx2")):
+        assert prediction(found).on(name) is found
+    with pytest.raises(QConfigError, match=r"'arm64-dot' is not in this .*Did you mean 'arm64'"):
+        prediction(found).on("arm64-dot")
+    with pytest.raises(QConfigError, match=r"'avx2' is not known"):
+        prediction(found).on("avx2")
 
 
 def test_json_has_all_of_it() -> None:
