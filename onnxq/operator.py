@@ -179,6 +179,7 @@ class DynamicRule:
             their own.
         min_bits: of the narrowest codes that `lower_dynamic` can write.
         no_float_kernel: ONNX Runtime does not run the float node, so that nothing is slower.
+        measured_as: op type under which a target keeps the gains of such a node; empty: its own.
     """
 
     weights: tuple[DynamicWeight, ...]
@@ -188,6 +189,7 @@ class DynamicRule:
     not_rows: tuple[int, ...] = (-1,)
     min_bits: int = 2
     no_float_kernel: bool = False
+    measured_as: str = ""
 
 
 @dataclass(frozen=True, slots=True)

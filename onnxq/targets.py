@@ -114,10 +114,11 @@ def _product_gains() -> Iterator[DynamicGain]:
 
 
 def _attention_gains() -> Iterator[DynamicGain]:
-    for hidden, ratios in ATTENTION.items():
-        for m, ratio in zip(ATTENTION_ROWS, ratios, strict=True):
-            yield DynamicGain("Attention", "integer", 8, hidden, 3 * hidden, m, ratio)
-            yield DynamicGain("Attention", "stored", 8, hidden, 3 * hidden, m, STORED)
+    for op_type, sizes in ATTENTION.items():
+        for hidden, ratios in sizes.items():
+            for m, ratio in zip(ATTENTION_ROWS, ratios, strict=True):
+                yield DynamicGain(op_type, "integer", 8, hidden, 3 * hidden, m, ratio)
+                yield DynamicGain(op_type, "stored", 8, hidden, 3 * hidden, m, STORED)
 
 
 DYNAMIC_GAINS: tuple[DynamicGain, ...] = (

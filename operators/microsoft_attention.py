@@ -1,4 +1,7 @@
-"""Self-attention with its projections, as ONNX Runtime's transformer tools fuse it."""
+"""Self-attention with its projections, as ONNX Runtime's transformer tools fuse it.
+
+Over 300 lines, because what a node lacks decides which of its forms there are.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,11 @@ from onnxq.operators._attributes import integer, integers, real
 from onnxq.operators._dynamic import (
     REAL,
     check_integer,
+    integer_product,
     lower_stored,
     parameters_of,
     quantized_at_run_time,
+    step,
 )
 from onnxq.operators._emit import MICROSOFT, attributes_of
 from onnxq.operators._examples import ints32, normal
@@ -62,7 +67,8 @@ class MicrosoftAttention(Operator):
     X (B, S, C), W (C, 3 H), bias (3 H,), mask_index (see `added_mask`), past (2, B, heads, P,
     H / heads), attention_bias (added to the scores), past_sequence_length. Outputs Y (B, S, H) and
     present. Dynamic: DynamicQuantizeLinear of X and com.microsoft QAttention, which has scales per
-    column; scores, softmax and V stay in float32.
+    column; scores, softmax and V stay in float32. An attention_bias, or a V of its own size:
+    the integer product by itself, and MultiHeadAttention.
     """
 
     op_type = OP
@@ -89,7 +95,13 @@ class MicrosoftAttention(Operator):
         if missing := _why_not_in_integers(node, sizes[1] or 0):
             return DynamicRule(weights, stored, missing=missing)
         forms = (DynamicForm.INTEGER, *stored)
-        return DynamicRule(weights, forms, saturating_pairs=True, not_rows=NOT_ROWS)
+        return DynamicRule(
+            weights,
+            forms,
+            saturating_pairs=True,
+            not_rows=NOT_ROWS,
+            measured_as="MultiHeadAttention" if _is_split(node) else "",
+        )
 
     def lower_dynamic(
         self,
@@ -124,25 +136,53 @@ class MicrosoftAttention(Operator):
         return (together(attend(heads)), *([np.stack([heads.k, heads.v])] if same else []))
 
     def cases(self) -> Iterable[Case]:
-        """Masks, past, one-sided; what QAttention lacks."""
+        """Masks, past, one-sided; what MultiHeadAttention is needed for."""
         yield from _cases()
 
 
 def _why_not_in_integers(node: ir.Node, columns: int) -> str:
-    """What QAttention lacks of this node; empty: nothing."""
-    wanted = f"QAttention, ONNX Runtime's integer kernel, {{}}: {OP} in integers needs {{}}"
+    """What ONNX Runtime's integer kernels lack of this node; empty: nothing."""
     attributes = node.attributes
-    if has_input(node, SCORE_BIAS):
-        return wanted.format("adds no attention_bias to its scores", "a node without one")
     if has_input(node, PAST_LENGTH) or attributes.get_int("past_present_share_buffer", 0) != 0:
-        return wanted.format("shares no buffer of past and present", "past and present apart")
+        return "its past and present share a buffer, which ONNX Runtime's QAttention does not do"
     if attributes.get_int("do_rotary", 0):
-        return wanted.format("turns no positions", "RotaryEmbedding as a node of its own")
-    if len(set(attributes.get_ints("qkv_hidden_sizes", ()))) > 1:
-        return wanted.format("has Q, K and V of one size", "equal qkv_hidden_sizes")
-    if not columns or columns % (3 * attributes.get_int("num_heads", 1)):
-        return wanted.format("splits its weight in three times num_heads", "as many columns")
+        return "it turns positions (do_rotary), which ONNX Runtime's QAttention does not do"
+    heads = attributes.get_int("num_heads", 1)
+    if not _is_split(node):
+        fits = columns and not columns % (3 * heads)
+        return "" if fits else f"its {columns} columns are no multiple of 3 times {heads} heads"
+    sizes = _sizes(node, columns)
+    if len(sizes) != 3 or sum(sizes) != columns or sizes[0] != sizes[1]:
+        return f"its {columns} columns are not the sum of qkv_hidden_sizes {sizes}"
+    what = "with an attention_bias or a V of its own size, integers need MultiHeadAttention, which"
+    if has_input(node, PAST) or any(v.name or v.uses() for v in node.outputs[1:]):
+        return f"{what} has past and present in other shapes"
+    if has_input(node, MASK) and not _masks_keys(node):
+        return f"{what} has no masks but (batch, keys) and (batch, rows, keys)"
     return ""
+
+
+def _is_split(node: ir.Node) -> bool:
+    """Whether QAttention lacks something that MultiHeadAttention has."""
+    sizes = node.attributes.get_ints("qkv_hidden_sizes", ())
+    return has_input(node, SCORE_BIAS) or len(set(sizes)) > 1
+
+
+def _sizes(node: ir.Node, columns: int) -> list[int]:
+    """Columns of Q, K and V."""
+    return list(node.attributes.get_ints("qkv_hidden_sizes", ()) or [columns // 3] * 3)
+
+
+def _masks_keys(node: ir.Node) -> bool:
+    """Whether mask_index is (batch, rows, keys), or (batch, keys) and not for broadcasting."""
+    mask, x = node.inputs[MASK], node.inputs[X]
+    if mask is None or mask.shape is None or x is None or x.shape is None:
+        return False
+    if len(mask.shape) != 2 or len(x.shape) != 3:
+        return len(mask.shape) == 3
+    keys, rows = mask.shape[1], x.shape[1]
+    named = isinstance(keys, int) or keys.value is not None
+    return named and keys == rows
 
 
 def _quantized(
@@ -153,9 +193,14 @@ def _quantized(
     (qparams,) = plan.qparams
     assert x is not None
     assert weight is not None
+    assert bias is not None, "dynamic_rule looked"
     assert qparams is not None, "the form is INTEGER"
     check_integer(node, weight, qparams)
     codes, x_scale, x_point = quantized_at_run_time(tape, node, "x", x)
+    if _is_split(node):
+        product = integer_product(tape, node, "qkv", (codes, x_scale, x_point), weight, qparams)
+        projected = step(tape, "Add", [product, bias], f"{node.name}_qkv")
+        return _split(tape, node, projected, slots)
     scale, *point = parameters_of(tape, weight, qparams)
     w_point = point[0] if point else None
     inputs = [codes, weight, bias, x_scale, scale, slots[MASK], x_point, w_point, slots[PAST]]
@@ -171,6 +216,34 @@ def _quantized(
     for value, old in zip(outputs, node.outputs, strict=False):
         value.type, value.shape = REAL, old.shape
     return [outputs[i] if given else ir.Value(name="") for i, given in enumerate(named)]
+
+
+def _split(
+    tape: Tape, node: ir.Node, projected: ir.Value, slots: Sequence[ir.Value | None]
+) -> list[ir.Value]:
+    """MultiHeadAttention of (batch, rows, columns of Q, K and V)."""
+    weight = node.inputs[WEIGHT]
+    assert weight is not None
+    assert weight.const_value is not None, "dynamic_rule looked"
+    sizes = np.array(_sizes(node, weight.const_value.shape.numpy()[1]), np.int64)
+    parts = tape.op_multi_out(
+        "Split",
+        [projected, tape.initializer(ir.tensor(sizes), name=f"{node.name}_sizes")],
+        {"axis": 2},
+        num_outputs=3,
+        name=f"{node.name}_split",
+    )
+    for part in parts:
+        part.type = REAL
+    y = tape.op(
+        "MultiHeadAttention",
+        [*parts, None, slots[MASK], slots[SCORE_BIAS]],
+        attributes_of(node, *KEPT),
+        domain=MICROSOFT,
+        name=node.name,
+    )
+    y.type, y.shape = REAL, node.outputs[0].shape
+    return [y, *(ir.Value(name="") for _ in node.outputs[1:])]
 
 
 def _heads(inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]) -> Heads:
@@ -240,5 +313,8 @@ def _cases() -> Iterable[Case]:
     yield case("equal sizes by name", qkv_hidden_sizes=[6, 6, 6])
     yield case("present alone", outputs=2)
     yield case("sizes of their own", qkv_hidden_sizes=[4, 4, 10])
+    yield case("sizes of their own, one-sided", qkv_hidden_sizes=[8, 8, 2], unidirectional=1)
     yield case("bias of scores", None, None, normal(1, 2, 4, 4, seed=4))
-    yield case("bias of scores, mask", keys, None, normal(2, 1, 4, 4, seed=4))
+    yield case("bias of scores, mask", keys, None, normal(2, 1, 4, 4, seed=4), scale=0.3)
+    every = np.stack([keys, keys[::-1]] * 2, axis=1)
+    yield case("bias of scores, mask of rows", every, None, normal(1, 1, 4, 4, seed=4))

@@ -7,10 +7,11 @@ One thread, CPU time of that thread; all variants take turns in every round, and
 median over the rounds of what was measured in the same round. Above 1, the variant is faster.
 
 `sizes`: Attention of heads of 64 by hidden size and sequence, batch 1, against float: as QAttention
-with a scale per column, which onnxq writes; with one scale; with its product split off, as
-DynamicQuantizeMatMul, Split and MultiHeadAttention; and with stored weights. A session has several
-of them, and the time of a session without any is taken off. Prints a table for people, then the
-same numbers as ATTENTION in onnxq/attention_gains.py, which planning uses.
+with a scale per column, which onnxq writes; with an attention_bias, which QAttention lacks, against
+float with one; with one scale; with its product split off, as DynamicQuantizeMatMul, Split and
+MultiHeadAttention; and with stored weights. A session has several of them, and the time of a
+session without any is taken off. Prints a table for people, then the same numbers as they stand in
+onnxq/attention_gains.py, which planning uses.
 `layer`: 12 heads, width 768, inner width 3072, in the operators that ONNX Runtime's transformer
 tools fuse, at sequence 128, 16 and 1; against float and against
 onnxruntime.quantization.quantize_dynamic in each of its variants, with the SQNR of the output.
@@ -48,8 +49,10 @@ ROUNDS = 31
 COPIES = 8  # in one session
 WEIGHT_BYTES = 2**21  # of one session in float, but for two attentions
 WIDTH, HEADS, INNER = 768, 12, 3072
-CHOSEN, ONE_SCALE, SPLIT, STORED = "QAttention", "one scale", "product split off", "stored"
-EMPTY = "no attention"
+CHOSEN, BIASED = "QAttention", "attention_bias"
+ONE_SCALE, SPLIT, STORED = "one scale", "product split off", "stored"
+EMPTY, FLOAT_BIASED = "no attention", "float, attention_bias"
+SCORES = "scores"  # an attention_bias
 
 
 def model_of(
@@ -81,13 +84,19 @@ def model_of(
 # --- sizes
 
 
-def attentions(hidden: int, copies: int) -> onnx.ModelProto:
-    """Attention as often as that, each with an input and a weight of its own."""
+def attentions(hidden: int, copies: int, *more: str) -> onnx.ModelProto:
+    """Attention as often as that, each with an input and a weight of its own.
+
+    Args:
+        hidden: size.
+        copies: how often.
+        more: inputs behind the bias; SCORES is one of the model.
+    """
     rng = np.random.default_rng(0)
     nodes = []
     constants: dict[str, npt.NDArray[np.generic]] = {}
     for i in range(copies):
-        slots = [f"x{i}", f"w{i}", f"b{i}"]
+        slots = [f"x{i}", f"w{i}", f"b{i}", *more]
         nodes.append(
             helper.make_node(
                 "Attention",
@@ -101,7 +110,11 @@ def attentions(hidden: int, copies: int) -> onnx.ModelProto:
         constants[f"w{i}"] = rng.standard_normal((hidden, 3 * hidden)) / np.sqrt(hidden)
         constants[f"b{i}"] = rng.standard_normal(3 * hidden) * 0.1
     ends = [{f"{end}{i}": hidden for i in range(copies)} for end in "xy"]
-    return model_of(nodes, constants, *ends)
+    made = model_of(nodes, constants, *ends)
+    if SCORES in more:
+        shape: list[int | str] = [1, max(hidden // HEAD, 1), "rows", "rows"]
+        made.graph.input.append(helper.make_tensor_value_info(SCORES, TensorProto.FLOAT, shape))
+    return made
 
 
 def no_attention(hidden: int, copies: int) -> onnx.ModelProto:
@@ -146,20 +159,25 @@ def size_sessions(hidden: int, copies: int) -> dict[str, onnxruntime.InferenceSe
     model = attentions(hidden, copies)
     columns, one = NarrowRangeObserver.with_args(), NarrowRangeObserver.with_args(ch_axis=None)
     chosen = quantized(model, DynamicForm.INTEGER, columns)
+    biased = attentions(hidden, copies, "", "", SCORES)
     return {
         EMPTY: session(no_attention(hidden, copies)),
         "float": session(model),
         CHOSEN: session(chosen),
+        FLOAT_BIASED: session(biased),
+        BIASED: session(quantized(biased, DynamicForm.INTEGER, columns)),
         ONE_SCALE: session(quantized(model, DynamicForm.INTEGER, one)),
         SPLIT: session(split_off(ir.to_proto(chosen))),
         STORED: session(quantized(model, DynamicForm.STORED, columns)),
     }
 
 
-def bound_run(each: onnxruntime.InferenceSession, shape: tuple[int, ...]) -> Callable[[], object]:
+def bound_run(each: onnxruntime.InferenceSession, rows: int) -> Callable[[], object]:
     """A run whose inputs are in place already; of the outputs, one is handed back."""
     binding, rng = each.io_binding(), np.random.default_rng(0)
     for value in each.get_inputs():
+        sizes = {"batch": 1, "rows": rows}
+        shape = [sizes.get(size, size) for size in value.shape]
         x = rng.standard_normal(shape).astype(np.float32)
         binding.bind_ortvalue_input(value.name, onnxruntime.OrtValue.ortvalue_from_numpy(x))
     binding.bind_output("y0")
@@ -168,24 +186,28 @@ def bound_run(each: onnxruntime.InferenceSession, shape: tuple[int, ...]) -> Cal
 
 def print_sizes() -> None:
     """A table for people, and ATTENTION of onnxq/attention_gains.py."""
-    head = (CHOSEN, ONE_SCALE, SPLIT, STORED)
+    head = (CHOSEN, BIASED, ONE_SCALE, SPLIT, STORED)
     print("| hidden | rows | float, us | " + " | ".join(head) + " |")
     print("|---" * (len(head) + 3) + "|")
-    table: dict[int, list[float]] = {}
+    tables: dict[str, dict[int, list[float]]] = {CHOSEN: {}, BIASED: {}}
     for hidden in SIZES:
         copies = min(COPIES, max(2, WEIGHT_BYTES // (12 * hidden * hidden)))
         sessions = size_sessions(hidden, copies)
         for rows in ROWS:
-            runs = {n: bound_run(each, (1, rows, hidden)) for n, each in sessions.items()}
+            runs = {n: bound_run(each, rows) for n, each in sessions.items()}
             times = taking_turns(runs, ROUNDS)
-            plain = times["float"] - times[EMPTY]
-            gains = [float(np.median(plain / (times[name] - times[EMPTY]))) for name in head]
-            table.setdefault(hidden, []).append(gains[0])
+            net = {n: t - times[EMPTY] for n, t in times.items()}
+            plain = net["float"]
+            rivals = [net[FLOAT_BIASED] if name == BIASED else plain for name in head]
+            gains = [float(np.median(t / net[n])) for n, t in zip(head, rivals, strict=True)]
+            for name, table in tables.items():
+                table.setdefault(hidden, []).append(gains[head.index(name)])
             cells = " | ".join(f"{gain:.2f}" for gain in gains)
             print(f"| {hidden} | {rows} | {plain.min() / copies * 1e6:.0f} | {cells} |", flush=True)
-    print()
-    for hidden, ratios_of in table.items():
-        print(f"    {hidden}: ({', '.join(f'{ratio:.2f}' for ratio in ratios_of)}),")
+    for name, table in tables.items():
+        print(f"\n{name}:")
+        for hidden, found in table.items():
+            print(f"    {hidden}: ({', '.join(f'{ratio:.2f}' for ratio in found)}),")
 
 
 # --- layer

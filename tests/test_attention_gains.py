@@ -11,21 +11,24 @@ PRINTED = Path(__file__).resolve().parent.parent / "scripts" / "bench_attention.
 
 
 def test_the_table_is_the_one_that_the_script_printed() -> None:
-    """Each line: hidden size, rows, time in float, QAttention, then what onnxq does not write."""
-    lines = re.findall(
-        r"^\| (\d+) \| (\d+) \| \d+ \| ([\d.]+) \|", PRINTED.read_text(), re.MULTILINE
-    )
-    printed = {(int(hidden), int(rows)): float(gain) for hidden, rows, gain in lines}
+    """Each line: hidden size, rows, time in float, then both kinds in their order, and others."""
+    line = r"^\| (\d+) \| (\d+) \| \d+ \| ([\d.]+) \| ([\d.]+) \|"
+    printed = {
+        (kind, int(hidden), int(rows)): float(gain)
+        for hidden, rows, *gains in re.findall(line, PRINTED.read_text(), re.MULTILINE)
+        for kind, gain in zip(ATTENTION, gains, strict=True)
+    }
     table = {
-        (hidden, rows): gain
-        for hidden, gains in ATTENTION.items()
+        (kind, hidden, rows): gain
+        for kind, sizes in ATTENTION.items()
+        for hidden, gains in sizes.items()
         for rows, gain in zip(ATTENTION_ROWS, gains, strict=True)
     }
     assert table == printed
 
 
 def test_the_table_has_the_sizes_that_the_script_measures() -> None:
-    assert tuple(ATTENTION) == SIZES
+    assert all(tuple(sizes) == SIZES for sizes in ATTENTION.values())
     assert ATTENTION_ROWS == ROWS
 
 
@@ -43,3 +46,14 @@ def test_stored_weights_run_at_floats_speed() -> None:
     gain = target.dynamic_gain("Attention", "stored", 8, 768, 3 * 768, 128)
     assert gain is not None
     assert gain < 1
+
+
+def test_a_bias_of_scores_needs_a_larger_size() -> None:
+    target = targets.find("portable")
+    gains = [
+        target.dynamic_gain(kind, "integer", 8, 128, 3 * 128, 1)
+        for kind in ("Attention", "MultiHeadAttention")
+    ]
+    assert gains[0] is not None
+    assert gains[1] is not None
+    assert gains[0] > 1 > gains[1]

@@ -182,7 +182,8 @@ def _gain(
     """Time in float / time in that form, as the target has it for such a shape."""
     k, n = matrix_sizes(node, rule)
     rows, least = known_rows(node, rule), least_rows(node, rule)
-    return target.dynamic_gain(node.op_type, form.value, dtype.bits, k, n, rows, least)
+    measured = rule.measured_as or node.op_type
+    return target.dynamic_gain(measured, form.value, dtype.bits, k, n, rows, least)
 
 
 def matrix_sizes(node: ir.Node, rule: DynamicRule) -> tuple[int, int]:

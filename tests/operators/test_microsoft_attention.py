@@ -22,12 +22,15 @@ from tests.operators.dynamic_builder import (
     PER_TENSOR,
     SYMMETRIC,
     affine,
+    optimized_ops,
     quantized_case,
     run,
     samples,
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from onnxq.observers import ObserverSpec
     from onnxq.operator import Array, AttributeValue
 
@@ -36,6 +39,10 @@ CASES = {case.name: case for case in OPERATOR.cases()}
 EACH = pytest.mark.parametrize(
     "case", [pytest.param(case, id=name) for name, case in CASES.items()]
 )
+SPLIT = [
+    *("DynamicQuantizeLinear", "MatMulInteger", "Cast", "Mul", "Mul", "Add"),
+    *("Split", "MultiHeadAttention"),
+]
 INTEGERS = QConfigMapping().set_global(QConfigDynamic(SYMMETRIC, DynamicForm.INTEGER))
 ULPS = 16 * 2.0**-23  # of the largest number: what cross_check calls rounding
 STEP_AND_SCALE = 1 / 64 + 2 / 255
@@ -88,7 +95,8 @@ def test_integers_are_near_float(case: Case) -> None:
     if DynamicForm.INTEGER not in rule_of(case).forms:
         return
     model = quantized_case(OPERATOR, case, DynamicForm.INTEGER)
-    assert op_types(model) == ["DynamicQuantizeLinear", "QAttention"]
+    plain = ["DynamicQuantizeLinear", "QAttention"]
+    assert op_types(model) == (SPLIT if rule_of(case).measured_as else plain)
     wanted, got = reals(builder.run_float(OPERATOR, case)), reals(run(model, samples(case)))
     for y, other in zip(got, wanted, strict=True):
         assert 0 < np.abs(y - other).max() < 8 * STEP_AND_SCALE * np.abs(other).max()
@@ -135,30 +143,58 @@ def test_an_absent_bias_which_ends_onnx_runtimes_process_in_float_becomes_0(
     assert np.array_equal(got, wanted)
 
 
+def changed(name: str, *more: Array | None, outputs: int = 1, **attributes: AttributeValue) -> Case:
+    """A case with other inputs behind its bias, and more attributes."""
+    case = CASES[name]
+    given = dict(case.attributes or {}) | attributes
+    inputs = (*case.inputs[:3], *more) if more else case.inputs
+    return dataclasses.replace(case, inputs=inputs, attributes=given, outputs=outputs)
+
+
+SCORES = normal(1, 2, 4, 4)
+ONES = np.ones((2, 4), np.int32)
+
+
 @pytest.mark.parametrize(
-    ("more", "attributes", "why"),
+    ("case", "why"),
     [
-        ((None, None, normal(1, 2, 4, 4)), {}, "adds no attention_bias"),
-        ((), {"qkv_hidden_sizes": [4, 4, 10]}, "Q, K and V of one size"),
-        ((), {"do_rotary": 1}, "turns no positions"),
-        ((), {"past_present_share_buffer": 1}, "shares no buffer"),
+        (changed("plain", do_rotary=1), "turns positions"),
+        (changed("plain", past_present_share_buffer=1), "share a buffer"),
+        (changed("plain", num_heads=4), "18 columns are no multiple of 3 times 4 heads"),
+        (changed("plain", qkv_hidden_sizes=[4, 4, 8]), "not the sum of qkv_hidden_sizes"),
+        (changed("plain", None, None, SCORES, outputs=2), "past and present in other shapes"),
+        (changed("plain", np.array([4, 2], np.int32), None, SCORES), "no masks but"),
+        (changed("plain", ONES[:, :1], None, SCORES), "no masks but"),
     ],
 )
-def test_what_qattention_lacks_is_stored_with_the_reason(
-    more: tuple[Array | None, ...], attributes: dict[str, AttributeValue], why: str
-) -> None:
-    plain = CASES["plain"]
-    given: dict[str, AttributeValue] = {"num_heads": 2} | attributes
-    case = dataclasses.replace(plain, inputs=(*plain.inputs, *more), attributes=given)
+def test_what_no_integer_kernel_has_is_stored_with_the_reason(case: Case, why: str) -> None:
     rule = rule_of(case)
     assert why in rule.missing
     assert rule.forms == (DynamicForm.STORED, DynamicForm.HALF)
-    _, plan = onnxq.pipeline.plan_dynamic(
-        builder.float_model(OPERATOR, case), target="portable", objective="size"
-    )
+    model = builder.float_model(OPERATOR, case)
+    _, plan = onnxq.pipeline.plan_dynamic(model, target="portable", objective="size")
     (decision,) = plan.quantized.values()
     assert decision.form is DynamicForm.STORED
     assert why in decision.how
+
+
+@pytest.mark.parametrize("keys", ["tokens", 4])
+def test_a_mask_of_as_many_keys_as_rows_is_no_broadcast(keys: str | int) -> None:
+    """Of (batch, 1), which Attention takes for none, MultiHeadAttention knows nothing."""
+    node = builder.node_of(OPERATOR, changed("plain", ONES, None, SCORES))
+    x, mask = node.inputs[0], node.inputs[3]
+    assert x is not None
+    assert mask is not None
+    x.shape, mask.shape = ir.Shape(["batch", keys, 8]), ir.Shape(["batch", keys])
+    assert not getattr(OPERATOR.dynamic_rule(node), "missing", "?")
+    mask.shape = ir.Shape(["batch", None])
+    assert "no masks but" in getattr(OPERATOR.dynamic_rule(node), "missing", "")
+
+
+def test_a_product_split_off_is_fused_with_its_bias(tmp_path: Path) -> None:
+    model = quantized_case(OPERATOR, CASES["bias of scores"], DynamicForm.INTEGER)
+    found = optimized_ops(model, tmp_path)
+    assert found == ["DynamicQuantizeMatMul", "MultiHeadAttention", "Split"]
 
 
 @pytest.mark.parametrize(
