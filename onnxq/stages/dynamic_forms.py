@@ -68,7 +68,7 @@ def choose_form(
             f"none of the forms that {node.op_type} has here ({_names(rule.forms)}) takes {dtype} "
             "weights"
         )
-    if _is_shared(node, rule):
+    if dtype.bits == BYTE and _is_shared(node, rule):
         forms = [form for form in forms if form is not DynamicForm.BLOCKS] or forms
     gains = {form: _gain(node, rule, form, dtype, target) for form in forms}
     known = {form: gain for form, gain in gains.items() if gain is not None}
@@ -168,8 +168,8 @@ def _suits(form: DynamicForm, node: ir.Node, rule: DynamicRule, dtype: QDType) -
 def _is_shared(node: ir.Node, rule: DynamicRule) -> bool:
     """Whether another product reads one of its weights too.
 
-    ONNX Runtime makes MatMulNBits of blocks that one node reads; blocks that several read are
-    dequantized for each of them, in every run (0.5 of float speed for 32 products of 32 by 32).
+    Where 32 steps do, integer products were at least 0.9 times as fast as blocks of 8 bits wherever
+    one of the two was faster than float, and up to 2.4 times (hidden 128 to 1024, batch 1 to 32).
     """
     values = [node.inputs[weight.slot] for weight in rule.weights]
     readers = [[use.node for use in v.uses()] for v in values if v is not None]

@@ -62,14 +62,14 @@ def test_the_fastest_form_is_chosen() -> None:
     assert choose(target=with_gains(integer=1.2, blocks=0.5)) is INT
 
 
-def test_blocks_that_two_products_read_are_no_fast_form() -> None:
-    """ONNX Runtime dequantizes them in every run, for each of the two."""
+def test_of_8_bits_that_two_products_read_integers_are_faster_than_blocks() -> None:
     first = node(8, 16)
     second = ir.node("MatMul", [ir.Value(name="other"), first.inputs[1]], name="m")
     gains = with_gains(integer=1.2, blocks=2.0, stored=1.0)
     for one in (first, second):
         assert choose_form(one, RULE, None, INT8, gains, Objective.SPEED) is INT
         assert choose_form(one, RULE, B, INT8, gains, Objective.SPEED) is B  # as it is named
+        assert choose_form(one, RULE, None, INT4, UNMEASURED, Objective.SPEED) is B
 
 
 def test_objective_size_takes_the_fastest_of_the_slow_ones() -> None:

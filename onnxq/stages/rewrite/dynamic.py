@@ -126,6 +126,8 @@ class _DynamicWriter:
         read = [v for v in slots if v.is_initializer() and not v.is_graph_input()]
         for node in chosen:
             self._lower(node, decisions[node_name(node)])
+        for node in chosen:  # not before: a lowering may ask who else reads the float weight
+            graph_of(node).remove(node, safe=True)
         for value in dict.fromkeys((*self.new.replaced, *self.new.quantized, *read)):
             graph = value.graph
             if isinstance(graph, ir.Graph) and not value.uses() and not value.is_graph_output():
@@ -143,8 +145,7 @@ class _DynamicWriter:
             inputs[weight.slot] = self._stored(value, weight, node)
         tape = Tape()
         results = operator.lower_dynamic(tape, node, decision.node_plan, inputs)
-        inside = graph is not self.model.graph
-        moved = self.outermost.constant_nodes(tape.nodes, results) if inside else {}
+        moved = self.outermost.constant_nodes(tape.nodes, results)
         self._register(tape, graph, moved)
         self._name(tape, node)
         for constant in moved:
@@ -155,7 +156,6 @@ class _DynamicWriter:
             new.name = name
             new.type, new.shape = new.type or old.type, new.shape or old.shape
             old.replace_all_uses_with(new, replace_graph_outputs=True)
-        graph.remove(node, safe=True)
 
     def _stored(self, value: ir.Value, weight: DynamicWeightPlan, node: ir.Node) -> ir.Value:
         """The codes (or float16) of a weight in the layout that the node wants.

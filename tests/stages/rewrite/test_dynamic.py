@@ -8,6 +8,7 @@ import onnx_ir as ir
 import pytest
 from onnx import helper
 
+from onnxq import reference, runtime
 from onnxq.errors import CalibrationError
 from onnxq.graph.io import save
 from onnxq.observers import NarrowRangeObserver
@@ -183,6 +184,33 @@ def test_a_table_that_gather_and_gemm_share_is_right_for_both() -> None:
     ids = np.array([3, 0, 31, 7, 7])
     error = np.abs(run(made, {"ids": ids}) - run(source, {"ids": ids}))
     assert (error <= product_bound(table[ids], table.T.copy())).all()
+
+
+SHARED = f"""m (float[N,{SIDE}] x) => (float[N,{SIDE}] y) {{
+  a = MatMul(x, w)
+  b = Gemm(a, w)
+  c = Gemm<transB = 1>(b, w)
+  count = Constant<value = int64 {{2}}>()
+  y = Loop (count, , c) <body = l (int64 i, bool k, float[N,{SIDE}] h)
+    => (bool kk, float[N,{SIDE}] g) {{ kk = Identity(k) d = MatMul(h, w) g = MatMul(d, w) }}>
+}}"""
+"""One weight of three products, and of two more in a body."""
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int4"])
+def test_blocks_that_several_products_read_are_not_dequantized_in_every_run(dtype: str) -> None:
+    weight = NarrowRangeObserver.with_args(dtype=dtype, quant_max=127 if dtype == "int8" else 7)
+    source = parsed(SHARED, {"w": W / np.float32(SIDE**0.5)})
+    made = quantized(source, QConfigDynamic(weight, DynamicForm.BLOCKS, 16))
+    assert op_types(made).count("MatMulNBits") == 5
+    assert "DequantizeLinear" not in op_types(runtime.optimized_graph(made))
+    codes = [name for graph in made.graphs() for name in graph.initializers if "packed" in name]
+    assert len(codes) == 3  # in the main graph in two layouts, in the body in one
+    assert not any("quantized" in name for name in stored(made))
+    got, wanted = run(made, {"x": X}), run(source, {"x": X})
+    assert np.abs(got - wanted).max() < (0.05 if dtype == "int8" else 0.8)
+    ours = reference.evaluator(made).run(None, {"x": X})[0]
+    assert np.abs(got - ours).max() <= 0.02  # a last digit tips a code of MatMulNBits
 
 
 # --- where weights are

@@ -95,6 +95,16 @@ def test_all_graphs_that_read_a_weight_share_its_numbers(
     assert np.abs(run(made, feeds) - run(source, feeds)).max() < 0.05
 
 
+def test_steps_that_are_written_out_share_the_numbers() -> None:
+    steps = " ".join(f"h{i + 1} = Gemm<transB = 1>(h{i}, w)" for i in range(4))
+    source = parsed(f"m ({REAL} x) => ({REAL} y) {{ h0 = Relu(x) {steps} y = Relu(h4) }}", {"w": W})
+    made = quantized(source, STORED)
+    assert in_main(made)[:4] == ["Cast", "Mul", "Transpose", "Relu"]
+    assert in_main(made).count("Mul") == 1
+    feeds = {"x": normal(3, SIDE)}
+    assert np.abs(run(made, feeds) - run(source, feeds)).max() < 0.5
+
+
 def test_the_codes_of_a_recurrence_are_cut_in_front_of_the_loop_around_it() -> None:
     gru = "s, last = GRU<hidden_size = 8>(h, w, r) axes = Constant<value = int64[1] {1}>()"
     source = parsed(
