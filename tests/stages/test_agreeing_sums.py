@@ -8,10 +8,11 @@ from onnx import helper
 
 import onnxq
 from onnxq import catalog
-from onnxq.dtypes import UINT8
+from onnxq.dtypes import INT8, UINT8
 from onnxq.operator import NodePlan
 from onnxq.qparams import QParams, per_tensor
 from onnxq.stages import agreeing_sums
+from onnxq.stages.agreeing_sums import Sum
 from onnxq.stages.calibrate import calibrate
 from onnxq.stages.plan import Plan, plan
 from onnxq.stages.predict import predict
@@ -124,6 +125,22 @@ def test_a_sum_that_no_scale_near_its_own_helps_is_named(monkeypatch: pytest.Mon
     made = made_for("portable")
     assert any("'first': ARM may round some of its sums" in note for note in made.notes)
     assert made.tensors == wanted
+
+
+def test_codes_of_int8_agree_as_uint8_too() -> None:
+    rng, add = np.random.default_rng(0), catalog.find("Add", "")
+    assert add is not None
+    one = Sum("sum", "Add", "", ("a", "b"), ("c",))
+    as_uint8 = 0
+    for _ in range(100):
+        scales = rng.uniform([0.02, 0.02, 0.03], [0.03, 0.03, 0.06])
+        grids = list(zip("abc", scales, rng.integers(-90, 90, 3), strict=True))
+        signed = {name: per_tensor(s, int(z), INT8) for name, s, z in grids}
+        shifted = {name: per_tensor(s, int(z) + 128, UINT8) for name, s, z in grids}
+        assert one.agrees(signed) <= one.agrees(shifted)
+        plain = NodePlan((signed["a"], signed["b"]), (signed["c"],))
+        as_uint8 += add.agrees(plain, {}) and not one.agrees(signed)
+    assert as_uint8  # some agree in int8 alone
 
 
 def test_halves_disagree_until_the_scale_moves() -> None:
