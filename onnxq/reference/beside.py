@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxq.reference.ops import KernelOp, on_machine
 from onnxq.reference.session import check_given, integer_evaluator, run_node
 from onnxq.threads import workers
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from onnxq.operator import Array
     from onnxq.reference.elsewhere import FloatNodes
     from onnxq.reference.ops import Hear
+    from onnxq.reference.session import Evaluator
 
 Seen = Callable[[str, Any, Any], None]
 """Is shown (name, a machine's result, the exact one) of each node; the same object for both where
@@ -74,9 +76,19 @@ class SideBySide:
         self._machines = machines
         tops = _risky_nodes(integer, machines)
         self._nodes = [
-            _own_nodes(integer, machine, places, threads, float_nodes)
+            _own_nodes(self._exact, machine, places)
             for machine, places in zip(machines, tops, strict=True)
         ]
+        for machine, places, nodes in zip(machines, tops, self._nodes, strict=True):
+            if len(nodes) < len(places):  # the others hold graphs with such nodes
+                evaluator = integer_evaluator(
+                    integer,
+                    threads=threads,
+                    float_nodes=float_nodes,
+                    arithmetic=machine.arithmetic,
+                    hear=machine.hear,
+                )
+                nodes.update((i, evaluator.rt_nodes_[i]) for i in places)
 
     def run(
         self,
@@ -154,24 +166,15 @@ def _risky_nodes(integer: ir.Model, machines: Sequence[Beside]) -> list[list[int
     return places
 
 
-def _own_nodes(
-    integer: ir.Model,
-    machine: Beside,
-    places: Sequence[int],
-    threads: int,
-    float_nodes: FloatNodes | None,
-) -> dict[int, OpRun]:
-    """Place -> node that runs as the machine; the others are the exact ones."""
-    if not places:
-        return {}
-    evaluator = integer_evaluator(
-        integer,
-        threads=threads,
-        float_nodes=float_nodes,
-        arithmetic=machine.arithmetic,
-        hear=machine.hear,
-    )
-    return {i: evaluator.rt_nodes_[i] for i in places}
+def _own_nodes(exact: Evaluator, machine: Beside, places: Sequence[int]) -> dict[int, OpRun]:
+    """Place -> node that runs as the machine, of those places whose node is no If, Loop or Scan."""
+    classes = on_machine(machine.arithmetic, machine.hear)
+    nodes = {i: exact.rt_nodes_[i] for i in places}
+    return {
+        i: classes[node.onnx_node.domain, node.op_type](node.onnx_node, node.run_params)
+        for i, node in nodes.items()
+        if isinstance(node, KernelOp)
+    }
 
 
 def _outputs(node: OpRun, values: Values) -> tuple[Any, ...]:
