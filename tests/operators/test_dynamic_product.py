@@ -14,7 +14,11 @@ import onnxq
 from onnxq import cross_check
 from onnxq.dtypes import INT4, INT8
 from onnxq.errors import UnsupportedError
-from onnxq.observers import LeastErrorObserver, NarrowRangeObserver
+from onnxq.observers import (
+    LeastErrorObserver,
+    NarrowRangeObserver,
+    PerChannelMinMaxObserver,
+)
 from onnxq.operator import Case, DynamicForm, DynamicNodePlan, DynamicRule, Float, Operator
 from onnxq.operators._examples import normal
 from onnxq.operators.gemm import Gemm
@@ -325,3 +329,31 @@ def test_blocks_between_static_nodes_run_as_blocks(
     (wanted,) = builder.session(model).run(None, feeds)
     (got,) = run(mixed, dict(feeds))
     assert np.abs(np.asarray(got, np.float32) - wanted).max() < 0.05 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("gemm", [False, True])
+@pytest.mark.parametrize(
+    "weight",
+    [
+        NarrowRangeObserver.with_args(),
+        NarrowRangeObserver.with_args(dtype="int4", quant_max=7),
+        LeastErrorObserver.with_args(dtype="int4"),
+        PerChannelMinMaxObserver.with_args(dtype="quint8", qscheme="per_channel_affine"),
+        PerChannelMinMaxObserver.with_args(dtype="qint8", qscheme="per_channel_symmetric"),
+        PerChannelMinMaxObserver.with_args(dtype="quint8", qscheme="per_channel_symmetric"),
+    ],
+)
+def test_blocks_of_zeros_give_exactly_zero(weight: ObserverSpec, gemm: bool) -> None:
+    """ONNX Runtime's sums of 2^(bits - 1) a - 2^(bits - 1) a are not 0, but 1e-11 or so."""
+    zeros = np.zeros((K, N), np.float32)
+    operator: Operator = Gemm() if gemm else MatMul()
+    case = Case(
+        "zeros", (A, zeros.T.copy() if gemm else zeros), (1,), {"transB": 1} if gemm else {}
+    )
+    model = builder.float_model(operator, case)
+    entry = QConfigDynamic(weight, DynamicForm.BLOCKS, 16)
+    made = onnxq.quantize_dynamic(model, entry, objective="size")
+    assert [node.op_type for node in made.graph] == ["MatMulNBits"]
+    findings = cross_check(made, [{made.graph.inputs[0].name: A}])
+    findings.check()
+    assert not any(output.differing for output in findings.outputs)

@@ -4,9 +4,10 @@
       =>  main graph: w' = Mul(Cast(w_quantized), w_scale);  body: y = op(x, w')
 
 Bodies see the names around them. So a weight is dequantized once for all the steps of a Loop or
-Scan, for all the bodies that read it, and for all the steps of a loop that is written out. ONNX Runtime folds constants when it loads a model, in
-bodies too, but once per body; without its optimizations, and in the reference, they are computed in
-every step. Branches of If are no exception: folded constants are computed whether taken or not.
+Scan, for all the bodies that read it, and for all the steps of a loop that is written out. ONNX
+Runtime folds constants when it loads a model, in bodies too, but once per body; without its
+optimizations, and in the reference, they are computed in every step. Branches of If are no
+exception: folded constants are computed whether taken or not.
 """
 
 from __future__ import annotations
