@@ -189,6 +189,8 @@ class Target:
         throughput: None: not measured.
         fixed_point_sums: sums of codes (QLinearAdd) may be computed in fixed point: scales are to
             be such that this makes no difference.
+        int8_activations: QDQ graphs with int8 activations run in integers as they are; elsewhere
+            they are stored as uint8 (see onnxq.stages.stored_types).
         caveat: what is not exact, and when; empty: nothing is known.
     """
 
@@ -208,6 +210,7 @@ class Target:
     range_reduction: RangeReduction = RangeReduction.WORST_CASE
     throughput: Throughput | None = None
     fixed_point_sums: bool = False
+    int8_activations: bool = False
     caveat: str = ""
 
     def __str__(self) -> str:
@@ -350,6 +353,7 @@ _TARGETS = (
         arithmetic=Arithmetic.WRAPS,
         evidence="qemu (Cortex-A53 and A57)",
         fixed_point_sums=True,
+        int8_activations=True,
         caveat=FIXED_POINT,
     ),
     Target(
@@ -359,6 +363,7 @@ _TARGETS = (
         arithmetic=Arithmetic.WRAPS_DEPTHWISE,
         evidence="qemu (Cortex-A76)",
         fixed_point_sums=True,
+        int8_activations=True,
         caveat=FIXED_POINT,
     ),
     Target(
@@ -368,6 +373,7 @@ _TARGETS = (
         arithmetic=Arithmetic.WRAPS_DEPTHWISE,
         evidence="qemu (-cpu max, with and without SVE)",
         fixed_point_sums=True,
+        int8_activations=True,
         caveat=FIXED_POINT,
     ),
 )

@@ -20,7 +20,7 @@ LAYERS = (
 # the files that serve a stage stand before it; `Prepared.run` is the loop form of calibrate
 STAGES = (
     "decision", "candidates", "unbounded", "placement", "channel_gains", "state", "statistics",
-    "arguments", "calibrate", "check_types", "overrides",
+    "arguments", "calibrate", "check_types", "stored_types", "overrides",
     "prepare", "agreeing_sums", "plan_constants", "pair_range", "dynamic_decision",
     "dynamic_spec",
     "dynamic_weights", "one_scale", "tied_weights", "dynamic_forms", "dynamic_requests",

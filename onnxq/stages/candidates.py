@@ -148,7 +148,8 @@ def _why_types_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> str
         return ""
     assert entry is not None, "asked before"
     x = entry.activation_observer().dtype
-    pairs = {(UINT8, UINT8), (UINT8, INT8), (INT8, INT8)}
+    # int8 activations are stored as uint8 beside uint8 weights (see stored_types)
+    pairs = {(UINT8, UINT8), (UINT8, INT8), (INT8, INT8), (INT8, UINT8)}
     w = INT8 if rule.weight is None else weight_observer(node, rule, qconfig)().dtype
     if (x, w) in pairs:
         return ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,7 +53,7 @@ from onnxq.stages.plan_constants import (
 from onnxq.stages.tied_weights import notes_on_both_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     import numpy.typing as npt
     import onnx_ir as ir
@@ -232,7 +233,7 @@ def plan(
         prepared.target.name,
         decisions,
         tensors,
-        _code_bounds({k: c for k, c in prepared.clamps.items() if k not in gains}, tensors),
+        _code_bounds(_clamps(prepared, gains), tensors),
         {tensor: tuple(gain.tolist()) for tensor, gain in gains.items()},
         weights,
         biases,
@@ -310,6 +311,11 @@ def _misfit(node: ir.Node, decision: Quantize, tensors: Mapping[str, QParams]) -
             tuple(outputs.get(slot) for slot in range(len(node.outputs))),
         )
     )
+
+
+def _clamps(prepared: Prepared, gains: Container[str]) -> dict[str, tuple[float, float]]:
+    """Real bounds of the codes; a factor per channel keeps 0, and has the upper one within it."""
+    return {k: (0.0, math.inf) if k in gains else c for k, c in prepared.clamps.items()}
 
 
 def _code_bounds(

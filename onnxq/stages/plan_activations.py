@@ -13,6 +13,7 @@ from onnxq.observers._range import EPS
 from onnxq.qparams import MIN_SCALE, QParams, per_tensor, quantize
 from onnxq.stages.decision import node_name, subgraphs, walk
 from onnxq.stages.plan_constants import constant_array
+from onnxq.stages.stored_types import stored_as
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +60,7 @@ def tensor_qparams(
             qparams = _observed_qparams(_merged(group, constants, statistics), group, notes)
         if len(group.members) == 1 and group.members[0] in prepared.clamps:
             qparams = _fitted(qparams, prepared.clamps[group.members[0]])
-        tensors.update(dict.fromkeys(group.members, qparams))
+        tensors.update(dict.fromkeys(group.members, stored_as(qparams, group.dtype)))
     return tensors, unseen
 
 

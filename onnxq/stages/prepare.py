@@ -30,6 +30,7 @@ from onnxq.stages.overrides import (
 )
 from onnxq.stages.placement import Placement, place
 from onnxq.stages.state import check_feedback
+from onnxq.stages.stored_types import storage_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from onnxq.dtypes import QDType
     from onnxq.observers import ObserverSpec
     from onnxq.range_reduction import RangeReduction
     from onnxq.stages.statistics import Statistics
@@ -56,6 +58,7 @@ class TensorGroup:
         sources: the members that are not copies of others and are known at run time only: observed.
         constants: the members that are initializers.
         observer: how qparams come from the data.
+        dtype: of the codes in the model: the observer's, or UINT8 in place of INT8.
         range: real interval that replaces observation where an operator guarantees it (Sigmoid).
     """
 
@@ -63,6 +66,7 @@ class TensorGroup:
     sources: tuple[str, ...]
     constants: tuple[str, ...]
     observer: ObserverSpec
+    dtype: QDType
     range: tuple[float, float] | None = None
 
 
@@ -175,17 +179,19 @@ def prepare(
     notes += absent_op_types(nodes, mapping)
     shared = [(group.members, group.observer) for group in groups]
     notes += check_types(canonical.model, decisions, shared, clamps, mapping)
+    types = {tensor: group.dtype for group in groups for tensor in group.members}
+    storage = storage_of(canonical.model, decisions, types, mapping, chosen)
     return Prepared(
         model=canonical.model,
         model_hash=model_hash(canonical.model),
         target=chosen,
         qconfig=mapping,
         decisions=decisions,
-        groups=groups,
+        groups=tuple(replace(group, dtype=storage.of(group.dtype)) for group in groups),
         clamps=clamps,
         channel_gains=gains,
         feedback=dict(feedback or {}),
-        notes=(*canonical.notes, *notes),
+        notes=(*canonical.notes, *notes, *storage.notes),
     )
 
 
@@ -216,11 +222,13 @@ def _group(tensors: list[str], placement: Placement, qconfig: QConfigMapping) ->
     ranges = {placement.ranges.get(t) for t in sources}
     override = group_override(tensors, qconfig)
     by_nature = len(ranges) == 1 and not constants and override is None
+    observer = override or _observer(tensors, placement, qconfig)
     return TensorGroup(
         tuple(tensors),
         sources,
         constants,
-        override or _observer(tensors, placement, qconfig),
+        observer,
+        observer().dtype,
         ranges.pop() if by_nature else None,
     )
 

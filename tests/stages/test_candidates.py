@@ -164,7 +164,6 @@ NARROW = MinMaxObserver.with_args(dtype=INT8)
     [
         (UINT16, INT8, "uint16 activations with int8 weights"),
         (UINT8, INT4, "uint8 activations with int4 weights"),
-        (INT8, UINT8, "int8 activations with uint8 weights"),
     ],
     ids=str,
 )

@@ -45,14 +45,15 @@ class Fused:
     tables: tuple[str, ...]
 
 
-def fuse(model: ir.Model) -> Fused:
+def fuse(model: ir.Model, int8: Int8Codes = Int8Codes.SHIFTED) -> Fused:
     """The graph on codes of a QDQ graph, onnxq's own or another tool's.
 
     Args:
         model: with QuantizeLinear and DequantizeLinear nodes; left as it is. Bodies of If, Loop and
             Scan are fused too; a DequantizeLinear outside of a body is not.
+        int8: what the machine does with int8 activations.
     """
-    return _fuse(model, (), Int8Codes.SHIFTED)
+    return _fuse(model, (), int8)
 
 
 def fuse_as_loaded(model: ir.Model, int8: Int8Codes = Int8Codes.SHIFTED) -> Fused:

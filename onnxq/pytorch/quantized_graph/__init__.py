@@ -6,6 +6,7 @@
     codes of a weight [-> DQ] -> Transpose   become    transposed codes [-> DQ]
     Conv of codes -> BatchNormalization      becomes   Conv of codes, with its scales
     Conv of codes, float bias                becomes   Conv of codes, int32 bias
+    codes of activations in int8             become    uint8, of the same numbers
     x -> Q, x -> Q                           becomes   x -> Q
     DQ -> Q on one grid                      goes
     GlobalAveragePool -> Flatten -> Q        becomes   GlobalAveragePool -> Q -> DQ -> Flatten -> Q
@@ -25,6 +26,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, bypass
+from onnxq.graph.fuse import Int8Codes
 from onnxq.graph.passes.global_pool import MeanToGlobalPool
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.graph.types import infer_types
@@ -46,6 +48,7 @@ from onnxq.pytorch.quantized_graph.reading import (
     replace,
     scale_rank,
 )
+from onnxq.pytorch.quantized_graph.unsigned import store_unsigned
 from onnxq.stages.rewrite import FORMATS
 from onnxq.stages.rewrite.signed_codes import keep_loadable
 
@@ -83,6 +86,7 @@ def tidy_quantized(model: ir.Model) -> None:
     each(lambda node: store_codes(node, names))
     each(lambda node: fold_norm(node, names))
     each(lambda node: _turn_weight(node, names))
+    store_unsigned(model, names)
     each(lambda node: fold_clamps(node, names), lambda node: quantize_before(node, names))
     each(lambda node: fold_clamps(node, names))
     each(lambda node: store_bias(node, names))
@@ -102,7 +106,7 @@ def as_format(model: ir.Model, format: str) -> ir.Model:
         model: in QDQ form.
         format: "qdq" or "qoperator", as `onnxq.rewrite` has them.
     """
-    made = FORMATS[format](model)
+    made = FORMATS[format](model, Int8Codes.SHIFTED)
     made.metadata_props["onnxq.format"] = format
     return made
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onnxq.dtypes import INT8
 from onnxq.errors import CalibrationError, QConfigError, nearest
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.collector import without_collector
+from onnxq.graph.fuse import Int8Codes
 from onnxq.qparams import PerBlock, QParams
 from onnxq.stages.rewrite.dynamic import opset_needed, write_dynamic
 from onnxq.stages.rewrite.qdq import write_qdq
@@ -22,15 +24,16 @@ if TYPE_CHECKING:
     from onnxq.stages.prepare import Prepared
 
 
-def _as_it_is(qdq: ir.Model) -> ir.Model:
+def _as_it_is(qdq: ir.Model, int8: Int8Codes) -> ir.Model:
+    del int8  # ONNX Runtime decides when it loads the model
     return qdq
 
 
-FORMATS: dict[str, Callable[[ir.Model], ir.Model]] = {
+FORMATS: dict[str, Callable[[ir.Model, Int8Codes], ir.Model]] = {
     "qdq": _as_it_is,
     "qoperator": write_qoperator,
 }
-"""Name of a form -> what makes it of the QDQ form."""
+"""Name of a form -> what makes it of the QDQ form, given what becomes of int8 activations."""
 PER_BLOCK_OPSET = 21
 
 
@@ -60,7 +63,7 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> ir.Model:
     write_dynamic(model, plan.dynamic)
     upgrade_opset(model, max(_opset_needed(plan), opset_needed(plan.dynamic)))
     keep_loadable(model)
-    model = FORMATS[format](model)
+    model = FORMATS[format](model, _int8_codes(plan))
     model.metadata_props.update(
         {
             "onnxq.target": plan.target,
@@ -82,6 +85,12 @@ def check_format(format: str) -> None:
             f"format '{format}' is not known; known: {', '.join(FORMATS)}."
             f"{nearest(format, FORMATS)}"
         )
+
+
+def _int8_codes(plan: Plan) -> Int8Codes:
+    """A plan has int8 activations where its target runs them only."""
+    signed = any(qparams.dtype == INT8 for qparams in plan.tensors.values())
+    return Int8Codes.KEPT if signed else Int8Codes.SHIFTED
 
 
 def _opset_needed(plan: Plan) -> int:

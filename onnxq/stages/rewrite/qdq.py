@@ -246,13 +246,13 @@ class _QdqWriter:
 
     def _bounded(self, codes: ir.Value, tensor: str, behind: ir.Node) -> ir.Value:
         """The codes of a tensor, named after it, within the bounds of what is folded into it."""
+        if tensor in self.plan.code_bounds:
+            codes.name = self.new.unique(f"{tensor}_unbounded")
+            codes = self._clip(codes, self.plan.code_bounds[tensor], tensor, behind)
         codes.name = self.new.unique(f"{tensor}_quantized")
         if tensor in self.plan.gains:
             codes.metadata_props[GAINS_KEY] = json.dumps(self.plan.gains[tensor])
-        if tensor not in self.plan.code_bounds:
-            return codes
-        codes.name = self.new.unique(f"{tensor}_unbounded")
-        return self._clip(codes, self.plan.code_bounds[tensor], tensor, behind)
+        return codes
 
     def _clip(
         self, codes: ir.Value, bounds: tuple[int, int], tensor: str, behind: ir.Node
@@ -266,7 +266,6 @@ class _QdqWriter:
         ]
         node = ir.node("Clip", [codes, *ends], name=self.new.unique(f"{tensor}_clip"))
         result = node.outputs[0]
-        result.name = self.new.unique(f"{tensor}_quantized")
         result.type, result.shape = codes.type, codes.shape
         graph.insert_after(behind, node)
         return result

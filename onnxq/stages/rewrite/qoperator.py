@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onnxq.errors import listed
-from onnxq.graph.fuse import fuse
+from onnxq.graph.fuse import Int8Codes, fuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,9 +53,14 @@ class Remains:
         return found
 
 
-def write_qoperator(qdq: ir.Model) -> ir.Model:
-    """The QOperator form of a model in QDQ form, with what remains of that in its metadata."""
-    fused = fuse(qdq)
+def write_qoperator(qdq: ir.Model, int8: Int8Codes = Int8Codes.SHIFTED) -> ir.Model:
+    """The QOperator form of a model in QDQ form, with what remains of that in its metadata.
+
+    Args:
+        qdq: left as it is.
+        int8: what the machine that it is for does with int8 activations.
+    """
+    fused = fuse(qdq, int8)
     fused.model.metadata_props[KEPT_KEY] = json.dumps(dict(fused.kept))
     fused.model.metadata_props[TABLES_KEY] = json.dumps(list(fused.tables))
     return fused.model

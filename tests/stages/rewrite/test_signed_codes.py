@@ -59,13 +59,13 @@ def test_a_bias_behind_int8_codes_loads_and_gives_the_same_integers(
     form: str, opset: int, batch: int | str
 ) -> None:
     source = biased(opset, batch)
-    quantized = onnxq.quantize(source, [{"x": X}], qconfig=INT8, format=form)
+    quantized = onnxq.quantize(source, [{"x": X}], qconfig=INT8, target="arm64", format=form)
     cross_check(quantized, [{"x": X}]).check(max_output_steps=1)
 
 
 def test_a_bias_gets_an_axis_in_front_where_that_is_needed() -> None:
     def made(qconfig: QConfigMapping, opset: int) -> dict[str, list[int]]:
-        return ranks(onnxq.quantize(biased(opset), [{"x": X}], qconfig=qconfig))
+        return ranks(onnxq.quantize(biased(opset), [{"x": X}], qconfig=qconfig, target="arm64"))
 
     assert made(INT8, 21) == {"add": [2, 3], "add2": [2, 3]}
     assert made(INT8, 20) == {"add": [1, 3], "add2": [1, 3]}
@@ -96,14 +96,14 @@ def test_codes_that_are_moved_in_float_load_and_stay_the_same(
     constants = {"w": weights(0, 4, 3, 1, 1), "axis": np.array([1])}
     proto = model(nodes, constants, {"x": ["N", 3, 5, 4]}, {output: 1, "r": 1}, opset=opset)
     x = [{"x": weights(1, 2, 3, 5, 4)}]
-    quantized = onnxq.quantize(as_ir(proto), x, qconfig=INT8, format=form)
+    quantized = onnxq.quantize(as_ir(proto), x, qconfig=INT8, target="arm64", format=form)
     cross_check(quantized, x).check(max_output_steps=4)
     copies = [n for n in quantized.graph if n.op_type == "Max"]
     assert len(copies) == (opset == 21)
 
 
 def test_the_second_time_changes_nothing() -> None:
-    quantized = onnxq.quantize(biased(), [{"x": X}], qconfig=INT8)
+    quantized = onnxq.quantize(biased(), [{"x": X}], qconfig=INT8, target="arm64")
     before = [v.name for n in quantized.graph for v in n.inputs if v is not None]
     keep_loadable(quantized)
     assert [v.name for n in quantized.graph for v in n.inputs if v is not None] == before
