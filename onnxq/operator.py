@@ -431,6 +431,16 @@ class IntegerOperator(ABC):
         """
         return None
 
+    def bound_on(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        accumulator: Accumulator,
+    ) -> Array | None:
+        """As `bound`, of `kernel_on`."""
+        # that of other sums of codes is the same, unless their size is in it
+        return self.bound(inputs, attributes)
+
 
 registry: dict[tuple[str, str], Operator] = {}
 """(domain, op_type) -> operator; filled by `register`, read through onnxq.catalog."""

@@ -83,7 +83,16 @@ class QAttention(IntegerOperator):
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
     ) -> Array | None:
         """`attention_bound` of Y; the projections in front of it are exact."""
-        found = attention_bound(_heads(inputs, attributes, EXACT))
+        return self.bound_on(inputs, attributes, EXACT)
+
+    def bound_on(
+        self,
+        inputs: Sequence[Array | None],
+        attributes: Mapping[str, AttributeValue],
+        accumulator: Accumulator,
+    ) -> Array | None:
+        """As `bound`, of a machine: what becomes of Q, K and V there is in it."""
+        found = attention_bound(_heads(inputs, attributes, accumulator))
         b, n, s, h = found.shape
         return np.asarray(found.swapaxes(1, 2).reshape(b, s, n * h))
 

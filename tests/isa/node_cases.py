@@ -78,10 +78,12 @@ class NodeCase:
             machine: that they are of.
             arithmetic: what to predict; None: the machine's own.
         """
-        wanted = self.predicted(arithmetic or machine.arithmetic)
+        kind = arithmetic or machine.arithmetic
+        wanted = self.predicted(kind)
         kinds = [[(y.dtype, y.shape) for y in outputs] for outputs in (got, wanted)]
         assert kinds[0] == kinds[1], f"{self.name} on {machine}: {kinds}"
-        bound = self.operator.bound(self.case.inputs, self.case.attributes or {})
+        attributes = self.case.attributes or {}
+        bound = self.operator.bound_on(self.case.inputs, attributes, Accumulator(kind))
         count = 0
         for slot, (y, other) in enumerate(zip(got, wanted, strict=True)):
             same = (y == other) | ((y != y) & (other != other))

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from onnxq.arithmetic import Accumulator, Arithmetic
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import Array, AttributeValue, Case
 from onnxq.operators._examples import codes, normal, scales, zero
@@ -100,6 +101,23 @@ def test_scores_of_any_size_are_within_the_bound(reach: float) -> None:
     inputs[3] = scales(0.03 * reach)
     case = dataclasses.replace(case, inputs=tuple(inputs))
     assert_equals_onnx_runtime(OPERATOR, builder.MICROSOFT, case)
+
+
+def test_a_machine_whose_sums_saturate_has_a_bound_of_its_own() -> None:
+    case = CASES["per column"]
+    inputs = list(case.inputs)
+    inputs[0] = np.full((2, 4, 5), 255, np.uint8)
+    inputs[1] = np.full((5, 18), 127, np.int8)
+    inputs[7] = zero(0, "int8")
+    attributes = {"num_heads": 2}
+    machine = Accumulator(Arithmetic.SATURATES)
+    exact = OPERATOR.bound(inputs, attributes)
+    other = OPERATOR.bound_on(inputs, attributes, machine)
+    assert exact is not None
+    assert other is not None
+    assert not np.array_equal(exact, other)
+    y, _ = OPERATOR.kernel_on(inputs, attributes, machine)
+    assert y.shape == other.shape
 
 
 @pytest.mark.parametrize(
