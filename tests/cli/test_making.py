@@ -328,7 +328,7 @@ def test_quantize_dynamic_stores_float16(run: Run, model_path: Path, tmp_path: P
         (
             ("--set", "op:Gem=dynamic"),
             5,
-            "'Gem' is no op type with a dynamic form; these are Conv,",
+            "'Gem' is no op type with a dynamic form; these are Attention,",
         ),
         (("--set", "op:Relu=dynamic"), 5, "'Relu' is no op type with a dynamic form"),
         (("--set", "node:fc*=dynamic"), 5, "no node matches 'fc*'"),
