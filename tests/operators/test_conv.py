@@ -29,6 +29,28 @@ def test_weight_has_a_scale_per_output_channel() -> None:
 
 
 @pytest.mark.parametrize(
+    ("shape", "group", "slow"),
+    [
+        ((16, 3, 3, 3, 3), 1, True),
+        ((16, 15, 1, 7, 7), 1, True),
+        ((16, 16, 3, 3, 3), 1, False),
+        ((32, 8, 3, 3, 3), 4, True),
+        ((8, 1, 3, 3, 3), 8, False),
+        ((16, 3, 1, 1, 1), 1, False),
+        ((16, 3, 3, 3), 1, False),
+    ],
+    ids=["rgb", "flat", "many", "groups", "depthwise", "pointwise", "2d"],
+)
+def test_few_channels_with_three_spatial_axes_stay_float_unless_named(
+    shape: tuple[int, ...], group: int, slow: bool
+) -> None:
+    x = np.zeros((1, shape[1] * group, 8, 8, 8)[: len(shape)], np.float32)
+    w = np.zeros(shape, np.float32)
+    rule = builder.rule_of(OP, Case("", (x, w), (1,), {"group": group}))
+    assert bool(rule.named_only) is slow
+
+
+@pytest.mark.parametrize(
     ("shape", "group", "saturating"),
     [
         ((6, 4, 3, 3), 1, True),

@@ -15,7 +15,10 @@ from onnxq.qconfig import QConfigMapping, onnxq_default_qconfig
 pytestmark = pytest.mark.oracle
 
 SIDE = 8
-ASKED = QConfigMapping(onnxq_default_qconfig, op_types={"AveragePool": onnxq_default_qconfig})
+ASKED = QConfigMapping(
+    onnxq_default_qconfig,
+    op_types={"AveragePool": onnxq_default_qconfig, "Conv": onnxq_default_qconfig},
+)
 CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 POOLS = {1: nn.AdaptiveAvgPool1d, 2: nn.AdaptiveAvgPool2d, 3: nn.AdaptiveAvgPool3d}
 
