@@ -1,9 +1,10 @@
 """Where the quantizers sit: a decision for every node, and the tensors that get qparams.
 
-Three sweeps over the graph, each linear:
+Four sweeps over the graph, each linear:
     candidates  each node alone: has it a rule, does the qconfig ask for it, are its types right
     demand      backwards: does an integer node read this tensor, through whatever only moves data
     decide      forwards: element-wise nodes follow their inputs, data movement follows either side
+    enclosed    element-wise nodes that were left in float between codes that others ask for
 
 A tensor that is quantized has one set of qparams, whoever reads it. Tensors that a node merely
 copies form a group with one set for all.
@@ -72,7 +73,7 @@ class Placement:
 
 
 def place(model: ir.Model, qconfig: QConfigMapping, target: Target) -> Placement:
-    """Runs the three sweeps over a canonical model."""
+    """Runs the four sweeps over a canonical model."""
     order = list(walk(model.graph))
     candidates, floats = find_candidates(order, qconfig, target)
     for node in readers_of_infinity(order, candidates):
@@ -89,9 +90,12 @@ def place(model: ir.Model, qconfig: QConfigMapping, target: Target) -> Placement
         if value in demand.by_compute:
             _quantize_tensor(value, placement)
             placement.from_integers.add(value_name(value))
-    for node, _ in order:
-        if node in candidates:
-            _decide(candidates[node], demand, qconfig, target, placement)
+    in_order = [candidates[node] for node, _ in order if node in candidates]
+    for candidate in in_order:
+        _decide(candidate, demand, qconfig, target, placement)
+    for candidate in in_order:
+        if _is_enclosed(candidate, demand, placement):
+            _take(candidate, demand, qconfig, target, placement)
     return placement
 
 
@@ -145,15 +149,44 @@ def _decide(
     target: Target,
     placement: Placement,
 ) -> None:
-    node, rule = candidate.node, candidate.rule
-    chosen = qconfig.for_node(node_name(node), node.op_type)
-    assert chosen is not None, "a node without a qconfig is no candidate"
+    node = candidate.node
     asked = qconfig.explicit_for_node(node_name(node), node.op_type)
-    read = [v for slot in rule.activations if (v := node.inputs[slot]) is not None]
-    reason = "" if asked else _why_not_worth(candidate, read, demand, placement)
+    reason = "" if asked else _why_not_worth(candidate, demand, placement)
     if reason:
         _leave_float(candidate, reason, placement)
         return
+    _take(candidate, demand, qconfig, target, placement)
+
+
+def _is_enclosed(candidate: Candidate, demand: _Demand, placement: Placement) -> bool:
+    """Whether an element-wise node was left in float though codes stand on all its sides anyway.
+
+    Later readers of its inputs may have asked for codes, as the product behind a squeeze and
+    excitation does of what is squeezed. In integers the node then saves conversions, and the
+    transposes that a float pooling between channels-last convolutions needs.
+    """
+    if candidate.rule.role is not Role.ELEMENTWISE:
+        return False
+    if not isinstance(placement.decisions[node_name(candidate.node)], Float):
+        return False
+    varying = [v for v in _read(candidate) if not v.is_initializer()]
+    return all(value_name(v) in placement.quantized for v in varying) and all(
+        v in demand.by_compute for v in candidate.results
+    )
+
+
+def _take(
+    candidate: Candidate,
+    demand: _Demand,
+    qconfig: QConfigMapping,
+    target: Target,
+    placement: Placement,
+) -> None:
+    """Decides for integers: the tensors around the node get qparams."""
+    node, rule = candidate.node, candidate.rule
+    chosen = qconfig.for_node(node_name(node), node.op_type)
+    assert chosen is not None, "a node without a qconfig is no candidate"
+    read = _read(candidate)
     has_output = (
         rule.role is not Role.COMPUTE
         or candidate.needs_output
@@ -184,11 +217,16 @@ def _decide(
         placement.decisions[node_name(folded)] = Quantize(folded_rule, how, node_name(node))
 
 
-def _why_not_worth(
-    candidate: Candidate, read: list[ir.Value], demand: _Demand, placement: Placement
-) -> str:
+def _read(candidate: Candidate) -> list[ir.Value]:
+    """Activations that it reads in codes."""
+    node = candidate.node
+    return [v for slot in candidate.rule.activations if (v := node.inputs[slot]) is not None]
+
+
+def _why_not_worth(candidate: Candidate, demand: _Demand, placement: Placement) -> str:
     """Why the integer form would cost more conversions than it saves, or the empty string."""
-    arrive = [value_name(v) in placement.from_integers for v in read if not v.is_initializer()]
+    varying = [v for v in _read(candidate) if not v.is_initializer()]
+    arrive = [value_name(v) in placement.from_integers for v in varying]
     if candidate.rule.role is Role.ELEMENTWISE and not any(arrive):
         return "its inputs are float: integers here would cost more conversions than they save"
     if _is_idle(candidate, demand):

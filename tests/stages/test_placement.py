@@ -92,6 +92,27 @@ def test_add_of_float_tensors_stays_float() -> None:
     assert summary(placement) == ["float"] * 3
 
 
+def test_pooling_of_a_float_tensor_that_a_later_product_wants_in_codes_runs_in_integers() -> None:
+    squeeze_and_excite = (
+        "c = Conv(x, w) h = HardSwish(c) p = GlobalAveragePool(h) "
+        "e = Conv(p, w) s = Sigmoid(e) z = Mul(h, s) y = Conv(z, w)"
+    )
+    placement = placed(squeeze_and_excite)
+    assert summary(placement) == ["Q", "float", "Q", "Q", "Q", "Q", "Q"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "h = HardSwish(x) p = GlobalAveragePool(h) e = Conv(p, w) y = Softmax(h)",
+        "h = HardSwish(x) p = GlobalAveragePool(h) e = Conv(h, w) y = Softmax(p)",
+    ],
+    ids=["its input is float only", "its result is read in float only"],
+)
+def test_pooling_stays_float_where_codes_would_be_made_for_it_alone(body: str) -> None:
+    assert summary(placed(body))[1] == "float"
+
+
 def test_data_movement_between_float_nodes_stays_float() -> None:
     placement = placed("a = Softmax(x) t = Transpose(a) y = Softmax(t)")
     assert summary(placement) == ["float"] * 3
