@@ -47,11 +47,22 @@ INTERRUPTED = 130  # what shells report of a program that Ctrl-C ended
 @click.argument("module", metavar="MODULE:FACTORY")
 @click.option("--weights", type=PATH, help="safetensors file to load into the module.")
 @click.option(
-    "--samples", type=PATH, help="npz file of example inputs, named as forward's parameters."
+    "--samples",
+    type=PATH,
+    help="npz file of example inputs, named as forward's parameters; nested: hidden.0, batch.ids.",
 )
 @click.option(
     "--input", "inputs", multiple=True, metavar="NAME=DTYPE[SHAPE]", help="A random example input."
 )
+@click.option(
+    "--dynamic-axis",
+    "axes",
+    multiple=True,
+    metavar="NAME:AXIS=SIZE",
+    help="An axis that is dynamic and what its size is called, as in hidden:1=batch. Without any, "
+    "the batch is found, and --samples are cut to their first rows.",
+)
+@click.option("--input-name", "input_names", multiple=True, help="Name of an input, in order.")
 @click.option("--output-name", "output_names", multiple=True, help="Name of an output, in order.")
 @click.option("--opset", type=int, help="18 to 22.")
 @output_option
@@ -60,6 +71,8 @@ def export(
     weights: Path | None,
     samples: Path | None,
     inputs: tuple[str, ...],
+    axes: tuple[str, ...],
+    input_names: tuple[str, ...],
     output_names: tuple[str, ...],
     opset: int | None,
     output: Path,
@@ -73,20 +86,29 @@ def export(
         raise click.UsageError("give --samples or --input, not both.")
     claim([output], [p for p in (weights, samples) if p is not None])
     from onnxq import pytorch
+    from onnxq.pytorch.exporter import DEFAULT_OPSET
     from onnxq.report.console import size_text
 
     made = pytorch.load_module(module, weights)
+    dynamic: dict[str, dict[int, str]] = {}
+    for name, axis, size in map(pytorch.parse_axis, axes):
+        dynamic.setdefault(name, {})[axis] = size
     if samples is not None:
-        example: pytorch.Inputs = pytorch.read_inputs(samples)
+        arrays = pytorch.read_inputs(samples, None) if axes else pytorch.read_inputs(samples)
+        example: pytorch.Inputs = pytorch.nested_inputs(arrays)
     elif inputs:
-        example = dict(pytorch.parse_input(text) for text in inputs)
+        example = pytorch.nested_inputs(dict(pytorch.parse_input(text) for text in inputs))
     else:
         example = pytorch.example_inputs(made)
-    names = output_names or None
-    if opset is None:
-        model = pytorch.export(made, example, output, output_names=names)
-    else:
-        model = pytorch.export(made, example, output, opset=opset, output_names=names)
+    model = pytorch.export(
+        made,
+        example,
+        output,
+        opset=DEFAULT_OPSET if opset is None else opset,
+        input_names=input_names or None,
+        output_names=output_names or None,
+        dynamic_axes=dynamic or None,
+    )
     click.echo(
         f"{output}: opset {model.opset_imports['']}, {len(model.graph)} nodes, "
         f"{size_text(output.stat().st_size)}; agrees with the module on its example inputs"

@@ -24,6 +24,7 @@ import torch
 from torch import nn
 
 from onnxq.errors import ModelError, UnsupportedError, VerificationError
+from onnxq.pytorch.nesting import leaves, shown
 
 if TYPE_CHECKING:
     from onnxq.pytorch.inputs import BoundInputs
@@ -47,23 +48,23 @@ def relative_tolerance(module: nn.Module) -> float:
 
 
 def flatten(outputs: object) -> list[torch.Tensor]:
-    """The tensors of a module's result in the order the exporter gives them; None is left out.
+    """The tensors of a module's result, however nested, in order; None is left out.
 
     Raises:
-        UnsupportedError: a result that is neither tensor, sequence, mapping nor None.
+        UnsupportedError: something else in it.
     """
-    if outputs is None:
-        return []
-    if isinstance(outputs, torch.Tensor):
-        return [outputs]
-    if isinstance(outputs, Mapping):
-        outputs = list(outputs.values())
-    if isinstance(outputs, Sequence) and not isinstance(outputs, str):
-        return [tensor for part in outputs for tensor in flatten(part)]
-    raise UnsupportedError(
-        f"forward returned a {type(outputs).__name__}; wanted tensors, or sequences or mappings "
-        "of them. Wrap the module in one that returns tensors."
-    )
+    found = []
+    for path, leaf in leaves(outputs):
+        if isinstance(leaf, torch.Tensor):
+            found.append(leaf)
+        elif leaf is not None:
+            where = f", as {shown(('result', *path))}" if path else ""
+            raise UnsupportedError(
+                f"forward returned a {type(leaf).__name__}{where}; wanted tensors, None, or "
+                "sequences, mappings or dataclasses of them. Wrap the module in one that returns "
+                "tensors."
+            )
+    return found
 
 
 def compute(module: nn.Module, inputs: BoundInputs) -> object:
@@ -120,11 +121,7 @@ def first_run(module: nn.Module, inputs: BoundInputs) -> object:
 
 def _described(inputs: BoundInputs, error: Exception) -> str:
     """Names, dtypes and shapes of the inputs, and what forward says of them."""
-    given = ", ".join(
-        f"{name}={str(x.dtype).removeprefix('torch.')}{list(x.shape)}"
-        for name, x in inputs.tensors.items()
-    )
-    return f"{given}: {' '.join(str(error).split())[:400]}"
+    return f"{inputs}: {' '.join(str(error).split())[:400]}"
 
 
 def check_against(
@@ -163,8 +160,8 @@ def run_both(module: nn.Module, run: Run, inputs: BoundInputs) -> tuple[str, lis
     except FORWARD_RAISES as error:
         raise ModelError(
             f"{type(module).__name__} takes its example inputs, but not with another number of "
-            f"rows, {_described(inputs, error)}. Say with dynamic_axes which axes are the batch; "
-            "{} fixes every shape."
+            f"rows, {_described(inputs, error)}. Say with dynamic_axes which axes are dynamic, "
+            "and which of them are the batch; {} fixes every shape."
         ) from error
     wanted = [x.cpu().numpy() for x in flatten(outputs)]
     got = run({name: x.cpu().numpy() for name, x in inputs.tensors.items()})

@@ -21,6 +21,7 @@ from torch import fx, nn
 from onnxq import runtime
 from onnxq.errors import UnsupportedError
 from onnxq.graph.expose import expose
+from onnxq.pytorch.check import flatten
 from onnxq.pytorch.fake_quantize import FakeQuantize
 from onnxq.pytorch.group import GroupMember
 from onnxq.pytorch.inputs import bind
@@ -132,8 +133,7 @@ def compare(
             arrays = dict(zip([*ends, *names], session.run(feeds, wanted), strict=True))
             runner = _Runner(module, tensors, arrays, found)
             result = runner.run(*_ordered(module, bound))
-            first = result[0] if isinstance(result, tuple) else result
-            _count_top(found, first.numpy(), arrays[ends[0]])
+            _count_top(found, flatten(result)[0].numpy(), arrays[ends[0]])
     return found
 
 
@@ -218,9 +218,10 @@ def _quantized(model: ir.Model) -> dict[str, tuple[float, int]]:
     return found
 
 
-def _ordered(module: fx.GraphModule, inputs: BoundInputs) -> list[torch.Tensor]:
+def _ordered(module: fx.GraphModule, inputs: BoundInputs) -> list[Any]:
+    arguments = inputs.arguments
     names = [str(node.target) for node in module.graph.nodes if node.op == "placeholder"]
-    return [inputs.tensors[name] for name in names]
+    return [arguments[name] for name in names]
 
 
 def _count_top(found: Deployed, got: Array, wanted: Array) -> None:

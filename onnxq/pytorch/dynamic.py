@@ -20,8 +20,8 @@ from onnxq import runtime, targets
 from onnxq.errors import ModelError, QConfigError, UnsupportedError, nearest
 from onnxq.graph.canonical import canonicalize
 from onnxq.pipeline import quantize_dynamic as quantize_model
+from onnxq.pytorch.examples import example_inputs
 from onnxq.pytorch.exporter import export
-from onnxq.pytorch.inputs import example_inputs
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
 from onnxq.stages.candidates import has_dynamic_form
 from onnxq.stages.decision import node_name, walk

@@ -8,16 +8,17 @@ A quantized module (of `convert`) becomes a quantized model, a prepared one is c
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import nn
 
 from onnxq import runtime
-from onnxq.errors import QConfigError, UnsupportedError, nearest
+from onnxq.errors import QConfigError, UnsupportedError
 from onnxq.graph import io
 from onnxq.pytorch import quantized_graph
+from onnxq.pytorch.axes import BATCH, Axes, DynamicAxes, resolved
+from onnxq.pytorch.batch_axes import batch_axes
 from onnxq.pytorch.check import (
     check_against,
     check_dtypes,
@@ -27,13 +28,17 @@ from onnxq.pytorch.check import (
 )
 from onnxq.pytorch.check_quantized import check_in_steps
 from onnxq.pytorch.fake_quantize import FakeQuantize
+from onnxq.pytorch.flat import flattened, is_flat
+from onnxq.pytorch.flat import output_names as names_of
 from onnxq.pytorch.inputs import BoundInputs, Inputs, bind
 from onnxq.pytorch.quiet import quiet_exporter
+from onnxq.pytorch.recurrent import RECURRENT_TABLE, WholeLayers, merge_directions
 from onnxq.pytorch.result import check_request, own_weights, tidy
 from onnxq.pytorch.translation import translation_table
 from onnxq.stages.rewrite import check_format
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import onnx_ir as ir
@@ -45,9 +50,8 @@ MAX_OPSET = 22  # from 23 on attention becomes one Attention node, which hides i
 DEFAULT_OPSET = (
     21  # GELU and GroupNorm stay one node; Q and DQ take 4- and 16-bit types without a conversion
 )
-BATCH = "batch"
 
-DynamicAxes = Mapping[str, Mapping[int, str]]
+__all__ = ["BATCH", "DEFAULT_OPSET", "MAX_OPSET", "MIN_OPSET", "DynamicAxes", "export"]
 
 # Part of the exporter's message -> what the user can do.
 _ADVICE = (
@@ -77,6 +81,7 @@ def export(
     path: str | Path | None = None,
     *,
     opset: int = DEFAULT_OPSET,
+    input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     dynamic_axes: DynamicAxes | None = None,
     tolerance: float | None = None,
@@ -94,23 +99,31 @@ def export(
 
     Args:
         module: anything that torch.export can trace.
-        inputs: example inputs of forward: a tensor, a sequence, or a mapping by parameter name. The
-            names of forward's parameters become the model's input names.
+        inputs: example inputs of forward: a tensor, a sequence of its arguments, or a mapping by
+            parameter name. Tensors may be nested in them, in tuples, lists, dicts, named tuples and
+            dataclasses; each becomes an input of the model, called as the parameter, or as the way
+            to it: hidden_0, hidden_1. None, numbers and strings are constants of the model.
         path: where to write it, as one file (weights go to `<name>.data` beside it above 2 GB);
             None writes nothing.
         opset: 18 to 22.
-        output_names: in order; None takes the keys where forward returns a mapping of tensors, else
-            the exporter's names.
-        dynamic_axes: input name -> {axis: name of its size}. None makes axis 0 of every input the
-            batch; {} fixes all shapes to those of the example inputs.
+        input_names: of the tensors, in order; None: as above.
+        output_names: in order; None: keys and fields where forward returns a mapping, named tuple
+            or dataclass, output_0, output_1_0, ... where it returns a sequence, and the exporter's
+            name of a single tensor.
+        dynamic_axes: input name -> {axis: name of its size}; or by parameter, for all tensors in
+            it, or nested like it, as torch.export's dynamic_shapes (see onnxq.pytorch.axes). None
+            finds the batch: axis 0 of every input, or axes of equal length along which forward
+            computes rows one by one (see onnxq.pytorch.batch_axes). {} fixes all shapes to those
+            of the example inputs.
         tolerance: largest accepted difference as a share of the largest absolute output value, or
             in steps of a quantized output; None derives it from the module's size.
         format: of a quantized model, "qdq" or "qoperator", as `onnxq.rewrite` has them.
     Returns:
         The model; its weights are copies, so that it stays as it is when training goes on.
     Raises:
-        QConfigError: inputs or axes that forward does not have.
-        ModelError: parameters in float64 or bfloat16; forward fails on the example inputs.
+        QConfigError: inputs, names or axes that forward does not have.
+        ModelError: parameters in float64 or bfloat16; forward fails on the example inputs, or in
+            every other batch size.
         UnsupportedError: an opset out of range, a module that cannot be exported, a request
             that the exporter did not fulfil.
         VerificationError: the exported model computes something else than the module.
@@ -130,14 +143,18 @@ def export(
         module = convert(module)
     check_dtypes(module)
     check_projections(module)
-    given = bind(module, inputs)
-    axes = _resolved_axes(dynamic_axes, given)
-    bound = _traceable(given, axes)
+    given = bind(module, inputs, input_names)
+    asked = None if dynamic_axes is None else resolved(dynamic_axes, given)
     with _eval_mode(module):
-        names = output_names or _mapping_keys(first_run(module, given), given)
-        model = _trace(module, bound, axes, opset, names)
-        check_request(model, list(bound.tensors), axes, opset, names)
+        outputs = first_run(module, given)
+        axes = asked or batch_axes(module, given)
+        bound = _traceable(given, axes)
+        names = output_names or names_of(outputs, bound.tensors)
+        plain = is_flat(bound, outputs)
+        model = _trace(module if plain else flattened(module, bound), bound, axes, opset, names)
+        check_request(model, list(bound.tensors), axes.of, opset, names)
         tidy(model)
+        merge_directions(model)
         grids = quantized_graph.count_grids(model)
         if grids or quantized_graph.holds_codes(model):
             quantized_graph.tidy_quantized(model)
@@ -149,37 +166,16 @@ def export(
     return model
 
 
-def _resolved_axes(axes: DynamicAxes | None, bound: BoundInputs) -> dict[str, dict[int, str]]:
-    """Input name -> {axis >= 0: name}; every input that has axes is in it where axes is None."""
-    if axes is None:
-        return {name: {0: BATCH} for name, x in bound.tensors.items() if x.ndim}
-    for name, of_input in axes.items():
-        if name not in bound.tensors:
-            known = list(bound.tensors)
-            raise QConfigError(
-                f"dynamic_axes: no input '{name}'; inputs: {', '.join(known)}."
-                f"{nearest(name, known)}"
-            )
-        rank = bound.tensors[name].ndim
-        for axis in of_input:
-            if not -rank <= axis < rank:
-                raise QConfigError(f"dynamic_axes: input '{name}' has rank {rank}, no axis {axis}.")
-    return {
-        name: {axis % bound.tensors[name].ndim: size for axis, size in of_input.items()}
-        for name, of_input in axes.items()
-    }
-
-
-def _traceable(bound: BoundInputs, axes: Mapping[str, Mapping[int, str]]) -> BoundInputs:
+def _traceable(bound: BoundInputs, axes: Axes) -> BoundInputs:
     """Example inputs whose dynamic axes are 2 or longer: torch.export fixes 0 and 1."""
-    for name, of_input in axes.items():
+    for name, of_input in axes.of.items():
         for axis in of_input:
             if bound.tensors[name].shape[axis] < 2:
                 if bound.tensors[name].shape[axis] == 0:
                     raise QConfigError(
                         f"example input '{name}' is empty along axis {axis}; give one row or more."
                     )
-                bound = bound.resized({name: axis}, 2)
+                bound = bound.resized({name: (axis,)}, 2)
     return bound
 
 
@@ -195,37 +191,30 @@ def _eval_mode(module: nn.Module) -> Iterator[None]:
             part.training = training
 
 
-def _mapping_keys(outputs: object, bound: BoundInputs) -> list[str] | None:
-    """The keys, where they can name the outputs; an output called like an input gets "_out"."""
-    if not isinstance(outputs, Mapping):
-        return None
-    if not all(isinstance(value, torch.Tensor) for value in outputs.values()):
-        return None  # nested or partly None: the exporter's names
-    return [f"{key}_out" if key in bound.tensors else str(key) for key in outputs]
-
-
 def _trace(
     module: nn.Module,
     bound: BoundInputs,
-    axes: Mapping[str, Mapping[int, str]],
+    axes: Axes,
     opset: int,
     output_names: Sequence[str] | None,
 ) -> ir.Model:
+    """What torch's exporter makes of a module whose forward takes the tensors of `bound`."""
     # None, not {}, for an input without dynamic axes: torch wants an entry per input
-    shapes = {name: dict(axes[name]) if axes.get(name) else None for name in bound.tensors}
+    shapes = {name: axes.of.get(name) or None for name in bound.tensors}
+    flat = bound.is_flat
     try:
-        with quiet_exporter():
+        with quiet_exporter(), WholeLayers():
             program = torch.onnx.export(
                 module,
-                bound.args,
-                kwargs=bound.kwargs,
+                bound.args if flat else tuple(bound.tensors.values()),
+                kwargs=bound.kwargs if flat else None,
                 dynamo=True,
                 verbose=False,
                 opset_version=opset,
                 input_names=list(bound.tensors),
                 output_names=output_names,
-                dynamic_shapes=shapes,
-                custom_translation_table=translation_table(opset),
+                dynamic_shapes=shapes if flat else tuple(shapes.values()),
+                custom_translation_table=translation_table(opset) | RECURRENT_TABLE,
             )
     except torch.onnx.OnnxExporterError as error:
         raise UnsupportedError(_explained(module, error)) from error
@@ -260,23 +249,24 @@ def _explained(module: nn.Module, error: BaseException) -> str:
 
 
 def _check_values(
-    module: nn.Module,
-    model: ir.Model,
-    bound: BoundInputs,
-    axes: Mapping[str, Mapping[int, str]],
-    limits: Limits,
+    module: nn.Module, model: ir.Model, bound: BoundInputs, axes: Axes, limits: Limits
 ) -> None:
-    """The example inputs, and where the batch is dynamic also one row and one row more."""
-    batches = _batch_axes(axes)
-    trials = [bound]
-    if batches:
-        name, axis = next(iter(batches.items()))
-        rows = bound.tensors[name].shape[axis]
-        trials += [bound.resized(batches, size) for size in (1, rows + 1)]
+    """The example inputs, and other sizes of what is dynamic."""
     threads = 1 if quantized_graph.computes_in_threads(model) else None
     with runtime.open_session(model, threads=threads) as session:
-        for trial in trials:
+        for trial in [bound, *_other_sizes(bound, axes)]:
             _check_trial(module, model, session.run, trial, limits)
+
+
+def _other_sizes(bound: BoundInputs, axes: Axes) -> Iterator[BoundInputs]:
+    """One row and one row more; of the other sizes, each by itself, one less."""
+    for label in axes.labels:
+        called = axes.called(label)
+        length = max(bound.tensors[name].shape[a] for name, of in called.items() for a in of)
+        sizes = (1, length + 1) if label == axes.batch else (length - 1,)
+        for size in sizes:
+            if axes.allows(label, size):
+                yield bound.resized(called, size)
 
 
 def _check_trial(
@@ -290,11 +280,3 @@ def _check_trial(
     limit = relative_tolerance(module) if tolerance is None else tolerance
     names = [value.name or "" for value in model.graph.outputs]
     check_against(module, run, names, trial, limit)
-
-
-def _batch_axes(axes: Mapping[str, Mapping[int, str]]) -> dict[str, int]:
-    """Input name -> batch axis: the axes called "batch", else those called as the first axis 0."""
-    named = [size for of in axes.values() for size in of.values() if size == BATCH]
-    firsts = [of[0] for of in axes.values() if 0 in of]
-    label = next(iter([*named, *firsts]), None)
-    return {name: axis for name, of in axes.items() for axis, size in of.items() if size == label}

@@ -1,177 +1,260 @@
-"""Example inputs of a module: where they come from, and how they bind to the names of its forward.
+"""Example inputs under the names that the exported model will have for them.
 
-`export` traces the module on example inputs and checks the result on them. On the command line they
-come from, in this order:
+    forward(x, hidden)   (x, (h, c))                x, hidden_0, hidden_1
+    forward(batch)       ({"ids": i, "mask": m},)   batch_ids, batch_mask
+    forward(**inputs)    {"ids": i, "mask": m}      ids, mask
 
-    --samples FILE.npz                    real arrays, named by input
-    --input image=float32[4,3,32,32]      random ones, seeded
-    the module or its file                `example_inputs`, or Lightning's `example_input_array`
+Tensors become inputs of the model; None, numbers, strings and the like are constants of it.
 """
 
 from __future__ import annotations
 
+import enum
 import inspect
-import re
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from onnxq.errors import CalibrationError, QConfigError, UnsupportedError, nearest
-from onnxq.samples.columns import why_unreadable
+from onnxq.errors import QConfigError, UnsupportedError, nearest
+from onnxq.pytorch.nesting import Path, joined, leaves, replaced, shown, unique
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import numpy.typing as npt
 
-Inputs = torch.Tensor | Sequence[torch.Tensor] | Mapping[str, torch.Tensor]
+Inputs = torch.Tensor | Sequence[object] | Mapping[str, object]
+"""A tensor; or forward's arguments, in order or by name, with tensors nested in them in any way."""
 
-_SPEC = re.compile(r"(?P<name>\w+)=(?P<dtype>\w+)\[(?P<shape>[\d,\s]*)\]")
-_FLOATS = {"float16": torch.float16, "float32": torch.float32}
-_INTEGERS = {"int32": torch.int32, "int64": torch.int64, "uint8": torch.uint8, "bool": torch.bool}
-_SEED = 0
+_CONSTANTS = (
+    bool | int | float | complex | str | bytes | enum.Enum | torch.dtype | torch.device | None
+)
+
+
+class Slot:
+    """The place of a tensor in an argument: a leaf, and so no dataclass.
+
+    Attributes:
+        name: of the model's input.
+        path: forward's parameter, then the keys that lead to it.
+    """
+
+    __slots__ = ("name", "path")
+
+    def __init__(self, name: str, path: Path) -> None:
+        self.name = name
+        self.path = path
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """How forward is called; in place of each tensor there is a Slot.
+
+    Attributes:
+        args: by position.
+        kwargs: by keyword.
+        arguments: all of them, by parameter; of *xs and **xs, each one by the name it is given.
+    """
+
+    args: tuple[object, ...]
+    kwargs: dict[str, object]
+    arguments: dict[str, object]
+
+    def filled(self, tensors: Mapping[str, object]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and keyword arguments with these in the slots."""
+        args, kwargs = replaced((self.args, self.kwargs), lambda _, x: _fill(x, tensors))
+        return args, kwargs
+
+
+def _fill(leaf: object, tensors: Mapping[str, object]) -> object:
+    return tensors[leaf.name] if isinstance(leaf, Slot) else leaf
 
 
 @dataclass(frozen=True, slots=True)
 class BoundInputs:
-    """Example inputs under the names of forward's parameters.
+    """Example inputs of a module.
 
     Attributes:
-        tensors: by input name, in the order of forward's parameters.
-        positional: how many of them are passed by position; the others are keywords.
+        tensors: by input name, in the order of forward's parameters; without gradients.
+        call: where they stand in forward's arguments.
     """
 
     tensors: dict[str, torch.Tensor]
-    positional: int
+    call: Call
 
     @property
-    def args(self) -> tuple[torch.Tensor, ...]:
-        """The inputs passed by position."""
-        return tuple(self.tensors.values())[: self.positional]
+    def args(self) -> tuple[Any, ...]:
+        """The arguments passed by position."""
+        return self.call.filled(self.tensors)[0]
 
     @property
-    def kwargs(self) -> dict[str, torch.Tensor]:
-        """The inputs passed by keyword."""
-        return dict(list(self.tensors.items())[self.positional :])
+    def kwargs(self) -> dict[str, Any]:
+        """The arguments passed by keyword."""
+        return self.call.filled(self.tensors)[1]
 
-    def resized(self, axes: Mapping[str, int], size: int) -> BoundInputs:
-        """The same rows, repeated in order or cut until axis axes[name] of each is `size` long."""
-        tensors = {
-            name: x.index_select(
-                axes[name], torch.arange(size, device=x.device) % x.shape[axes[name]]
-            )
-            if name in axes
-            else x
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """All arguments, by parameter."""
+        found: dict[str, Any] = replaced(
+            self.call.arguments, lambda _, leaf: _fill(leaf, self.tensors)
+        )
+        return found
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether each argument is a tensor, whose input is called as the parameter."""
+        return all(
+            isinstance(value, Slot) and value.name == name
+            for name, value in self.call.arguments.items()
+        )
+
+    def holding(self, tensors: Mapping[str, torch.Tensor]) -> BoundInputs:
+        """The same call with other tensors."""
+        return replace(self, tensors={**self.tensors, **tensors})
+
+    def resized(self, axes: Mapping[str, Collection[int]], size: int) -> BoundInputs:
+        """The same rows, repeated in order or cut until these axes of each are `size` long."""
+        tensors = dict(self.tensors)
+        for name, of_input in axes.items():
+            for axis in of_input:
+                x = tensors[name]
+                rows = torch.arange(size, device=x.device) % x.shape[axis]
+                tensors[name] = x.index_select(axis, rows)
+        return self.holding(tensors)
+
+    def __str__(self) -> str:
+        """Names, dtypes and shapes."""
+        return ", ".join(
+            f"{name}={str(x.dtype).removeprefix('torch.')}{list(x.shape)}"
             for name, x in self.tensors.items()
-        }
-        return BoundInputs(tensors, self.positional)
+        )
 
 
-def bind(module: nn.Module, inputs: Inputs) -> BoundInputs:
-    """The inputs under the names of module.forward's parameters.
+def positional(tensors: Mapping[str, torch.Tensor]) -> BoundInputs:
+    """Tensors that are passed by position, in this order."""
+    slots = {name: Slot(name, (name,)) for name in tensors}
+    return BoundInputs(dict(tensors), Call(tuple(slots.values()), {}, dict(slots)))
+
+
+def bind(module: nn.Module, inputs: Inputs, names: Sequence[str] | None = None) -> BoundInputs:
+    """The inputs as module.forward takes them, each tensor under a name.
+
+    Args:
+        module: whose forward is called.
+        inputs: as `onnxq.export` takes them.
+        names: of the tensors, in order; None: made of the parameters' names, as above.
 
     Raises:
-        QConfigError: forward does not take these inputs.
-        UnsupportedError: an input that is no tensor, or a forward with *args or **kwargs.
+        QConfigError: forward does not take these inputs; another number of names, or one twice.
+        UnsupportedError: something in them that is neither a tensor nor a constant.
     """
     owner = f"{type(module).__name__}.forward"
-    signature = inspect.signature(module.forward)
-    for parameter in signature.parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise UnsupportedError(
-                f"{owner} takes '{str(parameter).split(':')[0]}': its inputs have no fixed names. "
-                "Wrap the module in one whose forward names each tensor."
-            )
+    bound = _arguments(inspect.signature(module.forward), owner, inputs)
+    paths: list[Path] = []
+    for path, leaf in leaves(_by_name(bound)):
+        if isinstance(leaf, torch.Tensor):
+            paths.append(path)
+        elif not isinstance(leaf, _CONSTANTS):
+            raise UnsupportedError(_neither(owner, path, leaf))
+    if not paths:
+        raise QConfigError(
+            f"{owner}: there is no tensor among the example inputs, so that the exported model "
+            "would have no input. Give those that forward computes with."
+        )
+    slots = {path: Slot(name, path) for path, name in _named(paths, names, owner).items()}
+    tensors: dict[str, torch.Tensor] = {}
+
+    def slot(path: Path, leaf: object) -> object:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        tensors[slots[path].name] = leaf.detach()
+        return slots[path]
+
+    for name, parameter in bound.signature.parameters.items():
+        if name not in bound.arguments:
+            continue
+        value, given = bound.arguments[name], parameter.kind
+        if given is parameter.VAR_KEYWORD:
+            made: object = {key: replaced(part, slot, (key,)) for key, part in value.items()}
+        else:
+            made = replaced(value, slot, (name,))
+        bound.arguments[name] = made
+    return BoundInputs(tensors, Call(bound.args, bound.kwargs, _by_name(bound)))
+
+
+def feeds(
+    module: nn.Module, inputs: Inputs, names: Sequence[str] | None = None
+) -> dict[str, npt.NDArray[np.generic]]:
+    """What the exported model is to be fed with: arrays by input name.
+
+    Args:
+        module: that was exported.
+        inputs: forward's arguments, nested as forward takes them.
+        names: the `input_names` that it was exported with.
+
+    Raises:
+        QConfigError, UnsupportedError: as `export`.
+    """
+    tensors = bind(module, inputs, names).tensors
+    return {name: x.detach().cpu().numpy() for name, x in tensors.items()}
+
+
+def _arguments(signature: inspect.Signature, owner: str, inputs: Inputs) -> inspect.BoundArguments:
+    if isinstance(inputs, np.ndarray):
+        raise UnsupportedError(_neither(owner, ("inputs",), inputs))
     try:
         if isinstance(inputs, Mapping):
-            bound = signature.bind(**inputs)
-        else:
-            bound = signature.bind(*([inputs] if isinstance(inputs, torch.Tensor) else inputs))
+            return signature.bind(**inputs)
+        return signature.bind(*([inputs] if isinstance(inputs, torch.Tensor) else inputs))
     except TypeError as error:
         known = list(signature.parameters)
         given = list(inputs) if isinstance(inputs, Mapping) else []
         unknown = [name for name in given if name not in known]
         hint = nearest(unknown[0], known) if unknown else ""
+        if unknown and len(known) == 1 and not hint:
+            hint = f" Where '{known[0]}' is the mapping itself, pass it in a tuple: ({{...}},)."
         raise QConfigError(
             f"{owner}({', '.join(known)}) does not take the example inputs: {error}.{hint}"
         ) from error
+
+
+def _by_name(bound: inspect.BoundArguments) -> dict[str, object]:
+    """The arguments by parameter; those of **xs stand for themselves."""
+    found: dict[str, object] = {}
     for name, value in bound.arguments.items():
-        if not isinstance(value, torch.Tensor):
-            raise UnsupportedError(
-                f"{owner}: example input '{name}' is a {type(value).__name__}; wanted a tensor. "
-                "Wrap the module in one whose forward takes tensors only and sets the rest itself."
-            )
-    return BoundInputs(dict(bound.arguments), len(bound.args))
+        if bound.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+            found |= value
+        else:
+            found[name] = value
+    return found
 
 
-def example_inputs(module: nn.Module) -> Inputs:
-    """Inputs that the module or the file that defines it offers.
-
-    Looked up in this order: `module.example_inputs`, `module.example_input_array` (Lightning's
-    name), and `example_inputs` in the Python file that defines the module's class. Each may be a
-    tensor, a sequence or a mapping of tensors, or a function without arguments that returns one.
-
-    Raises:
-        QConfigError: none of these exists.
-    """
-    file = sys.modules[type(module).__module__]
-    for owner, name in (
-        (module, "example_inputs"),
-        (module, "example_input_array"),
-        (file, "example_inputs"),
-    ):
-        found: Inputs | Callable[[], Inputs] | None = getattr(owner, name, None)
-        if found is None:
-            continue
-        return found() if callable(found) else found
-    parameters = list(inspect.signature(module.forward).parameters)
-    raise QConfigError(
-        f"{type(module).__name__}: no example inputs to trace it with. In Python, pass "
-        "inputs=tensors. On the command line name them, as in "
-        f"--input '{parameters[0] if parameters else 'x'}=float32[4,3,224,224]', or give real ones "
-        f"with --samples FILE.npz. Or define example_inputs() in {type(module).__module__}."
+def _neither(owner: str, path: Path, leaf: object) -> str:
+    """The message on what is neither a tensor nor a constant."""
+    where = f"{owner}: example input '{shown(path)}' is a {type(leaf).__name__}"
+    if isinstance(leaf, np.ndarray | np.generic):
+        return f"{where}; wanted a tensor. Pass torch.from_numpy(...) of it."
+    return (
+        f"{where}; wanted tensors, nested in tuples, lists, dicts, named tuples or dataclasses, or "
+        "None, numbers and strings. Make it known to torch with "
+        "torch.utils._pytree.register_pytree_node, or wrap the module in one that makes it."
     )
 
 
-def parse_input(text: str) -> tuple[str, torch.Tensor]:
-    """Name and random tensor of "name=dtype[d0,d1,...]": normal floats, integers 0 and 1; seeded.
-
-    Raises:
-        QConfigError: text of another form, or an unknown dtype.
-    """
-    match = _SPEC.fullmatch(text.strip())
-    if match is None:
+def _named(paths: list[Path], names: Sequence[str] | None, owner: str) -> dict[Path, str]:
+    """A name per path: parameters keep theirs."""
+    if names is None:
+        whole = [path for path in paths if len(path) == 1]
+        nested = [path for path in paths if len(path) > 1]
+        taken = unique(joined(path) for path in whole)
+        made = unique([joined(path) for path in nested], taken)
+        return dict(zip([*whole, *nested], [*taken, *made], strict=True))
+    if len(names) != len(paths) or len({*names}) != len(names):
         raise QConfigError(
-            f"input '{text}': wanted NAME=DTYPE[SHAPE], as in 'image=float32[4,3,32,32]'."
+            f"input_names: {owner} is given {len(paths)} tensors "
+            f"({', '.join(shown(path) for path in paths)}); got {len(names)} names "
+            f"({', '.join(names)}). Give one of its own for each."
         )
-    name, dtype = match["name"], match["dtype"]
-    shape = [int(d) for d in match["shape"].split(",") if d.strip()]
-    generator = torch.Generator().manual_seed(_SEED)
-    if dtype in _FLOATS:
-        return name, torch.randn(shape, generator=generator).to(_FLOATS[dtype])
-    if dtype in _INTEGERS:  # 0 and 1 are valid wherever integers index something
-        return name, torch.randint(0, 2, shape, generator=generator).to(_INTEGERS[dtype])
-    known = [*_FLOATS, *_INTEGERS]
-    raise QConfigError(
-        f"input '{text}': dtype '{dtype}' is not known; known: {', '.join(known)}."
-        f"{nearest(dtype, known)}"
-    )
-
-
-def read_inputs(path: str | Path, samples: int = 4) -> dict[str, torch.Tensor]:
-    """The first `samples` rows of each array of an npz file, by name.
-
-    Raises:
-        CalibrationError: not a readable npz file.
-    """
-    try:
-        with np.load(path) as arrays:
-            return {name: torch.from_numpy(arrays[name][:samples].copy()) for name in arrays.files}
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise CalibrationError(
-            f"samples '{path}': cannot be read as npz ({why_unreadable(error)}). "
-            "Save plain arrays with numpy.savez(path, name=array)."
-        ) from error
+    return dict(zip(paths, names, strict=True))

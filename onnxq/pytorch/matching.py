@@ -9,7 +9,6 @@ import torch
 
 from onnxq import runtime
 from onnxq.graph.expose import expose
-from onnxq.pytorch.inputs import BoundInputs
 from onnxq.pytorch.recorded import Recorded, record
 from onnxq.pytorch.tracing import SCOPE
 
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import onnx_ir as ir
     from torch import fx
+
+    from onnxq.pytorch.inputs import BoundInputs
 
     Array = npt.NDArray[np.generic]
 
@@ -128,7 +129,7 @@ def _perturbed(inputs: BoundInputs) -> BoundInputs:
             noise = torch.randn(x.shape, generator=generator).to(x.dtype)
             flipped = _STRETCH * (flipped + noise * x.detach().std(correction=0))
         tensors[name] = flipped
-    return BoundInputs(tensors, inputs.positional)
+    return inputs.holding(tensors)
 
 
 def _close(got: Array, wanted: Array) -> bool:

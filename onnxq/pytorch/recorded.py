@@ -35,7 +35,8 @@ def record(traced: fx.GraphModule, inputs: BoundInputs) -> Recorded:
         ModelError: the module fails on the inputs.
     """
     recorder = _Recorder(traced)
-    given = [inputs.tensors[n.target] for n in traced.graph.nodes if n.op == "placeholder"]
+    arguments = inputs.arguments
+    given = [arguments[n.target] for n in traced.graph.nodes if n.op == "placeholder"]
     try:
         with torch.no_grad():
             recorder.run(*given)

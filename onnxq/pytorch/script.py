@@ -14,7 +14,7 @@ from onnxq import runtime
 from onnxq.errors import QConfigError, UnsupportedError
 from onnxq.pytorch.check import check_against, relative_tolerance
 from onnxq.pytorch.exporter import BATCH
-from onnxq.pytorch.inputs import BoundInputs
+from onnxq.pytorch.inputs import BoundInputs, positional
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,7 @@ def bind_script(model: torch.jit.ScriptModule, inputs: Sequence[object]) -> Boun
                 f"forward's '{name}' is a {type(value).__name__}; wanted a tensor."
             )
         tensors[name] = value
-    return BoundInputs(tensors, len(tensors))
+    return positional(tensors)
 
 
 def export_script(model: torch.jit.ScriptModule, inputs: BoundInputs) -> ir.Model:
@@ -85,7 +85,7 @@ def export_script(model: torch.jit.ScriptModule, inputs: BoundInputs) -> ir.Mode
     outputs = [str(value.name) for value in exported.graph.outputs]
     trials = [inputs]
     if axes:
-        trials.append(inputs.resized(dict.fromkeys(axes, 0), 1))
+        trials.append(inputs.resized(dict.fromkeys(axes, (0,)), 1))
     with runtime.open_session(exported) as session:
         for trial in trials:
             check_against(model, session.run, outputs, trial, relative_tolerance(model))

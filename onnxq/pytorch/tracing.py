@@ -23,8 +23,8 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
-from onnxq.errors import UnsupportedError
 from onnxq.pytorch.recorded import record
+from onnxq.pytorch.symbolic import symbolic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,7 +84,7 @@ def trace(model: nn.Module, inputs: BoundInputs) -> fx.GraphModule:
         ModelError: it fails on the inputs.
     """
     model.eval()
-    traced = _symbolic(model, inputs)
+    traced = symbolic(model, inputs)
     values = record(traced, inputs)
     for node in traced.graph.nodes:
         node.meta[SCOPE] = _scope(node)
@@ -123,33 +123,6 @@ def is_zero_padding(graph: fx.GraphModule, node: fx.Node) -> bool:
     names = ("input", "pad", "mode", "value")
     bound: dict[str, Any] = dict(zip(names, node.args, strict=False)) | node.kwargs
     return bound.get("mode", "constant") == "constant" and not bound.get("value")
-
-
-def _symbolic(model: nn.Module, inputs: BoundInputs) -> fx.GraphModule:
-    left_out = {
-        name: parameter.default
-        for name, parameter in inspect.signature(model.forward).parameters.items()
-        if name not in inputs.tensors
-    }
-    try:
-        graph = fx.Tracer().trace(model, concrete_args=left_out or None)
-    except (fx.proxy.TraceError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise UnsupportedError(
-            f"{type(model).__name__} cannot be traced: {' '.join(str(error).split())[:400]}\n"
-            "What to do: use torch.where in place of a branch on values, or mark the quantized "
-            "region with QuantStub and DeQuantStub and call prepare_qat without inputs."
-        ) from error
-    # fixed arguments are inputs still, with checks that they are as fixed
-    for node in reversed(graph.nodes):
-        if node.op == "call_function" and "_assert" in getattr(node.target, "__name__", ""):
-            graph.erase_node(node)
-    graph.set_codegen(fx.graph.CodeGen())
-    traced = fx.GraphModule(model, graph, type(model).__name__)
-    traced.graph.eliminate_dead_code()
-    for node in reversed(traced.graph.nodes):
-        if node.op == "placeholder" and node.target not in inputs.tensors:
-            traced.graph.erase_node(node)
-    return traced
 
 
 def _scope(node: fx.Node) -> str:

@@ -13,7 +13,6 @@ from torch import nn
 from onnxq import runtime
 from onnxq.errors import ModelError, OutputError, QConfigError, UnsupportedError, VerificationError
 from onnxq.pytorch import export
-from onnxq.pytorch.exporter import _batch_axes
 
 pytestmark = pytest.mark.oracle
 
@@ -228,7 +227,7 @@ def test_a_model_that_computes_something_else_is_refused_and_not_written(tmp_pat
 
 
 def test_tolerance_is_the_callers_to_widen() -> None:
-    export(Noisy(), X, tolerance=10)
+    export(Noisy(), X.repeat(1, 20), tolerance=10)  # so many that dropout leaves some
 
 
 @pytest.mark.parametrize(
@@ -269,8 +268,8 @@ def test_missing_and_unknown_inputs_are_named() -> None:
         export(Affine(), {"row": X})
     with pytest.raises(QConfigError, match="too many positional arguments"):
         export(Affine(), (X, X))
-    with pytest.raises(UnsupportedError, match="'times' is a int"):
-        export(Mixed(), (X, 3))  # type: ignore[arg-type]  # wrong on purpose
+    with pytest.raises(UnsupportedError, match=r"'times' is a ndarray.*torch\.from_numpy"):
+        export(Mixed(), (X, X.numpy()))
 
 
 def test_example_inputs_that_forward_cannot_take_are_named() -> None:
@@ -315,18 +314,3 @@ def test_a_parameter_called_like_an_input_gets_another_name() -> None:
     model = export(Shadow(), X)
     assert [v.name for v in model.graph.inputs] == ["x"]
     assert "x" not in model.graph.initializers
-
-
-@pytest.mark.parametrize(
-    ("axes", "batch"),
-    [
-        ({"x": {0: "batch"}, "state": {1: "batch"}}, {"x": 0, "state": 1}),
-        ({"x": {0: "N", 1: "length"}, "y": {0: "N"}}, {"x": 0, "y": 0}),
-        ({"x": {1: "length"}}, {}),
-        ({}, {}),
-    ],
-)
-def test_the_batch_is_found_under_its_own_or_another_name(
-    axes: dict[str, dict[int, str]], batch: dict[str, int]
-) -> None:
-    assert _batch_axes(axes) == batch

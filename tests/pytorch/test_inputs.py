@@ -1,19 +1,15 @@
 from __future__ import annotations
 
-import pickle
-from typing import TYPE_CHECKING
+import dataclasses
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from onnxq.errors import CalibrationError, QConfigError, UnsupportedError
-from onnxq.pytorch import example_inputs, parse_input, read_inputs
-from onnxq.pytorch.inputs import bind
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from onnxq.errors import QConfigError, UnsupportedError
+from onnxq.pytorch.inputs import bind, feeds
 
 pytestmark = pytest.mark.oracle
 
@@ -34,67 +30,89 @@ def test_inputs_bind_to_the_names_of_forward_in_its_order() -> None:
 
 def test_resizing_repeats_rows_in_order_or_cuts() -> None:
     bound = bind(nn.ReLU(), X)
-    assert bound.resized({"input": 0}, 4).tensors["input"].tolist() == [*X.tolist(), [0, 1]]
-    assert bound.resized({"input": 1}, 1).tensors["input"].tolist() == [[0], [2], [4]]
+    assert bound.resized({"input": (0,)}, 4).tensors["input"].tolist() == [*X.tolist(), [0, 1]]
+    assert bound.resized({"input": (1,)}, 1).tensors["input"].tolist() == [[0], [2], [4]]
 
 
-def test_forward_without_fixed_names_is_refused() -> None:
-    class Variadic(nn.Module):
-        def forward(self, *xs: torch.Tensor) -> torch.Tensor:
-            return xs[0]
-
-    with pytest.raises(UnsupportedError, match=r"takes '\*xs'.*names each tensor"):
-        bind(Variadic(), X)
+class Model(nn.Module):
+    def forward(self, x: object, hidden: object = None, *rest: object, **named: object) -> object:
+        raise NotImplementedError
 
 
-def test_example_inputs_come_from_the_module_before_its_file() -> None:
-    module = nn.ReLU()
-    with pytest.raises(QConfigError, match=r"--input 'input=float32\[.*define example_inputs"):
-        example_inputs(module)
-    module.example_input_array = X  # Lightning's name
-    assert example_inputs(module) is X
-    module.example_inputs = lambda: (X, X)  # type: ignore[assignment]  # a module takes any
-    assert len(example_inputs(module)) == 2
+class State(NamedTuple):
+    h: torch.Tensor
+    c: torch.Tensor
 
 
-def test_the_models_of_this_repository_offer_real_images() -> None:
-    from models.resnet import resnet20
-
-    inputs = example_inputs(resnet20())
-    assert isinstance(inputs, dict)
-    assert inputs["image"].shape == (4, 3, 32, 32)
-
-
-def test_input_texts_give_seeded_tensors() -> None:
-    name, image = parse_input("image=float32[2,3]")
-    assert (name, image.shape, image.dtype) == ("image", (2, 3), torch.float32)
-    assert torch.equal(image, parse_input("image=float32[2,3]")[1])
-    _, ids = parse_input("ids=int64[100]")
-    assert set(ids.tolist()) == {0, 1}
-    assert parse_input("t=float32[]")[1].shape == ()
+@dataclasses.dataclass
+class Batch:
+    ids: torch.Tensor
+    scale: float = 2.0
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [("image", "wanted NAME=DTYPE"), ("x=float23[1]", "Did you mean 'float32'")],
+    ("inputs", "names"),
+    [
+        ((X, (X, X)), ["x", "hidden_0", "hidden_1"]),
+        ({"hidden": State(X, X), "x": X}, ["x", "hidden_h", "hidden_c"]),
+        (({"ids": X, "mask": None},), ["x_ids"]),
+        ((Batch(X), [X, {"a.b": X}]), ["x_ids", "hidden_0", "hidden_1_a_b"]),
+        ((X, None, X, (X,)), ["x", "rest_0", "rest_1_0"]),
+        ({"x": X, "extra": X, "more": [X]}, ["x", "extra", "more_0"]),
+        ({"x": X, "hidden": (X,), "hidden_0": X}, ["x", "hidden_0_2", "hidden_0"]),
+    ],
 )
-def test_bad_input_texts_say_what_is_wanted(text: str, message: str) -> None:
-    with pytest.raises(QConfigError, match=message):
-        parse_input(text)
+def test_nested_tensors_are_called_as_the_way_to_them(inputs: Any, names: list[str]) -> None:
+    bound = bind(Model(), inputs)
+    assert list(bound.tensors) == names
+    assert not bound.is_flat
 
 
-def test_inputs_are_the_first_rows_of_an_npz(tmp_path: Path) -> None:
-    np.savez(tmp_path / "x.npz", a=np.zeros((9, 2), np.float32), b=np.zeros(9, np.int64))
-    inputs = read_inputs(tmp_path / "x.npz")
-    assert {name: tuple(x.shape) for name, x in inputs.items()} == {"a": (4, 2), "b": (4,)}
-    (tmp_path / "bad.npz").write_text("no zip")
-    for file in ("bad.npz", "missing.npz"):
-        with pytest.raises(CalibrationError, match=file):
-            read_inputs(tmp_path / file)
+def test_a_call_is_rebuilt_with_its_types_and_constants() -> None:
+    bound = bind(Model(), (Batch(X, 3.0), State(X, X + 1), None, X))
+    batch, state, none, last = bound.holding({"x_ids": X + 5}).args
+    assert batch == Batch(batch.ids, 3.0)
+    assert torch.equal(batch.ids, X + 5)
+    assert isinstance(state, State)
+    assert torch.equal(state.c, X + 1)
+    assert none is None
+    assert torch.equal(last, X)
 
 
-def test_pickled_inputs_are_named_in_our_words(tmp_path: Path) -> None:
-    (tmp_path / "x.npz").write_bytes(pickle.dumps({"x": 1}))
-    with pytest.raises(CalibrationError, match="is no npz of plain arrays") as caught:
-        read_inputs(tmp_path / "x.npz")
-    assert "allow_pickle" not in str(caught.value)
+def test_axes_other_than_the_first_are_resized_together() -> None:
+    bound = bind(Model(), (X, (X, X)))
+    made = bound.resized({"x": (0,), "hidden_0": (1,)}, 4).tensors
+    assert [tuple(x.shape) for x in made.values()] == [(4, 2), (3, 4), (3, 2)]
+    square = bind(Model(), torch.ones(3, 3)).resized({"x": (0, 1)}, 2)
+    assert square.tensors["x"].shape == (2, 2)
+
+
+def test_names_can_be_given_for_each_tensor() -> None:
+    assert list(bind(Model(), (X, (X, X)), ["tokens", "h", "c"]).tensors) == ["tokens", "h", "c"]
+    for names in (["a", "b"], ["a", "b", "b"]):
+        with pytest.raises(QConfigError, match=r"3 tensors \(x, hidden\[0\], hidden\[1\]\); got"):
+            bind(Model(), (X, (X, X)), names)
+
+
+def test_feeds_are_arrays_by_input_name() -> None:
+    fed = feeds(Model(), (X, {"state": X + 1}))
+    assert list(fed) == ["x", "hidden_state"]
+    np.testing.assert_array_equal(fed["hidden_state"], X.numpy() + 1)
+
+
+def test_what_is_neither_tensor_nor_constant_is_named_with_its_place() -> None:
+    with pytest.raises(UnsupportedError, match=r"'hidden\[0\]' is a ndarray.*torch\.from_numpy"):
+        bind(Model(), (X, [X.numpy()]))
+    with pytest.raises(UnsupportedError, match=r"'inputs' is a ndarray"):
+        bind(Model(), X.numpy())  # type: ignore[arg-type]  # wrong on purpose
+    with pytest.raises(UnsupportedError, match=r"'hidden\['a'\]' is a object.*register_pytree"):
+        bind(Model(), (X, {"a": object()}))
+    with pytest.raises(QConfigError, match="there is no tensor among"):
+        bind(Model(), (1, None))
+
+
+def test_a_mapping_for_the_one_parameter_is_to_be_in_a_tuple() -> None:
+    with pytest.raises(
+        QConfigError, match=r"Where 'input' is the mapping itself, .*\(\{\.\.\.\},\)"
+    ):
+        bind(nn.ReLU(), {"ids": X, "attention_mask": X})

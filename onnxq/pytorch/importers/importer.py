@@ -18,6 +18,7 @@ from onnxq.errors import QConfigError, UnsupportedError, nearest
 from onnxq.graph import io
 from onnxq.pytorch.check import flatten
 from onnxq.pytorch.check_quantized import check_in_steps
+from onnxq.pytorch.examples import example_inputs
 from onnxq.pytorch.exporter import DEFAULT_OPSET, export
 from onnxq.pytorch.importers.converted import is_converted, traceable
 from onnxq.pytorch.importers.copying import copy_structure
@@ -41,7 +42,7 @@ from onnxq.pytorch.importers.programs import (
 )
 from onnxq.pytorch.importers.tensor_quantizers import has_tensor_quantizers, with_own_quantizers
 from onnxq.pytorch.importers.twins import find_twins
-from onnxq.pytorch.inputs import bind, example_inputs
+from onnxq.pytorch.inputs import bind
 from onnxq.pytorch.quantized_graph import as_format, count_grids, output_scales, tidy_quantized
 from onnxq.stages.rewrite import check_format
 
