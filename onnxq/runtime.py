@@ -31,7 +31,7 @@ from onnxq.graph.expose import expose
 from onnxq.graph.kernels import Arithmetic, NodeUse, count, integer_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = [
     "Arithmetic",
@@ -46,6 +46,7 @@ __all__ = [
     "open_session",
     "optimized_graph",
     "paired_times",
+    "signatures",
 ]
 
 Array = npt.NDArray[np.generic]
@@ -399,3 +400,14 @@ def paired_times(
             if turn >= 0:
                 seconds[name].append(time.process_time() - start)
     return PairedTimes(MappingProxyType({name: tuple(times) for name, times in seconds.items()}))
+
+
+def signatures() -> Iterator[tuple[str, str, int, int, frozenset[str]]]:
+    """(domain, op_type, inputs at most, outputs at most, attributes) of each operator known here.
+
+    Older versions of an operator come before newer ones.
+    """
+    schemas = sorted(ort_errors.get_all_operator_schema(), key=lambda s: int(s.since_version))
+    for schema in schemas:
+        names = frozenset(map(str, schema.attributes))
+        yield schema.domain, schema.name, schema.max_input, schema.max_output, names

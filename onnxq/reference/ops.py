@@ -23,6 +23,7 @@ from onnxq.errors import OnnxqError, UnsupportedError
 from onnxq.graph.kernels import CODE_TYPES
 from onnxq.reference.float_ops import FLOAT_OPS, MICROSOFT, PLAIN_OPS
 from onnxq.reference.loops import LOOPS
+from onnxq.reference.schema import check_proto
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,6 +59,7 @@ class KernelOp(OpRun):
     def __init__(
         self, onnx_node: onnx.NodeProto, run_params: dict[str, Any], schema: Any = None
     ) -> None:
+        check_proto(onnx_node, run_params.get("opsets", {}))
         super().__init__(onnx_node, run_params, schema)
         # not those that onnx adds from the schema: a kernel knows the defaults of its domain
         self._given = {a.name: _value(a) for a in onnx_node.attribute if not a.ref_attr_name}

@@ -21,6 +21,7 @@ from onnxq.reference.blocks import write_block_products
 from onnxq.reference.declared import check_input
 from onnxq.reference.elsewhere import FloatNodes, float_classes
 from onnxq.reference.ops import Hear, by_name, on_machine, where
+from onnxq.reference.schema import check_nodes
 from onnxq.threads import workers
 
 if TYPE_CHECKING:
@@ -106,7 +107,11 @@ def integer_form(model: ir.Model, arithmetic: Arithmetic = Arithmetic.EXACT) -> 
 
     Float weights between DQ and Q are quantized, as ONNX Runtime does when it loads the model. On
     ARM, int8 activations stay int8; on x86 they become uint8.
+
+    Raises:
+        ModelError: a node has inputs, outputs or attributes that its operator does not have.
     """
+    check_nodes(model)
     if model.functions:
         model = model.clone()
         InlineFunctions()(model)

@@ -1,0 +1,122 @@
+"""Nodes beside the schema of their operator: inputs, outputs and attributes that it does not have.
+
+Kernels read the inputs and attributes that they know. One that is misspelt would be ignored in
+silence; ONNX Runtime refuses such a node when it loads the model.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import onnx
+
+from onnxq import runtime
+from onnxq.errors import ModelError, listed, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    import onnx_ir as ir
+
+DEFAULT = ("", "ai.onnx")
+"""Names of ONNX's own domain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What nodes of an operator may have: so many inputs and outputs, and these attributes."""
+
+    inputs: int
+    outputs: int
+    attributes: frozenset[str]
+
+
+def check_nodes(model: ir.Model) -> None:
+    """Passes a model whose nodes all keep to the schemas, in bodies and functions too.
+
+    Raises:
+        ModelError: one that does not, with what it has too much and the nearest name.
+    """
+    functions = [node for function in model.functions.values() for node in function.all_nodes()]
+    for node in (*model.graph.all_nodes(), *functions):
+        check_node(
+            (node.domain, node.op_type),
+            node.name or next((str(y.name) for y in node.outputs if y.name), ""),
+            ["" if x is None else str(x.name) for x in node.inputs],
+            [str(y.name or "") for y in node.outputs],
+            node.attributes,
+            model.opset_imports,
+        )
+
+
+def check_proto(node: onnx.NodeProto, opsets: Mapping[str, int]) -> None:
+    """As `check_nodes`, for one node.
+
+    Raises:
+        ModelError: likewise.
+    """
+    names = [attribute.name for attribute in node.attribute]
+    label = node.name or next(iter(node.output), "")
+    kind = (node.domain, node.op_type)
+    check_node(kind, label, node.input, node.output, names, opsets)
+
+
+def check_node(
+    kind: tuple[str, str],
+    label: str,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    attributes: Collection[str],
+    opsets: Mapping[str, int],
+) -> None:
+    """As `check_nodes`, for a node in parts; absent inputs and outputs are "".
+
+    Raises:
+        ModelError: likewise.
+    """
+    domain, op_type = kind
+    version = opsets.get("" if domain in DEFAULT else domain, opsets.get(domain, 1))
+    signature = signature_of(domain, op_type, version)
+    if signature is None:  # an operator of the user's own, say
+        return
+    where = f"node {op_type} '{label}'"
+    for what, names, most in (
+        ("input", inputs, signature.inputs),
+        ("output", outputs, signature.outputs),
+    ):
+        surplus = [name for name in names[most:] if name]
+        if surplus:
+            raise ModelError(
+                f"{where} has {what} '{surplus[0]}' in slot {list(names).index(surplus[0], most)}; "
+                f"{op_type} has {most} {what}{'' if most == 1 else 's'} in opset {version} of "
+                f"{domain or 'ai.onnx'}. Take it out."
+            )
+    for name in attributes:
+        if name not in signature.attributes:
+            known = listed(sorted(signature.attributes)) or "none"
+            raise ModelError(
+                f"{where} has an attribute '{name}', which {op_type} does not have in opset "
+                f"{version} of {domain or 'ai.onnx'}; it has: {known}."
+                + nearest(name, signature.attributes)
+            )
+
+
+@functools.cache
+def signature_of(domain: str, op_type: str, version: int) -> Signature | None:
+    """The operator's, as ONNX has it, else as ONNX Runtime has it; None: neither knows it."""
+    try:
+        schema = onnx.defs.get_schema(op_type, version, "" if domain in DEFAULT else domain)
+    except onnx.defs.SchemaError:
+        return _of_onnx_runtime().get(("" if domain in DEFAULT else domain, op_type))
+    return Signature(schema.max_input, schema.max_output, frozenset(schema.attributes))
+
+
+@functools.cache
+def _of_onnx_runtime() -> Mapping[tuple[str, str], Signature]:
+    """(domain, op_type) -> the newest version, of operators that ONNX does not define."""
+    return {
+        (domain, op_type): Signature(inputs, outputs, attributes)
+        for domain, op_type, inputs, outputs, attributes in runtime.signatures()
+    }
