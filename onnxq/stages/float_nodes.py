@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 
@@ -15,7 +16,6 @@ from onnxq.reference import where
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy as np
     import numpy.typing as npt
 
     from onnxq.reference import RunNode
@@ -75,7 +75,7 @@ class _OneNode:
         opsets: domain -> version.
         constants: those of its inputs that do not change.
         folded: inputs whose first values are taken for constants.
-        sessions: by types and ranks of the inputs.
+        sessions: by types and shapes of the inputs, as far as the model has them.
     """
 
     node: onnx.NodeProto
@@ -95,7 +95,7 @@ class _OneNode:
             if x is not None and name in self.folded and name not in self.constants:
                 self.constants[name] = ir.tensor(x, name=name)
         feeds = {name: x for name, x in named if x is not None and name not in self.constants}
-        key = tuple((name, x.dtype, x.ndim) for name, x in feeds.items())
+        key = tuple((name, x.dtype, *_sizes(x)) for name, x in feeds.items())
         try:
             if key not in self.sessions:
                 self.sessions[key] = runtime.open_session(self._model(feeds), threads=1)
@@ -122,4 +122,15 @@ class _OneNode:
 
 def _input(name: str, x: Array) -> onnx.ValueInfoProto:
     kind = onnx.helper.np_dtype_to_tensor_dtype(x.dtype)
-    return onnx.helper.make_tensor_value_info(name, kind, [None] * x.ndim)
+    return onnx.helper.make_tensor_value_info(name, kind, _sizes(x))
+
+
+def _sizes(x: Array) -> list[int | None]:
+    """Shape in the model of the node: open, but for lists of integers.
+
+    These are sizes, axes and the like; their length is the rank of something, and ONNX's shape
+    inference of Resize takes an open one for 0.
+    """
+    if x.ndim == 1 and np.issubdtype(x.dtype, np.integer):
+        return [x.size]
+    return [None] * x.ndim

@@ -42,6 +42,14 @@ def test_absent_inputs_and_outputs_without_a_name_are_left_out() -> None:
     assert np.allclose(y.astype(np.float32), wanted, atol=1e-5)
 
 
+def test_sizes_that_the_model_computes_are_known_by_their_number() -> None:
+    run = nothing()(make("Resize", ["x", "", "", "sizes"], ["y"], "grow"), OPSETS)
+    (y,) = run([X, None, None, np.array([10, 16])])
+    assert y.shape == (10, 16)
+    longer = np.array([1, 10, 8])
+    assert run([X[None], None, None, longer])[0].shape == (1, 10, 8)
+
+
 def test_constants_are_those_of_the_model() -> None:
     node = make("MatMul", ["x", "w"], ["y"], "product")
     target = as_ir(model([node], {"w": weights(1, 8, 4)}, {"x": [5, 8]}))
