@@ -6,20 +6,25 @@ Usage: quantized = onnxq.pytorch.convert(prepared.eval())
 from __future__ import annotations
 
 import copy
+import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torch import nn
+from torch import fx, nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
-from onnxq.errors import OnnxqError, UnsupportedError, listed
+from onnxq.errors import ModelError, OnnxqError, UnsupportedError, listed
+from onnxq.pytorch.agreeing_sums import let_sums_agree
 from onnxq.pytorch.custom_config import QUANTIZED_CLASSES, entries_of
 from onnxq.pytorch.fake_quantize import FakeQuantize
-from onnxq.pytorch.float_functional import FloatFunctional, NeverCalled
+from onnxq.pytorch.graph_prepare import PLACEMENTS
 from onnxq.pytorch.grid_keeping import keep_rounding
 from onnxq.pytorch.hooks import move_hooks, move_pre_hooks, remove_hooks
 from onnxq.pytorch.mappings import DYNAMIC_MAPPING, STATIC_MAPPING, check_mapping
+from onnxq.pytorch.never_ran import leave_float
 from onnxq.pytorch.nn.qat import QatModule
+from onnxq.pytorch.nn.quantized import DeQuantize
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
+from onnxq.pytorch.sources import is_watching
 from onnxq.pytorch.stubs import DeQuantStub
 from onnxq.qconfig import QConfig, QConfigDynamic
 
@@ -40,7 +45,10 @@ def convert(
     """The module with quantized modules in place of those that were observed or trained.
 
     A FakeQuantize anywhere becomes `nn.quantized.Requantize`, so that what stands between is
-    computed in float, from codes to codes.
+    computed in float, from codes to codes. Modules that no data reached stay in float, with a
+    warning, and are refused where an export reaches them (see onnxq.pytorch.never_ran). Scales of
+    sums are raised, by 1 in a million as a rule, to where every machine adds codes to the same (see
+    onnxq.pytorch.agreeing_sums).
 
     Args:
         module: of `prepare` or `prepare_qat`, after it has seen data.
@@ -53,6 +61,7 @@ def convert(
             quantized type with from_observed}}.
 
     Raises:
+        ModelError: nothing in it was prepared.
         CalibrationError: no data was seen; the message names the module.
         UnsupportedError: modules with weights and a qconfig that have no quantized form.
         QConfigError: a mapping of other things; a module without qconfig where one is needed; a key
@@ -68,11 +77,16 @@ def convert(
     argument = "convert_custom_config_dict"
     config = entries_of(convert_custom_config_dict, argument, (QUANTIZED_CLASSES,))
     custom: Mapping[type[nn.Module], Any] = config.get(QUANTIZED_CLASSES, {})
-    target = module if inplace else copy.deepcopy(module)
+    mappings = Mappings(chosen, custom)
     if mapping is None:
-        _refuse_unsupported(target, {**chosen, **custom})
-    _set_aside_uncalled(target)
-    result = _converted(target, Mappings(chosen, custom), "", {})
+        _refuse_unsupported(module, {**chosen, **custom})
+    _check_prepared(module, mappings)
+    target = module if inplace else copy.deepcopy(module)
+    leave_float(target, custom)
+    let_sums_agree(target)
+    result = _converted(target, mappings, "", {})
+    for part in result.modules():
+        remove_hooks(part, is_watching)
     if remove_qconfig:
         for part in result.modules():
             part.__dict__.pop("qconfig", None)
@@ -177,20 +191,43 @@ def _converted(
     return result
 
 
-def _set_aside_uncalled(module: nn.Module) -> None:
-    """Leaves FloatFunctionals as they are that a model has and does not call.
-
-    Blocks have one for a residual connection that not all of them make. Where no data was seen at
-    all, they are refused as everything is.
-    """
-    fakes = [part for part in module.modules() if isinstance(part, FakeQuantize)]
-    if not any(fake.has_observed for fake in fakes):
+def _check_prepared(module: nn.Module, mappings: Mappings) -> None:
+    """Refuses a float module that would come back as it is."""
+    if any(_is_convertible(part, mappings) for part in module.modules()):
         return
-    for name, part in module.named_modules():
-        fake = output_fake_quantize(part)
-        if isinstance(part, FloatFunctional) and fake is not None and not fake.has_observed:
-            part.activation_post_process = NeverCalled(name)
-            part.__dict__.pop("qconfig", None)
+    if any(_placements(part) is not None for part in module.modules()):
+        warnings.warn(
+            f"convert: nothing in {type(module).__name__} is quantized, so that it stays in float. "
+            "print(onnxq.pytorch.placements(model, inputs, qconfig)) says why.",
+            UserWarning,
+            stacklevel=3,
+        )
+        return
+    raise ModelError(
+        f"convert: nothing in {type(module).__name__} is prepared: it has no FakeQuantize, and no "
+        "module with a qconfig that has a quantized form; it would come back in float, as it is. "
+        "Convert what prepare(model) or prepare_qat(model) returned, after it has seen data (with "
+        "inputs=example they need no stubs and qconfigs). For dynamic quantization call "
+        "quantize_dynamic(model), or propagate_qconfig_ with a QConfigDynamic before convert."
+    )
+
+
+def _placements(part: nn.Module) -> object:
+    return part.meta.get(PLACEMENTS) if isinstance(part, fx.GraphModule) else None
+
+
+def _is_convertible(part: nn.Module, mappings: Mappings) -> bool:
+    """Whether it was prepared, is to be dynamic, or is quantized already."""
+    kind = type_before_parametrizations(part)
+    quantized = {*STATIC_MAPPING.values(), *DYNAMIC_MAPPING.values(), *mappings.usual.values()}
+    if isinstance(part, FakeQuantize | QatModule) or kind in mappings.custom:
+        return True
+    if kind in quantized - {DeQuantize}:  # a float module has DeQuantStubs, too
+        return True
+    qconfig = getattr(part, "qconfig", None)
+    if isinstance(qconfig, QConfigDynamic) and kind in DYNAMIC_MAPPING:
+        return True
+    return isinstance(qconfig, QConfig | QConfigDynamic) and kind in mappings.usual
 
 
 def _refuse_unsupported(

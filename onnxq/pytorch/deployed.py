@@ -27,6 +27,7 @@ from onnxq.pytorch.group import GroupMember
 from onnxq.pytorch.inputs import bind
 from onnxq.pytorch.nn.quantized import Requantize
 from onnxq.pytorch.quantized_graph.reading import DEQUANTIZE, QUANTIZE, array_of
+from onnxq.stages.agreeing_sums import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -184,11 +185,9 @@ class _Runner(fx.Interpreter):
     def _match(self, node: fx.Node, grid: FakeQuantize | Requantize, codes: Array) -> None:
         """Finds the model's tensor by scale, zero point and shape; of several, the nearest one."""
         key = (float(grid.scale), int(grid.zero_point))
-        fitting = [
-            name
-            for name, found in self._tensors.items()
-            if found == key and self._arrays[name].shape == codes.shape
-        ]
+        shaped = [name for name in self._tensors if self._arrays[name].shape == codes.shape]
+        fitting = [name for name in shaped if self._tensors[name] == key]
+        fitting = fitting or [name for name in shaped if _is_raised(self._tensors[name], key)]
         unused = [name for name in fitting if name not in self._matched] or fitting
         if not unused:
             raise UnsupportedError(
@@ -199,6 +198,11 @@ class _Runner(fx.Interpreter):
         nearest = min(unused, key=lambda name: np.count_nonzero(self._arrays[name] != codes))
         self._found.tensors[node.name] = Agreement(node.name, nearest)
         self._matched.add(nearest)
+
+
+def _is_raised(found: tuple[float, int], before: tuple[float, int]) -> bool:
+    """Whether convert may have made this grid of a prepared module's (see agreeing_sums)."""
+    return found[1] == before[1] and 0 < found[0] / before[0] - 1 <= LARGEST
 
 
 def _quantized(model: ir.Model) -> dict[str, tuple[float, int]]:

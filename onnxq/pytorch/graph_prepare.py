@@ -8,6 +8,7 @@ a quantized tensor  goes through a FakeQuantize; tensors of one group go through
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from torch import fx, nn
 from torch.nn import functional
 
 from onnxq.errors import QConfigError, UnsupportedError
+from onnxq.pytorch.agreeing_sums import keep_sums
 from onnxq.pytorch.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.pytorch.fuse_modules import folded
 from onnxq.pytorch.group import GroupMember, WholeBatch
@@ -23,6 +25,7 @@ from onnxq.pytorch.inputs import bind
 from onnxq.pytorch.layers import QAT_MAPPING
 from onnxq.pytorch.nn.intrinsic import FUSED
 from onnxq.pytorch.nn.quantized.observed import bind_input
+from onnxq.pytorch.placed import operand
 from onnxq.pytorch.placements import place
 from onnxq.pytorch.stubs import DeQuantStub
 from onnxq.pytorch.tracing import module_of, trace
@@ -39,6 +42,7 @@ from onnxq.stages.prepare import backend_of
 if TYPE_CHECKING:
     from onnxq.pytorch.inputs import Inputs
     from onnxq.pytorch.placed import PlacedGroup, PlacedWeight, Placements
+    from onnxq.stages.agreeing_sums import Sum
     from onnxq.targets import Target
 
 PLACEMENTS = "onnxq_placements"
@@ -149,6 +153,7 @@ class _Builder:
         self._found = found
         self._nodes: dict[str, fx.Node] = {node.name: node for node in traced.graph.nodes}
         self._makers: dict[fx.Node, FakeQuantize] = {}  # node that rounds -> with what
+        self._paths: dict[str, str] = {}  # name of a rounded node -> path of its FakeQuantize
         self._clamps = {
             node: group.clamp
             for group in found.groups
@@ -194,7 +199,7 @@ class _Builder:
         """Leads every tensor of a group through one FakeQuantize."""
         self._number_nodes(group)
         fake = self._fake_quantize(group)
-        numbers = [f"{node}_operand_{position}" for node, position, _, _ in group.numbers]
+        numbers = [operand(node, position) for node, position, _, _ in group.numbers]
         names = [*group.nodes, *numbers]
         sources = [*group.sources, *numbers]
         batch = WholeBatch(fake, len(sources)) if len(sources) > 1 else None
@@ -214,11 +219,12 @@ class _Builder:
         for reader in readers:
             reader.replace_input_with(node, rounding)
         self._makers[rounding] = fake
+        self._paths[name] = f"{path}.fake_quant" if isinstance(module, GroupMember) else path
 
     def _number_nodes(self, group: PlacedGroup) -> None:
         """Numbers among the arguments become buffers, so that they can be rounded."""
         for node, position, _, value in group.numbers:
-            name = f"{node}_operand_{position}"
+            name = operand(node, position)
             self._traced.register_buffer(name, torch.tensor(np.float32(value)))
             reader = self._nodes[node]
             with self._traced.graph.inserting_before(reader):
@@ -256,7 +262,14 @@ class _Builder:
         self._traced.graph.lint()
         made = fx.GraphModule(self._traced, self._traced.graph, name)
         made.meta[PLACEMENTS] = self._found  # a deepcopy keeps meta, and no other attributes
+        keep_sums(made, map(self._sum, self._found.sums))
         return made
+
+    def _sum(self, one: Sum) -> Sum:
+        inputs, outputs = (
+            tuple(self._paths[str(name)] for name in side) for side in (one.inputs, one.outputs)
+        )
+        return replace(one, inputs=inputs, outputs=outputs)
 
     def _fake_quantize(self, group: PlacedGroup) -> FakeQuantize:
         made = fake_quantize_module(group.part)

@@ -57,6 +57,7 @@ class Observing(nn.Module):
         zero_point: buffer, int32, same shape.
         observer: what finds them.
         has_observed: whether it has seen data.
+        ran_unobserved: whether data passed before that, while the observer rested.
         observer_enabled: whether it watches.
         fake_quant_enabled: whether scale and zero point are used at once.
 
@@ -75,6 +76,7 @@ class Observing(nn.Module):
         self.observer_enabled = True
         self.fake_quant_enabled = True
         self.has_observed = False
+        self.ran_unobserved = False
         self._stale = False  # the observer has seen more than scale and zero_point tell
         self._batches = 0
         start = self.observer.range.default(self.granularity)
@@ -129,6 +131,8 @@ class Observing(nn.Module):
         check_floats(x)
         if self.observer_enabled and not torch.compiler.is_exporting():
             self._observe(x.detach())
+        elif not self.has_observed:
+            self.ran_unobserved = True
         if self.fake_quant_enabled:
             self._refresh()
 

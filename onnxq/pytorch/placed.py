@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onnxq.qconfig import Part
+    from onnxq.stages.agreeing_sums import Sum
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,8 @@ class PlacedGroup:
     Attributes:
         nodes: node of the traced module -> name of the exported tensor with its values.
         sources: those of the nodes that are observed; the others are copies of them.
-        numbers: numbers among a node's arguments: (node, position, exported name, value).
+        numbers: numbers among a node's arguments: (node, position, exported name, value); a node
+            `operand(...)` is made for each.
         part: how qparams come from the data, and how they are trained.
         range: real interval that replaces observation where an operator guarantees it (Sigmoid).
         clamp: real bounds of the ReLU, ReLU6 or clamp that its codes carry out.
@@ -75,6 +77,8 @@ class Placements:
         floats: ONNX node -> why it stays in float.
         unplaced: what the exported model quantizes and the module could not.
         notes: what onnxq.prepare says.
+        sums: nodes that add codes, where the target may add in fixed point; their tensors are names
+            of nodes of the traced module, one for each group.
     """
 
     groups: tuple[PlacedGroup, ...]
@@ -83,6 +87,7 @@ class Placements:
     floats: Mapping[str, str]
     unplaced: tuple[Unplaced, ...]
     notes: tuple[str, ...]
+    sums: tuple[Sum, ...] = ()
 
     def __str__(self) -> str:
         lines = []
@@ -100,6 +105,11 @@ class Placements:
         lines += [f"UNPLACED    {one.name}: {one.reason}" for one in self.unplaced]
         lines += [f"note        {note}" for note in self.notes]
         return "\n".join(lines)
+
+
+def operand(node: str, position: int) -> str:
+    """Name of the node for a number among a node's arguments."""
+    return f"{node}_operand_{position}"
 
 
 def describe(part: Part) -> str:

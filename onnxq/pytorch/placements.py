@@ -25,7 +25,7 @@ from onnxq.operator import Float, Role
 from onnxq.pytorch.exporter import export
 from onnxq.pytorch.inputs import bind
 from onnxq.pytorch.matching import Matcher
-from onnxq.pytorch.placed import PlacedGroup, PlacedWeight, Placements, Unplaced
+from onnxq.pytorch.placed import PlacedGroup, PlacedWeight, Placements, Unplaced, operand
 from onnxq.pytorch.tracing import (
     NORMS,
     TRANSPOSED,
@@ -35,6 +35,7 @@ from onnxq.pytorch.tracing import (
     trace,
 )
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigMapping, get_default_qat_qconfig
+from onnxq.stages.agreeing_sums import ADD, find_sums
 from onnxq.stages.decision import Quantize, node_name, value_name, walk, weight_observer
 from onnxq.stages.plan_constants import limited_to
 from onnxq.stages.prepare import backend_of, prepare
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from onnxq.observers import ObserverSpec
     from onnxq.pytorch.inputs import BoundInputs, Inputs
     from onnxq.qconfig import Part
+    from onnxq.stages.agreeing_sums import Sum
     from onnxq.stages.prepare import Prepared, TensorGroup
     from onnxq.targets import Target
 
@@ -155,6 +157,7 @@ class _Placing:
             {n: d.reason for n, d in self._prepared.decisions.items() if isinstance(d, Float)},
             tuple(Unplaced(name, reason) for name, reason in self._unplaced.items()),
             self._prepared.notes,
+            tuple(self._sums()),
         )
 
     def _asked(self) -> list[str]:
@@ -350,6 +353,24 @@ class _Placing:
             quantized = any(v.name in self._group_of for v in results)
             if read and all(rounded) and (quantized or len(read) > 1):
                 yield cores[0].name
+
+    def _sums(self) -> Iterator[Sum]:
+        """What ONNX Runtime makes a QLinearAdd of, where the target may add in fixed point."""
+        if not self._prepared.target.fixed_point_sums:
+            return
+        for one in find_sums(self._prepared, self._prepared.decisions):
+            sides = [[self._first(t) for t in tensors] for tensors in (one.inputs, one.outputs)]
+            # others are written by the rewrite alone, and computed in float in an exported module
+            if one.op_type == ADD and all(name for side in sides for name in side):
+                yield replace(one, inputs=tuple(sides[0]), outputs=tuple(sides[1]))
+
+    def _first(self, tensor: str | None) -> str | None:
+        """The first node of the tensor's group."""
+        group = self._group_of.get(str(tensor))
+        if group is None:
+            return None
+        numbers = [operand(node, position) for node, position, _, _ in group.numbers]
+        return next(iter([*group.nodes, *numbers]), None)
 
     def _placed(self, group: _Group) -> PlacedGroup:
         clamps = [

@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils.weak import WeakIdKeyDictionary
 
 from onnxq.errors import ModelError, UnsupportedError
+from onnxq.pytorch.agreeing_sums import keep_sums, owner
 from onnxq.pytorch.compiling import never_compiled
 from onnxq.pytorch.fake_quantize import FakeQuantize
 from onnxq.pytorch.grid_keeping import GRID_KEEPING, Between, round_input
@@ -27,6 +28,7 @@ from onnxq.pytorch.hooks import has_pre_hook
 from onnxq.pytorch.nn.intrinsic import FusedModule
 from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.stubs import DeQuantStub
+from onnxq.stages.agreeing_sums import ADD, Sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -44,6 +46,7 @@ _MOVEMENT = """
 """
 MOVEMENT = frozenset(_MOVEMENT.split())
 """Functions each value of whose result is one of the inputs', or 0, which every grid has."""
+_ADDING = frozenset(("add", "add_", "__add__", "__iadd__", "__radd__"))
 
 LAYERS = (
     nn.Conv1d,
@@ -80,6 +83,17 @@ class Lost:
     by: str
 
 
+@dataclass(frozen=True)
+class Added(Lost):
+    """The sum of two tensors of codes, before it is rounded.
+
+    Attributes:
+        operands: what made them.
+    """
+
+    operands: tuple[FakeQuantize, FakeQuantize]
+
+
 Source = FakeQuantize | Between | Lost
 
 
@@ -88,6 +102,7 @@ class Tracker(TorchFunctionMode):
 
     Attributes:
         found: layer -> what made its input.
+        sums: of codes that are rounded to codes; tensors are names of FakeQuantizes.
     """
 
     def __init__(self, names: Mapping[nn.Module, str]) -> None:
@@ -95,6 +110,7 @@ class Tracker(TorchFunctionMode):
         self.names = names
         self.sources: Any = WeakIdKeyDictionary()  # Tensor -> Source
         self.found: dict[nn.Module, Source] = {}
+        self.sums: list[Sum] = []
         self._hooks: list[Any] = []
 
     def __enter__(self) -> Self:
@@ -132,6 +148,8 @@ class Tracker(TorchFunctionMode):
         made = self._moved(where, read) if moves or name in GRID_KEEPING else Lost(where)
         if not moves and isinstance(made, FakeQuantize):
             made = Between(made)
+        if name in _ADDING and "alpha" not in kwargs:
+            made = self._added(where, args)
         # __setitem__ returns None, and changes its first argument
         for tensor in tensors_in(args[0] if name == "__setitem__" else result):
             if made is not None and tensor.is_floating_point():
@@ -142,6 +160,13 @@ class Tracker(TorchFunctionMode):
         sources = [self.sources.get(tensor) for tensor in read]
         same = all(source == sources[0] for source in sources)
         return sources[0] if same else Lost(f"{where} of tensors with different scales")
+
+    def _added(self, where: str, args: tuple[Any, ...]) -> Lost:
+        sources = [self.sources.get(x) if isinstance(x, Tensor) else None for x in args]
+        first, second, *_ = (*sources, None)
+        if isinstance(first, FakeQuantize) and isinstance(second, FakeQuantize):
+            return Added(where, (first, second))
+        return Lost(where)
 
     def _before(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         x = next(tensors_in(args), None)
@@ -158,8 +183,9 @@ class Tracker(TorchFunctionMode):
             "bias, at x_scale * w_scale, can have one. Use a module of its own for each call."
         )
 
-    def _after(self, module: nn.Module, args: object, result: Any) -> Any:  # noqa: ARG002
+    def _after(self, module: nn.Module, args: object, result: Any) -> Any:
         if isinstance(module, FakeQuantize):
+            self._note_sum(module, args)
             for tensor in tensors_in(result):
                 self.sources[tensor] = module
         if not isinstance(module, DeQuantStub):
@@ -167,6 +193,16 @@ class Tracker(TorchFunctionMode):
         result = result.view_as(result)  # its input, which it returns, stays quantized
         self.sources[result] = Lost("a DeQuantStub")
         return result
+
+    def _note_sum(self, rounding: FakeQuantize, args: object) -> None:
+        x = next(tensors_in(args), None)
+        source = None if x is None else self.sources.get(x)
+        if not isinstance(source, Added) or rounding not in self.names:
+            return
+        name = self.names[rounding]
+        operands = tuple(self.names.get(fake) for fake in source.operands)
+        if None not in operands:
+            self.sums.append(Sum(owner(name), ADD, "", operands, (name,)))
 
     def describe(self, source: Source) -> str:
         """Words for what made a tensor."""
@@ -235,6 +271,7 @@ class Watch:
         if result is None:
             return
         bind(tracker)
+        keep_sums(root, tracker.sums)
         if all(m.__dict__.get("input_fake_quant") for m in root.modules() if reads_codes(m)):
             for handle in self._handles:
                 handle.remove()
@@ -243,6 +280,11 @@ class Watch:
 def watch_first_pass(root: nn.Module) -> None:
     """Lets the next forward pass of the model find the source of each layer's input."""
     Watch(root)
+
+
+def is_watching(hook: object) -> bool:
+    """Whether a hook is one that watches for a first forward pass."""
+    return isinstance(getattr(hook, "__self__", None), Watch)
 
 
 def bind(tracker: Tracker) -> None:

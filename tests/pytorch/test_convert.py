@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from onnxq import runtime
-from onnxq.errors import CalibrationError, QConfigError, UnsupportedError
+from onnxq.errors import CalibrationError, ModelError, QConfigError, UnsupportedError
 from onnxq.pytorch import (
     DeQuantStub,
     FloatFunctional,
@@ -21,11 +21,12 @@ from onnxq.pytorch import (
 )
 from onnxq.pytorch.convert import convert, swap_module
 from onnxq.pytorch.fake_quantize import FakeQuantize, disable_observer
-from onnxq.pytorch.mappings import STATIC_MAPPING
+from onnxq.pytorch.mappings import DYNAMIC_MAPPING, STATIC_MAPPING
 from onnxq.pytorch.nn import quantized as nnq
 from onnxq.pytorch.nn.intrinsic import quantized as nniq
 from onnxq.pytorch.nn.quantized import dynamic as nnqd
 from onnxq.qconfig import (
+    QConfigMapping,
     default_dynamic_qconfig,
     get_default_qat_qconfig,
     get_default_qconfig,
@@ -274,6 +275,43 @@ def test_custom_modules_are_made_from_observed_ones() -> None:
     assert [type(m) for m in converted.children()] == [Quantized]
     with pytest.raises(QConfigError, match="not known"):
         convert(nn.ReLU(), convert_custom_config_dict={"float_to_observed": {}})
+
+
+def test_a_module_that_was_never_prepared_is_refused() -> None:
+    torch.manual_seed(0)
+    with_qconfig: Any = Net().eval()
+    with_qconfig.qconfig = get_default_qconfig()
+    for model in (Net().eval(), with_qconfig, nn.Linear(3, 4), nn.Sequential(nn.MaxPool2d(2))):
+        before = [type(part) for part in model.modules()]
+        for inplace in (False, True):
+            with pytest.raises(ModelError, match=r"nothing in .* is prepared.*prepare\(model\)"):
+                convert(model, inplace=inplace)
+        assert [type(part) for part in model.modules()] == before
+    with pytest.raises(ModelError, match="quantize_dynamic"):
+        convert(nn.Linear(3, 4), mapping=DYNAMIC_MAPPING)
+
+
+def test_a_module_with_qconfigs_that_was_never_prepared_is_refused() -> None:
+    model: Any = Net().eval()
+    model.qconfig = get_default_qconfig()
+    propagate_qconfig_(model)
+    with pytest.raises(UnsupportedError, match="Call prepare or prepare_qat"):
+        convert(model)
+
+
+def test_a_converted_module_stays_as_it_is() -> None:
+    once = convert(trained())
+    again = convert(once)
+    assert [type(part) for part in again.modules()] == [type(part) for part in once.modules()]
+
+
+def test_a_prepared_module_of_which_nothing_is_quantized_is_said_to_be() -> None:
+    x = torch.randn(4, 3)
+    prepared = prepare(nn.Linear(3, 4), inputs=x, qconfig=QConfigMapping(None))
+    prepared(x)
+    with pytest.warns(UserWarning, match="nothing in Linear is quantized.*placements"):
+        made = convert(prepared)
+    assert torch.equal(made(x), prepared(x))
 
 
 def test_layers_between_regions_stay_float() -> None:

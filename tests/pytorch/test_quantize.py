@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
+from onnxq.errors import ModelError, QConfigError
 from onnxq.pytorch import DeQuantStub, QuantStub, default_eval_fn, quantize, quantize_qat
 from onnxq.pytorch.nn import quantized as nnq
 from onnxq.qconfig import get_default_qat_qconfig, get_default_qconfig
@@ -44,6 +46,15 @@ def test_quantize_qat_trains_and_converts() -> None:
     assert type(made[1]) is nnq.Linear
     assert torch.equal(model[1].weight, before)
     assert not torch.allclose(torch.from_numpy(made[1].weight().dequantize()), before, atol=0.02)
+
+
+def test_a_model_of_which_nothing_would_be_quantized_is_refused() -> None:
+    with pytest.raises(QConfigError, match="no module has a qconfig"):
+        quantize(net(None), default_eval_fn, [DATA])
+    moving: Any = nn.Sequential(nn.Flatten())
+    moving.qconfig = get_default_qconfig()
+    with pytest.raises(ModelError, match="nothing in Sequential is prepared"):
+        quantize(moving, default_eval_fn, [DATA])
 
 
 def test_in_place_changes_the_model_itself() -> None:
