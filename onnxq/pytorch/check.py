@@ -32,7 +32,14 @@ if TYPE_CHECKING:
 SAFETY = 8  # layers that amplify (normalization of small values) and few, correlated errors
 
 # What forward raises on inputs that it does not take.
-FORWARD_RAISES = (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
+FORWARD_RAISES = (
+    ArithmeticError,
+    AssertionError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 
 Arrays = Sequence[npt.NDArray[np.generic]]
 Pair = tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]

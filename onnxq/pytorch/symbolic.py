@@ -44,17 +44,21 @@ def symbolic(model: nn.Module, inputs: BoundInputs) -> fx.GraphModule:
 
 
 class _Tracer(fx.Tracer):
-    def __init__(self, inputs: BoundInputs) -> None:
+    """fx keeps the type with the graph, and makes one without inputs when a graph is unpickled."""
+
+    def __init__(self, inputs: BoundInputs | None = None) -> None:
         super().__init__()
         self._inputs = inputs
 
     def create_args_for_root(
         self,
         root_fn: Any,
-        is_module: bool,  # noqa: ARG002  # of fx's method
-        concrete_args: Any = None,  # noqa: ARG002
+        is_module: bool,
+        concrete_args: Any = None,
     ) -> tuple[Any, list[Any]]:
         """Placeholders for the arguments, and a call of forward on what is in them."""
+        if self._inputs is None:
+            return super().create_args_for_root(root_fn, is_module, concrete_args)
         call = self._inputs.call
         placeholders = {
             name: self.create_proxy("placeholder", name, (), {}) for name in call.arguments
@@ -67,6 +71,7 @@ class _Tracer(fx.Tracer):
         def forward(root: nn.Module) -> object:
             return root_fn(root, *args, **kwargs)
 
+        del forward.__annotations__["return"]  # fx writes it into the code that it generates
         return forward, [self.root]
 
     def _take_out(self, proxy: fx.Proxy, template: object, tensors: dict[str, object]) -> None:

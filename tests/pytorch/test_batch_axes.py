@@ -102,3 +102,11 @@ def test_numbers_have_no_batch_and_empty_inputs_none_either() -> None:
     assert found(Of(lambda x, _: x + 1), torch.tensor(1.0)) == {}
     with pytest.raises(QConfigError, match="'x' is empty along axis 1"):
         found(Of(lambda x, _: x), torch.ones(2, 0))
+
+
+def test_modules_that_assert_their_shapes_are_asked_too() -> None:
+    def step(x: Tensor, h: tuple[Tensor]) -> Tensor:
+        assert h[0].shape[0] == 2
+        return x + h[0][0] + h[0][1]
+
+    assert found(Of(step), drawn(3, 4), (drawn(2, 3, 4),)) == {"x": 0, "y_0": 1}

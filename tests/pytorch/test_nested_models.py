@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,8 +17,9 @@ from onnxq import runtime
 from onnxq.errors import UnsupportedError
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import DynamicForm
-from onnxq.pytorch import convert, export, feeds, prepare, quantize_dynamic
+from onnxq.pytorch import convert, export, feeds, prepare, prepare_qat, quantize_dynamic
 from onnxq.pytorch.check import flatten
+from onnxq.pytorch.deployed import Feeding, compare
 from onnxq.qconfig import QConfigDynamic
 
 if TYPE_CHECKING:
@@ -262,6 +264,20 @@ def test_static_quantization_in_torch_takes_the_arguments_of_forward() -> None:
     got = run(model, feeds(quantized, (pair, 2.0)))[0]
     wanted = module(pair, 2.0)["score"].detach().numpy()
     assert np.abs(got - wanted).max() <= NEAR * np.abs(wanted).max()
+
+
+def test_training_takes_the_arguments_of_forward() -> None:
+    torch.manual_seed(0)
+    pair = Pair(drawn(4, 3, 8, 8), drawn(4, 3, 8, 8) + 0.5)
+    prepared = prepare_qat(Siamese(), inputs=(pair, 2.0))
+    prepared(pair, 2.0)["score"].sum().backward()
+    again = pickle.loads(pickle.dumps(prepared.eval()))
+    assert torch.equal(again(pair, 2.0)["score"], prepared(pair, 2.0)["score"])
+    quantized = convert(prepared)
+    model = export(quantized, (pair, 2.0))
+    found = compare(quantized, model, [(pair, 2.0)], Feeding.LAYER_BY_LAYER)
+    assert {"pair_image_fake_quant", "pair_other_fake_quant"} <= set(found.tensors)
+    assert all(tensor.largest <= 1 for tensor in found.tensors.values())
 
 
 def test_a_branch_on_a_nested_value_is_refused_with_the_remedy() -> None:

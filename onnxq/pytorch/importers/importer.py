@@ -14,7 +14,7 @@ from torch import fx, nn
 from torch.export import ExportedProgram
 
 from onnxq import runtime, targets
-from onnxq.errors import QConfigError, UnsupportedError, nearest
+from onnxq.errors import QConfigError, UnsupportedError, listed, nearest
 from onnxq.graph import io
 from onnxq.pytorch.check import flatten
 from onnxq.pytorch.check_quantized import check_in_steps
@@ -23,7 +23,7 @@ from onnxq.pytorch.exporter import DEFAULT_OPSET, export
 from onnxq.pytorch.importers.converted import is_converted, traceable
 from onnxq.pytorch.importers.copying import copy_structure
 from onnxq.pytorch.importers.dynamic import quantize_twins
-from onnxq.pytorch.importers.findings import ImportedModelWarning, collected
+from onnxq.pytorch.importers.findings import ImportedModelWarning, collected, note
 from onnxq.pytorch.importers.float_results import FloatResults, treat_float_results
 from onnxq.pytorch.importers.int8_weights import (
     ImportedWeights,
@@ -44,6 +44,7 @@ from onnxq.pytorch.importers.tensor_quantizers import has_tensor_quantizers, wit
 from onnxq.pytorch.importers.twins import find_twins
 from onnxq.pytorch.inputs import bind
 from onnxq.pytorch.quantized_graph import as_format, count_grids, output_scales, tidy_quantized
+from onnxq.pytorch.quantized_graph.sums import disagreeing_sums
 from onnxq.stages.rewrite import check_format
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ _NOISE = (
     "The current implementation of the .* module has poor numerical accuracy",
     ".*TypedStorage is deprecated",
     r"`isinstance\(treespec, LeafSpec\)`",
+    "(?s).*ARM may round some of these sums",  # said below, with what an import can do about it
 )
 
 
@@ -91,8 +93,8 @@ def import_quantized(
         path: where to write it; None writes nothing.
         opset: 18 to 22.
         output_names: in order; None: the exporter's names.
-        dynamic_axes: input name -> {axis: name of its size}; None makes axis 0 the batch, but fixes
-            all shapes of a program that was exported with fixed ones.
+        dynamic_axes: as `onnxq.export` takes them; None finds the batch, but fixes all shapes of a
+            program that was exported with fixed ones.
         tolerance: largest accepted difference between ONNX Runtime and torch, in steps of a
             quantized output; None derives it from the number of quantized tensors.
         format: "qdq" or "qoperator", as `onnxq.rewrite` has them.
@@ -113,7 +115,8 @@ def import_quantized(
 
     Warns:
         ImportedModelWarning: channels that torch trained with asymmetric qparams, weights that some
-            machines do not compute exactly, convolutions that stay in float.
+            machines do not compute exactly, sums of codes that ARM may round otherwise,
+            convolutions that stay in float.
     """
     check_format(format)
     options = _Options(
@@ -319,11 +322,24 @@ def _limit(options: _Options) -> int | None:
 def _finished(model: ir.Model, bound: BoundInputs, options: _Options) -> ir.Model:
     arrays = {name: x.detach().cpu().numpy() for name, x in bound.tensors.items()}
     treat_float_results(model, options.float_results, arrays)
+    if options.target is None or options.target.fixed_point_sums:
+        _note_sums(model)
     if options.weights is ImportedWeights.NARROW:
         narrow(model, targets.resolve(options.target))
     else:
         warn_of_endangered(model, options.target)
     return model
+
+
+def _note_sums(model: ir.Model) -> None:
+    """Names sums that ARM rounds otherwise: imported scales are kept."""
+    names = list(disagreeing_sums(model))
+    if names:
+        note(
+            f"{listed(names)}: ARM may round a few pairs of codes otherwise than x86; their scales "
+            "were imported as they are. onnxq.predict names the pairs. Models that onnxq quantizes "
+            "or trains have scales for which all machines agree."
+        )
 
 
 def _check(reference: nn.Module, exported: ir.Model, bound: BoundInputs, options: _Options) -> None:
