@@ -86,6 +86,8 @@ class Rule:
             weights of a channel may be one.
         channelwise: each row of the weight sees one channel of the input, in order (a depthwise
             convolution): a factor on a channel can be undone in the rows that see it.
+        shrinks: it gives fewer elements than it reads: behind float nodes it stays float, and codes
+            are made of its result.
         named_only: why it stays float unless the qconfig names it; empty: it need not be named.
     """
 
@@ -102,6 +104,7 @@ class Rule:
     saturating_pairs: bool = False
     pair_axes: tuple[int, ...] = ()
     channelwise: bool = False
+    shrinks: bool = False
     named_only: str = ""
 
 

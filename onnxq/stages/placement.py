@@ -94,7 +94,7 @@ def place(model: ir.Model, qconfig: QConfigMapping, target: Target) -> Placement
     for candidate in in_order:
         _decide(candidate, demand, qconfig, target, placement)
     for candidate in in_order:
-        if _is_enclosed(candidate, demand, placement):
+        if _is_enclosed(candidate, placement):
             _take(candidate, demand, qconfig, target, placement)
     return placement
 
@@ -158,7 +158,7 @@ def _decide(
     _take(candidate, demand, qconfig, target, placement)
 
 
-def _is_enclosed(candidate: Candidate, demand: _Demand, placement: Placement) -> bool:
+def _is_enclosed(candidate: Candidate, placement: Placement) -> bool:
     """Whether an element-wise node was left in float though codes stand on all its sides anyway.
 
     Later readers of its inputs may have asked for codes, as the product behind a squeeze and
@@ -169,10 +169,8 @@ def _is_enclosed(candidate: Candidate, demand: _Demand, placement: Placement) ->
         return False
     if not isinstance(placement.decisions[node_name(candidate.node)], Float):
         return False
-    varying = [v for v in _read(candidate) if not v.is_initializer()]
-    return all(value_name(v) in placement.quantized for v in varying) and all(
-        v in demand.by_compute for v in candidate.results
-    )
+    around = [*(v for v in _read(candidate) if not v.is_initializer()), *candidate.results]
+    return all(value_name(v) in placement.quantized for v in around)
 
 
 def _take(
@@ -232,6 +230,9 @@ def _why_not_worth(candidate: Candidate, demand: _Demand, placement: Placement) 
     if _is_idle(candidate, demand):
         return "no integer node reads its result: codes would round it once more than it needs"
     if candidate.rule.role in (Role.MOVEMENT, Role.CLAMP):
+        early = candidate.rule.role is Role.CLAMP or candidate.rule.shrinks
+        if early and not any(value_name(v) in placement.quantized for v in varying):
+            return "its input is float: what it gives is better and faster made into codes"
         if any(v in demand.by_compute for v in candidate.results):
             return ""
         if not (arrive and all(arrive)):

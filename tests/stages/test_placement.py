@@ -113,6 +113,22 @@ def test_pooling_stays_float_where_codes_would_be_made_for_it_alone(body: str) -
     assert summary(placed(body))[1] == "float"
 
 
+@pytest.mark.parametrize(
+    "node", ["Relu(h)", "Clip(h, low, six)", "MaxPool<kernel_shape=[1, 1]>(h)"]
+)
+def test_clamps_and_pools_of_float_tensors_stay_float_and_their_result_gets_codes(
+    node: str,
+) -> None:
+    placement = placed(f"h = HardSwish(x) r = {node} y = Conv(r, w)")
+    assert summary(placement) == ["float", "float", "Q"]
+    assert list(placement.quantized) == ["r", "y"]
+
+
+@pytest.mark.parametrize("node", ["Relu(x)", "MaxPool<kernel_shape=[1, 1]>(x)"])
+def test_clamps_and_pools_of_a_graph_input_run_on_codes(node: str) -> None:
+    assert summary(placed(f"r = {node} y = Conv(r, w)")) == ["Q", "Q"]
+
+
 def test_data_movement_between_float_nodes_stays_float() -> None:
     placement = placed("a = Softmax(x) t = Transpose(a) y = Softmax(t)")
     assert summary(placement) == ["float"] * 3

@@ -27,7 +27,7 @@ from onnxq.stages.rewrite.edits import (
     graphs_of,
     insert_behind,
 )
-from onnxq.stages.rewrite.guards import inputs_to_guard, moves_data
+from onnxq.stages.rewrite.guards import inputs_to_guard, moves_data, slow_on_codes
 from onnxq.stages.rewrite.initializers import Initializers
 
 if TYPE_CHECKING:
@@ -199,12 +199,12 @@ class _QdqWriter:
     def _guard(self, node: ir.Node) -> None:
         """Keeps ONNX Runtime from quantizing by itself a node that is to stay float."""
         slots = inputs_to_guard(node, self.plan)
-        if not slots:
-            return
-        value = node.inputs[slots[0]]
-        assert value is not None
-        node.replace_input_with(slots[0], self._copied(value, node))
-        if moves_data(node):  # ONNX Runtime moves a Q ahead of it
+        if slots:
+            value = node.inputs[slots[0]]
+            assert value is not None
+            node.replace_input_with(slots[0], self._copied(value, node))
+        # ONNX Runtime moves a Q ahead of it
+        if (slots and moves_data(node)) or slow_on_codes(node):
             for output in node.outputs:
                 if self.tensor_of.get(output) in self.plan.tensors:
                     self.copies[output] = self._copied(output, node)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from onnxq import runtime
 from onnxq.operator import Form, Rule
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
 from onnxq.stages.prepare import prepare
@@ -65,6 +66,24 @@ def test_guard_sees_through_what_q_and_dq_move_past(body: str) -> None:
     model = model_of(body)
     integer, _, _ = quantized(model, without(model, "Sigmoid", "Reshape", "Relu", "Identity"))
     assert "Sigmoid" in kernels(integer)
+
+
+@pytest.mark.parametrize("also", [(), ("MaxPool",)], ids=["by default", "named float"])
+def test_pool_behind_a_float_conv_is_not_moved_onto_codes(also: tuple[str, ...]) -> None:
+    """Measured behind Conv 7x7 of 64 channels at 112x112: 11 us in float, 920 us on codes."""
+    model = model_of(
+        "c = Conv(x, w) r = Relu(c) p = MaxPool<kernel_shape=[2, 2]>(r) y = Conv(p, v)"
+    )
+    first = next(iter(prepare(model).model.graph)).name or ""
+    integer, _, _ = quantized(model, without(model, *also).set_node(first, None))
+    (behind,) = [
+        n.outputs[0].consumers()[0].op_type
+        for n in runtime.optimized_graph(integer).graph
+        if n.op_type == "MaxPool"
+    ]
+    assert behind == "Max"  # a Q that had been moved would stand in front, and nothing behind
+    assert "Clip" not in kernels(integer)
+    assert "QLinearConv" in kernels(integer)
 
 
 def test_no_guard_where_onnxruntime_never_fuses() -> None:
