@@ -2,6 +2,7 @@
 
     python scripts/bench_attention.py sizes
     python scripts/bench_attention.py layer
+    python scripts/bench_attention.py pairs
 
 One thread, CPU time of that thread; all variants take turns in every round, and a ratio is the
 median over the rounds of what was measured in the same round. Above 1, the variant is faster.
@@ -15,7 +16,8 @@ onnxq/attention_gains.py, which planning uses.
 `layer`: 12 heads, width 768, inner width 3072, in the operators that ONNX Runtime's transformer
 tools fuse, at sequence 128, 16 and 1; against float and against
 onnxruntime.quantization.quantize_dynamic in each of its variants, with the SQNR of the output.
-What both printed is in scripts/bench_attention.md.
+`pairs`: of these, onnxq's and the peer's two by two, with no other model in the caches.
+What they printed is in scripts/bench_attention.md.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ HEAD = 64
 SIZES = (64, 128, 256, 512, 768, 1024)
 ROWS = (1, 16, 128)
 ROUNDS = 31
+TRIES, PAIR_ROUNDS = 5, 201
 COPIES = 8  # in one session
 WEIGHT_BYTES = 2**21  # of one session in float, but for two attentions
 WIDTH, HEADS, INNER = 768, 12, 3072
@@ -277,6 +280,28 @@ def print_layer() -> None:
             print(f"| {name} | {noise} | {row[''] * 1e3:.2f} | {cells} |", flush=True)
 
 
+def print_pairs() -> None:
+    """The peer's default and its best, each alone with one of onnxq's."""
+    model = layer()
+    models: dict[str, onnx.ModelProto | ir.Model] = {**peers(model)}
+    for objective in ("speed", "size"):
+        made = onnxq.quantize_dynamic(model, target="auto", objective=objective)
+        models[f"onnxq {objective}"] = made
+    tensor, channel = (f"quantize_dynamic QInt8 {kind}" for kind in ("tensor", "channel"))
+    pairs = (("onnxq speed", tensor), ("onnxq speed", channel), ("onnxq size", channel))
+    print("| sequence | variant | beside | times as fast | in five tries |\n|---|---|---|---|---|")
+    for length in (128, 16, 1):
+        x = np.random.default_rng(1).standard_normal((1, length, WIDTH)).astype(np.float32)
+        for ours, theirs in pairs:
+            tries = []
+            for _ in range(TRIES):
+                sessions = {name: session(models[name]) for name in (ours, theirs)}
+                tries.append(ratios(sessions, x, PAIR_ROUNDS)[ours][theirs])
+            cells = " ".join(f"{ratio:.2f}" for ratio in sorted(tries))
+            middle = float(np.median(tries))
+            print(f"| {length} | {ours} | {theirs} | {middle:.2f} | {cells} |", flush=True)
+
+
 def sqnr_db(wanted: Floats, got: Floats) -> str:
     """Signal to noise of the output."""
     noise = float(np.square(wanted.astype(np.float64) - got).sum())
@@ -287,11 +312,9 @@ def sqnr_db(wanted: Floats, got: Floats) -> str:
 def main() -> None:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("what", choices=("sizes", "layer"))
-    if parser.parse_args().what == "layer":
-        print_layer()
-    else:
-        print_sizes()
+    parser.add_argument("what", choices=("sizes", "layer", "pairs"))
+    printers = {"sizes": print_sizes, "layer": print_layer, "pairs": print_pairs}
+    printers[parser.parse_args().what]()
 
 
 if __name__ == "__main__":
