@@ -1,14 +1,17 @@
 """What an instruction set makes of two products of 8-bit codes that it adds in int16.
 
-    EXACT              products are added in int32: x86 with VNNI, SSE2
+    EXACT              products are added in int32: x86 with VNNI
+    UNFUSED            the same; but tensors of codes are added without fused multiply-adds: x86
+                       without AVX2
     SATURATES          a pair beyond int16 becomes 32767 or -32768: AVX2, AVX512 without VNNI
     WRAPS_DEPTHWISE    (-128) (-128) + (-128) (-128) = 2^15 becomes -2^15, in depthwise
                        convolutions: ARM with dot products or i8mm
     WRAPS              the same, in matrix products and dense convolutions too: ARM, plain NEON
 
 Which codes make a pair, and which kernels add pairs at all, is in onnxq.operators._pairs, as
-measured. One thing more differs: ARM adds two tensors of codes (QLinearAdd) in fixed point, which
-rounds otherwise (onnxq.operators._fixed_sum). All other integers are the same on every machine.
+measured. One thing more differs: two tensors of codes are added (QLinearAdd) in fixed point on ARM
+(onnxq.operators._fixed_sum), and without fused multiply-adds on x86 without AVX2 (_unfused_sum),
+which round otherwise. All other integers are the same on every machine.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ class Arithmetic(enum.Enum):
 
     EXACT = "exact"
     """In int32."""
+    UNFUSED = "exact, sums of codes unfused"
+    """In int32; QLinearAdd without fused multiply-adds."""
     SATURATES = "saturates"
     """uint8 by int8, neighbours (2k, 2k + 1): in int16, which saturates."""
     WRAPS_DEPTHWISE = "wraps in depthwise"
@@ -39,6 +44,11 @@ class Arithmetic(enum.Enum):
     def fixed_point(self) -> bool:
         """Whether it is ARM's, which adds tensors of codes in fixed point."""
         return self in (Arithmetic.WRAPS, Arithmetic.WRAPS_DEPTHWISE)
+
+    @property
+    def adds_codes_otherwise(self) -> bool:
+        """Whether QLinearAdd may round otherwise than with fused multiply-adds."""
+        return self.fixed_point or self is Arithmetic.UNFUSED
 
     def __str__(self) -> str:
         return self.value

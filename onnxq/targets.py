@@ -139,6 +139,12 @@ FIXED_POINT = (
 )
 
 
+UNFUSED_SUMS = (
+    "sums of codes are rounded without fused multiply-adds: models that `quantize` did not make "
+    "for x86-sse, ARM or portable may be one step off near ties"
+)
+
+
 class Proof(enum.Enum):
     """How it is known what a machine computes."""
 
@@ -187,8 +193,8 @@ class Target:
         dynamic_gains: measured gains of dynamically quantized nodes.
         range_reduction: where weights give up range so that pairs of products fit int16.
         throughput: None: not measured.
-        fixed_point_sums: sums of codes (QLinearAdd) may be computed in fixed point: scales are to
-            be such that this makes no difference.
+        fixed_point_sums: sums of codes (QLinearAdd) may be computed in fixed point (ARM) or without
+            fused multiply-adds (x86-sse): scales are to be such that this makes no difference.
         int8_activations: QDQ graphs with int8 activations run in integers as they are; elsewhere
             they are stored as uint8 (see onnxq.stages.stored_types).
         caveat: what is not exact, and when; empty: nothing is known.
@@ -307,12 +313,13 @@ _TARGETS = (
     ),
     Target(
         "x86-sse",
-        "x86-64 without AVX; Linux builds of ONNX Runtime (Windows builds: use x86-avx2)",
+        "x86-64 without AVX2; Linux builds of ONNX Runtime (Windows builds: use x86-avx2)",
         127,
-        proof=Proof.PREDICTED,
-        evidence="measured once, AVX hidden by a masked CPUID",
+        arithmetic=Arithmetic.UNFUSED,
+        evidence="qemu (Sandy Bridge)",
         throughput=Throughput(40, 41, 23, 24, _MASKED),
-        caveat="products are exact, but 4 to 9 % of ResNet-20's logits were one step off",
+        fixed_point_sums=True,
+        caveat=UNFUSED_SUMS,
     ),
     Target(
         "x86-avx2",

@@ -81,7 +81,7 @@ def conv_sums(
     if arithmetic is Arithmetic.SATURATES:
         return Sums.DENSE if adds_pairs(arithmetic, x, w.dtype) and not depthwise else Sums.EXACT
     if depthwise:
-        wraps = arithmetic is not Arithmetic.EXACT and w.dtype == np.int8 and symmetric
+        wraps = arithmetic.fixed_point and w.dtype == np.int8 and symmetric
         return Sums.DEPTHWISE if wraps else Sums.EXACT
     wraps = adds_pairs(arithmetic, x, w.dtype) and not (x == np.int8 and symmetric)
     return Sums.DENSE if wraps else Sums.EXACT

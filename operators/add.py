@@ -24,6 +24,7 @@ from onnxq.operators._fixed_sum import fixed_sum
 from onnxq.operators._fma import fma
 from onnxq.operators._nodes import infinite_operand
 from onnxq.operators._tables import Codes, all_codes, look_up_pairs
+from onnxq.operators._unfused_sum import unfused_sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -82,17 +83,19 @@ class Add(Operator):
         return (sums(inputs, plan, add_codes),)
 
     def agrees(self, plan: NodePlan, attributes: Mapping[str, AttributeValue]) -> bool:
-        """Whether ARM's fixed point gives the same, for all pairs of 8-bit codes in either role."""
+        """Whether ARM's fixed point and x86 without AVX2 give the same.
+
+        For all pairs of 8-bit codes, in either role.
+        """
         p, q, out = qparams_in("Add", plan, 0), qparams_in("Add", plan, 1), plan.outputs[0]
         if out is None or max(p.dtype.bits, q.dtype.bits) > PAIR_BITS:
             return True  # not a QLinearAdd
         a, b = all_codes(p.dtype)[:, None], all_codes(q.dtype)[None, :]
-        fixed = fixed_sum(a, b, p, q, out)
-        swapped = fixed_sum(b, a, q, p, out)
-        return (
-            np.array_equal(fixed, add_codes(a, b, p, q, out))
-            and np.array_equal(fixed, add_codes(b, a, q, p, out))
-            and np.array_equal(fixed, swapped)
+        wanted = add_codes(a, b, p, q, out)
+        return all(
+            np.array_equal(wanted, other)
+            for pair_sum in (add_codes, fixed_sum, unfused_sum)
+            for other in (pair_sum(a, b, p, q, out), pair_sum(b, a, q, p, out))
         )
 
 

@@ -12,13 +12,15 @@ from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._fixed_sum import fixed_sum
 from onnxq.operators._qlinear import binary, binary_cases
 from onnxq.operators._tables import all_codes
-from onnxq.operators.add import Add, add_codes, sums
+from onnxq.operators._unfused_sum import unfused_sum, unfused_sum_of_scalar
+from onnxq.operators.add import Add, add_codes, scalar_inside, sums
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from onnxq.arithmetic import Accumulator, Arithmetic
     from onnxq.operator import NodePlan
+    from onnxq.operators.add import PairSum
     from onnxq.qparams import IntArray
 
 OP = "QLinearAdd"
@@ -28,7 +30,8 @@ OP = "QLinearAdd"
 class QLinearAdd(IntegerOperator):
     """C = A + B of codes: A, A_scale, A_zp, B, B_scale, B_zp, C_scale, C_zp.
 
-    com.microsoft; broadcasts. Arithmetic: see Add; on ARM, _fixed_sum.
+    com.microsoft; broadcasts. Arithmetic: see Add; on ARM, _fixed_sum; on x86 without AVX2,
+    _unfused_sum.
     """
 
     op_type = OP
@@ -47,12 +50,13 @@ class QLinearAdd(IntegerOperator):
         attributes: Mapping[str, AttributeValue],
         accumulator: Accumulator,
     ) -> tuple[Array, ...]:
-        """Codes of C, on a machine that may add in fixed point."""
+        """Codes of C, on a machine that may round otherwise."""
         exact = self.kernel(inputs, attributes)
-        if not accumulator.arithmetic.fixed_point:
+        if not accumulator.arithmetic.adds_codes_otherwise:
             return exact
         operands, plan = binary(OP, inputs)
-        fixed = sums(operands, plan, fixed_sum)
+        pair_sum = _pair_sums(accumulator.arithmetic)[_has_scalar(operands)]
+        fixed = sums(operands, plan, pair_sum)
         found = _differing(operands, exact[0], fixed)
         if found is not None and accumulator.note is not None:
             accumulator.note(found)
@@ -65,28 +69,43 @@ class QLinearAdd(IntegerOperator):
         arithmetic: Arithmetic,
     ) -> Overflows | None:
         """Of the scales: pairs of codes whose sums are rounded otherwise."""
-        if not arithmetic.fixed_point:
+        if not arithmetic.adds_codes_otherwise:
             return None
         if any(x is not None and not x.size for x in (*inputs[1:3], *inputs[4:])):
             nothing = np.zeros(1, np.int64)  # scales are not known before it runs
             return Overflows(nothing, nothing, nothing, nothing, 0, 0)
         filled = [x if x is None or x.size else np.zeros(1, x.dtype) for x in inputs]
         _, plan = binary(OP, filled)
-        return _of_all_codes(plan)
+        return _of_all_codes(plan, _pair_sums(arithmetic))
 
     def cases(self) -> Iterable[Case]:
         """Types, broadcasts on either side, zero points absent and at the ends."""
         return binary_cases()
 
 
-def _of_all_codes(plan: NodePlan) -> Overflows | None:
+def _pair_sums(arithmetic: Arithmetic) -> tuple[PairSum, PairSum]:
+    """How codes are added: of two arrays, and where the second is a scalar."""
+    if arithmetic.fixed_point:
+        return fixed_sum, fixed_sum
+    return unfused_sum, unfused_sum_of_scalar
+
+
+def _has_scalar(operands: Sequence[Array]) -> bool:
+    """Whether ONNX Runtime's inner loop takes one of them as a scalar."""
+    a, b = (x.shape for x in operands)
+    return scalar_inside(a, b) or scalar_inside(b, a)
+
+
+def _of_all_codes(plan: NodePlan, pair_sums: Sequence[PairSum]) -> Overflows | None:
     """Pairs of codes whose sums differ, none of them seen."""
     p, q, out = *plan.inputs, *plan.outputs
     assert p is not None
     assert q is not None
     assert out is not None
     a, b = all_codes(p.dtype)[:, None], all_codes(q.dtype)[None, :]
-    row, column = np.nonzero(add_codes(a, b, p, q, out) != fixed_sum(a, b, p, q, out))
+    exact = add_codes(a, b, p, q, out)
+    differ = [exact != pair_sum(a, b, p, q, out) for pair_sum in dict.fromkeys(pair_sums)]
+    row, column = np.nonzero(np.logical_or.reduce(differ))
     if not row.size:
         return None
     none = np.zeros(row.size, np.int64)

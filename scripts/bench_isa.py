@@ -14,8 +14,9 @@ Per machine, with kernels of its own instruction set (qemu-user):
 `not as predicted` is what must be 0, and the exit code is 1 where it is not. `not exact` is what a
 machine computes otherwise than one with VNNI: what the prediction is for. Floats count where they
 differ by more than their last bits, which are the machine's own (FLOATS in node_cases.py). Last,
-the cost: CPU time of the reference's run as a machine over that of its plain run, one thread. The
-tables that this printed are in bench_isa.md.
+the cost, which needs no emulator: CPU time of the reference's run as a machine, and of `predict`
+for one machine and for all, over that of its plain run; one thread, loading included, in turns.
+The tables that this printed are in bench_isa.md.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,12 +38,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 from models.cifar10 import load_sample
 from onnxq import reference, runtime
 from onnxq.arithmetic import Arithmetic
+from onnxq.stages.predict import predict
 from tests.isa.machines import MACHINES, Machine, run, unpacked
 from tests.isa.model_cases import CLIPPED, ModelCase, model_cases
 from tests.isa.node_cases import NodeCase, node_cases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    import onnx_ir as ir
 
     from onnxq.operator import Array
 
@@ -49,6 +54,8 @@ SEED = 1  # the tests' is 0
 LAYER_IMAGES = 20
 TOP1_IMAGES = 200
 ROUNDS = 5
+COSTS = ((20, 20), (64, 1), (64, 32))  # images, batch size
+PREDICTED = ("x86-avx2", "arm64", "all")
 MISSING = "the emulated machines are not there: run scripts/setup_isa"
 
 
@@ -174,28 +181,49 @@ def top1(
     return wrong
 
 
-def cost(models: Iterable[ModelCase]) -> None:
-    """Prints what evaluating as a machine costs."""
-    print(
-        f"\n| model, {LAYER_IMAGES} images | plain, s | {' | '.join(str(a) for a in Arithmetic)} |"
-    )
-    print(f"|---|---|{'---|' * len(Arithmetic)}")
+def cost(models: Iterable[ModelCase], count: int, batch: int) -> None:
+    """Prints what evaluating as a machine costs, and what predicting does, of so many images."""
+    print(f"\n| model, {count} images in batches of {batch} | plain, s ", end="")
+    print(f"| {' | '.join(str(a) for a in Arithmetic)} | {' | '.join(map(_title, PREDICTED))} |")
+    print(f"|---|---|{'---|' * (len(Arithmetic) + len(PREDICTED))}")
+    images = load_sample("test")[0][:count]
     for case in models:
-        sessions = [reference.evaluator(case.model, arithmetic=a) for a in Arithmetic]
-        plain = reference.evaluator(case.model)
-        times = [_least(session, case.images) for session in (plain, *sessions)]
+        runs = [partial(_evaluate, case.model, images, batch, a) for a in (None, *Arithmetic)]
+        runs += [partial(_predict, case.model, images, batch, names) for names in PREDICTED]
+        times = _least(runs)
         ratios = " | ".join(f"{t / times[0]:.2f}x" for t in times[1:])
         print(f"| {case.name} | {times[0]:.3f} | {ratios} |", flush=True)
 
 
-def _least(session: reference.Evaluator, images: npt.NDArray[np.float32]) -> float:
-    """CPU seconds of a run."""
-    found = []
+def _title(names: str) -> str:
+    return f"predict, {names}"
+
+
+def _evaluate(
+    model: ir.Model, images: npt.NDArray[np.float32], batch: int, arithmetic: Arithmetic | None
+) -> None:
+    session = (
+        reference.evaluator(model)
+        if arithmetic is None
+        else reference.evaluator(model, arithmetic=arithmetic)
+    )
+    for i in range(0, len(images), batch):
+        session.run(None, {"image": images[i : i + batch]})
+
+
+def _predict(model: ir.Model, images: npt.NDArray[np.float32], batch: int, names: str) -> None:
+    predict(model, {"image": images}, names, batch_size=batch)
+
+
+def _least(runs: Sequence[Callable[[], None]]) -> list[float]:
+    """CPU seconds of each, taken in turns."""
+    found: list[list[float]] = [[] for _ in runs]
     for _ in range(ROUNDS):
-        start = time.process_time()
-        session.run(None, {"image": images})
-        found.append(time.process_time() - start)
-    return min(found)
+        for times, run_once in zip(found, runs, strict=True):
+            start = time.process_time()
+            run_once()
+            times.append(time.process_time() - start)
+    return [min(times) for times in found]
 
 
 def main() -> int:
@@ -203,25 +231,29 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     names = [machine.name for machine in MACHINES]
     parser.add_argument("machines", nargs="*", metavar="MACHINE", help=f"of {', '.join(names)}")
-    parser.add_argument("--only", choices=["operators", "models"], help="default: both")
+    choices = ["operators", "models", "cost"]
+    parser.add_argument("--only", choices=choices, help="default: all of them")
     arguments = parser.parse_args()
     unknown = set(arguments.machines) - set(names)
     if unknown:
         parser.error(f"unknown machine {', '.join(sorted(unknown))}; known: {', '.join(names)}")
     emulators = unpacked()
-    if emulators is None:
+    if emulators is None and arguments.only != "cost":
         parser.error(MISSING)
     chosen = [m for m in MACHINES if not arguments.machines or m.name in arguments.machines]
     with tempfile.TemporaryDirectory() as name:
         folder, wrong = Path(name), 0
-        if arguments.only != "models":
+        if emulators is not None and arguments.only in (None, "operators"):
             wrong += operators(chosen, emulators, folder)
         if arguments.only != "operators":
             images = load_sample("test")[0][:LAYER_IMAGES]
             models = list(model_cases(folder, load_sample("calibration")[0], images))
+        if emulators is not None and arguments.only in (None, "models"):
             wrong += layers(chosen, emulators, folder, models)
             wrong += top1(chosen, emulators, folder, models)
-            cost(models)
+        if arguments.only in (None, "cost"):
+            for count, batch in COSTS:
+                cost(models, count, batch)
     print(f"\n{wrong} not as predicted")
     return 1 if wrong else 0
 

@@ -9,7 +9,6 @@ from onnxq.report.console import print_table
 from onnxq.report.machines import OWN_BLOCKS
 from onnxq.stages.differences import ULPS
 from onnxq.stages.prediction import WEIGHTS
-from onnxq.targets import all_targets
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,10 +41,6 @@ def print_prediction(console: Console, prediction: Prediction) -> None:
         _print_layers(console, machine, prediction.batches)
     if prediction.floats:
         _print_floats(console, prediction)
-    asked = {name for machine in prediction.machines for name in machine.targets}
-    for target in all_targets():  # what ARM adds in fixed point is in the prediction
-        if target.name in asked and target.caveat and not target.fixed_point_sums:
-            console.print(f"not predicted: {target.name}: {target.caveat}")
     source = f"batches: {prediction.batches}" if prediction.batches else "from the weights alone"
     console.print(f"{source}; model {prediction.model_hash[:12]}")
 

@@ -43,7 +43,8 @@ class LayerPrediction:
     """A node whose sums depend on the machine, on one kind of machine.
 
     Of a node that multiplies codes, pairs are of weights, whose products' sum leaves int16; of
-    QLinearAdd, pairs of codes, which ARM adds in fixed point.
+    QLinearAdd, pairs of codes, which ARM adds in fixed point and x86 without AVX2 without fused
+    multiply-adds.
 
     Attributes:
         name: of the node; where ONNX Runtime fuses it, of the float operator.
@@ -212,7 +213,7 @@ class Prediction:
             "layers on:\n"
             + "\n".join(lines)
             + "\nQuantize for all of them with `--target portable` (its notes name sums that "
-            "still differ on ARM), or for the target that it will run on."
+            "still differ somewhere), or for the target that it will run on."
         )
 
     def to_json(self) -> str:

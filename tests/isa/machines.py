@@ -61,6 +61,7 @@ MACHINES = (
     Machine("avx2", "x86-avx2", "Haswell"),
     Machine("neon", "arm64"),
     Machine("neon53", "arm64"),
+    Machine("sse", "x86-sse", "SandyBridge"),
     Machine("dot", "arm64-dot"),
     Machine("i8mm", "arm64-i8mm"),
     Machine("sve", "arm64-i8mm"),

@@ -59,11 +59,6 @@ def test_without_samples_the_weights_speak() -> None:
     assert "from the weights alone" in shown
 
 
-def test_what_is_known_of_a_machine_and_not_predicted_is_said() -> None:
-    assert "not predicted: x86-sse: " in text(MachinePrediction(("x86-sse",), "exact", (), ()))
-    assert "not predicted" not in text(MachinePrediction(("arm64-dot",), "wraps", (), ()))
-
-
 def test_what_is_behind_floats_is_not_claimed() -> None:
     sure = MachinePrediction(("a",), "exact", (SAFE,), ())
     shown = text(sure, floats={"Softmax": 2}, behind=("q1", "conv0"))

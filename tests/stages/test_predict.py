@@ -117,6 +117,24 @@ def test_lowest_weights_wrap_in_depthwise_convolutions_on_arm() -> None:
     assert (layer.differing, layer.largest, layer.largest_change) == (144, 4, 65536)
 
 
+def test_sums_without_fused_multiply_adds_are_predicted() -> None:
+    """Scales for which 931 of 65,536 pairs of codes are rounded otherwise."""
+    constants: dict[str, Array] = {
+        **{n: np.float32(s) * np.ones((), np.float32) for n, s in
+           (("as", 0.0481), ("bs", 0.0845), ("cs", 0.0468))},
+        **{n: np.full((), z, np.uint8) for n, z in (("az", 79), ("bz", 164), ("cz", 140))},
+    }  # fmt: skip
+    inputs = ["a", "as", "az", "b", "bs", "bz", "cs", "cz"]
+    node = make("QLinearAdd", inputs, ["c"], "sum", domain="com.microsoft")
+    proto = model([node], constants, {"a": ["N", 256], "b": ["N", 256]}, {"c": 2}, dtype=2)
+    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    a, b = np.meshgrid(np.arange(256, dtype=np.uint8), np.arange(256, dtype=np.uint8))
+    found = predict(ir.from_proto(proto), {"a": a, "b": b}, ["x86-sse", "x86-avx2"], batch_size=64)
+    assert found.differing == ("x86-sse",)
+    (layer,) = found.on("x86-sse").layers
+    assert (layer.overflows, layer.largest, layer.pairs_of) == (931, 1, "codes")
+
+
 def test_weights_that_are_no_constants_are_not_known() -> None:
     node = make("MatMulInteger", ["a", "b"], ["y"], "late")
     graph = helper.make_graph(

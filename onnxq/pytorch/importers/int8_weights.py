@@ -198,7 +198,7 @@ def _endangers(target: Target, codes: Codes, saturates: object) -> bool:
 
 def limit_of(target: Target, saturates: object) -> int:
     """Largest magnitude of a code that the target computes exactly in such a product."""
-    if target.arithmetic is Arithmetic.EXACT:
+    if target.arithmetic in (Arithmetic.EXACT, Arithmetic.UNFUSED):
         return INT8_MAX + 1
     return target.weight_qmax_saturating if saturates else target.weight_qmax
 
