@@ -225,6 +225,20 @@ def _check_zero_point(zero_point: npt.NDArray[np.generic], dtype: QDType) -> Non
         raise ShapeError(f"zero_point: got {zero_point.flat[0]}...; wanted whole numbers.")
 
 
+def sum_scale(x: QParams, w: QParams) -> npt.NDArray[np.float32]:
+    """x_scale * w_scale, never 0: of sums of products of codes, and of a bias added to them.
+
+    Args:
+        x: per tensor, of the activation.
+        w: of the weight.
+
+    Returns:
+        Shape of w.scale.
+    """
+    with np.errstate(under="ignore"):  # a product of two tiny scales is 0 in float32
+        return np.maximum(np.asarray(x.scale * w.scale), MIN_SCALE)
+
+
 def per_tensor(scale: float | np.floating, zero_point: int, dtype: QDType) -> QParams:
     """QParams of one scale for the whole tensor."""
     return QParams(np.asarray(scale, np.float32), np.asarray(zero_point), dtype, PerTensor())

@@ -10,7 +10,7 @@ import numpy as np
 from onnxq import dtypes
 from onnxq.dtypes import INT32
 from onnxq.errors import ShapeError
-from onnxq.qparams import MIN_SCALE, PerChannel, PerTensor, QParams
+from onnxq.qparams import PerChannel, PerTensor, QParams, sum_scale
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -175,7 +175,6 @@ def bias_qparams(op: str, bias: Array, x: QParams, w: QParams) -> QParams:
     """
     if bias.dtype != np.int32:
         raise ShapeError(f"{op}: the bias has dtype {bias.dtype}; wanted int32.")
-    with np.errstate(under="ignore"):
-        scale = np.maximum(np.asarray(x.scale * w.scale), MIN_SCALE)
+    scale = sum_scale(x, w)
     axis = PerChannel(bias.ndim - 1) if scale.ndim else PerTensor()
     return QParams(scale, np.zeros(scale.shape, np.int32), INT32, axis)

@@ -34,6 +34,7 @@ from onnxq.qparams import (
     per_tensor,
     quantize,
     requantize,
+    sum_scale,
 )
 
 if TYPE_CHECKING:
@@ -559,3 +560,14 @@ def test_qschemes_are_the_four_documented_ones() -> None:
     ]
     assert [s.symmetric for s in qparams.QScheme] == [False, True, False, True]
     assert [s.per_channel for s in qparams.QScheme] == [False, False, True, True]
+
+
+def test_the_scale_of_sums_is_the_product_in_float32_and_never_0() -> None:
+    x = per_tensor(0.1, 0, UINT8)
+    steps = np.array([0.3, 7.0], np.float32)
+    w = QParams(steps, np.zeros(2, np.int8), INT8, PerChannel(0))
+    assert np.array_equal(sum_scale(x, w), np.float32(0.1) * steps)
+    tiny = per_tensor(float(MIN_SCALE), 0, INT8)
+    assert sum_scale(tiny, tiny) == MIN_SCALE
+    assert sum_scale(x, tiny).shape == ()
+    assert sum_scale(x, w).dtype == np.float32

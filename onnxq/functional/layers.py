@@ -10,7 +10,7 @@ import numpy.typing as npt
 from onnxq.dtypes import INT32, qint8, quint8
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.functional.calls import call, check_input, check_rank, per_axis, result_qparams
-from onnxq.qparams import MIN_SCALE, PerChannel, PerTensor, QParams, quantize
+from onnxq.qparams import PerChannel, PerTensor, QParams, quantize, sum_scale
 from onnxq.qtensor.guards import float_array, qdtype, whole
 from onnxq.qtensor.tensor import QTensor, check_tensor
 
@@ -204,7 +204,7 @@ def _integer_bias(op: str, bias: Bias, x: QTensor, w: QTensor) -> QTensor | None
         raise ShapeError(
             f"{op}: bias has shape {b.shape}, weight {w.shape}; wanted one per output."
         )
-    scale = np.maximum(np.asarray(x.qparams.scale * w.qparams.scale), MIN_SCALE)
+    scale = sum_scale(x.qparams, w.qparams)
     if (np.abs(b.astype(np.float64) / scale) > INT32.qmax).any() or not np.isfinite(b).all():
         raise UnsupportedError(
             f"{op}: a bias is beyond int32 at input scale * weight scale, or not finite. "

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from onnxq.dtypes import INT8, INT32
 from onnxq.errors import CalibrationError, ModelError, QConfigError
-from onnxq.qparams import MIN_SCALE, PerChannel, PerTensor, QParams, quantize
+from onnxq.qparams import MIN_SCALE, PerChannel, PerTensor, QParams, quantize, sum_scale
 from onnxq.stages.decision import weight_observer
 
 if TYPE_CHECKING:
@@ -325,8 +325,7 @@ def plan_bias(
         weight = dataclasses.replace(
             weight, qparams=dataclasses.replace(weight.qparams, scale=raised)
         )
-    # a product of two tiny scales is 0 in float32
-    scale = np.maximum(np.float32(x.scale) * raised, MIN_SCALE)
+    scale = sum_scale(x, weight.qparams)
     scale = np.tile(scale, groups) if raised.ndim else scale
     # a bias of one row, or of one element, is stored as a vector; Gemm's may have a row per sample
     rows = bias.ndim > 1 and bias.shape[0] > 1

@@ -11,7 +11,7 @@ LEAST = float(MIN_SCALE)  # torch.compile breaks its graph where NumPy's number 
 
 
 def bias_scale(input_scale: torch.Tensor, weight_scale: torch.Tensor) -> torch.Tensor:
-    """float32 x_scale * w_scale, of the shape of w_scale; never 0."""
+    """As onnxq.qparams.sum_scale: float32 x_scale * w_scale, of the shape of w_scale; never 0."""
     return (input_scale * weight_scale).clamp_min(LEAST)
 
 
