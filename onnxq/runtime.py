@@ -62,8 +62,9 @@ INLINE_BYTES = 1024
 """Smaller weights stay in the protobuf: shape inference reads them there (shapes, axes, scales)."""
 IN_MEMORY = "in_memory"
 """Location of the weights that are handed over beside the protobuf."""
-SEPARATE_BYTES = 1 << 30
-"""Optimized models with more weights are written with external data; protobuf ends at 2 GB."""
+SEPARATE_BYTES = 1 << 26
+"""Optimized models with more weights are written with external data, which is then memory-mapped;
+protobuf would hold them in memory, and ends at 2 GB."""
 ERRORS_ONLY = 3
 """ONNX Runtime's log severity. Its warnings are about the model it was given (unused initializers,
 shapes it merges, an optimized file that suits this machine only): onnxq writes those on purpose."""

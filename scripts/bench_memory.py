@@ -1,11 +1,12 @@
-"""Anonymous memory (RssAnon) of quantizing a model of 3 GB, with Statistics given.
+"""Anonymous memory (RssAnon) of quantizing a model of 3 GB, Statistics given, and of checking it.
 
     python scripts/bench_memory.py [--gigabytes 3] [--folder FOLDER]
 
-Three processes: one makes the model (external data) and its statistics, one quantizes it (load,
-canonicalize, prepare, plan, rewrite, save) while a thread samples /proc/self/status, one reads the
-result back and runs it on ONNX Runtime. Needs about 1.3 times the model's size on disk. Linux only.
-The line that this printed is in scripts/bench_memory.md.
+Four processes: one makes the model (external data) and its statistics, one quantizes it (load,
+canonicalize, prepare, plan, rewrite, save), one reads the result back and runs it on ONNX Runtime,
+one holds it against the reference (cross_check). A thread samples /proc/self/status meanwhile.
+Needs about 1.3 times the model's size on disk. Linux only.
+The lines that this printed are in scripts/bench_memory.md.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import onnx_ir as ir
@@ -73,32 +75,53 @@ def rss_anon_kib() -> int:
     raise RuntimeError("no RssAnon in /proc/self/status: Linux 4.5 or newer is needed")
 
 
+class Peak:
+    """Samples RssAnon while it is open: KiB before, and at most."""
+
+    def __enter__(self) -> Self:
+        self.before = self.most = rss_anon_kib()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._sample)
+        self._thread.start()
+        return self
+
+    def _sample(self) -> None:
+        while not self._done.wait(0.002):
+            self.most = max(self.most, rss_anon_kib())
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+
 def quantize(model: Path, statistics: Path, output: Path) -> None:
     """Prints the peak of RssAnon over the whole quantization."""
-    peak, done = rss_anon_kib(), threading.Event()
-
-    def sample() -> None:
-        nonlocal peak
-        while not done.wait(0.002):
-            peak = max(peak, rss_anon_kib())
-
-    thread = threading.Thread(target=sample)
-    before = rss_anon_kib()
-    thread.start()
-    started = time.process_time()
-    prepared = onnxq.prepare(model)
-    save(onnxq.rewrite(prepared, onnxq.plan(prepared, Statistics.load(statistics))), output)
-    seconds = time.process_time() - started
-    done.set()
-    thread.join()
+    with Peak() as peak:
+        started = time.process_time()
+        prepared = onnxq.prepare(model)
+        save(onnxq.rewrite(prepared, onnxq.plan(prepared, Statistics.load(statistics))), output)
+        seconds = time.process_time() - started
     size = sum(f.stat().st_size for f in model.parent.glob("model.onnx*"))
     written = sum(f.stat().st_size for f in output.parent.glob("quantized.onnx*"))
     print("| model GB | quantized GB | RssAnon before MiB | RssAnon peak MiB | CPU s |")
     print("|---|---|---|---|---|")
     print(
-        f"| {size / 1e9:.2f} | {written / 1e9:.2f} | {before / 1024:.0f} | {peak / 1024:.0f} "
-        f"| {seconds:.0f} |"
+        f"| {size / 1e9:.2f} | {written / 1e9:.2f} | {peak.before / 1024:.0f} "
+        f"| {peak.most / 1024:.0f} | {seconds:.0f} |"
     )
+
+
+def check(model: Path) -> None:
+    """Prints the peak of RssAnon while every integer is compared, on one sample."""
+    x = np.random.default_rng(0).standard_normal((1, ROWS)).astype(np.float32)
+    onnxq.cross_check  # noqa: B018  # imports what it needs before the first sample
+    with Peak() as peak:
+        onnxq.cross_check(model, {"x": x}).check()
+    size = sum(f.stat().st_size for f in model.parent.glob("quantized.onnx*"))
+    times = (peak.most - peak.before) * 1024 / size
+    print("| quantized GB | RssAnon before MiB | RssAnon peak MiB | peak less before / file |")
+    print("|---|---|---|---|")
+    print(f"| {size / 1e9:.2f} | {peak.before / 1024:.0f} | {peak.most / 1024:.0f} | {times:.1f} |")
 
 
 def run(model: Path) -> None:
@@ -123,11 +146,13 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, help="where to put the models; default: a temporary one"
     )
-    parser.add_argument("--step", choices=["make", "quantize", "run"], help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--step", choices=["make", "quantize", "run", "check"], help=argparse.SUPPRESS
+    )
     args = parser.parse_args()
     if args.step is None:
         with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-            for step in ("make", "quantize", "run"):
+            for step in ("make", "quantize", "run", "check"):
                 command = [sys.executable, __file__, "--folder", folder, "--step", step]
                 command += ["--gigabytes", str(args.gigabytes)]
                 subprocess.run(command, check=True)
@@ -139,8 +164,10 @@ def main() -> None:
         calibrate(model, statistics)
     elif args.step == "quantize":
         quantize(model, statistics, output)
-    else:
+    elif args.step == "run":
         run(output)
+    else:
+        check(output)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ Array = npt.NDArray[Any]
 
 EAGER_BYTES = 1 << 20  # up to here a copy is cheaper than computing the tensor at every read
 BYTE = np.uint8
+BYTE_BITS = 8
 
 
 def constant(value: ir.Value | None) -> ir.TensorProtocol | None:
@@ -49,6 +50,23 @@ def derived(
     if int(np.prod(shape, dtype=np.int64)) * dtype.itemsize <= EAGER_BYTES:
         return evaluate()
     return ir.LazyTensor(evaluate, dtype, ir.Shape(shape), name=name)
+
+
+def hold_as_arrays(model: ir.Model) -> None:
+    """Makes weights arrays that all readers share, in place; files stay memory-mapped.
+
+    Those of a protobuf are copied, and those of `derived` computed, at every read; here once. What
+    NumPy has no type of its own for (text, less than 8 bits) stays as it is. The protobuf is given
+    back, if nothing else holds a part of it.
+    """
+    for graph in model.graphs():
+        for name, value in graph.initializers.items():
+            tensor = value.const_value
+            if not isinstance(tensor, ir.LazyTensor | ir.TensorProtoTensor):
+                continue
+            if tensor.dtype == ir.DataType.STRING or tensor.dtype.bitwidth < BYTE_BITS:
+                continue
+            value.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=name)
 
 
 def renamed(tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:

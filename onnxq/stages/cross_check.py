@@ -16,6 +16,7 @@ from onnxq import runtime
 from onnxq.errors import CalibrationError
 from onnxq.graph.checks import weights_alone
 from onnxq.graph.io import load, model_hash
+from onnxq.graph.weights import hold_as_arrays
 from onnxq.samples import input_specs, open_samples
 from onnxq.stages.cross_findings import CrossFindings
 from onnxq.stages.end_to_end import EndToEnd
@@ -46,7 +47,8 @@ def cross_check(
 ) -> CrossFindings:
     """CrossFindings of a quantized model on samples; bounds are for `CrossFindings.check`.
 
-    One batch is in memory at a time, with all its inner tensors.
+    One batch is in memory at a time, with all its inner tensors. Weights are there three times: as
+    they are (or memory-mapped), and in each of two sessions, packed for their kernels.
 
     Args:
         model: the quantized model, QDQ or QOperator; path, ModelProto or onnx_ir.Model.
@@ -62,6 +64,9 @@ def cross_check(
         QConfigError: a feedback that the model does not have, or fewer than 1 thread.
     """
     target = load(model)
+    if target is model:
+        target = target.clone()  # the caller's weights stay as they are
+    hold_as_arrays(target)  # two sessions and the reference read them
     state = as_feedback(feedback)
     check_feedback(target, state)
     inputs = input_specs(target, state.values())

@@ -3,10 +3,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
 
-from onnxq.graph.weights import EAGER_BYTES, Array, constant, derived, is_private, renamed
+from onnxq.graph.weights import (
+    EAGER_BYTES,
+    Array,
+    constant,
+    derived,
+    hold_as_arrays,
+    is_private,
+    renamed,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,3 +85,34 @@ def test_a_renamed_tensor_has_the_same_data_and_leaves_the_first_alone(
     assert (tensor.name, new.name) == ("old", "new")
     assert new.dtype == tensor.dtype
     np.testing.assert_array_equal(new.numpy(), tensor.numpy())
+
+
+def test_weights_held_as_arrays_are_read_without_a_copy(tmp_path: Path) -> None:
+    """Of a protobuf, of what computes itself, of a file, and of fewer bits than a byte."""
+    numbers = np.arange(600, dtype=np.float32)
+    (tmp_path / "data").write_bytes(numbers.tobytes())
+    calls = []
+
+    def compute() -> ir.Tensor[Array]:
+        calls.append(1)
+        return ir.Tensor(numbers, name="lazy")
+
+    proto = onnx.numpy_helper.from_array(numbers, "proto")
+    nibbles = onnx.helper.make_tensor("int4", onnx.TensorProto.INT4, [4], [1, 2, 3, -4])
+    tensors: list[ir.TensorProtocol] = [
+        ir.serde.deserialize_tensor(proto),
+        ir.LazyTensor(compute, FLOAT, ir.Shape([600]), name="lazy"),
+        ir.ExternalTensor("data", 0, 2400, FLOAT, shape=ir.Shape([600]), name="file",
+                          base_dir=tmp_path),
+        ir.serde.deserialize_tensor(nibbles),
+    ]  # fmt: skip
+    values = [ir.Value(name=t.name, const_value=t) for t in tensors]
+    graph = ir.Graph([], [], nodes=[], initializers=values, opset_imports={"": 21})
+    hold_as_arrays(ir.Model(graph, ir_version=10))
+    held = [value.const_value for value in values]
+    assert held[2:] == tensors[2:]
+    for tensor in held[:2]:
+        assert tensor is not None
+        assert tensor.numpy() is tensor.numpy()
+        assert np.array_equal(tensor.numpy(), numbers)
+    assert calls == [1]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import re
 import tracemalloc
@@ -84,6 +85,28 @@ def test_integers_agree_node_by_node_and_end_to_end(quantized: ir.Model) -> None
     assert (findings.unchecked, findings.floats, findings.instrumented) == ((), (), ())
     assert [(o.name, o.elements, o.differing) for o in findings.outputs] == [("y", 80, 0)]
     assert findings.first_difference == ""
+
+
+def test_weights_are_computed_once_and_the_callers_model_keeps_its_own(
+    quantized: ir.Model,
+) -> None:
+    """Two sessions, the reference and the hash read them."""
+    mine = quantized.clone()
+    calls = []
+
+    def read(tensor: ir.TensorProtocol) -> ir.Tensor[Array]:
+        calls.append(str(tensor.name))
+        return ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name)
+
+    for value in mine.graph.initializers.values():
+        tensor = value.const_value
+        assert tensor is not None
+        lazy, shape = functools.partial(read, tensor), ir.Shape(tensor.shape.numpy())
+        value.const_value = ir.LazyTensor(lazy, tensor.dtype, shape, name=tensor.name)
+    before = [value.const_value for value in mine.graph.initializers.values()]
+    cross_check(mine, [{"x": images(2)}]).check()
+    assert [value.const_value for value in mine.graph.initializers.values()] == before
+    assert sorted(calls) == sorted(mine.graph.initializers)
 
 
 def test_every_integer_node_of_the_optimized_graph_is_listed(quantized: ir.Model) -> None:
