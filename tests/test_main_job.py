@@ -12,7 +12,9 @@ import torch
 import onnxq
 from models.cifar10 import load_sample
 from onnxq import runtime
+from onnxq.observers import HistogramObserver, MinMaxObserver, NarrowRangeObserver
 from onnxq.pytorch import load_module
+from onnxq.qconfig import QConfig, QConfigMapping
 from onnxq.stages.rewrite.qoperator import Remains, remains
 from onnxq.stages.verify import verify
 from tests.stages.rewrite.test_qdq import kernels
@@ -85,6 +87,30 @@ def test_every_node_runs_in_integers(name: str, quantized: ir.Model) -> None:
     assert not runtime.count(uses, runtime.Arithmetic.FLOAT)
     moves = Counter({op: n for op, n in integer.items() if op not in ("Transpose", "Reshape")})
     assert moves == KERNELS[name]
+
+
+@pytest.mark.parametrize("target", ["x86-vnni", "portable"])
+@pytest.mark.parametrize("scheme", ["per_tensor_symmetric", "per_tensor_affine"])
+@pytest.mark.parametrize("observer", [HistogramObserver, MinMaxObserver])
+def test_int8_activations_run_in_integers_too(
+    observer: type[HistogramObserver | MinMaxObserver],
+    scheme: str,
+    target: str,
+    name: str,
+    source: ir.Model,
+    calibration: npt.NDArray[np.float32],
+) -> None:
+    spec = observer.with_args(dtype="qint8", qscheme=scheme)
+    qconfig = QConfigMapping(QConfig(spec, NarrowRangeObserver.with_args()))
+    prepared = onnxq.prepare(source, qconfig, target)
+    made = onnxq.plan(prepared, onnxq.calibrate(prepared, [{"image": calibration[:64]}]))
+    for form in ("qdq", "qoperator"):
+        model = onnxq.rewrite(prepared, made, form)
+        uses = runtime.integer_nodes(runtime.optimized_graph(model))
+        assert not runtime.count(uses, runtime.Arithmetic.FLOAT)
+        integer = runtime.count(uses, runtime.Arithmetic.INTEGER)
+        assert {op: integer[op] for op in KERNELS[name]} == KERNELS[name]
+    assert correct(model) >= correct(source) - 20  # of 1,000; symmetric codes lose a bit
 
 
 def test_top1_is_within_a_point_of_float(source: ir.Model, quantized: ir.Model) -> None:

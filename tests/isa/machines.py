@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq import targets
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 RUNNER = Path(__file__).with_name("run_cases.py")
 TIME_LIMIT_S = 1800
+GRAPH = ".graph"
+"""Suffix of an empty file beside a case that asks for the graph that runs."""
 QUIET = {"ORT_DISABLE_TELEMETRY": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -58,10 +61,10 @@ class Machine:
 
 
 MACHINES = (
+    Machine("sse", "x86-sse", "SandyBridge"),
     Machine("avx2", "x86-avx2", "Haswell"),
     Machine("neon", "arm64"),
     Machine("neon53", "arm64"),
-    Machine("sse", "x86-sse", "SandyBridge"),
     Machine("dot", "arm64-dot"),
     Machine("i8mm", "arm64-i8mm"),
     Machine("sve", "arm64-i8mm"),
@@ -92,6 +95,11 @@ class Results:
         assert path.exists(), f"{case} did not run on {self.machine}: its process ended before"
         with np.load(path) as file:
             return [file[f"arr_{i}"] for i in range(len(file.files))]
+
+    def graph(self, case: str) -> ir.Model:
+        """What ONNX Runtime runs there, of a case that was saved with its GRAPH."""
+        self.outputs(case)
+        return ir.load(self.folder / f"{case}.onnx")
 
 
 def unpacked() -> Path | None:

@@ -3,7 +3,8 @@
     python run_cases.py CASES RESULTS
 
 CASES has NAME.onnx and NAME.npz, its inputs by name. RESULTS gets NAME.npz, its outputs as arr_0,
-arr_1 ..., or NAME.error, what ONNX Runtime said.
+arr_1 ..., or NAME.error, what ONNX Runtime said. Where CASES has NAME.graph, it gets NAME.onnx too,
+the graph that ONNX Runtime runs there.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ ERRORS_ONLY = 3
 
 def main(cases: Path, results: Path) -> None:
     """Runs every case, one after the other."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # what a case fails by is in its file
     for model in sorted(cases.glob("*.onnx")):
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 4  # what a case fails by is in its file
+        if model.with_suffix(".graph").exists():
+            options.optimized_model_filepath = str(results / model.name)
         with np.load(model.with_suffix(".npz")) as file:
             feeds = dict(file)
         try:
