@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
     Array = npt.NDArray[np.generic]
 
+_Y_SCALE = 6  # slot of QLinearConv
+_IN_PLACE = ("Reshape", "Transpose", "Slice", "Clip")
+
 
 class Feeding(enum.Enum):
     """What the parts of the module are given."""
@@ -219,6 +222,22 @@ def _quantized(model: ir.Model) -> dict[str, tuple[float, int]]:
         clips = [reader for reader in codes.consumers() if reader.op_type != DEQUANTIZE]
         value = clips[0].outputs[0] if clips and clips[0].op_type == "Clip" else codes
         found[str(value.name)] = (float(scale), int(zero_point))
+    return found | _written_out(model)
+
+
+def _written_out(model: ir.Model) -> dict[str, tuple[float, int]]:
+    """Codes of transposed convolutions, and of what puts them in their places."""
+    found = {}
+    for node in model.graph:
+        if node.op_type != "QLinearConv":
+            continue
+        scale, zero_point = array_of(node, _Y_SCALE), array_of(node, _Y_SCALE + 1)
+        assert scale is not None, "lowering writes constants"
+        assert zero_point is not None
+        values = [node.outputs[0]]
+        for value in values:
+            found[str(value.name)] = (float(scale), int(zero_point))
+            values += [r.outputs[0] for r in value.consumers() if r.op_type in _IN_PLACE]
     return found
 
 

@@ -12,6 +12,7 @@ import copy
 import warnings
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 from torch.nn.utils.parametrize import type_before_parametrizations
@@ -21,6 +22,7 @@ from onnxq.pytorch.custom_config import FUSER_METHODS, entries_of
 from onnxq.pytorch.hooks import drop_hooks, has_hooks, has_pre_hooks, move_hooks, move_pre_hooks
 from onnxq.pytorch.nn import intrinsic
 from onnxq.pytorch.nn.intrinsic import FUSED
+from onnxq.pytorch.nn.transposed import TRANSPOSED, per_weight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -45,8 +47,23 @@ def folded(layer: Any, bn: Any) -> nn.Module:
         )
     if isinstance(layer, nn.Linear):
         return fuse_linear_bn_eval(layer, bn)
+    if isinstance(layer, TRANSPOSED):
+        return _folded_transposed(layer, bn)
     made: nn.Module = fuse_conv_bn_eval(layer, bn)
     return made
+
+
+def _folded_transposed(layer: Any, bn: Any) -> nn.Module:
+    """As `folded`; torch's own function has the channels of the groups in another order."""
+    made: Any = copy.deepcopy(layer)
+    with torch.no_grad():
+        factor = torch.rsqrt(bn.running_var + bn.eps)
+        factor = factor if bn.weight is None else factor * bn.weight
+        mean = bn.running_mean if layer.bias is None else bn.running_mean - layer.bias
+        bias = -mean * factor if bn.bias is None else bn.bias - mean * factor
+        made.weight.mul_(per_weight(factor, made.weight, made.groups))
+    made.bias = nn.Parameter(bias, made.weight.requires_grad)
+    return made  # type: ignore[no-any-return]  # a copy of the layer
 
 
 def _with_relu(fused: type[intrinsic.FusedModule]) -> Fuser:
@@ -62,10 +79,16 @@ _EVALUATED: Mapping[Pattern, Fuser] = {
     (nn.Conv1d, nn.BatchNorm1d): folded,
     (nn.Conv2d, nn.BatchNorm2d): folded,
     (nn.Conv3d, nn.BatchNorm3d): folded,
+    (nn.ConvTranspose1d, nn.BatchNorm1d): folded,
+    (nn.ConvTranspose2d, nn.BatchNorm2d): folded,
+    (nn.ConvTranspose3d, nn.BatchNorm3d): folded,
     (nn.Linear, nn.BatchNorm1d): folded,
     (nn.Conv1d, nn.BatchNorm1d, nn.ReLU): _with_relu(intrinsic.ConvReLU1d),
     (nn.Conv2d, nn.BatchNorm2d, nn.ReLU): _with_relu(intrinsic.ConvReLU2d),
     (nn.Conv3d, nn.BatchNorm3d, nn.ReLU): _with_relu(intrinsic.ConvReLU3d),
+    (nn.ConvTranspose1d, nn.BatchNorm1d, nn.ReLU): _with_relu(intrinsic.ConvTransposeReLU1d),
+    (nn.ConvTranspose2d, nn.BatchNorm2d, nn.ReLU): _with_relu(intrinsic.ConvTransposeReLU2d),
+    (nn.ConvTranspose3d, nn.BatchNorm3d, nn.ReLU): _with_relu(intrinsic.ConvTransposeReLU3d),
 }
 
 

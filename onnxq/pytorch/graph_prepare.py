@@ -28,7 +28,7 @@ from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.placed import operand
 from onnxq.pytorch.placements import place
 from onnxq.pytorch.stubs import DeQuantStub
-from onnxq.pytorch.tracing import module_of, trace
+from onnxq.pytorch.tracing import WEIGHTED, module_of, trace
 from onnxq.qconfig import (
     FakeQuantSpec,
     QConfig,
@@ -51,9 +51,7 @@ PLACEMENTS = "onnxq_placements"
 _FUSED: dict[tuple[type[nn.Module], ...], tuple[Any, Any]] = {
     kind.PARTS: (kind, QAT_MAPPING[kind]) for kind in FUSED if kind in QAT_MAPPING
 }
-_PLAIN: dict[type[nn.Module], Any] = {
-    kind: QAT_MAPPING[kind] for kind in (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
-}
+_PLAIN: dict[type[nn.Module], Any] = {kind: QAT_MAPPING[kind] for kind in WEIGHTED}
 _RELUS = (functional.relu, torch.relu, "relu")
 
 

@@ -63,7 +63,7 @@ class Matcher:
         arrays = self._of(value)
         shape = arrays[0].shape
         found = [n for n in self._by_shape.get(_squeezed(shape), []) if self._agrees(n, arrays)]
-        scope = _scope(value)
+        scope = scope_of(value)
         inside = [node for node in found if scope is not None and node.meta[SCOPE] == scope]
         return sorted(inside or found, key=lambda n: tuple(self._tensor(n).shape) != shape)
 
@@ -125,7 +125,8 @@ def _perturbed(inputs: BoundInputs) -> BoundInputs:
     tensors = {}
     for name, x in inputs.tensors.items():
         flipped = x.flip(0) if x.ndim else x
-        if x.is_floating_point():
+        # a mask of -inf is flipped alone: its deviation is no number
+        if x.is_floating_point() and bool(torch.isfinite(x).all()):
             noise = torch.randn(x.shape, generator=generator).to(x.dtype)
             flipped = _STRETCH * (flipped + noise * x.detach().std(correction=0))
         tensors[name] = flipped
@@ -143,7 +144,7 @@ def _squeezed(shape: Iterable[int]) -> tuple[int, ...]:
     return tuple(int(size) for size in shape if size != 1)
 
 
-def _scope(value: ir.Value) -> str | None:
+def scope_of(value: ir.Value) -> str | None:
     """Path of the module in whose forward the exporter met the value; None where it is not said."""
     producer = value.producer()
     text = None if producer is None else producer.metadata_props.get(_SCOPES)

@@ -22,18 +22,20 @@ from torch import fx
 
 from onnxq.observers import ChannelHistogramObserver, HistogramObserver
 from onnxq.operator import Float, Role
+from onnxq.pytorch.attention import why_whole
 from onnxq.pytorch.exporter import export
 from onnxq.pytorch.inputs import bind
-from onnxq.pytorch.matching import Matcher
+from onnxq.pytorch.matching import Matcher, scope_of
+from onnxq.pytorch.nn.transposed import along_channels
 from onnxq.pytorch.placed import PlacedGroup, PlacedWeight, Placements, Unplaced, operand
 from onnxq.pytorch.tracing import (
     NORMS,
-    TRANSPOSED,
     WEIGHTED,
     is_zero_padding,
     module_of,
     trace,
 )
+from onnxq.pytorch.transformers import holds_transformer, without_shortcuts
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigMapping, get_default_qat_qconfig
 from onnxq.stages.agreeing_sums import ADD, find_sums
 from onnxq.stages.decision import Quantize, node_name, value_name, walk, weight_observer
@@ -100,6 +102,8 @@ def place(
         UnsupportedError: the module cannot be exported.
         QConfigError: as onnxq.prepare.
     """
+    if holds_transformer(model):
+        model = without_shortcuts(copy.deepcopy(model))
     prepared = prepare(export(model, inputs), qconfig, target)
     return _Placing(traced, bind(model, inputs), prepared).run()
 
@@ -198,14 +202,22 @@ class _Placing:
                 ]
                 continue
             self._unplaced[tensor] = (
-                "no part of the module's forward computes this tensor: it lies inside a function "
-                "or module that the exporter takes apart"
+                f"no part of the module's forward computes this tensor: {self._where(tensor)}"
             )
         for tensor, copies in self._copied.items():
             group = self._group_of[tensor]
             if tensor in group.group.sources:
                 names = [node for node, name in group.nodes.items() if name in copies]
                 group.sources += [name for name in names if name not in group.sources]
+
+    def _where(self, tensor: str) -> str:
+        """In what a tensor lies that the module does not have."""
+        path = scope_of(self._values[tensor])
+        for node in self._traced.graph.nodes:
+            reason = why_whole(module_of(self._traced, node))
+            if reason and node.target == path:
+                return f"it lies inside '{path}' (MultiheadAttention): {reason}"
+        return "it lies inside a function or module that the exporter takes apart"
 
     def _copiers(self, tensor: str) -> list[ir.Node]:
         """The nodes that read a tensor's values, if each of them only copies them; else none."""
@@ -292,9 +304,10 @@ class _Placing:
         limit = target.weight_qmax_saturating if saturating else target.weight_qmax
         entry = qconfig.for_node(node_name(node), node.op_type)
         assert entry is not None, "a node without an entry is float"
-        transposed = isinstance(module_of(self._traced, called), TRANSPOSED)
-        spec = weight_observer(node, decision.rule, qconfig)
-        return with_observer(entry.weight, limited_to(spec, limit, ch_axis=int(transposed)))
+        module = module_of(self._traced, called)
+        assert module is not None, "the caller looked"
+        spec = limited_to(weight_observer(node, decision.rule, qconfig), limit, ch_axis=0)
+        return along_channels(with_observer(entry.weight, spec), module)
 
     def _check_argument(self, node: ir.Node, argument: fx.Node, wanted: list[ir.Value]) -> None:
         """Sees to it that an argument of a quantized node comes from one of the right groups."""

@@ -14,14 +14,17 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from torch import nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import ModelError, QConfigError, listed
 from onnxq.pytorch.add_observer import add_observer_
+from onnxq.pytorch.attention import why_whole
 from onnxq.pytorch.custom_config import OBSERVED_CLASSES, PREPARING, entries_of
 from onnxq.pytorch.graph_prepare import prepare_graph, prepare_graph_qat
 from onnxq.pytorch.hooks import carry_over
 from onnxq.pytorch.layers import QAT_MAPPING, UNFOLDED, WHOLE
+from onnxq.pytorch.nn import quantizable
 from onnxq.pytorch.propagation import propagate_qconfig_
 from onnxq.pytorch.sources import watch_first_pass
 from onnxq.pytorch.torch_ao import own_module
@@ -29,8 +32,6 @@ from onnxq.qconfig import FakeQuantSpec, QConfig
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-
-    from torch import nn
 
     from onnxq.pytorch.inputs import Inputs
     from onnxq.qconfig import QConfigMapping
@@ -82,6 +83,8 @@ def prepare(
     custom = entries_of(prepare_custom_config_dict, "prepare_custom_config_dict", PREPARING)
     propagate_qconfig_(root, None, custom)
     _check_qconfigs(root)
+    if nn.MultiheadAttention not in custom.get(OBSERVED_CLASSES, {}):
+        root = _with_open_attention(root)
     unfolded = [n or type(m).__name__ for n, m in root.named_modules() if isinstance(m, UNFOLDED)]
     if unfolded:
         raise ModelError(
@@ -133,6 +136,8 @@ def prepare_qat(
     root = _own(model, inplace)
     propagate_qconfig_(root)
     _check_qconfigs(root)
+    if mapping is None or nn.MultiheadAttention not in mapping:
+        root = _with_open_attention(root)
     chosen = QAT_MAPPING if mapping is None else mapping
     root = _swapped(root, "", chosen, {})
     add_observer_(root, None, set(chosen.values()))
@@ -174,6 +179,21 @@ def _own(model: nn.Module, inplace: bool) -> nn.Module:
             if own is not child:
                 setattr(module, name, own)
     return root
+
+
+def _with_open_attention(root: nn.Module) -> nn.Module:
+    """The model with nn.MultiheadAttention that has a qconfig made of layers that have one each."""
+    done: dict[nn.Module, nn.Module] = {}
+    for module in list(root.modules()):
+        wanted = isinstance(getattr(module, "qconfig", None), QConfig)
+        if isinstance(module, nn.MultiheadAttention) and wanted and not why_whole(module):
+            done[module] = carry_over(module, quantizable.MultiheadAttention.from_float(module))
+            propagate_qconfig_(done[module])
+    for module in list(root.modules()):
+        for name, child in module.named_children():
+            if child in done:
+                setattr(module, name, done[child])
+    return done.get(root, root)
 
 
 def _check_qconfigs(root: nn.Module) -> None:

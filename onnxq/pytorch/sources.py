@@ -27,6 +27,7 @@ from onnxq.pytorch.grid_keeping import GRID_KEEPING, Between, round_input
 from onnxq.pytorch.hooks import has_pre_hook
 from onnxq.pytorch.nn.intrinsic import FusedModule
 from onnxq.pytorch.nn.quantized.observed import bind_input
+from onnxq.pytorch.nn.transposed import TRANSPOSED
 from onnxq.pytorch.stubs import DeQuantStub
 from onnxq.stages.agreeing_sums import ADD, Sum
 
@@ -52,9 +53,7 @@ LAYERS = (
     nn.Conv1d,
     nn.Conv2d,
     nn.Conv3d,
-    nn.ConvTranspose1d,
-    nn.ConvTranspose2d,
-    nn.ConvTranspose3d,
+    *TRANSPOSED,
     nn.Linear,
     FusedModule,
 )

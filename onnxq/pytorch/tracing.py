@@ -10,6 +10,8 @@ rules bring it to that form, so that quantizers have one place to sit:
     x.mean((2, 3))                       =  flatten(adaptive_avg_pool2d(x, 1), 1)
     silu(x)                              =  x * sigmoid(x)
     scaled_dot_product_attention(q, k, v) = softmax((c q) (c k)^T) v,  c = d^(-1/4)
+    nn.MultiheadAttention                =  layers and products (onnxq.pytorch.attention)
+    nn.TransformerEncoder and its kin    =  without shortcuts (onnxq.pytorch.transformers)
 """
 
 from __future__ import annotations
@@ -23,8 +25,11 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
+from onnxq.pytorch.attention import Attention, added_mask, attended, taken_apart
+from onnxq.pytorch.nn.transposed import TRANSPOSED
 from onnxq.pytorch.recorded import record
 from onnxq.pytorch.symbolic import symbolic
+from onnxq.pytorch.transformers import without_shortcuts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,7 +39,6 @@ if TYPE_CHECKING:
 SCOPE = "onnxq_scope"
 """Key of a node's meta: path of the module that it calls or that calls it; "" is the model."""
 
-TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 WEIGHTED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear, *TRANSPOSED)
 SHAPE = "onnxq_shape"
 """Key of a node's meta: shape of the tensor that it gives for the example inputs."""
@@ -48,6 +52,8 @@ PADS = (
     nn.ConstantPad2d,
     nn.ConstantPad3d,
 )
+DTYPE = "onnxq_dtype"
+"""Key of a node's meta: dtype of that tensor."""
 SPATIAL_RANK = 4  # of what has two axes of space
 
 _OUT_OF_PLACE = {
@@ -70,6 +76,14 @@ _CONVS: dict[Any, Any] = {
     torch.conv3d: nn.Conv3d,
 }
 _CONV_ARGUMENTS = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1}
+_TRANSPOSED_CONVS: dict[Any, Any] = {
+    functional.conv_transpose1d: nn.ConvTranspose1d,
+    functional.conv_transpose2d: nn.ConvTranspose2d,
+    functional.conv_transpose3d: nn.ConvTranspose3d,
+}
+_TRANSPOSED_ARGUMENTS = {
+    "stride": 1, "padding": 0, "output_padding": 0, "groups": 1, "dilation": 1,
+}  # fmt: skip
 
 
 def trace(model: nn.Module, inputs: BoundInputs) -> fx.GraphModule:
@@ -83,13 +97,13 @@ def trace(model: nn.Module, inputs: BoundInputs) -> fx.GraphModule:
         UnsupportedError: forward cannot be traced: it branches on the values of tensors.
         ModelError: it fails on the inputs.
     """
-    model.eval()
+    model = taken_apart(without_shortcuts(model.eval()), inputs)
     traced = symbolic(model, inputs)
     values = record(traced, inputs)
     for node in traced.graph.nodes:
         node.meta[SCOPE] = _scope(node)
         if isinstance(values[node], torch.Tensor):
-            node.meta[SHAPE] = tuple(values[node].shape)
+            node.meta[SHAPE], node.meta[DTYPE] = tuple(values[node].shape), values[node].dtype
     for rule in (
         _out_of_place,
         _dropout_modules,
@@ -126,9 +140,10 @@ def is_zero_padding(graph: fx.GraphModule, node: fx.Node) -> bool:
 
 
 def _scope(node: fx.Node) -> str:
-    if node.op == "call_module":
-        return str(node.target)
     stack = node.meta.get("nn_module_stack") or {"": None}
+    if node.op == "call_module":
+        around = [entry for entry in stack.values() if entry and entry[1] is Attention]
+        return str(around[-1][0] if around else node.target)
     return str(list(stack)[-1])
 
 
@@ -158,23 +173,21 @@ def _dropout_modules(traced: fx.GraphModule) -> None:
 
 
 def _weights_of_convolutions(traced: fx.GraphModule) -> None:
-    for node in _calls(traced, _CONVS):
-        names = ("input", "weight", "bias", *_CONV_ARGUMENTS)
-        bound: dict[str, Any] = {"bias": None, **_CONV_ARGUMENTS}
+    for node in _calls(traced, _CONVS | _TRANSPOSED_CONVS):
+        transposed = node.target in _TRANSPOSED_CONVS
+        defaults: dict[str, Any] = _TRANSPOSED_ARGUMENTS if transposed else _CONV_ARGUMENTS
+        names = ("input", "weight", "bias", *defaults)
+        bound: dict[str, Any] = {"bias": None, **defaults}
         bound |= {**dict(zip(names, node.args, strict=False)), **node.kwargs}
         parameters = _parameters(traced, bound["weight"], bound["bias"])
         if parameters is None:
             continue
         weight, bias = parameters
-        groups = bound["groups"]
-        conv = _CONVS[node.target](
-            weight.shape[1] * groups,
-            weight.shape[0],
+        channels = (weight.shape[1] * bound["groups"], weight.shape[0])
+        conv = (_CONVS | _TRANSPOSED_CONVS)[node.target](
+            *(reversed(channels) if transposed else channels),
             tuple(weight.shape[2:]),
-            bound["stride"],
-            bound["padding"],
-            bound["dilation"],
-            groups,
+            **{name: bound[name] for name in defaults},
             bias=bias is not None,
             device="meta",
         )
@@ -243,29 +256,46 @@ def _silus(traced: fx.GraphModule) -> None:
 
 def _products_of_attention(traced: fx.GraphModule) -> None:
     """As the exporter writes it, reshapes included, so that each tensor has a node."""
+    tracer = fx.proxy.GraphAppendingTracer(traced.graph)
     for node in _calls(traced, {functional.scaled_dot_product_attention: None}):
         names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale")
         bound: dict[str, Any] = dict(zip(names, node.args, strict=False)) | node.kwargs
-        asked = {name for name in ("attn_mask", "is_causal", "enable_gqa") if bound.get(name)}
-        q, k, v = (bound[name] for name in names[:3])
-        shape = k.meta.get(SHAPE, ())
-        if asked or len(shape) != SPATIAL_RANK:
+        shape = bound["key"].meta.get(SHAPE, ())
+        if bound.get("enable_gqa") or len(shape) != SPATIAL_RANK:
             continue  # placement says that it cannot be placed
-        factor = (bound.get("scale") or shape[-1] ** -0.5) ** 0.5
-        graph = traced.graph
-        with graph.inserting_before(node):
-            rows = graph.call_method("flatten", (k, 0, 1))
-            turned = graph.call_method("transpose", (rows, 1, 2))
-            columns = graph.call_method("unflatten", (turned, 0, (-1, shape[1])))
-            left = graph.call_function(operator.mul, (q, factor))
-            right = graph.call_function(operator.mul, (columns, factor))
-            scores = graph.call_function(torch.matmul, (left, right))
-            shares = graph.call_function(torch.softmax, (scores, -1))
-            result = graph.call_function(torch.matmul, (shares, v))
-        for new in (rows, turned, columns, left, right, scores, shares, result):
+        before = set(traced.graph.nodes)
+        with traced.graph.inserting_before(node):
+            q, k, v = (_proxy(bound[name], tracer) for name in names[:3])
+            result: Any = attended(
+                q,
+                k,
+                v,
+                _mask_of_attention(bound, tracer),
+                (bound.get("scale") or shape[-1] ** -0.5) ** 0.5,
+                shape[1],
+            )
+        for new in set(traced.graph.nodes) - before:
             new.meta = dict(node.meta)
-        node.replace_all_uses_with(result)
-        graph.erase_node(node)
+        node.replace_all_uses_with(result.node)
+        traced.graph.erase_node(node)
+
+
+def _mask_of_attention(bound: dict[str, Any], tracer: fx.proxy.TracerBase) -> Any:
+    """What is added to the scores, of attn_mask or is_causal; None where there is nothing."""
+    mask = bound.get("attn_mask")
+    if bound.get("is_causal"):
+        query, key = (_proxy(bound[name], tracer) for name in ("query", "key"))
+        ones = query.new_ones((query.size(-2), key.size(-2)))
+        return added_mask(ones.tril().eq(0))
+    if mask is None:
+        return None
+    proxy = _proxy(mask, tracer)
+    return added_mask(proxy.logical_not()) if mask.meta[DTYPE] == torch.bool else proxy
+
+
+def _proxy(node: fx.Node, tracer: fx.proxy.TracerBase) -> Any:
+    """What stands for the node's tensor in functions that are traced."""
+    return fx.Proxy(node, tracer)
 
 
 def _one_call_per_module(traced: fx.GraphModule) -> None:

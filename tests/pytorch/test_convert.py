@@ -223,9 +223,9 @@ def test_a_layer_whose_input_is_not_known_names_the_remedy() -> None:
 
 
 def test_weights_without_quantized_form_are_refused_by_name() -> None:
-    model: Any = nn.Sequential(nn.ConvTranspose2d(1, 1, 1))
+    model: Any = nn.Sequential(nn.RMSNorm(4))
     model[0].qconfig = get_default_qconfig()
-    with pytest.raises(UnsupportedError, match=r"'0 \(ConvTranspose2d\)'.*qconfig to None"):
+    with pytest.raises(UnsupportedError, match=r"'0 \(RMSNorm\)'.*qconfig to None"):
         convert(model)
 
 

@@ -389,8 +389,8 @@ def test_a_prepared_model_is_not_prepared_again() -> None:
     ("module", "x"),
     [
         (nn.LSTM(3, 4), torch.randn(5, 3)),
-        (nn.ConvTranspose2d(3, 4, 2), X),
-        (nn.MultiheadAttention(3, 1), None),
+        (nn.RMSNorm(8), torch.randn(5, 8)),
+        (nn.MultiheadAttention(3, 1, add_zero_attn=True), None),
     ],
 )
 def test_what_has_no_quantized_form_stays_in_float_and_is_named(
@@ -406,11 +406,11 @@ def test_what_has_no_quantized_form_stays_in_float_and_is_named(
 
 
 def test_a_float_result_does_not_feed_a_quantized_layer() -> None:
-    net: Any = nn.Sequential(QuantStub(), nn.ConvTranspose2d(3, 3, 2), nn.Conv2d(3, 4, 1))
+    net: Any = nn.Sequential(QuantStub(), nn.RMSNorm(X.shape[-1]), nn.Conv2d(3, 4, 1))
     net.qconfig = get_default_qat_qconfig()
     with pytest.warns(UserWarning, match="stay in float"):
         made = prepare_qat(net)
-    with pytest.raises(ModelError, match=r"'2' .Conv2d.: its input, from .*conv_transpose2d"):
+    with pytest.raises(ModelError, match=r"'2' .Conv2d.: its input, from .*rms_norm"):
         made(X)
 
 

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnxq.graph.edit import all_nodes
 from onnxq.graph.weights import EAGER_BYTES, Array, constant, derived
 
-# deterministic, one output, and NumPy computes what ONNX Runtime computes
+# deterministic, and NumPy computes what ONNX Runtime computes
 _FOLDABLE = frozenset(
     [
         "Abs",
@@ -49,6 +49,7 @@ _FOLDABLE = frozenset(
         "Shape",
         "Sign",
         "Slice",
+        "Split",
         "Sqrt",
         "Squeeze",
         "Sub",
@@ -75,17 +76,18 @@ class FoldConstants(ir.passes.InPlacePass):
         opset = model.opset_imports.get("", 0)
         modified = False
         for node in all_nodes(model):
-            tensor = _folded(node, opset)
-            if tensor is not None:
-                _replace(node, tensor)
+            tensors = _folded(node, opset)
+            if tensors:
+                _replace(node, tensors)
                 modified = True
         return ir.passes.PassResult(model, modified)
 
 
-def _folded(node: ir.Node, opset: int) -> ir.TensorProtocol | None:
-    if node.op_type not in _FOLDABLE or node.domain or node.outputs[0].is_graph_output():
+def _folded(node: ir.Node, opset: int) -> list[ir.TensorProtocol] | None:
+    """One tensor per output."""
+    if node.op_type not in _FOLDABLE or node.domain or not node.inputs:
         return None
-    if not node.inputs:
+    if any(output.is_graph_output() for output in node.outputs):
         return None
     inputs = [constant(x) for x in node.inputs]
     absent = [x is None for x in node.inputs]
@@ -93,22 +95,24 @@ def _folded(node: ir.Node, opset: int) -> ir.TensorProtocol | None:
         return None
     if any(t is not None and t.dtype == ir.DataType.STRING for t in inputs):
         return None
-    return _result(node, inputs, opset)
+    results = [_result(node, i, inputs, opset) for i in range(len(node.outputs))]
+    known = [result for result in results if result is not None]
+    return known if len(known) == len(results) else None
 
 
 def _result(
-    node: ir.Node, inputs: list[ir.TensorProtocol | None], opset: int
+    node: ir.Node, output: int, inputs: list[ir.TensorProtocol | None], opset: int
 ) -> ir.TensorProtocol | None:
     from onnx.reference import ReferenceEvaluator
 
     evaluator = ReferenceEvaluator(_as_model(node, opset))
-    name = node.outputs[0].name
+    name = node.outputs[output].name
 
     def compute() -> Array:
         feeds = {f"x{i}": t.numpy() for i, t in enumerate(inputs) if t is not None}
-        return np.asarray(evaluator.run(None, feeds)[0])  # type: ignore[index]  # run is typed list | dict; a model gives a list
+        return np.asarray(evaluator.run(None, feeds)[output])  # type: ignore[index]  # run is typed list | dict; a model gives a list
 
-    shape, dtype = _static_shape(node, inputs), node.outputs[0].dtype
+    shape, dtype = _static_shape(node, output, inputs), node.outputs[output].dtype
     read_bytes = sum(t.nbytes for t in inputs if t is not None)
     if dtype is not None and shape is not None:
         size_bytes = math.prod(shape) * dtype.itemsize
@@ -119,9 +123,11 @@ def _result(
     return None
 
 
-def _static_shape(node: ir.Node, inputs: list[ir.TensorProtocol | None]) -> tuple[int, ...] | None:
+def _static_shape(
+    node: ir.Node, output: int, inputs: list[ir.TensorProtocol | None]
+) -> tuple[int, ...] | None:
     """The result's shape: inferred, or read from Expand's target, constant by now."""
-    inferred = node.outputs[0].shape
+    inferred = node.outputs[output].shape
     if inferred is not None and inferred.is_static():
         return tuple(inferred.numpy())
     if node.op_type != "Expand" or inputs[0] is None or inputs[1] is None:
@@ -131,30 +137,39 @@ def _static_shape(node: ir.Node, inputs: list[ir.TensorProtocol | None]) -> tupl
 
 
 def _as_model(node: ir.Node, opset: int) -> onnx.ModelProto:
-    """A model of that one node; inputs x0, x1 ..., output y."""
+    """A model of that one node; inputs x0, x1 ..., outputs y0, y1 ..."""
     proto = ir.to_proto(node)
     proto.input[:] = ["" if x is None else f"x{i}" for i, x in enumerate(node.inputs)]
-    proto.output[:] = ["y"]
+    names = [f"y{i}" for i in range(len(node.outputs))]
+    proto.output[:] = names
     inputs = [
         onnx.helper.make_tensor_value_info(f"x{i}", x.dtype.value, None)
         for i, x in enumerate(node.inputs)
         if x is not None and x.dtype is not None
     ]
-    undefined = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.UNDEFINED, None)
-    graph = onnx.helper.make_graph([proto], "constant", inputs, [undefined])
+    undefined = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.UNDEFINED, None) for name in names
+    ]
+    graph = onnx.helper.make_graph([proto], "constant", inputs, undefined)
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
 
 
-def _replace(node: ir.Node, tensor: ir.TensorProtocol) -> None:
-    y, graph = node.outputs[0], node.graph
+def _replace(node: ir.Node, tensors: list[ir.TensorProtocol]) -> None:
+    graph = node.graph
     assert graph is not None
-    value = ir.Value(
-        name=y.name,
-        type=ir.TensorType(tensor.dtype),
-        shape=ir.Shape(tensor.shape.numpy()),
-        const_value=tensor,
-        metadata_props=dict(y.metadata_props),
-    )
-    y.replace_all_uses_with(value)
+    values = [
+        ir.Value(
+            name=y.name,
+            type=ir.TensorType(tensor.dtype),
+            shape=ir.Shape(tensor.shape.numpy()),
+            const_value=tensor,
+            metadata_props=dict(y.metadata_props),
+        )
+        for y, tensor in zip(node.outputs, tensors, strict=True)
+    ]
+    for y, value in zip(node.outputs, values, strict=True):
+        y.replace_all_uses_with(value)
     graph.remove(node, safe=True)
-    graph.register_initializer(value)
+    for value in values:
+        if value.name:  # an output that is left out has none
+            graph.register_initializer(value)

@@ -7,6 +7,7 @@
     Conv of codes -> BatchNormalization      becomes   Conv of codes, with its scales
     Conv of codes, float bias                becomes   Conv of codes, int32 bias
     codes of activations in int8             become    uint8, of the same numbers
+    ConvTranspose between DQ and Q           becomes   QLinearConv, its results interleaved
     x -> Q, x -> Q                           becomes   x -> Q
     DQ -> Q on one grid                      goes
     GlobalAveragePool -> Flatten -> Q        becomes   GlobalAveragePool -> Q -> DQ -> Flatten -> Q
@@ -35,6 +36,7 @@ from onnxq.pytorch.quantized_graph.bias_scales import check_bias
 from onnxq.pytorch.quantized_graph.biases import store_bias
 from onnxq.pytorch.quantized_graph.clamps import fold_clamps
 from onnxq.pytorch.quantized_graph.constants import store_codes
+from onnxq.pytorch.quantized_graph.lowered import lower_layer
 from onnxq.pytorch.quantized_graph.movement import drop_round_trip, onto_grid, quantize_before
 from onnxq.pytorch.quantized_graph.naming import name_codes, name_outputs
 from onnxq.pytorch.quantized_graph.norms import fold_norm
@@ -94,6 +96,7 @@ def tidy_quantized(model: ir.Model) -> None:
     each(drop_round_trip)
     each(lambda node: onto_grid(node, model, names))
     each(drop_round_trip, check_bias)
+    each(lambda node: lower_layer(node, model, names))
     name_outputs(model, names)
     RemoveUnused()(model)
     keep_loadable(model)

@@ -32,7 +32,7 @@ def check_bias(node: ir.Node) -> None:
     x_scale, w_scale, b_scale = (array_of(part, 1) for part in (x, w, b))
     if x_scale is None or w_scale is None or b_scale is None:
         return
-    wanted = bias_scale(torch.tensor(x_scale), torch.tensor(w_scale)).numpy()
+    wanted = bias_scale(torch.tensor(x_scale), torch.tensor(w_scale), b_scale.size).numpy()
     if np.allclose(b_scale, wanted, rtol=SAME, atol=0):
         return
     index = int(np.argmax(np.abs(np.broadcast_to(b_scale, wanted.shape) / wanted - 1)))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from onnxq.pytorch.quantized_graph.weights import StoredWeight
 
 FEW_BITS = 64  # products with such codes add up exactly on every CPU
-_INTEGER = ("Conv", "Gemm")  # ConvTranspose runs in float
+_INTEGER = ("Conv", "Gemm", "ConvTranspose")
 
 
 def store_bias(node: ir.Node, names: FreeNames) -> None:

@@ -11,6 +11,7 @@ from onnx_ir.tape import Tape
 from onnxq import catalog
 from onnxq.operator import Form, NodePlan, Role, Rule
 from onnxq.pytorch.boundary import MARK
+from onnxq.pytorch.quantized_graph.lowered import write
 from onnxq.pytorch.quantized_graph.reading import (
     DEQUANTIZE,
     QUANTIZE,
@@ -144,15 +145,7 @@ def _lower(node: ir.Node, rule: Rule, qparams: QParams, model: ir.Model, names: 
     tape = Tape()
     results = operator.lower(tape, node, NodePlan(tuple(in_qparams), tuple(out_qparams)), inputs)
     graph = graph_of(node)
-    for value in tape.initializers:
-        value.name = names.value(str(value.name))
-        graph.register_initializer(value)
-    for made in tape.nodes:
-        model.opset_imports.setdefault(made.domain, 1)
-        made.name = names.node(made.name or str(node.name))
-        for value in made.outputs:
-            value.name = names.value(value.name or f"{made.name}_codes")
-    graph.insert_before(node, tape.nodes)
+    write(tape, node, model, names)
     for slot, codes in enumerate(results):
         old = node.outputs[slot]
         if slot not in rule.outputs:

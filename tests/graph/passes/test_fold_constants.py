@@ -53,6 +53,25 @@ def test_a_constant_of_constants_is_an_initializer(
     assert not FoldConstants()(model).modified
 
 
+@pytest.mark.parametrize("typed", [True, False])
+def test_parts_of_a_constant_are_initializers(typed: bool, parse: Parse) -> None:
+    model = parse(
+        "g (float[2] x) => (float[2] y, float z) "
+        "{ a, b, c = Split<axis=2>(w, sizes) y = Relu(x) z = local.use(a, c) }",
+        {"w": W, "sizes": np.array([1, 1, 2])},
+    )
+    if typed:
+        infer_types(model)
+    else:
+        for value in model.graph.node(0).outputs:
+            value.dtype = ir.DataType.FLOAT
+    assert FoldConstants()(model).modified
+    got = [tensor_of(model.graph.initializers[name]).numpy() for name in "abc"]
+    for part, wanted in zip(got, np.split(W, [1, 2], 2), strict=True):
+        np.testing.assert_array_equal(part, wanted)
+    assert [n.op_type for n in model.graph] == ["Relu", "use"]
+
+
 def test_an_expand_to_a_huge_size_stays(parse: Parse) -> None:
     model = parse(
         "g (float[2] x) => (float[] y) { e = Expand(w, s) y = Add(x, e) }",

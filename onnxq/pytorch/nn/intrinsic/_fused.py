@@ -97,6 +97,60 @@ class ConvBnReLU3d(FusedModule):
     PARTS = (nn.Conv3d, nn.BatchNorm3d, nn.ReLU)
 
 
+class ConvTransposeReLU1d(FusedModule):
+    """ConvTranspose1d, then ReLU."""
+
+    PARTS = (nn.ConvTranspose1d, nn.ReLU)
+
+
+class ConvTransposeReLU2d(FusedModule):
+    """ConvTranspose2d, then ReLU."""
+
+    PARTS = (nn.ConvTranspose2d, nn.ReLU)
+
+
+class ConvTransposeReLU3d(FusedModule):
+    """ConvTranspose3d, then ReLU."""
+
+    PARTS = (nn.ConvTranspose3d, nn.ReLU)
+
+
+class ConvTransposeBn1d(FusedModule):
+    """ConvTranspose1d, then BatchNorm1d."""
+
+    PARTS = (nn.ConvTranspose1d, nn.BatchNorm1d)
+
+
+class ConvTransposeBn2d(FusedModule):
+    """ConvTranspose2d, then BatchNorm2d."""
+
+    PARTS = (nn.ConvTranspose2d, nn.BatchNorm2d)
+
+
+class ConvTransposeBn3d(FusedModule):
+    """ConvTranspose3d, then BatchNorm3d."""
+
+    PARTS = (nn.ConvTranspose3d, nn.BatchNorm3d)
+
+
+class ConvTransposeBnReLU1d(FusedModule):
+    """ConvTranspose1d, then BatchNorm1d, then ReLU."""
+
+    PARTS = (nn.ConvTranspose1d, nn.BatchNorm1d, nn.ReLU)
+
+
+class ConvTransposeBnReLU2d(FusedModule):
+    """ConvTranspose2d, then BatchNorm2d, then ReLU."""
+
+    PARTS = (nn.ConvTranspose2d, nn.BatchNorm2d, nn.ReLU)
+
+
+class ConvTransposeBnReLU3d(FusedModule):
+    """ConvTranspose3d, then BatchNorm3d, then ReLU."""
+
+    PARTS = (nn.ConvTranspose3d, nn.BatchNorm3d, nn.ReLU)
+
+
 class LinearBn1d(FusedModule):
     """Linear, then BatchNorm1d."""
 
@@ -126,6 +180,15 @@ FUSED: tuple[type[FusedModule], ...] = (
     ConvBnReLU1d,
     ConvBnReLU2d,
     ConvBnReLU3d,
+    ConvTransposeReLU1d,
+    ConvTransposeReLU2d,
+    ConvTransposeReLU3d,
+    ConvTransposeBn1d,
+    ConvTransposeBn2d,
+    ConvTransposeBn3d,
+    ConvTransposeBnReLU1d,
+    ConvTransposeBnReLU2d,
+    ConvTransposeBnReLU3d,
     LinearBn1d,
     BNReLU2d,
     BNReLU3d,

@@ -24,6 +24,7 @@ from onnxq.errors import ModelError, QConfigError
 from onnxq.pytorch.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.pytorch.nn.quantized.bias import bias_scale, bias_steps, raised_scale
 from onnxq.pytorch.nn.quantized.observed import bind_input
+from onnxq.pytorch.nn.transposed import along_channels
 from onnxq.qconfig import FakeQuantSpec, QConfig
 
 
@@ -63,11 +64,16 @@ class QatModule(nn.Module):
                 "FakeQuantize.with_args(observer=...)."
             )
         self.qconfig = qconfig
-        self.weight_fake_quant = fake_quantize_module(qconfig.weight).to(self.weight.device)
+        part = along_channels(qconfig.weight, self)
+        self.weight_fake_quant = fake_quantize_module(part).to(self.weight.device)
 
     def bind_input(self, fake: FakeQuantize | None) -> None:
         """Notes which FakeQuantize made the input."""
         bind_input(self, fake)
+
+    def per_weight(self, values: Tensor) -> Tensor:
+        """A vector of output channels, shaped to broadcast with the weight."""
+        return along(values, self.weight.ndim, 0)
 
     def folded(self) -> tuple[Tensor, Tensor | None]:
         """(weight, bias) of the layer that is deployed, float32, with their gradient."""
@@ -85,7 +91,7 @@ class QatModule(nn.Module):
             return fake(weight), bias
         fake.watch(weight)
         scale = raised_scale(fake.scale, bias.detach(), source.scale.detach())
-        rounded = round_bias(bias, bias_scale(source.scale, scale).detach())
+        rounded = round_bias(bias, bias_scale(source.scale, scale, bias.numel()).detach())
         return fake.rounded(weight, scale), rounded
 
     @classmethod

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from torch import Tensor, nn
 
 from onnxq.pytorch.nn.qat.base import QatModule
+from onnxq.pytorch.nn.transposed import TRANSPOSED
 
 if TYPE_CHECKING:
     import torch
@@ -76,10 +77,12 @@ class QatConv(QatModule):
 def arguments_of(conv: Any) -> dict[str, Any]:
     """The constructor's arguments of a convolution."""
     names = "in_channels out_channels kernel_size stride padding dilation groups padding_mode"
+    if isinstance(conv, TRANSPOSED):
+        names += " output_padding"
     return {name: getattr(conv, name) for name in names.split()} | {"bias": conv.bias is not None}
 
 
-_FLOAT_CONVS: tuple[type[nn.Module], ...] = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_FLOAT_CONVS: tuple[type[nn.Module], ...] = (nn.Conv1d, nn.Conv2d, nn.Conv3d, *TRANSPOSED)
 
 
 def float_of(module: QatModule) -> nn.Module:

@@ -16,6 +16,11 @@ from onnxq.pytorch.nn.quantized.activations import (
     Softmax,
 )
 from onnxq.pytorch.nn.quantized.conv import Conv1d, Conv2d, Conv3d
+from onnxq.pytorch.nn.quantized.conv_transpose import (
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
 from onnxq.pytorch.nn.quantized.embedding import Embedding, EmbeddingBag
 from onnxq.pytorch.nn.quantized.linear import Linear
 from onnxq.pytorch.nn.quantized.normalization import (
@@ -37,6 +42,9 @@ __all__ = [
     "Conv1d",
     "Conv2d",
     "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
     "DeQuantize",
     "Embedding",
     "EmbeddingBag",

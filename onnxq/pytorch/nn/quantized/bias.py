@@ -10,9 +10,24 @@ from onnxq.stages.plan_constants import MAX_BIAS_CODE
 LEAST = float(MIN_SCALE)  # torch.compile breaks its graph where NumPy's number is converted
 
 
-def bias_scale(input_scale: torch.Tensor, weight_scale: torch.Tensor) -> torch.Tensor:
-    """As onnxq.qparams.sum_scale: float32 x_scale * w_scale, of the shape of w_scale; never 0."""
-    return (input_scale * weight_scale).clamp_min(LEAST)
+def bias_scale(
+    input_scale: torch.Tensor, weight_scale: torch.Tensor, channels: int | None = None
+) -> torch.Tensor:
+    """As onnxq.qparams.sum_scale: float32 x_scale * w_scale; never 0.
+
+    Args:
+        input_scale: float32 ().
+        weight_scale: float32, () or (channels / groups,): groups of a transposed convolution share
+            scales, channel o has that of o % len(weight_scale).
+        channels: length of the bias; None: as many as there are scales.
+
+    Returns:
+        float32 () or (channels,).
+    """
+    scale = (input_scale * weight_scale).clamp_min(LEAST)
+    if channels is None or scale.ndim == 0 or scale.numel() == channels:
+        return scale
+    return scale.repeat(channels // scale.numel())
 
 
 def bias_steps(bias: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
@@ -38,11 +53,13 @@ def raised_scale(
     """The weight's scale, larger in channels whose bias would leave the int32 accumulator.
 
     Args:
-        weight_scale: float32, () or (channels,).
+        weight_scale: float32, () or (channels,); or (channels / groups,), as in `bias_scale`.
         bias: float32 (channels,).
         input_scale: float32 ().
     """
     needed = bias.double().abs() / (input_scale.double() * MAX_BIAS_CODE)
     if weight_scale.ndim == 0:
         needed = needed.max()
+    elif weight_scale.numel() != needed.numel():
+        needed = needed.reshape(-1, weight_scale.numel()).amax(0)
     return torch.maximum(weight_scale, needed.to(torch.float32))

@@ -11,6 +11,7 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 from onnxq.errors import QConfigError, UnsupportedError
 from onnxq.pytorch.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.pytorch.nn.quantized.weighted import FloatWeights
+from onnxq.pytorch.nn.transposed import along_channels
 from onnxq.qconfig import QConfig
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def float_weights(mod: nn.Module, wanted_by: str) -> FloatWeights:
     weight, bias = core.weight, core.bias
     assert isinstance(weight, torch.Tensor)
     assert bias is None or isinstance(bias, torch.Tensor)
-    return FloatWeights(weight, bias, _observed(fake_quantize_module(qconfig.weight), weight))
+    part = along_channels(qconfig.weight, core)
+    return FloatWeights(weight, bias, _observed(fake_quantize_module(part), weight))
 
 
 def _observed(fake: FakeQuantize, weight: torch.Tensor) -> FakeQuantize:

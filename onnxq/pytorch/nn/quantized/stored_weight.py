@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import torch
 
@@ -25,7 +23,7 @@ class StoredWeight(Stored):
         weight_zero_point: of the type of the codes, shape of weight_scale.
     """
 
-    channel_axis: ClassVar[int] = 0
+    channel_axis: int = 0
     fixed_shapes: tuple[str, ...] = ("weight_codes",)
 
     weight_codes: torch.Tensor

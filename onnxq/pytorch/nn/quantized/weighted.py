@@ -75,6 +75,11 @@ class Weighted(OutputGrid, StoredWeight):
 
     # --- numbers
 
+    @property
+    def output_channels(self) -> int:
+        """Length of a bias."""
+        return int(self.weight_codes.shape[0])
+
     def bias(self) -> torch.Tensor | None:
         """The bias in float32 as it is added: a multiple of input_scale * weight_scale."""
         if self.bias_codes is None:
@@ -112,7 +117,7 @@ class Weighted(OutputGrid, StoredWeight):
             self.input_scale = self.input_scale.to(device)
         if b is not None:
             b = b.detach().to(device, torch.float32).reshape(-1)
-            self._check_bias(b, self.weight_codes.shape[self.channel_axis])
+            self._check_bias(b, self.output_channels)
             raised = raised_scale(scale, b, self.input_scale)
             if not torch.equal(raised, scale):
                 weight = self._at(weight, raised)
@@ -121,7 +126,7 @@ class Weighted(OutputGrid, StoredWeight):
         self.bias_codes = self.bias_scale = self.bias_zero_point = None
         if b is None:
             return
-        self.bias_scale = bias_scale(self.input_scale, scale)
+        self.bias_scale = bias_scale(self.input_scale, scale, b.numel())
         self.bias_codes = bias_codes(b, self.bias_scale)
         self.bias_zero_point = torch.zeros_like(self.bias_scale, dtype=torch.int32)
 

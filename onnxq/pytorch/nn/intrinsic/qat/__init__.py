@@ -14,6 +14,17 @@ from onnxq.pytorch.nn.intrinsic.qat.conv_bn import (
     ConvBnReLU3d,
 )
 from onnxq.pytorch.nn.intrinsic.qat.conv_relu import ConvReLU1d, ConvReLU2d, ConvReLU3d
+from onnxq.pytorch.nn.intrinsic.qat.conv_transpose import (
+    ConvTransposeBn1d,
+    ConvTransposeBn2d,
+    ConvTransposeBn3d,
+    ConvTransposeBnReLU1d,
+    ConvTransposeBnReLU2d,
+    ConvTransposeBnReLU3d,
+    ConvTransposeReLU1d,
+    ConvTransposeReLU2d,
+    ConvTransposeReLU3d,
+)
 from onnxq.pytorch.nn.intrinsic.qat.linear import LinearBn1d, LinearReLU
 
 __all__ = [
@@ -26,6 +37,15 @@ __all__ = [
     "ConvReLU1d",
     "ConvReLU2d",
     "ConvReLU3d",
+    "ConvTransposeBn1d",
+    "ConvTransposeBn2d",
+    "ConvTransposeBn3d",
+    "ConvTransposeBnReLU1d",
+    "ConvTransposeBnReLU2d",
+    "ConvTransposeBnReLU3d",
+    "ConvTransposeReLU1d",
+    "ConvTransposeReLU2d",
+    "ConvTransposeReLU3d",
     "LinearBn1d",
     "LinearReLU",
     "WithBatchNorm",

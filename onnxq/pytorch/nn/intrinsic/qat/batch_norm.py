@@ -13,7 +13,7 @@ arithmetic: y = op(x, fq(w f), fq32(folded bias)).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -43,24 +43,23 @@ class WithBatchNorm(QatModule):
         self.bn = bn.to(self.weight.device)
         self.freeze_bn_stats() if frozen else self.update_bn_stats()
 
-    def op(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    def op(self, x: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> Tensor:
         """The layer without batch norm; the subclass says it."""
         raise NotImplementedError
 
-    def pre_activation(self, x: Tensor) -> Tensor:
-        """What the layer and its batch norm give, before a ReLU."""
+    def pre_activation(self, x: Tensor, *others: Any) -> Tensor:
+        """What the layer and its batch norm give, before a ReLU; `others` go to `op`."""
         if not self.bn.training:
-            return self.op(x, *self.deployed())
+            return self.op(x, *self.deployed(), *others)
         # a value of its own: compiled code keeps what it was given for the backward pass, and bn
         # changes running_var in place
         factor = self.bn.weight / _value(self._running_std())
-        rank = self.weight.ndim
-        scaled = self.weight_fake_quant(self.weight * along(factor, rank, 0))
+        scaled = self.weight_fake_quant(self.weight * self.per_weight(factor))
         # gamma 0 folds to weight 0, whose result divided by 0 is NaN; the weight itself keeps the
         # statistics, and the gradient of gamma, right
         dead = factor == 0
-        scaled = torch.where(along(dead, rank, 0), self.weight, scaled)
-        result = self.op(x, scaled, None)
+        scaled = torch.where(self.per_weight(dead), self.weight, scaled)
+        result = self.op(x, scaled, None, *others)
         result = result / along(torch.where(dead, 1.0, factor), result.ndim, 1)
         if self.bias is not None:
             result = result + along(self.bias, result.ndim, 1)
@@ -76,7 +75,7 @@ class WithBatchNorm(QatModule):
         factor = self.bn.weight / self._running_std()
         assert self.bn.running_mean is not None
         mean = self.bn.running_mean if self.bias is None else self.bn.running_mean - self.bias
-        return self.weight * along(factor, self.weight.ndim, 0), self.bn.bias - mean * factor
+        return self.weight * self.per_weight(factor), self.bn.bias - mean * factor
 
     def update_bn_stats(self) -> Self:
         """Normalizes with each batch's statistics, and averages them into the running ones."""

@@ -59,7 +59,7 @@ class QatConvBn(WithBatchNorm):
         make: Any = self.BATCH_NORM
         self.set_batch_norm(make(out_channels, eps, momentum), freeze_bn)
 
-    def op(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    def op(self, x: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> Tensor:  # noqa: ARG002
         """The convolution."""
         result: Tensor = self._conv_forward(x, weight, bias)  # type: ignore[operator]
         return result

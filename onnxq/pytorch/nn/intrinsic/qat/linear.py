@@ -54,7 +54,7 @@ class LinearBn1d(WithBatchNorm, Linear):
         Linear.__init__(self, in_features, out_features, bias, qconfig)
         self.set_batch_norm(nn.BatchNorm1d(out_features, eps, momentum), freeze_bn)
 
-    def op(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    def op(self, x: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> Tensor:  # noqa: ARG002
         """The product."""
         return F.linear(x, weight, bias)
 

@@ -1,0 +1,96 @@
+"""What transposed convolutions have otherwise than convolutions: where channels lie, padding.
+
+Their weight has shape (in_channels, out_channels / groups, *kernel). Output channels lie along axis
+1, and groups share scales; a depthwise one has its channels along axis 0 (the rule of
+operators/conv_transpose.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from onnxq.errors import ShapeError
+from onnxq.qconfig import FakeQuantSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+    from onnxq.qconfig import Part
+
+TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+
+
+def channel_axis(shape: Sequence[int], groups: int) -> int:
+    """Axis of a transposed convolution's weight along which scales lie.
+
+    Args:
+        shape: (in_channels, out_channels / groups, *kernel).
+        groups: of the convolution.
+    """
+    depthwise = (shape[0], shape[1]) == (groups, 1) != (1, 1)
+    return 0 if depthwise else 1
+
+
+def along_channels(part: Part, module: nn.Module) -> Part:
+    """The weight's part of a qconfig, its scales along the channels of the module's weight.
+
+    Args:
+        part: of the qconfig; its ch_axis is that of layers whose rows are output channels.
+        module: with the weight; anything but a transposed convolution leaves the part as it is.
+    """
+    if not isinstance(module, TRANSPOSED):
+        return part
+    spec = part.observer if isinstance(part, FakeQuantSpec) else part
+    if not spec().qscheme.per_channel:
+        return part
+    spec = spec.with_args(ch_axis=channel_axis(module.weight.shape, module.groups))
+    return replace(part, observer=spec) if isinstance(part, FakeQuantSpec) else spec
+
+
+def per_weight(values: torch.Tensor, weight: torch.Tensor, groups: int) -> torch.Tensor:
+    """A vector of output channels, shaped to broadcast with the weight.
+
+    Args:
+        values: (out_channels,).
+        weight: (in_channels, out_channels / groups, *kernel).
+        groups: of the convolution.
+    """
+    rows = values.reshape(groups, -1).repeat_interleave(weight.shape[0] // groups, 0)
+    return rows.reshape(*rows.shape, *[1] * (weight.ndim - 2))
+
+
+def output_padding(
+    conv: Any, x: torch.Tensor, output_size: Sequence[int] | None
+) -> tuple[int, ...]:
+    """What is added to one side of the result, so that it has the size that was asked for.
+
+    Args:
+        conv: with stride, padding, dilation, kernel_size and output_padding, tuples.
+        x: its input, (batch, channels, *spatial).
+        output_size: spatial sizes, or all sizes, of the result; None: the module's output_padding.
+
+    Raises:
+        ShapeError: a size that no padding gives.
+    """
+    if output_size is None:
+        given: tuple[int, ...] = tuple(conv.output_padding)
+        return given
+    rank = len(conv.kernel_size)
+    asked = tuple(output_size)[-rank:]
+    found = []
+    for axis, size in enumerate(asked):
+        spread = conv.dilation[axis] * (conv.kernel_size[axis] - 1) + 1
+        least = (x.shape[axis - rank] - 1) * conv.stride[axis] - 2 * conv.padding[axis] + spread
+        most = least + max(conv.stride[axis], conv.dilation[axis]) - 1
+        if not least <= size <= most:
+            raise ShapeError(
+                f"{type(conv).__name__}: output_size {list(asked)}: axis {axis} may have {least} "
+                f"to {most} for an input of shape {list(x.shape)}."
+            )
+        found.append(size - least)
+    return tuple(found)
