@@ -127,7 +127,9 @@ class _Placing:
     def __init__(self, traced: fx.GraphModule, inputs: BoundInputs, prepared: Prepared) -> None:
         self._traced = traced
         self._prepared = prepared
-        self._graph = [node for node, _ in walk(prepared.model.graph)]
+        nodes = [*walk(prepared.model.graph)]
+        self._graph = [node for node, _ in nodes]
+        self._fusible = {node for node, loop in nodes if loop is None and _may_fuse(node)}
         self._values = {value_name(v): v for v in prepared.model.graph.inputs}
         self._values |= {str(v.name): v for node in self._graph for v in node.outputs}
         self._values |= dict(prepared.model.graph.initializers)
@@ -170,7 +172,7 @@ class _Placing:
         asked = [t for t in self._group_of if t not in initializers]
         for node in self._graph:
             decision = self._prepared.decisions[node_name(node)]
-            if isinstance(decision, Quantize) or _may_fuse(node):
+            if isinstance(decision, Quantize) or node in self._fusible:
                 asked += [str(v.name) for v in node.outputs if v.name]
         return asked
 
@@ -355,7 +357,7 @@ class _Placing:
         for node in self._graph:
             if isinstance(self._prepared.decisions[node_name(node)], Quantize):
                 continue
-            if not _may_fuse(node):
+            if node not in self._fusible:
                 continue
             results = [v for v in node.outputs if v.name]
             cores = [n for v in results for n in self._matcher.nodes(v)]
@@ -414,7 +416,7 @@ class _Placing:
 
 def _may_fuse(node: ir.Node) -> bool:
     """Whether ONNX Runtime may run the node in integers where Q and DQ stand around it."""
-    floats = any(v.dtype == ir.DataType.FLOAT for v in node.outputs)
+    floats = any(v.type == ir.TensorType(ir.DataType.FLOAT) for v in node.outputs)
     return node.domain == "" and node.op_type not in NEVER_FUSED and floats
 
 

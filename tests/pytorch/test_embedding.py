@@ -15,6 +15,7 @@ from onnxq import export, prepare, quantize, runtime
 from onnxq.errors import ModelError
 from onnxq.graph import io
 from onnxq.operator import Float
+from onnxq.pytorch import convert, prepare_qat
 from onnxq.qconfig import QConfigMapping, onnxq_default_qconfig
 
 if TYPE_CHECKING:
@@ -111,6 +112,15 @@ def test_a_bag_is_a_loop_whose_table_stays_float_with_the_reason(mode: str) -> N
     integer = quantize(model, [{"ids": IDS.numpy()}])
     assert integer.graph.initializers["table.weight"].dtype == ir.DataType.FLOAT
     assert sqnr_db(outputs(model), outputs(integer)) > 30
+
+
+def test_what_stands_behind_a_bag_is_trained_with_fake_quantization() -> None:
+    model = Bag("sum")
+    prepared = prepare_qat(model, inputs=IDS)
+    prepared(IDS).sum().backward()
+    integer = export(convert(prepared.eval()), IDS)
+    assert any(v.dtype == ir.DataType.INT8 for v in integer.graph.initializers.values())
+    assert sqnr_db(outputs(export(model, IDS)), outputs(integer)) > 30
 
 
 def test_a_bag_of_offsets_has_no_batch_axis_and_the_error_says_what_to_do() -> None:
