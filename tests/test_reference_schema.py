@@ -69,6 +69,16 @@ def test_absent_ones_at_the_end_are_none() -> None:
     check_proto(node, {"": 21})
 
 
+@pytest.mark.parametrize("imported", ["", "ai.onnx"])
+@pytest.mark.parametrize("domain", ["", "ai.onnx"])
+def test_both_names_of_the_default_domain_are_known(domain: str, imported: str) -> None:
+    inputs = ["x", "scale", "zero"]
+    node = helper.make_node("QuantizeLinear", inputs, ["y"], "q", domain=domain, block_size=2)
+    check_proto(node, {imported: 21})
+    with pytest.raises(ModelError, match="'block_size'"):
+        check_proto(node, {imported: 13})
+
+
 def test_operators_of_com_microsoft_are_held_to_onnx_runtimes_schemas() -> None:
     node = helper.make_node(
         "QLinearAveragePool", ["x"], ["y"], "pool", domain=MICROSOFT, kernel_shap=[2, 2]

@@ -77,19 +77,20 @@ def check_node(
         ModelError: likewise.
     """
     domain, op_type = kind
-    version = opsets.get("" if domain in DEFAULT else domain, opsets.get(domain, 1))
+    names = DEFAULT if domain in DEFAULT else (domain,)
+    version = next((opsets[name] for name in names if name in opsets), 1)
     signature = signature_of(domain, op_type, version)
     if signature is None:  # an operator of the user's own, say
         return
     where = f"node {op_type} '{label}'"
-    for what, names, most in (
+    for what, given, most in (
         ("input", inputs, signature.inputs),
         ("output", outputs, signature.outputs),
     ):
-        surplus = [name for name in names[most:] if name]
+        surplus = [name for name in given[most:] if name]
         if surplus:
             raise ModelError(
-                f"{where} has {what} '{surplus[0]}' in slot {list(names).index(surplus[0], most)}; "
+                f"{where} has {what} '{surplus[0]}' in slot {list(given).index(surplus[0], most)}; "
                 f"{op_type} has {most} {what}{'' if most == 1 else 's'} in opset {version} of "
                 f"{domain or 'ai.onnx'}. Take it out."
             )
