@@ -98,3 +98,24 @@ def test_a_prepared_program_without_torchao_says_what_to_install() -> None:
         pytest.raises(UnsupportedError, match="pip install --no-deps torchao"),
     ):
         convert_program(prepared)
+
+
+def test_int8_activations_of_programs_run_in_integers() -> None:
+    pytest.importorskip("torchao")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+        from torchao.testing.pt2e import _xnnpack_quantizer as xnnpack
+
+        dynamic = {"x": {0: torch.export.Dim("batch")}}
+        model = seeded(Plain()).eval()
+        captured = torch.export.export(model, (IMAGES,), dynamic_shapes=dynamic).module()
+        quantizer = xnnpack.XNNPACKQuantizer()
+        quantizer.set_global(xnnpack.get_symmetric_quantization_config(is_per_channel=True))
+        prepared = prepare_pt2e(captured, quantizer)
+        prepared(IMAGES)
+        imported = import_quantized(convert_pt2e(prepared), (IMAGES,))
+    uses = runtime.integer_nodes(runtime.optimized_graph(imported))
+    assert not runtime.count(uses, runtime.Arithmetic.FLOAT)
+    integer = runtime.count(uses, runtime.Arithmetic.INTEGER)
+    assert (integer["QLinearConv"], integer["QLinearAdd"]) == (2, 1)
