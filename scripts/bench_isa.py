@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 SEED = 1  # the tests' is 0
 LAYER_IMAGES = 20
 TOP1_IMAGES = 200
-ROUNDS = 5
-COSTS = ((20, 20), (64, 1), (64, 32))  # images, batch size
+ROUNDS = 3
+COSTS = ((20, 20), (20, 1), (64, 32))  # images, batch size
 PREDICTED = ("x86-avx2", "arm64", "all")
 MISSING = "the emulated machines are not there: run scripts/setup_isa"
 

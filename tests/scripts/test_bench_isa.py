@@ -52,4 +52,4 @@ def test_an_unknown_machine_is_refused(
     monkeypatch.setattr("sys.argv", ["bench_isa", "avx3"])
     with pytest.raises(SystemExit):
         main()
-    assert "unknown machine avx3; known: avx2, neon" in capsys.readouterr().err
+    assert "unknown machine avx3; known: sse, avx2, neon" in capsys.readouterr().err
