@@ -18,6 +18,7 @@ from torch import fx, nn
 
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch.inputs import Slot
+from onnxq.pytorch.made_tensors import traced_makers
 from onnxq.pytorch.nesting import attribute_access, children
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def symbolic(model: nn.Module, inputs: BoundInputs) -> fx.GraphModule:
         UnsupportedError: forward cannot be traced: it branches on the values of tensors.
     """
     try:
-        graph = _Tracer(inputs).trace(model)
+        with traced_makers():
+            graph = _Tracer(inputs).trace(model)
     except (fx.proxy.TraceError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise UnsupportedError(
             f"{type(model).__name__} cannot be traced: {' '.join(str(error).split())[:400]}\n"

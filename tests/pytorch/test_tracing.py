@@ -88,3 +88,21 @@ def test_inputs_that_forward_does_not_take_are_refused() -> None:
     model = Rules()
     with pytest.raises(ModelError, match="fails on example inputs"):
         trace(model, bind(model, torch.randn(2, 5, 6, 6)))
+
+
+class Masked(nn.Module):
+    """Attention whose mask is made of the length of the sequence."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As x, (N, T, C)."""
+        _, length, channels = x.shape
+        later = ~torch.ones(length, length, dtype=torch.bool).tril()
+        scores = (x @ x.transpose(1, 2)).masked_fill(later, float("-inf"))
+        return scores.softmax(-1) @ x + torch.full((length, channels), 0.5)
+
+
+def test_tensors_made_of_sizes_are_traced_with_their_sizes() -> None:
+    model, x, longer = Masked(), torch.randn(2, 5, 4), torch.randn(2, 9, 4)
+    graph = trace(model, bind(model, x))
+    assert torch.equal(graph(longer), model(longer))
+    assert not hasattr(torch.ones, "__wrapped__")  # as it was
