@@ -17,6 +17,7 @@ from onnxq import runtime
 from onnxq.errors import QConfigError, UnsupportedError
 from onnxq.graph import io
 from onnxq.pytorch import quantized_graph
+from onnxq.pytorch.agreeing_sums import warn_of_sums
 from onnxq.pytorch.axes import BATCH, Axes, DynamicAxes, resolved
 from onnxq.pytorch.batch_axes import batch_axes
 from onnxq.pytorch.check import (
@@ -31,6 +32,7 @@ from onnxq.pytorch.fake_quantize import FakeQuantize
 from onnxq.pytorch.flat import flattened, is_flat
 from onnxq.pytorch.flat import output_names as names_of
 from onnxq.pytorch.inputs import BoundInputs, Inputs, bind
+from onnxq.pytorch.never_ran import NOT_REACHED
 from onnxq.pytorch.quiet import quiet_exporter
 from onnxq.pytorch.recurrent import RECURRENT_TABLE, WholeLayers, merge_directions
 from onnxq.pytorch.result import check_request, own_weights, tidy
@@ -67,6 +69,7 @@ _ADVICE = (
         "__obj_flatten__",
         "the module is quantized by torch already: export the float one and let onnxq quantize it.",
     ),
+    (NOT_REACHED, "run such data through the prepared module, then convert and export it again."),
     ("observer_enabled", "the module holds torch's FakeQuantize: export the float module instead."),
     (
         "No ONNX function found",
@@ -158,6 +161,7 @@ def export(
         grids = quantized_graph.count_grids(model)
         if grids or quantized_graph.holds_codes(model):
             quantized_graph.tidy_quantized(model)
+            warn_of_sums(module, model)
             model = quantized_graph.as_format(model, format)
         _check_values(module, model, bound, axes, Limits(grids, tolerance))
     if path is not None:

@@ -17,16 +17,18 @@ from onnxq.pytorch import (
     DeQuantStub,
     FakeQuantize,
     FloatFunctional,
+    ImportedModelWarning,
     QuantStub,
     convert,
     disable_observer,
     export,
+    import_quantized,
     prepare,
     prepare_qat,
 )
 from onnxq.pytorch.agreeing_sums import let_sums_agree, sums_in
 from onnxq.pytorch.deployed import Feeding, compare
-from onnxq.pytorch.tensor_quant import QuantDescriptor
+from onnxq.pytorch.tensor_quant import QuantDescriptor, TensorQuantizer
 from onnxq.qconfig import QConfig, get_default_qat_qconfig
 from onnxq.qparams import QParams, per_tensor
 from onnxq.stages.agreeing_sums import LARGEST
@@ -257,3 +259,39 @@ def test_differences_and_hardsigmoid_are_no_sums_of_codes_here() -> None:
         (on_arm,) = onnxq.predict(exported, machines="arm64").machines
         assert "QLinearAdd" not in [one.op_type for one in on_arm.layers]
         assert not differing(exported)
+
+
+class ByHand(nn.Module):
+    """x + x between FakeQuantizes that no prepare has seen: scales 1 and 2."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        one, two = (per_tensor(scale, 0, UINT8) for scale in (1.0, 2.0))
+        self.before, self.after = FakeQuantize().fix(one), FakeQuantize().fix(two)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.before(x)
+        y: torch.Tensor = self.after(x + x.flip(1))
+        return y
+
+
+def test_an_export_names_sums_that_convert_could_not_know_of() -> None:
+    with pytest.warns(UserWarning, match=r"'node_add.*': ARM may round some of these sums"):
+        export(ByHand(), HALVES)
+
+
+def test_an_import_keeps_scales_of_sums_and_names_them() -> None:
+    class Quantizers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.before = TensorQuantizer(QuantDescriptor(amax=127.0))
+            self.after = TensorQuantizer(QuantDescriptor(amax=254.0))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = self.before(x)
+            y: torch.Tensor = self.after(x + x.flip(1))
+            return y
+
+    with pytest.warns(ImportedModelWarning, match=r"'.*add.*': ARM may round a few pairs"):
+        model = import_quantized(Quantizers(), HALVES / 2)
+    assert differing(model)
