@@ -39,7 +39,7 @@ class Call:
 
     Attributes:
         rank: of query.
-        is_self: query, key and value are one tensor.
+        is_self: query, key and value are one tensor; torch makes three of one sequence alone.
         is_shared: key and value are.
         mask_rank: of attn_mask; None: there is none.
         bool_mask: whether attn_mask says what is left out; else it is added.
@@ -67,10 +67,11 @@ class Call:
     ) -> Call:
         """What there is to know of these arguments of forward."""
         mask, padding = attn_mask, key_padding_mask
+        is_batched = query.ndim == BATCHED
         return cls(
             query.ndim,
-            query is key is value,
-            key is value,
+            is_batched and query is key is value,
+            is_batched and key is value,
             None if mask is None else mask.ndim,
             mask is not None and mask.dtype == torch.bool,
             padding is not None and padding.dtype == torch.bool,

@@ -180,6 +180,14 @@ def test_one_sequence_and_shares_per_head() -> None:
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(got, wanted, strict=True))
 
 
+def test_one_sequence_is_placed() -> None:
+    torch.manual_seed(0)
+    trained: Any = prepare_qat(Options().eval(), inputs=torch.randn(6, 16))
+    assert {"attend.q_proj", "attend.k_proj", "attend.v_proj", "attend.out_proj"} == {
+        weight.path for weight in trained.meta[PLACEMENTS].weights
+    }
+
+
 def test_its_packed_weight_is_the_modules_own() -> None:
     source = nn.MultiheadAttention(16, 2)
     x = torch.randn(6, 1, 16)
