@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 import tracemalloc
 from typing import TYPE_CHECKING, Any
 
@@ -608,10 +607,13 @@ def test_results_do_not_depend_on_the_number_of_threads(qdq: ir.Model) -> None:
 @pytest.mark.parametrize("count", [1, 2])
 def test_convolutions_run_in_the_threads(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     names = set()
+    all_came = threading.Event()
 
     def noting(*given: Any) -> Array:
         names.add(threading.current_thread().name)
-        time.sleep(0.01)  # so that one thread cannot take all
+        if len(names) == count:
+            all_came.set()
+        all_came.wait(60)  # so that one thread cannot take all, however busy the machine
         return qparams.requantize(*given)
 
     monkeypatch.setattr("onnxq.operators.conv.requantize", noting)
