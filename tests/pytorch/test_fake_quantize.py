@@ -348,7 +348,8 @@ class TestAsValue:
         text = mapping.to_yaml()
         assert "scale: learned" in text
         assert qconfig.QConfigMapping.from_yaml(text) == mapping
-        with pytest.raises(QConfigError, match="'learnt' is not known; known: observed, learned. Did you mean 'learned'"):
+        known = r"'learnt' is not known; known: observed, learned\. Did you mean 'learned'\?"
+        with pytest.raises(QConfigError, match=known):
             qconfig.QConfigMapping.from_yaml(text.replace("learned", "learnt"))
 
 
