@@ -10,6 +10,7 @@ tensors set to 0, results at padded positions, is computed here as in training.
 from __future__ import annotations
 
 import copy
+import itertools
 from typing import TYPE_CHECKING
 
 from torch import nn
@@ -154,6 +155,22 @@ def without_shortcuts(model: nn.Module) -> nn.Module:
             if type(child) in _PLAIN:
                 setattr(module, name, _plain(child))
     return _plain(model)
+
+
+def twin_without_shortcuts(model: nn.Module) -> nn.Module:
+    """The model where it holds no transformer; else a twin as above, with the same tensors."""
+    if not holds_transformer(model):
+        return model
+    shared = {id(x): x for x in itertools.chain(model.parameters(), model.buffers())}
+    return without_shortcuts(copy.deepcopy(model, shared))
+
+
+def zeroes_padding(model: nn.Module) -> bool:
+    """Whether an encoder in the model sets results at padded positions to 0 in eval mode."""
+    return any(
+        isinstance(module, nn.TransformerEncoder) and module.use_nested_tensor
+        for module in model.modules()
+    )
 
 
 def _plain(module: nn.Module) -> nn.Module:
