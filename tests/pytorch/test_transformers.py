@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -12,7 +14,7 @@ from onnxq.errors import VerificationError
 from onnxq.pytorch import export
 from onnxq.pytorch.transformers import twin_without_shortcuts
 
-SIZES = {"d_model": 32, "nhead": 4, "dim_feedforward": 64, "batch_first": True}
+SIZES: dict[str, Any] = {"d_model": 32, "nhead": 4, "dim_feedforward": 64, "batch_first": True}
 
 
 def encoder(*, nested: bool = True) -> nn.TransformerEncoder:
