@@ -13,10 +13,10 @@ from onnxq.graph.io import load
 from onnxq.range_reduction import RangeReduction
 from onnxq.stages.arguments import check_prepared
 from onnxq.stages.calibrate import Statistics, calibrate
-from onnxq.stages.dynamic_decision import Objective, as_objective
+from onnxq.stages.dynamic.decision import Objective, as_objective
+from onnxq.stages.dynamic.requests import check_something, notes_on_dtype, nothing_quantized
+from onnxq.stages.dynamic.spec import as_dtype, check_names, mapping_of
 from onnxq.stages.dynamic_plan import dynamic_plan
-from onnxq.stages.dynamic_requests import check_something, notes_on_dtype, nothing_quantized
-from onnxq.stages.dynamic_spec import as_dtype, check_names, mapping_of
 from onnxq.stages.observed_range import plan_observed
 from onnxq.stages.plan import plan
 from onnxq.stages.prepare import ModelSource, Prepared, prepare
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from onnxq.dtypes import QDType
     from onnxq.qconfig import QConfigMapping
     from onnxq.samples import Samples
-    from onnxq.stages.dynamic_decision import DynamicPlan
-    from onnxq.stages.dynamic_spec import DynamicSpec
+    from onnxq.stages.dynamic.decision import DynamicPlan
+    from onnxq.stages.dynamic.spec import DynamicSpec
     from onnxq.targets import Target
 
     Batch = Mapping[str, npt.NDArray[np.generic]]

@@ -25,7 +25,7 @@ bit for bit with exact integer arithmetic.
     Wrap: 2 * (-128 * -128) = 2^15. u8 activations are flipped to s8, so the code 0 counts as -128.
     Weights in [-127, 127] never wrap; no weight of -128 is emitted, whatever the target.
 
-    Fixed point: QLinearAdd rounds otherwise on ARM, rarely; see onnxq.stages.agreeing_sums.
+    Fixed point: QLinearAdd rounds otherwise on ARM, rarely; see stages/planning/agreeing_sums.py.
 
 Which operators are slow in integers was measured on AVX512-VNNI by scripts/bench_elementwise.py;
 what it printed is in scripts/bench_elementwise.txt. The other targets use the same numbers.
@@ -196,7 +196,7 @@ class Target:
         fixed_point_sums: sums of codes (QLinearAdd) may be computed in fixed point (ARM) or without
             fused multiply-adds (x86-sse): scales are to be such that this makes no difference.
         int8_activations: QDQ graphs with int8 activations run in integers as they are; elsewhere
-            they are stored as uint8 (see onnxq.stages.stored_types).
+            they are stored as uint8 (see onnxq.stages.placing.stored_types).
         caveat: what is not exact, and when; empty: nothing is known.
     """
 

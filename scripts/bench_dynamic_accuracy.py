@@ -29,7 +29,7 @@ from onnxq import runtime
 from onnxq.operator import Float
 from onnxq.pipeline import plan_dynamic
 from onnxq.pytorch import load_module
-from onnxq.stages.decision import node_name, walk
+from onnxq.stages.placing.decision import node_name, walk
 from onnxq.stages.rewrite.dynamic import rewrite_dynamic
 from scripts._models import ROOT
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.stages.dynamic_decision import DynamicPlan
+    from onnxq.stages.dynamic.decision import DynamicPlan
 
 BATCH = 100
 WEIGHTED = ("MatMul", "Gemm", "LSTM", "GRU", "RNN")

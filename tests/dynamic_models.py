@@ -18,8 +18,8 @@ from tests.examples import model, weights
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onnxq.stages.dynamic_decision import DynamicPlan
-    from onnxq.stages.dynamic_spec import DynamicSpec
+    from onnxq.stages.dynamic.decision import DynamicPlan
+    from onnxq.stages.dynamic.spec import DynamicSpec
     from onnxq.stages.prepare import ModelSource
 
 F32 = npt.NDArray[np.float32]

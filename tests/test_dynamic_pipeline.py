@@ -20,7 +20,7 @@ from onnxq.qconfig import (
     float16_dynamic_qconfig,
     onnxq_default_dynamic_qconfig,
 )
-from onnxq.stages.candidates import DYNAMICALLY
+from onnxq.stages.placing.candidates import DYNAMICALLY
 from onnxq.stages.plan import Plan
 from tests.dynamic_models import SIDE, UNMEASURED, normal, op_types, product, quantized, run, stored
 from tests.examples import images, model, network, weights

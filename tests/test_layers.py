@@ -17,19 +17,24 @@ LAYERS = (
     "samples", "runtime",
     "reference", "stages", "report", "pipeline", "pytorch", "cli", "__main__",
 )
-# the files that serve a stage stand before it; `Prepared.run` is the loop form of calibrate
+# the files that serve a stage stand before it, in a folder where they are many;
+# `Prepared.run` is the loop form of calibrate
 STAGES = (
-    "decision", "candidates", "unbounded", "placement", "channel_gains", "state", "statistics",
-    "arguments", "calibrate", "check_types", "stored_types", "overrides",
-    "prepare", "agreeing_sums", "plan_constants", "pair_range", "dynamic_decision",
-    "dynamic_spec",
-    "dynamic_weights", "one_scale", "tied_weights", "dynamic_forms", "dynamic_requests",
-    "float_tables", "dynamic_plan", "plan_activations", "plan",
-    "rewrite", "improve", "codes", "comparison", "findings", "execution", "verify", "differences",
-    "cross_findings", "visible", "node_by_node", "float_nodes", "end_to_end", "cross_check",
-    "prediction", "behind_floats", "layer_overflows", "predict", "observed_range", "bench",
+    "placing.decision", "placing.candidates", "placing.unbounded", "placing.placement",
+    "placing.channel_gains", "state", "statistics", "arguments", "calibrate", "placing.check_types",
+    "placing.stored_types", "placing.overrides", "prepare",
+    "planning.agreeing_sums", "planning.constants", "planning.pair_range",
+    "dynamic.decision", "dynamic.spec", "dynamic.weights", "dynamic.one_scale",
+    "dynamic.tied_weights", "dynamic.forms", "dynamic.requests", "dynamic.float_tables",
+    "dynamic_plan", "planning.activations", "plan", "rewrite", "improve",
+    "checking.codes", "checking.comparison", "checking.findings", "checking.execution", "verify",
+    "checking.differences", "checking.cross_findings", "checking.visible", "checking.node_by_node",
+    "checking.float_nodes", "checking.end_to_end", "cross_check",
+    "predicting.prediction", "predicting.behind_floats", "predicting.layer_overflows", "predict",
+    "observed_range", "bench",
 )
 # fmt: on
+FOLDERS = [[name.split(".")[0]] for name in STAGES if "." in name]
 LINK = ROOT / "onnxq" / "operators"
 FILES = sorted(
     [file for file in ROOT.glob("onnxq/**/*.py") if LINK not in file.parents]
@@ -43,10 +48,12 @@ def layer(module: str) -> tuple[int, int]:
     if parts == ["onnxq"] or parts[1] == "__init__":
         return len(LAYERS), 0
     assert parts[1] in LAYERS, f"{module} has no place yet: add '{parts[1]}' to LAYERS"
-    if parts[1] != "stages" or len(parts) == 2:
+    if parts[1] != "stages" or len(parts) == 2 or parts[2:] in FOLDERS:
         return LAYERS.index(parts[1]), -1
-    assert parts[2] in STAGES, f"{module} has no place yet: add '{parts[2]}' to STAGES"
-    return LAYERS.index(parts[1]), STAGES.index(parts[2])
+    names = [parts[2], ".".join(parts[2:4])]
+    stage = next((name for name in names if name in STAGES), None)
+    assert stage is not None, f"{module} has no place yet: add '{names[-1]}' to STAGES"
+    return LAYERS.index(parts[1]), STAGES.index(stage)
 
 
 def imports(tree: ast.AST) -> set[str]:

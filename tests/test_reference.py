@@ -20,7 +20,7 @@ from onnxq.arithmetic import Arithmetic, Effect, Overflows
 from onnxq.errors import CalibrationError, ModelError, QConfigError, ShapeError, UnsupportedError
 from onnxq.operator import Case, IntegerOperator, integer_registry, register_integer
 from onnxq.runtime import Optimization
-from onnxq.stages.float_nodes import FloatNodes
+from onnxq.stages.checking.float_nodes import FloatNodes
 from tests.examples import Array, as_ir, model, quantized_matmul, weights
 
 if TYPE_CHECKING:

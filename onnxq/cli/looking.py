@@ -52,7 +52,7 @@ def inspect(
         return
     from onnxq.report import console, machine
     from onnxq.report.summary import summarize
-    from onnxq.stages.decision import tensor_names
+    from onnxq.stages.placing.decision import tensor_names
 
     prepared = prepare_model(load_model(model), qconfig, overrides, target)
     summary = summarize(prepared.model, prepared.decisions)
@@ -72,7 +72,7 @@ def _inspect_dynamic(
 ) -> None:
     from onnxq.report import console, machine
     from onnxq.report.summary import summarize
-    from onnxq.stages.decision import tensor_names
+    from onnxq.stages.placing.decision import tensor_names
 
     source, made = plan_dynamic_model(model, *asked)
     summary = summarize(source, made.decisions)
@@ -267,8 +267,8 @@ def _verify_reference(
     from onnxq.report.console import open_console
     from onnxq.report.cross import print_cross_findings
     from onnxq.report.progress import progress_bar
+    from onnxq.stages.checking.cross_findings import Unchecked
     from onnxq.stages.cross_check import cross_check
-    from onnxq.stages.cross_findings import Unchecked
 
     if len(paths) not in (2, 3):
         raise click.UsageError(f"wanted [FLOAT] QUANTIZED SAMPLES; got {len(paths)} path(s).")

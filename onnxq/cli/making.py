@@ -86,7 +86,7 @@ def export(
         raise click.UsageError("give --samples or --input, not both.")
     claim([output], [p for p in (weights, samples) if p is not None])
     from onnxq import pytorch
-    from onnxq.pytorch.exporter import DEFAULT_OPSET
+    from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET
     from onnxq.report.console import size_text
 
     made = pytorch.load_module(module, weights)
@@ -217,8 +217,8 @@ def quantize(
     claim_beside(model, outputs, [*given(samples, qconfig), *stats])
     source = load_model(model, outputs)
     from onnxq.graph.io import save
-    from onnxq.stages.dynamic_decision import as_objective
-    from onnxq.stages.execution import execution
+    from onnxq.stages.checking.execution import execution
+    from onnxq.stages.dynamic.decision import as_objective
     from onnxq.stages.rewrite import check_format, rewrite
 
     check_format(form)  # before the calibration, which may take minutes
@@ -262,7 +262,7 @@ def quantize_dynamic(
     claim_beside(model, outputs, given(qconfig))
     source = load_model(model, outputs)
     from onnxq.graph.io import save
-    from onnxq.stages.execution import execution
+    from onnxq.stages.checking.execution import execution
     from onnxq.stages.rewrite.dynamic import rewrite_dynamic
 
     canonical, made = plan_dynamic_model(source, qconfig, overrides, target, objective, dtype)

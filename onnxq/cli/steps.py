@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from onnxq.qconfig import QConfigMapping
     from onnxq.stages.calibrate import Statistics
-    from onnxq.stages.dynamic_decision import DynamicPlan, Objective
-    from onnxq.stages.findings import Execution
+    from onnxq.stages.checking.findings import Execution
+    from onnxq.stages.dynamic.decision import DynamicPlan, Objective
     from onnxq.stages.plan import Plan
     from onnxq.stages.prepare import Prepared
 
@@ -263,8 +263,8 @@ def plan_dynamic_model(
     from onnxq import targets
     from onnxq.pipeline import plan_dynamic
     from onnxq.qconfig import QConfigMapping
-    from onnxq.stages.dynamic_decision import as_objective
-    from onnxq.stages.dynamic_spec import entry_for
+    from onnxq.stages.dynamic.decision import as_objective
+    from onnxq.stages.dynamic.spec import entry_for
 
     # names are checked first, as in prepare_model
     as_objective(objective)

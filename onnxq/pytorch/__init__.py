@@ -14,16 +14,17 @@ except ModuleNotFoundError as error:
     ) from error
 
 from onnxq.pytorch.add_observer import add_observer_, add_quant_dequant, get_observer_dict
-from onnxq.pytorch.convert import convert, swap_module
-from onnxq.pytorch.dynamic import quantize_dynamic
-from onnxq.pytorch.examples import (
+from onnxq.pytorch.arguments.examples import (
     example_inputs,
     nested_inputs,
     parse_axis,
     parse_input,
     read_inputs,
 )
-from onnxq.pytorch.exporter import export
+from onnxq.pytorch.arguments.inputs import Inputs, feeds
+from onnxq.pytorch.convert import convert, swap_module
+from onnxq.pytorch.dynamic import quantize_dynamic
+from onnxq.pytorch.exporting.exporter import export
 from onnxq.pytorch.factory import load_factory, load_module, load_weights
 from onnxq.pytorch.fake_quantize import (
     FakeQuantize,
@@ -37,9 +38,8 @@ from onnxq.pytorch.fake_quantize import (
 from onnxq.pytorch.float_functional import FloatFunctional
 from onnxq.pytorch.fuse_modules import fuse_known_modules, fuse_modules, fuse_modules_qat
 from onnxq.pytorch.importers import ImportedModelWarning, import_quantized
-from onnxq.pytorch.inputs import Inputs, feeds
 from onnxq.pytorch.jit import quantize_dynamic_jit, quantize_jit
-from onnxq.pytorch.placements import placements
+from onnxq.pytorch.placing.placements import placements
 from onnxq.pytorch.prepare import prepare, prepare_qat
 from onnxq.pytorch.propagation import propagate_qconfig_
 from onnxq.pytorch.quantize import default_eval_fn, quantize, quantize_qat

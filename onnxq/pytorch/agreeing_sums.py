@@ -1,9 +1,9 @@
 """Scales of trained modules for which every machine adds codes to the same codes.
 
 ARM adds codes in fixed point; whether it rounds one in 65,536 pairs otherwise than x86 depends on
-the last bits of the scales (see onnxq.stages.agreeing_sums, which chooses those of a plan).
-`convert` does the same with scales that were trained or observed, before it makes modules of them,
-so that the converted module and the exported model have one scale.
+the last bits of the scales (onnxq.stages.planning.agreeing_sums chooses those of a plan). `convert`
+does the same with scales that were trained or observed, before it makes modules of them, so that
+the converted module and the exported model have one scale.
 
 Which tensors are added is found when a module is prepared: by placement, or in its first forward
 pass, and kept as names of FakeQuantizes, relative to the module that was prepared.
@@ -22,7 +22,7 @@ from onnxq.errors import listed
 from onnxq.observers.amax import AmaxObserver
 from onnxq.pytorch.fake_quantize import FakeQuantize
 from onnxq.pytorch.quantized_graph.sums import disagreeing_sums
-from onnxq.stages.agreeing_sums import raise_scales
+from onnxq.stages.planning.agreeing_sums import raise_scales
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from onnxq.observers import Observer
     from onnxq.qparams import QParams
-    from onnxq.stages.agreeing_sums import Sum
+    from onnxq.stages.planning.agreeing_sums import Sum
 
 _KEY = "onnxq_sums"
 _ENDING = ".activation_post_process"
@@ -62,7 +62,7 @@ def _notes(module: nn.Module) -> dict[str, tuple[Sum, ...]]:
 def let_sums_agree(module: nn.Module) -> None:
     """Raises scales of results in a prepared module until its sums are the same on all machines.
 
-    By LARGEST of onnxq.stages.agreeing_sums at most, usually by 1 in a million. A FakeQuantize
+    By stages.planning.agreeing_sums.LARGEST at most, usually by 1 in a million. A FakeQuantize
     whose scale is raised keeps that one: its observer rests. A scale that was asked for as a power
     of two (by an observer of the user's own, or as a number) stays one, with a warning.
 

@@ -16,14 +16,14 @@ from onnxq.errors import ModelError, OnnxqError, UnsupportedError, listed
 from onnxq.pytorch.agreeing_sums import let_sums_agree
 from onnxq.pytorch.custom_config import QUANTIZED_CLASSES, entries_of
 from onnxq.pytorch.fake_quantize import FakeQuantize
-from onnxq.pytorch.graph_prepare import PLACEMENTS
-from onnxq.pytorch.grid_keeping import keep_rounding
 from onnxq.pytorch.hooks import move_hooks, move_pre_hooks, remove_hooks
 from onnxq.pytorch.mappings import DYNAMIC_MAPPING, STATIC_MAPPING, check_mapping
 from onnxq.pytorch.never_ran import leave_float
 from onnxq.pytorch.nn.qat import QatModule
 from onnxq.pytorch.nn.quantized import DeQuantize
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
+from onnxq.pytorch.placing.graph_prepare import PLACEMENTS
+from onnxq.pytorch.placing.grid_keeping import keep_rounding
 from onnxq.pytorch.sources import is_watching
 from onnxq.pytorch.stubs import DeQuantStub
 from onnxq.qconfig import QConfig, QConfigDynamic

@@ -21,13 +21,13 @@ from torch import fx, nn
 from onnxq import runtime
 from onnxq.errors import UnsupportedError
 from onnxq.graph.expose import expose
-from onnxq.pytorch.check import flatten
+from onnxq.pytorch.arguments.inputs import bind
+from onnxq.pytorch.exporting.check import flatten
 from onnxq.pytorch.fake_quantize import FakeQuantize
-from onnxq.pytorch.group import GroupMember
-from onnxq.pytorch.inputs import bind
 from onnxq.pytorch.nn.quantized import Requantize
+from onnxq.pytorch.placing.group import GroupMember
 from onnxq.pytorch.quantized_graph.reading import DEQUANTIZE, QUANTIZE, array_of
-from onnxq.stages.agreeing_sums import LARGEST
+from onnxq.stages.planning.agreeing_sums import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import onnx_ir as ir
 
-    from onnxq.pytorch.inputs import BoundInputs, Inputs
+    from onnxq.pytorch.arguments.inputs import BoundInputs, Inputs
 
     Array = npt.NDArray[np.generic]
 

@@ -20,20 +20,20 @@ from onnxq import runtime, targets
 from onnxq.errors import ModelError, QConfigError, UnsupportedError, nearest
 from onnxq.graph.canonical import canonicalize
 from onnxq.pipeline import quantize_dynamic as quantize_model
-from onnxq.pytorch.examples import example_inputs
-from onnxq.pytorch.exporter import export
+from onnxq.pytorch.arguments.examples import example_inputs
+from onnxq.pytorch.exporting.exporter import export
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
-from onnxq.stages.candidates import has_dynamic_form
-from onnxq.stages.decision import node_name, walk
-from onnxq.stages.dynamic_decision import Objective, as_objective
-from onnxq.stages.dynamic_requests import check_dtype
-from onnxq.stages.dynamic_spec import as_dtype, dynamic_op_types, entry_for
+from onnxq.stages.dynamic.decision import Objective, as_objective
+from onnxq.stages.dynamic.requests import check_dtype
+from onnxq.stages.dynamic.spec import as_dtype, dynamic_op_types, entry_for
+from onnxq.stages.placing.candidates import has_dynamic_form
+from onnxq.stages.placing.decision import node_name, walk
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from onnxq.pytorch.exporter import DynamicAxes
-    from onnxq.pytorch.inputs import Inputs
+    from onnxq.pytorch.arguments.inputs import Inputs
+    from onnxq.pytorch.exporting.exporter import DynamicAxes
     from onnxq.targets import Target
 
 Key = type[nn.Module] | str

@@ -17,10 +17,10 @@ from onnxq import runtime
 from onnxq.errors import CalibrationError, QConfigError, UnsupportedError, nearest
 from onnxq.graph.canonical import canonicalize
 from onnxq.pipeline import quantize_dynamic
-from onnxq.pytorch.script import bind_script, export_script
+from onnxq.pytorch.exporting.script import bind_script, export_script
 from onnxq.pytorch.torch_ao import own_entry
 from onnxq.qconfig import Entry, QConfig, QConfigDynamic, QConfigMapping
-from onnxq.stages.decision import node_name, walk
+from onnxq.stages.placing.decision import node_name, walk
 from onnxq.stages.plan import plan
 from onnxq.stages.prepare import Prepared, prepare
 from onnxq.stages.rewrite import check_format, rewrite

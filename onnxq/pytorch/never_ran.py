@@ -17,9 +17,9 @@ from onnxq.errors import CalibrationError
 from onnxq.pytorch.add_observer import observe_output
 from onnxq.pytorch.fake_quantize import FakeQuantize
 from onnxq.pytorch.float_functional import FloatFunctional, NeverCalled
-from onnxq.pytorch.group import GroupMember
 from onnxq.pytorch.hooks import move_hooks, move_pre_hooks, remove_hooks
 from onnxq.pytorch.nn.qat import QatModule
+from onnxq.pytorch.placing.group import GroupMember
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

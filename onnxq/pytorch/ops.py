@@ -5,8 +5,8 @@
     fake_quantize      clamp(rint(x / scale), qmin - zp, qmax - zp) * scale    both, differentiable
 
 They compute in float32 on any device, as onnxq.qparams does in NumPy. torch.export, torch.compile
-keep them whole: onnxq.pytorch.translation says which ONNX nodes they become. The division is one
-(torch's own kernels multiply by 1 / scale), so scale stays a tensor on the device of x: torch
+keep them whole: pytorch/exporting/translation.py says which ONNX nodes they become. The division is
+one (torch's own kernels multiply by 1 / scale), so scale stays a tensor on the device of x: torch
 divides a CUDA tensor by a number by multiplying it with the reciprocal.
 """
 

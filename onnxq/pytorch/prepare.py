@@ -19,12 +19,12 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import ModelError, QConfigError, listed
 from onnxq.pytorch.add_observer import add_observer_
-from onnxq.pytorch.attention import why_whole
 from onnxq.pytorch.custom_config import OBSERVED_CLASSES, PREPARING, entries_of
-from onnxq.pytorch.graph_prepare import prepare_graph, prepare_graph_qat
 from onnxq.pytorch.hooks import carry_over
 from onnxq.pytorch.layers import QAT_MAPPING, UNFOLDED, WHOLE
 from onnxq.pytorch.nn import quantizable
+from onnxq.pytorch.placing.attention import why_whole
+from onnxq.pytorch.placing.graph_prepare import prepare_graph, prepare_graph_qat
 from onnxq.pytorch.propagation import propagate_qconfig_
 from onnxq.pytorch.sources import watch_first_pass
 from onnxq.pytorch.torch_ao import own_module
@@ -33,7 +33,7 @@ from onnxq.qconfig import FakeQuantSpec, QConfig
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from onnxq.pytorch.inputs import Inputs
+    from onnxq.pytorch.arguments.inputs import Inputs
     from onnxq.qconfig import QConfigMapping
     from onnxq.targets import Target
 
@@ -60,8 +60,8 @@ def prepare(
         prepare_custom_config_dict: {"float_to_observed_custom_module_class": {type: type with
             from_float}}, and what propagate_qconfig_ reads.
         inputs: example inputs, for a model without stubs and qconfigs: what is observed is what
-            onnxq.prepare quantizes in the exported model (see onnxq.pytorch.graph_prepare). The
-            arguments above stay as they are then.
+            onnxq.prepare quantizes in the exported model (see pytorch/placing/graph_prepare.py).
+            The arguments above stay as they are then.
         qconfig: with `inputs`; names nodes and tensors of the exported model. None: the default.
         target: with `inputs`; as for onnxq.prepare.
 
@@ -116,7 +116,7 @@ def prepare_qat(
         inplace: changes the model itself.
         inputs: example inputs, for a model without stubs, qconfigs and fused layers: it is traced
             and quantized where onnxq.prepare quantizes the exported model (see
-            onnxq.pytorch.graph_prepare). The arguments above stay as they are then.
+            onnxq.pytorch.placing.graph_prepare). The arguments above stay as they are then.
         qconfig: with `inputs`; names nodes and tensors of the exported model. None: the default.
         target: with `inputs`; as for onnxq.prepare: decides which codes weights may use.
 

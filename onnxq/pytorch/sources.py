@@ -23,13 +23,13 @@ from onnxq.errors import ModelError, UnsupportedError
 from onnxq.pytorch.agreeing_sums import keep_sums, owner
 from onnxq.pytorch.compiling import never_compiled
 from onnxq.pytorch.fake_quantize import FakeQuantize
-from onnxq.pytorch.grid_keeping import GRID_KEEPING, Between, round_input
 from onnxq.pytorch.hooks import has_pre_hook
 from onnxq.pytorch.nn.intrinsic import FusedModule
 from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.nn.transposed import TRANSPOSED
+from onnxq.pytorch.placing.grid_keeping import GRID_KEEPING, Between, round_input
 from onnxq.pytorch.stubs import DeQuantStub
-from onnxq.stages.agreeing_sums import ADD, Sum
+from onnxq.stages.planning.agreeing_sums import ADD, Sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

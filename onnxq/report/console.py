@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from onnxq.report.summary import Summary
     from onnxq.stages.bench import Benchmark
-    from onnxq.stages.findings import Execution, Findings
+    from onnxq.stages.checking.findings import Execution, Findings
     from onnxq.targets import Target
 
 PIPE_WIDTH = 160  # columns where the output is no terminal: rich's 80 would break long node names

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from onnxq.report.summary import Summary
     from onnxq.stages.bench import Benchmark
-    from onnxq.stages.findings import Execution
+    from onnxq.stages.checking.findings import Execution
     from onnxq.targets import Target
 
 JsonObject = dict[str, object]

@@ -9,7 +9,7 @@ from onnxq.graph.kernels import rounding
 from onnxq.range_reduction import RangeReduction
 
 if TYPE_CHECKING:
-    from onnxq.stages.findings import Execution
+    from onnxq.stages.checking.findings import Execution
     from onnxq.stages.plan import Plan
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from onnxq.errors import listed
 from onnxq.report.console import print_table
 from onnxq.report.machines import OWN_BLOCKS
-from onnxq.stages.differences import ULPS
-from onnxq.stages.prediction import WEIGHTS
+from onnxq.stages.checking.differences import ULPS
+from onnxq.stages.predicting.prediction import WEIGHTS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from onnxq.stages.prediction import (
+    from onnxq.stages.predicting.prediction import (
         LayerPrediction,
         MachinePrediction,
         OutputPrediction,

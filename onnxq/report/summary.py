@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.operator import Float
-from onnxq.stages.candidates import DYNAMICALLY
-from onnxq.stages.decision import Decision, Quantize, node_name, walk
-from onnxq.stages.dynamic_decision import QuantizeDynamic
+from onnxq.stages.dynamic.decision import QuantizeDynamic
+from onnxq.stages.placing.candidates import DYNAMICALLY
+from onnxq.stages.placing.decision import Decision, Quantize, node_name, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

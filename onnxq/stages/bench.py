@@ -15,12 +15,12 @@ from onnxq.errors import CalibrationError, ModelError, UnsupportedError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.samples import InputSpec, Samples, input_specs, open_samples
-from onnxq.stages.execution import execution
+from onnxq.stages.checking.execution import execution
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from onnxq.stages.findings import Execution
+    from onnxq.stages.checking.findings import Execution
 
 Array = npt.NDArray[np.generic]
 

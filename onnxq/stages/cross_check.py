@@ -18,11 +18,11 @@ from onnxq.graph.checks import weights_alone
 from onnxq.graph.io import load, model_hash
 from onnxq.graph.weights import hold_as_arrays
 from onnxq.samples import input_specs, open_samples
-from onnxq.stages.cross_findings import CrossFindings
-from onnxq.stages.end_to_end import EndToEnd
-from onnxq.stages.node_by_node import NodeByNode
+from onnxq.stages.checking.cross_findings import CrossFindings
+from onnxq.stages.checking.end_to_end import EndToEnd
+from onnxq.stages.checking.node_by_node import NodeByNode
+from onnxq.stages.checking.visible import Visible, handed_out
 from onnxq.stages.state import State, as_feedback, check_feedback
-from onnxq.stages.visible import Visible, handed_out
 from onnxq.threads import workers
 
 if TYPE_CHECKING:

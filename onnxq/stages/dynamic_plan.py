@@ -20,32 +20,37 @@ from onnxq.observers import ObserverSpec
 from onnxq.operator import DynamicForm, DynamicRule, DynamicWeight, Float
 from onnxq.qconfig import QConfigDynamic, onnxq_default_dynamic_qconfig
 from onnxq.qparams import PerTensor
-from onnxq.stages.candidates import has_dynamic_form
-from onnxq.stages.decision import node_name, value_name, walk
-from onnxq.stages.dynamic_decision import (
+from onnxq.stages.dynamic.decision import (
     DynamicDecision,
     DynamicPlan,
     DynamicWeightPlan,
     Objective,
     QuantizeDynamic,
 )
-from onnxq.stages.dynamic_forms import Slower, choose_form, known_rows, stored_type
-from onnxq.stages.dynamic_requests import (
+from onnxq.stages.dynamic.float_tables import kept_in_float
+from onnxq.stages.dynamic.forms import Slower, choose_form, known_rows, stored_type
+from onnxq.stages.dynamic.one_scale import FEW_ROWS, with_one_scale
+from onnxq.stages.dynamic.requests import (
     nothing_dynamic,
     nothing_quantized,
     unmet_dynamic,
     without_form,
 )
-from onnxq.stages.dynamic_weights import (
+from onnxq.stages.dynamic.tied_weights import (
+    find_twins,
+    notes_on_copies,
+    notes_on_twins,
+    share_limits,
+)
+from onnxq.stages.dynamic.weights import (
     Observed,
     StorageKey,
     plan_half,
     plan_stored,
 )
-from onnxq.stages.float_tables import kept_in_float
-from onnxq.stages.one_scale import FEW_ROWS, with_one_scale
-from onnxq.stages.plan_constants import constant_array
-from onnxq.stages.tied_weights import find_twins, notes_on_copies, notes_on_twins, share_limits
+from onnxq.stages.placing.candidates import has_dynamic_form
+from onnxq.stages.placing.decision import node_name, value_name, walk
+from onnxq.stages.planning.constants import constant_array
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from onnxq import reference
 from onnxq.arithmetic import Arithmetic, Effect
 from onnxq.samples import input_specs, open_samples
-from onnxq.stages.dynamic_decision import Objective
-from onnxq.stages.float_nodes import FloatNodes
+from onnxq.stages.checking.float_nodes import FloatNodes
+from onnxq.stages.dynamic.decision import Objective
 from onnxq.stages.plan import plan
 from onnxq.stages.rewrite import rewrite
 from onnxq.stages.state import State

@@ -21,11 +21,18 @@ from onnxq.graph.collector import without_collector
 from onnxq.operator import Float, NodePlan
 from onnxq.qparams import QParams, quantize
 from onnxq.range_reduction import RangeReduction, Reduction
-from onnxq.stages.agreeing_sums import let_sums_agree
 from onnxq.stages.arguments import check_prepared, check_statistics
-from onnxq.stages.candidates import DYNAMICALLY
-from onnxq.stages.channel_gains import gains_of
-from onnxq.stages.decision import (
+from onnxq.stages.dynamic.decision import (
+    Objective,
+    QuantizeDynamic,
+    dynamic_part,
+    dynamic_to_dict,
+)
+from onnxq.stages.dynamic.tied_weights import notes_on_both_parts
+from onnxq.stages.dynamic_plan import dynamic_plan
+from onnxq.stages.placing.candidates import DYNAMICALLY
+from onnxq.stages.placing.channel_gains import gains_of
+from onnxq.stages.placing.decision import (
     Decision,
     Quantize,
     decision_from_dict,
@@ -33,16 +40,9 @@ from onnxq.stages.decision import (
     node_name,
     walk,
 )
-from onnxq.stages.dynamic_decision import (
-    Objective,
-    QuantizeDynamic,
-    dynamic_part,
-    dynamic_to_dict,
-)
-from onnxq.stages.dynamic_plan import dynamic_plan
-from onnxq.stages.pair_range import check_saturated, reduced
-from onnxq.stages.plan_activations import tensor_qparams, untaken_branches
-from onnxq.stages.plan_constants import (
+from onnxq.stages.planning.activations import tensor_qparams, untaken_branches
+from onnxq.stages.planning.agreeing_sums import let_sums_agree
+from onnxq.stages.planning.constants import (
     BiasPlan,
     WeightKey,
     WeightPlan,
@@ -50,7 +50,7 @@ from onnxq.stages.plan_constants import (
     plan_weight,
     with_gain,
 )
-from onnxq.stages.tied_weights import notes_on_both_parts
+from onnxq.stages.planning.pair_range import check_saturated, reduced
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import onnx_ir as ir
 
-    from onnxq.stages.pair_range import Saturated
+    from onnxq.stages.planning.pair_range import Saturated
     from onnxq.stages.prepare import Prepared
     from onnxq.stages.statistics import Statistics
 

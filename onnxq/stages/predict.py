@@ -20,11 +20,11 @@ from onnxq.errors import CalibrationError, QConfigError
 from onnxq.graph.io import load, model_hash
 from onnxq.graph.weights import constant
 from onnxq.samples import input_specs, open_samples
-from onnxq.stages.behind_floats import behind_floats
-from onnxq.stages.end_to_end import output_differences
-from onnxq.stages.float_nodes import FloatNodes
-from onnxq.stages.layer_overflows import Layer, find_layers
-from onnxq.stages.prediction import MachinePrediction, OutputPrediction, Prediction
+from onnxq.stages.checking.end_to_end import output_differences
+from onnxq.stages.checking.float_nodes import FloatNodes
+from onnxq.stages.predicting.behind_floats import behind_floats
+from onnxq.stages.predicting.layer_overflows import Layer, find_layers
+from onnxq.stages.predicting.prediction import MachinePrediction, OutputPrediction, Prediction
 from onnxq.stages.state import State, as_feedback, check_feedback
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from onnxq.arithmetic import Overflows
     from onnxq.samples import InputSpec, Samples
-    from onnxq.stages.differences import Differences
+    from onnxq.stages.checking.differences import Differences
     from onnxq.stages.prepare import ModelSource
     from onnxq.targets import Target
 

@@ -19,18 +19,18 @@ from onnxq.range_reduction import as_range_reduction
 from onnxq.samples import open_samples
 from onnxq.stages.arguments import check_mapping
 from onnxq.stages.calibrate import Calibration
-from onnxq.stages.channel_gains import ChannelGain, channel_observer, find_channel_gains
-from onnxq.stages.check_types import check_types
-from onnxq.stages.decision import Decision, Quantize, tensor_names, walk
-from onnxq.stages.overrides import (
+from onnxq.stages.placing.channel_gains import ChannelGain, channel_observer, find_channel_gains
+from onnxq.stages.placing.check_types import check_types
+from onnxq.stages.placing.decision import Decision, Quantize, tensor_names, walk
+from onnxq.stages.placing.overrides import (
     absent_op_types,
     check_overrides,
     group_override,
     unmet_requests,
 )
-from onnxq.stages.placement import Placement, place
+from onnxq.stages.placing.placement import Placement, place
+from onnxq.stages.placing.stored_types import storage_of
 from onnxq.stages.state import check_feedback
-from onnxq.stages.stored_types import storage_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -22,10 +22,10 @@ from onnxq.graph.canonical import canonicalize
 from onnxq.graph.expose import expose, observable
 from onnxq.graph.io import load, model_hash
 from onnxq.samples import input_specs, open_samples
-from onnxq.stages.codes import find_codes
-from onnxq.stages.comparison import Agreement, Comparison
-from onnxq.stages.execution import execution
-from onnxq.stages.findings import Findings, OutputFinding, TensorFinding, Unmatched
+from onnxq.stages.checking.codes import find_codes
+from onnxq.stages.checking.comparison import Agreement, Comparison
+from onnxq.stages.checking.execution import execution
+from onnxq.stages.checking.findings import Findings, OutputFinding, TensorFinding, Unmatched
 from onnxq.stages.state import State, as_feedback, check_feedback
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import pytest
 
 from onnxq import catalog, targets
 from onnxq.errors import UnsupportedError
-from onnxq.stages.cross_findings import CrossFindings
-from onnxq.stages.findings import Findings
+from onnxq.stages.checking.cross_findings import CrossFindings
+from onnxq.stages.checking.findings import Findings
 from tests.examples import Array, quantized_matmul, save, weights
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from onnxq.stages.dynamic_decision import DynamicPlan
+from onnxq.stages.dynamic.decision import DynamicPlan
 from onnxq.stages.plan import Plan
 from onnxq.stages.statistics import Statistics
 from tests.dynamic_models import product

@@ -18,7 +18,7 @@ from onnxq.operators.dynamic_quantize_lstm import DynamicQuantizeLSTM
 from onnxq.operators.lstm import LSTM
 from onnxq.qconfig import QConfigDynamic
 from onnxq.qparams import PerChannel, PerTensor, QParams, dequantize, quantize
-from onnxq.stages.dynamic_decision import Objective
+from onnxq.stages.dynamic.decision import Objective
 from tests.operators import builder
 from tests.operators.dynamic_case import dynamic_model, dynamic_rule_of, fitted, run_dynamic
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from onnxq.pytorch.axes import resolved
-from onnxq.pytorch.inputs import bind
+from onnxq.pytorch.arguments.axes import resolved
+from onnxq.pytorch.arguments.inputs import bind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ import pytest
 from onnxq.report import console
 from onnxq.report.summary import NodeDecision, Summary
 from onnxq.stages.bench import Benchmark
-from onnxq.stages.findings import (
+from onnxq.stages.checking.findings import (
     Execution,
     Fallback,
     Findings,

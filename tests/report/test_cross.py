@@ -4,7 +4,7 @@ import io
 
 from onnxq.report.console import open_console
 from onnxq.report.cross import print_cross_findings
-from onnxq.stages.cross_findings import (
+from onnxq.stages.checking.cross_findings import (
     CrossFindings,
     FloatNode,
     NodeFinding,

@@ -8,7 +8,7 @@ from onnxq import targets
 from onnxq.report import machine
 from onnxq.report.summary import NodeDecision, Summary
 from onnxq.stages.bench import Benchmark
-from onnxq.stages.findings import Execution, Fallback
+from onnxq.stages.checking.findings import Execution, Fallback
 
 EXECUTION = Execution({"QLinearConv": 2}, {"Softmax": 1}, {"Cast": 1}, (Fallback("c", "Conv"),))
 

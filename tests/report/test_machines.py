@@ -7,8 +7,8 @@ import numpy as np
 
 from onnxq.report import machines
 from onnxq.stages.calibrate import calibrate
-from onnxq.stages.execution import execution
-from onnxq.stages.findings import Execution
+from onnxq.stages.checking.execution import execution
+from onnxq.stages.checking.findings import Execution
 from onnxq.stages.observed_range import plan_observed
 from onnxq.stages.plan import Plan, plan
 from onnxq.stages.prepare import prepare

@@ -5,8 +5,8 @@ import io
 from rich.console import Console
 
 from onnxq.report.prediction import print_prediction
-from onnxq.stages.differences import ULPS
-from onnxq.stages.prediction import (
+from onnxq.stages.checking.differences import ULPS
+from onnxq.stages.predicting.prediction import (
     LayerPrediction,
     MachinePrediction,
     OutputPrediction,

@@ -19,9 +19,9 @@ from onnxq.errors import CalibrationError, ModelError, QConfigError, Verificatio
 from onnxq.graph.expose import expose
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import QConfigDynamic, default_dynamic_qconfig, float16_dynamic_qconfig
+from onnxq.stages.checking.cross_findings import CrossFindings, Unchecked
+from onnxq.stages.checking.float_nodes import FloatNodes
 from onnxq.stages.cross_check import cross_check
-from onnxq.stages.cross_findings import CrossFindings, Unchecked
-from onnxq.stages.float_nodes import FloatNodes
 from tests.dynamic_models import parsed
 from tests.dynamic_models import quantized as dynamic
 from tests.examples import Array, as_ir, images, model, network, quantized_matmul, weights
@@ -355,7 +355,7 @@ def test_outputs_that_change_when_inner_tensors_are_read_are_noted(
         exposed = expose(target, names)
         return dataclasses.replace(exposed, model=_shifted(exposed.model))
 
-    monkeypatch.setattr("onnxq.stages.node_by_node.expose", other)
+    monkeypatch.setattr("onnxq.stages.checking.node_by_node.expose", other)
     findings = cross_check(quantized, {"x": images(1)})
     assert findings.instrumented == ("y",)
     with pytest.raises(VerificationError, match="output 'y' changes"):

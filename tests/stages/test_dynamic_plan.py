@@ -19,7 +19,7 @@ from onnxq.qconfig import (
     onnxq_default_dynamic_qconfig,
 )
 from onnxq.qparams import PerChannel, PerTensor
-from onnxq.stages.dynamic_decision import DynamicPlan, QuantizeDynamic
+from onnxq.stages.dynamic.decision import DynamicPlan, QuantizeDynamic
 from onnxq.targets import DynamicGain
 from tests.dynamic_models import (
     ROWS,
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onnxq import targets
-    from onnxq.stages.dynamic_decision import DynamicDecision
-    from onnxq.stages.dynamic_spec import DynamicSpec
+    from onnxq.stages.dynamic.decision import DynamicDecision
+    from onnxq.stages.dynamic.spec import DynamicSpec
 
 
 def decided(

@@ -9,8 +9,8 @@ import pytest
 
 from onnxq import catalog
 from onnxq.errors import VerificationError
+from onnxq.stages.checking.cross_findings import CrossFindings, Unchecked
 from onnxq.stages.cross_check import cross_check
-from onnxq.stages.cross_findings import CrossFindings, Unchecked
 from tests.dynamic_models import SIDE, normal, parsed, quantized
 
 if TYPE_CHECKING:

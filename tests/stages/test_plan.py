@@ -16,9 +16,9 @@ from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig_mapping
 from onnxq.qparams import PerChannel, QParams, quantize
 from onnxq.range_reduction import Reduction
 from onnxq.stages.calibrate import Statistics, calibrate
-from onnxq.stages.decision import Quantize
-from onnxq.stages.pair_range import LARGEST_SUM
+from onnxq.stages.placing.decision import Quantize
 from onnxq.stages.plan import Plan, plan
+from onnxq.stages.planning.pair_range import LARGEST_SUM
 from onnxq.stages.prepare import Prepared, prepare
 
 if TYPE_CHECKING:

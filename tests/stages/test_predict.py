@@ -11,7 +11,7 @@ import onnxq
 from onnxq import reference
 from onnxq.arithmetic import Arithmetic
 from onnxq.errors import CalibrationError, QConfigError
-from onnxq.stages.differences import SCALES, ULPS
+from onnxq.stages.checking.differences import SCALES, ULPS
 from onnxq.stages.predict import predict
 from tests.examples import Array, as_ir, images, model, network, weights
 

@@ -16,7 +16,7 @@ from onnxq.observers import PercentileObserver
 from onnxq.operator import Float
 from onnxq.qconfig import default_qconfig_mapping, get_default_qconfig
 from onnxq.stages.calibrate import calibrate
-from onnxq.stages.decision import Quantize
+from onnxq.stages.placing.decision import Quantize
 from onnxq.stages.prepare import Prepared, TensorGroup, prepare
 from tests.examples import images, model, network, save, weights
 

@@ -12,7 +12,7 @@ from onnx import helper
 import onnxq
 from onnxq.errors import CalibrationError, ModelError, QConfigError, VerificationError
 from onnxq.stages.calibrate import calibrate
-from onnxq.stages.codes import find_codes
+from onnxq.stages.checking.codes import find_codes
 from onnxq.stages.plan import plan
 from onnxq.stages.prepare import prepare
 from onnxq.stages.rewrite import rewrite

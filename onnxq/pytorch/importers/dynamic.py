@@ -22,11 +22,11 @@ from onnxq.pytorch.importers.int8_weights import INT8_MAX, within
 from onnxq.pytorch.quantized_graph import holds_codes
 from onnxq.qconfig import QConfigDynamic, float16_dynamic_qconfig, onnxq_default_dynamic_qconfig
 from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
-from onnxq.stages.decision import node_name, walk
-from onnxq.stages.dynamic_decision import Objective, QuantizeDynamic
+from onnxq.stages.dynamic.decision import Objective, QuantizeDynamic
+from onnxq.stages.dynamic.weights import permuted, unpermuted
 from onnxq.stages.dynamic_plan import dynamic_plan
-from onnxq.stages.dynamic_weights import permuted, unpermuted
-from onnxq.stages.plan_constants import constant_array
+from onnxq.stages.placing.decision import node_name, walk
+from onnxq.stages.planning.constants import constant_array
 from onnxq.stages.rewrite.dynamic import rewrite_dynamic
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from onnxq.pytorch.importers.twins import Twins
-    from onnxq.stages.dynamic_decision import DynamicWeightPlan
+    from onnxq.stages.dynamic.decision import DynamicWeightPlan
 
 _INTEGER = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, DynamicForm.INTEGER)
 

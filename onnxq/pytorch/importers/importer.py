@@ -16,10 +16,11 @@ from torch.export import ExportedProgram
 from onnxq import runtime, targets
 from onnxq.errors import QConfigError, UnsupportedError, listed, nearest
 from onnxq.graph import io
-from onnxq.pytorch.check import flatten
-from onnxq.pytorch.check_quantized import check_in_steps
-from onnxq.pytorch.examples import example_inputs
-from onnxq.pytorch.exporter import DEFAULT_OPSET, export
+from onnxq.pytorch.arguments.examples import example_inputs
+from onnxq.pytorch.arguments.inputs import bind
+from onnxq.pytorch.exporting.check import flatten
+from onnxq.pytorch.exporting.check_quantized import check_in_steps
+from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET, export
 from onnxq.pytorch.importers.converted import is_converted, traceable
 from onnxq.pytorch.importers.copying import copy_structure
 from onnxq.pytorch.importers.dynamic import quantize_twins
@@ -42,7 +43,6 @@ from onnxq.pytorch.importers.programs import (
 )
 from onnxq.pytorch.importers.tensor_quantizers import has_tensor_quantizers, with_own_quantizers
 from onnxq.pytorch.importers.twins import find_twins
-from onnxq.pytorch.inputs import bind
 from onnxq.pytorch.quantized_graph import as_format, count_grids, output_scales, tidy_quantized
 from onnxq.pytorch.quantized_graph.sums import disagreeing_sums
 from onnxq.stages.rewrite import check_format
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.pytorch.exporter import DynamicAxes
-    from onnxq.pytorch.inputs import BoundInputs, Inputs
+    from onnxq.pytorch.arguments.inputs import BoundInputs, Inputs
+    from onnxq.pytorch.exporting.exporter import DynamicAxes
     from onnxq.targets import Target
 
 # What torch says about itself, that a caller can do nothing about: message as a regex.

@@ -1,4 +1,4 @@
-"""Sums of codes in an exported graph that ARM may round otherwise: see onnxq.stages.agreeing_sums.
+"""Sums of codes in an exported graph that ARM may round otherwise (stages/planning/agreeing_sums).
 
 DQ(a) + DQ(b) -> Q        is a QLinearAdd in ONNX Runtime
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq.pytorch.quantized_graph.reading import QUANTIZE, dequantizer, qparams_of, scale_rank
-from onnxq.stages.agreeing_sums import ADD, Sum
+from onnxq.stages.planning.agreeing_sums import ADD, Sum
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -4,8 +4,8 @@
     constant (int8, z) -> DQ -> Add    becomes    constant + 128 (uint8, z + 128) -> DQ -> Add
 
 (code - zero_point) * scale stays the same number, so that a trained module and its model stay
-equal; onnxq.stages.stored_types says why int8 codes would not run in integers. Between Q and DQ
-may stand a Clip on codes, and what only moves them. Codes that the model returns or takes stay
+equal; stages/placing/stored_types.py says why int8 codes would not run in integers. Between Q and
+DQ may stand a Clip on codes, and what only moves them. Codes that the model returns or takes stay
 int8, and so do weights.
 """
 
@@ -27,7 +27,7 @@ from onnxq.pytorch.quantized_graph.reading import (
     new_constant,
     scale_rank,
 )
-from onnxq.stages.stored_types import SHIFT
+from onnxq.stages.placing.stored_types import SHIFT
 
 if TYPE_CHECKING:
     import numpy.typing as npt

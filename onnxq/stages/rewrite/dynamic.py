@@ -22,9 +22,9 @@ from onnxq.graph.collector import without_collector
 from onnxq.graph.edit import all_nodes, all_values
 from onnxq.graph.hashing import model_hash
 from onnxq.qparams import PerBlock
-from onnxq.stages.candidates import has_dynamic_form
-from onnxq.stages.decision import node_name, value_name, walk
-from onnxq.stages.dynamic_weights import can_turn, permuted, unpermuted
+from onnxq.stages.dynamic.weights import can_turn, permuted, unpermuted
+from onnxq.stages.placing.candidates import has_dynamic_form
+from onnxq.stages.placing.decision import node_name, value_name, walk
 from onnxq.stages.rewrite.edits import graph_of
 from onnxq.stages.rewrite.initializers import Initializers
 from onnxq.stages.rewrite.outermost import Outermost
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
 
     from onnxq.qparams import QParams
-    from onnxq.stages.dynamic_decision import DynamicPlan, DynamicWeightPlan, QuantizeDynamic
+    from onnxq.stages.dynamic.decision import DynamicPlan, DynamicWeightPlan, QuantizeDynamic
 
 FORMAT = "dynamic"
 PER_BLOCK_OPSET = 21

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.operator import Role, Rule
-from onnxq.stages.decision import node_name, value_name
+from onnxq.stages.placing.decision import node_name, value_name
 from onnxq.stages.rewrite.edits import from_dequantize
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from onnxq.graph.edit import NamePool
 from onnxq.qparams import QParams
-from onnxq.stages.decision import value_name
+from onnxq.stages.placing.decision import value_name
 from onnxq.stages.rewrite.weights import (
     half_tensor,
     integer_tensor,

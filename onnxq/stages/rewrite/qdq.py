@@ -19,8 +19,8 @@ from onnx_ir.tape import Tape
 
 from onnxq import catalog
 from onnxq.operator import DynamicForm, Float, Form, NodePlan, Rule
-from onnxq.stages.channel_gains import GAINS_KEY
-from onnxq.stages.decision import Quantize, node_name, subgraphs, value_name, walk
+from onnxq.stages.placing.channel_gains import GAINS_KEY
+from onnxq.stages.placing.decision import Quantize, node_name, subgraphs, value_name, walk
 from onnxq.stages.rewrite.edits import (
     granularity_attributes,
     graph_of,

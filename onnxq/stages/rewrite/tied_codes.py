@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxq.stages.tied_weights import find_twins
+from onnxq.stages.dynamic.tied_weights import find_twins
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ from onnx import numpy_helper
 from onnxq import reference
 from onnxq.pipeline import quantize_dynamic
 from onnxq.stages.cross_check import cross_check
-from onnxq.stages.dynamic_decision import Objective
+from onnxq.stages.dynamic.decision import Objective
 from tests.cell_bounds import GATES, Cell
 from tests.dynamic_models import F32, op_types, parsed, quantized, run, stored
 

@@ -15,8 +15,8 @@ from onnxq.graph.io import load, save
 from onnxq.operator import Float
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.stages.calibrate import calibrate
-from onnxq.stages.codes import find_codes
-from onnxq.stages.execution import execution, meant_in_integers
+from onnxq.stages.checking.codes import find_codes
+from onnxq.stages.checking.execution import execution, meant_in_integers
 from onnxq.stages.plan import Plan, plan
 from onnxq.stages.prepare import Prepared, prepare
 from onnxq.stages.rewrite import rewrite

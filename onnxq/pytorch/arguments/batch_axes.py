@@ -1,0 +1,177 @@
+"""Finds the batch axis of each example input, where the caller does not say it.
+
+Axis 0 of every input is tried first. Where forward does not take it in other sizes, or where it is
+one of several that it could be, axes of equal length are tried: [sequence, batch] and a state of
+[layers, batch, features] have one length in common. An axis is the batch where rows do not depend
+on each other,
+
+    forward(rows x_1 ... x_n)[i] = forward(row x_i alone)      for the first and the last i
+
+so that a sequence, and a state of several layers, are none. What is found holds for the module; the
+exported model is then run with other batch sizes, as ever.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from onnxq.errors import ModelError, QConfigError
+from onnxq.pytorch.arguments.axes import BATCH, Axes
+from onnxq.pytorch.exporting.check import FORWARD_RAISES, compute, flatten
+
+if TYPE_CHECKING:
+    from onnxq.pytorch.arguments.inputs import BoundInputs
+
+MAX_TRIALS = 64  # of forward's runs with one row and with all; real models need one to three
+MAX_CHOICES = 4096
+ROWS = 3  # the least that tell a repeated row from another one
+_TOLERANCE = 1e-4  # of the largest value: float sums in another order
+_NOISE = 0.1  # of a tensor's own spread, or of 1: rows that are alike, as zero states are, differ
+_SEED = 0
+
+Assignment = dict[str, int]
+
+
+def batch_axes(module: nn.Module, bound: BoundInputs) -> Axes:
+    """The axis of each input that is the batch; inputs without one are left out.
+
+    Args:
+        module: in eval mode.
+        bound: example inputs, which forward takes.
+
+    Raises:
+        QConfigError: an input is empty.
+        ModelError: none was found.
+    """
+    for name, x in bound.tensors.items():
+        if x.ndim and not x.numel():
+            empty = x.shape.index(0)
+            raise QConfigError(
+                f"example input '{name}' is empty along axis {empty}; give one row or more."
+            )
+    first = {name: 0 for name, x in bound.tensors.items() if x.ndim}
+    if not first:
+        return Axes({}, {})
+    sizes = {bound.tensors[name].shape[0] for name in first}
+    if bound.is_flat or (len(sizes) == 1 and sizes != {1}):
+        failure = _failure(module, bound, first)
+        if failure is None:
+            return _as_axes(first)
+    for trial in _assignments(bound)[:MAX_TRIALS]:
+        if _is_batch(module, bound, trial):
+            return _as_axes(trial)
+    raise ModelError(_not_found(module, bound))
+
+
+def _as_axes(found: Assignment) -> Axes:
+    return Axes({name: {axis: BATCH} for name, axis in found.items()}, {})
+
+
+def _failure(module: nn.Module, bound: BoundInputs, axes: Assignment) -> Exception | None:
+    """What forward raises for one row, or for one row more."""
+    named = {name: (axis,) for name, axis in axes.items()}
+    rows = max(bound.tensors[name].shape[axis] for name, axis in axes.items())
+    try:
+        for size in (1, rows + 1):
+            compute(module, bound.resized(named, size))
+    except FORWARD_RAISES as error:
+        return error
+    return None
+
+
+def _assignments(bound: BoundInputs) -> list[Assignment]:
+    """Axes of equal length: first where most inputs have one, the first input before others."""
+    shapes = {name: tuple(x.shape) for name, x in bound.tensors.items()}
+    found: list[Assignment] = []
+    for length in dict.fromkeys(n for shape in shapes.values() for n in shape):
+        names = [name for name, shape in shapes.items() if length in shape]
+        choices = [
+            [*(axis for axis, n in enumerate(shapes[name]) if n == length), None] for name in names
+        ]
+        for choice in itertools.islice(itertools.product(*choices), MAX_CHOICES):
+            pairs = zip(names, choice, strict=True)
+            found.append({name: axis for name, axis in pairs if axis is not None})
+    main = next(name for name, shape in shapes.items() if shape)
+    return sorted(filter(None, found), key=lambda axes: (-len(axes), main not in axes))
+
+
+def _is_batch(module: nn.Module, bound: BoundInputs, axes: Assignment) -> bool:
+    """Whether rows along these axes are computed one by one."""
+    rows = max(ROWS, 1 + max(bound.tensors[name].shape[axis] for name, axis in axes.items()))
+    whole = _different(bound, axes, rows)
+    try:
+        results = flatten(compute(module, whole))
+        for row in (0, rows - 1):
+            alone = whole.holding(
+                {name: whole.tensors[name].narrow(axis, row, 1) for name, axis in axes.items()}
+            )
+            single = flatten(compute(module, alone))
+            if len(single) != len(results):
+                return False
+            pairs = zip(results, single, strict=True)
+            if not all(_is_row(one, many, row, rows) for many, one in pairs):
+                return False
+    except FORWARD_RAISES:
+        return False
+    return True
+
+
+def _different(bound: BoundInputs, axes: Assignment, rows: int) -> BoundInputs:
+    """So many rows, no two of them alike if that can be: floats with noise, integers shifted."""
+    generator = torch.Generator().manual_seed(_SEED)
+    sized = bound.resized({name: (axis,) for name, axis in axes.items()}, rows)
+    tensors = {}
+    for name, axis in axes.items():
+        x = sized.tensors[name]
+        if x.is_floating_point():
+            spread = float(x.float().std(correction=0)) or 1.0
+            noise = torch.randn(x.shape, generator=generator) * _NOISE * spread
+            tensors[name] = x + noise.to(x)
+        elif x.ndim > 1 and bound.tensors[name].shape[axis] == 1:
+            along = (axis + 1) % x.ndim
+            each = [x.select(axis, i).unsqueeze(axis).roll(i, along) for i in range(rows)]
+            tensors[name] = torch.cat(each, axis)
+    return sized.holding(tensors)
+
+
+def _is_row(one: torch.Tensor, many: torch.Tensor, row: int, rows: int) -> bool:
+    """Whether a result of one row is that row of the result of all."""
+    if one.ndim != many.ndim:
+        return False
+    longer = [a for a in range(one.ndim) if one.shape[a] != many.shape[a]]
+    if not longer:
+        return _close(one, many)
+    (axis, *others) = longer
+    length = one.shape[axis]
+    if others or many.shape[axis] != length * rows:
+        return False
+    if _close(one, many.narrow(axis, row * length, length)):
+        return True
+    every = torch.arange(row, length * rows, rows, device=many.device)
+    return _close(one, many.index_select(axis, every))  # the batch inside of a flattened axis
+
+
+def _close(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if not a.is_floating_point():
+        return torch.equal(a, b)
+    finite = b[torch.isfinite(b)]
+    bound = _TOLERANCE * float(finite.abs().max()) if finite.numel() else 0.0
+    return torch.allclose(a, b, rtol=0.0, atol=bound, equal_nan=True)
+
+
+def _not_found(module: nn.Module, bound: BoundInputs) -> str:
+    axes = {name: (0,) for name, x in bound.tensors.items() if x.ndim}
+    rows = 1 + max(bound.tensors[name].shape[0] for name in axes)
+    error = _failure(module, bound, dict.fromkeys(axes, 0))
+    said = f" ({' '.join(str(error).split())[:300]})" if error is not None else ""
+    entries = ", ".join(f"'{name}': {{1: 'batch'}}" for name in axes)
+    return (
+        f"{type(module).__name__} takes its example inputs {bound}, but not with another number of "
+        f"rows: axis 0 of each cannot be 1 or {rows} long{said}, and no other axes of equal length "
+        "have rows that are computed one by one. Say which axes are the batch, as in "
+        f"dynamic_axes={{{entries}}}; {{}} fixes every shape."
+    )

@@ -1,0 +1,92 @@
+"""ScriptModule -> float ONNX model. torch.export does not take one; torch's older exporter does."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import onnx
+import onnx_ir as ir
+import torch
+
+from onnxq import runtime
+from onnxq.errors import QConfigError, UnsupportedError
+from onnxq.pytorch.arguments.inputs import BoundInputs, positional
+from onnxq.pytorch.exporting.check import check_against, relative_tolerance
+from onnxq.pytorch.exporting.exporter import BATCH
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SCRIPT_OPSET = 20  # the last one that this exporter writes
+
+
+def bind_script(model: torch.jit.ScriptModule, inputs: Sequence[object]) -> BoundInputs:
+    """Inputs by position, under the names of forward's parameters.
+
+    Raises:
+        QConfigError: another number of them.
+        UnsupportedError: one that is no tensor.
+    """
+    forward: Any = model.forward
+    names = [argument.name for argument in forward.schema.arguments[1:]]
+    if len(inputs) > len(names) or not inputs:
+        raise QConfigError(f"forward({', '.join(names)}) got {len(inputs)} inputs.")
+    tensors: dict[str, torch.Tensor] = {}
+    for name, value in zip(names, inputs, strict=False):
+        if not isinstance(value, torch.Tensor):
+            raise UnsupportedError(
+                f"forward's '{name}' is a {type(value).__name__}; wanted a tensor."
+            )
+        tensors[name] = value
+    return positional(tensors)
+
+
+def export_script(model: torch.jit.ScriptModule, inputs: BoundInputs) -> ir.Model:
+    """The module as a float ONNX model; axis 0 of every input is the batch.
+
+    Checked against the module on the inputs and on their first row alone. Weights keep the names of
+    the module's parameters; batch norm stays, for onnxq to fold.
+
+    Args:
+        model: scripted or traced, in eval mode.
+        inputs: one batch.
+    Raises:
+        UnsupportedError: the exporter does not have one of its operators.
+        VerificationError: the model computes something else.
+    """
+    file: Any = io.BytesIO()  # which the older exporter takes too
+    names = list(inputs.tensors)
+    axes = {name: {0: BATCH} for name, x in inputs.tensors.items() if x.ndim}
+    try:
+        with warnings.catch_warnings():
+            # it is deprecated, says so, and is the only exporter that takes a ScriptModule
+            warnings.simplefilter("ignore")
+            torch.onnx.export(
+                model,
+                tuple(inputs.tensors.values()),
+                file,
+                dynamo=False,
+                opset_version=SCRIPT_OPSET,
+                input_names=names,
+                dynamic_axes=axes,
+                training=torch.onnx.TrainingMode.PRESERVE,
+                do_constant_folding=False,
+                verbose=False,
+            )
+    except (torch.onnx.OnnxExporterError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:400]
+        raise UnsupportedError(
+            f"the ScriptModule cannot be exported to ONNX: {reason}\nWhat to do: quantize the "
+            "module that it was scripted from (prepare, or onnxq.export and onnxq.quantize)."
+        ) from error
+    exported = ir.from_proto(onnx.load_from_string(file.getvalue()))
+    outputs = [str(value.name) for value in exported.graph.outputs]
+    trials = [inputs]
+    if axes:
+        trials.append(inputs.resized(dict.fromkeys(axes, (0,)), 1))
+    with runtime.open_session(exported) as session:
+        for trial in trials:
+            check_against(model, session.run, outputs, trial, relative_tolerance(model))
+    return exported

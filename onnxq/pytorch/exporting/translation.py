@@ -1,0 +1,61 @@
+"""Which ONNX nodes the operators of onnxq.pytorch.ops become: a table for torch.onnx.export."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx
+import onnxscript
+import torch
+
+from onnxq import dtypes
+from onnxq.pytorch import boundary, ops  # noqa: F401  # registers the operators
+from onnxq.pytorch.exporting.dynamic_translation import dynamic_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def translation_table(opset: int) -> dict[Callable[..., object], Callable[..., object]]:
+    """A torch operator -> function that emits its ONNX nodes, for that opset.
+
+    Args:
+        opset: one that the exporter writes; the nodes are those of this very opset, because the
+            exporter cannot convert QuantizeLinear downwards.
+    """
+    op = getattr(onnxscript, f"opset{opset}")
+
+    def quantize_linear(x, scale, zero_point, axis: int):  # type: ignore[no-untyped-def]
+        return op.QuantizeLinear(x, scale, zero_point, axis=axis)
+
+    def dequantize_linear(codes, scale, zero_point, axis: int):  # type: ignore[no-untyped-def]
+        return op.DequantizeLinear(codes, scale, zero_point, axis=axis)
+
+    def fake_quantize(x, scale, zero_point, qmin: int, qmax: int, axis: int):  # type: ignore[no-untyped-def]
+        stored = _smallest(qmin, qmax)
+        dtype = onnx.TensorProto.DataType.Value(stored.onnx)
+        zero_point = op.Cast(zero_point, to=dtype)
+        codes = op.QuantizeLinear(x, scale, zero_point, axis=axis)
+        if (stored.qmin, stored.qmax) != (qmin, qmax):
+            ends = [op.Cast(op.Constant(value_int=end), to=dtype) for end in (qmin, qmax)]
+            codes = op.Clip(codes, *ends)
+        return op.DequantizeLinear(codes, scale, zero_point, axis=axis)
+
+    def leave_integers(x):  # type: ignore[no-untyped-def]
+        return op.Max(x)  # boundary.MARK
+
+    return dynamic_table(op) | {
+        torch.ops.onnxq.leave_integers.default: leave_integers,
+        torch.ops.onnxq.quantize_linear.default: quantize_linear,
+        torch.ops.onnxq.dequantize_linear.default: dequantize_linear,
+        torch.ops.onnxq.fake_quantize.default: fake_quantize,
+        torch.ops.onnxq.learned_fake_quantize.default: fake_quantize,
+    }
+
+
+_STORED = (dtypes.UINT8, dtypes.INT8, dtypes.UINT16, dtypes.INT16)
+
+
+def _smallest(qmin: int, qmax: int) -> dtypes.QDType:
+    """The first type that holds [qmin, qmax]."""
+    return next(t for t in _STORED if t.qmin <= qmin and qmax <= t.qmax)

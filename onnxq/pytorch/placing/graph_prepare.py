@@ -1,0 +1,330 @@
+"""A traced module with fake-quantize modules where onnxq.prepare puts its quantizers: it trains.
+
+conv, bn, relu      become one intrinsic QAT module (a ReLU6 stays behind it, as a module)
+conv, linear        become QAT modules
+a quantized tensor  goes through a FakeQuantize; tensors of one group go through the same one
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import fx, nn
+from torch.nn import functional
+
+from onnxq.errors import QConfigError, UnsupportedError
+from onnxq.pytorch.agreeing_sums import keep_sums
+from onnxq.pytorch.arguments.inputs import bind
+from onnxq.pytorch.fake_quantize import FakeQuantize, fake_quantize_module
+from onnxq.pytorch.fuse_modules import folded
+from onnxq.pytorch.layers import QAT_MAPPING
+from onnxq.pytorch.nn.intrinsic import FUSED
+from onnxq.pytorch.nn.quantized.observed import bind_input
+from onnxq.pytorch.placing.group import GroupMember, WholeBatch
+from onnxq.pytorch.placing.placed import operand
+from onnxq.pytorch.placing.placements import place
+from onnxq.pytorch.placing.tracing import WEIGHTED, module_of, trace
+from onnxq.pytorch.stubs import DeQuantStub
+from onnxq.qconfig import (
+    FakeQuantSpec,
+    QConfig,
+    QConfigMapping,
+    default_qconfig_mapping,
+    get_default_qat_qconfig,
+)
+from onnxq.stages.planning.activations import qparams_of_range
+from onnxq.stages.prepare import backend_of
+
+if TYPE_CHECKING:
+    from onnxq.pytorch.arguments.inputs import Inputs
+    from onnxq.pytorch.placing.placed import PlacedGroup, PlacedWeight, Placements
+    from onnxq.stages.planning.agreeing_sums import Sum
+    from onnxq.targets import Target
+
+PLACEMENTS = "onnxq_placements"
+"""Key of the meta of a prepared module: its Placements."""
+
+_FUSED: dict[tuple[type[nn.Module], ...], tuple[Any, Any]] = {
+    kind.PARTS: (kind, QAT_MAPPING[kind]) for kind in FUSED if kind in QAT_MAPPING
+}
+_PLAIN: dict[type[nn.Module], Any] = {kind: QAT_MAPPING[kind] for kind in WEIGHTED}
+_RELUS = (functional.relu, torch.relu, "relu")
+
+
+def prepare_graph_qat(
+    model: nn.Module,
+    inputs: Inputs,
+    qconfig: QConfigMapping | None = None,
+    target: str | Target | None = None,
+) -> fx.GraphModule:
+    """A copy of the model that trains with fake quantization; what prepare_qat gives with `inputs`.
+
+    Args:
+        model: float; left as it is.
+        inputs: example inputs of forward: real data, which the observers see once.
+        qconfig: names nodes and tensors of the exported model; None: the default for training.
+        target: as for onnxq.prepare: decides which codes weights may use.
+
+    Returns:
+        A GraphModule in train mode; its meta[PLACEMENTS] says what is quantized where.
+
+    Raises:
+        UnsupportedError: the module cannot be traced or exported; something that onnxq.prepare
+            quantizes has no counterpart in it.
+        QConfigError: the qconfig has observers where training wants fake quantization.
+    """
+    mapping = qconfig or QConfigMapping(get_default_qat_qconfig(backend_of(target)))
+    prepared = _prepared(_TrainingBuilder, model, inputs, mapping, target)
+    bound = bind(model, inputs)
+    prepared.eval()
+    with torch.no_grad():
+        prepared(*bound.args, **bound.kwargs)  # every FakeQuantize has seen data
+    return prepared.train()
+
+
+def prepare_graph(
+    model: nn.Module,
+    inputs: Inputs,
+    qconfig: QConfigMapping | None = None,
+    target: str | Target | None = None,
+) -> fx.GraphModule:
+    """A copy of the model that observes; what prepare gives with `inputs`.
+
+    Args:
+        model: float; left as it is.
+        inputs: example inputs of forward; they are not observed.
+        qconfig: names nodes and tensors of the exported model; None: onnxq's default.
+        target: as for onnxq.prepare.
+
+    Returns:
+        A GraphModule in eval mode, batch norm folded; run it on data, then convert it.
+
+    Raises:
+        UnsupportedError: as prepare_graph_qat.
+    """
+    mapping = qconfig or default_qconfig_mapping(backend_of(target))
+    return _prepared(_ObservingBuilder, model, inputs, mapping, target).eval()
+
+
+def _prepared(
+    kind: type[_Builder],
+    model: nn.Module,
+    inputs: Inputs,
+    qconfig: QConfigMapping,
+    target: str | Target | None,
+) -> fx.GraphModule:
+    copied = copy.deepcopy(model)
+    traced = trace(copied, bind(copied, inputs))
+    found = place(traced, model, inputs, qconfig, target)
+    if found.unplaced:
+        raise UnsupportedError(_unplaced(model, found))
+    builder = kind(traced, found)
+    for weight in found.weights:
+        builder.weight(weight)
+    for group in found.groups:
+        builder.activation(group)
+    builder.guards()
+    builder.bind_inputs()
+    return builder.finished(type(model).__name__)
+
+
+def _unplaced(model: nn.Module, found: Placements) -> str:
+    first = found.unplaced[0]
+    more = f" (and {len(found.unplaced) - 1} more)" if len(found.unplaced) > 1 else ""
+    return (
+        f"{type(model).__name__}: '{first.name}' is quantized in the exported model: {first.reason}"
+        f"{more}. print(onnxq.pytorch.placements(model, inputs)) lists all. Write that part of "
+        "forward with modules and functions of torch, or leave the nodes around it float in the "
+        "qconfig."
+    )
+
+
+class _Builder:
+    """Changes a traced module step by step."""
+
+    def __init__(self, traced: fx.GraphModule, found: Placements) -> None:
+        self._traced = traced
+        self._found = found
+        self._nodes: dict[str, fx.Node] = {node.name: node for node in traced.graph.nodes}
+        self._makers: dict[fx.Node, FakeQuantize] = {}  # node that rounds -> with what
+        self._paths: dict[str, str] = {}  # name of a rounded node -> path of its FakeQuantize
+        self._clamps = {
+            node: group.clamp
+            for group in found.groups
+            for node in group.nodes
+            if group.clamp is not None
+        }
+
+    def weight(self, weight: PlacedWeight) -> None:
+        """Makes one module of a weighted module and what is folded into it."""
+        node = self._nodes[weight.node]
+        parts = [node, *([self._nodes[weight.norm]] if weight.norm else [])]
+        modules: list[nn.Module] = [self._called(part) for part in parts]
+        made, taken = self._made(weight, parts, modules)
+        self._set_module(weight.path, made)
+        for part in taken[1:]:
+            part.replace_all_uses_with(node)
+            self._nodes[part.name] = node
+            self._traced.graph.erase_node(part)
+
+    def _made(
+        self, weight: PlacedWeight, parts: list[fx.Node], modules: list[nn.Module]
+    ) -> tuple[nn.Module, list[fx.Node]]:
+        """The module that takes the place of these parts, and which parts it stands for."""
+        raise NotImplementedError
+
+    def _called(self, node: fx.Node) -> nn.Module:
+        module = module_of(self._traced, node)
+        assert module is not None, "placement looked at it"
+        return module
+
+    def _refused(self, weight: PlacedWeight, modules: list[nn.Module]) -> UnsupportedError:
+        names = ", ".join(type(module).__name__ for module in modules)
+        return UnsupportedError(
+            f"'{weight.path}' ({names}): there is no module that has a quantized weight in its "
+            f"place. Leave node '{weight.exported}' float in the qconfig."
+        )
+
+    def _set_module(self, path: str, module: nn.Module) -> None:
+        parent, _, name = path.rpartition(".")
+        setattr(self._traced.get_submodule(parent), name, module)
+
+    def activation(self, group: PlacedGroup) -> None:
+        """Leads every tensor of a group through one FakeQuantize."""
+        self._number_nodes(group)
+        fake = self._fake_quantize(group)
+        numbers = [operand(node, position) for node, position, _, _ in group.numbers]
+        names = [*group.nodes, *numbers]
+        sources = [*group.sources, *numbers]
+        batch = WholeBatch(fake, len(sources)) if len(sources) > 1 else None
+        for name in names:
+            module: nn.Module = fake
+            if batch is not None or name not in sources:
+                slot = sources.index(name) if name in sources else None
+                module = GroupMember(fake, batch, slot)
+            self._round(self._nodes[name], name, module, fake)
+
+    def _round(self, node: fx.Node, name: str, module: nn.Module, fake: FakeQuantize) -> None:
+        path = self._free(f"{name}_fake_quant")
+        self._traced.add_submodule(path, module)
+        readers = list(node.users)
+        with self._traced.graph.inserting_after(node):
+            rounding = self._traced.graph.call_module(path, (node,))
+        for reader in readers:
+            reader.replace_input_with(node, rounding)
+        self._makers[rounding] = fake
+        self._paths[name] = f"{path}.fake_quant" if isinstance(module, GroupMember) else path
+
+    def _number_nodes(self, group: PlacedGroup) -> None:
+        """Numbers among the arguments become buffers, so that they can be rounded."""
+        for node, position, _, value in group.numbers:
+            name = operand(node, position)
+            self._traced.register_buffer(name, torch.tensor(np.float32(value)))
+            reader = self._nodes[node]
+            with self._traced.graph.inserting_before(reader):
+                self._nodes[name] = self._traced.graph.get_attr(name)
+            reader.update_arg(position, self._nodes[name])
+
+    def _free(self, path: str) -> str:
+        while hasattr(self._traced, path):
+            path += "_"
+        return path
+
+    def guards(self) -> None:
+        """Marks what stays float between quantized tensors, so that it is exported that way."""
+        for name in self._found.kept_float:
+            node = self._nodes[name]
+            rounded = node.all_input_nodes[0]
+            path = self._free(f"{name}_stays_float")
+            self._traced.add_submodule(path, DeQuantStub())
+            with self._traced.graph.inserting_before(node):
+                node.replace_input_with(rounded, self._traced.graph.call_module(path, (rounded,)))
+
+    # --- inputs of weights
+
+    def bind_inputs(self) -> None:
+        """Every QAT module is told which FakeQuantize made its input: a bias has its scale."""
+        for weight in self._found.weights:
+            node = self._nodes[weight.node]
+            source = node.all_input_nodes[0]
+            while source not in self._makers:  # copies alone lie between, as placement checked
+                source = source.all_input_nodes[0]
+            bind_input(self._called(node), self._makers[source])
+
+    def finished(self, name: str) -> fx.GraphModule:
+        """The module, with what the graph names and nothing else."""
+        self._traced.graph.lint()
+        made = fx.GraphModule(self._traced, self._traced.graph, name)
+        made.meta[PLACEMENTS] = self._found  # a deepcopy keeps meta, and no other attributes
+        keep_sums(made, map(self._sum, self._found.sums))
+        return made
+
+    def _sum(self, one: Sum) -> Sum:
+        inputs, outputs = (
+            tuple(self._paths[str(name)] for name in side) for side in (one.inputs, one.outputs)
+        )
+        return replace(one, inputs=inputs, outputs=outputs)
+
+    def _fake_quantize(self, group: PlacedGroup) -> FakeQuantize:
+        made = fake_quantize_module(group.part)
+        if group.range is None:
+            return made
+        fixed = FakeQuantize(made.spec.observer).enable_fake_quant(made.fake_quant_enabled)
+        return fixed.fix(qparams_of_range(group.range, fixed.dtype))
+
+
+class _TrainingBuilder(_Builder):
+    """Weights are rounded, and activations too."""
+
+    def _made(
+        self, weight: PlacedWeight, parts: list[fx.Node], modules: list[nn.Module]
+    ) -> tuple[nn.Module, list[fx.Node]]:
+        readers = list(parts[-1].users)
+        if len(readers) == 1 and self._is_folded_relu(readers[0]):
+            kinds = (*map(type, modules), nn.ReLU)
+            if kinds in _FUSED:
+                parts, modules = [*parts, readers[0]], [*modules, nn.ReLU()]
+        kinds = tuple(map(type, modules))
+        if kinds in _FUSED:
+            fused, trained = _FUSED[kinds]
+            float_module = fused(*modules)
+        elif len(kinds) == 1 and kinds[0] in _PLAIN:
+            trained, float_module = _PLAIN[kinds[0]], modules[0]
+        else:
+            raise self._refused(weight, modules)
+        # of a module's qconfig the weight's part counts: activations have modules of their own
+        float_module.qconfig = QConfig(weight.part, weight.part)
+        return trained.from_float(float_module), parts
+
+    def _is_folded_relu(self, node: fx.Node) -> bool:
+        if self._clamps.get(node.name) != (0.0, float("inf")):
+            return False
+        return node.target in _RELUS or isinstance(module_of(self._traced, node), nn.ReLU)
+
+    def _fake_quantize(self, group: PlacedGroup) -> FakeQuantize:
+        if isinstance(group.part, FakeQuantSpec):
+            return super()._fake_quantize(group)
+        raise QConfigError(
+            f"tensors {', '.join(group.nodes.values())}: the qconfig has the observer "
+            f"{group.part}, which does not round; training wants a FakeQuantSpec. Use "
+            "get_default_qat_qconfig(), or FakeQuantize.with_args(observer=...)."
+        )
+
+
+class _ObservingBuilder(_Builder):
+    """Float modules, batch norm folded, that know how their weights will be quantized."""
+
+    def _made(
+        self, weight: PlacedWeight, parts: list[fx.Node], modules: list[nn.Module]
+    ) -> tuple[nn.Module, list[fx.Node]]:
+        made: Any = modules[0]
+        if type(made) not in _PLAIN:
+            raise self._refused(weight, modules)
+        if len(modules) > 1:
+            made = folded(made, modules[1])
+        made.qconfig = QConfig(weight.part, weight.part)
+        return made, parts

@@ -1,0 +1,119 @@
+"""What placement finds, as values: which nodes of a traced module are quantized, and how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxq.observers import ObserverSpec
+from onnxq.qconfig import ScaleRule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onnxq.qconfig import Part
+    from onnxq.stages.planning.agreeing_sums import Sum
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedGroup:
+    """Tensors with one set of qparams, and the nodes that make them.
+
+    Attributes:
+        nodes: node of the traced module -> name of the exported tensor with its values.
+        sources: those of the nodes that are observed; the others are copies of them.
+        numbers: numbers among a node's arguments: (node, position, exported name, value); a node
+            `operand(...)` is made for each.
+        part: how qparams come from the data, and how they are trained.
+        range: real interval that replaces observation where an operator guarantees it (Sigmoid).
+        clamp: real bounds of the ReLU, ReLU6 or clamp that its codes carry out.
+    """
+
+    nodes: Mapping[str, str]
+    sources: tuple[str, ...]
+    numbers: tuple[tuple[str, int, str, float], ...]
+    part: Part
+    range: tuple[float, float] | None
+    clamp: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedWeight:
+    """A module whose weight is quantized.
+
+    Attributes:
+        node: of the traced module, which calls it.
+        path: of the module.
+        norm: node of the batch norm that is folded into it, or None.
+        exported: name of the ONNX node.
+        part: observer or fake quantization of the weight, within the codes that the target runs
+            exactly.
+    """
+
+    node: str
+    path: str
+    norm: str | None
+    exported: str
+    part: Part
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """Something that onnxq.prepare quantizes and that no node of the traced module stands for."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Placements:
+    """What onnxq.prepare decides of a module's ONNX form, in terms of its traced nodes.
+
+    Attributes:
+        groups: activations.
+        weights: in graph order.
+        kept_float: nodes that stay float between quantized tensors, where ONNX Runtime would run
+            them in integers by itself.
+        floats: ONNX node -> why it stays in float.
+        unplaced: what the exported model quantizes and the module could not.
+        notes: what onnxq.prepare says.
+        sums: nodes that add codes, where the target may add in fixed point; their tensors are names
+            of nodes of the traced module, one for each group.
+    """
+
+    groups: tuple[PlacedGroup, ...]
+    weights: tuple[PlacedWeight, ...]
+    kept_float: tuple[str, ...]
+    floats: Mapping[str, str]
+    unplaced: tuple[Unplaced, ...]
+    notes: tuple[str, ...]
+    sums: tuple[Sum, ...] = ()
+
+    def __str__(self) -> str:
+        lines = []
+        for group in self.groups:
+            made = ", ".join(f"{node} ({tensor})" for node, tensor in group.nodes.items())
+            made += "".join(f", {value:g} in {node}" for node, _, _, value in group.numbers)
+            clamp = "" if group.clamp is None else " within [{:g}, {:g}]".format(*group.clamp)
+            lines.append(f"activation  {made}: {group.range or describe(group.part)}{clamp}")
+        for weight in self.weights:
+            folded = f" with {weight.norm}" if weight.norm else ""
+            lines.append(
+                f"weight      {weight.path}{folded} ({weight.exported}): {describe(weight.part)}"
+            )
+        lines += [f"float       {name}: {reason}" for name, reason in self.floats.items()]
+        lines += [f"UNPLACED    {one.name}: {one.reason}" for one in self.unplaced]
+        lines += [f"note        {note}" for note in self.notes]
+        return "\n".join(lines)
+
+
+def operand(node: str, position: int) -> str:
+    """Name of the node for a number among a node's arguments."""
+    return f"{node}_operand_{position}"
+
+
+def describe(part: Part) -> str:
+    """The observer, and how its scale goes on where it is trained."""
+    if isinstance(part, ObserverSpec):
+        return f"{part}, observed only"
+    return f"{part.observer}" if part.scale is ScaleRule.OBSERVED else f"{part.observer}, learned"

@@ -1,0 +1,1 @@
+"""What verify and cross_check look at, and the findings they make of it."""

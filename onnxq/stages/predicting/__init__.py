@@ -1,0 +1,1 @@
+"""What predict looks at, and the prediction it makes of it."""
