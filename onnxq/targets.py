@@ -1,6 +1,6 @@
 """What each instruction set computes exactly, and what is fast there: a Target each.
 
-    x86-sse      SSE2                     exact
+    x86-sse      SSE2                     exact products; sums of codes without fused multiply-adds
     x86-avx2     AVX2                     two u8*s8 products are summed in int16 and SATURATE
     x86-avx512   AVX512BW without VNNI    as x86-avx2
     x86-avxvnni  AVX-VNNI                 exact
@@ -25,7 +25,8 @@ bit for bit with exact integer arithmetic.
     Wrap: 2 * (-128 * -128) = 2^15. u8 activations are flipped to s8, so the code 0 counts as -128.
     Weights in [-127, 127] never wrap; no weight of -128 is emitted, whatever the target.
 
-    Fixed point: QLinearAdd rounds otherwise on ARM, rarely; see stages/planning/agreeing_sums.py.
+    Sums: QLinearAdd rounds otherwise on ARM, in fixed point, and on x86-sse, without fused
+    multiply-adds; rarely, see stages/planning/agreeing_sums.py.
 
 Which operators are slow in integers was measured on AVX512-VNNI by scripts/bench_elementwise.py;
 what it printed is in scripts/bench_elementwise.txt. The other targets use the same numbers.
@@ -134,14 +135,14 @@ UNPROVEN = 0.98
 
 
 FIXED_POINT = (
-    "sums of codes round in fixed point: models that `quantize` did not make for ARM or portable "
-    "may be one step off near ties"
+    "sums of codes round in fixed point: where scales were not chosen for that (imported models, "
+    "other targets) they may be one step off near ties"
 )
 
 
 UNFUSED_SUMS = (
-    "sums of codes are rounded without fused multiply-adds: models that `quantize` did not make "
-    "for x86-sse, ARM or portable may be one step off near ties"
+    "sums of codes are rounded without fused multiply-adds: where scales were not chosen for that "
+    "(imported models, other targets) they may be one step off near ties"
 )
 
 
@@ -193,8 +194,8 @@ class Target:
         dynamic_gains: measured gains of dynamically quantized nodes.
         range_reduction: where weights give up range so that pairs of products fit int16.
         throughput: None: not measured.
-        fixed_point_sums: sums of codes (QLinearAdd) may be computed in fixed point (ARM) or without
-            fused multiply-adds (x86-sse): scales are to be such that this makes no difference.
+        agreeing_sums: scales of sums of codes (QLinearAdd) are raised until fixed point (ARM) and
+            separate multiplications and additions (x86-sse) round as fused ones do.
         int8_activations: QDQ graphs with int8 activations run in integers as they are; elsewhere
             they are stored as uint8 (see onnxq.stages.placing.stored_types).
         caveat: what is not exact, and when; empty: nothing is known.
@@ -215,7 +216,7 @@ class Target:
     dynamic_gains: tuple[DynamicGain, ...] = field(default=DYNAMIC_GAINS, repr=False)
     range_reduction: RangeReduction = RangeReduction.WORST_CASE
     throughput: Throughput | None = None
-    fixed_point_sums: bool = False
+    agreeing_sums: bool = False
     int8_activations: bool = False
     caveat: str = ""
 
@@ -309,7 +310,7 @@ _TARGETS = (
         64,
         arithmetic=Arithmetic.SATURATES,
         evidence="the intersection of the others",
-        fixed_point_sums=True,
+        agreeing_sums=True,
     ),
     Target(
         "x86-sse",
@@ -318,7 +319,7 @@ _TARGETS = (
         arithmetic=Arithmetic.UNFUSED,
         evidence="qemu (Sandy Bridge)",
         throughput=Throughput(40, 41, 23, 24, _MASKED),
-        fixed_point_sums=True,
+        agreeing_sums=True,
         caveat=UNFUSED_SUMS,
     ),
     Target(
@@ -359,7 +360,7 @@ _TARGETS = (
         127,
         arithmetic=Arithmetic.WRAPS,
         evidence="qemu (Cortex-A53 and A57)",
-        fixed_point_sums=True,
+        agreeing_sums=True,
         int8_activations=True,
         caveat=FIXED_POINT,
     ),
@@ -369,7 +370,7 @@ _TARGETS = (
         127,
         arithmetic=Arithmetic.WRAPS_DEPTHWISE,
         evidence="qemu (Cortex-A76)",
-        fixed_point_sums=True,
+        agreeing_sums=True,
         int8_activations=True,
         caveat=FIXED_POINT,
     ),
@@ -379,7 +380,7 @@ _TARGETS = (
         127,
         arithmetic=Arithmetic.WRAPS_DEPTHWISE,
         evidence="qemu (-cpu max, with and without SVE)",
-        fixed_point_sums=True,
+        agreeing_sums=True,
         int8_activations=True,
         caveat=FIXED_POINT,
     ),

@@ -202,7 +202,7 @@ def plan(
     tensors, unseen = tensor_qparams(prepared, statistics, notes)
     notes += untaken_branches(prepared, statistics)
     decisions = _demote(prepared, unseen, tensors)
-    if prepared.target.fixed_point_sums:
+    if prepared.target.agreeing_sums:
         let_sums_agree(prepared, decisions, tensors, notes)
     nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
     weights: dict[str, WeightPlan] = {}

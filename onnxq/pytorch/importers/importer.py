@@ -66,7 +66,7 @@ _NOISE = (
     "The current implementation of the .* module has poor numerical accuracy",
     ".*TypedStorage is deprecated",
     r"`isinstance\(treespec, LeafSpec\)`",
-    "(?s).*ARM may round some of these sums",  # said below, with what an import can do about it
+    "(?s).*may round some of these sums",  # said below, with what an import can do about it
 )
 
 
@@ -115,7 +115,7 @@ def import_quantized(
 
     Warns:
         ImportedModelWarning: channels that torch trained with asymmetric qparams, weights that some
-            machines do not compute exactly, sums of codes that ARM may round otherwise,
+            machines do not compute exactly, sums of codes that some machines round otherwise,
             convolutions that stay in float.
     """
     check_format(format)
@@ -322,7 +322,7 @@ def _limit(options: _Options) -> int | None:
 def _finished(model: ir.Model, bound: BoundInputs, options: _Options) -> ir.Model:
     arrays = {name: x.detach().cpu().numpy() for name, x in bound.tensors.items()}
     treat_float_results(model, options.float_results, arrays)
-    if options.target is None or options.target.fixed_point_sums:
+    if options.target is None or options.target.agreeing_sums:
         _note_sums(model)
     if options.weights is ImportedWeights.NARROW:
         narrow(model, targets.resolve(options.target))
@@ -332,12 +332,12 @@ def _finished(model: ir.Model, bound: BoundInputs, options: _Options) -> ir.Mode
 
 
 def _note_sums(model: ir.Model) -> None:
-    """Names sums that ARM rounds otherwise: imported scales are kept."""
+    """Names sums that some machines round otherwise: imported scales are kept."""
     names = list(disagreeing_sums(model))
     if names:
         note(
-            f"{listed(names)}: ARM may round a few pairs of codes otherwise than x86; their scales "
-            "were imported as they are. onnxq.predict names the pairs. Models that onnxq quantizes "
+            f"{listed(names)}: ARM or x86 without AVX2 may round a few pairs of codes otherwise than "
+            "other machines; their scales were imported as they are. onnxq.predict names the pairs. Models that onnxq quantizes "
             "or trains have scales for which all machines agree."
         )
 

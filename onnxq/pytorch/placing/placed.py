@@ -77,8 +77,8 @@ class Placements:
         floats: ONNX node -> why it stays in float.
         unplaced: what the exported model quantizes and the module could not.
         notes: what onnxq.prepare says.
-        sums: nodes that add codes, where the target may add in fixed point; their tensors are names
-            of nodes of the traced module, one for each group.
+        sums: nodes that add codes, where the target wants sums to agree; their tensors are names of
+            nodes of the traced module, one for each group.
     """
 
     groups: tuple[PlacedGroup, ...]

@@ -370,8 +370,8 @@ class _Placing:
                 yield cores[0].name
 
     def _sums(self) -> Iterator[Sum]:
-        """What ONNX Runtime makes a QLinearAdd of, where the target may add in fixed point."""
-        if not self._prepared.target.fixed_point_sums:
+        """What ONNX Runtime makes a QLinearAdd of, where the target wants sums to agree."""
+        if not self._prepared.target.agreeing_sums:
             return
         for one in find_sums(self._prepared, self._prepared.decisions):
             sides = [[self._first(t) for t in tensors] for tensors in (one.inputs, one.outputs)]

@@ -1,6 +1,7 @@
-"""Sums of codes in an exported graph that ARM may round otherwise (stages/planning/agreeing_sums).
+"""Sums of codes in an exported graph whose codes depend on the machine.
 
-DQ(a) + DQ(b) -> Q        is a QLinearAdd in ONNX Runtime
+DQ(a) + DQ(b) -> Q is a QLinearAdd in ONNX Runtime; stages/planning/agreeing_sums.py says what
+machines make of that.
 """
 
 from __future__ import annotations

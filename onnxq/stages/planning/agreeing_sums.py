@@ -1,11 +1,12 @@
 """Scales of sums for which every machine computes the same codes.
 
-ARM adds tensors of codes (QLinearAdd, which Add, Sub and HardSigmoid become) in fixed point, x86 in
-float32 with fused multiply-adds. For nearly all codes both round to the same; near ties they may
-not: with any scales, 0 to 3 of all 65,536 pairs of codes differ, with scales that are powers of two
-up to a quarter of them. Whether a pair differs depends on the last bits of the scales. So the scale
-of the result is raised to the first that makes all pairs agree: usually by 1 in a million, and by
-LARGEST at most.
+x86 adds tensors of codes (QLinearAdd, which Add, Sub and HardSigmoid become) in float32, with fused
+multiply-adds from AVX2 on and without them before; ARM adds in fixed point. For nearly all codes
+they round to the same; near ties they may not: with any scales, 0 to 3 of all 65,536 pairs of codes
+differ on ARM (operators/_unfused_sum.py has the count without AVX2), with scales that are powers of
+two up to a quarter of them. Whether a pair differs depends on the last bits of the scales. So the
+scale of the result is raised to the first that makes all pairs agree: usually by 1 in a million,
+and by LARGEST at most.
 
 `let_sums_agree` does so in a plan; `raise_scales` is that on values alone, for scales that were
 found elsewhere (onnxq.pytorch.agreeing_sums: in training).
@@ -107,7 +108,8 @@ def let_sums_agree(
     """
     groups = {member: group.members for group in prepared.groups for member in group.members}
     notes += [
-        f"'{one.name}': ARM may round some of its sums to the next code; no scale near avoids it"
+        f"'{one.name}': ARM or x86 without AVX2 may round some of its sums to the next code; no "
+        "scale near avoids it"
         for one in raise_scales(find_sums(prepared, decisions), groups, tensors)
     ]
 
