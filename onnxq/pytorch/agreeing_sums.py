@@ -156,8 +156,9 @@ def _result_scale(root: nn.Module, one: Sum) -> float:
 def _warn(names: list[str], reason: str) -> None:
     if names:
         warnings.warn(
-            f"{listed(names)}: ARM or x86 without AVX2 may round some of these sums of codes to the "
-            f"next code: {reason}. onnxq.predict, or `onnxq verify --isa all`, names the pairs of codes.",
+            f"{listed(names)}: ARM or x86 without AVX2 may round some of these sums of codes to "
+            f"the next code: {reason}. onnxq.predict, or `onnxq verify --isa all`, names the pairs "
+            "of codes.",
             UserWarning,
             stacklevel=4,
         )
