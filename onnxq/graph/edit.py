@@ -1,12 +1,10 @@
-"""Moves that several passes share: take a node out, change a constant, find a free name."""
+"""Moves that several passes share: visit all nodes, take one out, find a free name."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
-
-from onnxq.graph.weights import is_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -97,28 +95,3 @@ class FreeNames:
     def node(self, wanted: str) -> str:
         """`wanted` if it is free, else wanted_1, wanted_2 ..."""
         return self._nodes.take(wanted)
-
-
-def exchange_constant(
-    node: ir.Node, slot: int, tensor: ir.TensorProtocol, names: FreeNames, new_name: str
-) -> None:
-    """Puts a tensor into a slot: under the present name where no one else reads it."""
-    value = node.inputs[slot] if slot < len(node.inputs) else None
-    graph = node.graph
-    assert graph is not None
-    if value is not None and is_private(value):
-        tensor.name = value.name
-        value.const_value = tensor
-        value.shape = ir.Shape(tensor.shape.numpy())
-        return
-    name = names.value(new_name)
-    tensor.name = name
-    new = ir.Value(
-        name=name,
-        type=ir.TensorType(tensor.dtype),
-        shape=ir.Shape(tensor.shape.numpy()),
-        const_value=tensor,
-    )
-    graph.register_initializer(new)
-    node.resize_inputs(max(len(node.inputs), slot + 1))
-    node.replace_input_with(slot, new)

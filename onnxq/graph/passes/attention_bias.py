@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.graph.edit import FreeNames, all_nodes, exchange_constant
+from onnxq.graph.edit import all_nodes
+from onnxq.graph.exchange import ConstantExchange
 
 _WEIGHT, _BIAS = 1, 2  # slots
 _MATRIX = 2
@@ -20,16 +21,16 @@ class GiveAttentionBias(ir.passes.InPlacePass):
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Writes zeros where a bias is missing."""
         bare = [node for node in all_nodes(model) if _is_bare(node)]
-        names = FreeNames(model) if bare else None
+        exchange = ConstantExchange(model)
         for node in bare:
-            assert names is not None
             weight = node.inputs[_WEIGHT]
             assert weight is not None
             assert weight.shape is not None
             columns = weight.shape[1]
             assert isinstance(columns, int)
             zeros = np.zeros(columns, np.float32)
-            exchange_constant(node, _BIAS, ir.tensor(zeros), names, f"{weight.name}_no_bias")
+            exchange.put(node, _BIAS, ir.tensor(zeros), f"{weight.name}_no_bias", ("zeros", weight))
+        exchange.share()
         return ir.passes.PassResult(model, bool(bare))
 
 

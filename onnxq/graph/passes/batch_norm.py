@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnxq.graph.edit import FreeNames, all_nodes, bypass, exchange_constant
+from onnxq.graph.edit import all_nodes, bypass
+from onnxq.graph.exchange import ConstantExchange
 from onnxq.graph.weights import Array, constant, derived
 
 if TYPE_CHECKING:
@@ -25,12 +26,13 @@ class FoldBatchNorm(ir.passes.InPlacePass):
 
     All graphs. Only at inference, only float32 constants, only where nothing else reads the
     producer's output. A weight or bias that others read too is left to them, and the folded one is
-    a copy. The output keeps the name of the BatchNormalization's.
+    a copy, one for all that fold the same (a module called twice). The output keeps the name of the
+    BatchNormalization's.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Folds all that match."""
-        names: FreeNames | None = None
+        exchange = ConstantExchange(model)
         for node in all_nodes(model):
             affine = _affine(node)
             if affine is None:
@@ -38,10 +40,10 @@ class FoldBatchNorm(ir.passes.InPlacePass):
             producer = _producer(node, len(affine.factor))
             if producer is None:
                 continue
-            names = names or FreeNames(model)
-            _fold(producer, affine, names)
+            _fold(producer, affine, exchange)
             _take_over(node, producer)
-        return ir.passes.PassResult(model, modified=names is not None)
+        exchange.share()
+        return ir.passes.PassResult(model, exchange.modified)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,17 +111,25 @@ def _bias_folds(node: ir.Node, channels: int) -> bool:
     return tensor is not None and tensor.shape.numpy() in allowed
 
 
-def _fold(node: ir.Node, affine: _Affine, names: FreeNames) -> None:
+def _fold(node: ir.Node, affine: _Affine, exchange: ConstantExchange) -> None:
     weight = node.inputs[_WEIGHT]
     assert weight is not None
     stored = constant(weight)
     assert stored is not None
     bias, scaled = _scaled_bias(node, affine), _scaler(node, stored, affine)
     tensor = derived(scaled, ir.DataType.FLOAT, stored.shape.numpy())
-    exchange_constant(node, _WEIGHT, tensor, names, f"{weight.name}_folded")
-    exchange_constant(node, _BIAS, ir.tensor(bias), names, f"{weight.name}_bias")
+    # a bias that was not there is made of the weight's batch norm, and of nothing else's
+    bias_made_by = (exchange.origin(weight), bias.tobytes())
+    weight_made_by = (node.op_type, _layout(node), affine.factor.tobytes())
+    exchange.put(node, _WEIGHT, tensor, f"{weight.name}_folded", weight_made_by)
+    exchange.put(node, _BIAS, ir.tensor(bias), f"{weight.name}_bias", bias_made_by)
     if "beta" in node.attributes:
         node.attributes["beta"] = ir.AttrFloat32("beta", 1.0)
+
+
+def _layout(node: ir.Node) -> tuple[int, int]:
+    """What says where the channels of a weight are."""
+    return node.attributes.get_int("group", 1), node.attributes.get_int("transB", 0)
 
 
 def _scaled_bias(node: ir.Node, affine: _Affine) -> npt.NDArray[np.float32]:

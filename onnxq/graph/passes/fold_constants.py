@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -10,6 +11,9 @@ import onnx_ir as ir
 
 from onnxq.graph.edit import all_nodes
 from onnxq.graph.weights import EAGER_BYTES, Array, constant, derived
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
 
 # deterministic, and NumPy computes what ONNX Runtime computes
 _FOLDABLE = frozenset(
@@ -67,18 +71,20 @@ class FoldConstants(ir.passes.InPlacePass):
     """y = f(constants) becomes initializer y of the graph that holds the node, bodies included.
 
     Small results are computed now; big ones, of static type and shape, when they are read, so that
-    a model of any size folds without memory. Graph outputs stay: an output must be produced by a
-    node.
+    a model of any size folds without memory. Nodes of a graph that compute the same share one
+    initializer (a Transpose at each call of a module). Graph outputs stay: an output must be
+    produced by a node.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Folds, in one sweep, chains included."""
         opset = model.opset_imports.get("", 0)
         modified = False
+        made: dict[Hashable, list[ir.Value]] = {}
         for node in all_nodes(model):
             tensors = _folded(node, opset)
             if tensors:
-                _replace(node, tensors)
+                _replace(node, made.setdefault(_computed(node), _initializers(node, tensors)))
                 modified = True
         return ir.passes.PassResult(model, modified)
 
@@ -154,10 +160,14 @@ def _as_model(node: ir.Node, opset: int) -> onnx.ModelProto:
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
 
 
-def _replace(node: ir.Node, tensors: list[ir.TensorProtocol]) -> None:
-    graph = node.graph
-    assert graph is not None
-    values = [
+def _computed(node: ir.Node) -> Hashable:
+    """Equal for nodes of one graph that compute the same of the same."""
+    attributes = sorted(str(attribute) for attribute in node.attributes.values())
+    return node.graph, node.op_type, *attributes, *node.inputs, len(node.outputs)
+
+
+def _initializers(node: ir.Node, tensors: list[ir.TensorProtocol]) -> list[ir.Value]:
+    return [
         ir.Value(
             name=y.name,
             type=ir.TensorType(tensor.dtype),
@@ -167,9 +177,15 @@ def _replace(node: ir.Node, tensors: list[ir.TensorProtocol]) -> None:
         )
         for y, tensor in zip(node.outputs, tensors, strict=True)
     ]
+
+
+def _replace(node: ir.Node, values: list[ir.Value]) -> None:
+    """Who read the outputs reads the values; these are registered, if they are not yet."""
+    graph = node.graph
+    assert graph is not None
     for y, value in zip(node.outputs, values, strict=True):
         y.replace_all_uses_with(value)
     graph.remove(node, safe=True)
     for value in values:
-        if value.name:  # an output that is left out has none
+        if value.name and not value.is_initializer():  # an output that is left out has none
             graph.register_initializer(value)

@@ -100,6 +100,72 @@ def test_a_shared_weight_is_left_to_its_other_reader(parse: Parse, run: Run) -> 
     assert [v and v.name for v in model.graph.node(0).inputs][:2] == ["x", "w_folded"]
 
 
+TWICE = {
+    "conv": ("Conv", (4, 3, 3, 3), "float[2,3,6,6] x, float[2,3,6,6] x2"),
+    "transposed conv": ("ConvTranspose", (3, 4, 2, 2), "float[2,3,6,6] x, float[2,3,6,6] x2"),
+    "gemm": ("Gemm", (3, 4), "float[2,3] x, float[2,3] x2"),
+}
+
+
+@pytest.mark.parametrize("bias", [None, (4,)])
+@pytest.mark.parametrize("case", TWICE)
+def test_a_module_that_is_called_twice_keeps_one_weight_and_one_bias(
+    case: str, bias: tuple[int, ...] | None, parse: Parse, run: Run
+) -> None:
+    op, shape, inputs = TWICE[case]
+    call = f"{op}(X, w{'' if bias is None else ', b'})"
+    model = parse(
+        f"g ({inputs}) => (float y, float z) {{ c = {call.replace('X', 'x')}\n"
+        f" d = {call.replace('X', 'x2')}\n y = BatchNormalization(c, gamma, beta, mean, var)\n"
+        " z = BatchNormalization(d, gamma, beta, mean, var) }",
+        weights(shape, 4, bias),
+    )
+    model.graph.outputs[0].shape = model.graph.outputs[1].shape = None
+    dims = (2, 3) if op == "Gemm" else (2, 3, 6, 6)
+    feeds = {n: RNG.normal(size=dims).astype(np.float32) for n in ("x", "x2")}
+    before = run(model, feeds)
+    assert FoldBatchNorm()(model).modified
+    first, second = model.graph
+    assert first.inputs[1:] == second.inputs[1:]
+    assert first.inputs[1] is model.graph.initializers["w"]
+    for got, wanted in zip(run(model, feeds), before, strict=True):
+        assert_close(got, wanted)
+    assert not FoldBatchNorm()(model).modified
+
+
+def test_one_conv_before_two_batch_norms_keeps_two_weights(parse: Parse, run: Run) -> None:
+    made = weights((4, 3, 3, 3), 4)
+    model = parse(
+        "g (float[2,3,6,6] x) => (float[2,4,4,4] y, float[2,4,4,4] z) { c = Conv(x, w)\n"
+        " d = Conv(x, w) y = BatchNormalization(c, gamma, beta, mean, var)\n"
+        " z = BatchNormalization(d, beta, gamma, mean, var) }",
+        made,
+    )
+    x = RNG.normal(size=(2, 3, 6, 6)).astype(np.float32)
+    before = run(model, {"x": x})
+    FoldBatchNorm()(model)
+    for got, wanted in zip(run(model, {"x": x}), before, strict=True):
+        assert_close(got, wanted)
+
+
+def test_two_batch_norms_behind_a_conv_that_is_called_twice(parse: Parse, run: Run) -> None:
+    model = parse(
+        "g (float[2,3,6,6] x) => (float[2,4,4,4] y, float[2,4,4,4] z) { c = Conv(x, w)\n"
+        " c2 = BatchNormalization(c, gamma, beta, mean, var)\n"
+        " y = BatchNormalization(c2, gamma, beta, mean, var)\n d = Conv(x, w)\n"
+        " d2 = BatchNormalization(d, gamma, beta, mean, var)\n"
+        " z = BatchNormalization(d2, gamma, beta, mean, var) }",
+        weights((4, 3, 3, 3), 4),
+    )
+    x = RNG.normal(size=(2, 3, 6, 6)).astype(np.float32)
+    before = run(model, {"x": x})
+    FoldBatchNorm()(model)
+    first, second = model.graph
+    assert first.inputs[1:] == second.inputs[1:]
+    for got, wanted in zip(run(model, {"x": x}), before, strict=True):
+        assert_close(got, wanted)
+
+
 @pytest.mark.parametrize(
     "body",
     [

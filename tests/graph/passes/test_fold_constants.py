@@ -146,3 +146,20 @@ def test_constants_in_branches_fold_into_the_branch(parse: Parse) -> None:
     FoldConstants()(model)
     branch = model.graph.node(0).attributes["then_branch"].as_graph()
     assert tensor_of(branch.initializers["n"]).numpy().tolist() == [-1, -1]
+
+
+def test_nodes_that_compute_the_same_share_one_initializer(parse: Parse) -> None:
+    model = parse(
+        """g (float[2] x) => (float y, float z, float v) {
+        a = Transpose<perm=[2,0,1]>(w) b = Transpose<perm=[2,0,1]>(w) c = Transpose<perm=[2,1,0]>(w)
+        d = Neg(a) e = Neg(b) y = local.use(d) z = local.use(e) v = local.use(c) }""",
+        {"w": W},
+    )
+    infer_types(model)
+    assert FoldConstants()(model).modified
+    first, second, third = model.graph
+    assert first.inputs[0] is second.inputs[0]
+    np.testing.assert_array_equal(tensor_of(first.inputs[0]).numpy(), -W.transpose(2, 0, 1))
+    np.testing.assert_array_equal(tensor_of(third.inputs[0]).numpy(), W.transpose(2, 1, 0))
+    assert "b" not in model.graph.initializers
+    assert "e" not in model.graph.initializers

@@ -135,3 +135,14 @@ def test_a_big_weight_is_not_computed_until_it_is_read(parse: Parse) -> None:
     tensor = model.graph.initializers["w"].const_value
     assert isinstance(tensor, ir.LazyTensor)
     np.testing.assert_array_equal(tensor.numpy(), weights(1, rows, 5) * np.float32(0.5))
+
+
+def test_a_gemm_that_is_called_twice_keeps_one_weight_and_one_bias(parse: Parse, run: Run) -> None:
+    call = "Gemm<alpha=0.5, beta=-2.0>"
+    model = parse(
+        f"g (float[2,3] x) => (float[2,5] y, float[2,5] z) {{ y = {call}(x, w, b)\n n = Neg(x)\n"
+        f" z = {call}(n, w, b) }}",
+        {"w": weights(1, 3, 5), "b": weights(2, 1)},
+    )
+    assert_same_function(model, run)
+    assert list(model.graph.initializers) == ["w", "b"]

@@ -1,0 +1,97 @@
+"""Exchanges constants for what is computed from them, once for all readers that want the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from onnxq.graph.edit import FreeNames
+from onnxq.graph.weights import is_private
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+
+class ConstantExchange:
+    """Gives nodes new constants, and lets those that ask for the same share one.
+
+    A module that is called twice, net(a) and net(b), reads each weight twice. A pass sees one node
+    at a time and gives the first reader a copy, the last one the weight itself, changed; `share`
+    leaves one of the two.
+
+    Args:
+        model: whose nodes are given.
+    """
+
+    def __init__(self, model: ir.Model) -> None:
+        self._model = model
+        self._names: FreeNames | None = None  # made when needed: most models need none
+        self._origins: dict[ir.Value, Hashable] = {}
+        self._new: set[ir.Value] = set()
+
+    @property
+    def modified(self) -> bool:
+        """Whether a constant was exchanged."""
+        return bool(self._origins)
+
+    def origin(self, value: ir.Value | None) -> Hashable:
+        """What a constant was made of and how; the value itself, where it is not of this making."""
+        return value if value is None else self._origins.get(value, value)
+
+    def put(
+        self, node: ir.Node, slot: int, tensor: ir.TensorProtocol, new_name: str, made_by: Hashable
+    ) -> None:
+        """Puts a tensor into a slot: under the present name where no one else reads it.
+
+        Args:
+            node: of the model.
+            slot: where it reads the constant; the inputs are lengthened up to it.
+            tensor: to read there.
+            new_name: of the constant where the present one is left to other readers.
+            made_by: equal for two calls only if they make equal tensors of equal constants.
+        """
+        value = node.inputs[slot] if slot < len(node.inputs) else None
+        origin = (self.origin(value), made_by)
+        if value is None or not is_private(value):
+            value = self._added(node, slot, new_name, tensor)
+        tensor.name = value.name
+        value.const_value = tensor
+        value.shape = ir.Shape(tensor.shape.numpy())
+        self._origins[value] = origin
+
+    def _added(
+        self, node: ir.Node, slot: int, new_name: str, tensor: ir.TensorProtocol
+    ) -> ir.Value:
+        """A new constant in the slot, of the graph of the one that it stands for."""
+        present = node.inputs[slot] if slot < len(node.inputs) else None
+        graph = node.graph if present is None else present.graph
+        assert graph is not None
+        self._names = self._names or FreeNames(self._model)
+        value = ir.Value(
+            name=self._names.value(new_name),
+            type=ir.TensorType(tensor.dtype),
+            const_value=tensor,
+        )
+        tensor.name = value.name
+        graph.register_initializer(value)
+        node.resize_inputs(max(len(node.inputs), slot + 1))
+        node.replace_input_with(slot, value)
+        self._new.add(value)
+        return value
+
+    def share(self) -> None:
+        """Leaves one of all constants of a graph that were made of the same in the same way.
+
+        One under its old name, if there is one. What is not read any more goes.
+        """
+        kept: dict[Hashable, ir.Value] = {}
+        for value in sorted(self._origins, key=self._new.__contains__):
+            one = kept.setdefault((value.graph, self._origins[value]), value)
+            if one is value:
+                continue
+            value.replace_all_uses_with(one)
+            graph = value.graph
+            assert isinstance(graph, ir.Graph)
+            assert value.name is not None
+            del graph.initializers[value.name]
