@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -33,6 +34,8 @@ _Codes = tuple[
 """What tensors of codes are told apart by: constant, qparams, code limit, gain, order of axes,
 and the graph that holds them."""
 
+_SHARED_BYTES = 1024  # of weights that a lowering has made; scales and biases are not looked at
+
 
 class Initializers:
     """New initializers and their names.
@@ -48,6 +51,7 @@ class Initializers:
         self._names = NamePool(used)
         self._codes: dict[_Codes, tuple[ir.Value, str]] = {}
         self._qparams: dict[tuple[str, ir.Graph], tuple[ir.Value, ir.Value]] = {}
+        self._adopted: dict[tuple[ir.Graph, ir.DataType, bytes], ir.Value] = {}
         self.replaced: dict[ir.Value, None] = {}
 
     @property
@@ -63,6 +67,22 @@ class Initializers:
         """A new initializer of that graph, of that name where it is free."""
         unique = self.unique(name)
         return _register(graph, unique, ir.Tensor(array, name=unique))
+
+    def adopt(self, graph: ir.Graph, value: ir.Value) -> None:
+        """Registers a constant that a lowering made, or lets its readers read an equal one.
+
+        Two calls of one module make the same weight twice.
+        """
+        tensor = value.const_value
+        assert tensor is not None, "a lowering gives its constants values"
+        if tensor.nbytes >= _SHARED_BYTES:
+            digest = hashlib.sha256(repr(tensor.shape.numpy()).encode() + tensor.tobytes()).digest()
+            one = self._adopted.setdefault((graph, tensor.dtype, digest), value)
+            if one is not value:
+                value.replace_all_uses_with(one)
+                return
+        value.name = self.unique(value_name(value))
+        graph.register_initializer(value)
 
     def codes(
         self,

@@ -148,8 +148,7 @@ class _QdqWriter:
         results = operator.lower(tape, node, node_plan, inputs)
         graph = graph_of(node)
         for value in tape.initializers:
-            value.name = self.new.unique(value_name(value))
-            graph.register_initializer(value)
+            self.new.adopt(graph, value)
         for new_node in tape.nodes:
             self.model.opset_imports.setdefault(new_node.domain, 1)  # com.microsoft has no other
             new_node.name = (

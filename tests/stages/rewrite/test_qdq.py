@@ -305,6 +305,20 @@ def test_a_transposed_convolution_is_written_on_codes_with_weight_bias_and_relu(
     assert np.abs(got - wanted).max() <= 4 * made.tensors["y"].scale
 
 
+def test_a_transposed_convolution_that_is_called_twice_keeps_one_weight() -> None:
+    weight = np.random.default_rng(0).standard_normal((8, 8, 4, 4)).astype(np.float32)
+    model = conv_model(
+        "a = ConvTranspose(x, t) r = Relu(x) c = ConvTranspose(r, t) y = Concat<axis=1>(a, c)",
+        "float[N,16,H,W] y",
+        {"t": weight},
+    )
+    integer, _, _ = quantized(model)
+    first, second = (n for n in integer.graph if n.op_type == "QLinearConv")
+    assert first.inputs[3] is second.inputs[3]
+    big = [v for v in integer.graph.initializers.values() if v.const_value.nbytes >= weight.size]  # type: ignore[union-attr]  # initializers have values
+    assert len(big) == 1
+
+
 def test_depthwise_transposed_convolutions_read_and_make_a_range_per_channel() -> None:
     rng = np.random.default_rng(4)
     spread = np.logspace(-2, 0, 8).astype(np.float32)
