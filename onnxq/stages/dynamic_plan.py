@@ -28,7 +28,7 @@ from onnxq.stages.dynamic.decision import (
     QuantizeDynamic,
 )
 from onnxq.stages.dynamic.float_tables import kept_in_float
-from onnxq.stages.dynamic.forms import Slower, choose_form, known_rows, stored_type
+from onnxq.stages.dynamic.forms import Slower, choose_form, least_rows, stored_type
 from onnxq.stages.dynamic.one_scale import FEW_ROWS, with_one_scale
 from onnxq.stages.dynamic.requests import (
     nothing_dynamic,
@@ -290,13 +290,10 @@ def _notes_on_infinite(node: ir.Node, rule: DynamicRule) -> list[str]:
 
 
 def _few_rows(choice: _Chosen, weight: DynamicWeight) -> bool:
-    """Whether the weight's product has so few rows that a scale per column costs time."""
+    """Whether the weight's product may have so few rows that a scale per column costs time."""
     if weight.few_rows:
         return True
-    if choice.node.op_type not in PRODUCT_OPS:
-        return False
-    rows = known_rows(choice.node, choice.rule)
-    return rows is None or rows < FEW_ROWS
+    return choice.node.op_type in PRODUCT_OPS and least_rows(choice.node, choice.rule) < FEW_ROWS
 
 
 def _how(form: DynamicForm, weights: Sequence[DynamicWeightPlan]) -> str:

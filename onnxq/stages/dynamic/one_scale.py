@@ -1,7 +1,12 @@
 """One scale in place of one per column, where that costs little and the objective is speed.
 
-ONNX Runtime multiplies x_scale by each column's w_scale whenever a product runs: 1.7 ns a column on
-AVX512-VNNI, which is 8 to 16% of a product with one row, and nothing one sees from 32 rows on.
+ONNX Runtime multiplies x_scale by each column's w_scale whenever a product runs, 1.7 ns a column on
+AVX512-VNNI. With one per column, an encoder layer (widths 384 and 768, two runs) takes longer by
+
+    rows    2          4          8          16        32        64
+            10 to 16%  8 to 41%   8 to 18%   4 to 9%   -2 to 4%  0 to 2%
+
+Seven models with 32 to 784 rows took 1 to 7% longer; six of them gained 0 to 3.7 dB, one lost 2.3.
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ if TYPE_CHECKING:
     from onnxq.stages.dynamic.decision import DynamicWeightPlan
 
 FEW_ROWS = 32
-"""Fewer rows than that, or a number that is not known, are worth one scale."""
+"""Where there may be fewer rows than that, one scale is worth the accuracy that it costs."""
 CODES_LEFT = 32
 """Largest code that every column must keep: -32..32 of -127..127, or of -64..64 on AVX2."""
 DEAD = 2.0**-20  # columns of zeros have a scale too, but nothing to lose

@@ -55,13 +55,13 @@ def scale_of(model: onnx.ModelProto, **arguments: object) -> npt.NDArray[np.gene
     return tensor.numpy()
 
 
-def product(rows: int | str) -> onnx.ModelProto:
+def product(*rows: int | str) -> onnx.ModelProto:
     w = np.random.default_rng(0).uniform(-1, 1, (256, 128)).astype(np.float32)
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["x", "w"], ["y"], "m")],
         "product",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [rows, 256])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [rows, 128])],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [*rows, 256])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [*rows, 128])],
         [numpy_helper.from_array(w, "w")],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
@@ -73,3 +73,19 @@ def test_only_speed_asks_for_it_and_only_with_few_rows() -> None:
     assert scale_of(product(64)).shape == (128,)
     assert scale_of(product("rows"), objective="size").shape == (128,)
     assert scale_of(product("rows"), qconfig_spec=per_channel_dynamic_qconfig).shape == (128,)
+
+
+@pytest.mark.parametrize(
+    ("rows", "few"),
+    [
+        (("batch", 31), True),
+        (("batch", 32), False),
+        (("batch", 4, 8), False),
+        ((2, "length"), True),
+        ((32, "length"), False),
+    ],
+)
+def test_sizes_that_are_known_are_the_least_number_of_rows(
+    rows: tuple[int | str, ...], few: bool
+) -> None:
+    assert scale_of(product(*rows)).shape == (() if few else (128,))
