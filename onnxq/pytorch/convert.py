@@ -22,6 +22,7 @@ from onnxq.pytorch.never_ran import leave_float
 from onnxq.pytorch.nn.qat import QatModule
 from onnxq.pytorch.nn.quantized import DeQuantize
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
+from onnxq.pytorch.places import places
 from onnxq.pytorch.placing.graph_prepare import PLACEMENTS
 from onnxq.pytorch.placing.grid_keeping import keep_rounding
 from onnxq.pytorch.sources import is_watching
@@ -182,9 +183,7 @@ def _converted(
         raise type(error)(f"'{path or type(module).__name__}': {error}") from error
     done[module] = result
     if result is module and not isinstance(module, QatModule | FakeQuantize):
-        # not named_children(), which leaves out the second place of a module
-        children = [(n, c) for n, c in vars(module)["_modules"].items() if c is not None]
-        for name, child in children:
+        for name, child in places(module):
             inner = f"{path}.{name}" if path else name
             setattr(module, name, _converted(child, mappings, inner, done))
         module.__dict__.pop("input_fake_quant", None)

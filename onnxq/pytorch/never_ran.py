@@ -19,6 +19,7 @@ from onnxq.pytorch.fake_quantize import FakeQuantize
 from onnxq.pytorch.float_functional import FloatFunctional, NeverCalled
 from onnxq.pytorch.hooks import move_hooks, move_pre_hooks, remove_hooks
 from onnxq.pytorch.nn.qat import QatModule
+from onnxq.pytorch.places import exchanged
 from onnxq.pytorch.placing.group import GroupMember
 
 if TYPE_CHECKING:
@@ -45,10 +46,7 @@ def leave_float(module: nn.Module, custom: Collection[type[nn.Module]]) -> None:
     unused = {name: part for name, part in prepared.items() if _never_ran(part)}
     kinds = {name: type(part).__name__ for name, part in module.named_modules()}
     made = {part: _float(name, part) for name, part in unused.items()}
-    for parent in list(module.modules()):
-        for short, child in vars(parent)["_modules"].items():
-            if child in made:
-                setattr(parent, short, made[child])
+    exchanged(module, made)
     tops = dict.fromkeys(_top(name, prepared, unused) for name in unused)
     named = [f"'{top}' ({kinds[top]})" for top in tops if kinds[top] != FloatFunctional.__name__]
     if named:

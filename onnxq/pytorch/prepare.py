@@ -23,6 +23,7 @@ from onnxq.pytorch.custom_config import OBSERVED_CLASSES, PREPARING, entries_of
 from onnxq.pytorch.hooks import carry_over
 from onnxq.pytorch.layers import QAT_MAPPING, UNFOLDED, WHOLE
 from onnxq.pytorch.nn import quantizable
+from onnxq.pytorch.places import exchanged, places
 from onnxq.pytorch.placing.attention import why_whole
 from onnxq.pytorch.placing.graph_prepare import prepare_graph, prepare_graph_qat
 from onnxq.pytorch.propagation import propagate_qconfig_
@@ -174,7 +175,7 @@ def _own(model: nn.Module, inplace: bool) -> nn.Module:
     root = own_module(model if inplace else copy.deepcopy(model))
     done: dict[nn.Module, nn.Module] = {}
     for module in list(root.modules()):
-        for name, child in module.named_children():
+        for name, child in places(module):
             own = done.setdefault(child, own_module(child))
             if own is not child:
                 setattr(module, name, own)
@@ -189,11 +190,7 @@ def _with_open_attention(root: nn.Module) -> nn.Module:
         if isinstance(module, nn.MultiheadAttention) and wanted and not why_whole(module):
             done[module] = carry_over(module, quantizable.MultiheadAttention.from_float(module))
             propagate_qconfig_(done[module])
-    for module in list(root.modules()):
-        for name, child in module.named_children():
-            if child in done:
-                setattr(module, name, done[child])
-    return done.get(root, root)
+    return exchanged(root, done)
 
 
 def _check_qconfigs(root: nn.Module) -> None:
@@ -223,7 +220,7 @@ def _swapped(
         return made
     done[module] = module
     if not isinstance(module, WHOLE):
-        for short, child in module.named_children():
+        for short, child in places(module):
             inner = f"{name}.{short}" if name else short
             setattr(module, short, _swapped(child, inner, mapping, done))
     return module

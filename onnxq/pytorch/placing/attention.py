@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 from onnxq.errors import UnsupportedError
+from onnxq.pytorch.places import exchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -104,11 +105,7 @@ def taken_apart(model: nn.Module, inputs: BoundInputs) -> nn.Module:
             )
         assert isinstance(module, nn.MultiheadAttention), "calls are of these"
         made[module] = Attention(module, seen[0])
-    for module in list(model.modules()):
-        for name, child in module.named_children():
-            if child in made:
-                setattr(module, name, made[child])
-    return made.get(model, model)
+    return exchanged(model, made)
 
 
 def why_whole(module: nn.Module | None) -> str:

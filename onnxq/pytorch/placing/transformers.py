@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from onnxq.pytorch.places import exchanged
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -150,11 +152,7 @@ def without_shortcuts(model: nn.Module) -> nn.Module:
 
     Subclasses stay as they are: they may compute something else.
     """
-    for module in model.modules():
-        for name, child in module.named_children():
-            if type(child) in _PLAIN:
-                setattr(module, name, _plain(child))
-    return _plain(model)
+    return exchanged(model, {m: _plain(m) for m in model.modules() if type(m) in _PLAIN})
 
 
 def twin_without_shortcuts(model: nn.Module) -> nn.Module:
@@ -175,9 +173,6 @@ def zeroes_padding(model: nn.Module) -> bool:
 
 def _plain(module: nn.Module) -> nn.Module:
     """A module with the same submodules, parameters and attributes."""
-    kind = _PLAIN.get(type(module))
-    if kind is None:
-        return module
     twin = copy.copy(module)
-    twin.__class__ = kind
+    twin.__class__ = _PLAIN[type(module)]
     return twin
