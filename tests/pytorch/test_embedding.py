@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from onnxq import export, prepare, quantize, runtime
+from onnxq import cross_check, export, prepare, quantize, runtime
 from onnxq.errors import ModelError
 from onnxq.graph import io
 from onnxq.operator import Float
@@ -120,6 +120,17 @@ def test_what_stands_behind_a_bag_is_trained_with_fake_quantization() -> None:
     prepared(IDS).sum().backward()
     integer = export(convert(prepared.eval()), IDS)
     assert any(v.dtype == ir.DataType.INT8 for v in integer.graph.initializers.values())
+    assert sqnr_db(outputs(export(model, IDS)), outputs(integer)) > 30
+
+
+def test_what_is_looked_up_for_a_linear_layer_is_trained_with_fake_quantization() -> None:
+    model = Projected()
+    prepared = prepare_qat(model, inputs=IDS)
+    prepared(IDS).sum().backward()
+    integer = export(convert(prepared.eval()), IDS)
+    checked = cross_check(integer, {"ids": IDS.numpy()})
+    assert checked.exact
+    assert "QGemm" in {node.op_type for node in checked.nodes}
     assert sqnr_db(outputs(export(model, IDS)), outputs(integer)) > 30
 
 

@@ -154,7 +154,7 @@ class _Placing:
             if isinstance(decision, Quantize) and decision.folded_into is None:
                 self._check_node(node, decision)
         for tensor in constants & self._group_of.keys():
-            if not any(tensor in _names(g) for g in self._groups):
+            if not any(tensor in _names(g) for g in self._groups) and not self._place_rows(tensor):
                 self._unplaced[tensor] = "no node that reads this constant was found"
         return Placements(
             tuple(self._placed(g) for g in self._groups if g.nodes or g.numbers),
@@ -211,6 +211,22 @@ class _Placing:
             if tensor in group.group.sources:
                 names = [node for node, name in group.nodes.items() if name in copies]
                 group.sources += [name for name in names if name not in group.sources]
+
+    def _place_rows(self, tensor: str) -> bool:
+        """A table, of which the module has what is looked up: rounding that rounds the table."""
+        group = self._group_of[tensor]
+        results = set[str]()
+        for node, slot in self._values[tensor].uses():
+            decision = self._prepared.decisions[node_name(node)]
+            if isinstance(decision, Quantize) and slot in decision.rule.activations:
+                if decision.rule.role is not Role.MOVEMENT:
+                    return False
+                results |= {str(v.name) for v in node.outputs}
+        rows = [node for node, name in group.nodes.items() if name in results]
+        if not results <= {group.nodes[node] for node in rows}:
+            return False
+        group.sources += [row for row in rows if row not in group.sources]
+        return bool(rows)
 
     def _where(self, tensor: str) -> str:
         """In what a tensor lies that the module does not have."""
