@@ -12,18 +12,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.operators._attributes import integer, real
 
 if TYPE_CHECKING:
-    from onnxq.operator import Array
+    from collections.abc import Mapping, Sequence
+
+    from onnxq.operator import Array, AttributeValue
 
 Floats = npt.NDArray[np.float32]
 Reals = npt.NDArray[np.float64]
+Real = TypeVar("Real", bound=np.floating)
 
 MASKED = -10000.0  # default of mask_filter_value
 LOWEST = np.finfo(np.float32).min  # of keys in the future, whatever mask_filter_value is
@@ -52,25 +56,48 @@ class Heads:
     scale: float
 
 
-def apart(x: Floats, heads: int) -> Floats:
+def split_heads(x: Floats, heads: int) -> Floats:
     """(B, heads, S, H) of (B, S, heads * H)."""
     b, s, width = x.shape
     return np.ascontiguousarray(x.reshape(b, s, heads, width // heads).swapaxes(1, 2))
 
 
-def together(y: Floats) -> Floats:
+def merge_heads(y: npt.NDArray[Real]) -> npt.NDArray[Real]:
     """(B, S, heads * H) of (B, heads, S, H)."""
     b, n, s, h = y.shape
     return np.ascontiguousarray(y.swapaxes(1, 2)).reshape(b, s, n * h)
+
+
+def heads_of(
+    op: str,
+    parts: Sequence[Floats],
+    mask: Array | None,
+    past: Array | None,
+    attributes: Mapping[str, AttributeValue],
+) -> Heads:
+    """Q, K and V of every head, the past in front, and what the masks add.
+
+    Args:
+        op: for messages.
+        parts: Q, K and V, (B, S, heads * size) each.
+        mask: as `added_mask` takes it.
+        past: (2, B, heads, P, size), keys and values.
+        attributes: of the node: num_heads, scale, mask_filter_value, unidirectional.
+
+    Raises:
+        ShapeError, UnsupportedError: as `added_mask` and `joined_with_past`.
+    """
+    q, k, v = (split_heads(part, integer(attributes, "num_heads", 0)) for part in parts)
+    k, v = joined_with_past(op, past, k, v)
+    added = added_mask(op, mask, (q.shape[0], q.shape[2], k.shape[2]), attributes)
+    return Heads(q, k, v, added, usual_scale(real(attributes, "scale", 0.0), q.shape[3]))
 
 
 def added_mask(
     op: str,
     mask: Array | None,
     sizes: tuple[int, int, int],
-    filtered: float,
-    *,
-    causal: bool,
+    attributes: Mapping[str, AttributeValue],
 ) -> Floats | None:
     """float32 (B, 1, S, T) that is added to the scores; None: there is no mask.
 
@@ -80,8 +107,8 @@ def added_mask(
             (3 B + 2,): as (B,), the rest is for other devices; (B, T) and (B, S, T): 0 is masked;
             (B, 1) and (1, 1): no mask.
         sizes: B, S, T.
-        filtered: what a masked key gets.
-        causal: keys behind the row's own position get the lowest float32.
+        attributes: mask_filter_value is what a masked key gets; where unidirectional is 1, keys
+            behind the row's own position get the lowest float32.
 
     Raises:
         ShapeError: another dtype or shape, or an end that is negative.
@@ -89,11 +116,12 @@ def added_mask(
     """
     batch, rows, keys = sizes
     hidden = None if mask is None else _masked(op, np.asarray(mask), sizes)
-    late = causal and rows > 1
+    late = integer(attributes, "unidirectional", 0) == 1 and rows > 1
     if hidden is None and not late:
         return None
     found = np.zeros((batch, rows, keys), np.float32)
     if hidden is not None:
+        filtered = real(attributes, "mask_filter_value", MASKED)
         found[np.broadcast_to(hidden, found.shape)] = filtered
     if late:
         found[:, ~np.tri(rows, keys, keys - rows, dtype=bool)] = LOWEST

@@ -25,6 +25,7 @@ from onnxq.operators._around import lower_around
 from onnxq.operators._attributes import Attributes, integer, real
 from onnxq.operators._check import codes, qparams_in, qparams_out, shape_errors
 from onnxq.operators._examples import normal
+from onnxq.operators._heads import merge_heads, split_heads
 from onnxq.operators._nodes import has_input
 from onnxq.qparams import dequantize, quantize
 
@@ -108,30 +109,30 @@ class Attention(Operator):
         q, k, v = (
             dequantize(codes(OP, inputs, plan, i), qparams_in(OP, plan, i)) for i in range(3)
         )
-        together = q.ndim != HEADS_APART
-        if together:
+        packed = q.ndim != HEADS_APART
+        if packed:
             kv_heads = integer(attributes, "kv_num_heads", 0)
-            q = _apart(q, integer(attributes, "q_num_heads", 0))
-            k, v = _apart(k, kv_heads), _apart(v, kv_heads)
+            q = _split_heads(q, integer(attributes, "q_num_heads", 0))
+            k, v = _split_heads(k, kv_heads), _split_heads(v, kv_heads)
         rest = [*inputs[MASK:], None, None, None]
         with shape_errors(OP):
             past = 0 if rest[1] is None else rest[1].shape[2]
             k, v = _behind(rest[1], k), _behind(rest[2], v)
             y = _attention(q, k, v, rest[0], past, attributes)
-        if together:
-            y = y.swapaxes(1, 2).reshape(y.shape[0], y.shape[2], y.shape[1] * y.shape[3])
+        if packed:
+            y = merge_heads(y)
         results = (quantize(y, qparams_out(OP, plan)), k, v)
         return results[: len(plan.outputs)]
 
 
-def _apart(x: Floats, heads: int) -> Floats:
+def _split_heads(x: Floats, heads: int) -> Floats:
     """(batch, heads, length, size) of (batch, length, heads * size)."""
     if x.ndim != HEADS_APART - 1 or heads < 1 or x.shape[2] % heads:
         raise ShapeError(
             f"{OP}: an operand of shape {x.shape} with {heads} heads; wanted (batch, heads, "
             "length, size), or (batch, length, heads * size) with q_num_heads and kv_num_heads."
         )
-    return x.reshape(*x.shape[:2], heads, x.shape[2] // heads).swapaxes(1, 2)
+    return split_heads(x, heads)
 
 
 def _behind(past: Array | None, x: Floats) -> Floats:

@@ -5,6 +5,7 @@ Over 300 lines, because what a node lacks decides which of its forms there are.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +25,7 @@ from onnxq.operator import (
     Rule,
     register,
 )
-from onnxq.operators._attributes import integer, integers, real
+from onnxq.operators._attributes import integer, integers
 from onnxq.operators._dynamic import (
     REAL,
     check_integer,
@@ -36,16 +37,7 @@ from onnxq.operators._dynamic import (
 )
 from onnxq.operators._emit import MICROSOFT, attributes_of
 from onnxq.operators._examples import ints32, normal
-from onnxq.operators._heads import (
-    MASKED,
-    Heads,
-    added_mask,
-    apart,
-    attend,
-    joined_with_past,
-    together,
-    usual_scale,
-)
+from onnxq.operators._heads import attend, heads_of, merge_heads
 from onnxq.operators._integer import operand, optional
 from onnxq.operators._nodes import has_input, is_constant, shape
 
@@ -53,6 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from onnx_ir.tape import Tape
+
+    from onnxq.operators._heads import Heads
 
 OP = "Attention"
 X, WEIGHT, BIAS, MASK, PAST, SCORE_BIAS, PAST_LENGTH = range(7)  # input slots
@@ -133,7 +127,7 @@ class MicrosoftAttention(Operator):
         """
         heads = _heads(inputs, attributes)
         same = heads.k.shape == heads.v.shape
-        return (together(attend(heads)), *([np.stack([heads.k, heads.v])] if same else []))
+        return (merge_heads(attend(heads)), *([np.stack([heads.k, heads.v])] if same else []))
 
     def cases(self) -> Iterable[Case]:
         """Masks, past, one-sided; what MultiHeadAttention is needed for."""
@@ -275,19 +269,12 @@ def _heads(inputs: Sequence[Array | None], attributes: Mapping[str, AttributeVal
     product += 0 if bias is None else bias.astype(np.float64)
     projected = np.asarray(product, np.float32)
     parts = np.split(projected, np.cumsum(sizes[:2]), axis=2)
-    q, k, v = (apart(part, count) for part in parts)
-    k, v = joined_with_past(OP, optional(inputs, PAST), k, v)
-    added = added_mask(
-        OP,
-        optional(inputs, MASK),
-        (q.shape[0], q.shape[2], k.shape[2]),
-        real(attributes, "mask_filter_value", MASKED),
-        causal=integer(attributes, "unidirectional", 0) == 1,
-    )
+    heads = heads_of(OP, parts, optional(inputs, MASK), optional(inputs, PAST), attributes)
     score_bias = optional(inputs, SCORE_BIAS)
-    if score_bias is not None:
-        added = score_bias.astype(np.float32) if added is None else np.add(added, score_bias)
-    return Heads(q, k, v, added, usual_scale(real(attributes, "scale", 0.0), q.shape[3]))
+    if score_bias is None:
+        return heads
+    added = score_bias.astype(np.float32)
+    return replace(heads, added=added if heads.added is None else heads.added + added)
 
 
 def _cases() -> Iterable[Case]:

@@ -9,21 +9,11 @@ import numpy as np
 from onnxq.arithmetic import EXACT
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
-from onnxq.operators._attributes import integer, real
+from onnxq.operators._attributes import integer
 from onnxq.operators._columns import check_sum, columns, product, to_float
 from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._examples import codes, ints32, normal, scales, zero
-from onnxq.operators._heads import (
-    MASKED,
-    Heads,
-    added_mask,
-    apart,
-    attend,
-    attention_bound,
-    joined_with_past,
-    together,
-    usual_scale,
-)
+from onnxq.operators._heads import attend, attention_bound, heads_of, merge_heads
 from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, stored
 from onnxq.operators._pairs import product_risks
 
@@ -31,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
-    from onnxq.operators._heads import Floats
+    from onnxq.operators._heads import Floats, Heads
 
 OP = "QAttention"
 
@@ -67,7 +57,7 @@ class QAttention(IntegerOperator):
     ) -> tuple[Array, ...]:
         """As `kernel`, of a machine."""
         heads = _heads(inputs, attributes, accumulator)
-        return together(attend(heads)), np.stack([heads.k, heads.v])
+        return merge_heads(attend(heads)), np.stack([heads.k, heads.v])
 
     def risks(
         self,
@@ -92,9 +82,7 @@ class QAttention(IntegerOperator):
         accumulator: Accumulator,
     ) -> Array | None:
         """As `bound`, of a machine: what becomes of Q, K and V there is in it."""
-        found = attention_bound(_heads(inputs, attributes, accumulator))
-        b, n, s, h = found.shape
-        return np.asarray(found.swapaxes(1, 2).reshape(b, s, n * h))
+        return merge_heads(attention_bound(_heads(inputs, attributes, accumulator)))
 
     def cases(self) -> Iterable[Case]:
         """Types, columns, masks of every shape, past, one-sided, scale; a row masked throughout."""
@@ -114,18 +102,8 @@ def _heads(
     """
     count = integer(attributes, "num_heads", 0)
     _check_attributes(attributes, count)
-    projected = _projected(inputs, count, accumulator)
-    q, k, v = (apart(part, count) for part in np.split(projected, 3, axis=2))
-    k, v = joined_with_past(OP, optional(inputs, 8), k, v)
-    sizes = (q.shape[0], q.shape[2], k.shape[2])
-    added = added_mask(
-        OP,
-        optional(inputs, 5),
-        sizes,
-        real(attributes, "mask_filter_value", MASKED),
-        causal=integer(attributes, "unidirectional", 0) == 1,
-    )
-    return Heads(q, k, v, added, usual_scale(real(attributes, "scale", 0.0), q.shape[3]))
+    parts = np.split(_projected(inputs, count, accumulator), 3, axis=2)
+    return heads_of(OP, parts, optional(inputs, 5), optional(inputs, 8), attributes)
 
 
 def _check_attributes(attributes: Mapping[str, AttributeValue], count: int) -> None:

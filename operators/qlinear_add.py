@@ -56,11 +56,11 @@ class QLinearAdd(IntegerOperator):
             return exact
         operands, plan = binary(OP, inputs)
         pair_sum = _pair_sums(accumulator.arithmetic)[_has_scalar(operands)]
-        fixed = sums(operands, plan, pair_sum)
-        found = _differing(operands, exact[0], fixed)
+        own = sums(operands, plan, pair_sum)
+        found = _differing(operands, exact[0], own)
         if found is not None and accumulator.note is not None:
             accumulator.note(found)
-        return exact if accumulator.effect is Effect.NOTED else (fixed,)
+        return exact if accumulator.effect is Effect.NOTED else (own,)
 
     def risks(
         self,
@@ -112,13 +112,13 @@ def _of_all_codes(plan: NodePlan, pair_sums: Sequence[PairSum]) -> Overflows | N
     return Overflows(row + p.dtype.qmin, column + q.dtype.qmin, none, none, 0, 0)
 
 
-def _differing(operands: Sequence[Array], exact: Array, fixed: IntArray) -> Overflows | None:
+def _differing(operands: Sequence[Array], exact: Array, own: IntArray) -> Overflows | None:
     """Pairs of codes that were added to different codes."""
-    different = exact != fixed
+    different = exact != own
     if not different.any():
         return None
     a, b = (np.broadcast_to(x, exact.shape)[different] for x in operands)
     pairs, count = np.unique(np.stack([a, b]).astype(np.int64), axis=1, return_counts=True)
-    steps = np.abs(exact[different].astype(np.int32) - fixed[different])
+    steps = np.abs(exact[different].astype(np.int32) - own[different])
     none = np.zeros(count.size, np.int64)
     return Overflows(pairs[0], pairs[1], none, count, int(steps.max()), int(count.sum()))

@@ -9,11 +9,11 @@ from onnxq.operators._heads import (
     LOWEST,
     Heads,
     added_mask,
-    apart,
     attend,
     attention_bound,
     joined_with_past,
-    together,
+    merge_heads,
+    split_heads,
     usual_scale,
 )
 
@@ -22,12 +22,12 @@ SIZES = (2, 3, 5)  # batch, rows, keys: two keys of the past
 
 def test_heads_taken_apart_go_together_again() -> None:
     x = normal(2, 3, 8)
-    assert np.array_equal(together(apart(x, 4)), x)
-    assert np.array_equal(apart(x, 4)[1, 2, 0], x[1, 0, 4:6])
+    assert np.array_equal(merge_heads(split_heads(x, 4)), x)
+    assert np.array_equal(split_heads(x, 4)[1, 2, 0], x[1, 0, 4:6])
 
 
 def test_one_sided_masks_let_each_row_see_the_past_and_itself() -> None:
-    added = added_mask("Op", None, SIZES, -1.0, causal=True)
+    added = added_mask("Op", None, SIZES, {"unidirectional": 1})
     assert added is not None
     seen = (added[0, 0] == 0).astype(int).tolist()
     assert seen == [[1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
@@ -35,12 +35,12 @@ def test_one_sided_masks_let_each_row_see_the_past_and_itself() -> None:
 
 
 def test_one_row_sees_everything() -> None:
-    assert added_mask("Op", None, (2, 1, 5), -1.0, causal=True) is None
+    assert added_mask("Op", None, (2, 1, 5), {"unidirectional": 1}) is None
 
 
 def test_keys_outside_of_start_and_end_get_the_filter() -> None:
     mask = np.array([4, 9, 1, -7], np.int32)
-    added = added_mask("Op", mask, SIZES, -2.5, causal=False)
+    added = added_mask("Op", mask, SIZES, {"mask_filter_value": -2.5})
     assert added is not None
     assert added[0, 0, 1].tolist() == [-2.5, 0, 0, 0, -2.5]
     assert not added[1].any()
@@ -48,7 +48,7 @@ def test_keys_outside_of_start_and_end_get_the_filter() -> None:
 
 def test_a_mask_of_another_shape_is_refused() -> None:
     with pytest.raises(ShapeError, match=r"Op: mask_index has shape \(3, 5\)"):
-        added_mask("Op", np.ones((3, 5), np.int32), SIZES, -1.0, causal=False)
+        added_mask("Op", np.ones((3, 5), np.int32), SIZES, {})
 
 
 def test_scale_is_by_the_size_of_a_head() -> None:
