@@ -11,7 +11,7 @@ so that the traced module is called as the module is. Constants in arguments are
 from __future__ import annotations
 
 import operator
-from collections.abc import MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from torch import fx, nn
@@ -19,6 +19,7 @@ from torch import fx, nn
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch.arguments.inputs import Slot
 from onnxq.pytorch.arguments.nesting import attribute_access, children
+from onnxq.pytorch.placing.loops import NO_LENGTH, ExampleRun, hintless, parts
 from onnxq.pytorch.placing.made_tensors import traced_makers
 
 if TYPE_CHECKING:
@@ -30,19 +31,31 @@ def symbolic(model: nn.Module, inputs: BoundInputs) -> fx.GraphModule:
 
     Raises:
         UnsupportedError: forward cannot be traced: it branches on the values of tensors.
+        ModelError: forward loops over parts of a tensor, and fails on the inputs before that.
     """
     try:
-        with traced_makers():
+        with traced_makers(), hintless():
             graph = _Tracer(inputs).trace(model)
     except (fx.proxy.TraceError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise UnsupportedError(
             f"{type(model).__name__} cannot be traced: {' '.join(str(error).split())[:400]}\n"
-            "What to do: use torch.where in place of a branch on values, or mark the quantized "
-            "region with QuantStub and DeQuantStub and call prepare_qat without inputs."
+            f"What to do: {_remedy(str(error))}, or mark the quantized region with QuantStub and "
+            "DeQuantStub and call prepare_qat without inputs."
         ) from error
     traced = fx.GraphModule(model, graph, type(model).__name__)
     traced.graph.eliminate_dead_code()
     return traced
+
+
+def _remedy(symptom: str) -> str:
+    if "interpreted as an integer" in symptom:
+        return (
+            "loop over the parts (x.unbind(axis), x.split(n, axis)) in place of range() of a "
+            "tensor's size, or take the number from the module"
+        )
+    if NO_LENGTH in symptom:
+        return "use x.shape[0] in place of len(x), and len of list(x.split(n, axis)) for parts"
+    return "use torch.where in place of a branch on values"
 
 
 class _Tracer(fx.Tracer):
@@ -51,6 +64,39 @@ class _Tracer(fx.Tracer):
     def __init__(self, inputs: BoundInputs | None = None) -> None:
         super().__init__()
         self._inputs = inputs
+        self._example: ExampleRun | None = None
+        self._is_running = False
+
+    def iter(self, obj: fx.Proxy) -> Iterator[Any]:
+        """The parts of a tuple, list or tensor: as many as for the example inputs."""
+        if self._inputs is None:
+            return super().iter(obj)
+        self._example = self._example or ExampleRun(self.root, self.graph, self._inputs)
+        self._is_running = True
+        try:
+            count = self._example.count(obj.node)
+        finally:
+            self._is_running = False
+        known = self.create_proxy("call_function", parts, (obj, count), {})
+        return (operator.getitem(known, i) for i in range(count))
+
+    def call_module(
+        self,
+        m: nn.Module,
+        forward: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """A node, or what the module computes where the graph is run."""
+        if self._is_running:
+            return forward(*args, **kwargs)
+        return super().call_module(m, forward, args, kwargs)
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, fx.Proxy]) -> Any:
+        """A node, or the parameter itself where the graph is run."""
+        if self._is_running:
+            return attr_val
+        return super().getattr(attr, attr_val, parameter_proxy_cache)
 
     def create_args_for_root(
         self,
