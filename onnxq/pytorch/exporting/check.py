@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
+from torch import fx, nn
 
 from onnxq.errors import ModelError, UnsupportedError, VerificationError
 from onnxq.pytorch.arguments.nesting import leaves, shown
@@ -76,8 +76,10 @@ def flatten(outputs: object) -> list[torch.Tensor]:
 
 def compute(module: nn.Module, inputs: BoundInputs) -> object:
     """What the module returns for the inputs, without gradients."""
+    # fx's own __call__ prints what forward raises, which the search for a batch axis expects
+    call = nn.Module.__call__ if isinstance(module, fx.GraphModule) else type(module).__call__
     with torch.no_grad():
-        return module(*inputs.args, **inputs.kwargs)
+        return call(module, *inputs.args, **inputs.kwargs)
 
 
 def check_dtypes(module: nn.Module) -> None:

@@ -64,7 +64,8 @@ _ADVICE = (
     ),
     (
         "inferred a static shape",
-        "forward fixes this size: make it general, or fix the axis (dynamic_axes={}).",
+        "name the axes of other inputs that have this size, too; where forward itself fixes it, "
+        "make it general, or leave the axis out (dynamic_axes={} fixes all).",
     ),
     (
         "__obj_flatten__",

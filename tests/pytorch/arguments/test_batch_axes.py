@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from onnxq.errors import ModelError, QConfigError
 from onnxq.pytorch.arguments.batch_axes import batch_axes
@@ -110,3 +110,15 @@ def test_modules_that_assert_their_shapes_are_asked_too() -> None:
         return x + h[0][0] + h[0][1]
 
     assert found(Of(step), drawn(3, 4), (drawn(2, 3, 4),)) == {"x": 0, "y_0": 1}
+
+
+def test_a_graph_module_prints_nothing_of_trials_that_fail(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    class Masked(nn.Module):
+        def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+            y: Tensor = x @ x.mT + mask
+            return y
+
+    assert found(fx.symbolic_trace(Masked()), drawn(3, 6, 4), drawn(6, 6)) == {"x": 0}
+    assert capfd.readouterr().err == ""
