@@ -167,7 +167,15 @@ class _Reading:
 
     def _label(self, name: str, axis: int, size: object) -> str | None:
         """The name of a size; None: it is fixed."""
-        if size is None or isinstance(size, int):
+        if size is None:
+            return None
+        if isinstance(size, int):
+            length = self._bound.tensors[name].shape[axis]
+            if isinstance(size, bool) or size != length:
+                raise QConfigError(
+                    f"dynamic_axes: input '{name}', axis {axis} is {length} long; got {size!r}. "
+                    "Give a name for its size where it is dynamic, None where it is fixed."
+                )
             return None
         if isinstance(size, str):
             return size

@@ -79,6 +79,12 @@ def test_axes_that_forward_does_not_have_are_named(axes: DynamicAxes, message: s
         resolved(axes, BOUND)
 
 
+@pytest.mark.parametrize("size", [5, True])
+def test_a_fixed_size_is_that_of_the_example(size: int) -> None:
+    with pytest.raises(QConfigError, match=f"'x', axis 1 is 4 long; got {size}"):
+        resolved({"x": {1: size}}, BOUND)
+
+
 def test_sizes_that_are_computed_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="computed from another one"):
         resolved({"x": {0: 2 * BATCH}}, BOUND)
