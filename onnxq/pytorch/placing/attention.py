@@ -192,15 +192,15 @@ class Attention(nn.Module):
         )
         mask = self._mask(attn_mask, key_padding_mask, batch, k.size(1))
         if need_weights:
-            y, shares = self._with_shares(q, k, v, mask)
-            shares = shares.reshape(batch, self.heads, q.size(1), k.size(1))
-            shares = shares.mean(dim=1) if average_attn_weights else shares
+            y, attn_weights = self._with_weights(q, k, v, mask)
+            attn_weights = attn_weights.reshape(batch, self.heads, q.size(1), k.size(1))
+            attn_weights = attn_weights.mean(dim=1) if average_attn_weights else attn_weights
         else:
-            y, shares = self._without_shares(q, k, v, mask, key_padding_mask is None), None
+            y, attn_weights = self._without_weights(q, k, v, mask, key_padding_mask is None), None
         y = self.out_proj(y).reshape(q.size(1), batch, self.heads * self.head_size)
         if self.call.rank != BATCHED:
-            return y.squeeze(1), None if shares is None else shares.squeeze(0)
-        return y.transpose(1, 0) if self.batch_first else y, shares
+            return y.squeeze(1), None if attn_weights is None else attn_weights.squeeze(0)
+        return y.transpose(1, 0) if self.batch_first else y, attn_weights
 
     def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
         """(length, batch, features) of each."""
@@ -234,19 +234,19 @@ class Attention(nn.Module):
         padding = padding.expand(-1, self.heads, -1, -1).reshape(batch * self.heads, 1, length)
         return padding if mask is None else mask + padding
 
-    def _with_shares(
+    def _with_weights(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """(length * batch, features), (batch * heads, L, S)."""
         scores = torch.bmm(q * math.sqrt(1 / self.head_size), k.transpose(-2, -1))
         if mask is not None:
             scores = scores + mask
-        shares = torch.softmax(scores, -1)
-        shares = shares if self.drop is None else self.drop(shares)
-        y = torch.bmm(shares, v).transpose(0, 1)
-        return y.contiguous().reshape(-1, self.heads * self.head_size), shares
+        attn_weights = torch.softmax(scores, -1)
+        attn_weights = attn_weights if self.drop is None else self.drop(attn_weights)
+        y = torch.bmm(attn_weights, v).transpose(0, 1)
+        return y.contiguous().reshape(-1, self.heads * self.head_size), attn_weights
 
-    def _without_shares(
+    def _without_weights(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_unpadded: bool
     ) -> Tensor:
         """(length * batch, features)."""
@@ -277,14 +277,14 @@ def attended(
         mask: added to (batch, heads, L, S).
         factor: root of the scale.
         heads: number of heads of key.
-        drop: what the shares go through in training.
+        drop: what the attention weights go through in training.
     """
     columns = torch.unflatten(key.flatten(0, 1).transpose(1, 2), 0, (-1, heads))
     scores = torch.matmul(query * factor, columns * factor)
     if mask is not None:
         scores = scores + mask
-    shares = torch.softmax(scores, -1)
-    return torch.matmul(shares if drop is None else drop(shares), value)
+    attn_weights = torch.softmax(scores, -1)
+    return torch.matmul(attn_weights if drop is None else drop(attn_weights), value)
 
 
 def _split(packed: Tensor, parts: int) -> tuple[Tensor, ...]:

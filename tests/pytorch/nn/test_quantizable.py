@@ -39,8 +39,8 @@ class Net(nn.Module):
     def forward(self, x: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
         """(N, 6, 5), (N, 6, 6)."""
         x = self.quant(x)
-        y, shares = self.attend(x, x, x, key_padding_mask=padding)
-        return self.dequant(self.head(self.add.add(x, y))), shares
+        y, attn_weights = self.attend(x, x, x, key_padding_mask=padding)
+        return self.dequant(self.head(self.add.add(x, y))), attn_weights
 
 
 def net() -> tuple[Any, Tensor, tuple[Tensor, Tensor]]:

@@ -66,7 +66,7 @@ class Encoder(nn.Module):
 
 
 class Cross(nn.Module):
-    """Attends from one sequence to another; its shares are a result too."""
+    """Attends from one sequence to another; its attention weights are a result too."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,8 +75,8 @@ class Cross(nn.Module):
 
     def forward(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """(N, 6, 5), (N, 6, 4)."""
-        y, shares = self.attend(x, memory, memory)
-        return self.head(y), shares
+        y, attn_weights = self.attend(x, memory, memory)
+        return self.head(y), attn_weights
 
 
 def vit() -> Made:
@@ -169,7 +169,7 @@ def test_it_computes_what_torch_computes(
         assert torch.allclose(got[1], wanted[1], atol=1e-5)
 
 
-def test_one_sequence_and_shares_per_head() -> None:
+def test_one_sequence_and_attention_weights_per_head() -> None:
     torch.manual_seed(0)
     source = nn.MultiheadAttention(16, 2, bias=False)
     x, y = torch.randn(6, 16), torch.randn(4, 16)

@@ -20,14 +20,14 @@ _LAYERS = ("linear_Q", "linear_K", "linear_V")
 class MultiheadAttention(nn.Module):
     """y = out_proj(softmax(c q k^T + mask) v), q, k, v = linear_Q(query), ...; c = head_dim^-0.5.
 
-    The arguments are nn.MultiheadAttention's. Quantized, q, k, v, the shares and the products with
-    v have a scale each; scores are float between the product that makes them and the softmax, so
-    that c costs no rounding and masks of -inf do no harm. prepare and prepare_qat put it in the
-    place of an nn.MultiheadAttention that has a qconfig.
+    The arguments are nn.MultiheadAttention's. Quantized, q, k, v, the attention weights and their
+    products with v have a scale each; scores are float between the product that makes them and the
+    softmax, so that c costs no rounding and masks of -inf do no harm. prepare and prepare_qat put
+    it in the place of an nn.MultiheadAttention that has a qconfig.
 
     Attributes:
         linear_Q: of query; linear_K, linear_V and out_proj are the others.
-        attention: multiplies shares and v.
+        attention: multiplies attention weights and v.
 
     Raises:
         UnsupportedError: add_bias_kv or add_zero_attn.
@@ -80,7 +80,7 @@ class MultiheadAttention(nn.Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,  # torch's: a hint of what attn_mask is
     ) -> tuple[Tensor, Tensor | None]:
-        """As nn.MultiheadAttention's: (y, shares where they are asked for).
+        """As nn.MultiheadAttention's: (y, attention weights where they are asked for).
 
         Raises:
             ModelError: is_causal without a mask.
@@ -94,12 +94,12 @@ class MultiheadAttention(nn.Module):
         scores = torch.matmul(q, k.transpose(-2, -1)) * self.head_dim**-0.5
         for mask in self._masks(attn_mask, key_padding_mask, scores):
             scores = scores + mask
-        shares = self.drop(self.softmax(scores))
-        y = self.attention.matmul(shares, v).transpose(1, 2)
+        attn_weights = self.drop(self.softmax(scores))
+        y = self.attention.matmul(attn_weights, v).transpose(1, 2)
         y = self.out_proj(y.reshape(y.shape[0], y.shape[1], self.embed_dim))
         weights = None
         if need_weights:
-            weights = shares.mean(dim=1) if average_attn_weights else shares
+            weights = attn_weights.mean(dim=1) if average_attn_weights else attn_weights
         if not is_batched:
             return y.squeeze(0), None if weights is None else weights.squeeze(0)
         return y if self.batch_first else y.transpose(0, 1), weights
