@@ -308,7 +308,11 @@ class Evaluator(ReferenceEvaluator):
 
 
 def check_given(node: OpRun, outputs: Sequence[Any]) -> None:
-    """Raises UnsupportedError where a named output was not computed."""
+    """Passes outputs of a node among which is every one that has a name.
+
+    Raises:
+        UnsupportedError: one was not computed.
+    """
     missing = [name for name in node.output[len(outputs) :] if name]
     if missing:
         raise UnsupportedError(

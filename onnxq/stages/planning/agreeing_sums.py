@@ -23,6 +23,7 @@ from onnxq import catalog
 from onnxq.dtypes import INT8, UINT8
 from onnxq.operator import NodePlan, Operator
 from onnxq.stages.placing.decision import Quantize, attribute_values, node_name, value_name, walk
+from onnxq.stages.placing.stored_types import stored_as
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -72,9 +73,10 @@ class Sum:
         operator = catalog.find(self.op_type, self.domain)
         assert operator is not None, "sums are of operators that are known"
         own = {name: tensors[name] for name in (*self.inputs, *self.outputs) if name is not None}
+        signed = {name: qparams for name, qparams in own.items() if qparams.dtype == INT8}
         forms = [own]
-        if any(qparams.dtype == INT8 for qparams in own.values()):
-            forms.append({name: _unsigned(qparams) for name, qparams in own.items()})
+        if signed:
+            forms.append(own | {name: stored_as(q, UINT8) for name, q in signed.items()})
         return all(operator.agrees(self._plan(form), self.attributes) for form in forms)
 
     def _plan(self, tensors: Mapping[str, QParams]) -> NodePlan:
@@ -83,13 +85,6 @@ class Sum:
             for names in (self.inputs, self.outputs)
         )
         return NodePlan(inputs, outputs)
-
-
-def _unsigned(qparams: QParams) -> QParams:
-    """The same numbers as codes of uint8, if they are of int8."""
-    if qparams.dtype != INT8:
-        return qparams
-    return replace(qparams, zero_point=qparams.zero_point.astype(np.int32) + 128, dtype=UINT8)
 
 
 def let_sums_agree(

@@ -88,7 +88,7 @@ def check_format(format: str) -> None:
 
 
 def _int8_codes(plan: Plan) -> Int8Codes:
-    """A plan has int8 activations where its target runs them only."""
+    """What becomes of int8 activations: a plan has them only where its target runs them."""
     signed = any(qparams.dtype == INT8 for qparams in plan.tensors.values())
     return Int8Codes.KEPT if signed else Int8Codes.SHIFTED
 
