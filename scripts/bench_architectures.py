@@ -1,0 +1,342 @@
+"""33 architectures: speed, error and integers of onnxq, beside onnxruntime.quantization.
+
+    python scripts/bench_architectures.py                  # all of them, some 20 minutes
+    python scripts/bench_architectures.py vit efficientnet
+
+Each architecture (scripts/_architectures, random weights) is exported and quantized by both tools.
+Speed: at realistic widths, batch 1, one thread, CPU time; all variants take turns in every round,
+and a ratio is that of the medians. Above 1, the variant is faster than float. SQNR: of each output
+(the first two) against the float model's, over 16 samples that nothing was calibrated on. The
+weights being random, it compares tools and is no accuracy. Nodes: integer / float ones of ONNX
+Runtime's optimized graph. Differing: elements in which ONNX Runtime and the reference kernels
+differ, at tiny widths, x86-vnni and portable, both formats. QAT: trained two steps without stubs,
+converted, exported; ok if every integer agrees then; tiny widths.
+
+Calibration: 16 samples. The peer: quant_pre_process (where it does not fail), quantize_static
+with QDQ, uint8 activations and int8 weights per channel, MinMax; quantize_dynamic per channel on
+MatMul, Gemm, Gather and LSTM. It fails on shapes that torch's exporter declares for weights, which
+are therefore taken away in front of it.
+The tables that this printed are in scripts/bench_architectures.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnxruntime as ort
+import torch
+from onnxruntime.quantization import (
+    CalibrationDataReader,
+    QuantFormat,
+    QuantType,
+    quantize_dynamic,
+    quantize_static,
+)
+from onnxruntime.quantization.shape_inference import quant_pre_process
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
+
+import onnxq
+from onnxq.errors import OnnxqError
+from onnxq.graph.io import load, save
+from onnxq.pytorch import convert, disable_observer, prepare_qat
+from onnxq.runtime import Arithmetic, count, integer_nodes, optimized_graph
+from onnxq.stages.checking.cross_findings import Unchecked
+from scripts._architectures import ARCHITECTURES, Size, build
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scripts._architectures._parts import Feeds
+
+Array = npt.NDArray[np.generic]
+Batch = dict[str, Array]
+ROUNDS, SECONDS = 31, 12  # of timing one architecture, whichever ends first (but 7 rounds at least)
+SAMPLES = 16
+CALIBRATION_SEED, TEST_SEED, SPEED_SEED = 7, 11, 5
+ALONE = {"cond_if"}  # its condition is a mean over the batch: one sample at a time
+STATIC = ("x86-vnni", "portable", "quantize_static")
+DYNAMIC = ("speed", "size", "quantize_dynamic")
+
+
+@dataclass(slots=True)
+class Row:
+    """What was measured of an architecture; keys are the names in STATIC and DYNAMIC."""
+
+    name: str
+    speed: dict[str, float] = field(default_factory=dict)
+    sqnr_db: dict[str, list[float]] = field(default_factory=dict)
+    nodes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    size: dict[str, float] = field(default_factory=dict)
+    differing: int = 0
+    qat: str = ""
+
+
+class Reader(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no types
+    """Hands out one sample at a time, as onnxruntime's own examples do."""
+
+    def __init__(self, batches: list[Batch]) -> None:
+        self.batches = iter(batches)
+
+    def get_next(self) -> Batch | None:
+        """The next sample, or None."""
+        return next(self.batches, None)
+
+
+def session(path: Path) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def batches(feeds: Feeds, size: int) -> list[Batch]:
+    arrays = {name: x.numpy() for name, x in feeds.items()}
+    total = len(next(iter(arrays.values())))
+    return [{k: x[i : i + size] for k, x in arrays.items()} for i in range(0, total, size)]
+
+
+def outputs(path: Path, data: list[Batch]) -> list[npt.NDArray[np.float64]]:
+    model = session(path)
+    runs = [model.run(None, batch) for batch in data]
+    return [np.concatenate(parts).astype(np.float64) for parts in zip(*runs, strict=True)]
+
+
+def sqnr_db(path: Path, data: list[Batch], wanted: list[npt.NDArray[np.float64]]) -> list[float]:
+    """Per output; infinite where nothing differs."""
+    found = []
+    for got, want in zip(outputs(path, data), wanted, strict=True):
+        noise = float(np.square(got - want).sum())
+        signal = float(np.square(want).sum())
+        found.append(10 * float(np.log10(signal / noise)) if noise else np.inf)
+    return found
+
+
+def cpu_seconds(paths: dict[str, Path], batch: Batch) -> dict[str, float]:
+    """Median of one run per file; the files take turns, after a warm-up round."""
+    sessions = {name: session(path) for name, path in paths.items()}
+    times: dict[str, list[float]] = {name: [] for name in paths}
+    end = time.monotonic() + SECONDS
+    for turn in range(ROUNDS + 1):
+        for name, model in sessions.items():
+            started = time.process_time()
+            model.run(None, batch)
+            if turn:
+                times[name].append(time.process_time() - started)
+        if time.monotonic() > end and turn > 6:
+            break
+    return {name: statistics.median(each) for name, each in times.items()}
+
+
+def static_peer(source: Path, path: Path, data: list[Batch]) -> None:
+    """quantize_static behind quant_pre_process, or without it where that fails."""
+    prepared = path.with_suffix(".pre.onnx")
+    try:
+        quant_pre_process(str(source), str(prepared))
+    except Exception:  # whatever it raises: it fails on 5 of 33
+        prepared = source
+    quantize_static(
+        str(prepared),
+        str(path),
+        Reader(data),
+        quant_format=QuantFormat.QDQ,
+        per_channel=True,
+        activation_type=QuantType.QUInt8,
+        weight_type=QuantType.QInt8,
+    )
+
+
+def dynamic_peer(source: Path, path: Path) -> None:
+    """quantize_dynamic, on the file without what the exporter declares of its weights."""
+    model = onnx.load(source)
+    weights = {x.name for x in model.graph.initializer}
+    kept = [value for value in model.graph.value_info if value.name not in weights]
+    del model.graph.value_info[:]
+    model.graph.value_info.extend(kept)
+    quantize_dynamic(
+        model,
+        str(path),
+        per_channel=True,
+        op_types_to_quantize=["MatMul", "Gemm", "Gather", "LSTM", "Attention"],
+        extra_options={"MatMulConstBOnly": True},
+    )
+
+
+def at_speed(row: Row, folder: Path) -> None:
+    """Speed, SQNR, nodes and sizes at realistic widths."""
+    module, feeds = build(row.name, Size.REAL)
+    source = folder / "float.onnx"
+    onnxq.export(module, feeds(4, SPEED_SEED), source)
+    width = 1 if row.name in ALONE else 4
+    calibration = batches(feeds(SAMPLES, CALIBRATION_SEED), width)
+    singly = batches(feeds(SAMPLES, CALIBRATION_SEED), 1)
+    test = batches(feeds(SAMPLES, TEST_SEED), width)
+
+    def static(target: str) -> Callable[[Path], None]:
+        return lambda path: save(onnxq.quantize(source, calibration, target=target), path)
+
+    def dynamic(objective: str) -> Callable[[Path], None]:
+        return lambda path: save(
+            onnxq.quantize_dynamic(source, objective=objective, target="x86-vnni"), path
+        )
+
+    makers: dict[str, Callable[[Path], None]] = {name: static(name) for name in STATIC[:2]}
+    makers["quantize_static"] = lambda path: static_peer(source, path, singly)
+    makers |= {name: dynamic(name) for name in DYNAMIC[:2]}
+    makers["quantize_dynamic"] = lambda path: dynamic_peer(source, path)
+    paths = {"float": source}
+    wanted = outputs(source, test)
+    for name, make in makers.items():
+        path = folder / f"{name}.onnx"
+        try:
+            make(path)
+        except OnnxqError:
+            raise
+        except Exception as error:  # the peer raises all kinds
+            print(f"{row.name}: {name} fails: {error}", file=sys.stderr)
+            continue
+        paths[name] = path
+        row.sqnr_db[name] = sqnr_db(path, test, wanted)
+        row.size[name] = path.stat().st_size / source.stat().st_size
+        row.nodes[name] = nodes_of(path)
+    seconds = cpu_seconds(paths, batches(feeds(1, SPEED_SEED), 1)[0])
+    row.speed = {name: seconds["float"] / each for name, each in seconds.items()}
+
+
+def nodes_of(path: Path) -> tuple[int, int]:
+    """(integer, float) nodes that ONNX Runtime runs."""
+    uses = integer_nodes(optimized_graph(load(path)))
+    return count(uses, Arithmetic.INTEGER).total(), count(uses, Arithmetic.FLOAT).total()
+
+
+def agreement(row: Row, folder: Path) -> None:
+    """Every integer against its kernel, and the way through training, at tiny widths."""
+    module, feeds = build(row.name, Size.TINY)
+    source, path = folder / "tiny.onnx", folder / "tiny.int8.onnx"
+    onnxq.export(module, feeds(4, SPEED_SEED), source)
+    width = 1 if row.name in ALONE else 8
+    calibration = batches(feeds(32, CALIBRATION_SEED), width)
+    test = batches(feeds(2 * width, TEST_SEED), width)
+    # a branch that no sample takes has nothing to compare
+    unchecked = Unchecked.ALLOWED if row.name in ALONE else Unchecked.REFUSED
+    for target in STATIC[:2]:
+        for form in ("qdq", "qoperator"):
+            save(onnxq.quantize(source, calibration, target=target, format=form), path)
+            found = onnxq.cross_check(path, test)
+            found.check(unchecked=unchecked)
+            row.differing += found.differing
+    try:
+        trained(row.name, path)
+    except OnnxqError as error:
+        row.qat = str(error).partition("\n")[0]
+        return
+    found = onnxq.cross_check(path, test)
+    row.qat = "ok" if not found.differing else f"{found.differing} differ"
+
+
+def trained(name: str, path: Path) -> None:
+    """Two steps of training with fake quantization, without stubs, then the file."""
+    module, feeds = build(name, Size.TINY)
+    model = prepare_qat(module, inputs=feeds(8, CALIBRATION_SEED))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-5)
+    for step in range(2):
+        y = model(**feeds(8, CALIBRATION_SEED + step))
+        parts = y if isinstance(y, tuple) else (y,)
+        optimizer.zero_grad()
+        torch.stack([part.float().square().mean() for part in parts]).sum().backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    model.apply(disable_observer)
+    onnxq.export(convert(model.eval()), feeds(8, CALIBRATION_SEED), path)
+
+
+def tables(rows: list[Row]) -> str:
+    """Markdown: static, then dynamic."""
+    head = [
+        *(f"speed {name}" for name in STATIC),
+        *(f"dB {name}" for name in STATIC),
+        *(f"nodes {name}" for name in STATIC),
+        "differing",
+        "QAT",
+    ]
+    lines = ["## Static", "", *_head(head)]
+    lines += [
+        _line(
+            row.name,
+            [_ratio(row.speed.get(name)) for name in STATIC]
+            + [_db(row.sqnr_db.get(name)) for name in STATIC]
+            + [_nodes(row.nodes.get(name)) for name in STATIC]
+            + [str(row.differing), row.qat],
+        )
+        for row in rows
+    ]
+    head = [f"{what} {name}" for what in ("speed", "dB", "size") for name in DYNAMIC]
+    lines += ["", "## Dynamic", "", *_head(head)]
+    lines += [
+        _line(
+            row.name,
+            [_ratio(row.speed.get(name)) for name in DYNAMIC]
+            + [_db(row.sqnr_db.get(name)) for name in DYNAMIC]
+            + [_ratio(row.size.get(name)) for name in DYNAMIC],
+        )
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def _head(names: list[str]) -> list[str]:
+    return [_line("architecture", names), "|---" * (len(names) + 1) + "|"]
+
+
+def _line(name: str, cells: list[str]) -> str:
+    return f"| {name} | " + " | ".join(cells) + " |"
+
+
+def _ratio(x: float | None) -> str:
+    return "fails" if x is None else f"{x:.2f}"
+
+
+def _db(values: list[float] | None) -> str:
+    if values is None:
+        return "fails"
+    return " / ".join("float" if np.isinf(x) else f"{x:.1f}" for x in values[:2])
+
+
+def _nodes(found: tuple[int, int] | None) -> str:
+    return "fails" if found is None else f"{found[0]} / {found[1]}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(ARCHITECTURES))
+    names = parser.parse_args().names or list(ARCHITECTURES)
+    if unknown := set(names) - set(ARCHITECTURES):
+        parser.error(f"no such architecture: {', '.join(sorted(unknown))}")
+    logging.disable(logging.WARNING)  # of torch's exporter and of the peer
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    rows = []
+    for name in names:
+        rows.append(Row(name))
+        # the peer leaves a file in the working directory
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            agreement(rows[-1], Path(folder))
+            at_speed(rows[-1], Path(folder))
+        print(f"{name}: measured", file=sys.stderr, flush=True)
+    print(tables(rows))
+
+
+if __name__ == "__main__":
+    main()
