@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import fx, nn
+from torch.utils._pytree import tree_leaves
 
 from onnxq import runtime
 from onnxq.errors import UnsupportedError
@@ -156,9 +157,11 @@ class _Runner(fx.Interpreter):
         self._arrays = arrays
         self._found = found
         self._matched = {one.tensor for one in found.tensors.values()}
+        self._from_inputs: set[fx.Node] = set()
 
     def run_node(self, n: fx.Node) -> Any:
         value = super().run_node(n)
+        self._trace_inputs(n, value)
         grid = self._grid(n)
         if grid is None:
             return value
@@ -174,6 +177,13 @@ class _Runner(fx.Interpreter):
         real = (wanted.astype(np.int32) - zero_point).astype(np.float32) * scale
         return torch.from_numpy(real)
 
+    def _trace_inputs(self, node: fx.Node, value: object) -> None:
+        """Notes a node whose tensors are computed from inputs, of which a size is no part."""
+        read = any(source in self._from_inputs for source in node.all_input_nodes)
+        tensors = any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(value))
+        if node.op == "placeholder" or (read and tensors):
+            self._from_inputs.add(node)
+
     def _grid(self, node: fx.Node) -> FakeQuantize | Requantize | None:
         if node.op != "call_module":
             return None
@@ -182,8 +192,8 @@ class _Runner(fx.Interpreter):
             module = module.fake_quant
         if not isinstance(module, FakeQuantize | Requantize):
             return None
-        constant = node.all_input_nodes[0].op == "get_attr"  # stored as codes
-        return None if constant else module
+        # of parameters alone, as a table at fixed places: stored as codes
+        return module if node.all_input_nodes[0] in self._from_inputs else None
 
     def _match(self, node: fx.Node, grid: FakeQuantize | Requantize, codes: Array) -> None:
         """Finds the model's tensor by scale, zero point and shape; of several, the nearest one."""

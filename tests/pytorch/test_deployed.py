@@ -52,6 +52,32 @@ def test_every_rounded_tensor_is_compared(which: int, feeding: Feeding) -> None:
     assert (found.rows, found.agreement) == (16, 1.0)
 
 
+class Biased(nn.Module):
+    """A table read at fixed places, as Swin's relative position bias, and up to a length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.table, self.index = nn.Parameter(torch.randn(9, 8)), torch.tensor([3, 0, 7, 3])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, 4, 8)."""
+        biased = self.first(x) + self.table[self.index].view(4, 8) + self.table[: x.shape[1]]
+        y: Tensor = self.last(biased)
+        return y
+
+
+@pytest.mark.parametrize("feeding", Feeding)
+def test_what_is_computed_from_parameters_alone_is_left_out(feeding: Feeding) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(4, 4, 8)
+    trained: Any = prepare_qat(Biased(), inputs=x).apply(disable_observer).eval()
+    found = compare(trained, export(trained, x), [x], feeding)
+    names = {"x_fake_quant", "first_fake_quant", "add_fake_quant", "add_1_fake_quant"}
+    assert set(found.tensors) == {*names, "last_fake_quant"}
+    assert all(one.largest <= 1 for one in found.tensors.values())
+
+
 def test_a_module_that_went_on_training_is_refused() -> None:
     trained, _, model, x = joined()
     moved = fx.GraphModule(trained, trained.graph)
