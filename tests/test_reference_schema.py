@@ -64,6 +64,12 @@ def test_a_surplus_output_is_an_error_too() -> None:
         reference.evaluator(one(node))
 
 
+def test_an_absent_attribute_that_onnx_requires_is_an_error_that_names_it() -> None:
+    node = helper.make_node("MaxPool", ["x"], ["y"], "p")
+    with pytest.raises(ModelError, match="node MaxPool 'p' has no attribute 'kernel_shape'"):
+        reference.evaluator(one(node))
+
+
 def test_absent_ones_at_the_end_are_none() -> None:
     node = helper.make_node("Relu", ["x", "", ""], ["y", ""])
     check_proto(node, {"": 21})

@@ -26,18 +26,23 @@ DEFAULT = ("", "ai.onnx")
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What nodes of an operator may have: so many inputs and outputs, and these attributes."""
+    """What nodes of an operator may have: so many inputs and outputs, and these attributes.
+
+    Attributes:
+        required: attributes that every node has; ONNX Runtime does not say it of its own operators.
+    """
 
     inputs: int
     outputs: int
     attributes: frozenset[str]
+    required: frozenset[str] = frozenset()
 
 
 def check_nodes(model: ir.Model) -> None:
     """Passes a model whose nodes all keep to the schemas, in bodies and functions too.
 
     Raises:
-        ModelError: one that does not, with what it has too much and the nearest name.
+        ModelError: one that does not, with what it has too much and the nearest name, or lacks.
     """
     functions = [node for function in model.functions.values() for node in function.all_nodes()]
     for node in (*model.graph.all_nodes(), *functions):
@@ -102,6 +107,11 @@ def check_node(
                 f"{version} of {domain or 'ai.onnx'}; it has: {known}."
                 + nearest(name, signature.attributes)
             )
+    if absent := sorted(signature.required.difference(attributes)):
+        raise ModelError(
+            f"{where} has no attribute '{absent[0]}', which {op_type} requires in opset {version} "
+            f"of {domain or 'ai.onnx'}. Add it."
+        )
 
 
 @functools.cache
@@ -111,7 +121,8 @@ def signature_of(domain: str, op_type: str, version: int) -> Signature | None:
         schema = onnx.defs.get_schema(op_type, version, "" if domain in DEFAULT else domain)
     except onnx.defs.SchemaError:
         return _of_onnx_runtime().get(("" if domain in DEFAULT else domain, op_type))
-    return Signature(schema.max_input, schema.max_output, frozenset(schema.attributes))
+    required = frozenset(name for name, of in schema.attributes.items() if of.required)
+    return Signature(schema.max_input, schema.max_output, frozenset(schema.attributes), required)
 
 
 @functools.cache
