@@ -85,6 +85,14 @@ class Biases:
     inside: Floats | None
 
 
+def dynamic_entry(op_type: str) -> str:
+    """How static quantization is told to quantize the operator dynamically; for reasons."""
+    return (
+        f"give it a dynamic entry (--set op:{op_type}=dynamic; in Python "
+        f"QConfigMapping().set_op_type('{op_type}', onnxq_default_dynamic_qconfig))"
+    )
+
+
 def dynamic_rule(node: ir.Node) -> DynamicRule | Float:
     """W and R, with a scale per row that both directions share."""
     x = node.inputs[X]

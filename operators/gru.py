@@ -17,6 +17,7 @@ from onnxq.operators._recurrent import (
     Floats,
     Layout,
     biases,
+    dynamic_entry,
     dynamic_rule,
     lower_as_itself,
     lower_as_scan,
@@ -48,7 +49,10 @@ class GRU(Operator):
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Float: its gates have no integer kernel, and no scale of the state is known ahead."""
-        return Float("GRU has no integer kernel; dynamic quantization stores its weights as int8")
+        return Float(
+            "GRU has no integer kernel; dynamic quantization quantizes its weights: "
+            f"{dynamic_entry('GRU')}"
+        )
 
     def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
         """W and R."""

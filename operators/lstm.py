@@ -24,7 +24,7 @@ from onnxq.operators._dynamic import REAL, step, stored_reals
 from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._examples import ints32, normal
 from onnxq.operators._nodes import is_constant, shape
-from onnxq.operators._recurrent import is_batch_first, not_rows
+from onnxq.operators._recurrent import dynamic_entry, is_batch_first, not_rows
 from onnxq.qparams import PerChannel, PerTensor
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ class LSTM(Operator):
         """No kernel has scales that are known before the model runs."""
         return Float(
             "ONNX Runtime has no LSTM with scales that are known ahead: its integer kernel "
-            "quantizes activations when it runs. Dynamic quantization has it"
+            "quantizes activations when it runs. Dynamic quantization has it: "
+            f"{dynamic_entry('LSTM')}"
         )
 
     def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:

@@ -14,6 +14,7 @@ from onnxq.operators._recurrent import (
     Floats,
     Layout,
     biases,
+    dynamic_entry,
     dynamic_rule,
     lower_as_itself,
     lower_as_scan,
@@ -37,7 +38,10 @@ class RNN(Operator):
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Float: no scale of the state is known ahead, and there is no integer kernel."""
-        return Float("RNN has no integer kernel; dynamic quantization stores its weights as int8")
+        return Float(
+            "RNN has no integer kernel; dynamic quantization quantizes its weights: "
+            f"{dynamic_entry('RNN')}"
+        )
 
     def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
         """W and R."""

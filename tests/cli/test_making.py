@@ -8,11 +8,15 @@ import numpy as np
 import onnx
 import pytest
 
+import onnxq
+from onnxq import catalog
+from onnxq.qconfig import QConfigMapping, onnxq_default_dynamic_qconfig
 from onnxq.stages.dynamic.decision import DynamicPlan
 from onnxq.stages.plan import Plan
 from onnxq.stages.statistics import Statistics
 from tests.dynamic_models import product
 from tests.examples import images, network
+from tests.operators import builder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -423,3 +427,29 @@ def test_quantize_reports_the_nodes_that_it_quantized_dynamically(
     (group,) = value["dynamic"]
     assert group["nodes"] == ["gemm"]
     assert group["how"].startswith("int8 weights")
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+def test_the_remedy_that_a_recurrent_node_is_given_works(
+    name: str, run: Run, tmp_path: Path
+) -> None:
+    operator = catalog.find(name)
+    assert operator is not None
+    case = next(
+        c for c in operator.cases() if c.constants and not (c.attributes or {}).get("layout")
+    )
+    path, samples = tmp_path / "m.onnx", tmp_path / "x.npz"
+    float_model = builder.float_model(operator, case)
+    onnx.save(float_model, path)
+    feeds: dict[str, Any] = {i.name: case.inputs[int(i.name[2:])] for i in float_model.graph.input}
+    np.savez(samples, **feeds)
+    told = " ".join(run("inspect", path).stdout.split())
+    assert f"--set op:{name}=dynamic; in Python QConfigMapping().set_op_type('{name}'," in told
+    options = ("-o", tmp_path / "q.onnx", "--set", f"op:{name}=dynamic", "--objective", "size")
+    result = run("quantize", path, samples, *options, "--json")
+    assert json.loads(result.stdout)["counts"][name]["dynamic"] == 1, result.stderr
+    mapping = QConfigMapping().set_op_type(name, onnxq_default_dynamic_qconfig)
+    made = onnxq.quantize(path, [feeds], qconfig=mapping, objective="size")
+    types = [n.op_type for n in made.graph]
+    assert types == [n.op_type for n in onnx.load(tmp_path / "q.onnx").graph.node]
+    assert types != [name]
