@@ -134,10 +134,28 @@ def _serialize(model: ir.Model, swap: Swap) -> onnx.ModelProto:
     try:
         for node, a in external:
             node.attributes[a.name] = ir.AttrTensor(a.name, in_memory(a.as_tensor()))
-        return serialize(model, swap)
+        proto = serialize(model, swap)
     finally:
         for node, a in external:
             node.attributes[a.name] = a
+    _forget_infos(proto.graph)
+    return proto
+
+
+def _forget_infos(graph: onnx.GraphProto) -> None:
+    """Drops value_info of initializers, whose tensors say it: tools take what has one for computed.
+
+    quantize_dynamic of onnxruntime.quantization fails on a weight that has one: it looks for it
+    under the shape that it had before the tool transposed it.
+    """
+    held = {tensor.name for tensor in graph.initializer}
+    computed = [info for info in graph.value_info if info.name not in held]
+    del graph.value_info[:]
+    graph.value_info.extend(computed)
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _forget_infos(attribute.g)
 
 
 def _tensor_header(proto: onnx.TensorProto, big: dict[str, ir.TensorProtocol]) -> bytes:

@@ -314,3 +314,13 @@ def test_a_parameter_called_like_an_input_gets_another_name() -> None:
     model = export(Shadow(), X)
     assert [v.name for v in model.graph.inputs] == ["x"]
     assert "x" not in model.graph.initializers
+
+
+def test_an_exported_file_can_be_quantized_by_onnxruntimes_own_tool(tmp_path: Path) -> None:
+    from onnxruntime.quantization import quantize_dynamic
+
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    export(net, torch.randn(2, 4), tmp_path / "net.onnx")
+    quantize_dynamic(tmp_path / "net.onnx", tmp_path / "int8.onnx")
+    made = onnx.load(tmp_path / "int8.onnx")
+    assert [n.op_type for n in made.graph.node].count("MatMulInteger") == 2
