@@ -314,7 +314,7 @@ _TARGETS = (
     ),
     Target(
         "x86-sse",
-        "x86-64 without AVX2; Linux builds of ONNX Runtime (Windows builds: use x86-avx2)",
+        "x86-64 without AVX2; Linux builds of ONNX Runtime (Windows builds: use portable)",
         127,
         arithmetic=Arithmetic.UNFUSED,
         evidence="qemu (Sandy Bridge)",
