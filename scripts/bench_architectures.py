@@ -266,9 +266,9 @@ def trained(name: str, path: Path) -> None:
 def tables(rows: list[Row]) -> str:
     """Markdown: static, then dynamic."""
     head = [
-        *(f"speed {name}" for name in STATIC),
-        *(f"dB {name}" for name in STATIC),
-        *(f"nodes {name}" for name in STATIC),
+        *(f"x float: {name}" for name in STATIC),
+        *(f"dB: {name}" for name in STATIC),
+        *(f"nodes: {name}" for name in STATIC),
         "differing",
         "QAT",
     ]
@@ -283,7 +283,7 @@ def tables(rows: list[Row]) -> str:
         )
         for row in rows
     ]
-    head = [f"{what} {name}" for what in ("speed", "dB", "size") for name in DYNAMIC]
+    head = [f"{what}: {name}" for what in ("x float", "dB", "x size") for name in DYNAMIC]
     lines += ["", "## Dynamic", "", *_head(head)]
     lines += [
         _line(
