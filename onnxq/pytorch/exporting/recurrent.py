@@ -18,6 +18,8 @@ from onnxscript.function_libs.torch_lib.ops import core
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from onnxq.graph.edit import FreeNames
+
 _BIDIRECTIONAL = 5  # of the arguments from `params` on
 
 
@@ -114,13 +116,13 @@ def merge_directions(model: ir.Model) -> None:
 
     Y (steps, directions, batch, hidden) of LSTM, GRU and RNN; nodes of the main graph.
     """
-    graph = model.graph
+    graph, names = model.graph, FreeNames(model)
     for node in list(graph):
         shape = node.inputs[1] if node.op_type == "Reshape" else None
         layer = _layer_of(node.inputs[0]) if shape is not None else None
         if shape is None or layer is None or shape.is_initializer():
             continue
-        node.replace_input_with(1, _constant(graph, f"{shape.name}_merged"))
+        node.replace_input_with(1, _constant(graph, names.value(f"{shape.name}_merged")))
         _set_shapes(layer, node)
     ir.passes.common.RemoveUnusedNodesPass()(model)
 
@@ -138,8 +140,6 @@ def _layer_of(value: ir.Value | None) -> ir.Node | None:
 
 
 def _constant(graph: ir.Graph, name: str) -> ir.Value:
-    while name in graph.initializers:
-        name += "_"
     value = ir.val(name, const_value=ir.tensor(np.array(_MERGED, np.int64), name=name))
     graph.register_initializer(value)
     return value
