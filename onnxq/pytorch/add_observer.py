@@ -14,6 +14,7 @@ from onnxq.pytorch.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.pytorch.float_functional import FloatFunctional
 from onnxq.pytorch.hooks import carry_over
 from onnxq.pytorch.layers import COMPUTING, WHOLE
+from onnxq.pytorch.places import places
 from onnxq.pytorch.stubs import QuantWrapper
 from onnxq.qconfig import QConfig
 
@@ -48,7 +49,7 @@ def add_observer_(
     rules = _Rules(
         computing, tuple(non_leaf_module_list or ()), custom_module_class_mapping or {}, device
     )
-    left = _observe(module, "", rules, set())
+    left = _observe(module, "", rules, {})
     if left and qconfig_propagation_list is None:
         warnings.warn(
             f"{listed(left)}: no quantized form, so that they stay in float. Set their qconfig to "
@@ -68,11 +69,20 @@ class _Rules:
     device: torch.device | str | None
 
 
-def _observe(module: nn.Module, name: str, rules: _Rules, done: set[nn.Module]) -> list[str]:
-    """Attaches observers to the module and those in it; names of what stays in float."""
+def _observe(
+    module: nn.Module, name: str, rules: _Rules, done: dict[nn.Module, nn.Module]
+) -> list[str]:
+    """Attaches observers to the module and those in it; names of what stays in float.
+
+    Args:
+        module: with its qconfig.
+        name: of the module, for messages.
+        rules: what is observed.
+        done: module -> itself, or what takes its places; grows.
+    """
     if module in done or isinstance(module, FakeQuantize):
         return []
-    done.add(module)
+    done[module] = module
     kind = type_before_parametrizations(module)
     left: list[str] = []
     if isinstance(getattr(module, "qconfig", None), QConfig):
@@ -84,11 +94,11 @@ def _observe(module: nn.Module, name: str, rules: _Rules, done: set[nn.Module]) 
             module.qconfig = None  # type: ignore[assignment]  # modules take any attribute
     if kind in rules.non_leaf or isinstance(module, (*WHOLE, FloatFunctional)):
         return left
-    for short, child in list(module.named_children()):
-        made = _custom(child, rules)
+    for short, child in places(module):
+        made = done[child] if child in done else _custom(child, rules)
         if made is not child:
             setattr(module, short, made)
-            done.add(made)
+            done[child] = done[made] = made
         left += _observe(made, f"{name}.{short}" if name else short, rules, done)
     return left
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from onnxq.pytorch import DeQuantStub, QuantStub, convert, export, prepare_qat
+from onnxq.pytorch import DeQuantStub, QuantStub, convert, export, prepare, prepare_qat
 from onnxq.pytorch.nn import qat, quantizable
 from onnxq.pytorch.places import exchanged, places
-from onnxq.qconfig import get_default_qat_qconfig
+from onnxq.qconfig import get_default_qat_qconfig, get_default_qconfig
 
 
 class Twice(nn.Module):
@@ -77,3 +77,33 @@ def test_a_shared_transformer_layer_is_placed_in_all_its_places() -> None:
     prepared(x)
     model = export(convert(prepared.eval()), (x,))
     assert sum(node.op_type == "Softmax" for node in model.graph) == 2
+
+
+class Own(nn.Module):
+    """A module that the user observes in a way of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.linear(x)
+        return y
+
+
+class Observed(Own):
+    @classmethod
+    def from_float(cls, module: Own) -> Observed:
+        made = cls()
+        made.linear = module.linear
+        return made
+
+
+def test_a_users_observed_module_takes_all_places_of_its_float_one() -> None:
+    model = Twice(Own()).eval()
+    model.qconfig = get_default_qconfig()  # type: ignore[assignment]  # modules take any
+    custom = {"float_to_observed_custom_module_class": {Own: Observed}}
+    prepared = prepare(model, prepare_custom_config_dict=custom)
+    (_, first), (_, second) = places(prepared.get_submodule("layers"))
+    assert type(first) is Observed
+    assert second is first
