@@ -70,5 +70,5 @@ def _not_finite(x: Tensor) -> str:
     return (
         f"{int(bad.sum())} of {x.numel()} values are NaN or infinite in float32, the first, "
         f"{x[tuple(first)].item()}, at {first} of shape {list(x.shape)}; lower the learning rate, "
-        "or correct the input."
+        "or correct the input; a mask of -inf has to be boolean, or a constant of the module."
     )

@@ -287,3 +287,9 @@ def test_a_branch_on_a_nested_value_is_refused_with_the_remedy() -> None:
 
     with pytest.raises(UnsupportedError, match=r"torch\.where or torch\.cond"):
         export(Branching(), ({"h": drawn(2, 3)},))
+
+
+def test_example_inputs_may_be_slices() -> None:
+    x = drawn(BATCH, STEPS, FEATURES)[:, :2]
+    model = export(nn.Linear(FEATURES, 4), x)
+    assert [str(size) for size in model.graph.inputs[0].shape or ()] == ["batch", "2", "32"]

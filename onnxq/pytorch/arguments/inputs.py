@@ -169,7 +169,8 @@ def bind(module: nn.Module, inputs: Inputs, names: Sequence[str] | None = None) 
     def slot(path: Path, leaf: object) -> object:
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        tensors[slots[path].name] = leaf.detach()
+        # the exporter has no ONNX form for the strides of a slice whose length is dynamic
+        tensors[slots[path].name] = leaf.detach().contiguous()
         return slots[path]
 
     for name, parameter in bound.signature.parameters.items():
