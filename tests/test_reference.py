@@ -505,6 +505,17 @@ def test_kernels_are_found_in_both_domains() -> None:
     assert reference.kernel("QGemm") == reference.kernel("QGemm", MICROSOFT)
 
 
+def test_a_kernel_refuses_what_its_operator_does_not_have() -> None:
+    quantize = reference.kernel("QuantizeLinear")
+    x, scale, zero = images(1), np.array(0.1, np.float32), np.array(3, np.uint8)
+    with pytest.raises(ModelError, match=r"no attribute 'axs'.*Did you mean 'axis'"):
+        quantize([x, scale, zero], {"axs": 1})
+    with pytest.raises(ModelError, match="4 inputs for QuantizeLinear, which has 3 at most"):
+        quantize([x, scale, zero, zero], {})
+    squeezed = reference.kernel("Squeeze")([codes(shape=(1, 4))], {"axes": [0]})  # of opset 11
+    assert squeezed[0].shape == (4,)
+
+
 @pytest.mark.parametrize(
     ("op_type", "domain", "message"),
     [

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,7 +24,7 @@ from onnxq.errors import OnnxqError, UnsupportedError
 from onnxq.graph.kernels import CODE_TYPES
 from onnxq.reference.float_ops import FLOAT_OPS, MICROSOFT, PLAIN_OPS
 from onnxq.reference.loops import LOOPS
-from onnxq.reference.schema import check_proto
+from onnxq.reference.schema import check_call, check_proto
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -252,15 +253,31 @@ def kernel(op_type: str, domain: str | None = None) -> Kernel:
         op_type: "QLinearConv", or of the float model what runs on codes as it is ("MaxPool").
         domain: "" for ai.onnx; None: ai.onnx, or else com.microsoft.
     Returns:
-        (inputs, attributes) -> all outputs; absent inputs are None.
+        (inputs, attributes) -> all outputs; absent inputs are None. It raises ModelError where
+        the operator has no such input or attribute in any version.
     Raises:
         UnsupportedError: there is none.
     """
     for place in ("", MICROSOFT) if domain is None else (domain,):
         found = catalog.find_integer(op_type, place)
         if found is not None:
-            return found.kernel
+            return _Call(op_type, place, found)
     raise UnsupportedError(_unknown(op_type, domain))
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A kernel that refuses what its operator does not have, in place of ignoring it."""
+
+    op_type: str
+    domain: str
+    operator: IntegerOperator
+
+    def __call__(
+        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        check_call(self.domain, self.op_type, len(inputs), attributes)
+        return self.operator.kernel(inputs, attributes)
 
 
 def _unknown(op_type: str, domain: str | None) -> str:

@@ -125,6 +125,45 @@ def signature_of(domain: str, op_type: str, version: int) -> Signature | None:
     return Signature(schema.max_input, schema.max_output, frozenset(schema.attributes), required)
 
 
+def check_call(domain: str, op_type: str, inputs: int, attributes: Collection[str]) -> None:
+    """Passes inputs and attributes of a kernel that some version of its operator has.
+
+    Raises:
+        ModelError: one that none has, with the nearest name.
+    """
+    signature = _of_any_version(domain, op_type)
+    if signature is None:
+        return
+    if inputs > signature.inputs:
+        raise ModelError(f"{inputs} inputs for {op_type}, which has {signature.inputs} at most.")
+    for name in attributes:
+        if name not in signature.attributes:
+            known = listed(sorted(signature.attributes)) or "none"
+            raise ModelError(
+                f"{op_type} has no attribute '{name}'; it has: {known}."
+                + nearest(name, signature.attributes)
+            )
+
+
+@functools.cache
+def _of_any_version(domain: str, op_type: str) -> Signature | None:
+    """What the versions of an operator have between them."""
+    versions = {
+        schema.since_version
+        for schema in onnx.defs.get_all_schemas_with_history()
+        if (schema.domain, schema.name) == (domain, op_type)
+    }
+    found = [signature_of(domain, op_type, version) for version in versions or {1}]
+    known = [signature for signature in found if signature is not None]
+    if not known:
+        return None
+    return Signature(
+        max(signature.inputs for signature in known),
+        max(signature.outputs for signature in known),
+        frozenset().union(*(signature.attributes for signature in known)),
+    )
+
+
 @functools.cache
 def _of_onnx_runtime() -> Mapping[tuple[str, str], Signature]:
     """(domain, op_type) -> the newest version, of operators that ONNX does not define."""

@@ -8,6 +8,7 @@ A quantized module (of `convert`) becomes a quantized model, a prepared one is c
 from __future__ import annotations
 
 import contextlib
+import textwrap
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -250,7 +251,7 @@ def _explained(module: nn.Module, error: BaseException) -> str:
         reasons.append(str(cause))
         cause = cause.__cause__
     known = [advice for mark, advice in _ADVICE if any(mark in reason for reason in reasons)]
-    innermost = " ".join(reasons[-1].split())[:400]
+    innermost = textwrap.shorten(reasons[-1], 400, placeholder=" ...")
     remedy = known[0] if known else "change the line of forward that the message above names."
     return f"{type(module).__name__} cannot be exported to ONNX: {innermost}\nWhat to do: {remedy}"
 

@@ -25,6 +25,7 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
+from onnxq.errors import UnsupportedError
 from onnxq.pytorch.nn.transposed import TRANSPOSED
 from onnxq.pytorch.placing.attention import Attention, added_mask, attended, taken_apart
 from onnxq.pytorch.placing.recorded import record
@@ -94,9 +95,15 @@ def trace(model: nn.Module, inputs: BoundInputs) -> fx.GraphModule:
         inputs: example inputs; arguments that they leave out keep their defaults.
 
     Raises:
-        UnsupportedError: forward cannot be traced: it branches on the values of tensors.
+        UnsupportedError: forward cannot be traced: it branches on the values of tensors; or the
+            model is one layer that is traced whole.
         ModelError: it fails on the inputs.
     """
+    if isinstance(model, (nn.MultiheadAttention, nn.RNNBase)):
+        raise UnsupportedError(
+            f"{type(model).__name__} by itself cannot be traced, a module that calls it can: give "
+            "one with the layer as its submodule."
+        )
     model = taken_apart(without_shortcuts(model.eval()), inputs)
     traced = symbolic(model, inputs)
     values = record(traced, inputs)

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from onnxq.errors import ModelError
+from onnxq.errors import ModelError, UnsupportedError
+from onnxq.pytorch import prepare_qat
 from onnxq.pytorch.arguments.inputs import bind
 from onnxq.pytorch.placing.tracing import trace
 
@@ -106,3 +107,11 @@ def test_tensors_made_of_sizes_are_traced_with_their_sizes() -> None:
     graph = trace(model, bind(model, x))
     assert torch.equal(graph(longer), model(longer))
     assert not hasattr(torch.ones, "__wrapped__")  # as it was
+
+
+@pytest.mark.parametrize("layer", [nn.MultiheadAttention(8, 2, batch_first=True), nn.LSTM(8, 4)])
+def test_a_layer_by_itself_is_asked_for_in_a_module(layer: nn.Module) -> None:
+    x = torch.zeros(2, 3, 8)
+    given = (x, x, x) if isinstance(layer, nn.MultiheadAttention) else x
+    with pytest.raises(UnsupportedError, match="by itself cannot be traced"):
+        prepare_qat(layer, inputs=given)
