@@ -14,7 +14,7 @@ from onnxq.pytorch.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.pytorch.float_functional import FloatFunctional
 from onnxq.pytorch.hooks import carry_over
 from onnxq.pytorch.layers import COMPUTING, WHOLE
-from onnxq.pytorch.places import places
+from onnxq.pytorch.places import exchanged, places
 from onnxq.pytorch.stubs import QuantWrapper
 from onnxq.qconfig import QConfig
 
@@ -147,11 +147,12 @@ def observe_output(module: nn.Module, args: object, result: Tensor) -> Tensor:  
 
 def add_quant_dequant(module: nn.Module) -> nn.Module:
     """Wraps each leaf that has a qconfig in a QuantWrapper; in place, but for a leaf itself."""
-    if not list(module.children()) and getattr(module, "qconfig", None):
-        return QuantWrapper(module)
-    for name, child in module.named_children():
-        setattr(module, name, add_quant_dequant(child))
-    return module
+    leaves = [
+        part
+        for part in module.modules()
+        if not list(part.children()) and getattr(part, "qconfig", None)
+    ]
+    return exchanged(module, {leaf: QuantWrapper(leaf) for leaf in leaves})
 
 
 def get_observer_dict(mod: nn.Module, target_dict: dict[str, nn.Module], prefix: str = "") -> None:

@@ -326,6 +326,15 @@ def test_add_quant_dequant_wraps_leaves_with_a_qconfig() -> None:
     assert isinstance(add_quant_dequant(leaf), QuantWrapper)
 
 
+def test_add_quant_dequant_wraps_a_leaf_in_all_its_places() -> None:
+    shared: Any = nn.Linear(4, 4)
+    shared.qconfig = default_qconfig
+    made: Any = add_quant_dequant(nn.Sequential(shared, nn.ReLU(), nn.Sequential(shared), shared))
+    assert isinstance(made[0], QuantWrapper)
+    assert made[0].module is shared
+    assert made[0] is made[2][0] is made[3]
+
+
 def test_a_wrapped_model_prepares_and_converts() -> None:
     linear: Any = nn.Linear(4, 4)
     linear.qconfig = get_default_qconfig()
