@@ -89,8 +89,8 @@ class AmaxObserver(Observer):
         self.ch_axis, self.scale_amax = ch_axis, scale_amax
         self.fixed = None if amax is None else _numbers(amax, ch_axis)
         self.watching = self._watching(method, percentile, bins)
-        # of the instance, not of the class: it depends on the method
-        self.needs_range_alone = self.watching.needs_range_alone  # type: ignore[misc]
+        # a ClassVar of Observer; here it depends on the method, so the instance has its own
+        self.needs_range_alone = self.watching.needs_range_alone  # type: ignore[misc]  # see above
 
     def _watching(
         self, method: str, percentile: float, bins: int

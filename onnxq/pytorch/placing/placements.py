@@ -7,7 +7,7 @@ perturbed ones; where several nodes have them, the exporter's metadata tells the
 order in the graph does the rest. Then every quantized node is gone through: what it reads in the
 module must come from the quantizers that it has in the exported graph.
 
-Just over 400 lines: one sweep, whose steps share what has been placed so far.
+Over 400 lines: one sweep, whose steps share what has been placed so far.
 """
 
 from __future__ import annotations
