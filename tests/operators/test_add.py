@@ -1,19 +1,17 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxq.dtypes import INT8, UINT8
-from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.errors import UnsupportedError
 from onnxq.operator import Case, Float, NodePlan
 from onnxq.operators.add import Add
 from onnxq.qparams import per_tensor
 from tests.operators import builder
-from tests.operators.builder import Codes, codes, copied
+from tests.operators.builder import codes
 
 OP = Add()
 
@@ -63,14 +61,3 @@ def test_mixed_types_are_not_lowered() -> None:
     plan = NodePlan((P, per_tensor(0.1, 0, INT8)), (OUT,))
     with pytest.raises(UnsupportedError, match="int8, uint8"):
         builder.lowered_model(OP, Case("", (x, x)), plan, [codes(2), codes(2)])
-
-
-@pytest.mark.parametrize(
-    ("inputs", "attributes"),
-    [((codes(3, 2), codes(2, 3)), {})],
-)
-def test_kernel_refuses_shapes_that_do_not_fit(
-    inputs: tuple[Codes | None, ...], attributes: dict[str, Any]
-) -> None:
-    with pytest.raises(ShapeError, match=OP.op_type):
-        copied(OP, *inputs, **attributes)

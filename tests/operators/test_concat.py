@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,7 @@ from onnxq.operators._examples import normal
 from onnxq.operators.concat import Concat
 from onnxq.qparams import per_tensor
 from tests.operators import builder
-from tests.operators.builder import SHARED, Codes, codes, copied
+from tests.operators.builder import SHARED, codes
 
 OP = Concat()
 
@@ -46,14 +44,3 @@ def test_kernel_refuses_parts_of_another_type() -> None:
     plan = NodePlan((SHARED, per_tensor(0.25, 7, INT8)), (SHARED,))
     with pytest.raises(ShapeError, match="int8"):
         OP.kernel([codes(2, 3), codes(2, 3).astype(np.int8)], plan, {"axis": 0})
-
-
-@pytest.mark.parametrize(
-    ("inputs", "attributes"),
-    [((codes(3, 2), codes(2, 3)), {"axis": 0}), ((codes(3, 2),), {"axis": 2})],
-)
-def test_kernel_refuses_shapes_that_do_not_fit(
-    inputs: tuple[Codes | None, ...], attributes: dict[str, Any]
-) -> None:
-    with pytest.raises(ShapeError, match=OP.op_type):
-        copied(OP, *inputs, **attributes)

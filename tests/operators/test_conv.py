@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,7 +11,7 @@ from onnxq.operator import AttributeValue, Case, Float, NodePlan, WeightSlot
 from onnxq.operators.conv import Conv
 from onnxq.qparams import PerChannel, QParams, per_tensor
 from tests.operators import builder
-from tests.operators.builder import SHARED, Codes, codes, copied
+from tests.operators.builder import SHARED, codes, copied
 
 OP = Conv()
 
@@ -149,21 +147,3 @@ def test_kernel_refuses_scales_along_another_axis() -> None:
     weight = QParams(np.ones(2, np.float32), np.zeros(2, np.uint8), UINT8, PerChannel(1))
     with pytest.raises(ShapeError, match="along axis 0"):
         OP.kernel([codes(1, 2, 3), codes(2, 2, 2)], NodePlan((SHARED, weight), (SHARED,)), {})
-
-
-@pytest.mark.parametrize(
-    ("inputs", "attributes"),
-    [
-        ((codes(1, 2, 3), codes(2, 1, 2)), {}),
-        ((codes(1, 2, 3), codes(2, 2, 2, 2)), {}),
-        ((codes(1, 2, 3), codes(3, 1, 2)), {"group": 2}),
-        ((codes(1, 2, 3), codes(2, 2, 4)), {}),
-        ((codes(1, 2, 3), codes(2, 2, 2)), {"kernel_shape": [3]}),
-        ((codes(1, 2, 3), codes(2, 2, 2)), {"strides": [1, 1]}),
-    ],
-)
-def test_kernel_refuses_shapes_that_do_not_fit(
-    inputs: tuple[Codes | None, ...], attributes: dict[str, Any]
-) -> None:
-    with pytest.raises(ShapeError, match=OP.op_type):
-        copied(OP, *inputs, **attributes)

@@ -11,7 +11,7 @@ from onnxq.operator import Case, NodePlan, WeightSlot
 from onnxq.operators.mat_mul import MatMul
 from onnxq.qparams import PerChannel, QParams, per_tensor
 from tests.operators import builder
-from tests.operators.builder import SHARED, Codes, codes, copied, i16
+from tests.operators.builder import SHARED, Codes, codes, i16
 
 OP = MatMul()
 
@@ -71,11 +71,3 @@ def test_sixteen_bits_are_not_lowered() -> None:
     plan = NodePlan((wide, wide), (wide,))
     with pytest.raises(UnsupportedError, match="no kernel for int16"):
         builder.lowered_model(OP, Case("", (A, B)), plan, [i16(A), i16(B)])
-
-
-@pytest.mark.parametrize("shapes", [((2, 3), (2, 3)), ((), (3,)), ((2, 2, 3), (3, 3, 2))], ids=str)
-def test_kernel_refuses_shapes_that_do_not_fit(
-    shapes: tuple[tuple[int, ...], tuple[int, ...]],
-) -> None:
-    with pytest.raises(ShapeError, match="matrix product"):
-        copied(OP, *(codes(*shape) for shape in shapes))

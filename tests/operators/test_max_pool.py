@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from onnxq import reference, runtime
-from onnxq.errors import ShapeError
 from onnxq.operator import AttributeValue, Case, Float, Form, NodePlan, Rule
 from onnxq.operators.max_pool import MaxPool
 from tests.operators import builder
-from tests.operators.builder import SHARED, Codes, codes, copied
+from tests.operators.builder import SHARED, copied
 
 OP = MaxPool()
 
@@ -100,20 +99,3 @@ def test_indices_are_onnx_runtime_s(
     for ours, theirs in zip(reference.evaluator(model).run(None, {"x": x}), wanted, strict=True):
         assert np.array_equal(ours, theirs)
         assert ours.dtype == theirs.dtype
-
-
-@pytest.mark.parametrize(
-    ("inputs", "attributes"),
-    [
-        ((codes(1, 1, 2),), {"kernel_shape": [3]}),
-        ((codes(1, 1, 4),), {"kernel_shape": [2, 2]}),
-        ((codes(1, 4),), {"kernel_shape": [2]}),
-        ((codes(1, 1, 4),), {}),
-        ((codes(1, 1, 4),), {"kernel_shape": [2], "auto_pad": "SAME"}),
-    ],
-)
-def test_kernel_refuses_shapes_that_do_not_fit(
-    inputs: tuple[Codes | None, ...], attributes: dict[str, Any]
-) -> None:
-    with pytest.raises(ShapeError, match=OP.op_type):
-        copied(OP, *inputs, **attributes)

@@ -1,17 +1,15 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from onnxq.dtypes import INT16, UINT8
-from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.errors import UnsupportedError
 from onnxq.operator import Case, Float, NodePlan
 from onnxq.operators.mul import Mul
 from onnxq.qparams import per_tensor
 from tests.operators import builder
-from tests.operators.builder import Codes, codes, copied, i16, u8
+from tests.operators.builder import i16, u8
 
 OP = Mul()
 
@@ -39,14 +37,3 @@ def test_sixteen_bits_are_refused() -> None:
     wide = per_tensor(1.0, 0, INT16)
     with pytest.raises(UnsupportedError, match="8 bits"):
         OP.kernel([i16([1]), i16([1])], NodePlan((wide, wide), (wide,)), {})
-
-
-@pytest.mark.parametrize(
-    ("inputs", "attributes"),
-    [((codes(3, 2), codes(2, 3)), {})],
-)
-def test_kernel_refuses_shapes_that_do_not_fit(
-    inputs: tuple[Codes | None, ...], attributes: dict[str, Any]
-) -> None:
-    with pytest.raises(ShapeError, match=OP.op_type):
-        copied(OP, *inputs, **attributes)

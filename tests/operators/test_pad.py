@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
-from onnxq.errors import ShapeError
 from onnxq.operator import Case, Float
 from onnxq.operators.pad import Pad
 from tests.operators import builder
-from tests.operators.builder import Codes, codes, copied
+from tests.operators.builder import codes, copied
 
 OP = Pad()
 
@@ -43,18 +40,3 @@ def test_border_computed_at_run_time_stays_float() -> None:
     rule = builder.rule(OP, Case("", (X, PADS, np.array(1, np.float32)), (1,)))
     assert isinstance(rule, Float)
     assert "run time" in rule.reason
-
-
-@pytest.mark.parametrize(
-    ("inputs", "attributes"),
-    [
-        ((codes(3, 2), np.array([1, 1])), {}),
-        ((codes(3, 2), np.array([1, 1]), None, np.array([2])), {}),
-        ((codes(3, 2),), {}),
-    ],
-)
-def test_kernel_refuses_shapes_that_do_not_fit(
-    inputs: tuple[Codes | None, ...], attributes: dict[str, Any]
-) -> None:
-    with pytest.raises(ShapeError, match=OP.op_type):
-        copied(OP, *inputs, **attributes)

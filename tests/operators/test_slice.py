@@ -1,17 +1,13 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onnxq.errors import ShapeError
 from onnxq.operator import Case, NodePlan
 from onnxq.operators.slice import Slice
 from tests.operators import builder
-from tests.operators.builder import SHARED, Codes, codes, copied
+from tests.operators.builder import SHARED, codes
 
 OP = Slice()
 
@@ -32,18 +28,3 @@ def test_kernel_equals_onnx_runtime_for_any_range(
     inputs = [codes(size, 2), *case.inputs[1:]]
     (wanted,) = builder.run(builder.lowered_model(OP, case, plan, inputs), case, inputs)
     assert np.array_equal(OP.kernel(inputs, plan, {})[0], wanted)
-
-
-@pytest.mark.parametrize(
-    ("inputs", "attributes"),
-    [
-        ((codes(2, 3), np.array([0, 0]), np.array([1])), {}),
-        ((codes(2, 3), np.array([0]), np.array([1]), np.array([2])), {}),
-        ((codes(2, 3), np.array([0])), {}),
-    ],
-)
-def test_kernel_refuses_shapes_that_do_not_fit(
-    inputs: tuple[Codes | None, ...], attributes: dict[str, Any]
-) -> None:
-    with pytest.raises(ShapeError, match=OP.op_type):
-        copied(OP, *inputs, **attributes)

@@ -1,18 +1,16 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx_ir as ir
 import pytest
 
 from onnxq.dtypes import UINT8
-from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.errors import UnsupportedError
 from onnxq.operator import Case, Float, NodePlan
 from onnxq.operators.softmax import Softmax
 from onnxq.qparams import per_tensor
 from tests.operators import builder
-from tests.operators.builder import Codes, codes, copied
+from tests.operators.builder import codes, copied
 
 OP = Softmax()
 
@@ -47,14 +45,3 @@ def test_scales_that_overflow_in_onnx_runtime_are_refused() -> None:
 
 def test_empty_batch_stays_empty() -> None:
     assert copied(OP, codes(0, 30))[0].shape == (0, 30)
-
-
-@pytest.mark.parametrize(
-    ("inputs", "attributes"),
-    [((codes(3, 2),), {"axis": 2})],
-)
-def test_kernel_refuses_shapes_that_do_not_fit(
-    inputs: tuple[Codes | None, ...], attributes: dict[str, Any]
-) -> None:
-    with pytest.raises(ShapeError, match=OP.op_type):
-        copied(OP, *inputs, **attributes)

@@ -1,15 +1,10 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import pytest
 
-from onnxq.errors import ShapeError
 from onnxq.operator import Case, Form
 from onnxq.operators.space_to_depth import SpaceToDepth
 from tests.operators import builder
-from tests.operators.builder import Codes, codes, copied
 
 OP = SpaceToDepth()
 
@@ -17,18 +12,3 @@ OP = SpaceToDepth()
 def test_onnx_runtime_has_the_kernel_but_no_fusion() -> None:
     case = Case("", (np.zeros((1, 1, 2, 2), np.float32),), attributes={"blocksize": 2})
     assert builder.rule_of(OP, case).form is Form.CODES
-
-
-@pytest.mark.parametrize(
-    ("inputs", "attributes"),
-    [
-        ((codes(1, 1, 3, 2),), {"blocksize": 2}),
-        ((codes(4, 1, 1),), {"blocksize": 2}),
-        ((codes(1, 4, 1, 1),), {}),
-    ],
-)
-def test_kernel_refuses_shapes_that_do_not_fit(
-    inputs: tuple[Codes | None, ...], attributes: dict[str, Any]
-) -> None:
-    with pytest.raises(ShapeError, match=OP.op_type):
-        copied(OP, *inputs, **attributes)

@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import pytest
 
-from onnxq.errors import ShapeError
 from onnxq.operator import Case
 from onnxq.operators.split import Split
 from tests.operators import builder
-from tests.operators.builder import Codes, codes, copied
+from tests.operators.builder import codes, copied
 
 OP = Split()
 
@@ -23,18 +19,3 @@ def test_every_output_shares_the_qparams_of_the_input() -> None:
 
 def test_last_part_is_the_smaller_one() -> None:
     assert [y.shape for y in copied(OP, codes(5, 1), results=3)] == [(2, 1), (2, 1), (1, 1)]
-
-
-@pytest.mark.parametrize(
-    ("inputs", "attributes"),
-    [
-        ((codes(4, 2), np.array([3])), {}),
-        ((codes(4, 2), np.array([5, -1])), {}),
-        ((codes(4, 2),), {"axis": 2}),
-    ],
-)
-def test_kernel_refuses_shapes_that_do_not_fit(
-    inputs: tuple[Codes | None, ...], attributes: dict[str, Any]
-) -> None:
-    with pytest.raises(ShapeError, match=OP.op_type):
-        copied(OP, *inputs, **attributes)

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from onnxq.dtypes import INT8, UINT8, UINT16, QDType
-from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.errors import UnsupportedError
 from onnxq.operator import Case, Float, NodePlan
 from onnxq.operators.sub import Sub, mirrored
 from onnxq.qparams import dequantize, per_tensor
 from tests.operators import builder
-from tests.operators.builder import codes, copied
+from tests.operators.builder import codes
 
 OP = Sub()
 
@@ -50,8 +50,3 @@ def test_wide_codes_go_around_float() -> None:
     x, wide = np.zeros(2, np.float32), per_tensor(0.1, 0, UINT16)
     model = builder.lowered_model(OP, Case("", (x, x)), NodePlan((wide, wide), (wide,)), [x, x])
     assert [node.op_type for node in model.graph if node.op_type == "Sub"] == ["Sub"]
-
-
-def test_kernel_refuses_shapes_that_do_not_fit() -> None:
-    with pytest.raises(ShapeError, match="shape"):
-        copied(OP, codes(3, 2), codes(2, 3))

@@ -1,18 +1,14 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import pytest
 
 from onnxq.dtypes import UINT8
-from onnxq.errors import ShapeError
 from onnxq.operator import Case, Float, NodePlan
 from onnxq.operators._examples import normal
 from onnxq.operators.where import Where
 from onnxq.qparams import per_tensor
 from tests.operators import builder
-from tests.operators.builder import SHARED, Codes, codes, copied, u8
+from tests.operators.builder import SHARED, copied, u8
 
 OP = Where()
 
@@ -41,14 +37,3 @@ def test_operands_of_other_qparams_are_rescaled_as_onnx_runtime_does() -> None:
     assert [node.op_type for node in model.graph] == ["QLinearWhere"]
     (got,) = OP.kernel([mask, x, y], plan, {})
     assert np.array_equal(got, builder.run(model, case, [mask, x, y])[0])
-
-
-@pytest.mark.parametrize(
-    ("inputs", "attributes"),
-    [((MASK, codes(3, 2), codes(2, 3)), {}), ((np.array([1, 0]), codes(2), codes(2)), {})],
-)
-def test_kernel_refuses_shapes_that_do_not_fit(
-    inputs: tuple[Codes | None, ...], attributes: dict[str, Any]
-) -> None:
-    with pytest.raises(ShapeError, match=OP.op_type):
-        copied(OP, *inputs, **attributes)
