@@ -12,7 +12,7 @@ from onnxq.operator import Case, Form, NodePlan, Operator, Role, Rule
 from tests.examples import images, network, save
 from tests.graph.qdq import SHAPE, Graph, kernels, op_types, run
 from tests.operators import builder
-from tests.operators.test_contract import CASES, randomized, types_for
+from tests.operators.test_contract import each_case, randomized, types_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -508,11 +508,9 @@ def test_models_of_onnx_runtimes_own_quantizer(
 # --- every operator
 
 
-@pytest.mark.parametrize(("operator", "case"), CASES)
+@each_case(lambda op, case: op.has_lowering() and case.opset >= 13)
 def test_every_operator_gives_the_integers_of_its_qdq_form(operator: Operator, case: Case) -> None:
     rule = builder.rule_of(operator, case)
-    if not operator.has_lowering() or case.opset < 13:
-        return
     for types in types_for(operator, case)[:: 1 if rule.role is Role.COMPUTE else 2]:
         for output in (True,) if rule.needs_output else (True, False):
             assert_operator_fuses(operator, case, types, output=output)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
+from collections.abc import Callable
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import onnx
@@ -60,23 +61,52 @@ def types_for(operator: Operator, case: Case) -> tuple[Types, ...]:
     return tuple(types for types in TYPES if rule.role is Role.COMPUTE or types.w == INT8)
 
 
-CASES = [
-    pytest.param(op, case, id=f"{op.op_type}-{case.name}")
-    for op in OPERATORS
-    for case in op.cases()
-    if not builder.is_float(op, case)
-]
-BY_OPERATOR = [pytest.param(op, id=op.op_type) for op in OPERATORS]
+Says = Callable[[Operator, Case], bool]
 
 
-@pytest.mark.parametrize("operator", BY_OPERATOR)
+def cases_where(says: Says) -> list[tuple[Operator, Case]]:
+    """Cases that run in integers and that a claim is about."""
+    return [(op, case) for op in OPERATORS for case in quantized_cases(op) if says(op, case)]
+
+
+def each_case(says: Says = lambda *_: True) -> pytest.MarkDecorator:
+    """The test runs for each of `cases_where`; one that would say nothing is not collected."""
+    found = cases_where(says)
+    names = [f"{op.op_type}-{case.name}" for op, case in found]
+    return pytest.mark.parametrize(("operator", "case"), found, ids=names)
+
+
+def each_operator(says: Says = lambda *_: True) -> pytest.MarkDecorator:
+    """The test runs for each operator that one of `cases_where` is of."""
+    found = list(dict.fromkeys(op for op, _ in cases_where(says)))
+    return pytest.mark.parametrize("operator", found, ids=[op.op_type for op in found])
+
+
+@functools.cache
+def quantized_cases(operator: Operator) -> tuple[Case, ...]:
+    """The operator's cases that run in integers."""
+    return tuple(case for case in operator.cases() if not builder.is_float(operator, case))
+
+
+def has_both(operator: Operator) -> bool:
+    """Whether it has a lowering and a kernel to compare it with."""
+    return operator.has_lowering() and operator.has_kernel()
+
+
+def has_axis(operator: Operator, case: Case) -> bool:
+    """Whether an attribute of the node is an axis."""
+    schema = onnx.defs.get_schema(operator.op_type, case.opset, operator.domain)
+    return "axis" in schema.attributes
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda op: op.op_type)
 def test_case_names_are_unique(operator: Operator) -> None:
     found = [case.name for case in operator.cases()]
     assert found
     assert len(set(found)) == len(found)
 
 
-@pytest.mark.parametrize(("operator", "case"), CASES)
+@each_case()
 def test_slots_exist_in_the_onnx_schema(operator: Operator, case: Case) -> None:
     schema = onnx.defs.get_schema(operator.op_type, case.opset, operator.domain)
     rule = builder.rule_of(operator, case)
@@ -92,7 +122,7 @@ def test_slots_exist_in_the_onnx_schema(operator: Operator, case: Case) -> None:
         assert 0 <= rule.weight.axis < weight.ndim
 
 
-@pytest.mark.parametrize(("operator", "case"), CASES)
+@each_case()
 def test_rule_is_consistent(operator: Operator, case: Case) -> None:
     rule = builder.rule_of(operator, case)
     assert (rule.clamp is not None) == (rule.role is Role.CLAMP)
@@ -103,23 +133,21 @@ def test_rule_is_consistent(operator: Operator, case: Case) -> None:
         assert operator.has_lowering(), "the QDQ rewrite calls lower for Form.CODES"
 
 
-@pytest.mark.parametrize(("operator", "case"), CASES)
+# Form.CODES has no QDQ form; the lowered form is compared below
+@each_case(lambda op, case: builder.rule_of(op, case).form is not Form.CODES)
 @pytest.mark.parametrize("types", [Types(), Types(x=INT8)], ids=str)
 def test_qdq_form_is_within_a_step_of_float(operator: Operator, case: Case, types: Types) -> None:
-    if builder.rule_of(operator, case).form is Form.CODES:
-        return  # it has no QDQ form; the lowered form is compared below
     plan = builder.plan_of(operator, case, types)
     codes = builder.codes_of(case, plan)
     got = builder.run(builder.qdq_model(operator, case, plan, codes), case, codes)
     assert_close_to_float(operator, case, plan, codes, got)
 
 
-@pytest.mark.parametrize(("operator", "case"), CASES)
+# a bound is fused where it is redundant, which depends on the data
+@each_case(lambda op, case: builder.rule_of(op, case).role is not Role.CLAMP)
 def test_onnx_runtime_fuses_the_qdq_form_and_only_that(
     operator: Operator, case: Case, tmp_path: Path
 ) -> None:
-    if builder.rule_of(operator, case).role is Role.CLAMP:
-        return  # fused where the bound is redundant, which depends on the data
     plan = builder.plan_of(operator, case, Types())
     codes = builder.codes_of(case, plan)
     found = builder.optimized_ops(builder.qdq_model(operator, case, plan, codes), tmp_path)
@@ -128,10 +156,8 @@ def test_onnx_runtime_fuses_the_qdq_form_and_only_that(
     assert fused == (rule.form is Form.QDQ), found
 
 
-@pytest.mark.parametrize(("operator", "case"), CASES)
+@each_case(lambda op, _: op.has_lowering())
 def test_lowered_form_is_within_a_step_of_float(operator: Operator, case: Case) -> None:
-    if not operator.has_lowering():
-        return
     plan = builder.plan_of(operator, case, Types())
     codes = builder.codes_of(case, plan)
     got = builder.run(builder.lowered_model(operator, case, plan, codes), case, codes)
@@ -158,14 +184,12 @@ def assert_close_to_float(
 @pytest.mark.parametrize(
     ("operator", "case", "types"),
     [
-        pytest.param(*param.values, types, id=f"{param.id}-{types}")
-        for param in CASES
-        for types in types_for(*cast("tuple[Operator, Case]", param.values))
+        pytest.param(op, case, types, id=f"{op.op_type}-{case.name}-{types}")
+        for op, case in cases_where(lambda op, _: has_both(op))
+        for types in types_for(op, case)
     ],
 )
 def test_kernel_equals_onnx_runtime(operator: Operator, case: Case, types: Types) -> None:
-    if not (operator.has_lowering() and operator.has_kernel()):
-        return
     assert_kernel_equals(operator, case, types, case_codes=None, output=True)
     if not builder.rule_of(operator, case).needs_output:
         assert_kernel_equals(operator, case, types, case_codes=None, output=False)
@@ -205,7 +229,7 @@ def randomized(codes: list[Array | None], plan: NodePlan, seed: int) -> list[Arr
     ]
 
 
-@pytest.mark.parametrize("operator", BY_OPERATOR)
+@each_operator(lambda op, _: has_both(op))
 @settings(
     max_examples=12,
     deadline=None,
@@ -214,10 +238,7 @@ def randomized(codes: list[Array | None], plan: NodePlan, seed: int) -> list[Arr
 )
 @given(data=st.data())
 def test_kernel_equals_onnx_runtime_over_all_codes(operator: Operator, data: st.DataObject) -> None:
-    cases = [c for c in operator.cases() if not builder.is_float(operator, c)]
-    if not (cases and operator.has_lowering() and operator.has_kernel()):
-        return
-    case = data.draw(st.sampled_from(cases))
+    case = data.draw(st.sampled_from(quantized_cases(operator)))
     types = Types(
         x=data.draw(st.sampled_from([UINT8, INT8])),
         zero_point=data.draw(st.sampled_from(["low", "high", "fitted"])),
@@ -230,11 +251,9 @@ def test_kernel_equals_onnx_runtime_over_all_codes(operator: Operator, data: st.
     assert_kernel_equals(operator, case, types, seed, output=True)
 
 
-@pytest.mark.parametrize("operator", BY_OPERATOR)
+@each_operator(lambda op, _: op.has_kernel())
 def test_kernel_refuses_a_wrong_dtype(operator: Operator) -> None:
-    for case in operator.cases():
-        if not operator.has_kernel() or builder.is_float(operator, case):
-            continue
+    for case in quantized_cases(operator):
         plan = builder.plan_of(operator, case, Types())
         codes = builder.codes_of(case, plan)
         slot = builder.rule_of(operator, case).activations[0]
@@ -243,11 +262,9 @@ def test_kernel_refuses_a_wrong_dtype(operator: Operator) -> None:
             operator.kernel(codes, plan, case.attributes or {})
 
 
-@pytest.mark.parametrize("operator", BY_OPERATOR)
+@each_operator(lambda op, _: op.has_kernel())
 def test_kernel_refuses_missing_qparams(operator: Operator) -> None:
-    for case in operator.cases():
-        if not operator.has_kernel() or builder.is_float(operator, case):
-            continue
+    for case in quantized_cases(operator):
         plan = builder.plan_of(operator, case, Types())
         codes = builder.codes_of(case, plan)
         bare = NodePlan((None,) * len(plan.inputs), plan.outputs)
@@ -255,11 +272,9 @@ def test_kernel_refuses_missing_qparams(operator: Operator) -> None:
             operator.kernel(codes, bare, case.attributes or {})
 
 
-@pytest.mark.parametrize("operator", BY_OPERATOR)
+@each_operator(lambda op, case: builder.rule_of(op, case).weight is not None)
 def test_kernel_refuses_scales_of_the_wrong_length(operator: Operator) -> None:
-    for case in operator.cases():
-        if builder.is_float(operator, case):
-            continue
+    for case in quantized_cases(operator):
         weight = builder.rule_of(operator, case).weight
         plan = builder.plan_of(operator, case, Types())
         p = None if weight is None else plan.inputs[weight.slot]
@@ -274,13 +289,10 @@ def test_kernel_refuses_scales_of_the_wrong_length(operator: Operator) -> None:
             operator.kernel(codes, wrong, case.attributes or {})
 
 
-@pytest.mark.parametrize("operator", BY_OPERATOR)
+@each_operator(has_axis)
 def test_kernel_refuses_an_axis_out_of_range(operator: Operator) -> None:
-    for case in operator.cases():
-        if builder.is_float(operator, case):
-            continue
-        schema = onnx.defs.get_schema(operator.op_type, case.opset, operator.domain)
-        if "axis" not in schema.attributes:
+    for case in quantized_cases(operator):
+        if not has_axis(operator, case):
             continue
         plan = builder.plan_of(operator, case, Types())
         codes = builder.codes_of(case, plan)
@@ -289,22 +301,18 @@ def test_kernel_refuses_an_axis_out_of_range(operator: Operator) -> None:
                 operator.kernel(codes, plan, {**(case.attributes or {}), "axis": axis})
 
 
-@pytest.mark.parametrize("operator", BY_OPERATOR)
+@each_operator()
 def test_kernel_computes_or_refuses_in_words_whatever_the_shapes(operator: Operator) -> None:
-    for case in operator.cases():
-        if builder.is_float(operator, case):
-            continue
+    for case in quantized_cases(operator):
         plan = builder.plan_of(operator, case, Types())
         for inputs in builder.misshapen(builder.codes_of(case, plan)):
             with contextlib.suppress(OnnxqError):  # anything else, or a warning, fails
                 operator.kernel(inputs, plan, case.attributes or {})
 
 
-@pytest.mark.parametrize("operator", BY_OPERATOR)
+@each_operator(lambda op, _: op.has_kernel())
 def test_kernel_leaves_its_inputs_untouched(operator: Operator) -> None:
-    for case in operator.cases():
-        if not operator.has_kernel() or builder.is_float(operator, case):
-            continue
+    for case in quantized_cases(operator):
         plan = builder.plan_of(operator, case, Types())
         codes = builder.codes_of(case, plan)
         for x in codes:
