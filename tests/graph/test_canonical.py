@@ -13,6 +13,7 @@ from onnxq.errors import ModelError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.io import load, save
+from tests import golden_models
 
 if TYPE_CHECKING:
     from tests.graph.conftest import Parse, Run, Text
@@ -21,32 +22,10 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "graph"
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(2, 3, 6, 6)).astype(np.float32)
 
-EVERYTHING = """g (float[N,3,6,6] x, bool c) => (float[] y, float[] z) {
-    k = Constant<value = float {0.5}>()
-    wt = Transpose<perm=[1,0,2,3]>(w)
-    a = Conv(x, wt)
-    n = BatchNormalization(a, gamma, beta, mean, var)
-    r = Relu(n)
-    d, mask = Dropout(r)
-    i = Identity(d)
-    m = ReduceMean<axes=[-2,-1], keepdims=0>(i)
-    t = local.twice(m)
-    y = Identity(t)
-    dead = Neg(t)
-    z = If(c) <
-        then_branch = p () => (float[] out) {
-            l = Constant<value = float {0}>() [same] s = Identity(t) out = Max(s, l) },
-        else_branch = q () => (float[] out) {
-            l = Constant<value = float {1}>() [same] s = Mul(t, l) out = Identity(s) }> }
-<domain: "local", opset_import: ["" : 13]> twice (v) => (u) { u = Add(v, v) }"""
-
 
 @pytest.fixture
-def everything(parse: Parse) -> ir.Model:
-    made = {n: RNG.uniform(0.5, 2, 4).astype(np.float32) for n in ("gamma", "beta", "mean", "var")}
-    return parse(
-        EVERYTHING, {"w": RNG.normal(size=(3, 4, 3, 3)).astype(np.float32), **made}, opset=13
-    )
+def everything() -> ir.Model:
+    return golden_models.everything()
 
 
 def test_every_pass_at_work_gives_the_golden_graph(everything: ir.Model, text: Text) -> None:

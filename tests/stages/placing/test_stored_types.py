@@ -19,7 +19,7 @@ from onnxq.stages.plan import Plan, plan
 from onnxq.stages.prepare import prepare
 from onnxq.stages.rewrite import rewrite
 from onnxq.stages.verify import verify
-from tests.stages.rewrite.test_qdq import conv_model, data
+from tests.golden_models import conv_model, data
 
 if TYPE_CHECKING:
     import onnx_ir as ir

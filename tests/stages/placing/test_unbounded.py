@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.stages.rewrite.test_qdq import conv_model, kernels, quantized, worst_steps
+from tests.golden_models import conv_model
+from tests.stages.rewrite.test_qdq import kernels, quantized, worst_steps
 
 CONSTANTS = {
     "pads": np.array([0, 0, 1, 1, 0, 0, 1, 1]),

@@ -10,9 +10,10 @@ from onnxq.operator import Form, Rule
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
 from onnxq.stages.prepare import prepare
 from onnxq.stages.rewrite.guards import NEVER_FUSED, TRANSPARENT
+from tests.golden_models import conv_model
 from tests.operators import builder
 from tests.operators.test_contract import OPERATORS
-from tests.stages.rewrite.test_qdq import conv_model, kernels, quantized, worst_steps
+from tests.stages.rewrite.test_qdq import kernels, quantized, worst_steps
 
 if TYPE_CHECKING:
     import onnx_ir as ir

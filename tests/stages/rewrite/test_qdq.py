@@ -14,41 +14,10 @@ from onnxq.stages.calibrate import calibrate
 from onnxq.stages.plan import Plan, plan
 from onnxq.stages.prepare import Prepared, prepare
 from onnxq.stages.rewrite import rewrite
+from tests.golden_models import GRAPHS, conv_model, data
 
 FloatArray = npt.NDArray[np.float32]
 GOLDEN = Path(__file__).parent.parent.parent / "golden"
-
-
-def conv_model(
-    body: str, outputs: str = "float[N,8,H,W] y", constants: dict[str, np.ndarray] | None = None
-) -> ir.Model:
-    """A graph on x float[N,8,6,6] given as ONNX text; w is a random 1x1 weight, b a bias."""
-    model = ir.from_onnx_text(
-        f'<ir_version: 10, opset_import: ["" : 17]>'
-        f" g (float[N,8,6,6] x) => ({outputs}) {{ {body} }}"
-    )
-    rng = np.random.default_rng(0)
-    arrays: dict[str, np.ndarray] = {
-        "w": rng.standard_normal((8, 8, 1, 1)).astype(np.float32),
-        "v": rng.standard_normal((8, 8, 1, 1)).astype(np.float32),
-        "b": rng.standard_normal(8).astype(np.float32),
-        "zero": np.array(0, np.float32),
-        "six": np.array(6, np.float32),
-        **(constants or {}),
-    }
-    named = {v.name: v for n in model.graph for v in n.inputs if v is not None}
-    for name, array in arrays.items():
-        if name in named:
-            named[name].const_value = ir.Tensor(array, name=name)
-            named[name].type = ir.TensorType(ir.DataType.from_numpy(array.dtype))
-            named[name].shape = ir.Shape(array.shape)
-            model.graph.register_initializer(named[name])
-    return model
-
-
-def data(n: int = 8) -> list[dict[str, FloatArray]]:
-    rng = np.random.default_rng(1)
-    return [{"x": rng.standard_normal((2, 8, 6, 6)).astype(np.float32)} for _ in range(n)]
 
 
 def quantized(
@@ -84,16 +53,6 @@ def text(model: ir.Model) -> str:
         inputs = ", ".join(v.name or "?" if v is not None else "-" for v in node.inputs)
         lines.append(f"{', '.join(v.name or '?' for v in node.outputs)} = {node.op_type}({inputs})")
     return "\n".join(lines) + "\n"
-
-
-GRAPHS = {
-    "conv_relu": "c = Conv(x, w, b) y = Relu(c)",
-    "residual": "c = Conv(x, w, b) d = Relu(c) e = Conv(d, v) s = Add(e, d) y = Relu(s)",
-    "float_between": "c = Conv(x, w) a = AveragePool<kernel_shape=[1,1]>(c) y = Conv(a, v)",
-    "pool_shares": "c = Conv(x, w) p = MaxPool<kernel_shape=[2,2]>(c) y = Conv(p, v)",
-    "shared_weight": "c = Conv(x, w) y = Conv(c, w)",
-    "relu_alone": "c = Conv(x, w) r = Relu(c) y = Add(c, r)",
-}
 
 
 @pytest.mark.parametrize("name", sorted(GRAPHS))

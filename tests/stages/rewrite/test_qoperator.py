@@ -21,9 +21,10 @@ from onnxq.stages.plan import Plan, plan
 from onnxq.stages.prepare import Prepared, prepare
 from onnxq.stages.rewrite import rewrite
 from onnxq.stages.rewrite.qoperator import KEPT_KEY, TABLES_KEY, Remains, remains
+from tests.golden_models import BODIES, CONSTANTS, GRAPHS, conv_model, data
 from tests.operators import builder
 from tests.stages.rewrite.test_guards import without
-from tests.stages.rewrite.test_qdq import GOLDEN, GRAPHS, conv_model, data, kernels, text
+from tests.stages.rewrite.test_qdq import GOLDEN, kernels, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,25 +34,6 @@ if TYPE_CHECKING:
 
     from onnxq.operator import Operator
     from onnxq.qconfig import QConfigMapping
-
-BODIES = {
-    **GRAPHS,
-    "silu": "c = Conv(x, w) s = Sigmoid(c) m = Mul(c, s) y = Conv(m, v)",
-    "pad": "c = Conv(x, w) p = Pad(c, pads) y = Conv(p, v)",
-    "concat": "c = Conv(x, w) d = Conv(c, v) e = Concat<axis=1>(c, d) y = MaxPool"
-    "<kernel_shape=[2,2]>(e)",
-    "movement": "c = Conv(x, w) p = MaxPool<kernel_shape=[2,2]>(c) t = Transpose<perm=[0,1,3,2]>(p)"
-    " u = MaxPool<kernel_shape=[2,2]>(t) y = Conv(u, v)",
-    "relu6": "c = Conv(x, w) r = Clip(c, zero, six) y = Conv(r, v)",
-    "gelu": "c = Conv(x, w) h = HardSwish(c) y = Conv(h, v)",
-    "matmul": "c = Conv(x, w) m = MatMul(c, k) a = Add(m, kb) y = Relu(a)",
-    "attention": "c = Conv(x, w) d = Conv(x, v) m = MatMul(c, d) s = Softmax(m) y = MatMul(s, c)",
-}
-CONSTANTS: dict[str, np.ndarray] = {
-    "pads": np.array([0, 0, 1, 1, 0, 0, 1, 1]),
-    "k": np.random.default_rng(5).standard_normal((6, 5)).astype(np.float32),
-    "kb": np.random.default_rng(6).standard_normal(5).astype(np.float32),
-}
 
 
 def both(
