@@ -34,6 +34,7 @@ FloatArray = npt.NDArray[np.floating]
 IntArray = npt.NDArray[np.integer]
 
 MIN_SCALE = np.float32(2**-126)  # smallest normal float32: an all-zero tensor must not give scale 0
+MAX_BIAS_CODE = 2**30  # int32 sums wrap; half of their range is left for the products
 _CHUNK = (
     1 << 17
 )  # elements: 512 KiB of float32 stay in a core's cache between the five operations on them
@@ -225,8 +226,16 @@ def _check_zero_point(zero_point: npt.NDArray[np.generic], dtype: QDType) -> Non
         raise ShapeError(f"zero_point: got {zero_point.flat[0]}...; wanted whole numbers.")
 
 
+def product_scale(
+    x_scale: npt.NDArray[np.float32], w_scale: npt.NDArray[np.float32]
+) -> npt.NDArray[np.float32]:
+    """x_scale * w_scale in float32, never 0; shape of w_scale, x_scale being ()."""
+    with np.errstate(under="ignore"):  # a product of two tiny scales is 0 in float32
+        return np.maximum(np.asarray(x_scale * w_scale), MIN_SCALE)
+
+
 def sum_scale(x: QParams, w: QParams) -> npt.NDArray[np.float32]:
-    """x_scale * w_scale, never 0: of sums of products of codes, and of a bias added to them.
+    """Scale of sums of products of codes, and of a bias added to them; see `product_scale`.
 
     Args:
         x: per tensor, of the activation.
@@ -235,8 +244,32 @@ def sum_scale(x: QParams, w: QParams) -> npt.NDArray[np.float32]:
     Returns:
         Shape of w.scale.
     """
-    with np.errstate(under="ignore"):  # a product of two tiny scales is 0 in float32
-        return np.maximum(np.asarray(x.scale * w.scale), MIN_SCALE)
+    return product_scale(x.scale, w.scale)
+
+
+def raised_scale(
+    w_scale: npt.NDArray[np.float32], bias: FloatArray, x_scale: npt.NDArray[np.float32]
+) -> npt.NDArray[np.float32]:
+    """Scales of a weight, larger in channels whose bias would leave the int32 accumulator.
+
+    max(w_scale, |bias| / (x_scale * MAX_BIAS_CODE)), so that |bias / (x_scale * w_scale)| fits.
+
+    Args:
+        w_scale: (), or (channels,); groups of a transposed convolution share scales: channel o has
+            that of o % len(w_scale).
+        bias: (channels,), (rows, channels), or of one element for all; finite.
+        x_scale: ().
+
+    Returns:
+        Shape of w_scale.
+    """
+    needed = np.abs(bias.astype(np.float64)) / (x_scale.astype(np.float64) * MAX_BIAS_CODE)
+    if w_scale.ndim == 0:
+        needed = needed.max(initial=0.0)
+    else:
+        groups = max(needed.size // max(w_scale.size, 1), 1)
+        needed = needed.reshape(groups, -1).max(axis=0, initial=0.0)
+    return np.maximum(w_scale, np.asarray(needed, np.float32))
 
 
 def per_tensor(scale: float | np.floating, zero_point: int, dtype: QDType) -> QParams:

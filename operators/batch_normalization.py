@@ -27,7 +27,7 @@ from onnxq.operators._emit import check_pair, emit, initializer, scale_and_zero_
 from onnxq.operators._examples import normal
 from onnxq.operators._nodes import constant, shape
 from onnxq.operators._normalize import EPSILON
-from onnxq.qparams import MIN_SCALE, PerChannel, QParams, requantize
+from onnxq.qparams import MAX_BIAS_CODE, MIN_SCALE, PerChannel, QParams, requantize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 OP = "BatchNormalization"
 PARAMETERS = {1: "scale", 2: "B", 3: "mean", 4: "var"}
 RANKS = (3, 4, 5)
-# The accumulator is int32; half of it is left for the product, as in the plan of biases.
-MAX_BIAS_CODE = 2**30
 
 Floats = npt.NDArray[np.float32]
 Reals = npt.NDArray[np.float64]

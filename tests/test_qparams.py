@@ -23,6 +23,7 @@ from onnxq import dtypes, qparams
 from onnxq.dtypes import INT8, INT32, UINT8, QDType
 from onnxq.errors import QConfigError, ShapeError, UnsupportedError
 from onnxq.qparams import (
+    MAX_BIAS_CODE,
     MIN_SCALE,
     Granularity,
     PerBlock,
@@ -33,6 +34,7 @@ from onnxq.qparams import (
     fake_quantize,
     per_tensor,
     quantize,
+    raised_scale,
     requantize,
     sum_scale,
 )
@@ -571,3 +573,21 @@ def test_the_scale_of_sums_is_the_product_in_float32_and_never_0() -> None:
     assert sum_scale(tiny, tiny) == MIN_SCALE
     assert sum_scale(x, tiny).shape == ()
     assert sum_scale(x, w).dtype == np.float32
+
+
+def test_scales_are_raised_just_as_far_as_the_bias_needs() -> None:
+    x, held = np.float32(0.5), np.array([1e-9, 1.0], np.float32)
+    bias = np.array([2.0, 2.0], np.float32)
+    raised = raised_scale(held, bias, np.asarray(x))
+    assert raised.dtype == np.float32
+    assert raised[1] == held[1]
+    assert abs(bias[0] / (0.5 * float(raised[0])) - MAX_BIAS_CODE) <= MAX_BIAS_CODE * 2**-23
+
+
+def test_groups_of_a_bias_share_the_scales_that_the_largest_of_them_needs() -> None:
+    x, held = np.asarray(np.float32(1)), np.array([1e-9, 1e-9], np.float32)
+    shared = raised_scale(held, np.array([1.0, 2.0, 8.0, 4.0], np.float32), x)
+    assert np.array_equal(shared, raised_scale(held, np.array([8.0, 4.0], np.float32), x))
+    whole = raised_scale(np.asarray(held[0]), np.array([1.0, 8.0], np.float32), x)
+    assert whole.shape == ()
+    assert whole == shared[0]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from onnxq.errors import ModelError
-from onnxq.pytorch.nn.quantized.bias import bias_scale
 from onnxq.pytorch.quantized_graph.reading import BIAS, array_of, dequantizer
+from onnxq.qparams import product_scale
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -32,7 +31,9 @@ def check_bias(node: ir.Node) -> None:
     x_scale, w_scale, b_scale = (array_of(part, 1) for part in (x, w, b))
     if x_scale is None or w_scale is None or b_scale is None:
         return
-    wanted = bias_scale(torch.tensor(x_scale), torch.tensor(w_scale), b_scale.size).numpy()
+    wanted = product_scale(x_scale, w_scale)
+    if wanted.ndim:  # groups of a transposed convolution share scales
+        wanted = np.tile(wanted, b_scale.size // wanted.size)
     if np.allclose(b_scale, wanted, rtol=SAME, atol=0):
         return
     index = int(np.argmax(np.abs(np.broadcast_to(b_scale, wanted.shape) / wanted - 1)))

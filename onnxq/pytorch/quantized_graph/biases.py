@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
-import torch
 
-from onnxq.pytorch.nn.quantized.bias import bias_codes, bias_scale, raised_scale
+from onnxq.dtypes import INT32
 from onnxq.pytorch.quantized_graph.constants import DEAD
 from onnxq.pytorch.quantized_graph.reading import (
     BIAS,
@@ -23,6 +22,7 @@ from onnxq.pytorch.quantized_graph.reading import (
     new_constant,
 )
 from onnxq.pytorch.quantized_graph.weights import weight_of
+from onnxq.qparams import PerChannel, PerTensor, QParams, product_scale, quantize, raised_scale
 from onnxq.stages.rewrite.edits import graph_of
 
 if TYPE_CHECKING:
@@ -50,11 +50,13 @@ def store_bias(node: ir.Node, names: FreeNames) -> None:
     if not np.isfinite(bias).all():
         return  # as the module has it
     weight = _with_room(_with_fine_scales(weight, node, names), bias, x_scale, node, names)
-    scale = bias_scale(torch.from_numpy(x_scale.copy()), torch.from_numpy(weight.scale.copy()))
-    codes = bias_codes(torch.from_numpy(bias.copy()), scale).numpy()
+    scale = product_scale(x_scale, weight.scale)
+    granularity = PerChannel(0) if scale.ndim else PerTensor()
+    qparams = QParams(scale, np.zeros(scale.shape, np.int32), INT32, granularity)
+    codes = quantize(bias, qparams)
     value = node.inputs[BIAS]
     assert value is not None
-    parts = [codes, scale.numpy(), np.zeros(scale.shape, np.int32)]
+    parts = [codes, qparams.scale, qparams.zero_point]
     endings = ("quantized", "scale", "zero_point")
     constants = [
         new_constant(node, names.value(f"{value.name}_{ending}"), part)
@@ -100,11 +102,7 @@ def _with_room(
     if held.ndim and not live.all():  # codes of 0 say the same at any scale
         top = held[live].max() if live.any() else np.float32(1)
         held = np.where(live, held, np.float32(top * DEAD)).astype(np.float32)
-    scale = raised_scale(
-        torch.from_numpy(held.copy()),
-        torch.from_numpy(bias.copy()),
-        torch.from_numpy(x_scale.copy()),
-    ).numpy()
+    scale = raised_scale(held, bias, x_scale)
     if np.array_equal(scale, weight.scale):
         return weight
     shape = [1] * weight.codes.ndim

@@ -11,7 +11,15 @@ import numpy.typing as npt
 
 from onnxq.dtypes import INT8, INT32
 from onnxq.errors import CalibrationError, ModelError, QConfigError
-from onnxq.qparams import MIN_SCALE, PerChannel, PerTensor, QParams, quantize, sum_scale
+from onnxq.qparams import (
+    MIN_SCALE,
+    PerChannel,
+    PerTensor,
+    QParams,
+    quantize,
+    raised_scale,
+    sum_scale,
+)
 from onnxq.stages.placing.decision import weight_observer
 
 if TYPE_CHECKING:
@@ -23,8 +31,6 @@ if TYPE_CHECKING:
     from onnxq.operator import Rule
     from onnxq.stages.prepare import Prepared
 
-# The int32 accumulator wraps; half of its range is left for the sum of products.
-MAX_BIAS_CODE = 2**30
 CHUNK_ELEMENTS = 1 << 22  # weights are looked at in pieces: a model may be larger than the memory
 
 
@@ -308,14 +314,8 @@ def plan_bias(
         )
     if made is not None:
         bias = bias * made
-    channels = np.abs(bias).reshape(-1, bias.shape[-1] if bias.ndim else 1).max(0, initial=0.0)
     w_scale = weight.qparams.scale
-    groups = max(channels.size // max(w_scale.size, 1), 1) if w_scale.ndim else 1
-    # groups of a transposed convolution share scales: channel o has that of o % len(w_scale)
-    channels = channels.reshape(groups, -1).max(0, initial=0.0)
-    needed = channels / (np.float64(x.scale) * MAX_BIAS_CODE)
-    needed = needed if w_scale.ndim else needed.max(initial=0.0)
-    raised = np.maximum(w_scale, np.asarray(needed, np.float32))
+    raised = raised_scale(w_scale, bias, np.asarray(x.scale))
     count = int(np.count_nonzero(raised > w_scale))
     if count:
         notes.append(
@@ -326,7 +326,9 @@ def plan_bias(
             weight, qparams=dataclasses.replace(weight.qparams, scale=raised)
         )
     scale = sum_scale(x, weight.qparams)
-    scale = np.tile(scale, groups) if raised.ndim else scale
+    if raised.ndim:  # one scale per element of the bias: groups share those of the weight
+        columns = bias.shape[-1] if bias.ndim else 1
+        scale = np.tile(scale, max(columns // max(w_scale.size, 1), 1))
     # a bias of one row, or of one element, is stored as a vector; Gemm's may have a row per sample
     rows = bias.ndim > 1 and bias.shape[0] > 1
     granularity = PerChannel(int(rows)) if raised.ndim else PerTensor()

@@ -12,11 +12,10 @@ from onnxq.dtypes import INT8, INT32, UINT8
 from onnxq.errors import ModelError, QConfigError
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver, PerChannelMinMaxObserver
 from onnxq.qconfig import QConfig, QConfigMapping
-from onnxq.qparams import PerChannel, PerTensor, QParams, per_tensor, quantize
+from onnxq.qparams import MAX_BIAS_CODE, PerChannel, PerTensor, QParams, per_tensor, quantize
 from onnxq.stages.placing.decision import Quantize, node_name
 from onnxq.stages.planning import constants as plan_constants
 from onnxq.stages.planning.constants import (
-    MAX_BIAS_CODE,
     WeightKey,
     WeightPlan,
     plan_bias,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from onnxq.qparams import MIN_SCALE
-from onnxq.stages.planning.constants import MAX_BIAS_CODE
+from onnxq.qparams import MAX_BIAS_CODE, MIN_SCALE
 
 LEAST = float(MIN_SCALE)  # torch.compile breaks its graph where NumPy's number is converted
 
