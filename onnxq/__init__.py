@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from onnxq import errors, functional, observers, pytorch, qconfig, qtensor, reference, targets
+    from onnxq.checking.cross_check import cross_check
+    from onnxq.checking.predict import predict
+    from onnxq.checking.verify import verify
     from onnxq.pipeline import convert, quantize, quantize_dynamic
     from onnxq.pytorch import export
-    from onnxq.stages.calibrate import calibrate
-    from onnxq.stages.cross_check import cross_check
-    from onnxq.stages.plan import plan
-    from onnxq.stages.predict import predict
-    from onnxq.stages.prepare import prepare
-    from onnxq.stages.rewrite import rewrite
-    from onnxq.stages.verify import verify
+    from onnxq.static.calibrate import calibrate
+    from onnxq.static.plan import plan
+    from onnxq.static.prepare import prepare
+    from onnxq.static.rewrite import rewrite
 
 __version__ = "0.1.0"
 
@@ -48,17 +48,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "calibrate": "onnxq.stages.calibrate",
+    "calibrate": "onnxq.static.calibrate",
     "convert": "onnxq.pipeline",
-    "cross_check": "onnxq.stages.cross_check",
+    "cross_check": "onnxq.checking.cross_check",
     "export": "onnxq.pytorch",
-    "plan": "onnxq.stages.plan",
-    "predict": "onnxq.stages.predict",
-    "prepare": "onnxq.stages.prepare",
+    "plan": "onnxq.static.plan",
+    "predict": "onnxq.checking.predict",
+    "prepare": "onnxq.static.prepare",
     "quantize": "onnxq.pipeline",
     "quantize_dynamic": "onnxq.pipeline",
-    "rewrite": "onnxq.stages.rewrite",
-    "verify": "onnxq.stages.verify",
+    "rewrite": "onnxq.static.rewrite",
+    "verify": "onnxq.checking.verify",
 }
 """Public function -> the module that defines it; other names of __all__ are modules of onnxq."""
 

@@ -1,4 +1,4 @@
-"""Finds operators: every file of onnxq.operators, and those that plugins bring (onnxq.plugins)."""
+"""Finds operators: every file of onnxq.operators, and those that plugins bring (onnxq.core.plugins)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import functools
 import importlib
 import pkgutil
 
-from onnxq import operators, plugins
+from onnxq import operators
+from onnxq.core import plugins
 from onnxq.operator import IntegerOperator, Operator, integer_registry, registry
 from onnxq.operators._plain import PlainOnCodes
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onnxq import plugins
+from onnxq.core import plugins
 from onnxq.errors import QConfigError, ShapeError, nearest
 
 
@@ -112,7 +112,7 @@ def find(name: str | QDType) -> QDType:
     """The QDType of that name; a QDType is returned as it is.
 
     PyTorch's names are known too, with or without "torch." before them: find(str(torch.qint8)).
-    Those of plugins are (onnxq.plugins).
+    Those of plugins are (onnxq.core.plugins).
 
     Raises:
         QConfigError: no type has that name.

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from onnx_ir.tape import Tape
 
-    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
     from onnxq.qparams import QParams
+    from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
 
 Array = npt.NDArray[np.generic]
 

@@ -6,22 +6,23 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from onnxq import runtime, targets
+from onnxq import targets
+from onnxq.dynamic.dynamic_decision import Objective, as_objective
+from onnxq.dynamic.dynamic_plan import dynamic_plan
+from onnxq.dynamic.requests import check_something, notes_on_dtype, nothing_quantized
+from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
+from onnxq.dynamic.spec import as_dtype, check_names, mapping_of
 from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
-from onnxq.range_reduction import RangeReduction
-from onnxq.stages.arguments import check_prepared
-from onnxq.stages.calibrate import Statistics, calibrate
-from onnxq.stages.dynamic.decision import Objective, as_objective
-from onnxq.stages.dynamic.requests import check_something, notes_on_dtype, nothing_quantized
-from onnxq.stages.dynamic.spec import as_dtype, check_names, mapping_of
-from onnxq.stages.dynamic_plan import dynamic_plan
-from onnxq.stages.observed_range import plan_observed
-from onnxq.stages.plan import plan
-from onnxq.stages.prepare import ModelSource, Prepared, prepare
-from onnxq.stages.rewrite import rewrite
-from onnxq.stages.rewrite.dynamic import rewrite_dynamic
+from onnxq.ort import runtime
+from onnxq.static.arguments import check_prepared
+from onnxq.static.calibrate import Statistics, calibrate
+from onnxq.static.observed_range import plan_observed
+from onnxq.static.plan import plan
+from onnxq.static.prepare import ModelSource, Prepared, prepare
+from onnxq.static.rewrite import rewrite
+from onnxq.targets.range_reduction import RangeReduction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.dtypes import QDType
+    from onnxq.dynamic.dynamic_decision import DynamicPlan
+    from onnxq.dynamic.spec import DynamicSpec
     from onnxq.qconfig import QConfigMapping
     from onnxq.samples import Samples
-    from onnxq.stages.dynamic.decision import DynamicPlan
-    from onnxq.stages.dynamic.spec import DynamicSpec
     from onnxq.targets import Target
 
     Batch = Mapping[str, npt.NDArray[np.generic]]
@@ -82,7 +83,7 @@ def quantize(
             `quantize_dynamic`.
         range_reduction: where weights give up range so that pairs of products fit int16:
             "worst-case", "everywhere", or "observed", which is exact on the samples alone and needs
-            them; None: the target's own. See onnxq.range_reduction.
+            them; None: the target's own. See onnxq.targets.range_reduction.
 
     Raises:
         CalibrationError: neither or both of samples and statistics, or unusable ones.

@@ -13,10 +13,10 @@ from onnxq.operators._integer import make_qparams, qdtype_of, stored
 from onnxq.operators._pairs import product_correction
 
 if TYPE_CHECKING:
-    from onnxq.arithmetic import Accumulator
     from onnxq.operator import Array
     from onnxq.operators._gemm import Floats, Ints
     from onnxq.qparams import QParams
+    from onnxq.targets.accumulation import Accumulator
 
 
 @dataclass(frozen=True, slots=True, eq=False)

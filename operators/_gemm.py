@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from onnxq.core.threads import in_parallel, shares, worker_count
 from onnxq.errors import ShapeError
 from onnxq.qparams import IntArray, PerTensor, QParams
-from onnxq.threads import in_parallel, shares, worker_count
 
 if TYPE_CHECKING:
     from onnxq.dtypes import QDType

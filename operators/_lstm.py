@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.arithmetic import EXACT
 from onnxq.operators._gemm import Floats, centred, integer_matmul
 from onnxq.operators._pairs import product_correction
 from onnxq.operators.dynamic_quantize_linear import dynamic_qparams
 from onnxq.qparams import quantize
+from onnxq.targets.accumulation import EXACT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onnxq.arithmetic import Accumulator
     from onnxq.operators._activations import Activation
     from onnxq.qparams import IntArray
+    from onnxq.targets.accumulation import Accumulator
 
 Lengths = npt.NDArray[np.int32]
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.arithmetic import Accumulator, Arithmetic, Effect, Overflows
 from onnxq.operators._pairs import (
     LOWEST,
     WRAP,
@@ -22,6 +21,7 @@ from onnxq.operators._pairs import (
     risks,
 )
 from onnxq.operators._windows import Windows, sliding, tap
+from onnxq.targets.accumulation import Accumulator, Arithmetic, Effect, Overflows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

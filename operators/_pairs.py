@@ -30,14 +30,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.arithmetic import Arithmetic, Effect, Overflows
+from onnxq.targets.accumulation import Arithmetic, Effect, Overflows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onnxq.arithmetic import Accumulator
     from onnxq.operators._gemm import Ints
     from onnxq.qparams import IntArray
+    from onnxq.targets.accumulation import Accumulator
 
 Places = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.arithmetic import EXACT
+from onnxq.core.threads import in_parallel, shares
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
@@ -44,7 +44,7 @@ from onnxq.operators._nodes import has_input, is_constant, shape
 from onnxq.operators._pair_windows import conv_correction
 from onnxq.operators._windows import Windows, geometry, sliding
 from onnxq.qparams import requantize
-from onnxq.threads import in_parallel, shares
+from onnxq.targets.accumulation import EXACT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from onnx_ir.tape import Tape
 
-    from onnxq.arithmetic import Accumulator
     from onnxq.qparams import IntArray, QParams
+    from onnxq.targets.accumulation import Accumulator
 
 SPATIAL_RANKS = (1, 2, 3)
 SLOW = "ONNX Runtime's ConvInteger takes 4 to 9 times as long as Conv; samples make it QLinearConv"

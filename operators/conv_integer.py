@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.arithmetic import EXACT
 from onnxq.errors import ShapeError
 from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
 from onnxq.operators._attributes import integer
@@ -16,11 +15,12 @@ from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of,
 from onnxq.operators._pair_windows import conv_integer_correction, conv_integer_risks
 from onnxq.operators._windows import geometry
 from onnxq.operators.conv import check_shapes, convolve
+from onnxq.targets.accumulation import EXACT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
+    from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
 
 OP = "ConvInteger"
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxq.arithmetic import EXACT, joined
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
 from onnxq.operators._activations import activations
@@ -16,12 +15,13 @@ from onnxq.operators._examples import codes, ints32, normal
 from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, stored
 from onnxq.operators._lstm import GATES, OP, Cell, Lengths, State, Weights, run_direction
 from onnxq.operators._pairs import product_risks
+from onnxq.targets.accumulation import EXACT, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
     from onnxq.operators._gemm import Floats
+    from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
 
 DEFAULTS = ("Sigmoid", "Tanh", "Tanh")
 NO_CLIP = float(np.finfo(np.float32).max)

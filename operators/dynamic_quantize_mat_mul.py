@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.arithmetic import EXACT
 from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
 from onnxq.operators._columns import check_sum, late_columns, product, to_float
 from onnxq.operators._emit import MICROSOFT
@@ -15,11 +14,12 @@ from onnxq.operators._integer import operand, optional, stored
 from onnxq.operators._pairs import product_risks
 from onnxq.operators.dynamic_quantize_linear import dynamic_qparams
 from onnxq.qparams import quantize
+from onnxq.targets.accumulation import EXACT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
+    from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
 
 OP = "DynamicQuantizeMatMul"
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.arithmetic import EXACT
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
@@ -41,13 +40,14 @@ from onnxq.operators._gemm import centred, product, reach
 from onnxq.operators._nodes import has_input, is_constant, shape
 from onnxq.operators._pairs import product_correction
 from onnxq.qparams import requantize
+from onnxq.targets.accumulation import EXACT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from onnx_ir.tape import Tape
 
-    from onnxq.arithmetic import Accumulator
+    from onnxq.targets.accumulation import Accumulator
 
 
 @register

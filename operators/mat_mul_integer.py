@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.arithmetic import EXACT
 from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
 from onnxq.operators._columns import check_sum, columns, product
 from onnxq.operators._examples import codes, zero
 from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, stored
 from onnxq.operators._pairs import product_risks
+from onnxq.targets.accumulation import EXACT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
+    from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
 
 OP = "MatMulInteger"
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.arithmetic import EXACT
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
 from onnxq.operators._attributes import integer
@@ -16,12 +15,13 @@ from onnxq.operators._examples import codes, ints32, normal, scales, zero
 from onnxq.operators._heads import attend, attention_bound, heads_of, merge_heads
 from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, stored
 from onnxq.operators._pairs import product_risks
+from onnxq.targets.accumulation import EXACT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
     from onnxq.operators._heads import Floats, Heads
+    from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
 
 OP = "QAttention"
 

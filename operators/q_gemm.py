@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.arithmetic import EXACT
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
@@ -24,12 +23,13 @@ from onnxq.operators._examples import codes, ints32, scales, zero
 from onnxq.operators._integer import bias_qparams, operand, optional, qdtype_of, qparams, stored
 from onnxq.operators._pairs import product_risks
 from onnxq.operators.gemm import quantized_gemm
+from onnxq.targets.accumulation import EXACT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
     from onnxq.qparams import QParams
+    from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
 
 OP = "QGemm"
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.arithmetic import Effect, Overflows
 from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
 from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._examples import codes, scales, zero
@@ -15,14 +14,15 @@ from onnxq.operators._qlinear import binary, binary_cases
 from onnxq.operators._tables import all_codes
 from onnxq.operators._unfused_sum import unfused_sum, unfused_sum_of_scalar
 from onnxq.operators.add import Add, add_codes, scalar_inside, sums
+from onnxq.targets.accumulation import Effect, Overflows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from onnxq.arithmetic import Accumulator, Arithmetic
     from onnxq.operator import NodePlan
     from onnxq.operators.add import PairSum
     from onnxq.qparams import IntArray
+    from onnxq.targets.accumulation import Accumulator, Arithmetic
 
 OP = "QLinearAdd"
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.arithmetic import EXACT
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
@@ -31,11 +30,12 @@ from onnxq.operators._integer import (
 from onnxq.operators._pair_windows import conv_risks
 from onnxq.operators._qlinear import channels_first, channels_last
 from onnxq.operators.conv import quantized_conv
+from onnxq.targets.accumulation import EXACT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
+    from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
 
 OP = "QLinearConv"
 

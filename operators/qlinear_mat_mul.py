@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.arithmetic import EXACT
 from onnxq.errors import ShapeError
 from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
 from onnxq.operators._columns import check_signs, check_sum, columns, product
@@ -14,11 +13,12 @@ from onnxq.operators._examples import codes, scales, zero
 from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, stored
 from onnxq.operators._pairs import product_risks
 from onnxq.qparams import requantize
+from onnxq.targets.accumulation import EXACT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
+    from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
 
 OP = "QLinearMatMul"
 

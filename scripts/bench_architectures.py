@@ -50,11 +50,11 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
 
 import onnxq
+from onnxq.checking.cross_findings import Unchecked
 from onnxq.errors import OnnxqError
 from onnxq.graph.io import load, save
+from onnxq.ort.runtime import Arithmetic, count, integer_nodes, optimized_graph
 from onnxq.pytorch import convert, disable_observer, prepare_qat
-from onnxq.runtime import Arithmetic, count, integer_nodes, optimized_graph
-from onnxq.stages.checking.cross_findings import Unchecked
 from scripts._architectures import ARCHITECTURES, Size, build
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ with a scale per column, which onnxq writes; with an attention_bias, which QAtte
 float with one; with one scale; with its product split off, as DynamicQuantizeMatMul, Split and
 MultiHeadAttention; and with stored weights. A session has several of them, and the time of a
 session without any is taken off. Prints a table for people, then the same numbers as they stand in
-onnxq/attention_gains.py, which planning uses.
+onnxq/targets/attention_gains.py, which planning uses.
 `layer`: 12 heads, width 768, inner width 3072, in the operators that ONNX Runtime's transformer
 tools fuse, at sequence 128, 16 and 1; against float and against
 onnxruntime.quantization.quantize_dynamic in each of its variants, with the SQNR of the output.
@@ -188,7 +188,7 @@ def bound_run(each: onnxruntime.InferenceSession, rows: int) -> Callable[[], obj
 
 
 def print_sizes() -> None:
-    """A table for people, and ATTENTION of onnxq/attention_gains.py."""
+    """A table for people, and ATTENTION of onnxq/targets/attention_gains.py."""
     head = (CHOSEN, BIASED, ONE_SCALE, SPLIT, STORED)
     print("| hidden | rows | float, us | " + " | ".join(head) + " |")
     print("|---" * (len(head) + 3) + "|")

@@ -30,7 +30,6 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxq
-from onnxq import runtime
 from onnxq.observers import (
     EntropyObserver,
     HistogramObserver,
@@ -39,14 +38,15 @@ from onnxq.observers import (
     Observer,
     PercentileObserver,
 )
+from onnxq.ort import runtime
 from onnxq.qconfig import QConfig, QConfigMapping
 from onnxq.samples import input_specs, open_samples
-from onnxq.stages.calibrate import Calibration
+from onnxq.static.calibrate import Calibration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onnxq.stages.prepare import Prepared
+    from onnxq.static.prepare import Prepared
 
 METHODS: dict[str, type[Observer]] = {
     "MinMax": MinMaxObserver,

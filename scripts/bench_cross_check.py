@@ -22,7 +22,7 @@ import onnxq
 from scripts._models import FloatArray, FloatModel, evaluation_data, float_models
 
 if TYPE_CHECKING:
-    from onnxq.stages.checking.cross_findings import CrossFindings
+    from onnxq.checking.cross_findings import CrossFindings
 
 TARGETS = ("x86-vnni", "portable")
 FORMATS = ("qdq", "qoperator")

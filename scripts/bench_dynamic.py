@@ -11,7 +11,7 @@ dynamic form; float runs the two nodes as one kernel, which no dynamic form does
 products gain at least as much. A session has up to 16 of them, each with an input and a weight of
 its own, and the time of a session with these inputs and no product is taken off: what is left is
 what a product costs inside a model. Prints a table for people, then the same numbers as rows of
-PRODUCTS in onnxq/dynamic_gains.py, which planning uses.
+PRODUCTS in onnxq/targets/dynamic_gains.py, which planning uses.
 `layer`: 12 heads, width 768, inner width 3072, at sequence 128 and 1; against float and against
 onnxruntime.quantization.quantize_dynamic in each of its variants.
 What both printed is in scripts/bench_dynamic.md.
@@ -218,7 +218,7 @@ def measured() -> Iterator[tuple[int, int, dict[str, list[float]]]]:
 
 
 def print_shapes() -> None:
-    """A table for people, and PRODUCTS of onnxq/dynamic_gains.py."""
+    """A table for people, and PRODUCTS of onnxq/targets/dynamic_gains.py."""
     head = [ONE_SCALE, STORED, *(f"{name} {bits}" for name, bits in FORMS)]
     print("| K x N | M | " + " | ".join(head) + " |")
     print("|---" * (len(head) + 2) + "|")

@@ -25,12 +25,12 @@ import numpy.typing as npt
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find models/
 
 import onnxq
-from onnxq import runtime
+from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
 from onnxq.operator import Float
+from onnxq.ort import runtime
 from onnxq.pipeline import plan_dynamic
 from onnxq.pytorch import load_module
-from onnxq.stages.placing.decision import node_name, walk
-from onnxq.stages.rewrite.dynamic import rewrite_dynamic
+from onnxq.static.placing.decision import node_name, walk
 from scripts._models import ROOT
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.stages.dynamic.decision import DynamicPlan
+    from onnxq.dynamic.dynamic_decision import DynamicPlan
 
 BATCH = 100
 WEIGHTED = ("MatMul", "Gemm", "LSTM", "GRU", "RNN")

@@ -36,9 +36,10 @@ import numpy.typing as npt
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find tests/
 
 from models.cifar10 import load_sample
-from onnxq import reference, runtime
-from onnxq.arithmetic import Arithmetic
-from onnxq.stages.predict import predict
+from onnxq import reference
+from onnxq.checking.predict import predict
+from onnxq.ort import runtime
+from onnxq.targets.accumulation import Arithmetic
 from tests.isa.machines import MACHINES, Machine, run, unpacked
 from tests.isa.model_cases import CLIPPED, ModelCase, model_cases
 from tests.isa.node_cases import NodeCase, node_cases

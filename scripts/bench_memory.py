@@ -25,9 +25,9 @@ import numpy as np
 import onnx_ir as ir
 
 import onnxq
-from onnxq import runtime
 from onnxq.graph.io import save
-from onnxq.stages.calibrate import Statistics
+from onnxq.ort import runtime
+from onnxq.static.calibrate import Statistics
 
 ROWS, COLUMNS = 4096, 8192  # 128 MiB in float32; an even number of layers maps ROWS to ROWS
 LAYER_BYTES = ROWS * COLUMNS * 4

@@ -46,9 +46,9 @@ from onnxq.observers import (
     ObserverSpec,
     PercentileObserver,
 )
+from onnxq.ort.runtime import open_session
 from onnxq.pytorch import export, load_module
 from onnxq.qparams import QParams, fake_quantize, per_tensor
-from onnxq.runtime import open_session
 
 MODELS = {
     "resnet20": "models.resnet:resnet20",

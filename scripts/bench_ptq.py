@@ -34,8 +34,8 @@ from onnxruntime.quantization import (
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
 
 import onnxq
-from onnxq import runtime
 from onnxq.graph.io import load, save
+from onnxq.ort import runtime
 from scripts._models import FloatModel, evaluation_data, float_models
 
 if TYPE_CHECKING:

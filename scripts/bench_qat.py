@@ -20,8 +20,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import onnxq
-from onnxq import runtime
 from onnxq.observers import LeastErrorObserver, NarrowRangeObserver, PerChannelMinMaxObserver
+from onnxq.ort import runtime
 from onnxq.pytorch import export, load_module
 from onnxq.pytorch.deployed import Deployed, Feeding, compare
 from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig_mapping, get_default_qconfig

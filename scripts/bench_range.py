@@ -25,15 +25,15 @@ import numpy.typing as npt
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
 
 from onnxq import reference
-from onnxq.arithmetic import Arithmetic
+from onnxq.checking.predict import predict
 from onnxq.graph.io import save
-from onnxq.range_reduction import RangeReduction
-from onnxq.stages.calibrate import Statistics, calibrate
-from onnxq.stages.observed_range import plan_observed
-from onnxq.stages.plan import Plan, plan
-from onnxq.stages.predict import predict
-from onnxq.stages.prepare import prepare
-from onnxq.stages.rewrite import rewrite
+from onnxq.static.calibrate import Statistics, calibrate
+from onnxq.static.observed_range import plan_observed
+from onnxq.static.plan import Plan, plan
+from onnxq.static.prepare import prepare
+from onnxq.static.rewrite import rewrite
+from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.range_reduction import RangeReduction
 from scripts._models import FloatModel, evaluation_data, float_models
 from scripts.bench_ptq import logits
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxq import runtime
+from onnxq.ort import runtime
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find models/
 

@@ -24,9 +24,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnxq import runtime
 from onnxq.graph import io
 from onnxq.graph.expose import expose
+from onnxq.ort import runtime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

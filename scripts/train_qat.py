@@ -39,8 +39,8 @@ from torch.nn.functional import kl_div, log_softmax
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find models/
 
 from models.cifar10 import load_sample
-from onnxq import runtime
 from onnxq.observers import LeastErrorObserver
+from onnxq.ort import runtime
 from onnxq.pytorch import convert, disable_observer, export, load_module, prepare_qat
 from onnxq.pytorch.nn.intrinsic.qat import freeze_bn_stats
 from onnxq.qconfig import (

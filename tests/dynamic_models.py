@@ -11,16 +11,17 @@ import onnx
 import onnx_ir as ir
 from onnx import helper, parser
 
-from onnxq import runtime, targets
+from onnxq import targets
+from onnxq.ort import runtime
 from onnxq.pipeline import plan_dynamic, quantize_dynamic
 from tests.examples import model, weights
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onnxq.stages.dynamic.decision import DynamicPlan
-    from onnxq.stages.dynamic.spec import DynamicSpec
-    from onnxq.stages.prepare import ModelSource
+    from onnxq.dynamic.dynamic_decision import DynamicPlan
+    from onnxq.dynamic.spec import DynamicSpec
+    from onnxq.static.prepare import ModelSource
 
 F32 = npt.NDArray[np.float32]
 

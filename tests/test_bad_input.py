@@ -151,7 +151,7 @@ def test_bench_and_verify_refuse_the_model_on_either_side(name: str, tmp_path: P
 
 def npz(**arrays: npt.NDArray[np.generic]) -> Make:
     def make(folder: Path) -> Path:
-        np.savez(folder / "x.npz", **arrays)  # type: ignore[arg-type]  # see stages/statistics.py
+        np.savez(folder / "x.npz", **arrays)  # type: ignore[arg-type]  # see static/statistics.py
         return folder / "x.npz"
 
     return make
@@ -376,7 +376,7 @@ def test_output_is_refused_before_any_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path, samples = good_model(tmp_path), good_samples(tmp_path)
-    monkeypatch.setattr("onnxq.stages.prepare.prepare", lambda *_: pytest.fail("work was begun"))
+    monkeypatch.setattr("onnxq.static.prepare.prepare", lambda *_: pytest.fail("work was begun"))
     refused(OUTPUT, words, tmp_path, command, path, samples, "-o", make(tmp_path))
 
 

@@ -20,8 +20,8 @@ from onnxq.qconfig import (
     float16_dynamic_qconfig,
     onnxq_default_dynamic_qconfig,
 )
-from onnxq.stages.placing.candidates import DYNAMICALLY
-from onnxq.stages.plan import Plan
+from onnxq.static.placing.candidates import DYNAMICALLY
+from onnxq.static.plan import Plan
 from tests.dynamic_models import SIDE, UNMEASURED, normal, op_types, product, quantized, run, stored
 from tests.examples import images, model, network, weights
 

@@ -11,14 +11,14 @@ import torch
 
 import onnxq
 from models.cifar10 import load_sample
-from onnxq import runtime
+from onnxq.checking.verify import verify
 from onnxq.observers import HistogramObserver, MinMaxObserver, NarrowRangeObserver
+from onnxq.ort import runtime
 from onnxq.pytorch import load_module
 from onnxq.qconfig import QConfig, QConfigMapping
-from onnxq.stages.rewrite.qoperator import Remains, remains
-from onnxq.stages.verify import verify
-from tests.stages.rewrite.test_qdq import kernels
-from tests.stages.rewrite.test_qoperator import assert_same_integers
+from onnxq.qdq.qoperator import Remains, remains
+from tests.qdq.test_qoperator import assert_same_integers
+from tests.static.rewrite.test_qdq import kernels
 
 if TYPE_CHECKING:
     import numpy.typing as npt

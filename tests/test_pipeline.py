@@ -11,13 +11,13 @@ from onnx import helper
 
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.graph.io import load, model_hash, save
+from onnxq.ort.runtime import open_session
 from onnxq.pipeline import convert, quantize
 from onnxq.qconfig import default_qconfig_mapping
-from onnxq.runtime import open_session
-from onnxq.stages.calibrate import calibrate
-from onnxq.stages.plan import plan
-from onnxq.stages.prepare import Prepared, prepare
-from onnxq.stages.rewrite import rewrite
+from onnxq.static.calibrate import calibrate
+from onnxq.static.plan import plan
+from onnxq.static.prepare import Prepared, prepare
+from onnxq.static.rewrite import rewrite
 from tests.examples import images, model, network, weights
 
 if TYPE_CHECKING:

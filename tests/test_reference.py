@@ -15,12 +15,13 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 import onnxq
-from onnxq import catalog, qparams, reference, runtime
-from onnxq.arithmetic import Arithmetic, Effect, Overflows
+from onnxq import catalog, qparams, reference
 from onnxq.errors import CalibrationError, ModelError, QConfigError, ShapeError, UnsupportedError
 from onnxq.operator import Case, IntegerOperator, integer_registry, register_integer
-from onnxq.runtime import Optimization
-from onnxq.stages.checking.float_nodes import FloatNodes
+from onnxq.ort import runtime
+from onnxq.ort.runtime import Optimization
+from onnxq.reference.float_nodes import FloatNodes
+from onnxq.targets.accumulation import Arithmetic, Effect, Overflows
 from tests.examples import Array, as_ir, model, quantized_matmul, weights
 
 if TYPE_CHECKING:

@@ -7,15 +7,15 @@ import pytest
 
 import onnxq
 from onnxq import reference
-from onnxq.arithmetic import Arithmetic
 from onnxq.errors import CalibrationError
+from onnxq.targets.accumulation import Arithmetic
 from tests.examples import as_ir, images, network
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-    from onnxq.arithmetic import Overflows
+    from onnxq.targets.accumulation import Overflows
 
 X = images(6, 3)
 

@@ -6,9 +6,9 @@ import pytest
 from onnx import helper
 
 import onnxq
-from onnxq import runtime
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver
 from onnxq.operator import DynamicForm
+from onnxq.ort import runtime
 from onnxq.qconfig import QConfigDynamic
 from onnxq.reference.blocks import write_block_products
 from tests.dynamic_models import ROWS, SIDE, normal, op_types, parsed, product, quantized

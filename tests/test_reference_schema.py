@@ -7,9 +7,10 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import onnxq
-from onnxq import catalog, reference, runtime
+from onnxq import catalog, reference
 from onnxq.errors import ModelError
 from onnxq.graph.io import load
+from onnxq.ort import runtime
 from onnxq.reference.schema import check_proto, signature_of
 
 MICROSOFT = "com.microsoft"

@@ -52,7 +52,7 @@ def inspect(
         return
     from onnxq.report import console, machine
     from onnxq.report.summary import summarize
-    from onnxq.stages.placing.decision import tensor_names
+    from onnxq.static.placing.decision import tensor_names
 
     prepared = prepare_model(load_model(model), qconfig, overrides, target)
     summary = summarize(prepared.model, prepared.decisions)
@@ -72,7 +72,7 @@ def _inspect_dynamic(
 ) -> None:
     from onnxq.report import console, machine
     from onnxq.report.summary import summarize
-    from onnxq.stages.placing.decision import tensor_names
+    from onnxq.static.placing.decision import tensor_names
 
     source, made = plan_dynamic_model(model, *asked)
     summary = summarize(source, made.decisions)
@@ -207,10 +207,10 @@ def verify(
 def _predict(
     paths: tuple[Path, ...], isa: str, reading: dict[str, Any], threads: int, as_json: bool
 ) -> None:
+    from onnxq.checking.predict import predict
     from onnxq.report.console import open_console
     from onnxq.report.prediction import print_prediction
     from onnxq.report.progress import progress_bar
-    from onnxq.stages.predict import predict
 
     if len(paths) not in (1, 2):
         raise click.UsageError(f"wanted QUANTIZED [SAMPLES]; got {len(paths)} path(s).")
@@ -238,10 +238,10 @@ def _verify_float(
     only: tuple[str, ...],
     as_json: bool,
 ) -> None:
+    from onnxq.checking.verify import EVERYTHING
+    from onnxq.checking.verify import verify as run
     from onnxq.report import console
     from onnxq.report.progress import progress_bar
-    from onnxq.stages.verify import EVERYTHING
-    from onnxq.stages.verify import verify as run
 
     if len(paths) != 3:
         raise click.UsageError(
@@ -264,11 +264,11 @@ def _verify_reference(
     threads: int,
     as_json: bool,
 ) -> None:
+    from onnxq.checking.cross_check import cross_check
+    from onnxq.checking.cross_findings import Unchecked
     from onnxq.report.console import open_console
     from onnxq.report.cross import print_cross_findings
     from onnxq.report.progress import progress_bar
-    from onnxq.stages.checking.cross_findings import Unchecked
-    from onnxq.stages.cross_check import cross_check
 
     if len(paths) not in (2, 3):
         raise click.UsageError(f"wanted [FLOAT] QUANTIZED SAMPLES; got {len(paths)} path(s).")
@@ -310,8 +310,8 @@ def bench(
     as_json: bool,
 ) -> None:
     """Time both models in turns, on one thread; inputs are random where no SAMPLES are given."""
+    from onnxq.checking.bench import bench as run
     from onnxq.report import console, machine
-    from onnxq.stages.bench import bench as run
 
     result = run(model, quantized, samples, batch_size=batch, ignore=ignore, runs=runs)
     if as_json:

@@ -149,7 +149,7 @@ def calibrate(
     """Observe the activations of MODEL on SAMPLES: an npz or npy file, or a folder of them."""
     claim_beside(model, [output], [samples, *given(qconfig)])
     source = load_model(model, [output])
-    from onnxq.stages.calibrate import Statistics
+    from onnxq.static.calibrate import Statistics
 
     prepared = prepare_model(source, qconfig, overrides, target, feedback)
     previous = Statistics.load(output) if resume and output.exists() else None
@@ -216,10 +216,10 @@ def quantize(
     outputs = [output, *given(save_plan, save_stats)]
     claim_beside(model, outputs, [*given(samples, qconfig), *stats])
     source = load_model(model, outputs)
+    from onnxq.checking.execution import execution
+    from onnxq.dynamic.dynamic_decision import as_objective
     from onnxq.graph.io import save
-    from onnxq.stages.checking.execution import execution
-    from onnxq.stages.dynamic.decision import as_objective
-    from onnxq.stages.rewrite import check_format, rewrite
+    from onnxq.static.rewrite import check_format, rewrite
 
     check_format(form)  # before the calibration, which may take minutes
     aim = as_objective(objective)
@@ -261,9 +261,9 @@ def quantize_dynamic(
     outputs = [output, *given(save_plan)]
     claim_beside(model, outputs, given(qconfig))
     source = load_model(model, outputs)
+    from onnxq.checking.execution import execution
+    from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
     from onnxq.graph.io import save
-    from onnxq.stages.checking.execution import execution
-    from onnxq.stages.rewrite.dynamic import rewrite_dynamic
 
     canonical, made = plan_dynamic_model(source, qconfig, overrides, target, objective, dtype)
     quantized = rewrite_dynamic(canonical, made, made.model_hash)

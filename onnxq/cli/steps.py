@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import onnx_ir as ir
 
+    from onnxq.checking.findings import Execution
+    from onnxq.dynamic.dynamic_decision import DynamicPlan, Objective
     from onnxq.qconfig import QConfigMapping
-    from onnxq.stages.calibrate import Statistics
-    from onnxq.stages.checking.findings import Execution
-    from onnxq.stages.dynamic.decision import DynamicPlan, Objective
-    from onnxq.stages.plan import Plan
-    from onnxq.stages.prepare import Prepared
+    from onnxq.static.calibrate import Statistics
+    from onnxq.static.plan import Plan
+    from onnxq.static.prepare import Prepared
 
 
 def given(*paths: Path | None) -> list[Path]:
@@ -80,8 +80,8 @@ def load_model(path: Path, outputs: Iterable[Path] = ()) -> ir.Model:
         ModelError: it cannot be read.
         OutputError: an output is a file that holds the model's weights.
     """
+    from onnxq.checking.bench import external_files
     from onnxq.graph.io import load
-    from onnxq.stages.bench import external_files
 
     model = load(path)
     claim(outputs, external_files(model))
@@ -115,8 +115,8 @@ def prepare_model(
     """A Prepared of the model, with the configuration and target that were named."""
     from onnxq import targets
     from onnxq.qconfig import QConfigMapping, default_qconfig_mapping, get_default_qconfig
-    from onnxq.range_reduction import as_range_reduction
-    from onnxq.stages.prepare import backend_of, prepare
+    from onnxq.static.prepare import backend_of, prepare
+    from onnxq.targets.range_reduction import as_range_reduction
 
     # names are checked first: a typing error should not wait for a model of gigabytes to be hashed
     if target is not None:
@@ -144,7 +144,7 @@ def calibrate_model(
     """Statistics of the samples, from the first on; those that `previous` has are not run again."""
     from onnxq.report.progress import progress_bar
     from onnxq.samples import Samples, input_specs, open_samples
-    from onnxq.stages.calibrate import Shard, calibrate
+    from onnxq.static.calibrate import Shard, calibrate
 
     assert samples is not None
     specs = input_specs(prepared.model, prepared.feedback.values())
@@ -176,9 +176,9 @@ def plan_model(
     batch_size: int | None,
 ) -> Plan:
     """A Plan; the samples are run again where they decide which weights give up range."""
-    from onnxq.range_reduction import RangeReduction
-    from onnxq.stages.observed_range import plan_observed
-    from onnxq.stages.plan import plan
+    from onnxq.static.observed_range import plan_observed
+    from onnxq.static.plan import plan
+    from onnxq.targets.range_reduction import RangeReduction
 
     if prepared.target.range_reduction is not RangeReduction.OBSERVED or samples is None:
         return plan(prepared, statistics, objective)
@@ -189,7 +189,7 @@ def plan_model(
 
 def merged(files: tuple[Path, ...]) -> Statistics:
     """The statistics of all files, as if one run had made them."""
-    from onnxq.stages.calibrate import Statistics
+    from onnxq.static.calibrate import Statistics
 
     first, *others = (Statistics.load(file) for file in files)
     for other in others:
@@ -216,10 +216,10 @@ class Written:
 
 def report_quantization(prepared: Prepared, made: Plan, written: Written, as_json: bool) -> None:
     """Says what became of each operator, and what ONNX Runtime runs."""
+    from onnxq.checking.bench import size_bytes
+    from onnxq.qdq.qoperator import remains
     from onnxq.report import console, machine, machines
     from onnxq.report.summary import summarize
-    from onnxq.stages.bench import size_bytes
-    from onnxq.stages.rewrite.qoperator import remains
 
     summary = summarize(prepared.model, made.decisions, made.dynamic)
     elsewhere = machines.on_other_machines(made, written.runs)
@@ -261,10 +261,10 @@ def plan_dynamic_model(
 ) -> tuple[ir.Model, DynamicPlan]:
     """(canonical model, dynamic plan), with the configuration and target that were named."""
     from onnxq import targets
+    from onnxq.dynamic.dynamic_decision import as_objective
+    from onnxq.dynamic.spec import entry_for
     from onnxq.pipeline import plan_dynamic
     from onnxq.qconfig import QConfigMapping
-    from onnxq.stages.dynamic.decision import as_objective
-    from onnxq.stages.dynamic.spec import entry_for
 
     # names are checked first, as in prepare_model
     as_objective(objective)
@@ -280,9 +280,9 @@ def plan_dynamic_model(
 
 def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_json: bool) -> None:
     """Says which nodes were quantized and how, why others were not, and the sizes."""
+    from onnxq.checking.bench import size_bytes
     from onnxq.report import console, machine
     from onnxq.report.summary import summarize
-    from onnxq.stages.bench import size_bytes
 
     summary = summarize(source, made.decisions)
     sizes = size_bytes(written.source), size_bytes(written.file)

@@ -8,7 +8,7 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError
 
-from onnxq.atomic import check_writable, write_atomically
+from onnxq.core.atomic import check_writable, write_atomically
 from onnxq.errors import ModelError, nearest
 from onnxq.graph import checks
 from onnxq.graph.collector import without_collector

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import onnx_ir as ir
 from google.protobuf.message import EncodeError
 
-from onnxq.atomic import as_output_error, check_writable, temporary, write_atomically
+from onnxq.core.atomic import as_output_error, check_writable, temporary, write_atomically
 from onnxq.errors import ModelError, OutputError
 from onnxq.graph.collector import without_collector
 from onnxq.graph.edit import all_nodes

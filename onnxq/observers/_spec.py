@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from onnxq import dtypes, plugins
+from onnxq import dtypes
+from onnxq.core import plugins
 from onnxq.dtypes import QDType
 from onnxq.errors import QConfigError, nearest
 from onnxq.qparams import QScheme

@@ -1,7 +1,7 @@
 """Scales of trained modules for which every machine adds codes to the same codes.
 
 Whether ARM, or x86 without AVX2, rounds one in 65,536 pairs of codes otherwise than other machines
-depends on the last bits of the scales (onnxq.stages.planning.agreeing_sums chooses those of a
+depends on the last bits of the scales (onnxq.static.planning.agreeing_sums chooses those of a
 plan). `convert` does the same with scales that were trained or observed, before it makes modules of
 them, so that the converted module and the exported model have one scale.
 
@@ -21,8 +21,8 @@ from torch import fx
 from onnxq.errors import listed
 from onnxq.observers.amax import AmaxObserver
 from onnxq.pytorch.fake_quantize import FakeQuantize
-from onnxq.pytorch.quantized_graph.sums import disagreeing_sums
-from onnxq.stages.planning.agreeing_sums import raise_scales
+from onnxq.qdq.tidy.sums import disagreeing_sums
+from onnxq.static.planning.agreeing_sums import raise_scales
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from onnxq.observers import Observer
     from onnxq.qparams import QParams
-    from onnxq.stages.planning.agreeing_sums import Sum
+    from onnxq.static.planning.agreeing_sums import Sum
 
 _KEY = "onnxq_sums"
 _ENDING = ".activation_post_process"

@@ -4,7 +4,7 @@
 
 Behind it a model computes in float. Without it ONNX Runtime would take the float operators between
 this end and the next QuantizeLinear for a part of the quantized region, and run them in integers.
-`onnxq.pytorch.quantized_graph` removes it where nothing behind it is quantized again.
+`onnxq.qdq.tidy` removes it where nothing behind it is quantized again.
 """
 
 from __future__ import annotations

@@ -19,16 +19,16 @@ import torch
 from torch import fx, nn
 from torch.utils._pytree import tree_leaves
 
-from onnxq import runtime
 from onnxq.errors import UnsupportedError
 from onnxq.graph.expose import expose
+from onnxq.ort import runtime
 from onnxq.pytorch.arguments.inputs import bind
 from onnxq.pytorch.exporting.check import flatten
 from onnxq.pytorch.fake_quantize import FakeQuantize
 from onnxq.pytorch.nn.quantized import Requantize
 from onnxq.pytorch.placing.group import GroupMember
-from onnxq.pytorch.quantized_graph.reading import DEQUANTIZE, QUANTIZE, array_of
-from onnxq.stages.planning.agreeing_sums import LARGEST
+from onnxq.qdq.tidy.reading import DEQUANTIZE, QUANTIZE, array_of
+from onnxq.static.planning.agreeing_sums import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

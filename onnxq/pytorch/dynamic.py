@@ -16,18 +16,19 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from onnxq import runtime, targets
+from onnxq import targets
+from onnxq.dynamic.dynamic_decision import Objective, as_objective
+from onnxq.dynamic.requests import check_dtype
+from onnxq.dynamic.spec import as_dtype, dynamic_op_types, entry_for
 from onnxq.errors import ModelError, QConfigError, UnsupportedError, nearest
 from onnxq.graph.canonical import canonicalize
+from onnxq.ort import runtime
 from onnxq.pipeline import quantize_dynamic as quantize_model
 from onnxq.pytorch.arguments.examples import example_inputs
 from onnxq.pytorch.exporting.exporter import export
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
-from onnxq.stages.dynamic.decision import Objective, as_objective
-from onnxq.stages.dynamic.requests import check_dtype
-from onnxq.stages.dynamic.spec import as_dtype, dynamic_op_types, entry_for
-from onnxq.stages.placing.candidates import has_dynamic_form
-from onnxq.stages.placing.decision import node_name, walk
+from onnxq.static.placing.candidates import has_dynamic_form
+from onnxq.static.placing.decision import node_name, walk
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from onnxq.atomic import write_atomically
+from onnxq.core.atomic import write_atomically
 from onnxq.errors import ModelError, OnnxqError
 from onnxq.qparams import QParams
 from onnxq.qtensor.tensor import QTensor, check_tensor

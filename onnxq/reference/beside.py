@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxq.core.threads import workers
 from onnxq.reference.ops import KernelOp, on_machine
 from onnxq.reference.session import check_given, integer_evaluator, run_node
-from onnxq.threads import workers
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from onnx.reference.op_run import OpRun
 
-    from onnxq.arithmetic import Arithmetic
     from onnxq.operator import Array
     from onnxq.reference.elsewhere import FloatNodes
     from onnxq.reference.ops import Hear
     from onnxq.reference.session import Evaluator
+    from onnxq.targets.accumulation import Arithmetic
 
 Seen = Callable[[str, Any, Any], None]
 """Is shown (name, a machine's result, the exact one) of each node; the same object for both where

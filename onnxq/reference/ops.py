@@ -19,12 +19,12 @@ from onnx.reference.op_run import OpRun, RuntimeContextError
 from onnx.reference.ops import load_op
 
 from onnxq import catalog
-from onnxq.arithmetic import Accumulator, Arithmetic, Effect, Overflows
 from onnxq.errors import OnnxqError, UnsupportedError
-from onnxq.graph.kernels import CODE_TYPES
+from onnxq.ort.node_kinds import CODE_TYPES
 from onnxq.reference.float_ops import FLOAT_OPS, MICROSOFT, PLAIN_OPS
 from onnxq.reference.loops import LOOPS
 from onnxq.reference.schema import check_call, check_proto
+from onnxq.targets.accumulation import Accumulator, Arithmetic, Effect, Overflows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

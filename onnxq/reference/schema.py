@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import onnx
 
-from onnxq import runtime
 from onnxq.errors import ModelError, listed, nearest
+from onnxq.ort import runtime
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -12,17 +12,17 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun, RuntimeContextError
 from onnx.reference.ops import load_op
 
-from onnxq.arithmetic import Arithmetic, Effect
+from onnxq.core.threads import workers
 from onnxq.errors import CalibrationError, OnnxqError, UnsupportedError, listed, nearest
-from onnxq.graph.fuse import Int8Codes, fuse_as_loaded
 from onnxq.graph.io import load
 from onnxq.graph.passes.inline import InlineFunctions
+from onnxq.qdq.fuse import Int8Codes, fuse_as_loaded
 from onnxq.reference.blocks import write_block_products
 from onnxq.reference.declared import check_input
 from onnxq.reference.elsewhere import FloatNodes, float_classes
 from onnxq.reference.ops import Hear, by_name, on_machine, where
 from onnxq.reference.schema import check_nodes
-from onnxq.threads import workers
+from onnxq.targets.accumulation import Arithmetic, Effect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -13,9 +13,9 @@ from rich.text import Text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from onnxq.checking.bench import Benchmark
+    from onnxq.checking.findings import Execution, Findings
     from onnxq.report.summary import Summary
-    from onnxq.stages.bench import Benchmark
-    from onnxq.stages.checking.findings import Execution, Findings
     from onnxq.targets import Target
 
 PIPE_WIDTH = 160  # columns where the output is no terminal: rich's 80 would break long node names

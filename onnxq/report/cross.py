@@ -10,7 +10,7 @@ from onnxq.report.console import print_table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from onnxq.stages.checking.cross_findings import CrossFindings, NodeFinding, OutputAgreement
+    from onnxq.checking.cross_findings import CrossFindings, NodeFinding, OutputAgreement
 
 
 def print_cross_findings(console: Console, findings: CrossFindings) -> None:

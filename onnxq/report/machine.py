@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from onnxq.checking.bench import Benchmark
+    from onnxq.checking.findings import Execution
     from onnxq.report.summary import Summary
-    from onnxq.stages.bench import Benchmark
-    from onnxq.stages.checking.findings import Execution
     from onnxq.targets import Target
 
 JsonObject = dict[str, object]

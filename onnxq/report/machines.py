@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq import targets
-from onnxq.graph.kernels import rounding
-from onnxq.range_reduction import RangeReduction
+from onnxq.ort.node_kinds import rounding
+from onnxq.targets.range_reduction import RangeReduction
 
 if TYPE_CHECKING:
-    from onnxq.stages.checking.findings import Execution
-    from onnxq.stages.plan import Plan
+    from onnxq.checking.findings import Execution
+    from onnxq.static.plan import Plan
 
 
 OWN_BLOCKS = (

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onnxq.checking.differences import ULPS
+from onnxq.checking.prediction import WEIGHTS
 from onnxq.errors import listed
 from onnxq.report.console import print_table
 from onnxq.report.machines import OWN_BLOCKS
-from onnxq.stages.checking.differences import ULPS
-from onnxq.stages.predicting.prediction import WEIGHTS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from onnxq.stages.predicting.prediction import (
+    from onnxq.checking.prediction import (
         LayerPrediction,
         MachinePrediction,
         OutputPrediction,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onnxq.dynamic.dynamic_decision import QuantizeDynamic
 from onnxq.operator import Float
-from onnxq.stages.dynamic.decision import QuantizeDynamic
-from onnxq.stages.placing.candidates import DYNAMICALLY
-from onnxq.stages.placing.decision import Decision, Quantize, node_name, walk
+from onnxq.static.placing.candidates import DYNAMICALLY
+from onnxq.static.placing.decision import Decision, Quantize, node_name, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

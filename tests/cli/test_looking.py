@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from onnxq import catalog, targets
+from onnxq.checking.cross_findings import CrossFindings
+from onnxq.checking.findings import Findings
 from onnxq.errors import UnsupportedError
-from onnxq.stages.checking.cross_findings import CrossFindings
-from onnxq.stages.checking.findings import Findings
 from tests.examples import Array, quantized_matmul, save, weights
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import pytest
 
 import onnxq
 from onnxq import catalog
+from onnxq.dynamic.dynamic_decision import DynamicPlan
 from onnxq.qconfig import QConfigMapping, onnxq_default_dynamic_qconfig
-from onnxq.stages.dynamic.decision import DynamicPlan
-from onnxq.stages.plan import Plan
-from onnxq.stages.statistics import Statistics
+from onnxq.static.plan import Plan
+from onnxq.static.statistics import Statistics
 from tests.dynamic_models import product
 from tests.examples import images, network
 from tests.operators import builder
@@ -193,7 +193,7 @@ def test_an_interrupted_calibration_saves_what_it_saw(
 ) -> None:
     import signal
 
-    from onnxq.stages.calibrate import Calibration
+    from onnxq.static.calibrate import Calibration
 
     observe = Calibration.observe
 

@@ -12,8 +12,8 @@ from onnxq.cli.steps import claim, given, load_model, merged, prepare_model, sto
 from onnxq.errors import CalibrationError, OutputError, QConfigError
 from onnxq.graph.io import load
 from onnxq.qconfig import get_default_qconfig
-from onnxq.stages.calibrate import Shard, calibrate
-from onnxq.stages.prepare import prepare
+from onnxq.static.calibrate import Shard, calibrate
+from onnxq.static.prepare import prepare
 from tests.examples import images, network, save
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import onnx
 import onnx_ir as ir
 from onnx import helper, numpy_helper
 
-from onnxq import runtime
+from onnxq.ort import runtime
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

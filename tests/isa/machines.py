@@ -20,8 +20,8 @@ from onnxq import targets
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onnxq.arithmetic import Arithmetic
     from onnxq.operator import Array
+    from onnxq.targets.accumulation import Arithmetic
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNNER = Path(__file__).with_name("run_cases.py")

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from onnxq.arithmetic import Arithmetic
     from onnxq.operator import Array
+    from onnxq.targets.accumulation import Arithmetic
 
 FloatArray = npt.NDArray[np.float32]
 BATCH = 20

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq import catalog
-from onnxq.arithmetic import Accumulator, Arithmetic
 from onnxq.errors import UnsupportedError
+from onnxq.targets.accumulation import Accumulator, Arithmetic
 from scripts._trials import is_drawn, schema_inputs
 from tests.isa.machines import save_case
 from tests.isa.products import Draw, products
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from onnxq.arithmetic import Note
     from onnxq.operator import Array, Case, IntegerOperator
+    from onnxq.targets.accumulation import Note
     from tests.isa.machines import Machine
 
 FILLS = ("uniform", "ends")

@@ -10,8 +10,8 @@ import pytest
 
 import onnxq
 from models.cifar10 import load_sample
-from onnxq import runtime
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver
+from onnxq.ort import runtime
 from onnxq.qconfig import QConfig, QConfigMapping
 from scripts._models import float_models
 from tests.isa.machines import GRAPH, MACHINES

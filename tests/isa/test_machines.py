@@ -8,7 +8,7 @@ import onnx.parser
 import pytest
 
 from onnxq import targets
-from onnxq.arithmetic import Arithmetic
+from onnxq.targets.accumulation import Arithmetic
 from tests.isa import machines
 from tests.isa.emulators import REQUIRED, find_emulators
 from tests.isa.machines import MACHINES, Machine, run, save_case

@@ -10,9 +10,9 @@ import pytest
 
 import onnxq
 from models.cifar10 import load_sample
-from onnxq import runtime
-from onnxq.arithmetic import Arithmetic
-from onnxq.stages.predict import predict
+from onnxq.checking.predict import predict
+from onnxq.ort import runtime
+from onnxq.targets.accumulation import Arithmetic
 from scripts._models import float_models
 from tests.isa.machines import MACHINES
 from tests.isa.model_cases import CLIPPED, TARGETS, ModelCase, model_cases

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onnxq import catalog
-from onnxq.arithmetic import Arithmetic, Overflows
+from onnxq.targets.accumulation import Arithmetic, Overflows
 from tests.isa.machines import MACHINES
 from tests.isa.node_cases import NodeCase, node_cases
 

@@ -11,8 +11,8 @@ import pytest
 from onnx import helper
 
 import onnxq
-from onnxq import runtime
-from onnxq.arithmetic import Arithmetic
+from onnxq.ort import runtime
+from onnxq.targets.accumulation import Arithmetic
 from tests.examples import model
 from tests.isa.machines import MACHINES, Machine, save_case
 

@@ -10,7 +10,7 @@ import pytest
 import onnxq
 from onnxq.graph.io import load, save
 from onnxq.operator import Float
-from onnxq.runtime import Arithmetic, count, integer_nodes, optimized_graph
+from onnxq.ort.runtime import Arithmetic, count, integer_nodes, optimized_graph
 from scripts._architectures import Size, build
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from safetensors.torch import load_file
 
 import onnxq
 from models import digits
-from onnxq import runtime
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.operator import DynamicForm
+from onnxq.ort import runtime
 from onnxq.qconfig import QConfigDynamic, QConfigMapping, onnxq_default_dynamic_qconfig
 
 WEIGHTS = Path(digits.__file__).parent

@@ -16,7 +16,8 @@ import torch
 
 import onnxq
 from models.cifar10 import load_sample
-from onnxq import runtime, targets
+from onnxq import targets
+from onnxq.ort import runtime
 from onnxq.pytorch import export
 from onnxq.pytorch.deployed import Feeding, compare
 from scripts.train_qat import BITS, deployed

@@ -12,8 +12,8 @@ import onnxq
 from models import transformer as module
 from models.cifar10 import load_sample
 from models.transformer import Attention, example_inputs, transformer
-from onnxq import runtime
 from onnxq.graph.io import save
+from onnxq.ort import runtime
 from onnxq.pytorch import load_module
 
 WEIGHTS = Path(module.__file__).with_name("transformer.safetensors")

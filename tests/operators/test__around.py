@@ -6,13 +6,13 @@ import onnx_ir as ir
 import pytest
 
 import onnxq
-from onnxq import runtime
 from onnxq.dtypes import INT16, UINT8, UINT16
 from onnxq.errors import ShapeError
 from onnxq.operator import Case, NodePlan
 from onnxq.operators._around import SIGNED_UNIT, around_kernel, table_kernel
 from onnxq.operators.elu import Elu
 from onnxq.operators.sqrt import Sqrt
+from onnxq.ort import runtime
 from onnxq.qconfig import default_qconfig, default_qconfig_mapping
 from onnxq.qparams import per_tensor
 from tests.operators import builder

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from onnxq.arithmetic import Accumulator, Arithmetic, Effect, Overflows
 from onnxq.dtypes import INT8, UINT8, QDType
 from onnxq.operators._examples import codes, scales, zero
 from onnxq.operators._fixed_sum import fixed_sum
 from onnxq.operators.add import add_codes
 from onnxq.operators.qlinear_add import QLinearAdd
 from onnxq.qparams import per_tensor
+from onnxq.targets.accumulation import Accumulator, Arithmetic, Effect, Overflows
 
 if TYPE_CHECKING:
     from onnxq.operator import Array

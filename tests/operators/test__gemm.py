@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onnxq.core.threads import workers
 from onnxq.dtypes import INT8, UINT8, UINT16
 from onnxq.operators._gemm import integer_matmul, origin, product
 from onnxq.qparams import per_tensor
-from onnxq.threads import workers
 
 if TYPE_CHECKING:
     from onnxq.dtypes import QDType

@@ -4,13 +4,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from onnxq.arithmetic import Accumulator, Arithmetic, Overflows, joined
 from onnxq.dtypes import INT8, UINT8
 from onnxq.operators import _pair_windows
 from onnxq.operators._pair_windows import Sums, conv_correction, conv_integer_correction, conv_sums
 from onnxq.operators._pairs import depthwise_places
 from onnxq.operators._windows import geometry
 from onnxq.qparams import PerTensor, QParams
+from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows, joined
 from tests.operators.test__pairs import codes, saturating, wrapping
 
 SAT, WRAPS = Arithmetic.SATURATES, Arithmetic.WRAPS

@@ -4,9 +4,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from onnxq.arithmetic import Accumulator, Arithmetic, Effect, Overflows, joined
 from onnxq.operators import _pairs
 from onnxq.operators._pairs import adds_pairs, depthwise_places, pair_places, product_correction
+from onnxq.targets.accumulation import Accumulator, Arithmetic, Effect, Overflows, joined
 
 Ints = npt.NDArray[np.int64]
 SAT, WRAPS = Arithmetic.SATURATES, Arithmetic.WRAPS

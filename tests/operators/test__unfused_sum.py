@@ -3,13 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxq.arithmetic import Accumulator, Arithmetic, Overflows
 from onnxq.dtypes import UINT8
 from onnxq.operators._tables import all_codes
 from onnxq.operators._unfused_sum import unfused_sum, unfused_sum_of_scalar
 from onnxq.operators.add import add_codes
 from onnxq.operators.qlinear_add import QLinearAdd
 from onnxq.qparams import PerTensor, QParams
+from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
 
 Number = np.float32
 

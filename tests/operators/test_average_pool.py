@@ -7,14 +7,14 @@ import onnx
 import pytest
 
 import onnxq
-from onnxq import runtime
+from onnxq.checking.cross_check import cross_check
 from onnxq.dtypes import UINT8
 from onnxq.errors import UnsupportedError
 from onnxq.operator import Case, Float, NodePlan
 from onnxq.operators.average_pool import AveragePool
+from onnxq.ort import runtime
 from onnxq.qconfig import QConfigMapping, onnxq_default_qconfig
 from onnxq.qparams import per_tensor
-from onnxq.stages.cross_check import cross_check
 from tests.examples import as_ir, model
 from tests.operators import builder
 from tests.operators.builder import codes, copied

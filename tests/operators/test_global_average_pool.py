@@ -5,13 +5,13 @@ import onnx
 import pytest
 
 import onnxq
-from onnxq import runtime
+from onnxq.checking.cross_check import cross_check
 from onnxq.dtypes import UINT8
 from onnxq.errors import UnsupportedError
 from onnxq.operator import NodePlan
 from onnxq.operators.global_average_pool import GlobalAveragePool
+from onnxq.ort import runtime
 from onnxq.qparams import per_tensor
-from onnxq.stages.cross_check import cross_check
 from tests.examples import as_ir, model
 from tests.operators.builder import codes, copied, u8
 

@@ -11,6 +11,7 @@ from onnx_ir.tape import Tape
 
 import onnxq
 from onnxq.dtypes import INT8, UINT8, QDType
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import UnsupportedError
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import Case, DynamicForm, DynamicNodePlan, Float
@@ -18,7 +19,6 @@ from onnxq.operators.dynamic_quantize_lstm import DynamicQuantizeLSTM
 from onnxq.operators.lstm import LSTM
 from onnxq.qconfig import QConfigDynamic
 from onnxq.qparams import PerChannel, PerTensor, QParams, dequantize, quantize
-from onnxq.stages.dynamic.decision import Objective
 from tests.operators import builder
 from tests.operators.dynamic_case import dynamic_model, dynamic_rule_of, fitted, run_dynamic
 

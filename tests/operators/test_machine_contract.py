@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from onnxq import catalog
-from onnxq.arithmetic import Accumulator, Arithmetic, Effect, Overflows, joined
+from onnxq.targets.accumulation import Accumulator, Arithmetic, Effect, Overflows, joined
 
 if TYPE_CHECKING:
     from onnxq.operator import Array, Case, IntegerOperator

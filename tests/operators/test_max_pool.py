@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
-from onnxq import reference, runtime
+from onnxq import reference
 from onnxq.operator import AttributeValue, Case, Float, Form, NodePlan, Rule
 from onnxq.operators.max_pool import MaxPool
+from onnxq.ort import runtime
 from tests.operators import builder
 from tests.operators.builder import SHARED, copied
 

@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from onnxq.arithmetic import Accumulator, Arithmetic
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import Array, AttributeValue, Case
 from onnxq.operators._examples import codes, normal, scales, zero
 from onnxq.operators.mat_mul_integer_to_float import MatMulIntegerToFloat
 from onnxq.operators.q_attention import QAttention
+from onnxq.targets.accumulation import Accumulator, Arithmetic
 from tests.operators import builder
 from tests.operators.test_integer_contract import assert_equals_onnx_runtime
 

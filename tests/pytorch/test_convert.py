@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from onnxq import runtime
 from onnxq.errors import CalibrationError, ModelError, QConfigError, UnsupportedError
+from onnxq.ort import runtime
+from onnxq.ort.runtime import Arithmetic, integer_nodes, optimized_graph
 from onnxq.pytorch import (
     DeQuantStub,
     FloatFunctional,
@@ -31,7 +32,6 @@ from onnxq.qconfig import (
     get_default_qat_qconfig,
     get_default_qconfig,
 )
-from onnxq.runtime import Arithmetic, integer_nodes, optimized_graph
 
 pytestmark = pytest.mark.oracle
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from onnxq import runtime
 from onnxq.errors import ModelError, QConfigError, UnsupportedError
+from onnxq.ort import runtime
 from onnxq.pytorch import dynamic, export, quantize_dynamic
 from onnxq.qconfig import default_dynamic_qconfig, default_qconfig, float16_dynamic_qconfig
 

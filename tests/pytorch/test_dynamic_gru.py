@@ -12,9 +12,9 @@ from torch import nn
 from torch._higher_order_ops.scan import scan
 
 import onnxq
-from onnxq import runtime
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import DynamicForm
+from onnxq.ort import runtime
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
 
 if TYPE_CHECKING:

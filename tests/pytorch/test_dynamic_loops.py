@@ -11,11 +11,11 @@ from torch import nn
 from torch._higher_order_ops.while_loop import while_loop
 
 import onnxq
-from onnxq import runtime
+from onnxq.checking.cross_check import cross_check
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import DynamicForm
+from onnxq.ort import runtime
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
-from onnxq.stages.cross_check import cross_check
 from tests.cell_bounds import Cell
 
 if TYPE_CHECKING:

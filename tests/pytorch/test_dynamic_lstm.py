@@ -13,9 +13,9 @@ from torch import nn
 from torch._higher_order_ops.scan import scan
 
 import onnxq
-from onnxq import runtime
 from onnxq.observers import LeastErrorObserver, NarrowRangeObserver
 from onnxq.operator import DynamicForm
+from onnxq.ort import runtime
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
 
 if TYPE_CHECKING:

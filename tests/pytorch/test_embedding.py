@@ -11,10 +11,11 @@ import pytest
 import torch
 from torch import nn
 
-from onnxq import cross_check, export, prepare, quantize, runtime
+from onnxq import cross_check, export, prepare, quantize
 from onnxq.errors import ModelError
 from onnxq.graph import io
 from onnxq.operator import Float
+from onnxq.ort import runtime
 from onnxq.pytorch import convert, prepare_qat
 from onnxq.qconfig import QConfigMapping, onnxq_default_qconfig
 

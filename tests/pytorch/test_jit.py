@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from onnxq import runtime
 from onnxq.errors import CalibrationError, QConfigError, UnsupportedError
+from onnxq.ort import runtime
+from onnxq.ort.runtime import Arithmetic, integer_nodes, optimized_graph
 from onnxq.pytorch.jit import quantize_dynamic_jit, quantize_jit
 from onnxq.qconfig import default_dynamic_qconfig, get_default_qconfig
-from onnxq.runtime import Arithmetic, integer_nodes, optimized_graph
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 import onnxq
-from onnxq import runtime
 from onnxq.errors import UnsupportedError
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import DynamicForm
+from onnxq.ort import runtime
 from onnxq.pytorch import convert, export, feeds, prepare, prepare_qat, quantize_dynamic
 from onnxq.pytorch.deployed import Feeding, compare
 from onnxq.pytorch.exporting.check import flatten

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from onnxq import dtypes, qparams, runtime
+from onnxq import dtypes, qparams
 from onnxq.errors import ShapeError
+from onnxq.ort import runtime
 from onnxq.pytorch import export, ops
 from onnxq.qparams import PerChannel, PerTensor, QParams
 

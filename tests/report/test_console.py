@@ -5,10 +5,8 @@ import math
 
 import pytest
 
-from onnxq.report import console
-from onnxq.report.summary import NodeDecision, Summary
-from onnxq.stages.bench import Benchmark
-from onnxq.stages.checking.findings import (
+from onnxq.checking.bench import Benchmark
+from onnxq.checking.findings import (
     Execution,
     Fallback,
     Findings,
@@ -16,6 +14,8 @@ from onnxq.stages.checking.findings import (
     TensorFinding,
     Unmatched,
 )
+from onnxq.report import console
+from onnxq.report.summary import NodeDecision, Summary
 
 EXECUTION = Execution({"QLinearConv": 2}, {"Softmax": 1}, {}, (Fallback("c9", "Conv"),))
 SUMMARY = Summary(

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import io
 
-from onnxq.report.console import open_console
-from onnxq.report.cross import print_cross_findings
-from onnxq.stages.checking.cross_findings import (
+from onnxq.checking.cross_findings import (
     CrossFindings,
     FloatNode,
     NodeFinding,
     OutputAgreement,
     UncheckedNode,
 )
+from onnxq.report.console import open_console
+from onnxq.report.cross import print_cross_findings
 
 
 def printed(findings: CrossFindings) -> str:

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from onnxq import targets
+from onnxq.checking.bench import Benchmark
+from onnxq.checking.findings import Execution, Fallback
 from onnxq.report import machine
 from onnxq.report.summary import NodeDecision, Summary
-from onnxq.stages.bench import Benchmark
-from onnxq.stages.checking.findings import Execution, Fallback
 
 EXECUTION = Execution({"QLinearConv": 2}, {"Softmax": 1}, {"Cast": 1}, (Fallback("c", "Conv"),))
 

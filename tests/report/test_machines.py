@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.checking.execution import execution
+from onnxq.checking.findings import Execution
 from onnxq.report import machines
-from onnxq.stages.calibrate import calibrate
-from onnxq.stages.checking.execution import execution
-from onnxq.stages.checking.findings import Execution
-from onnxq.stages.observed_range import plan_observed
-from onnxq.stages.plan import Plan, plan
-from onnxq.stages.prepare import prepare
-from onnxq.stages.rewrite import rewrite
+from onnxq.static.calibrate import calibrate
+from onnxq.static.observed_range import plan_observed
+from onnxq.static.plan import Plan, plan
+from onnxq.static.prepare import prepare
+from onnxq.static.rewrite import rewrite
 from tests.examples import network, weights
 
 if TYPE_CHECKING:

@@ -4,15 +4,15 @@ import io
 
 from rich.console import Console
 
-from onnxq.report.prediction import print_prediction
-from onnxq.stages.checking.differences import ULPS
-from onnxq.stages.predicting.prediction import (
+from onnxq.checking.differences import ULPS
+from onnxq.checking.prediction import (
     LayerPrediction,
     MachinePrediction,
     OutputPrediction,
     Pair,
     Prediction,
 )
+from onnxq.report.prediction import print_prediction
 
 PAIRS = tuple(Pair(c, 0, 9, 7 - c) for c in range(4))
 CAUSE = LayerPrediction("conv1", "QLinearConv", 9, (1, 2), (2,), 7, 6, 900, PAIRS, 100, 5, 2)

@@ -4,7 +4,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxq.report.summary import Count, NodeDecision, Reason, Summary, summarize
-from onnxq.stages.prepare import prepare
+from onnxq.static.prepare import prepare
 from tests.examples import network
 
 SUMMARY = Summary(

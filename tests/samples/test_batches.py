@@ -25,7 +25,7 @@ def _images(count: int) -> npt.NDArray[np.float32]:
 
 def _npz(folder: Path, **arrays: Array) -> Path:
     path = folder / "images.npz"
-    np.savez(path, **arrays)  # type: ignore[arg-type]  # see stages/statistics.py
+    np.savez(path, **arrays)  # type: ignore[arg-type]  # see static/statistics.py
     return path
 
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxq.range_reduction import RangeReduction
-from onnxq.stages.calibrate import calibrate
-from onnxq.stages.prepare import prepare
+from onnxq.static.calibrate import calibrate
+from onnxq.static.prepare import prepare
+from onnxq.targets.range_reduction import RangeReduction
 from scripts._models import FloatModel
 from scripts.bench_range import Row, differing, planned, table
 from tests.examples import network, weights

@@ -8,7 +8,7 @@ import onnx
 import onnx.parser
 import pytest
 
-from onnxq import runtime
+from onnxq.ort import runtime
 from scripts.make_imbalanced import CLIP_AT, SMALLEST_SCALE, imbalance
 
 if TYPE_CHECKING:

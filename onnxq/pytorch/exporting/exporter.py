@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import nn
 
-from onnxq import runtime
 from onnxq.errors import QConfigError, UnsupportedError, VerificationError
 from onnxq.graph import io
-from onnxq.pytorch import quantized_graph
+from onnxq.ort import runtime
 from onnxq.pytorch.agreeing_sums import warn_of_sums
 from onnxq.pytorch.arguments.axes import BATCH, Axes, DynamicAxes, resolved
 from onnxq.pytorch.arguments.batch_axes import batch_axes
@@ -39,7 +38,8 @@ from onnxq.pytorch.exporting.translation import translation_table
 from onnxq.pytorch.fake_quantize import FakeQuantize
 from onnxq.pytorch.never_ran import NOT_REACHED
 from onnxq.pytorch.placing.transformers import twin_without_shortcuts, zeroes_padding
-from onnxq.stages.rewrite import check_format
+from onnxq.qdq import tidy as quantized_graph
+from onnxq.static.rewrite import check_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,8 +10,8 @@ import onnx
 import onnx_ir as ir
 import torch
 
-from onnxq import runtime
 from onnxq.errors import QConfigError, UnsupportedError
+from onnxq.ort import runtime
 from onnxq.pytorch.arguments.inputs import BoundInputs, positional
 from onnxq.pytorch.exporting.check import check_against, relative_tolerance
 from onnxq.pytorch.exporting.exporter import BATCH

@@ -11,30 +11,31 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq import runtime, targets
+from onnxq import targets
 from onnxq.dtypes import INT8
+from onnxq.dynamic.dynamic_decision import Objective, QuantizeDynamic
+from onnxq.dynamic.dynamic_plan import dynamic_plan
+from onnxq.dynamic.dynamic_weights import permuted, unpermuted
+from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
 from onnxq.errors import ModelError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import model_hash
 from onnxq.operator import DynamicForm
+from onnxq.ort import runtime
 from onnxq.pytorch.dynamic import entries_of_nodes
 from onnxq.pytorch.importers.int8_weights import INT8_MAX, within
-from onnxq.pytorch.quantized_graph import holds_codes
 from onnxq.qconfig import QConfigDynamic, float16_dynamic_qconfig, onnxq_default_dynamic_qconfig
+from onnxq.qdq.tidy import holds_codes
 from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
-from onnxq.stages.dynamic.decision import Objective, QuantizeDynamic
-from onnxq.stages.dynamic.weights import permuted, unpermuted
-from onnxq.stages.dynamic_plan import dynamic_plan
-from onnxq.stages.placing.decision import node_name, walk
-from onnxq.stages.planning.constants import constant_array
-from onnxq.stages.rewrite.dynamic import rewrite_dynamic
+from onnxq.static.placing.decision import node_name, walk
+from onnxq.static.planning.constants import constant_array
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from torch import nn
 
+    from onnxq.dynamic.dynamic_decision import DynamicWeightPlan
     from onnxq.pytorch.importers.twins import Twins
-    from onnxq.stages.dynamic.decision import DynamicWeightPlan
 
 _INTEGER = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, DynamicForm.INTEGER)
 

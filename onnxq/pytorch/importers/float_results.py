@@ -2,7 +2,7 @@
 
 The x86 quantizer observes what goes into convolutions and linear layers, not what comes out. Where
 the next QuantizeLinear can move up to the convolution (Relu, MaxPool, Reshape in between), it does
-(onnxq.pytorch.quantized_graph), and ONNX Runtime runs QLinearConv. Before an Add or an average it
+(onnxq.qdq.tidy), and ONNX Runtime runs QLinearConv. Before an Add or an average it
 cannot: torch computes that result in float32, and ONNX Runtime has no fast integer convolution that
 returns floats. One thread, AVX512-VNNI, 64 channels of 56 x 56, 3 x 3: QLinearConv 0.31 ms, float
 Conv 1.33 ms, ConvInteger 10.2 ms.
@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from onnxq import runtime
 from onnxq.errors import listed
 from onnxq.graph.edit import FreeNames
 from onnxq.observers import MinMaxObserver
+from onnxq.ort import runtime
 from onnxq.pytorch.importers.findings import note
-from onnxq.pytorch.quantized_graph import tidy_quantized
-from onnxq.pytorch.quantized_graph.reading import (
+from onnxq.qdq.edits import graph_of
+from onnxq.qdq.tidy import tidy_quantized
+from onnxq.qdq.tidy.reading import (
     BIAS,
     DEQUANTIZE,
     QUANTIZE,
@@ -32,7 +33,6 @@ from onnxq.pytorch.quantized_graph.reading import (
     new_constant,
     replace,
 )
-from onnxq.stages.rewrite.edits import graph_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

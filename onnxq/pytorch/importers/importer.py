@@ -13,9 +13,10 @@ import torch
 from torch import fx, nn
 from torch.export import ExportedProgram
 
-from onnxq import runtime, targets
+from onnxq import targets
 from onnxq.errors import QConfigError, UnsupportedError, listed, nearest
 from onnxq.graph import io
+from onnxq.ort import runtime
 from onnxq.pytorch.arguments.examples import example_inputs
 from onnxq.pytorch.arguments.inputs import bind
 from onnxq.pytorch.exporting.check import flatten
@@ -43,9 +44,9 @@ from onnxq.pytorch.importers.programs import (
 )
 from onnxq.pytorch.importers.tensor_quantizers import has_tensor_quantizers, with_own_quantizers
 from onnxq.pytorch.importers.twins import find_twins
-from onnxq.pytorch.quantized_graph import as_format, count_grids, output_scales, tidy_quantized
-from onnxq.pytorch.quantized_graph.sums import disagreeing_sums
-from onnxq.stages.rewrite import check_format
+from onnxq.qdq.tidy import as_format, count_grids, output_scales, tidy_quantized
+from onnxq.qdq.tidy.sums import disagreeing_sums
+from onnxq.static.rewrite import check_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -17,14 +17,14 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog, targets
-from onnxq.arithmetic import Arithmetic
 from onnxq.graph.edit import FreeNames
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.operator import Rule
 from onnxq.pytorch.importers.findings import note
 from onnxq.pytorch.importers.patterns import WEIGHTS
-from onnxq.pytorch.quantized_graph.biases import store_bias
-from onnxq.pytorch.quantized_graph.reading import (
+from onnxq.qdq.edits import graph_of
+from onnxq.qdq.tidy.biases import store_bias
+from onnxq.qdq.tidy.reading import (
     BIAS,
     DEQUANTIZE,
     array_of,
@@ -32,7 +32,7 @@ from onnxq.pytorch.quantized_graph.reading import (
     is_constant,
     new_constant,
 )
-from onnxq.stages.rewrite.edits import graph_of
+from onnxq.targets.accumulation import Arithmetic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

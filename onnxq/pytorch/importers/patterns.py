@@ -22,7 +22,8 @@ import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames
 from onnxq.graph.passes.unused import RemoveUnused
-from onnxq.pytorch.quantized_graph.reading import (
+from onnxq.qdq.edits import graph_of
+from onnxq.qdq.tidy.reading import (
     DEQUANTIZE,
     QUANTIZE,
     array_of,
@@ -30,7 +31,6 @@ from onnxq.pytorch.quantized_graph.reading import (
     new_constant,
     replace,
 )
-from onnxq.stages.rewrite.edits import graph_of
 
 F32 = npt.NDArray[np.float32]
 

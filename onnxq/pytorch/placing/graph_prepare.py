@@ -36,13 +36,13 @@ from onnxq.qconfig import (
     default_qconfig_mapping,
     get_default_qat_qconfig,
 )
-from onnxq.stages.planning.activations import qparams_of_range
-from onnxq.stages.prepare import backend_of
+from onnxq.static.planning.activations import qparams_of_range
+from onnxq.static.prepare import backend_of
 
 if TYPE_CHECKING:
     from onnxq.pytorch.arguments.inputs import Inputs
     from onnxq.pytorch.placing.placed import PlacedGroup, PlacedWeight, Placements
-    from onnxq.stages.planning.agreeing_sums import Sum
+    from onnxq.static.planning.agreeing_sums import Sum
     from onnxq.targets import Target
 
 PLACEMENTS = "onnxq_placements"

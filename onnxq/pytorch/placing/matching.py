@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from onnxq import runtime
 from onnxq.graph.expose import expose
+from onnxq.ort import runtime
 from onnxq.pytorch.placing.recorded import Recorded, record
 from onnxq.pytorch.placing.tracing import SCOPE
 

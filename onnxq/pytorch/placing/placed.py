@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onnxq.qconfig import Part
-    from onnxq.stages.planning.agreeing_sums import Sum
+    from onnxq.static.planning.agreeing_sums import Sum
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,11 +37,11 @@ from onnxq.pytorch.placing.tracing import (
 )
 from onnxq.pytorch.placing.transformers import holds_transformer, without_shortcuts
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigMapping, get_default_qat_qconfig
-from onnxq.stages.placing.decision import Quantize, node_name, value_name, walk, weight_observer
-from onnxq.stages.planning.agreeing_sums import ADD, find_sums
-from onnxq.stages.planning.constants import limited_to
-from onnxq.stages.prepare import backend_of, prepare
-from onnxq.stages.rewrite.guards import NEVER_FUSED
+from onnxq.static.placing.decision import Quantize, node_name, value_name, walk, weight_observer
+from onnxq.static.planning.agreeing_sums import ADD, find_sums
+from onnxq.static.planning.constants import limited_to
+from onnxq.static.prepare import backend_of, prepare
+from onnxq.static.rewrite.guards import NEVER_FUSED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from onnxq.observers import ObserverSpec
     from onnxq.pytorch.arguments.inputs import BoundInputs, Inputs
     from onnxq.qconfig import Part
-    from onnxq.stages.planning.agreeing_sums import Sum
-    from onnxq.stages.prepare import Prepared, TensorGroup
+    from onnxq.static.planning.agreeing_sums import Sum
+    from onnxq.static.prepare import Prepared, TensorGroup
     from onnxq.targets import Target
 
 __all__ = ["PlacedGroup", "PlacedWeight", "Placements", "Unplaced", "place", "placements"]
@@ -369,7 +369,7 @@ class _Placing:
         self._unplaced[value_name(value)] = f"'{core.name}' has no argument with these values"
 
     def _kept_float(self) -> Iterator[str]:
-        """Float nodes that need a guard, as in the rewrite (onnxq.stages.rewrite.guards)."""
+        """Float nodes that need a guard, as in the rewrite (onnxq.static.rewrite.guards)."""
         for node in self._graph:
             if isinstance(self._prepared.decisions[node_name(node)], Quantize):
                 continue

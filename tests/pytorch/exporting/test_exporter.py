@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from onnxq import runtime
 from onnxq.errors import ModelError, OutputError, QConfigError, UnsupportedError, VerificationError
+from onnxq.ort import runtime
 from onnxq.pytorch import export
 
 pytestmark = pytest.mark.oracle

@@ -11,10 +11,10 @@ import torch
 from torch import nn
 from torch.ao import quantization as tq
 
-from onnxq import runtime
 from onnxq.errors import UnsupportedError
+from onnxq.ort import runtime
 from onnxq.pytorch.importers import import_quantized
-from onnxq.pytorch.quantized_graph import output_scales
+from onnxq.qdq.tidy import output_scales
 from tests.torch_ao_models import Operators, converted, eager, engine
 
 if TYPE_CHECKING:

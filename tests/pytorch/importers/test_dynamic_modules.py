@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.ao import quantization as tq
 
-from onnxq import runtime
+from onnxq.ort import runtime
 from onnxq.pytorch.importers import import_quantized
 from tests.torch_ao_models import Stubbed, eager, engine
 

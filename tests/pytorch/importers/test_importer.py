@@ -12,11 +12,11 @@ import torch
 from torch import nn
 from torch.ao import quantization as tq
 
-from onnxq import runtime
 from onnxq.errors import CalibrationError, QConfigError, UnsupportedError
 from onnxq.graph import io
+from onnxq.ort import runtime
 from onnxq.pytorch.importers import ImportedModelWarning, import_quantized
-from onnxq.pytorch.quantized_graph import output_scales
+from onnxq.qdq.tidy import output_scales
 from tests.torch_ao_models import IMAGES, Plain, Stubbed, converted, eager, engine, fx, outputs, qat
 
 if TYPE_CHECKING:

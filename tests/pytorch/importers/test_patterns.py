@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from onnxq import runtime
+from onnxq.ort import runtime
 from onnxq.pytorch.importers import import_quantized
 from onnxq.pytorch.importers.patterns import _step_of
 

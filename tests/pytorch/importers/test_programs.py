@@ -14,8 +14,8 @@ import pytest
 import torch
 from torch import fx
 
-from onnxq import runtime
 from onnxq.errors import UnsupportedError
+from onnxq.ort import runtime
 from onnxq.pytorch.importers import ImportedModelWarning, import_quantized
 from onnxq.pytorch.importers.programs import convert_program
 from tests.torch_ao_models import IMAGES, Plain, seeded

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from onnxq import runtime
 from onnxq.errors import ModelError, UnsupportedError
+from onnxq.ort import runtime
 from onnxq.pytorch.importers import ImportedModelWarning, import_quantized
 from onnxq.pytorch.importers.tensor_quantizers import (
     has_tensor_quantizers,

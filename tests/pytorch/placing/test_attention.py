@@ -18,7 +18,7 @@ from onnxq.pytorch.placing.attention import Attention, Call, taken_apart
 from onnxq.pytorch.placing.graph_prepare import PLACEMENTS
 from onnxq.pytorch.placing.transformers import without_shortcuts
 from onnxq.qconfig import QConfigMapping, get_default_qat_qconfig
-from onnxq.stages.prepare import Quantize
+from onnxq.static.prepare import Quantize
 
 if TYPE_CHECKING:
     from collections.abc import Callable

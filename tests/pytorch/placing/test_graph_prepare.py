@@ -15,13 +15,13 @@ from torch.nn import functional
 
 import onnxq
 from models.cifar10 import load_sample
-from onnxq import runtime
 from onnxq.errors import QConfigError, UnsupportedError
+from onnxq.ort import runtime
 from onnxq.pytorch import FakeQuantize, convert, export, load_module, prepare, prepare_qat
 from onnxq.pytorch.nn.intrinsic.qat import ConvBn2d, ConvBnReLU2d
 from onnxq.pytorch.placing.graph_prepare import PLACEMENTS
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping, get_default_qat_qconfig
-from onnxq.stages.prepare import Quantize
+from onnxq.static.prepare import Quantize
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import onnxq
-from onnxq import runtime
 from onnxq.errors import VerificationError
+from onnxq.ort import runtime
 from onnxq.pytorch import export
 from onnxq.pytorch.placing.transformers import twin_without_shortcuts
 

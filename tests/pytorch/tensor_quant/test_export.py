@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from onnxq import runtime
 from onnxq.errors import UnsupportedError
+from onnxq.ort import runtime
 from onnxq.pytorch import export
 from onnxq.pytorch.tensor_quant import QuantDescriptor, TensorQuantizer
 from tests.pytorch.tensor_quant.nets import (

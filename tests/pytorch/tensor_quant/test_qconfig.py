@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import onnxq
-from onnxq import runtime
+from onnxq.ort import runtime
 from onnxq.pytorch import DeQuantStub, LearnableFakeQuantize, QuantStub, prepare_qat
 from onnxq.pytorch.tensor_quant import QuantDescriptor
 from onnxq.qconfig import QConfig, QConfigMapping

@@ -11,15 +11,15 @@ import pytest
 import torch
 from torch import nn
 
-from onnxq import runtime
+from onnxq.checking.cross_check import cross_check
 from onnxq.errors import ModelError
+from onnxq.ort import runtime
+from onnxq.ort.runtime import Arithmetic, integer_nodes, optimized_graph
 from onnxq.pytorch import export
 from onnxq.pytorch.nn import quantized as nnq
 from onnxq.pytorch.nn.intrinsic import quantized as nniq
 from onnxq.pytorch.nn.quantized.weighted import Weighted
 from onnxq.qtensor import quantize_per_channel, quantize_per_tensor
-from onnxq.runtime import Arithmetic, integer_nodes, optimized_graph
-from onnxq.stages.cross_check import cross_check
 
 pytestmark = pytest.mark.oracle
 

@@ -7,8 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from onnxq import runtime
+from onnxq.checking.cross_check import cross_check
 from onnxq.errors import QConfigError, ShapeError, UnsupportedError
+from onnxq.ort import runtime
+from onnxq.ort.runtime import integer_nodes, optimized_graph
 from onnxq.pytorch import export
 from onnxq.pytorch.convert import convert
 from onnxq.pytorch.nn.quantized import dynamic as nnqd
@@ -20,8 +22,6 @@ from onnxq.qconfig import (
     per_channel_dynamic_qconfig,
 )
 from onnxq.qtensor import quantize_per_tensor
-from onnxq.runtime import integer_nodes, optimized_graph
-from onnxq.stages.cross_check import cross_check
 
 pytestmark = pytest.mark.oracle
 

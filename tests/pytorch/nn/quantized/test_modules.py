@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from onnxq import runtime
 from onnxq.dtypes import INT8, INT32
 from onnxq.errors import (
     CalibrationError,
@@ -17,6 +16,7 @@ from onnxq.errors import (
     ShapeError,
     UnsupportedError,
 )
+from onnxq.ort import runtime
 from onnxq.pytorch import export
 from onnxq.pytorch.fake_quantize import FakeQuantize
 from onnxq.pytorch.nn import intrinsic, qat

@@ -1,0 +1,92 @@
+"""What lies behind nodes that round floats: there, codes may depend on the machine.
+
+A node that rounds may give other last bits on another machine (onnxq.ort.node_kinds). Codes computed
+from these can be a step apart, and then whatever is computed from the codes. Everything else is the
+same integers, or the same floats, wherever products of codes are added alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxq.ort import node_kinds as kernels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import onnx_ir as ir
+
+
+@dataclass(frozen=True, slots=True)
+class BehindFloats:
+    """Of one model.
+
+    Attributes:
+        floats: op type -> nodes that round floats, the most frequent first.
+        codes: names of the nodes behind them that make codes or compute with them, in graph order.
+        outputs: names of the model's outputs behind them.
+    """
+
+    floats: Mapping[str, int]
+    codes: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+def behind_floats(integer: ir.Model, feedback: Mapping[str, str] | None = None) -> BehindFloats:
+    """What rounds floats, and what is computed from that, bodies of If, Loop and Scan included.
+
+    A body counts as a whole: where anything in it rounds, or reads what was rounded, all of it is
+    behind floats.
+
+    Args:
+        integer: a model on codes (onnxq.reference.integer_form).
+        feedback: {output name: input name} of state.
+    """
+    uses = dict(zip(integer.graph.all_nodes(), kernels.integer_nodes(integer), strict=True))
+    counts: dict[str, int] = {}
+    for use in uses.values():
+        if use.rounds:
+            counts[use.op_type] = counts.get(use.op_type, 0) + 1
+    touched: set[ir.Value] = set()
+    inputs = {str(value.name): value for value in integer.graph.inputs}
+    while True:  # once more for each output that goes round as an input
+        behind = _sweep(integer.graph, uses, touched)
+        outputs = tuple(str(v.name) for v in integer.graph.outputs if v in touched)
+        fed = {inputs[i] for o, i in (feedback or {}).items() if o in outputs and i in inputs}
+        if fed <= touched:
+            break
+        touched |= fed
+    floats = dict(sorted(counts.items(), key=lambda item: -item[1]))
+    return BehindFloats(floats, tuple(_name(node) for node in behind), outputs)
+
+
+def _sweep(
+    graph: ir.Graph, uses: Mapping[ir.Node, kernels.NodeUse], touched: set[ir.Value]
+) -> list[ir.Node]:
+    """Nodes with codes behind floats; `touched` grows by the values that are."""
+    behind = []
+    for node in graph:
+        inside = list(_inside(node))
+        nodes = [node, *inside]
+        reads = any(value in touched for n in nodes for value in n.inputs)
+        if not reads and not any(uses[n].rounds for n in nodes):
+            continue
+        touched.update(value for n in nodes for value in n.outputs)
+        if reads or inside:
+            behind += [n for n in nodes if uses[n].has_codes]
+    return behind
+
+
+def _inside(node: ir.Node) -> Iterator[ir.Node]:
+    """Every node of its bodies."""
+    for attribute in node.attributes.values():
+        if attribute.type.name == "GRAPH":
+            yield from attribute.as_graph().all_nodes()
+        elif attribute.type.name == "GRAPHS":
+            for graph in attribute.as_graphs():
+                yield from graph.all_nodes()
+
+
+def _name(node: ir.Node) -> str:
+    return node.name or str(node.outputs[0].name)

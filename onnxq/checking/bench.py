@@ -1,0 +1,172 @@
+"""Times float and quantized model in turns: one thread, CPU time, ratio of medians."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from onnxq.checking.execution import execution
+from onnxq.errors import CalibrationError, ModelError, UnsupportedError
+from onnxq.graph.canonical import canonicalize
+from onnxq.graph.io import load
+from onnxq.ort import runtime
+from onnxq.samples import InputSpec, Samples, input_specs, open_samples
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from onnxq.checking.findings import Execution
+
+Array = npt.NDArray[np.generic]
+
+MILLI = 1e-3
+DEFAULT_RUNS = 50
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A paired measurement.
+
+    Attributes:
+        float_ms, quantized_ms: median CPU time of one run, in milliseconds.
+        runs: pairs of runs.
+        float_bytes, quantized_bytes: sizes, external data included.
+        input_shapes: of the batch that was run.
+        execution: which nodes of the quantized model run in integers.
+        notes: what was done to make the two comparable.
+    """
+
+    float_ms: float
+    quantized_ms: float
+    runs: int
+    float_bytes: int
+    quantized_bytes: int
+    input_shapes: Mapping[str, tuple[int, ...]]
+    execution: Execution
+    notes: tuple[str, ...] = ()
+
+    @property
+    def speedup(self) -> float:
+        """Float over quantized: above 1 the quantized model is the faster one."""
+        return self.float_ms / self.quantized_ms
+
+
+def bench(
+    model: Path,
+    quantized: Path,
+    samples: str | Path | Samples | Iterable[Mapping[str, Array]] | None = None,
+    *,
+    batch_size: int | None = None,
+    ignore: Collection[str] = (),
+    runs: int = DEFAULT_RUNS,
+) -> Benchmark:
+    """A Benchmark of two model files on one batch.
+
+    Args:
+        model: path of the float model.
+        quantized: path of the quantized one.
+        samples: their first batch is run; None: random inputs (times hardly depend on values).
+        batch_size: rows of the batch; None: the static batch, else 1.
+        ignore: names of arrays in the samples that are no inputs.
+        runs: pairs of timed runs.
+    Raises:
+        ModelError: a model cannot be read, or the two have different inputs.
+        CalibrationError: unusable samples.
+        UnsupportedError: batch_size differs from the model's static batch.
+    """
+    source, notes = _comparable(model, quantized)
+    batch = _one_batch(input_specs(load(quantized)), samples, batch_size, ignore)
+    with (
+        runtime.open_session(source, threads=1) as ours,
+        runtime.open_session(quantized, threads=1) as theirs,
+    ):
+        times = runtime.paired_times({"float": ours, "quantized": theirs}, batch, runs)
+    return Benchmark(
+        times.median_s("float") / MILLI,
+        times.median_s("quantized") / MILLI,
+        runs,
+        size_bytes(model),
+        size_bytes(quantized),
+        {name: array.shape for name, array in batch.items()},
+        execution(quantized),
+        notes,
+    )
+
+
+def _comparable(model: Path, quantized: Path) -> tuple[Path | ir.Model, tuple[str, ...]]:
+    """The float model in a form that takes the quantized one's inputs, and notes on that."""
+    ours, theirs = ({s.name: s.dtype for s in input_specs(load(m))} for m in (model, quantized))
+    if ours == theirs:
+        return model, ()
+    if ours.keys() != theirs.keys():
+        raise ModelError(
+            f"the models do not belong together: inputs of '{model}' are "
+            f"{', '.join(sorted(ours))}; of '{quantized}' {', '.join(sorted(theirs))}."
+        )
+    # a float16 model: its quantized form takes float32
+    canonical = canonicalize(load(model), runtime.infer_types)
+    return canonical.model, canonical.notes
+
+
+def size_bytes(path: Path) -> int:
+    """Of an ONNX file and of the external data files that it names.
+
+    Raises:
+        ModelError: the file cannot be read.
+    """
+    return sum(p.stat().st_size for p in (path, *external_files(load(path))))
+
+
+def external_files(model: ir.Model) -> list[Path]:
+    """The files that hold weights of a model, in the order of first use."""
+    found: dict[Path, None] = {}
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            if isinstance(value.const_value, ir.ExternalTensor):
+                found[Path(value.const_value.path)] = None
+    return list(found)
+
+
+def random_batch(inputs: Iterable[InputSpec], batch_size: int | None = None) -> dict[str, Array]:
+    """Normal floats, zeros elsewhere; dynamic axes are 1, the first is batch_size.
+
+    Raises:
+        UnsupportedError: batch_size differs from a static batch; an input of strings.
+    """
+    rng = np.random.default_rng(SEED)
+    batch: dict[str, Array] = {}
+    for spec in inputs:
+        shape = [d if isinstance(d, int) else 1 for d in spec.shape or ()]
+        if shape and batch_size is not None:
+            first = spec.shape[0] if spec.shape else None
+            if isinstance(first, int) and first != batch_size:
+                raise UnsupportedError(
+                    f"input '{spec.name}' has a static batch of {first}, so that it cannot run "
+                    f"{batch_size}. Leave the batch size out, or export a dynamic batch."
+                )
+            shape[0] = batch_size
+        dtype = np.dtype(spec.dtype)
+        if dtype.kind not in "fiub":
+            raise UnsupportedError(f"input '{spec.name}' is of type {dtype}; give samples.")
+        values = rng.standard_normal(shape) if dtype.kind == "f" else np.zeros(shape)
+        batch[spec.name] = np.asarray(values.astype(dtype))
+    return batch
+
+
+def _one_batch(
+    inputs: tuple[InputSpec, ...],
+    samples: str | Path | Samples | Iterable[Mapping[str, Array]] | None,
+    batch_size: int | None,
+    ignore: Collection[str],
+) -> Mapping[str, Array]:
+    if samples is None:
+        return random_batch(inputs, batch_size)
+    for batch in open_samples(samples, inputs, batch_size, ignore):
+        return batch
+    raise CalibrationError("the samples hold no batch; give at least one sample.")

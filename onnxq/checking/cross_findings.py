@@ -1,0 +1,378 @@
+"""What cross_check finds: a value to print, to save as JSON, to hold against bounds."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnxq.errors import CalibrationError, VerificationError
+from onnxq.static.arguments import check_bound
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+FORMAT = "onnxq cross-check 2"
+NOT_REACHED = "no sample reached it"
+"""Why a node that did not run was not compared."""
+MAX_NAMED = 5  # broken bounds named in a message; the rest are counted
+
+
+class Unchecked(enum.Enum):
+    """What nodes that compute on integers, but were not compared, mean for `check`."""
+
+    REFUSED = "refused"
+    """They break it."""
+    ALLOWED = "allowed"
+    """They are listed, and so is that the whole model could not be run where such nodes are."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFinding:
+    """An integer node of ONNX Runtime's graph beside its kernel, on the inputs that it really had.
+
+    Attributes:
+        name: in the optimized graph.
+        op_type: "QLinearConv".
+        domain: "" for ai.onnx.
+        kernel: who computed it: "onnxq", or "onnx.reference" where onnx's own implementation
+            serves (operators on integers that nothing quantizes, as Cast).
+        elements: compared, all outputs.
+        differing: of these.
+        largest: difference in steps.
+        unit: what a step is: a code, or for floats an ulp (see stages.differences).
+        problem: shapes or dtypes that differ; empty: none.
+    """
+
+    name: str
+    op_type: str
+    domain: str
+    kernel: str
+    elements: int
+    differing: int
+    largest: int
+    unit: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class UncheckedNode:
+    """A node that computes on integers and could not be compared."""
+
+    name: str
+    op_type: str
+    domain: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FloatNode:
+    """A node that computes in float32, or on shapes and conditions; there is nothing to compare."""
+
+    name: str
+    op_type: str
+    domain: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutputAgreement:
+    """An output of the reference evaluator on the model file beside ONNX Runtime's.
+
+    Attributes:
+        name: of the graph output.
+        elements: compared.
+        differing: of these.
+        largest: difference in steps.
+        unit: what a step is.
+        problem: why it could not be compared; empty: it was.
+        behind: where it differs, the first node in front of it that computes in float, and so
+            rounds as it is fused; empty: none.
+        rounding: steps that such nodes explain (see stages.end_to_end.ROUNDING); 0: none.
+    """
+
+    name: str
+    elements: int
+    differing: int
+    largest: int
+    unit: str
+    problem: str
+    behind: str = ""
+    rounding: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """What `check` takes."""
+
+    steps: float | None = None
+    share: float | None = None
+    unchecked: Unchecked = Unchecked.REFUSED
+    output_steps: float | None = None
+
+
+@dataclass(frozen=True)
+class CrossFindings:
+    """ONNX Runtime and the reference kernels on the same samples, node by node and end to end.
+
+    Attributes:
+        model_hash: of the quantized model.
+        batches: that were run.
+        nodes: integer nodes that were compared, in the order of ONNX Runtime's graph.
+        unchecked: integer nodes that were not.
+        floats: the others.
+        instrumented: outputs whose values changed when inner tensors were made visible; nothing
+            can be said of such a model.
+        outputs: end to end.
+        first_difference: the first node, in the order of ONNX Runtime's graph, whose result the
+            evaluator on the model file does not have; empty: none.
+        end_to_end: why the evaluator could not run the model file; empty: it did.
+        weights_alone: by design no node computes in integers: onnxq wrote the file, and quantized
+            weights in it at most. Only the outputs are compared.
+    """
+
+    model_hash: str
+    batches: int
+    nodes: tuple[NodeFinding, ...]
+    unchecked: tuple[UncheckedNode, ...]
+    floats: tuple[FloatNode, ...]
+    instrumented: tuple[str, ...]
+    outputs: tuple[OutputAgreement, ...]
+    first_difference: str
+    end_to_end: str
+    weights_alone: bool = False
+
+    @property
+    def differing(self) -> int:
+        """Elements that differ, node by node and end to end.
+
+        0 is no proof: what was not compared does not differ. See `exact` and `check`.
+        """
+        return sum(n.differing for n in self.nodes) + sum(o.differing for o in self.outputs)
+
+    @property
+    def exact(self) -> bool:
+        """Whether all integers were compared, there are some, and all outputs are equal.
+
+        Stricter than `check()`, which lets float nodes round.
+        """
+        return bool(self.nodes) and not self._broken(_Bounds(output_steps=0))
+
+    def is_rounding(self, output: OutputAgreement) -> bool:
+        """Whether the output differs, by no more than float nodes round, and every integer agrees.
+
+        Where an integer differs, was not compared though it was computed, or parts from the
+        evaluator's, it is not.
+        """
+        integers = any(n.differing or n.problem for n in self.nodes)
+        integers = integers or any(n.reason != NOT_REACHED for n in self.unchecked)
+        if integers or self.first_difference or output.problem:
+            return False
+        return bool(output.differing) and output.largest <= output.rounding
+
+    def check(
+        self,
+        max_steps: float | None = None,
+        max_differing: float | None = None,
+        unchecked: Unchecked = Unchecked.REFUSED,
+        max_output_steps: float | None = None,
+    ) -> None:
+        """Returns if nothing differs, node by node and end to end, or within the bounds given.
+
+        Outputs may differ by what float nodes in front of them round (`is_rounding`).
+
+        Args:
+            max_steps: differences up to this many steps are allowed, in any number of elements
+                (unless max_differing bounds that).
+            max_differing: share of the elements of a node or output that may differ, from 0 to 1,
+                by any number of steps (unless max_steps bounds that).
+            unchecked: what integer nodes without a comparison mean. That the model could not be
+                run end to end is allowed along with such nodes, never without them.
+            max_output_steps: bound for the outputs end to end, in place of the other two and of
+                what counts as rounding. ONNX Runtime fuses float nodes, and rounds them otherwise
+                then than one by one.
+        Raises:
+            VerificationError: a bound is broken, or nothing was compared.
+            QConfigError: a bound is negative.
+        """
+        for name, bound in (
+            ("max_steps", max_steps),
+            ("max_differing", max_differing),
+            ("max_output_steps", max_output_steps),
+        ):
+            check_bound(name, bound)
+        bounds = _Bounds(max_steps, max_differing, unchecked, max_output_steps)
+        broken = self._broken(bounds)
+        if not broken:
+            return
+        more = f"\n  and {len(broken) - MAX_NAMED} more" if len(broken) > MAX_NAMED else ""
+        raise VerificationError(
+            f"{len(broken)} finding(s):\n  "
+            + "\n  ".join(broken[:MAX_NAMED])
+            + more
+            + f"\n{self._remedy(broken)}"
+        )
+
+    def _broken(self, bounds: _Bounds) -> list[str]:
+        """One sentence for each bound that does not hold."""
+        broken = [
+            f"output '{name}' changes when inner tensors are read" for name in self.instrumented
+        ]
+        refused = bounds.unchecked is Unchecked.REFUSED
+        if refused:
+            broken += [_not_checked(node) for node in self.unchecked]
+        if self.end_to_end and (refused or not self.unchecked):
+            broken.append(f"end to end was not checked: {self.end_to_end}")
+        nodes = [(f"{n.op_type} '{n.name}'", n) for n in self.nodes]
+        own = bounds.output_steps is not None
+        far = [o for o in self.outputs if own or not self.is_rounding(o)]
+        outputs = [(f"output '{o.name}', end to end", o) for o in far]
+        broken += _differences(nodes, bounds.steps, bounds.share)
+        if own:
+            broken += _differences(outputs, bounds.output_steps, None)
+        else:
+            broken += _differences(outputs, bounds.steps, bounds.share)
+        if not self.nodes and not self.unchecked and not self.weights_alone:
+            broken.append(
+                "ONNX Runtime runs no node of this model in integers: no integers were compared"
+            )
+        return broken
+
+    def _remedy(self, broken: Sequence[str]) -> str:
+        """What to do: a kernel is to blame only where nodes differ on the inputs they had."""
+        unreached = {_not_checked(node) for node in self.unchecked if node.reason == NOT_REACHED}
+        if unreached.issuperset(broken):
+            return (
+                "Nothing else is wrong. Give samples that reach these nodes (the other branch of "
+                "an If, a Loop that runs), or allow it: --allow-unchecked."
+            )
+        if not self.nodes and not self.unchecked and not self.weights_alone:
+            return (
+                "Give a quantized model, as onnxq.quantize(model, samples) makes it. Quantized "
+                "dynamically, all nodes stay in float where objective 'speed' finds them slower "
+                "in integers; objective 'size' (--objective size) quantizes them all the same. "
+                "Other models than quantized ones compare without --reference."
+            )
+        rounded = [o for o in self.outputs if o.differing and o.behind and not o.problem]
+        if rounded and not any(n.differing or n.problem for n in self.nodes):
+            steps = max(o.largest for o in self.outputs)
+            ran, tips = "nothing runs in integers", ""
+            if self.nodes:
+                ran = f"0 of {len(self.nodes)} integer nodes differ on the inputs that they had"
+                tips = ", which can tip a code behind it"
+            return (
+                f"No kernel is to blame: {ran}. In front of output '{rounded[0].name}' is "
+                f"{rounded[0].behind}, which computes in float: fused with its neighbours ONNX "
+                f"Runtime rounds it otherwise{tips}. Where a difference of this size is "
+                f"all right, allow it: max_output_steps={steps} (--max-output-steps {steps}). "
+                "Is it more than rounding, ONNX Runtime fuses the file otherwise than onnxq"
+                + (f": look at node '{self.first_difference}'." if self.first_difference else ".")
+            )
+        return (
+            "Look at the first node that differs: its kernel, or ONNX Runtime on this machine, is "
+            "wrong. Where a small difference is all right, allow it: max_steps, max_differing "
+            "(--max-steps N, --max-differing SHARE), for outputs behind float nodes "
+            "max_output_steps; for nodes that were not checked --allow-unchecked."
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values for JSON."""
+        fields = dataclasses.asdict(self)
+        return {"format": FORMAT, **fields, "differing": self.differing, "exact": self.exact}
+
+    def to_json(self) -> str:
+        """`to_dict` as text."""
+        return json.dumps(self.to_dict(), indent=1, allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object]) -> CrossFindings:
+        """CrossFindings from what `to_dict` gave.
+
+        Raises:
+            CalibrationError: data of another form or version.
+        """
+        try:
+            return _from_dict(data)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CalibrationError(
+                f"not cross-check findings that this version of onnxq wrote ({error!r}); run "
+                "cross_check anew."
+            ) from error
+
+    @classmethod
+    def load(cls, path: str | Path) -> CrossFindings:
+        """Reads a file of `to_json`.
+
+        Raises:
+            CalibrationError: missing file, or of another form or version.
+        """
+        try:
+            data = json.loads(Path(path).read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise CalibrationError(f"findings '{path}': cannot be read ({error}).") from error
+        return cls.from_dict(data)
+
+
+def _not_checked(node: UncheckedNode) -> str:
+    return f"{node.op_type} '{node.name}' was not checked: {node.reason}"
+
+
+def _differences(
+    places: Sequence[tuple[str, NodeFinding | OutputAgreement]],
+    max_steps: float | None,
+    max_differing: float | None,
+) -> list[str]:
+    broken = []
+    for where, found in places:
+        if found.problem:
+            broken.append(f"{where}: {found.problem}")
+        elif found.differing and _beyond(found, max_steps, max_differing):
+            broken.append(
+                f"{where}: {found.differing} of {found.elements} elements differ, by up to "
+                f"{found.largest} {found.unit}"
+            )
+    return broken
+
+
+def _beyond(
+    found: NodeFinding | OutputAgreement, max_steps: float | None, max_differing: float | None
+) -> bool:
+    """Whether differences break the bounds; without any bound, they do."""
+    if max_steps is None and max_differing is None:
+        return True
+    too_far = max_steps is not None and found.largest > max_steps
+    too_many = max_differing is not None and found.differing > max_differing * found.elements
+    return too_far or too_many
+
+
+def _rows(rest: Mapping[str, object], key: str) -> Iterator[dict[str, object]]:
+    entries = rest[key]
+    if not isinstance(entries, list | tuple):
+        raise TypeError(key)
+    for entry in entries:
+        if not isinstance(entry, dict):
+            raise TypeError(key)
+        yield entry
+
+
+def _from_dict(data: Mapping[str, object]) -> CrossFindings:
+    rest = dict(data)
+    if rest.pop("format") != FORMAT:
+        raise ValueError("format")
+    for key in ("differing", "exact"):  # follow from the rest
+        rest.pop(key)
+    kinds: Collection[tuple[str, type]] = (
+        ("nodes", NodeFinding),
+        ("unchecked", UncheckedNode),
+        ("floats", FloatNode),
+        ("outputs", OutputAgreement),
+    )
+    for key, kind in kinds:
+        rest[key] = tuple(kind(**row) for row in _rows(rest, key))
+    instrumented = rest["instrumented"]
+    if not isinstance(instrumented, list | tuple):
+        raise TypeError("instrumented")
+    rest["instrumented"] = tuple(str(name) for name in instrumented)
+    return CrossFindings(**rest)  # type: ignore[arg-type]  # a wrong type was caught above

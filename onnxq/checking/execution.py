@@ -1,0 +1,122 @@
+"""What ONNX Runtime runs of a quantized model in integers, what in float, and what fell back.
+
+A node of the file is meant to run in integers when all that it computes on comes from integers
+(the DequantizeLinear of an activation, or constants), and its results go to a QuantizeLinear or it
+has a quantized weight. It fell back when the optimized graph still has a node of its name that
+computes in float, or the DequantizeLinear of its weight.
+
+Of dynamic quantization, integer products stand in the file as such. A product by a weight that is
+stored in blocks is meant to become MatMulNBits, which multiplies codes too; it fell back when the
+DequantizeLinear of its weight is still there. Weights that are dequantized by Cast and Mul are
+meant to compute in float.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from onnxq.checking.findings import Execution, Fallback
+from onnxq.graph.io import load
+from onnxq.ort import runtime
+from onnxq.ort.runtime import Arithmetic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import onnx_ir as ir
+
+# ONNX Runtime renames "conv1" to "conv1_token_12" (layouts), "mm" to "mm/MatMulAddFusion"
+_RENAMED = re.compile(r"(/\w+Fusion)?(_token_\d+)?$")
+_CLAMPS = ("Relu", "Clip")  # between a node and its QuantizeLinear they are part of it
+
+
+def execution(model: ir.Model | Path) -> Execution:
+    """What ONNX Runtime runs of a quantized model on this machine.
+
+    Raises:
+        ModelError: the model cannot be read, or ONNX Runtime does not accept it.
+    """
+    uses = runtime.integer_nodes(runtime.optimized_graph(model))
+    in_float = {original_name(use.name) for use in uses if use.arithmetic is Arithmetic.FLOAT}
+    kept = {original_name(use.name) for use in uses if use.op_type == "DequantizeLinear"}
+    return Execution(
+        dict(runtime.count(uses, Arithmetic.INTEGER)),
+        dict(runtime.count(uses, Arithmetic.FLOAT)),
+        dict(runtime.count(uses, Arithmetic.CONVERSION)),
+        tuple(
+            Fallback(str(node.name), node.op_type)
+            for node in meant_in_integers(load(model))
+            if node.name in in_float or kept.intersection(_weight_dequantizers(node))
+        ),
+    )
+
+
+def meant_in_integers(model: ir.Model) -> Iterator[ir.Node]:
+    """Nodes of a file between DequantizeLinear and QuantizeLinear, and products by blocks."""
+    for node in model.graph.all_nodes():
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            continue
+        if _has_blocks(node):
+            yield node
+            continue
+        varying = [v for v in node.inputs if v is not None and not _is_constant(v)]
+        if not varying or not all(_is_dequantized(v) or not _is_float(v) for v in varying):
+            continue
+        if not any(_is_dequantized(v) for v in varying):
+            continue
+        if _has_quantized_weight(node) or all(_is_requantized(v) for v in node.outputs):
+            yield node
+
+
+def _has_blocks(node: ir.Node) -> bool:
+    """Whether it multiplies by a constant that is stored in blocks."""
+    if node.op_type not in ("MatMul", "Gemm"):
+        return False
+    producers = [v.producer() for v in node.inputs if v is not None and _is_constant(v)]
+    return any(p is not None and p.attributes.get_int("block_size", 0) > 0 for p in producers)
+
+
+def original_name(name: str) -> str:
+    """The name that a node of the optimized graph had in the file."""
+    return _RENAMED.sub("", name, count=1)
+
+
+def _weight_dequantizers(node: ir.Node) -> Iterator[str]:
+    for value in node.inputs:
+        producer = None if value is None or not _is_constant(value) else value.producer()
+        if producer is not None and producer.name:
+            yield producer.name
+
+
+def _is_dequantized(value: ir.Value) -> bool:
+    producer = value.producer()
+    return producer is not None and producer.op_type == "DequantizeLinear"
+
+
+def _is_constant(value: ir.Value) -> bool:
+    """An initializer, or the DequantizeLinear of one."""
+    if value.is_initializer():
+        return True
+    producer = value.producer()
+    if producer is None or producer.op_type != "DequantizeLinear":
+        return False
+    codes = producer.inputs[0]
+    return codes is not None and codes.is_initializer()
+
+
+def _is_float(value: ir.Value) -> bool:
+    """Unknown types count as float."""
+    return value.dtype is None or value.dtype.is_floating_point()
+
+
+def _has_quantized_weight(node: ir.Node) -> bool:
+    return any(v is not None and not v.is_initializer() and _is_constant(v) for v in node.inputs)
+
+
+def _is_requantized(value: ir.Value) -> bool:
+    readers = [use.node for use in value.uses()]
+    if len(readers) == 1 and readers[0].op_type in _CLAMPS:
+        return _is_requantized(readers[0].outputs[0])
+    return bool(readers) and all(reader.op_type == "QuantizeLinear" for reader in readers)

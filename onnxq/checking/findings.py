@@ -1,0 +1,278 @@
+"""What verify finds, as a value that can be printed, saved as JSON, and held against bounds."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnxq.errors import CalibrationError, VerificationError
+from onnxq.static.arguments import check_bound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+FORMAT = "onnxq findings 1"
+MAX_NAMED = 5  # broken bounds named in a message; the rest are counted
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFinding:
+    """Tensor T of the float model beside the dequantized codes T_quantized.
+
+    Attributes:
+        name: of the tensor in the float model.
+        dtype: of the codes ("uint8").
+        scale: one step.
+        elements: compared.
+        sqnr_db: inf where nothing differs.
+        cosine: of the angle between the two.
+        max_error_steps: largest difference in multiples of the scale.
+        saturated_share: part of the float values that lie beyond what the codes reach.
+    """
+
+    name: str
+    dtype: str
+    scale: float
+    elements: int
+    sqnr_db: float
+    cosine: float
+    max_error_steps: float
+    saturated_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFinding:
+    """An output of the float model beside the output of that name of the quantized one.
+
+    Attributes:
+        name: of the graph output.
+        elements: compared.
+        sqnr_db: inf where nothing differs.
+        cosine: of the angle between the two.
+        max_error: largest absolute difference.
+        max_error_steps: the same in multiples of the scale; None where the output has no codes.
+        top1_agreement: share of rows with the same argmax; None unless 2-D with 2 columns or more.
+    """
+
+    name: str
+    elements: int
+    sqnr_db: float
+    cosine: float
+    max_error: float
+    max_error_steps: float | None
+    top1_agreement: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """A quantized tensor or an output that could not be compared, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """A node that the file puts between integers, but that ONNX Runtime runs in float."""
+
+    name: str
+    op_type: str
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What ONNX Runtime makes of the quantized model, counted in its optimized graph.
+
+    Attributes:
+        integer_nodes: op type -> nodes that compute on integers.
+        float_nodes: op type -> nodes that compute on floats.
+        conversions: op type -> nodes that only convert between the two.
+        fallbacks: nodes meant to run in integers that do not.
+    """
+
+    integer_nodes: Mapping[str, int]
+    float_nodes: Mapping[str, int]
+    conversions: Mapping[str, int]
+    fallbacks: tuple[Fallback, ...]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Float and quantized model side by side on samples.
+
+    Attributes:
+        float_hash: of the canonical float model.
+        quantized_hash: of the quantized model.
+        batches: that were run.
+        tensors: in the order of the quantized graph.
+        outputs: in the order of the float graph.
+        unmatched: what could not be compared.
+        execution: which nodes really run in integers.
+    """
+
+    float_hash: str
+    quantized_hash: str
+    batches: int
+    tensors: tuple[TensorFinding, ...]
+    outputs: tuple[OutputFinding, ...]
+    unmatched: tuple[Unmatched, ...]
+    execution: Execution
+
+    def check(self, min_sqnr_db: float | None = None, max_steps: float | None = None) -> None:
+        """Returns if every compared tensor and output keeps the bounds; NaN keeps none.
+
+        Raises:
+            VerificationError: a bound is broken, or nothing was compared that it could hold for.
+            QConfigError: max_steps is negative.
+        """
+        check_bound("max_steps", max_steps)
+        broken: list[str] = []
+        if min_sqnr_db is not None:
+            broken += _below(min_sqnr_db, list(self._sqnr()))
+        if max_steps is not None:
+            broken += _above(max_steps, list(self._steps()))
+        if not broken:
+            return
+        more = f"\n  and {len(broken) - MAX_NAMED} more" if len(broken) > MAX_NAMED else ""
+        raise VerificationError(
+            f"{len(broken)} bound(s) broken:\n  "
+            + "\n  ".join(broken[:MAX_NAMED])
+            + f"{more}\n{self._remedy()}"
+        )
+
+    def _remedy(self) -> str:
+        if self.tensors:
+            return (
+                "Look at the first tensor in graph order that is bad; leave its node in float in "
+                "the qconfig, calibrate with more samples or another observer, or set a wider "
+                "bound."
+            )
+        return (
+            "No tensor has codes of a fixed scale: what is quantized when the model runs shows in "
+            "its outputs alone. Leave some nodes in float in the qconfig, choose another form or "
+            "more bits, or set a wider bound."
+        )
+
+    def _sqnr(self) -> Iterator[tuple[str, float]]:
+        yield from ((f"output '{o.name}'", o.sqnr_db) for o in self.outputs)
+        yield from ((f"tensor '{t.name}'", t.sqnr_db) for t in self.tensors)
+
+    def _steps(self) -> Iterator[tuple[str, float]]:
+        for o in self.outputs:
+            if o.max_error_steps is not None:
+                yield f"output '{o.name}'", o.max_error_steps
+        yield from ((f"tensor '{t.name}'", t.max_error_steps) for t in self.tensors)
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values for JSON; numbers that it lacks are the strings "inf", "-inf" and "nan"."""
+        fields = {k: _plain(v) for k, v in dataclasses.asdict(self).items()}
+        return {"format": FORMAT, **fields}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object]) -> Findings:
+        """Findings from what `to_dict` gave.
+
+        Raises:
+            CalibrationError: data of another form or version.
+        """
+        try:
+            return _from_dict(data)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CalibrationError(
+                f"not findings that this version of onnxq wrote ({error!r}); run verify anew."
+            ) from error
+
+    def to_json(self) -> str:
+        """`to_dict` as text."""
+        return json.dumps(self.to_dict(), indent=1, allow_nan=False)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Findings:
+        """Reads a file of `to_json`.
+
+        Raises:
+            CalibrationError: missing file, or of another form or version.
+        """
+        try:
+            data = json.loads(Path(path).read_text())
+        except (OSError, ValueError) as error:
+            raise CalibrationError(f"findings '{path}': cannot be read ({error}).") from error
+        return cls.from_dict(data)
+
+
+def _below(bound: float, got: list[tuple[str, float]]) -> list[str]:
+    if not got:
+        return [f"min SQNR {bound:g} dB: nothing was compared"]
+    return [
+        f"{where}: SQNR {v:.2f} dB, wanted at least {bound:g}" for where, v in got if not v >= bound
+    ]
+
+
+def _above(bound: float, got: list[tuple[str, float]]) -> list[str]:
+    if not got:
+        return [
+            f"max error {bound:g} steps: no compared tensor has a scale to count in; bound the "
+            "SQNR instead (min_sqnr_db, --min-sqnr DB)"
+        ]
+    return [
+        f"{where}: max error {v:.2f} steps, wanted at most {bound:g}"
+        for where, v in got
+        if not v <= bound
+    ]
+
+
+def _plain(value: object) -> object:
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
+        case dict():
+            return {k: _plain(v) for k, v in value.items()}
+        case list() | tuple():
+            return [_plain(v) for v in value]
+    return value
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, int | float | str):
+        raise TypeError(f"wanted a number, got {value!r}")
+    return float(value)
+
+
+_NUMBERS = (
+    "scale",
+    "sqnr_db",
+    "cosine",
+    "max_error",
+    "max_error_steps",
+    "saturated_share",
+    "top1_agreement",
+)
+
+
+def _row(entry: Mapping[str, object]) -> dict[str, object]:
+    return {k: _number(v) if k in _NUMBERS and v is not None else v for k, v in entry.items()}
+
+
+def _from_dict(data: Mapping[str, object]) -> Findings:
+    rest = dict(data)
+    if rest.pop("format") != FORMAT:
+        raise ValueError("format")
+    for key, kind in (
+        ("tensors", TensorFinding),
+        ("outputs", OutputFinding),
+        ("unmatched", Unmatched),
+    ):
+        entries = rest[key]
+        if not isinstance(entries, list):
+            raise TypeError(key)
+        rest[key] = tuple(kind(**_row(e)) for e in entries)  # type: ignore[arg-type]  # as below
+    execution = rest["execution"]
+    if not isinstance(execution, dict):
+        raise TypeError("execution")
+    fallbacks = tuple(Fallback(**f) for f in execution["fallbacks"])
+    rest["execution"] = Execution(**{**execution, "fallbacks": fallbacks})
+    return Findings(**rest)  # type: ignore[arg-type]  # a wrong type was caught above or is a TypeError

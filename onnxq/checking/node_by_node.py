@@ -1,0 +1,285 @@
+"""Each integer node of ONNX Runtime's optimized graph beside its kernel, on the same inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from onnxq import reference
+from onnxq.checking.cross_findings import NOT_REACHED, FloatNode, NodeFinding, UncheckedNode
+from onnxq.checking.differences import Differences
+from onnxq.errors import OnnxqError
+from onnxq.graph.expose import Exposed, expose, observable
+from onnxq.graph.expose_steps import expose_steps
+from onnxq.graph.passes.names import UniqueNames
+from onnxq.graph.types import infer_types
+from onnxq.ort import runtime
+from onnxq.ort.node_kinds import value_types
+from onnxq.ort.runtime import Arithmetic
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onnx.reference.op_run import OpRun
+
+    from onnxq.checking.visible import Inner
+
+Array = npt.NDArray[np.generic]
+Values = dict[str, Array]
+
+NO_DATA = ("Shape", "Size", "If", "Loop", "Scan")
+"""Operators that do not read the integers of their inputs themselves."""
+CONVERSIONS = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
+"""Operators that are compared whatever their types are."""
+
+
+@dataclass(slots=True)
+class _Node:
+    """A node of the optimized graph under comparison.
+
+    Attributes:
+        proto: for the kernel.
+        inputs: names of values, "" for absent ones.
+        outputs: likewise.
+        arithmetic: as the graph says it, for nodes that no sample reached.
+        runner: the kernel; made when it is first needed.
+        kernel: who computed it.
+        reached: how often it ran.
+        integer: whether integers were seen.
+        problem: why it could not be compared.
+        stepwise: it is in the body of a Loop or Scan, with a value for each step.
+        sums: all outputs together.
+    """
+
+    node: ir.Node
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    arithmetic: Arithmetic
+    runner: OpRun | None = None
+    kernel: str = ""
+    reached: int = 0
+    integer: bool = False
+    problem: str = ""
+    stepwise: bool = False
+    sums: Differences = field(default_factory=Differences)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Name, op type and domain."""
+        name = self.node.name or next(filter(None, self.outputs), "")
+        return name, self.node.op_type, self.node.domain
+
+
+class NodeByNode:
+    """The optimized graph with every inner tensor visible, and what was found at its nodes.
+
+    Attributes:
+        exposed: the graph that makes them visible.
+        instrumented: outputs that changed by that.
+    """
+
+    def __init__(self, target: ir.Model) -> None:
+        optimized = runtime.optimized_graph(target)
+        UniqueNames()(optimized)
+        _type_bodies(optimized)
+        visible = expose(optimized, observable(optimized))
+        steps = expose_steps(visible.model, _may_be_integer)
+        self._steps = steps.outputs
+        self.exposed = Exposed(visible.model, {**visible.outputs, **steps.outputs})
+        self.instrumented: dict[str, None] = {}
+        self._opsets = dict(optimized.opset_imports)
+        self._constants = _constants(optimized)
+        uses = runtime.integer_nodes(optimized)
+        self._nodes = [
+            _Node(node, _value_names(node.inputs), _value_names(node.outputs), use.arithmetic)
+            for node, use in zip(optimized.graph.all_nodes(), uses, strict=True)
+        ]
+        for entry in self._nodes:
+            entry.problem = self._why_hidden(entry, steps.hidden)
+            entry.stepwise = any(name in self._steps for name in entry.outputs)
+        self._last = {name: i for i, entry in enumerate(self._nodes) for name in entry.inputs}
+
+    def _why_hidden(self, entry: _Node, hidden: Mapping[str, str]) -> str:
+        """Why the values of a node in a body cannot be read, or the empty string."""
+        for name in (*entry.outputs, *entry.inputs):
+            if name in hidden:
+                return hidden[name]
+        if any(name in self.exposed.outputs for name in entry.outputs):
+            return ""
+        return "it is in the body of a Loop or Scan, and does not compute on integers"
+
+    def note_instrumented(self, wanted: Values, outputs: Values) -> None:
+        """Takes down the outputs that differ where inner tensors are visible."""
+        for name, array in wanted.items():
+            if not isinstance(array, np.ndarray):
+                continue
+            sums = Differences()
+            sums.update(outputs[name], array)
+            if sums.differing:
+                self.instrumented[name] = None
+
+    def results(self, inner: dict[str, Inner]) -> dict[tuple[str, str], Array]:
+        """(node name, value name) -> integers, in graph order."""
+        return {
+            (entry.key[0], name): array
+            for entry in self._nodes
+            if not entry.stepwise
+            for name in entry.outputs
+            if isinstance(array := inner.get(name), np.ndarray) and _is_codes(array)
+        }
+
+    def compare(self, feeds: Mapping[str, Array], inner: dict[str, Inner]) -> None:
+        """Runs each integer node's kernel on one batch.
+
+        Args:
+            feeds: of the model.
+            inner: what ONNX Runtime computed; emptied on the way.
+        """
+        for i, entry in enumerate(self._nodes):
+            if not entry.problem:
+                self._compare_one(entry, feeds, inner)
+            for name in (*entry.inputs, *entry.outputs):
+                if self._last.get(name, -1) <= i:
+                    inner.pop(name, None)
+
+    def _compare_one(
+        self, entry: _Node, feeds: Mapping[str, Array], inner: dict[str, Inner]
+    ) -> None:
+        wanted = [inner.get(name) for name in entry.outputs]
+        if all(array is None for array in wanted):
+            return  # a branch that did not run
+        steps = max(len(y) for y in wanted if y is not None) if entry.stepwise else 1
+        inputs = [self._input(name, feeds, inner) for name in entry.inputs]
+        for step in range(steps):
+            theirs = [self._at(n, y, step) for n, y in zip(entry.outputs, wanted, strict=True)]
+            if entry.stepwise and all(y is None or y.shape == (0,) for y in theirs):
+                continue  # another branch ran in this step
+            entry.reached += 1
+            if entry.node.op_type in NO_DATA:
+                return
+            xs = [self._at(n, x, step) for n, x in zip(entry.inputs, inputs, strict=True)]
+            self._compare_arrays(entry, xs, theirs)
+
+    def _at(self, name: str, value: Inner | None, step: int) -> Array | None:
+        """One step of a value in a body; a value from around it as it is."""
+        if name in self._steps and value is not None:
+            return np.asarray(value[step])
+        return None if value is None else np.asarray(value)
+
+    def _compare_arrays(
+        self, entry: _Node, inputs: Sequence[Array | None], wanted: Sequence[Array | None]
+    ) -> None:
+        converts = entry.node.op_type in CONVERSIONS  # int32 biases have no type of codes
+        if not converts and not any(_is_codes(x) for x in (*inputs, *wanted)):
+            return
+        entry.integer = True
+        if entry.problem:
+            return
+        try:
+            got, bound = self._run(entry, inputs)
+        except OnnxqError as error:
+            entry.problem = str(error)
+            return
+        for slot, theirs in enumerate(wanted):
+            if theirs is not None:
+                ours = got[slot] if slot < len(got) else None
+                entry.sums.update(ours, theirs, bound if slot == 0 else None)
+
+    def _run(
+        self, entry: _Node, inputs: Sequence[Array | None]
+    ) -> tuple[tuple[Array, ...], Array | None]:
+        if entry.runner is None:
+            entry.runner = reference.node_runner(ir.to_proto(entry.node), self._opsets, inputs)
+        runner = entry.runner
+        ours = isinstance(runner, reference.KernelOp) and runner.uses_kernel(inputs)
+        entry.kernel = "onnxq" if ours else "onnx.reference"
+        outputs = reference.run_node(runner, inputs, {})
+        bound = runner.bound(inputs) if ours and isinstance(runner, reference.KernelOp) else None
+        return outputs, bound
+
+    def _input(
+        self, name: str, feeds: Mapping[str, Array], inner: dict[str, Inner]
+    ) -> Inner | None:
+        for source in (self._constants, feeds):
+            if name in source:
+                return source[name]
+        return inner.get(name)
+
+    def findings(self) -> tuple[NodeFinding, ...]:
+        """Nodes that were compared, if only on the batches before one that could not be."""
+        return tuple(
+            NodeFinding(
+                *entry.key,
+                entry.kernel,
+                entry.sums.elements,
+                entry.sums.differing,
+                entry.sums.largest,
+                entry.sums.unit,
+                entry.sums.problem,
+            )
+            for entry in self._nodes
+            if entry.integer and (entry.sums.elements or not entry.problem)
+        )
+
+    def unchecked(self) -> tuple[UncheckedNode, ...]:
+        """Integer nodes that were not."""
+        return tuple(
+            UncheckedNode(*entry.key, entry.problem or NOT_REACHED)
+            for entry in self._nodes
+            if _counts_as_integer(entry) and (entry.problem or not entry.reached)
+        )
+
+    def floats(self) -> tuple[FloatNode, ...]:
+        """The others."""
+        return tuple(
+            FloatNode(*entry.key)
+            for entry in self._nodes
+            if not entry.integer and not (_counts_as_integer(entry) and not entry.reached)
+        )
+
+
+def _type_bodies(model: ir.Model) -> None:
+    """Gives values inside of bodies the types that `expose` hands out with them.
+
+    ONNX Runtime writes no types of inner values.
+    """
+    infer_types(model)
+    for value, dtype in value_types(model).items():
+        if value.type is None and value.graph is not model.graph:
+            value.type = ir.TensorType(dtype)
+
+
+def _may_be_integer(node: ir.Node) -> bool:
+    """Whether a node in a body works on codes, or makes or reads them."""
+    values = [value for value in (*node.inputs, *node.outputs) if value is not None]
+    codes = {value.dtype.name.lower() for value in values if value.dtype is not None}
+    return node.op_type not in NO_DATA and bool(codes & reference.CODE_DTYPES)
+
+
+def _counts_as_integer(entry: _Node) -> bool:
+    """By what was seen; a node that no sample reached, by what the graph says."""
+    if entry.reached:
+        return entry.integer
+    return entry.arithmetic is Arithmetic.INTEGER or entry.node.op_type in CONVERSIONS
+
+
+def _is_codes(x: object) -> bool:
+    return isinstance(x, np.ndarray) and x.dtype.name in reference.CODE_DTYPES
+
+
+def _value_names(values: Sequence[ir.Value | None]) -> tuple[str, ...]:
+    return tuple("" if value is None else value.name or "" for value in values)
+
+
+def _constants(model: ir.Model) -> Values:
+    """Initializers of all graphs; names are unique."""
+    return {
+        name: value.const_value.numpy()
+        for graph in model.graphs()
+        for name, value in graph.initializers.items()
+        if value.const_value is not None
+    }

@@ -1,0 +1,227 @@
+"""What predict finds: a value to print, to save as JSON, to hold against machines."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxq.errors import DifferenceError, QConfigError, listed, nearest
+from onnxq.targets import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onnxq.targets import Target
+
+FORMAT = "onnxq prediction 1"
+WEIGHTS, CODES = "weights", "codes"
+MAX_PAIRS = 8  # of a layer that are named; the rest are counted
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What a machine adds otherwise: two products of weights, or two codes.
+
+    Attributes:
+        channel: output channel; column of a matrix product; 0 of QLinearAdd.
+        first: place of one weight: in W[channel].reshape(-1) of a convolution, row of a matrix; of
+            QLinearAdd, the code of A.
+        second: of the other.
+        count: sums that differed.
+    """
+
+    channel: int
+    first: int
+    second: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LayerPrediction:
+    """A node whose sums depend on the machine, on one kind of machine.
+
+    Of a node that multiplies codes, pairs are of weights, whose products' sum leaves int16; of
+    QLinearAdd, pairs of codes, which ARM adds in fixed point and x86 without AVX2 without fused
+    multiply-adds.
+
+    Attributes:
+        name: of the node; where ONNX Runtime fuses it, of the float operator.
+        op_type: "QLinearConv".
+        possible: pairs that differ with some activations (each output channel has its own); None:
+            the weights are known at run time alone.
+        channels: output channels that have such a pair.
+        overflowing: channels where a sum differed on the samples.
+        overflows: such sums.
+        changed: elements of the accumulator that they changed.
+        largest_change: of one sum.
+        pairs: that differed most often, at most MAX_PAIRS.
+        elements: of the results, compared.
+        differing: of these, also by what came in.
+        largest: difference, in steps.
+        unit: what a step is: a code, or for floats an ulp (see stages.differences).
+        pairs_of: WEIGHTS or CODES.
+        error: of floats, the largest difference as it is.
+        size: of floats, the largest magnitude, where one differed.
+    """
+
+    name: str
+    op_type: str
+    possible: int | None
+    channels: tuple[int, ...]
+    overflowing: tuple[int, ...] = ()
+    overflows: int = 0
+    changed: int = 0
+    largest_change: int = 0
+    pairs: tuple[Pair, ...] = ()
+    elements: int = 0
+    differing: int = 0
+    largest: int = 0
+    unit: str = "codes"
+    pairs_of: str = WEIGHTS
+    error: float = 0.0
+    size: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPrediction:
+    """An output of the whole model on one kind of machine, beside exact arithmetic.
+
+    Attributes:
+        name: of the graph output.
+        elements: compared.
+        differing: of these.
+        largest: difference in steps.
+        unit: what a step is.
+        error: of floats, the largest difference as it is.
+        size: of floats, the largest magnitude, where one differed.
+    """
+
+    name: str
+    elements: int
+    differing: int
+    largest: int
+    unit: str
+    error: float = 0.0
+    size: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class MachinePrediction:
+    """What machines of one arithmetic compute of a model, beside exact integers.
+
+    Attributes:
+        targets: names of the machines.
+        arithmetic: an onnxq.targets.accumulation.Arithmetic's value.
+        layers: nodes whose sums depend on the machine, in graph order.
+        outputs: of the model; empty without samples.
+    """
+
+    targets: tuple[str, ...]
+    arithmetic: str
+    layers: tuple[LayerPrediction, ...]
+    outputs: tuple[OutputPrediction, ...]
+
+    @property
+    def differing_layers(self) -> tuple[LayerPrediction, ...]:
+        """Layers whose own sums differed on the samples: the causes."""
+        return tuple(layer for layer in self.layers if layer.overflows)
+
+    @property
+    def risky_layers(self) -> tuple[LayerPrediction, ...]:
+        """Layers with pairs that can differ, or with weights not known."""
+        return tuple(layer for layer in self.layers if layer.possible != 0)
+
+    @property
+    def differs(self) -> bool:
+        """Whether an integer differed on the samples."""
+        return bool(self.differing_layers) or any(o.differing for o in self.outputs)
+
+    @property
+    def may_differ(self) -> bool:
+        """Whether an integer can differ, whatever the samples."""
+        return self.differs or bool(self.risky_layers)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """On which machines a model's integers differ from exact ones, where, by how much, and why.
+
+    Floats that nodes round are the machine's own in their last bits, and left aside: see `floats`.
+
+    Attributes:
+        model_hash: of the quantized model.
+        batches: that were run; 0: from the weights alone.
+        machines: one entry per kind of arithmetic among the targets, exact ones included.
+        floats: op_type -> nodes that round floats; their last bits may differ between machines.
+            What is said of integers holds for equal codes: codes computed from these floats may be
+            a step apart, which is not predicted.
+        behind_floats: names of the nodes that make such codes or compute with them, in graph order.
+        float_outputs: names of the outputs that are computed from such floats.
+    """
+
+    model_hash: str
+    batches: int
+    machines: tuple[MachinePrediction, ...]
+    floats: Mapping[str, int]
+    behind_floats: tuple[str, ...] = ()
+    float_outputs: tuple[str, ...] = ()
+
+    def on(self, target: str | Target) -> MachinePrediction:
+        """Of one target, or the machine that a name such as "auto" stands for.
+
+        Raises:
+            QConfigError: it was not asked for, or there is none of that name.
+        """
+        name = resolve(target).name
+        for machine in self.machines:
+            if name in machine.targets:
+                return machine
+        asked = [name for machine in self.machines for name in machine.targets]
+        raise QConfigError(
+            f"target '{name}' is not in this prediction, which has {', '.join(asked)}."
+            f"{nearest(name, asked)} Name it in `machines` (with --isa), or 'all'."
+        )
+
+    @property
+    def differing(self) -> tuple[str, ...]:
+        """Names of the targets where an integer differed on the samples."""
+        return tuple(name for m in self.machines if m.differs for name in m.targets)
+
+    @property
+    def may_differ(self) -> tuple[str, ...]:
+        """Names of the targets where an integer can differ, those of `differing` included."""
+        return tuple(name for m in self.machines if m.may_differ for name in m.targets)
+
+    def check(self) -> None:
+        """Returns where no named machine would differ on the samples, floats aside.
+
+        Raises:
+            DifferenceError: one would, with the layers where it begins. Without samples: it could.
+        """
+        bad = [m for m in self.machines if (m.differs if self.batches else m.may_differ)]
+        if not bad:
+            return
+        lines = []
+        for m in bad:
+            layers = m.differing_layers if self.batches else m.risky_layers
+            lines.append(f"  {', '.join(m.targets)}: {listed([layer.name for layer in layers])}")
+        verb = "differ" if self.batches else "can differ"
+        raise DifferenceError(
+            f"the integers {verb} on {sum(len(m.targets) for m in bad)} target(s), from these "
+            "layers on:\n"
+            + "\n".join(lines)
+            + "\nQuantize for all of them with `--target portable` (its notes name sums that "
+            "still differ somewhere), or for the target that it will run on."
+        )
+
+    def to_json(self) -> str:
+        """All of it, and what follows from it for each target."""
+        value = {
+            "format": FORMAT,
+            **dataclasses.asdict(self),
+            "differing": list(self.differing),
+            "may_differ": list(self.may_differ),
+        }
+        return json.dumps(value, indent=2, allow_nan=False)

@@ -1,0 +1,1 @@
+"""Ground that every room stands on: files written whole, threads, plugins."""

@@ -1,0 +1,313 @@
+"""The plan of dynamic quantization: a decision and the numbers for every node, without data.
+
+Each node alone, bodies of If, Loop and Scan included: has its operator a dynamic rule, does the
+qconfig ask for it, which form, and is that form worth it on the target. Nothing is timed here: the
+target holds what was measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq import catalog
+from onnxq.dtypes import INT8
+from onnxq.dynamic.dynamic_decision import (
+    DynamicDecision,
+    DynamicPlan,
+    DynamicWeightPlan,
+    Objective,
+    QuantizeDynamic,
+)
+from onnxq.dynamic.dynamic_weights import (
+    Observed,
+    StorageKey,
+    plan_half,
+    plan_stored,
+)
+from onnxq.dynamic.float_tables import kept_in_float
+from onnxq.dynamic.forms import Slower, choose_form, least_rows, stored_type
+from onnxq.dynamic.one_scale import FEW_ROWS, with_one_scale
+from onnxq.dynamic.requests import (
+    nothing_dynamic,
+    nothing_quantized,
+    unmet_dynamic,
+    without_form,
+)
+from onnxq.dynamic.tied_weights import (
+    find_twins,
+    notes_on_copies,
+    notes_on_twins,
+    share_limits,
+)
+from onnxq.graph.io import model_hash
+from onnxq.observers import ObserverSpec
+from onnxq.operator import DynamicForm, DynamicRule, DynamicWeight, Float
+from onnxq.qconfig import QConfigDynamic, onnxq_default_dynamic_qconfig
+from onnxq.qparams import PerTensor
+from onnxq.static.placing.candidates import has_dynamic_form
+from onnxq.static.placing.decision import node_name, value_name, walk
+from onnxq.static.planning.constants import constant_array
+from onnxq.targets.dynamic_gains import PRODUCT_OPS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.targets import Target
+
+BLOCK_SIZE = 32  # weights per scale where the qconfig names none; ONNX Runtime's kernels want >= 16
+
+
+def dynamic_plan(
+    model: ir.Model,
+    qconfig: QConfigMapping,
+    target: Target,
+    objective: Objective = Objective.SPEED,
+    notes: Sequence[str] = (),
+    known_hash: str | None = None,
+) -> DynamicPlan:
+    """A decision for every node of a canonical model.
+
+    Args:
+        model: canonical float model; it is not changed.
+        qconfig: nodes with a QConfigDynamic may be quantized; others stay float.
+        target: which codes it runs exactly, and what is fast on it.
+        objective: what to do with nodes that would be slower.
+        notes: what the user should know already.
+        known_hash: the model's `model_hash`, which takes a second per GB; None: computed.
+
+    Raises:
+        ModelError: a weight holds NaN or Inf.
+        QConfigError: an observer gives codes that the target cannot run exactly, or its type does
+            not suit the form that the qconfig names.
+    """
+    planner = _Planner(qconfig, target, objective, [*notes])
+    decisions = planner.decide([node for node, _ in walk(model.graph)])
+    return DynamicPlan(
+        known_hash or model_hash(model),
+        target.name,
+        objective,
+        decisions,
+        tuple(planner.slower),
+        tuple(dict.fromkeys(planner.notes)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """A node that is quantized, its numbers still missing."""
+
+    node: ir.Node
+    rule: DynamicRule
+    entry: QConfigDynamic
+    form: DynamicForm
+
+
+def _matrices(nodes: Sequence[ir.Node]) -> list[ir.Value]:
+    """Constant inputs of operators with a dynamic form, in graph order."""
+    readers = [node for node in nodes if has_dynamic_form(node)]
+    return [v for node in readers for v in node.inputs if v is not None and v.is_initializer()]
+
+
+@dataclass(slots=True)
+class _Planner:
+    """What stays the same from node to node, and what grows."""
+
+    qconfig: QConfigMapping
+    target: Target
+    objective: Objective
+    notes: list[str]
+    observed: Observed = field(default_factory=dict)
+    limits: dict[StorageKey, int] = field(default_factory=dict)
+    slower: list[str] = field(default_factory=list)
+    twins: dict[str, str] = field(default_factory=dict)
+
+    def decide(self, nodes: Sequence[ir.Node]) -> dict[str, DynamicDecision]:
+        """Node name -> decision. Forms first: readers of one weight share its narrowest codes."""
+        choices = {node_name(node): self._choose(node) for node in nodes}
+        twins = find_twins(_matrices(nodes))
+        if self.objective is Objective.SPEED:
+            self._keep_tables(choices, twins)
+        chosen = [c for c in choices.values() if isinstance(c, _Chosen)]
+        for choice in chosen:
+            for weight in choice.rule.weights:
+                key, limit = self._key(choice, weight), self._limit(choice)
+                self.limits[key] = min(limit, self.limits.get(key, limit))
+        self.twins = {value_name(value): value_name(twin) for value, twin in twins.items()}
+        share_limits(self.limits, self.twins)
+        decisions = {
+            name: self._planned(choice) if isinstance(choice, _Chosen) else choice
+            for name, choice in choices.items()
+        }
+        self.notes += unmet_dynamic(nodes, decisions, self.qconfig, self.slower)
+        quantized, static = list(_quantized(decisions).values()), self._static(nodes)
+        if self.slower and not quantized:
+            note = nothing_dynamic if static else nothing_quantized
+            self.notes.append(note(self.target.name))
+        stored = [weight for decision in quantized for weight in decision.weights]
+        self.notes += notes_on_twins(stored, self.twins) if stored else []
+        self.notes += notes_on_copies(nodes, _quantized(decisions), static)
+        return decisions
+
+    def _static(self, nodes: Sequence[ir.Node]) -> set[str]:
+        """Names of the nodes that have a static QConfig."""
+        named = {node_name(node): node.op_type for node in nodes}
+        return {n for n, op_type in named.items() if self.qconfig.for_node(n, op_type) is not None}
+
+    def _keep_tables(
+        self, choices: dict[str, _Chosen | Float], twins: dict[ir.Value, ir.Value]
+    ) -> None:
+        """Leaves in float the tables that float products keep in the file; changes `choices`."""
+        chosen = {name: c for name, c in choices.items() if isinstance(c, _Chosen)}
+        nodes = {c.node for c in chosen.values()}
+        for name, choice in chosen.items():
+            if choice.entry.form is not None or choice.form is DynamicForm.HALF:
+                continue
+            if kept := kept_in_float(choice.node, nodes, twins):
+                choices[name] = Float(kept.reason)
+                self.slower.append(name)
+
+    def _planned(self, choice: _Chosen) -> DynamicDecision:
+        """The decision with its numbers."""
+        weights = []
+        for weight in choice.rule.weights:
+            value = choice.node.inputs[weight.slot]
+            assert value is not None
+            stored: DynamicWeightPlan | Float
+            if choice.form is DynamicForm.HALF:
+                stored = plan_half(value, weight, self.notes)
+            else:
+                key = self._key(choice, weight)
+                limit = self.limits[key]
+                stored = plan_stored(value, weight, key, limit, self.observed, self.notes)
+                if self._may_have_one_scale(choice, weight, value):
+                    stored = with_one_scale(stored)
+            if isinstance(stored, Float):
+                return stored
+            weights.append(stored)
+        how = _how(choice.form, weights)
+        missing = f"; {choice.rule.missing}" if choice.rule.missing else ""
+        return QuantizeDynamic(choice.form, how + missing, tuple(weights))
+
+    def _may_have_one_scale(self, choice: _Chosen, weight: DynamicWeight, value: ir.Value) -> bool:
+        """Whether nothing but speed is asked for, and one scale for all columns would be faster."""
+        if self.objective is not Objective.SPEED or choice.form is not DynamicForm.INTEGER:
+            return False
+        if len(value.uses()) > 1:
+            return False
+        if value.name in self.twins or value.name in self.twins.values():
+            return False
+        default = onnxq_default_dynamic_qconfig.weight_observer
+        return _few_rows(choice, weight) and self._observer(value, choice.entry) == default
+
+    def _key(self, choice: _Chosen, weight: DynamicWeight) -> StorageKey:
+        value = choice.node.inputs[weight.slot]
+        assert value is not None
+        assert value.const_value is not None
+        blocks = choice.form is DynamicForm.BLOCKS
+        size = (choice.entry.block_size or BLOCK_SIZE) if blocks else None
+        rank = len(value.const_value.shape)
+        axis = None if weight.axis is None else weight.axis % max(rank, 1)
+        return StorageKey(value_name(value), axis, size, self._observer(value, choice.entry))
+
+    def _limit(self, choice: _Chosen) -> int:
+        """Largest magnitude of an int8 code that the target computes exactly in this form."""
+        if choice.rule.saturating_pairs and choice.form is DynamicForm.INTEGER:
+            return self.target.weight_qmax_saturating
+        return self.target.weight_qmax
+
+    # --- which
+
+    def _choose(self, node: ir.Node) -> _Chosen | Float:
+        """The form of a node that is quantized, or why it is not."""
+        operator = catalog.find(node.op_type, node.domain)
+        if operator is None or not operator.has_dynamic_rule():
+            return without_form(node)
+        entry = self.qconfig.entry_for_node(node_name(node), node.op_type)
+        if entry is None:
+            return Float("the qconfig leaves it in float")
+        if not isinstance(entry, QConfigDynamic):
+            return Float("the qconfig does not ask for dynamic quantization of it")
+        rule = operator.dynamic_rule(node)
+        if isinstance(rule, Float):
+            return rule
+        if reason := self._why_weights_forbid(node, rule):
+            return Float(reason)
+        form = self._form(node, rule, entry)
+        if isinstance(form, Slower):
+            self.slower.append(node_name(node))
+            self.notes += _notes_on_infinite(node, rule)
+            return Float(form.reason)
+        return form if isinstance(form, Float) else _Chosen(node, rule, entry, form)
+
+    def _why_weights_forbid(self, node: ir.Node, rule: DynamicRule) -> str:
+        """Why a weight of this node cannot be stored as integers, or the empty string."""
+        for weight in rule.weights:
+            value = node.inputs[weight.slot] if weight.slot < len(node.inputs) else None
+            if value is None:
+                return "a weight that it needs is absent"
+            if not value.is_initializer() or value.const_value is None or value.is_graph_input():
+                return f"its weight '{value.name}' is computed at run time"
+            if value.dtype is None or value.dtype.name != "FLOAT":
+                kind = "unknown" if value.dtype is None else value.dtype.name.lower()
+                return f"its weight '{value.name}' is {kind}, not float32"
+            if value.const_value.size == 0:
+                return f"its weight '{value.name}' is empty"
+            if self.qconfig.for_tensor(value_name(value)) is None:
+                return f"the qconfig leaves tensor '{value.name}' in float"
+        return ""
+
+    def _form(self, node: ir.Node, rule: DynamicRule, entry: QConfigDynamic) -> DynamicForm | Float:
+        values = [node.inputs[weight.slot] for weight in rule.weights]
+        dtype = stored_type([self._observer(v, entry) for v in values if v is not None])
+        if isinstance(dtype, Float):
+            return dtype
+        return choose_form(node, rule, entry.form, dtype, self.target, self.objective)
+
+    def _observer(self, value: ir.Value, entry: QConfigDynamic) -> ObserverSpec:
+        named = self.qconfig.for_tensor(value_name(value))
+        return named if isinstance(named, ObserverSpec) else entry.weight_observer
+
+
+def _quantized(decisions: Mapping[str, DynamicDecision]) -> dict[str, QuantizeDynamic]:
+    return {n: d for n, d in decisions.items() if isinstance(d, QuantizeDynamic)}
+
+
+def _notes_on_infinite(node: ir.Node, rule: DynamicRule) -> list[str]:
+    """One note per weight of a float node that would be refused if the node were quantized."""
+    values = [node.inputs[weight.slot] for weight in rule.weights]
+    return [
+        f"weight '{value.name}' holds NaN or Inf; '{node_name(node)}' stays in float and computes "
+        "with them. Repair the model."
+        for value in values
+        if value is not None and not np.isfinite(constant_array(value)).all()
+    ]
+
+
+def _few_rows(choice: _Chosen, weight: DynamicWeight) -> bool:
+    """Whether the weight's product may have so few rows that a scale per column costs time."""
+    if weight.few_rows:
+        return True
+    return choice.node.op_type in PRODUCT_OPS and least_rows(choice.node, choice.rule) < FEW_ROWS
+
+
+def _how(form: DynamicForm, weights: Sequence[DynamicWeightPlan]) -> str:
+    """In words, what becomes of the node."""
+    if form is DynamicForm.HALF:
+        return "float16 weights, computed in float32"
+    qparams = weights[0].qparams
+    assert qparams is not None
+    limit = weights[0].code_limit
+    within = f" within +-{limit}" if qparams.dtype == INT8 and limit is not None else ""
+    if form is DynamicForm.INTEGER:
+        scales = " with one scale" if isinstance(qparams.granularity, PerTensor) else ""
+        return f"{qparams.dtype} weights{within}{scales}, activations quantized at run time"
+    if form is DynamicForm.BLOCKS:
+        size = getattr(qparams.granularity, "size", "?")
+        return f"{qparams.dtype} weights{within} in blocks of {size}, computed in float32"
+    return f"{qparams.dtype} weights{within} in the file, computed in float32"

@@ -1,0 +1,202 @@
+"""qparams of the weights that dynamic quantization stores, in the layout in which it does."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.dtypes import INT8
+from onnxq.dynamic.dynamic_decision import DynamicWeightPlan
+from onnxq.errors import ModelError
+from onnxq.operator import DynamicWeight, Float
+from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
+from onnxq.static.planning.constants import WeightKey, constant_array, observe_weight
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import onnx_ir as ir
+
+    from onnxq.observers import ObserverSpec
+
+BYTE = 8  # bits
+MATRIX = 2  # rank of the weights that can be stored in blocks
+HALF_ZERO = 2.0**-25  # the largest magnitude that rounds to 0 in float16
+HALF_NORMAL = float(np.finfo(np.float16).tiny)  # below, float16 has fewer than 11 bits
+MANY_LOST, MANY_COARSE = 1e-3, 0.5  # shares of the nonzero numbers; trained layers have fewer
+
+
+@dataclass(frozen=True, slots=True)
+class StorageKey:
+    """What makes the qparams of a stored weight: nodes that agree in it share one tensor."""
+
+    tensor: str
+    axis: int | None
+    block_size: int | None
+    observer: ObserverSpec
+
+
+Observed = dict[StorageKey, QParams]
+"""qparams of the weights seen so far, in the float model's layout."""
+
+
+def plan_stored(
+    value: ir.Value,
+    weight: DynamicWeight,
+    key: StorageKey,
+    limit: int,
+    observed: Observed,
+    notes: list[str],
+) -> DynamicWeightPlan:
+    """One weight of a node: its observer's scales, within the codes that the target runs exactly.
+
+    Args:
+        value: the float initializer.
+        weight: what the operator's rule says of it.
+        key: how it is observed.
+        limit: int8 codes stay within [-limit, limit], for all nodes that agree in the key.
+        observed: grows.
+        notes: what a user should know; grows.
+
+    Raises:
+        ModelError: the weight holds NaN or Inf.
+        QConfigError: the observer gives codes that the target cannot run exactly.
+    """
+    if key not in observed:
+        observed[key] = _observe(constant_array(value), key, limit, notes)
+    qparams = observed[key]
+    return DynamicWeightPlan(
+        weight.slot,
+        key.tensor,
+        weight.perm,
+        permuted(qparams, weight.perm),
+        limit if qparams.dtype == INT8 else None,
+    )
+
+
+def plan_half(
+    value: ir.Value, weight: DynamicWeight, notes: list[str]
+) -> DynamicWeightPlan | Float:
+    """One weight stored as float16, or why float16 does not hold it.
+
+    Args:
+        value: the float initializer.
+        weight: what the operator's rule says of it.
+        notes: what a user should know; grows where many numbers are too small for float16.
+
+    Raises:
+        ModelError: the weight holds NaN or Inf.
+    """
+    array = constant_array(value)
+    if not np.isfinite(array).all():
+        raise ModelError(f"weight '{value.name}' holds NaN or Inf; repair the model.")
+    sizes = np.abs(array)
+    largest = float(sizes.max(initial=0.0))
+    if largest > float(np.finfo(np.float16).max):
+        return Float(f"its weight '{value.name}' reaches {largest:g}, which float16 does not hold")
+    if 0 < largest <= HALF_ZERO:
+        return Float(
+            f"its weight '{value.name}' reaches only {largest:g}: in float16 all of it would be 0"
+        )
+    notes += _notes_on_small(value, sizes)
+    assert value.name
+    return DynamicWeightPlan(weight.slot, value.name, weight.perm, None)
+
+
+def _notes_on_small(value: ir.Value, sizes: npt.NDArray[np.float32]) -> list[str]:
+    """One note where so many magnitudes are too small for float16 that results may suffer."""
+    nonzero = max(int(np.count_nonzero(sizes)), 1)
+    zeros = sizes.size - int(np.count_nonzero(sizes))
+    lost = (int(np.count_nonzero(sizes <= HALF_ZERO)) - zeros) / nonzero
+    coarse = (int(np.count_nonzero(sizes < HALF_NORMAL)) - zeros) / nonzero
+    if lost < MANY_LOST and coarse < MANY_COARSE:
+        return []
+    return [
+        f"weight '{value.name}' in float16: {lost:.2%} of its nonzero numbers become 0 (magnitudes "
+        f"up to 2^-25), {coarse - lost:.2%} more lose precision (below 2^-14). Give its node int8 "
+        "weights, or scale the model."
+    ]
+
+
+def _observe(
+    array: npt.NDArray[np.float32], key: StorageKey, limit: int, notes: list[str]
+) -> QParams:
+    """The qparams in the float model's layout."""
+    if key.block_size is not None:
+        return _observe_blocks(array, key, key.block_size, limit, notes)
+    axis = 0 if key.axis is None else key.axis % array.ndim
+    rows = array.reshape(1, -1) if key.axis is None else array
+    named = WeightKey(key.tensor, axis, limit, key.observer)
+    qparams = observe_weight(rows, named, notes)
+    if key.axis is not None or isinstance(qparams.granularity, PerTensor):
+        return qparams
+    scale, zero_point = qparams.scale.reshape(()), qparams.zero_point.reshape(())
+    return QParams(scale, zero_point, qparams.dtype, PerTensor())
+
+
+def _observe_blocks(
+    array: npt.NDArray[np.float32], key: StorageKey, size: int, limit: int, notes: list[str]
+) -> QParams:
+    """One scale per `size` elements of the axis that is summed over: the other one of a matrix.
+
+    The blocks are what the observer sees as channels; the last one is filled up with zeros.
+    """
+    assert array.ndim == MATRIX
+    assert key.axis is not None
+    columns = np.moveaxis(array, key.axis, -1)  # (summed, columns)
+    length, count = columns.shape
+    blocks = -(-length // size)
+    padded = np.zeros((blocks * size, count), np.float32)
+    padded[:length] = columns
+    rows = np.moveaxis(padded.reshape(blocks, size, count), 1, 2).reshape(blocks * count, size)
+    qparams = observe_weight(rows, WeightKey(key.tensor, 0, limit, key.observer), notes)
+    shape = (blocks, count)
+    scale = np.broadcast_to(qparams.scale.reshape(shape if qparams.scale.ndim else ()), shape)
+    zero_point = np.broadcast_to(
+        qparams.zero_point.reshape(shape if qparams.scale.ndim else ()), shape
+    )
+    summed = 1 - key.axis % MATRIX
+    if summed:
+        scale, zero_point = scale.T, zero_point.T
+    return QParams(scale, zero_point, qparams.dtype, PerBlock(summed, size))
+
+
+def permuted(qparams: QParams, perm: tuple[int, ...] | None) -> QParams:
+    """The qparams of np.transpose(codes, perm)."""
+    if perm is None or isinstance(qparams.granularity, PerTensor):
+        return qparams
+    if isinstance(qparams.granularity, PerChannel):
+        axis = perm.index(qparams.granularity.axis % len(perm))
+        return dataclasses.replace(qparams, granularity=PerChannel(axis))
+    axis = perm.index(qparams.granularity.axis % len(perm))
+    return dataclasses.replace(
+        qparams,
+        scale=np.transpose(qparams.scale, perm),
+        zero_point=np.transpose(qparams.zero_point, perm),
+        granularity=PerBlock(axis, qparams.granularity.size),
+    )
+
+
+def unpermuted(qparams: QParams, perm: tuple[int, ...] | None) -> QParams:
+    """The qparams of codes, from those of np.transpose(codes, perm)."""
+    if perm is None:
+        return qparams
+    return permuted(qparams, tuple(perm.index(axis) for axis in range(len(perm))))
+
+
+def can_turn(qparams: QParams | None) -> bool:
+    """Whether a Transpose may stand between what is stored and what a lowering reads.
+
+    Narrower codes are packed, by the lowering of some operators in their own way.
+    """
+    if qparams is None:
+        return True
+    return qparams.dtype.bits == BYTE and not isinstance(qparams.granularity, PerBlock)
+
+
+def can_be_in_blocks(value: ir.Value, weight: DynamicWeight) -> bool:
+    """Whether the weight is a matrix with channels, whose other axis can be cut into blocks."""
+    shape = value.shape
+    return weight.axis is not None and shape is not None and len(shape) == MATRIX

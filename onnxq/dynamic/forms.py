@@ -1,0 +1,243 @@
+"""Which form a node gets: the one that the qconfig names, else the fastest on the target."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxq.dynamic.dynamic_decision import Objective
+from onnxq.dynamic.dynamic_weights import can_be_in_blocks
+from onnxq.errors import QConfigError
+from onnxq.operator import DynamicForm, DynamicRule, Float
+from onnxq.static.placing.decision import node_name
+from onnxq.targets import AS_FAST
+from onnxq.targets.dynamic_gains import PRODUCT_OPS
+from onnxq.targets.recurrent_gains import GATES, R_SLOT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from onnxq.dtypes import QDType
+    from onnxq.observers import ObserverSpec
+    from onnxq.targets import Target
+
+BYTE = 8  # bits of the codes that integer products exist for
+MATRIX = 2  # its axes
+CLOSE = 0.9  # share of the largest gain that is as good: measurements differ by as much
+
+
+@dataclass(frozen=True, slots=True)
+class Slower(Float):
+    """A node stays in float only because the target runs it faster so."""
+
+
+def choose_form(
+    node: ir.Node,
+    rule: DynamicRule,
+    named: DynamicForm | None,
+    dtype: QDType | None,
+    target: Target,
+    objective: Objective,
+) -> DynamicForm | Float:
+    """The form of a node, or why it has none.
+
+    Args:
+        node: the float node.
+        rule: its operator's.
+        named: the form that the qconfig names; None: none.
+        dtype: of the weights' codes; None: float16.
+        target: what was measured.
+        objective: what to do where every form is slower than float; a form that is named, and
+            float16, are taken as they are.
+
+    Raises:
+        QConfigError: a form and a type that exclude each other.
+    """
+    wanted = DynamicForm.HALF if dtype is None and named is None else named
+    if wanted is not None:
+        return _named(node, rule, wanted, dtype)
+    assert dtype is not None
+    if dtype.bits < rule.min_bits:
+        return _too_narrow(rule, dtype)
+    forms = [form for form in rule.forms if _suits(form, node, rule, dtype)]
+    if not forms:
+        return Float(
+            f"none of the forms that {node.op_type} has here ({_names(rule.forms)}) takes {dtype} "
+            "weights"
+        )
+    if dtype.bits == BYTE and _is_shared(node, rule):
+        forms = [form for form in forms if form is not DynamicForm.BLOCKS] or forms
+    gains = {form: _gain(node, rule, form, dtype, target) for form in forms}
+    known = {form: gain for form, gain in gains.items() if gain is not None}
+    best = _fastest(known) or forms[0]
+    may_stay = objective is Objective.SPEED and not rule.no_float_kernel
+    if may_stay and known.get(best, AS_FAST) < AS_FAST:
+        return Slower(
+            f"on {target} it would run at {known[best]:.2f} of its float speed "
+            f"(form '{best.value}'); objective 'size' quantizes it all the same"
+        )
+    return best
+
+
+def _fastest(gains: Mapping[DynamicForm, float]) -> DynamicForm | None:
+    """The first form that is nearly as fast as the fastest, and not slower than float if it is not.
+
+    Forms come in the rule's order, the usual one first; differences below CLOSE are noise.
+    """
+    most = max(gains.values(), default=0.0)
+    enough = max(CLOSE * most, min(most, AS_FAST))
+    return next((form for form, gain in gains.items() if gain >= enough), None)
+
+
+def stored_type(specs: Sequence[ObserverSpec]) -> QDType | Float | None:
+    """The type of the weights' codes, one for all; None for float16; or why there is none.
+
+    Raises:
+        QConfigError: a type that dynamic quantization does not store.
+    """
+    found = {_type_of(spec) for spec in specs}
+    if len(found) > 1:
+        kinds = ", ".join(sorted("float16" if t is None else t.name for t in found))
+        return Float(f"the qconfig gives its weights different types: {kinds}")
+    return found.pop()
+
+
+def _type_of(spec: ObserverSpec) -> QDType | None:
+    dtype = spec().dtype
+    if not dtype.is_integer or spec.name == "NoopObserver":
+        return None
+    if dtype.bits > BYTE:
+        raise QConfigError(
+            f"{spec.name}: dynamic quantization stores weights in 8 bits or fewer, or as float16; "
+            f"got {dtype}."
+        )
+    return dtype
+
+
+def _named(
+    node: ir.Node, rule: DynamicRule, form: DynamicForm, dtype: QDType | None
+) -> DynamicForm | Float:
+    """The form, or why this node does not have it."""
+    if dtype is None and form is not DynamicForm.HALF:
+        raise QConfigError(
+            f"'{node_name(node)}': the qconfig names form '{form.value}' and float16 weights, "
+            "which only the form 'half' has. Leave one of the two out"
+            + (", or the block size." if form is DynamicForm.BLOCKS else ".")
+        )
+    if form not in rule.forms:
+        return _lacks(node, rule, form)
+    if dtype is None or form is DynamicForm.HALF:
+        return form
+    if dtype.bits < rule.min_bits:
+        return _too_narrow(rule, dtype)
+    if form is DynamicForm.INTEGER and dtype.bits != BYTE:
+        raise QConfigError(
+            f"'{node_name(node)}': the qconfig names form 'integer' and {dtype} weights; integer "
+            "products exist for int8 and uint8. Name the form 'blocks', or none."
+        )
+    if not _suits(form, node, rule, dtype):
+        return Float(f"its weight is no matrix, which form '{form.value}' needs")
+    return form
+
+
+def _lacks(node: ir.Node, rule: DynamicRule, form: DynamicForm) -> Float:
+    why = f" ({rule.missing})" if rule.missing and form is DynamicForm.INTEGER else ""
+    return Float(
+        f"this {node.op_type} has no form '{form.value}', which the qconfig asks for{why}; it has "
+        f"{_names(rule.forms)}"
+    )
+
+
+def _too_narrow(rule: DynamicRule, dtype: QDType) -> Float:
+    return Float(f"it takes codes of {rule.min_bits} bits or more, the qconfig asks for {dtype}")
+
+
+def _suits(form: DynamicForm, node: ir.Node, rule: DynamicRule, dtype: QDType) -> bool:
+    """Whether integer weights of that type can have the form."""
+    if form is DynamicForm.BLOCKS:
+        values = [(node.inputs[weight.slot], weight) for weight in rule.weights]
+        return all(v is not None and can_be_in_blocks(v, weight) for v, weight in values)
+    if form is DynamicForm.INTEGER:
+        return dtype.bits == BYTE
+    return form is not DynamicForm.HALF
+
+
+def _is_shared(node: ir.Node, rule: DynamicRule) -> bool:
+    """Whether another product reads one of its weights too.
+
+    Where 32 steps do, integer products were at least 0.9 times as fast as blocks of 8 bits wherever
+    one of the two was faster than float, and up to 2.4 times (hidden 128 to 1024, batch 1 to 32).
+    """
+    values = [node.inputs[weight.slot] for weight in rule.weights]
+    readers = [[use.node for use in v.uses()] for v in values if v is not None]
+    return any(sum(n.op_type in PRODUCT_OPS for n in nodes) > 1 for nodes in readers)
+
+
+def _gain(
+    node: ir.Node, rule: DynamicRule, form: DynamicForm, dtype: QDType, target: Target
+) -> float | None:
+    """Time in float / time in that form, as the target has it for such a shape."""
+    k, n = matrix_sizes(node, rule)
+    rows, least = known_rows(node, rule), least_rows(node, rule)
+    measured = rule.measured_as or node.op_type
+    return target.dynamic_gain(measured, form.value, dtype.bits, k, n, rows, least)
+
+
+def matrix_sizes(node: ir.Node, rule: DynamicRule) -> tuple[int, int]:
+    """(k, n): numbers summed per result, results; at least 1 each.
+
+    Of a recurrent layer (R and W: (directions, n, hidden or inputs)), k is the hidden size, or half
+    of hidden size and inputs where these are fewer: layers were measured with as many of both.
+    """
+    shapes = [_shape(node, weight.slot) for weight in rule.weights]
+    if node.op_type in GATES:
+        hidden = _shape(node, R_SLOT)[-1]
+        mean = sum(shape[-1] for shape in shapes) // len(shapes)
+        return max(min(hidden, mean), 1), max(shapes[0][1], 1)
+    weight, shape = rule.weights[0], shapes[0]
+    if weight.axis is None and len(shape) > MATRIX:  # one matrix per element of a batch
+        return max(shape[-2], 1), max(shape[-1], 1)
+    n = shape[weight.axis] if weight.axis is not None and shape else 1
+    return max(math.prod(shape) // max(n, 1), 1), max(n, 1)
+
+
+def _shape(node: ir.Node, slot: int) -> tuple[int, ...]:
+    """Sizes of a constant input."""
+    value = node.inputs[slot]
+    assert value is not None
+    assert value.const_value is not None
+    return tuple(value.const_value.shape.numpy())
+
+
+def known_rows(node: ir.Node, rule: DynamicRule) -> int | None:
+    """Rows of the activation in one product, as the rule counts them; None: not known."""
+    sizes = _rows(node, rule)
+    known = [size for size in sizes or () if isinstance(size, int)]
+    return math.prod(known) if sizes is not None and len(known) == len(sizes) else None
+
+
+def least_rows(node: ir.Node, rule: DynamicRule) -> int:
+    """As many rows at least: the product of the sizes that are known, such as a sequence's."""
+    known = [size for size in _rows(node, rule) or () if isinstance(size, int)]
+    return max(math.prod(known), 1)
+
+
+def _rows(node: ir.Node, rule: DynamicRule) -> list[int | ir.SymbolicDim] | None:
+    """Sizes of the activation whose product is its rows; None: its rank is not known."""
+    weights = {weight.slot for weight in rule.weights}
+    slot = next((s for s, v in enumerate(node.inputs) if v is not None and s not in weights), None)
+    value = None if slot is None else node.inputs[slot]
+    if value is None or value.shape is None:
+        return None
+    sizes = list(value.shape)
+    if len(sizes) <= 1:  # a vector is one row, whichever side of the product it stands on
+        return []
+    skipped = {axis % len(sizes) for axis in rule.not_rows}
+    return [size for axis, size in enumerate(sizes) if axis not in skipped]
+
+
+def _names(forms: Sequence[DynamicForm]) -> str:
+    return ", ".join(f"'{form.value}'" for form in forms)

@@ -1,0 +1,190 @@
+"""Requests for dynamic quantization that have no effect: an error or a note each, none silent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from onnxq.dtypes import FLOAT16, QDType
+from onnxq.dynamic.forms import stored_type
+from onnxq.dynamic.spec import dynamic_op_types
+from onnxq.errors import ModelError, QConfigError, listed
+from onnxq.operator import Float
+from onnxq.qconfig import QConfigDynamic
+from onnxq.static.placing.candidates import has_dynamic_form
+from onnxq.static.placing.decision import node_name, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from onnxq.dynamic.dynamic_decision import DynamicDecision, DynamicPlan
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.qconfig._values import Entry
+
+MAX_NAMED = 4  # nodes named per reason in errors
+
+
+def unmet_dynamic(
+    nodes: Sequence[ir.Node],
+    decisions: Mapping[str, DynamicDecision],
+    qconfig: QConfigMapping,
+    slower: Collection[str],
+) -> list[str]:
+    """Notes on what the qconfig names to be quantized dynamically, and that stays in float.
+
+    Args:
+        nodes: of the canonical model.
+        decisions: node name -> decision.
+        qconfig: of exact names and op types each node counts; of a glob, which may match more than
+            it is for, only that nothing it matches is quantized.
+        slower: nodes that only the objective leaves in float, which is a request too.
+    """
+    groups: dict[tuple[str, str], list[str]] = {}
+    for node in nodes:
+        name, decision = node_name(node), decisions[node_name(node)]
+        named = name in qconfig.nodes or node.op_type in qconfig.op_types
+        if not (named and isinstance(decision, Float)) or name in slower:
+            continue
+        if isinstance(qconfig.entry_for_node(name, node.op_type), QConfigDynamic):
+            groups.setdefault((node.op_type, decision.reason), []).append(name)
+    notes = [
+        f"{op_type} {listed(names)}: asked for by the qconfig, but stays in float: {reason}"
+        for (op_type, reason), names in groups.items()
+    ]
+    done = {name for name, d in decisions.items() if not isinstance(d, Float)} | set(slower)
+    return notes + [
+        f"nodes '{pattern}': asked for by the qconfig, but nothing that it matches is quantized "
+        "dynamically"
+        for pattern, entry in qconfig.nodes.items()
+        if isinstance(entry, QConfigDynamic)
+        and pattern not in decisions
+        and not any(fnmatchcase(name, pattern) for name in done)
+    ]
+
+
+def nothing_quantized(target: str) -> str:
+    """What to say of a plan that leaves all weights in float, to be fast on the target."""
+    return f"nothing is quantized: {_all_slower(target, 'every node with weights')}"
+
+
+def nothing_dynamic(target: str) -> str:
+    """The same where other nodes are left to static quantization, which may take them."""
+    return (
+        "nothing is quantized dynamically: "
+        f"{_all_slower(target, 'every node that the qconfig names for it')}"
+    )
+
+
+def _all_slower(target: str, nodes: str) -> str:
+    return (
+        "objective 'speed' leaves in float what would be slower in every "
+        f"form on {target}, and here that is {nodes}; objective 'size' "
+        "(--objective size) quantizes them all the same."
+    )
+
+
+def without_form(node: ir.Node) -> Float:
+    """Why a node stays in float whose operator has no dynamic form."""
+    label = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+    weight = _matrix(node)
+    if weight is None:
+        return Float(f"{label} has no weights that dynamic quantization stores")
+    fused = node.domain == "com.microsoft"
+    remedy = "; quantize the model before such nodes are fused from MatMul or Gemm" if fused else ""
+    return Float(
+        f"onnxq has no dynamic form of {label}: its constant '{weight.name}' stays in float{remedy}"
+    )
+
+
+def _matrix(node: ir.Node) -> ir.Value | None:
+    """The first constant of float32 that has two axes of more than one element."""
+    for value in node.inputs:
+        if value is None or not value.is_initializer() or value.shape is None:
+            continue
+        long = [size for size in value.shape.numpy() if size > 1]
+        if value.dtype == ir.DataType.FLOAT and len(long) > 1:
+            return value
+    return None
+
+
+def check_something(plan: DynamicPlan, model: ir.Model) -> None:
+    """Passes a plan that quantizes something, or would but for the target's measurements.
+
+    Raises:
+        ModelError: it does not; the message lists what was found.
+    """
+    if plan.quantized or plan.slower:
+        return
+    counts = Counter(node.op_type for node, _ in walk(model.graph))
+    found = ", ".join(f"{count} {op_type}" for op_type, count in counts.most_common())
+    names: dict[str, list[str]] = {}
+    for node, _ in walk(model.graph):
+        decision = plan.decisions[node_name(node)]
+        if isinstance(decision, Float) and (has_dynamic_form(node) or _matrix(node)):
+            names.setdefault(decision.reason, []).append(f"{node.op_type} '{node.name}'")
+    reasons = "; ".join(f"{_listed(nodes)}: {reason}" for reason, nodes in names.items())
+    raise ModelError(
+        f"there are no weights to quantize. The model has {found}. "
+        + (f"{reasons}. " if reasons else "None of them is quantized dynamically. ")
+        + "Quantized dynamically are "
+        + ", ".join(dynamic_op_types())
+        + ", where their weights are constants and the qconfig names them."
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more
+
+
+def notes_on_dtype(qconfig: QConfigMapping, dtype: QDType) -> list[str]:
+    """A note where entries for single nodes or op types store another type than the one asked for.
+
+    Args:
+        qconfig: what else the user asked for.
+        dtype: that the user named for the weights that nothing else names.
+
+    Raises:
+        QConfigError: an entry for every node says otherwise, or the dtype is for none at all.
+    """
+    exceptions: dict[str, Entry] = {f"op type '{k}'": v for k, v in qconfig.op_types.items()}
+    exceptions |= {f"node '{k}'": v for k, v in qconfig.nodes.items()}
+    if qconfig.global_qconfig is None:
+        check_dtype(exceptions, dtype)
+        return []
+    check_dtype({"every node": qconfig.global_qconfig}, dtype)
+    others = [f"{where} ({found})" for where, found in _others(exceptions, dtype).items()]
+    if not others:
+        return []
+    return [f"dtype {dtype} is for what the qconfig does not name; it names {', '.join(others)}"]
+
+
+def check_dtype(entries: Mapping[str, Entry], dtype: QDType) -> None:
+    """Passes entries that store weights in that type, if they store any.
+
+    Args:
+        entries: where each stands, in words, and the entry.
+        dtype: that the user named beside them.
+
+    Raises:
+        QConfigError: one stores another type, so that one of the two requests would be ignored.
+    """
+    for where, found in _others(entries, dtype).items():
+        raise QConfigError(
+            f"dtype {dtype} is asked for, and the entry of {where} has {found} weights, which "
+            "would win. Leave the dtype out, or change the entry: float16_dynamic_qconfig stores "
+            "float16."
+        )
+
+
+def _others(entries: Mapping[str, Entry], dtype: QDType) -> dict[str, QDType]:
+    """The types of the dynamic entries that are not that one."""
+    types = {
+        where: stored_type([entry.weight_observer]) or FLOAT16
+        for where, entry in entries.items()
+        if isinstance(entry, QConfigDynamic)
+    }
+    return {w: t for w, t in types.items() if isinstance(t, QDType) and t != dtype}

@@ -1,0 +1,236 @@
+"""Carries out a dynamic plan: each quantized node becomes what its operator's lowering writes.
+
+    W (float initializer)  ->  W_quantized (or W_half), beside it, once per layout and qparams
+    node(x, W)             ->  lower_dynamic(x, W_quantized), float in, float out
+
+Subgraphs are visited where they stand. Codes, and what is computed from them alone, move to the
+main graph (outermost.py). A float weight goes when nothing reads it any more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+from onnx_ir.tape import Tape
+
+from onnxq import catalog
+from onnxq.dynamic.dynamic_weights import can_turn, permuted, unpermuted
+from onnxq.dynamic.outermost import Outermost
+from onnxq.dynamic.shared_quantizers import share_quantizers
+from onnxq.dynamic.tied_codes import store_tied_codes_once
+from onnxq.errors import CalibrationError
+from onnxq.graph.canonical import upgrade_opset
+from onnxq.graph.checks import FORMAT_KEY
+from onnxq.graph.collector import without_collector
+from onnxq.graph.edit import all_nodes, all_values
+from onnxq.graph.hashing import model_hash
+from onnxq.qdq.edits import graph_of
+from onnxq.qdq.initializers import Initializers
+from onnxq.qparams import PerBlock
+from onnxq.static.placing.candidates import has_dynamic_form
+from onnxq.static.placing.decision import node_name, value_name, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator, Mapping
+
+    from onnxq.dynamic.dynamic_decision import DynamicPlan, DynamicWeightPlan, QuantizeDynamic
+    from onnxq.qparams import QParams
+
+FORMAT = "dynamic"
+PER_BLOCK_OPSET = 21
+
+Perm = tuple[int, ...] | None
+"""Order of a weight's axes in which its codes are stored; None: as they are."""
+
+
+@without_collector()
+def rewrite_dynamic(model: ir.Model, plan: DynamicPlan, known_hash: str | None = None) -> ir.Model:
+    """The dynamically quantized model; the float model stays as it is and shares what it can.
+
+    Args:
+        model: the canonical float model that the plan was made from.
+        plan: every decision with its numbers.
+        known_hash: the model's `model_hash`, which takes seconds per GB; None: computed.
+
+    Raises:
+        CalibrationError: the plan is of another model.
+        UnsupportedError: the opset cannot be raised as far as the plan's types need.
+    """
+    own = known_hash or model_hash(model)
+    if plan.model_hash != own:
+        raise CalibrationError(
+            f"the plan is of model {plan.model_hash[:12]}, this one is {own[:12]}; "
+            "make the plan from this model."
+        )
+    rewritten = model.clone()
+    write_dynamic(rewritten, plan.quantized)
+    store_tied_codes_once(_float_matrices(rewritten))
+    upgrade_opset(rewritten, opset_needed(plan.quantized))
+    rewritten.metadata_props.update(
+        {
+            "onnxq.target": plan.target,
+            "onnxq.float_model_hash": plan.model_hash,
+            "onnxq.objective": plan.objective.value,
+        }
+    )
+    if plan.quantized:  # else it is a float model still, which may be quantized
+        rewritten.metadata_props[FORMAT_KEY] = FORMAT
+    return rewritten
+
+
+def _float_matrices(model: ir.Model) -> list[ir.Value]:
+    """Weights left in float that nothing but operators with a dynamic form reads."""
+    values = [v for graph in model.graphs() for v in graph.initializers.values()]
+    return [
+        v
+        for v in values
+        if v.dtype == ir.DataType.FLOAT
+        and not v.is_graph_input()
+        and all(has_dynamic_form(use.node) for use in v.uses())
+    ]
+
+
+def opset_needed(decisions: Mapping[str, QuantizeDynamic]) -> int:
+    """The ai.onnx opset that has the types and blocks of these decisions."""
+    stored = [w.qparams for d in decisions.values() for w in d.weights if w.qparams is not None]
+    opsets = [p.dtype.min_opset for p in stored]
+    opsets += [PER_BLOCK_OPSET for p in stored if isinstance(p.granularity, PerBlock)]
+    return max(opsets, default=0)
+
+
+def write_dynamic(model: ir.Model, decisions: Mapping[str, QuantizeDynamic]) -> None:
+    """Rewrites the nodes of these names in place; the others may be quantized already."""
+    writer = _DynamicWriter(model)
+    writer.write(decisions)
+    store_tied_codes_once(writer.new.quantized)
+    share_quantizers(model)
+
+
+class _DynamicWriter:
+    """The state of one sweep: names in use, weights and constants that were made."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self.model = model
+        used = {v.name for graph in model.graphs() for v in all_values(graph) if v.name}
+        used |= {node.name for node in all_nodes(model) if node.name}
+        self.new = Initializers(used)
+        self.constants: dict[tuple[ir.Graph, str, bytes], ir.Value] = {}
+        self.layouts: dict[tuple[ir.Value, QParams | None, int | None], Perm] = {}
+        self.outermost = Outermost(model.graph)
+
+    def write(self, decisions: Mapping[str, QuantizeDynamic]) -> None:
+        chosen = [n for n, _ in walk(self.model.graph) if node_name(n) in decisions]
+        # a bias that its lowering has rearranged is read no more, as float weights are
+        slots = [v for node in chosen for v in node.inputs if v is not None]
+        read = [v for v in slots if v.is_initializer() and not v.is_graph_input()]
+        for node in chosen:
+            self._lower(node, decisions[node_name(node)])
+        for node in chosen:  # not before: a lowering may ask who else reads the float weight
+            graph_of(node).remove(node, safe=True)
+        for value in dict.fromkeys((*self.new.replaced, *self.new.quantized, *read)):
+            graph = value.graph
+            if isinstance(graph, ir.Graph) and not value.uses() and not value.is_graph_output():
+                del graph.initializers[value_name(value)]
+
+    def _lower(self, node: ir.Node, decision: QuantizeDynamic) -> None:
+        operator = catalog.find(node.op_type, node.domain)
+        assert operator is not None, "a node without operator is float"
+        graph = graph_of(node)
+        inputs = list(node.inputs)
+        for weight in decision.weights:
+            value = inputs[weight.slot]
+            assert value is not None
+            assert value.name == weight.tensor, "the plan is of this model"
+            inputs[weight.slot] = self._stored(value, weight, node)
+        tape = Tape()
+        results = operator.lower_dynamic(tape, node, decision.node_plan, inputs)
+        moved = self.outermost.constant_nodes(tape.nodes, results)
+        self._register(tape, graph, moved)
+        self._name(tape, node)
+        for constant in moved:
+            self.outermost.take(constant)
+        graph.insert_before(node, [new for new in tape.nodes if new not in moved])
+        for old, new in zip(node.outputs, results, strict=True):
+            name, old.name = old.name, None
+            new.name = name
+            new.type, new.shape = new.type or old.type, new.shape or old.shape
+            old.replace_all_uses_with(new, replace_graph_outputs=True)
+
+    def _stored(self, value: ir.Value, weight: DynamicWeightPlan, node: ir.Node) -> ir.Value:
+        """The codes (or float16) of a weight in the layout that the node wants.
+
+        Another node may want the same numbers in another order of axes: the file holds them once,
+        and a Transpose, which ONNX Runtime carries out when it loads the model, turns them.
+        """
+        qparams, perm = weight.qparams, weight.perm
+        key = (value, None if qparams is None else unpermuted(qparams, perm), weight.code_limit)
+        first = self.layouts.setdefault(key, perm) if can_turn(qparams) else perm
+        if qparams is None:
+            stored = self.new.half(value, first, self.model.graph)
+        else:
+            layout = permuted(unpermuted(qparams, perm), first)
+            # ONNX Runtime looks for the codes of MatMulNBits in the graph of the product alone, and
+            # refuses the model where it does not find them
+            in_blocks = isinstance(qparams.granularity, PerBlock)
+            home = graph_of(node) if in_blocks else self.model.graph
+            stored, _ = self.new.codes(value, layout, weight.code_limit, perm=first, graph=home)
+        return stored if first == perm else self._turned(stored, first, perm)
+
+    def _turned(self, stored: ir.Value, first: Perm, wanted: Perm) -> ir.Value:
+        """np.transpose(weight, wanted), of what is stored as np.transpose(weight, first)."""
+        assert stored.shape is not None
+        sizes = stored.shape.numpy()
+        axes = tuple(range(len(sizes)))
+        perm = tuple((first or axes).index(axis) for axis in wanted or axes)
+        stem = value_name(stored).removesuffix("_quantized")
+        turn = ir.node("Transpose", [stored], {"perm": perm})
+        first_turn = self.outermost.take(turn)
+        result = first_turn.outputs[0]
+        if first_turn is turn:  # for the first of its readers
+            turn.name = self.new.unique(f"{stem}_turn")
+            result.name = self.new.unique(f"{stem}_turned_quantized")
+            result.type, result.shape = stored.type, ir.Shape([sizes[axis] for axis in perm])
+        return result
+
+    def _register(self, tape: Tape, graph: ir.Graph, moved: Container[ir.Node]) -> None:
+        """Constants of the lowering; equal ones that ask for one name are one initializer.
+
+        Args:
+            tape: of the lowering.
+            graph: that the lowering belongs to.
+            moved: its nodes that go to the main graph, as what they read has to.
+        """
+        for value in tape.initializers:
+            tensor = value.const_value
+            assert tensor is not None
+            if not value.uses():
+                continue
+            wanted = value_name(value)
+            home = self.model.graph if any(use.node in moved for use in value.uses()) else graph
+            key = (home, wanted, tensor.tobytes())
+            if key not in self.constants:
+                value.name = self.new.unique(wanted)
+                home.register_initializer(value)
+                self.constants[key] = value
+                continue
+            value.replace_all_uses_with(self.constants[key])
+
+    def _name(self, tape: Tape, node: ir.Node) -> None:
+        """Names that are free, for all but a node that keeps the float node's name."""
+        name = node_name(node)
+        for new_node in tape.nodes:
+            self.model.opset_imports.setdefault(new_node.domain, 1)  # com.microsoft has no other
+            if new_node.name != name:
+                new_node.name = self.new.unique(new_node.name or name)
+            for value in new_node.outputs:
+                value.name = self.new.unique(value.name or f"{new_node.name}_output")
+            for value in _values_inside(new_node):
+                value.name = self.new.unique(value.name or f"{new_node.name}_inner")
+
+
+def _values_inside(node: ir.Node) -> Iterator[ir.Value]:
+    """Values in the bodies of a node, whose names must not be those of values around it."""
+    for attribute in node.attributes.values():
+        if attribute.type is ir.AttributeType.GRAPH:
+            yield from all_values(attribute.as_graph())

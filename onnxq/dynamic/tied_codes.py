@@ -1,0 +1,47 @@
+"""Stores once what is stored twice: codes of which one matrix is the other, transposed.
+
+    B = A^T, both initializers  ->  B = Transpose(A), which ONNX Runtime folds at load
+
+An embedding table that is the output matrix too reaches us as two initializers: the exporter's
+Transpose of the table is a constant like any other, and folded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from onnxq.dynamic.tied_weights import find_twins
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def store_tied_codes_once(values: Iterable[ir.Value]) -> None:
+    """Replaces initializers in place by a Transpose of an earlier one.
+
+    Args:
+        values: initializers that the rewrite made; those that nothing reads are passed over.
+    """
+    groups: dict[tuple[object, object], list[ir.Value]] = {}
+    for value in values:
+        if value.uses() and value.is_initializer() and not value.is_graph_output():
+            groups.setdefault((value.graph, value.dtype), []).append(value)
+    for group in groups.values():
+        for value, source in find_twins(group).items():
+            _turn(value, source)
+
+
+def _turn(value: ir.Value, source: ir.Value) -> None:
+    """The value becomes the result of a Transpose at the start of its graph."""
+    graph, name = value.graph, value.name
+    assert isinstance(graph, ir.Graph)
+    assert name is not None
+    node = ir.node("Transpose", [source], {"perm": [1, 0]}, num_outputs=1, name=f"{name}_transpose")
+    (turned,) = node.outputs
+    turned.type, turned.shape = value.type, value.shape
+    graph.insert_before(graph[0], node)
+    value.replace_all_uses_with(turned)
+    del graph.initializers[name]
+    value.name, turned.name = None, name

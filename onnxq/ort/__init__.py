@@ -1,0 +1,1 @@
+"""ONNX Runtime: sessions, and what it makes of a graph."""

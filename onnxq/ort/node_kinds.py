@@ -1,0 +1,203 @@
+"""Says which nodes of an optimized graph compute in integers, in float, or only convert."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class Arithmetic(enum.Enum):
+    """What a node of an optimized graph works on."""
+
+    INTEGER = "integer"
+    """Computes on, or moves, codes of a quantized tensor."""
+    FLOAT = "float"
+    """Computes on, or moves, floating-point numbers."""
+    CONVERSION = "conversion"
+    """Goes from one data type to another: QuantizeLinear, DequantizeLinear, Cast."""
+    OTHER = "other"
+    """Shapes, indices, conditions, control flow: no matter of quantization."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUse:
+    """One node of an optimized graph.
+
+    Attributes:
+        name: the runtime's; fused nodes often keep the name of one of their parts.
+        op_type: of the fused node ("QLinearConv").
+        domain: "" for ai.onnx.
+        arithmetic: what it works on.
+    """
+
+    name: str
+    op_type: str
+    domain: str
+    arithmetic: Arithmetic
+
+    @property
+    def rounds(self) -> bool:
+        """Whether it computes floats whose last bits may be the machine's own."""
+        if self.op_type in ROUNDING_OPS:
+            return True
+        return self.arithmetic is Arithmetic.FLOAT and self.op_type not in EXACT_ON_FLOATS
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether it computes or moves codes, or makes them."""
+        return self.arithmetic is Arithmetic.INTEGER or self.op_type in MAKES_CODES
+
+
+CONVERSIONS = {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "Cast"}
+INTEGER_OPS = {
+    "QGemm",
+    "MatMulInteger",
+    "ConvInteger",
+    "MatMulIntegerToFloat",
+    "MatMulInteger16",
+    "DynamicQuantizeMatMul",
+    "DynamicQuantizeLSTM",
+    "QAttention",
+    "QEmbedLayerNormalization",
+}
+"""Integer kernels beside those called QLinear*."""
+ROUNDING_OPS = frozenset({
+    "DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulIntegerToFloat", "MatMulNBits",
+    "QAttention", "QEmbedLayerNormalization",
+})  # fmt: skip
+"""Operators on codes that compute floats too, in an order or with functions of the machine's."""
+EXACT_ON_FLOATS = frozenset({
+    "Cast", "Clip", "Concat", "Constant", "ConstantOfShape", "DepthToSpace", "DequantizeLinear",
+    "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Max", "MaxPool",
+    "Min", "Neg", "Pad", "Relu", "Reshape", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile",
+    "TopK", "Transpose", "Unsqueeze", "Where",
+})  # fmt: skip
+"""Operators that move or bound floats, and round none; rounded codes too."""
+MAKES_CODES = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
+"""Conversions to codes."""
+CODE_TYPES = {
+    ir.DataType.UINT8,
+    ir.DataType.INT8,
+    ir.DataType.UINT16,
+    ir.DataType.INT16,
+    ir.DataType.UINT4,
+    ir.DataType.INT4,
+    ir.DataType.UINT2,
+    ir.DataType.INT2,
+}
+FIXED_TYPES = {
+    "MatMulIntegerToFloat": ir.DataType.FLOAT,
+    "DynamicQuantizeMatMul": ir.DataType.FLOAT,
+    "DynamicQuantizeLSTM": ir.DataType.FLOAT,
+    "QAttention": ir.DataType.FLOAT,
+    "DynamicQuantizeLinear": ir.DataType.UINT8,
+    "MatMulInteger": ir.DataType.INT32,
+    "ConvInteger": ir.DataType.INT32,
+    "ArgMax": ir.DataType.INT64,
+    "ArgMin": ir.DataType.INT64,
+    "NonZero": ir.DataType.INT64,
+    "Shape": ir.DataType.INT64,
+    "Size": ir.DataType.INT64,
+    **dict.fromkeys(
+        ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "IsInf", "IsNaN"),
+        ir.DataType.BOOL,
+    ),
+}
+"""Results whose type is not that of the first input."""
+INT8_ACTIVATIONS = 4  # MatMulNBits' accuracy_level that multiplies int8 by int8
+
+
+def integer_nodes(optimized: ir.Model) -> list[NodeUse]:
+    """Every node that ONNX Runtime runs, with the arithmetic it uses, in graph order.
+
+    Bodies of If, Loop and Scan are listed too, after the node that owns them.
+
+    Args:
+        optimized: what `onnxq.ort.runtime.optimized_graph` returned; a file's own graph says little
+            about what will run.
+    """
+    types = value_types(optimized)
+    uses = []
+    for node in optimized.graph.all_nodes():
+        inputs = {_dtype(value, types) for value in node.inputs if value is not None}
+        arithmetic = _arithmetic(node, inputs | {types[value] for value in node.outputs})
+        uses.append(NodeUse(node.name or "", node.op_type, node.domain, arithmetic))
+    return uses
+
+
+def rounding(floats: Mapping[str, int], integers: Mapping[str, int]) -> dict[str, int]:
+    """Op type -> nodes whose floats may have other last bits on another machine.
+
+    Args:
+        floats: op type -> nodes that work on floats.
+        integers: op type -> nodes that compute in integers.
+    """
+    counts = {op: n for op, n in floats.items() if op not in EXACT_ON_FLOATS}
+    for op, n in integers.items():
+        if op in ROUNDING_OPS:
+            counts[op] = counts.get(op, 0) + n
+    return counts
+
+
+def value_types(optimized: ir.Model) -> dict[ir.Value, ir.DataType]:
+    """Type of every node output; where the graph does not say it, as the operator gives it."""
+    types: dict[ir.Value, ir.DataType] = {}
+    for node in optimized.graph.all_nodes():
+        inputs = [_dtype(value, types) for value in node.inputs if value is not None]
+        for value in node.outputs:
+            types[value] = value.dtype or _output_type(node, inputs)
+    return types
+
+
+def count(uses: Sequence[NodeUse], arithmetic: Arithmetic) -> Counter[str]:
+    """How many nodes of each op_type use that arithmetic."""
+    return Counter(use.op_type for use in uses if use.arithmetic is arithmetic)
+
+
+def _dtype(value: ir.Value, types: Mapping[ir.Value, ir.DataType]) -> ir.DataType:
+    known = value.dtype or types.get(value)
+    if known is not None:
+        return known
+    return value.const_value.dtype if value.const_value is not None else ir.DataType.FLOAT
+
+
+def _output_type(node: ir.Node, inputs: Sequence[ir.DataType]) -> ir.DataType:
+    """Type of the results; ONNX Runtime writes no types of inner values into an optimized model."""
+    if node.op_type in FIXED_TYPES:
+        return FIXED_TYPES[node.op_type]
+    if node.op_type == "Cast":
+        return ir.DataType(node.attributes.get_int("to", ir.DataType.FLOAT))
+    if node.op_type == "QuantizeLinear":
+        return inputs[2] if len(inputs) > 2 else ir.DataType.UINT8
+    if node.op_type == "DequantizeLinear":
+        return inputs[1]
+    if node.op_type == "QGemm":  # without an output zero point (input 8) the result is float
+        has_zero_point = len(node.inputs) > 8 and node.inputs[8] is not None
+        return inputs[0] if has_zero_point else ir.DataType.FLOAT
+    if node.op_type == "QLinearConcat":  # y_scale, y_zero_point, then the inputs
+        return inputs[1]
+    if node.op_type == "Where":
+        return inputs[1]
+    return inputs[0] if inputs else ir.DataType.FLOAT
+
+
+def _arithmetic(node: ir.Node, types: set[ir.DataType]) -> Arithmetic:
+    if node.op_type in CONVERSIONS:
+        return Arithmetic.CONVERSION
+    if node.op_type.startswith("QLinear") or node.op_type in INTEGER_OPS:
+        return Arithmetic.INTEGER
+    if node.op_type in ("Shape", "Size", "If", "Loop", "Scan"):  # bodies are listed by themselves
+        return Arithmetic.OTHER
+    if node.op_type == "MatMulNBits":
+        level = node.attributes.get_int("accuracy_level", 0)
+        return Arithmetic.INTEGER if level == INT8_ACTIVATIONS else Arithmetic.FLOAT
+    if any(dtype.is_floating_point() for dtype in types):
+        return Arithmetic.FLOAT
+    return Arithmetic.INTEGER if types & CODE_TYPES else Arithmetic.OTHER

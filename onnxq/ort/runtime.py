@@ -1,0 +1,414 @@
+"""Runs models on ONNX Runtime's CPU kernels and shows what it runs; no other module imports it.
+
+    with open_session(model) as session:
+        outputs = session.run({"x": x})
+    integer_nodes(optimized_graph(model))      # which nodes compute in integers
+
+Weights of an onnx_ir.Model are handed over as the arrays they are (mapped from disk, if they are),
+never through a serialized protobuf: models beyond its 2 GB limit open too.
+
+Over 300 lines: whatever touches ONNX Runtime stands in this one file.
+"""
+
+from __future__ import annotations
+
+import enum
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+import onnxruntime as ort
+from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
+
+from onnxq.errors import CalibrationError, ModelError, nearest
+from onnxq.graph.expose import expose
+from onnxq.ort.node_kinds import Arithmetic, NodeUse, count, integer_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = [
+    "Arithmetic",
+    "Memory",
+    "NodeUse",
+    "Optimization",
+    "PairedTimes",
+    "Session",
+    "count",
+    "infer_types",
+    "integer_nodes",
+    "open_session",
+    "optimized_graph",
+    "paired_times",
+    "signatures",
+]
+
+Array = npt.NDArray[np.generic]
+ORT_ERRORS: tuple[type[Exception], ...] = tuple(
+    kind
+    for kind in vars(ort_errors).values()
+    if isinstance(kind, type) and issubclass(kind, Exception)
+)
+"""Every exception class that ONNX Runtime defines; they have no common base."""
+OPEN_ERRORS: tuple[type[Exception], ...] = (*ORT_ERRORS, RuntimeError)
+RUN_ERRORS: tuple[type[Exception], ...] = (*ORT_ERRORS, RuntimeError, ValueError)
+INLINE_BYTES = 1024
+"""Smaller weights stay in the protobuf: shape inference reads them there (shapes, axes, scales)."""
+IN_MEMORY = "in_memory"
+"""Location of the weights that are handed over beside the protobuf."""
+SEPARATE_BYTES = 1 << 26
+"""Optimized models with more weights are written with external data, which is then memory-mapped;
+protobuf would hold them in memory, and ends at 2 GB."""
+ERRORS_ONLY = 3
+"""ONNX Runtime's log severity. Its warnings are about the model it was given (unused initializers,
+shapes it merges, an optimized file that suits this machine only): onnxq writes those on purpose."""
+
+
+class Optimization(enum.Enum):
+    """How far ONNX Runtime may rewrite the graph before it runs."""
+
+    NONE = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    BASIC = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    EXTENDED = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    ALL = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+
+
+class Memory(enum.Enum):
+    """How ONNX Runtime gets memory for activations."""
+
+    PLANNED = "planned"
+    """One block per set of input shapes, laid out once: its default."""
+    ON_DEMAND = "on demand"
+    """Piece by piece. As fast; memory stays level when every batch has other shapes (ResNet-50, 400
+    shapes: 522 MB throughout, where planned blocks grow from 515 to 557 MB)."""
+
+
+class Session:
+    """A model that is ready to run; also a context manager that frees it.
+
+    Attributes:
+        inputs: names of the inputs, in the model's order.
+        outputs: names of the outputs, in the model's order.
+        types: of the outputs, in ONNX Runtime's words: "tensor(uint8)", "seq(tensor(float))".
+    """
+
+    def __init__(self, session: ort.InferenceSession, name: str, kept: Sequence[object]) -> None:
+        self._session: ort.InferenceSession | None = session
+        self._name = name
+        self._kept = kept  # OrtValues and arrays that ONNX Runtime refers to
+        self.inputs = tuple(value.name for value in session.get_inputs())
+        self.types: dict[str, str] = {value.name: value.type for value in session.get_outputs()}
+        self.outputs = tuple(self.types)
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] | None = None) -> list[Array]:
+        """One array per output; they own their memory, and ONNX Runtime does not touch them again.
+
+        Args:
+            feeds: input name -> array, all inputs of the model.
+            outputs: names of the wanted outputs; None: all, in the model's order.
+
+        Raises:
+            CalibrationError: an input is missing or unknown, or the model cannot run on it.
+        """
+        if self._session is None:
+            raise CalibrationError(f"{self._name}: the session is closed; open another one.")
+        self._check_names(feeds)
+        try:
+            arrays: list[Array] = self._session.run(outputs and list(outputs), dict(feeds))
+        except RUN_ERRORS as error:
+            shapes = {name: (str(x.dtype), x.shape) for name, x in feeds.items()}
+            raise CalibrationError(
+                f"{self._name} does not run on inputs {shapes}: {_first_line(error)} "
+                "Check the samples' shapes and dtypes against the model's inputs."
+            ) from error
+        return arrays
+
+    def _check_names(self, feeds: Mapping[str, Array]) -> None:
+        for name in feeds:
+            if name not in self.inputs:
+                known = ", ".join(self.inputs)
+                hint = nearest(name, self.inputs)
+                raise CalibrationError(f"{self._name} has no input '{name}'; it has {known}.{hint}")
+        missing = [name for name in self.inputs if name not in feeds]
+        if missing:
+            raise CalibrationError(
+                f"{self._name}: input '{missing[0]}' is missing; got {', '.join(feeds) or 'none'}."
+            )
+
+    def close(self) -> None:
+        """Frees the model; further runs are refused."""
+        self._session = None
+        self._kept = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_session(
+    model: ir.Model | str | Path,
+    *,
+    threads: int | None = None,
+    optimization: Optimization = Optimization.ALL,
+    memory: Memory = Memory.PLANNED,
+) -> Session:
+    """A Session for the model.
+
+    ONNX Runtime copies the weights once when it packs them for its kernels, so that a session needs
+    about their size in memory, whether they are in files or in arrays; `close` frees it.
+
+    Args:
+        model: an onnx_ir.Model of any size, or a path.
+        threads: of one run; None: one per core.
+        optimization: how far the graph may be rewritten.
+        memory: how memory for activations is got.
+
+    Raises:
+        ModelError: the file is not there, or ONNX Runtime does not accept the model.
+    """
+    options = _options(threads, optimization)
+    options.enable_mem_pattern = memory is Memory.PLANNED
+    return _open(model, options)
+
+
+def _options(threads: int | None, optimization: Optimization) -> ort.SessionOptions:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = optimization.value
+    options.log_severity_level = ERRORS_ONLY
+    if threads is not None:
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+    return options
+
+
+def _open(model: ir.Model | str | Path, options: ort.SessionOptions) -> Session:
+    source: bytes | str
+    kept: list[ort.OrtValue] = []
+    if isinstance(model, ir.Model):
+        name = f"model '{model.graph.name or 'unnamed'}'"
+        source, kept = _hand_over(model, options)
+    else:
+        name = f"model '{model}'"
+        source = str(model)
+        if not Path(model).is_file():
+            raise ModelError(f"{name}: there is no such file. Check the path.")
+    try:
+        session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    except OPEN_ERRORS as error:
+        raise ModelError(
+            f"{name}: ONNX Runtime {ort.__version__} does not accept it: {_reason(error)}"
+        ) from error
+    return Session(session, name, kept)
+
+
+def _hand_over(model: ir.Model, options: ort.SessionOptions) -> tuple[bytes, list[ort.OrtValue]]:
+    """The graph as protobuf bytes, and the weights, which `options` now points to."""
+    graph = model.clone()
+    names: list[str] = []
+    values: list[ort.OrtValue] = []
+    for name, value in list(graph.graph.initializers.items()):
+        if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
+            del graph.graph.initializers[name]  # ONNX Runtime drops it, and then misses it
+            continue
+        tensor = value.const_value
+        array = None if tensor is None else _shared_array(tensor)
+        if tensor is None or array is None:
+            continue
+        names.append(name)
+        values.append(ort.OrtValue.ortvalue_from_numpy(array))
+        value.const_value = ir.ExternalTensor(
+            IN_MEMORY, 0, array.nbytes, tensor.dtype, shape=ir.Shape(array.shape), name=name
+        )
+    _inline_files(graph)
+    if names:
+        options.add_external_initializers(names, values)
+    try:
+        return ir.to_proto(graph).SerializeToString(), values
+    except (ValueError, RuntimeError) as error:  # what protobuf and upb raise beyond 2 GB
+        raise ModelError(
+            f"model '{model.graph.name}' cannot be serialized: {_first_line(error)} Branches of If "
+            "that own more than 2 GB of weights cannot be run; move these to the main graph."
+        ) from error
+
+
+def _shared_array(tensor: ir.TensorProtocol) -> Array | None:
+    """The array that ONNX Runtime is to read where it is; None: the tensor goes into the protobuf.
+
+    The protobuf takes what is small, and what NumPy has no type for (text, bfloat16, float8, int4).
+    """
+    if tensor.dtype == ir.DataType.STRING or tensor.dtype.bitwidth < 8:
+        return None
+    if tensor.nbytes < INLINE_BYTES:
+        return None
+    array = np.ascontiguousarray(tensor.numpy())
+    return array if array.dtype.type.__module__ == "numpy" else None
+
+
+def _inline_files(model: ir.Model) -> None:
+    """Reads weights that are still in files, which ONNX Runtime would not find from bytes."""
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            tensor = value.const_value
+            if isinstance(tensor, ir.ExternalTensor) and tensor.location != IN_MEMORY:
+                value.const_value = ir.Tensor(
+                    tensor.numpy(), dtype=tensor.dtype, shape=tensor.shape, name=tensor.name
+                )
+
+
+def _reason(error: Exception) -> str:
+    """Why a model is refused, and what to do."""
+    line = _first_line(error)
+    if "layout_ == 0" in line:
+        return (
+            "it has no LSTM, GRU or RNN with layout=1 (batch first). Export the model with "
+            "layout=0; dynamic quantization of the node writes it so, too."
+        )
+    return f"{line} Check it with onnx.checker.check_model(path, full_check=True)."
+
+
+def _first_line(error: Exception) -> str:
+    """The message without ONNX Runtime's stack of source lines, ended by a period."""
+    return str(error).strip().split("\n")[0].rstrip(".") + "."
+
+
+def optimized_graph(model: ir.Model | str | Path) -> ir.Model:
+    """The graph that ONNX Runtime really runs on this machine, fused nodes and layouts included.
+
+    Nothing is left on disk. It suits this machine only, and is for reading rather than for keeping.
+
+    Raises:
+        ModelError: ONNX Runtime does not accept the model.
+    """
+    options = _options(1, Optimization.ALL)
+    with tempfile.TemporaryDirectory(prefix="onnxq-") as folder:
+        path = Path(folder) / "optimized.onnx"
+        options.optimized_model_filepath = str(path)
+        if _weight_bytes(model) > SEPARATE_BYTES:
+            key = "session.optimized_model_external_initializers"
+            options.add_session_config_entry(f"{key}_file_name", "optimized.data")
+            options.add_session_config_entry(f"{key}_min_size_in_bytes", str(INLINE_BYTES))
+        _open(model, options).close()
+        optimized = ir.load(path)
+        for value in optimized.graph.initializers.values():
+            if isinstance(value.const_value, ir.ExternalTensor):
+                value.const_value.numpy()  # maps the file; the mapping outlives its name
+        return optimized
+
+
+def _weight_bytes(model: ir.Model | str | Path) -> int:
+    if not isinstance(model, ir.Model):
+        path = Path(model)
+        return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
+    tensors = (value.const_value for value in model.graph.initializers.values())
+    # a tensor of texts has no size in bytes
+    return sum(t.nbytes for t in tensors if t is not None and t.dtype != ir.DataType.STRING)
+
+
+def infer_types(
+    model: ir.Model, names: Sequence[str] | None = None
+) -> dict[str, tuple[ir.DataType, tuple[int, ...]]]:
+    """Type and shape of the named values, found by one real run: {value name: (dtype, shape)}.
+
+    The run gets ones (True for booleans), with 1 for each dimension that is not static. A value in
+    a branch of an If that does not run is not in the result.
+
+    Args:
+        model: names are unique over the whole model.
+        names: node outputs or graph inputs, in the main graph or in branches of If; None: every
+            node output of the main graph. Sequences and optionals are left out.
+
+    Raises:
+        ModelError: ONNX Runtime does not accept the model, or the model cannot run on ones.
+        UnsupportedError: a value inside the body of a Loop or Scan.
+    """
+    if names is None:
+        names = [v.name for node in model.graph for v in node.outputs if v.name]
+    exposed = expose(model, names)
+    feeds = {value.name or "": _ones(value) for value in _real_inputs(model)}
+    with open_session(exposed.model, threads=1, optimization=Optimization.NONE) as session:
+        try:
+            arrays = dict(zip(session.outputs, session.run(feeds), strict=True))
+        except CalibrationError as error:
+            raise ModelError(
+                f"types cannot be found by a run on inputs of ones: {error} Run shape inference "
+                "first (onnx.shape_inference.infer_shapes), or give the inputs static shapes."
+            ) from error
+    return {
+        name: (ir.DataType.from_numpy(arrays[output].dtype), arrays[output].shape)
+        for name, output in exposed.outputs.items()
+        if isinstance(arrays[output], np.ndarray)
+        and (name == output or arrays[output].shape != (0,))  # (0,): the branch did not run
+    }
+
+
+def _real_inputs(model: ir.Model) -> list[ir.Value]:
+    """Inputs without those that have a default (old IR versions list initializers as inputs)."""
+    return [value for value in model.graph.inputs if value.name not in model.graph.initializers]
+
+
+def _ones(value: ir.Value) -> Array:
+    shape = [n if isinstance(n, int) else 1 for n in value.shape or ()]
+    return np.ones(shape, (value.dtype or ir.DataType.FLOAT).numpy())
+
+
+@dataclass(frozen=True, slots=True)
+class PairedTimes:
+    """CPU seconds of sessions that took turns.
+
+    Attributes:
+        seconds: per session, one entry per round; the process's CPU time, all threads.
+    """
+
+    seconds: Mapping[str, tuple[float, ...]]
+
+    def median_s(self, name: str) -> float:
+        """Median CPU seconds of one run."""
+        return float(np.median(self.seconds[name]))
+
+    def ratio(self, slow: str, fast: str) -> float:
+        """How many times faster `fast` is: the ratio of the medians."""
+        return self.median_s(slow) / self.median_s(fast)
+
+
+def paired_times(
+    sessions: Mapping[str, Session], feeds: Mapping[str, Array], rounds: int
+) -> PairedTimes:
+    """CPU time of each session, in turns (A B A B ...) so that a busy machine slows all alike.
+
+    Open the sessions with threads=1: CPU time counts every thread, spinning ones included.
+
+    Args:
+        sessions: name -> session; all take the same inputs.
+        feeds: input name -> array.
+        rounds: runs of each, after two that are not counted.
+
+    Raises:
+        CalibrationError: a session does not run on the feeds.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in sessions}
+    for turn in range(-2, rounds):
+        for name, session in sessions.items():
+            start = time.process_time()
+            session.run(feeds)
+            if turn >= 0:
+                seconds[name].append(time.process_time() - start)
+    return PairedTimes(MappingProxyType({name: tuple(times) for name, times in seconds.items()}))
+
+
+def signatures() -> Iterator[tuple[str, str, int, int, frozenset[str]]]:
+    """(domain, op_type, inputs at most, outputs at most, attributes) of each operator known here.
+
+    Older versions of an operator come before newer ones.
+    """
+    schemas = sorted(ort_errors.get_all_operator_schema(), key=lambda s: int(s.since_version))
+    for schema in schemas:
+        names = frozenset(map(str, schema.attributes))
+        yield schema.domain, schema.name, schema.max_input, schema.max_output, names

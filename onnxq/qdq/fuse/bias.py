@@ -1,0 +1,53 @@
+"""The bias of a node on codes: int32 already, or a float vector that ONNX Runtime quantizes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.graph.weights import constant
+from onnxq.qdq.fuse.scales import from_dequantize
+
+if TYPE_CHECKING:
+    from onnxq.qdq.fuse.scales import Scales
+    from onnxq.qdq.fuse.site import Site
+
+BIAS_SCALE_TOLERANCE = 0.01  # ONNX Runtime takes a bias whose scale is that near x_scale * w_scale
+UNCHECKED = frozenset({"Gemm"})  # where it takes a bias of any scale for one of x_scale * w_scale
+
+
+def take_bias(made: Site, scales: Scales) -> str:
+    """Puts int32 codes of a bias in place; the reason where that cannot be done."""
+    slot = made.rule.bias
+    value = None if slot is None or slot >= len(made.inputs) else made.inputs[slot]
+    if slot is None or value is None:
+        return ""
+    weight = made.rule.weight
+    x = made.plan.inputs[made.rule.activations[0]]
+    w = None if weight is None else made.plan.inputs[weight.slot]
+    assert x is not None, "activations have qparams"
+    assert w is not None, "a rule with a bias has a weight"
+    with np.errstate(under="ignore"):
+        wanted = np.asarray(x.scale * w.scale)
+    producer = value.producer()
+    if producer is not None and from_dequantize(value, made.node):
+        qparams = scales.of(producer)
+        if qparams is None or qparams.dtype.name != "int32" or np.any(qparams.zero_point):
+            return "its bias is not int32 with constant scales and zero point 0"
+        checked = made.operator.op_type not in UNCHECKED
+        if checked and not np.allclose(qparams.scale, wanted, rtol=BIAS_SCALE_TOLERANCE, atol=0):
+            return "the scale of its bias is not the product of the scales of input and weight"
+        made.inputs[slot] = producer.inputs[0]
+        return ""
+    tensor = constant(value)
+    if tensor is None or tensor.dtype.name != "FLOAT" or len(tensor.shape) != 1:
+        return "its bias is float, and no constant vector"
+    if not made.quantizers:
+        return "its bias is float and its result not quantized: ONNX Runtime leaves it in float32"
+    with np.errstate(all="ignore"):
+        codes = np.rint(np.asarray(tensor.numpy() / wanted, np.float32))
+    if not np.all(np.abs(codes) < 2**31):
+        return "its bias does not fit into int32"
+    made.new_bias = slot, codes.astype(np.int32)
+    return ""

@@ -1,0 +1,100 @@
+"""What quantizes the results of a node, and what stands between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq import catalog
+from onnxq.operator import Rule
+from onnxq.qdq.fuse.scales import CODES, Scales, is_quantize
+from onnxq.qdq.fuse.site import Kept
+from onnxq.qdq.fuse.view import float_view
+from onnxq.qparams import PerTensor, QParams
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+@dataclass(slots=True)
+class Results:
+    """What becomes of the results of a node.
+
+    Attributes:
+        qparams: per output slot; None where the result stays in float32.
+        quantizers: per output slot the QuantizeLinear nodes behind it, all alike.
+        absorbed: Relu or Clip nodes between, which the codes' range makes redundant.
+    """
+
+    qparams: list[QParams | None]
+    quantizers: dict[int, list[ir.Node]] = field(default_factory=dict)
+    absorbed: list[ir.Node] = field(default_factory=list)
+
+
+def results_of(node: ir.Node, rule: Rule, scales: Scales) -> Results | Kept:
+    """The Results, or why the node cannot give codes."""
+    results = Results([None] * len(node.outputs))
+    for slot in rule.outputs:
+        value = node.outputs[slot]
+        clamp = _only_clamp(value, node)
+        if clamp is not None and not rule.shares_qparams and rule.clamp is None:
+            value = clamp.outputs[0]
+        readers = [use.node for use in value.uses()]
+        quantizing = [r for r in readers if is_quantize(r) and r.graph is node.graph]
+        if clamp is None and not quantizing and not rule.needs_output:
+            continue
+        if not quantizing or len(quantizing) < len(readers) or value.is_graph_output():
+            return Kept("its result is read in float32 too, or not quantized at all")
+        found = [scales.of(r) for r in quantizing]
+        if any(p is None or p != found[0] for p in found) or found[0] is None:
+            return Kept("its result is quantized in more than one way, or with unknown scales")
+        if clamp is not None and value is clamp.outputs[0]:
+            if not _redundant(clamp, quantizing[0], found[0]):
+                return Kept(f"{clamp.op_type} behind it bounds more than its codes do")
+            results.absorbed.append(clamp)
+        if found[0].dtype.name not in CODES or found[0].granularity != PerTensor():
+            return Kept(f"its result is {found[0].dtype}, or has one scale per channel")
+        results.quantizers[slot], results.qparams[slot] = quantizing, found[0]
+    return results
+
+
+def _only_clamp(value: ir.Value, node: ir.Node) -> ir.Node | None:
+    """Relu or Clip that alone reads the value and has one reader itself, as ONNX Runtime asks."""
+    uses = value.uses()
+    if len(uses) != 1 or value.is_graph_output():
+        return None
+    (reader,) = (use.node for use in uses)
+    if reader.op_type not in ("Relu", "Clip") or reader.domain or reader.graph is not node.graph:
+        return None
+    result = reader.outputs[0]
+    return None if result.is_graph_output() or len(result.uses()) != 1 else reader
+
+
+def _redundant(clamp: ir.Node, quantize: ir.Node, qparams: QParams) -> bool:
+    """Whether saturation to the codes' type does what the Relu or Clip does (or nearly so).
+
+    rint(bound / scale) + zero_point is compared with the ends of the type, as ONNX Runtime does,
+    for a Clip where scale and zero point have rank 0.
+    """
+    operator = catalog.find(clamp.op_type, clamp.domain)
+    rule = None if operator is None else operator.rule(float_view(clamp, Scales()))
+    if not isinstance(rule, Rule) or rule.clamp is None:
+        return False
+    zero_point, dtype = int(qparams.zero_point), qparams.dtype
+    if clamp.op_type == "Relu":
+        return zero_point == dtype.qmin
+    if any(v is not None and v.shape is not None and len(v.shape) for v in quantize.inputs[1:]):
+        return False
+    low, high = (np.rint(np.float32(bound) / qparams.scale) for bound in rule.clamp)
+    if not (np.isfinite(low) and np.isfinite(high)) or max(-low, high) >= 2**31:
+        return False  # ONNX Runtime casts these to int32: what that gives depends on the CPU
+    return int(low) + zero_point <= dtype.qmin and int(high) + zero_point >= dtype.qmax
+
+
+def goes_to_quantize(value: ir.Value, node: ir.Node) -> bool:
+    """Whether only Q nodes read the value, directly or behind a Relu or Clip."""
+    clamp = _only_clamp(value, node)
+    readers = [use.node for use in (clamp.outputs[0] if clamp else value).uses()]
+    return bool(readers) and not value.is_graph_output() and all(map(is_quantize, readers))

@@ -1,0 +1,108 @@
+"""int8 activations, which ONNX Runtime turns into uint8 on x86 (its QDQS8ToU8) where it can.
+
+    Q(int8, zero_point) -> DQ     becomes     Q(uint8, zero_point + 128) -> DQ
+
+It does so where a Q has one DQ behind it, and that one reader. Elsewhere codes stay int8, and Conv
+and MatMul, which it fuses with uint8 activations only, compute in float32. On ARM, all of them stay
+int8, and such nodes run in integers (Int8Codes).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.dtypes import INT8
+from onnxq.graph.weights import constant
+from onnxq.operator import Role, Rule
+from onnxq.qdq.fuse.scales import Int8Codes, is_dequantize, is_quantize, zero_point_of
+
+if TYPE_CHECKING:
+    from onnxq.graph.edit import FreeNames
+    from onnxq.operator import NodePlan
+
+SHIFT = 128
+WITHOUT_SHIFT = frozenset({"Gemm"})  # ONNX Runtime's GemmNodeGroupSelector takes int8, too
+
+
+def shift_to_uint8(model: ir.Model, names: FreeNames) -> None:
+    """Turns int8 codes into uint8 in place, where ONNX Runtime does; their values stay."""
+    shifted: dict[ir.Value, ir.Value] = {}
+    for quantize in list(model.graph.all_nodes()):
+        dequantize = _only_dequantize(quantize) if is_quantize(quantize) else None
+        if dequantize is None:
+            continue
+        ends = [_int8_zero_point(node) for node in (quantize, dequantize)]
+        if ends[0] is None or ends[1] is None or _number(ends[0]) != _number(ends[1]):
+            continue
+        for node, value in ((quantize, ends[0]), (dequantize, ends[1])):
+            if value not in shifted:
+                shifted[value] = _shifted(value, names)
+            node.replace_input_with(2, shifted[value])
+        quantize.outputs[0].type = ir.TensorType(ir.DataType.UINT8)
+    for old, new in shifted.items():
+        if old.uses() or old.is_graph_output():
+            continue
+        assert isinstance(old.graph, ir.Graph)
+        name = str(old.name)
+        del old.graph.initializers[name]
+        new.name = name
+
+
+def _only_dequantize(quantize: ir.Node) -> ir.Node | None:
+    """The DQ that alone reads the codes, where it has one reader."""
+    codes = quantize.outputs[0]
+    readers = [use.node for use in codes.uses()]
+    if len(readers) != 1 or codes.is_graph_output() or not is_dequantize(readers[0]):
+        return None
+    real = readers[0].outputs[0]
+    return readers[0] if len(real.uses()) + real.is_graph_output() == 1 else None
+
+
+def _int8_zero_point(node: ir.Node) -> ir.Value | None:
+    """The constant int8 zero point of a Q or DQ, one number."""
+    value = zero_point_of(node)
+    tensor = constant(value)
+    if tensor is None or tensor.dtype != ir.DataType.INT8 or tensor.size != 1:
+        return None
+    return value
+
+
+def _number(value: ir.Value) -> int:
+    assert value.const_value is not None
+    return int(value.const_value.numpy().item())
+
+
+def _shifted(value: ir.Value, names: FreeNames) -> ir.Value:
+    tensor, graph = value.const_value, value.graph
+    assert tensor is not None
+    assert isinstance(graph, ir.Graph)
+    name = names.value(f"{value.name}_uint8")
+    array = (tensor.numpy().astype(np.int16) + SHIFT).astype(np.uint8)
+    new = ir.Value(
+        name=name,
+        type=ir.TensorType(ir.DataType.UINT8),
+        shape=ir.Shape(array.shape),
+        const_value=ir.Tensor(array, name=name),
+    )
+    graph.register_initializer(new)
+    return new
+
+
+def why_not_fused(op_type: str, rule: Rule, plan: NodePlan, int8: Int8Codes) -> str:
+    """Why int8 codes keep ONNX Runtime from fusing a node, or the empty string."""
+    if rule.role in (Role.MOVEMENT, Role.CLAMP):
+        return ""  # exact, whether it is fused or not
+    first = plan.inputs[rule.activations[0]]
+    assert first is not None, "activations have qparams"
+    others = [plan.inputs[slot] for slot in rule.activations]
+    if rule.role is Role.COMPUTE:
+        others = []  # weights may have either sign
+    if any(p is not None and p.dtype != first.dtype for p in [*others, *plan.outputs]):
+        return "some of its codes are int8 and others uint8, which ONNX Runtime does not fuse"
+    refused = first.dtype == INT8 and int8 is Int8Codes.SHIFTED and op_type not in WITHOUT_SHIFT
+    if rule.role is Role.COMPUTE and refused:
+        return "its int8 input cannot become uint8: ONNX Runtime on x86 computes it in float32"
+    return ""

@@ -1,0 +1,215 @@
+"""Writes what the nodes of a QDQ graph compute on codes: one sweep in graph order."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.tape import Tape
+
+from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.graph.edit import FreeNames
+from onnxq.operator import Form, Role
+from onnxq.qdq.fuse.biased import judge_biased
+from onnxq.qdq.fuse.float_weights import quantize_float_weights
+from onnxq.qdq.fuse.judge import judge
+from onnxq.qdq.fuse.merged import merge_alike
+from onnxq.qdq.fuse.moved import move_quantizers
+from onnxq.qdq.fuse.scales import Int8Codes, Scales, is_dequantize, is_quantize
+from onnxq.qdq.fuse.signed import shift_to_uint8
+from onnxq.qdq.fuse.site import Kept, Site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onnxq.qparams import QParams
+
+MICROSOFT = "com.microsoft"
+CODES_OPSET = 13  # before, MaxPool, Clip and the like are defined for floats only
+QPARAMS_KEY = "onnxq.qparams"
+"""Metadata of codes `<tensor>_quantized` where there is no `<tensor>_scale`: their QParams."""
+
+
+class Writer:
+    """The state of one sweep over a clone, which it changes in place.
+
+    Attributes:
+        integer, kept, tables: as in Fused.
+    """
+
+    def __init__(self, model: ir.Model, int8: Int8Codes) -> None:
+        self.integer: dict[str, tuple[str, ...]] = {}
+        self.kept: dict[str, str] = {}
+        self.tables: list[str] = []
+        self._model = model
+        self._int8 = int8
+        self._scales = Scales(int8)
+        self._names = FreeNames(model)
+        self._opset = model.opset_imports.get("", CODES_OPSET)
+        self._dead: list[ir.Node] = []
+        self._made: dict[ir.Value, tuple[ir.Value | None, QParams | None]] = {}
+
+    def quantize_float_weights(self) -> None:
+        """Quantizes the float weights between DQ and Q, once Q and DQ are where they move to."""
+        for graph in list(self._model.graphs()):
+            move_quantizers(graph, self._scales, self._names)
+            quantize_float_weights(graph, self._scales, self._names)
+
+    def write(self) -> None:
+        """Fuses every graph of the model."""
+        graphs = list(self._model.graphs())
+        for node in self._model.graph.all_nodes():  # what an attribute means depends on it
+            node.version = self._model.opset_imports.get(node.domain)
+        for graph in graphs:
+            merge_alike(graph, self._scales)
+            move_quantizers(graph, self._scales, self._names)
+        if self._int8 is Int8Codes.SHIFTED:
+            shift_to_uint8(self._model, self._names)
+        self._scales = Scales(self._int8)
+        for graph in graphs:
+            for node in list(graph):
+                self._visit(node)
+        self._clean()
+        if any(node.domain == MICROSOFT for node in self._model.graph.all_nodes()):
+            self._model.opset_imports.setdefault(MICROSOFT, 1)
+
+    def _visit(self, node: ir.Node) -> None:
+        if is_quantize(node) or is_dequantize(node) or node.name in self.integer:
+            return
+        verdict = judge_biased(node, self._scales)
+        if verdict is None:
+            verdict = judge(node, self._scales)
+        if isinstance(verdict, Site):
+            verdict = self._fuse(verdict)
+        if isinstance(verdict, Kept):
+            self.kept[str(node.name)] = verdict.reason
+
+    def _fuse(self, site: Site) -> Kept | None:
+        if site.rule.role in (Role.MOVEMENT, Role.CLAMP) and self._opset < CODES_OPSET:
+            return Kept(f"{site.node.op_type} takes 8-bit codes from opset {CODES_OPSET} on")
+        tape = Tape()
+        inputs = list(site.inputs)
+        if site.new_bias is not None:
+            slot, codes = site.new_bias
+            value = inputs[slot]
+            assert value is not None, "it is the bias that the codes are of"
+            inputs[slot] = tape.initializer(ir.tensor(codes), name=f"{value.name}_quantized")
+        if site.flattened is not None:
+            inputs[0] = _reshaped(tape, site, inputs[0], site.flattened.matrix, "flat")
+        try:
+            results = site.operator.lower(tape, site.view, site.plan, inputs)
+        except (UnsupportedError, ShapeError) as error:
+            return Kept(str(error))
+        if site.flattened is not None:
+            results = [_reshaped(tape, site, results[0], site.flattened.result, "batches")]
+        if any(is_dequantize(node) for node in tape.nodes):
+            return Kept(
+                f"ONNX Runtime has no integer kernel for {site.node.op_type}; "
+                "it computes in float32 between codes"
+            )
+        self._insert(site, tape, results)
+        name = str(site.node.name)
+        self.integer[name] = tuple(node.op_type for node in tape.nodes)
+        self.integer |= {str(node.name): () for node in site.absorbed}
+        if site.rule.form is Form.FLOAT:
+            self.tables.append(name)
+        return None
+
+    def _insert(self, site: Site, tape: Tape, results: Iterable[ir.Value]) -> None:
+        """Puts the tape in place of the node, its quantizers and what is between them."""
+        node = site.tail
+        graph = node.graph
+        assert isinstance(graph, ir.Graph)
+        graph.insert_before(node, tape.nodes)
+        self._name_nodes(site.node, tape)
+        self._register(graph, tape)
+        for slot, (old, new) in enumerate(zip(node.outputs, results, strict=True)):
+            quantizers = site.quantizers.get(slot)
+            if quantizers is None:
+                _replace(old, new)
+                continue
+            first, *others = quantizers
+            for other in others:
+                other.outputs[0].replace_all_uses_with(first.outputs[0], replace_graph_outputs=True)
+            _replace(first.outputs[0], new)
+            self._dead.extend(quantizers)
+            self._made[new] = (first.inputs[1], site.plan.outputs[slot])
+        self._dead += dict.fromkeys([*site.absorbed, site.node])
+
+    def _name_nodes(self, node: ir.Node, tape: Tape) -> None:
+        for i, new in enumerate(tape.nodes):
+            if new.name == node.name or not new.name:
+                continue
+            tape.nodes[i].name = self._names.node(str(new.name))
+
+    def _register(self, graph: ir.Graph, tape: Tape) -> None:
+        """Registers new initializers; scales and zero points of the QDQ graph are used again."""
+        for value in tape.initializers:
+            assert isinstance(value.const_value, ir.Tensor)
+            array = value.const_value.raw
+            known = self._scales.initializer(array)
+            if known is not None:
+                value.replace_all_uses_with(known)
+                continue
+            value.name = self._names.value(str(value.name))
+            value.const_value.name = value.name
+            graph.register_initializer(value)
+            if self._scales.owns(array) and graph is self._model.graph:
+                self._scales.note(array, value)
+
+    def _clean(self) -> None:
+        """Takes out what nothing reads any more: nodes, then DQ nodes, then initializers."""
+        read = dict.fromkeys(v for node in self._dead for v in node.inputs if v is not None)
+        for node in self._dead:  # of each site, readers stand before what they read
+            _remove(node)
+        dequantizers = dict.fromkeys(p for v in read if is_dequantize(p := v.producer()) and p)
+        for node in dequantizers:
+            if not node.outputs[0].uses() and not node.outputs[0].is_graph_output():
+                read |= {v: None for v in node.inputs if v is not None}
+                _remove(node)
+        for value in read:
+            if value.is_initializer() and not value.uses() and not _at_an_end(value):
+                assert isinstance(value.graph, ir.Graph)
+                del value.graph.initializers[str(value.name)]
+        for codes, (scale, qparams) in self._made.items():
+            found = scale is not None and scale.is_initializer()
+            if qparams is not None and not (found and _is_named_after(scale, codes)):
+                codes.metadata_props[QPARAMS_KEY] = json.dumps(qparams.to_dict())
+
+
+def _is_named_after(scale: ir.Value | None, codes: ir.Value) -> bool:
+    stem = str(codes.name).removesuffix("_quantized")
+    return scale is not None and scale.name == f"{stem}_scale"
+
+
+def _at_an_end(value: ir.Value) -> bool:
+    return value.is_graph_output() or value.is_graph_input()
+
+
+def _replace(old: ir.Value, new: ir.Value) -> None:
+    """`new` takes over the name, the type and the readers of `old`."""
+    name = old.name
+    new.type = new.type or old.type
+    new.shape = old.shape if new.shape is None else new.shape
+    new.metadata_props.update(old.metadata_props)
+    old.replace_all_uses_with(new, replace_graph_outputs=True)
+    old.name, new.name = None, name
+
+
+def _reshaped(
+    tape: Tape, site: Site, value: ir.Value | None, shape: tuple[int, ...], suffix: str
+) -> ir.Value:
+    """The codes in another shape."""
+    assert value is not None
+    stem = f"{site.node.name}_{suffix}"
+    sizes = tape.initializer(ir.tensor(np.array(shape, np.int64)), name=f"{stem}_shape")
+    reshaped = tape.op("Reshape", [value, sizes], name=f"{stem}_reshape")
+    reshaped.type, reshaped.shape = value.type, ir.Shape(shape)
+    return reshaped
+
+
+def _remove(node: ir.Node) -> None:
+    assert isinstance(node.graph, ir.Graph)
+    node.graph.remove(node, safe=True)

@@ -1,0 +1,166 @@
+"""The constants of the integer model: codes, scales and zero points, each made once."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from onnxq.graph.edit import NamePool
+from onnxq.qdq.tensors import (
+    half_tensor,
+    integer_tensor,
+    scale_tensor,
+    transposed,
+    zero_point_tensor,
+)
+from onnxq.qparams import QParams
+from onnxq.static.placing.decision import value_name
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+_Codes = tuple[
+    ir.Value,
+    QParams | None,
+    int | None,
+    tuple[float, ...] | None,
+    tuple[int, ...] | None,
+    ir.Graph,
+]
+"""What tensors of codes are told apart by: constant, qparams, code limit, gain, order of axes,
+and the graph that holds them."""
+
+_SHARED_BYTES = 1024  # of weights that a lowering has made; scales and biases are not looked at
+
+
+class Initializers:
+    """New initializers and their names.
+
+    Args:
+        used: every name of the model so far.
+
+    Attributes:
+        replaced: the float initializers that have got integer twins.
+    """
+
+    def __init__(self, used: set[str]) -> None:
+        self._names = NamePool(used)
+        self._codes: dict[_Codes, tuple[ir.Value, str]] = {}
+        self._qparams: dict[tuple[str, ir.Graph], tuple[ir.Value, ir.Value]] = {}
+        self._adopted: dict[tuple[ir.Graph, ir.DataType, bytes], ir.Value] = {}
+        self.replaced: dict[ir.Value, None] = {}
+
+    @property
+    def quantized(self) -> tuple[ir.Value, ...]:
+        """The integer twins, among them those that a lowering has rearranged and reads no more."""
+        return tuple(value for value, _ in self._codes.values())
+
+    def unique(self, name: str) -> str:
+        """`name` if it is free, else name_1, name_2 ...; given out once."""
+        return self._names.take(name)
+
+    def array(self, graph: ir.Graph, name: str, array: npt.NDArray[np.generic]) -> ir.Value:
+        """A new initializer of that graph, of that name where it is free."""
+        unique = self.unique(name)
+        return _register(graph, unique, ir.Tensor(array, name=unique))
+
+    def adopt(self, graph: ir.Graph, value: ir.Value) -> None:
+        """Registers a constant that a lowering made, or lets its readers read an equal one.
+
+        Two calls of one module make the same weight twice.
+        """
+        tensor = value.const_value
+        assert tensor is not None, "a lowering gives its constants values"
+        if tensor.nbytes >= _SHARED_BYTES:
+            digest = hashlib.sha256(repr(tensor.shape.numpy()).encode() + tensor.tobytes()).digest()
+            one = self._adopted.setdefault((graph, tensor.dtype, digest), value)
+            if one is not value:
+                value.replace_all_uses_with(one)
+                return
+        value.name = self.unique(value_name(value))
+        graph.register_initializer(value)
+
+    def codes(
+        self,
+        value: ir.Value,
+        qparams: QParams,
+        code_limit: int | None = None,
+        gain: tuple[float, ...] | None = None,
+        perm: tuple[int, ...] | None = None,
+        graph: ir.Graph | None = None,
+    ) -> tuple[ir.Value, str]:
+        """(integer initializer beside the float one, stem of the names around it).
+
+        Args:
+            value: the float initializer.
+            qparams: of the codes, in the layout in which they are stored.
+            code_limit: codes are clipped to [-code_limit, code_limit]; None: not clipped.
+            gain: one factor per row that the constant is multiplied by first; None: none.
+            perm: order of the constant's axes in which the codes are stored; None: as it is.
+            graph: that holds them; None: the constant's.
+        """
+        home = _owner(value) if graph is None else graph
+        key = (value, qparams, code_limit, gain, perm, home)
+        if key not in self._codes:
+            assert value.const_value is not None
+            stem = value_name(value)
+            if f"{stem}_quantized" in self._names:  # a second layout of a tied weight
+                stem = self.unique(f"{stem}_again")
+            name = self.unique(f"{stem}_quantized")
+            source = transposed(value.const_value, perm)
+            tensor = integer_tensor(source, qparams, code_limit, gain, name)
+            self._codes[key] = (self._beside(value, tensor, name, home), stem)
+        return self._codes[key]
+
+    def half(
+        self, value: ir.Value, perm: tuple[int, ...] | None = None, graph: ir.Graph | None = None
+    ) -> ir.Value:
+        """The float16 initializer, its axes in the order of perm; the rest as in `codes`."""
+        home = _owner(value) if graph is None else graph
+        key = (value, None, None, None, perm, home)
+        if key not in self._codes:
+            assert value.const_value is not None
+            name = self.unique(f"{value_name(value)}_half")
+            tensor = half_tensor(transposed(value.const_value, perm), name)
+            self._codes[key] = (self._beside(value, tensor, name, home), name)
+        return self._codes[key][0]
+
+    def _beside(
+        self,
+        value: ir.Value,
+        tensor: ir.TensorProtocol,
+        name: str,
+        graph: ir.Graph,
+    ) -> ir.Value:
+        self.replaced[value] = None
+        return _register(graph, name, tensor)
+
+    def qparams(self, graph: ir.Graph, stem: str, qparams: QParams) -> tuple[ir.Value, ir.Value]:
+        """Scale and zero point of the tensor `stem`, as initializers of this graph."""
+        if (stem, graph) not in self._qparams:
+            scale, zero_point = (self.unique(f"{stem}_{part}") for part in ("scale", "zero_point"))
+            self._qparams[stem, graph] = (
+                _register(graph, scale, scale_tensor(qparams, scale)),
+                _register(graph, zero_point, zero_point_tensor(qparams, zero_point)),
+            )
+        return self._qparams[stem, graph]
+
+
+def _owner(value: ir.Value) -> ir.Graph:
+    assert isinstance(value.graph, ir.Graph)
+    return value.graph
+
+
+def _register(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir.Value:
+    value = ir.Value(
+        name=name,
+        type=ir.TensorType(tensor.dtype),
+        shape=ir.Shape(tensor.shape.numpy()),
+        const_value=tensor,
+    )
+    graph.register_initializer(value)
+    return value

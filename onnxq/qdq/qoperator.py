@@ -1,0 +1,72 @@
+"""The QOperator form: nodes that compute on codes, made of the QDQ form by `fuse`.
+
+What has no integer kernel stays between DequantizeLinear and QuantizeLinear, and is named in the
+model's metadata, so that it can be reported later too. So do the guards of nodes left in float:
+ONNX Runtime fuses DequantizeLinear -> op -> QuantizeLinear in this form as in the other.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from onnxq.errors import listed
+from onnxq.qdq.fuse import Int8Codes, fuse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+
+KEPT_KEY = "onnxq.kept_qdq"
+"""Metadata: JSON object, name of a node that stays between DQ and Q -> why."""
+TABLES_KEY = "onnxq.tables"
+"""Metadata: JSON list, names of nodes that are a table of all codes here, and float in QDQ form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What of a QOperator model differs from the rule that every node computes on codes.
+
+    Attributes:
+        kept: name of a node between DequantizeLinear and QuantizeLinear -> why.
+        tables: names of nodes that are tables, whose codes may differ from the QDQ form's.
+    """
+
+    kept: Mapping[str, str] = field(default_factory=dict)
+    tables: tuple[str, ...] = ()
+
+    def sentences(self) -> list[str]:
+        """One per reason, for the report."""
+        groups: dict[str, list[str]] = {}
+        for name, reason in self.kept.items():
+            groups.setdefault(reason, []).append(name)
+        found = [
+            f"between DequantizeLinear and QuantizeLinear: {listed(names)}: {reason}."
+            for reason, names in groups.items()
+        ]
+        if self.tables:
+            found.append(
+                f"a table of all codes, float between codes in QDQ form: {listed(self.tables)}."
+            )
+        return found
+
+
+def write_qoperator(qdq: ir.Model, int8: Int8Codes = Int8Codes.SHIFTED) -> ir.Model:
+    """The QOperator form of a model in QDQ form, with what remains of that in its metadata.
+
+    Args:
+        qdq: left as it is.
+        int8: what the machine that it is for does with int8 activations.
+    """
+    fused = fuse(qdq, int8)
+    fused.model.metadata_props[KEPT_KEY] = json.dumps(dict(fused.kept))
+    fused.model.metadata_props[TABLES_KEY] = json.dumps(list(fused.tables))
+    return fused.model
+
+
+def remains(model: ir.Model) -> Remains:
+    """What `write_qoperator` put into the metadata; nothing for another model."""
+    kept = json.loads(model.metadata_props.get(KEPT_KEY, "{}"))
+    return Remains(kept, tuple(json.loads(model.metadata_props.get(TABLES_KEY, "[]"))))

@@ -1,0 +1,117 @@
+"""Keeps ONNX Runtime from writing a QuantizeLinear of int8 that it then cannot load.
+
+    DQ(int8) -> MatMul -> Add(bias (O,))      becomes      DQ(int8) -> MatMul -> Add(bias (1, O))
+    DQ(int8) -> Transpose -> float              becomes      DQ(int8) -> Max -> Transpose -> float
+
+It moves a DQ down past what only moves data, by a Q and a DQ of its own, with output_dtype INT8
+from opset 21 on; where it turns int8 codes into uint8, their zero points change and output_dtype
+does not: "output_dtype INT8 does not match y_zero_point type UINT8". So it does with the Reshape
+that it writes when it makes a Gemm of a MatMul with a vector as bias. Max of one tensor is a copy
+that nothing moves past. Measured on ONNX Runtime 1.31; opset 20 loads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.graph.edit import FreeNames
+from onnxq.qdq.edits import from_dequantize, graph_of
+from onnxq.qdq.fuse.moved import PASSED
+from onnxq.qdq.fuse.scales import is_quantize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FIRST_OPSET = 21  # where QuantizeLinear got its output_dtype
+MATRIX = 2
+
+
+def keep_loadable(model: ir.Model) -> None:
+    """Gives such biases an axis of size 1 in front, and such movements a copy, in place."""
+    if model.opset_imports.get("", 0) < FIRST_OPSET:
+        return
+    names = FreeNames(model)
+    for node in list(model.graph.all_nodes()):
+        if _is_passed(node):
+            _copy_in_front(node, names)
+    for add, slot in list(_biased(model)):
+        bias = add.inputs[slot]
+        assert bias is not None
+        name = names.value(f"{bias.name}_row")
+        add.replace_input_with(slot, _row(bias, add, name, names))
+        graph = bias.graph
+        if bias.is_initializer() and not bias.uses() and not bias.is_graph_output():
+            assert isinstance(graph, ir.Graph)
+            del graph.initializers[str(bias.name)]
+
+
+def _biased(model: ir.Model) -> Iterator[tuple[ir.Node, int]]:
+    """(Add, slot of its bias) behind each MatMul of int8 codes that is no plain matrix."""
+    for node in model.graph.all_nodes():
+        if node.op_type != "MatMul" or node.domain or not _is_signed(node.inputs[0]):
+            continue
+        shape = node.inputs[0].shape if node.inputs[0] is not None else None
+        if shape is None or len(shape) <= MATRIX:
+            continue
+        uses = list(node.outputs[0].uses())
+        add, slot = (uses[0].node, 1 - uses[0].idx) if len(uses) == 1 else (node, 0)
+        if add.op_type != "Add" or add.domain:
+            continue
+        bias = add.inputs[slot]
+        if bias is not None and bias.shape is not None and len(bias.shape) == 1:
+            yield add, slot
+
+
+def _is_passed(node: ir.Node) -> bool:
+    """Whether it only moves dequantized int8 codes, and not to a Q."""
+    if node.op_type not in PASSED or node.domain:
+        return False
+    x = node.inputs[0]
+    while x is not None and (above := x.producer()) is not None and above.op_type == "Identity":
+        x = above.inputs[0]
+    readers = [use.node for use in node.outputs[0].uses()]
+    to_codes = bool(readers) and all(is_quantize(reader) for reader in readers)
+    return _is_signed(x) and (not to_codes or node.outputs[0].is_graph_output())
+
+
+def _copy_in_front(node: ir.Node, names: FreeNames) -> None:
+    x = node.inputs[0]
+    assert x is not None, "_is_passed looked"
+    copy = ir.node("Max", [x], name=names.node(f"{node.name}_copy"))
+    result = copy.outputs[0]
+    result.name, result.type, result.shape = names.value(f"{x.name}_copied"), x.type, x.shape
+    graph_of(node).insert_before(node, copy)
+    node.replace_input_with(0, result)
+
+
+def _is_signed(x: ir.Value | None) -> bool:
+    """Whether x is dequantized int8 codes."""
+    if x is None or not from_dequantize(x):
+        return False
+    producer = x.producer()
+    assert producer is not None, "from_dequantize looked"
+    codes = producer.inputs[0]
+    return codes is not None and codes.dtype == ir.DataType.INT8
+
+
+def _row(bias: ir.Value, add: ir.Node, name: str, names: FreeNames) -> ir.Value:
+    """The bias with an axis in front."""
+    graph = graph_of(add)
+    if bias.const_value is not None and bias.is_initializer():
+        array = np.asarray(bias.const_value.numpy())[None]
+        tensor = ir.Tensor(array, name=name)
+        row = ir.val(name, bias.dtype, array.shape, const_value=tensor)
+        graph.register_initializer(row)
+        return row
+    axes = names.value(f"{name}_axes")
+    front = ir.Tensor(np.zeros(1, np.int64), name=axes)
+    graph.register_initializer(ir.val(axes, front.dtype, front.shape, const_value=front))
+    node = ir.node("Unsqueeze", [bias, graph.initializers[axes]], name=names.node(name))
+    row = node.outputs[0]
+    assert bias.shape is not None
+    row.name, row.type, row.shape = name, bias.type, ir.Shape([1, *bias.shape])
+    graph.insert_before(add, node)
+    return row

@@ -1,0 +1,200 @@
+"""Brings an exported quantized module to the form that ONNX Runtime runs in integers.
+
+    x_dequantized -> MaxPool -> ...          becomes   x_dequantized -> MaxPool -> Q -> DQ -> ...
+    Conv -> Relu, Clip -> Q                  becomes   Conv -> Q [-> Clip on codes]
+    w -> Q -> DQ                             becomes   w_quantized -> DQ
+    codes of a weight [-> DQ] -> Transpose   become    transposed codes [-> DQ]
+    Conv of codes -> BatchNormalization      becomes   Conv of codes, with its scales
+    Conv of codes, float bias                becomes   Conv of codes, int32 bias
+    codes of activations in int8             become    uint8, of the same numbers
+    ConvTranspose between DQ and Q           becomes   QLinearConv, its results interleaved
+    x -> Q, x -> Q                           becomes   x -> Q
+    DQ -> Q on one grid                      goes
+    GlobalAveragePool -> Flatten -> Q        becomes   GlobalAveragePool -> Q -> DQ -> Flatten -> Q
+    ReduceMean over space                    becomes   GlobalAveragePool
+    the mark where a region ends             goes      where nothing behind it is quantized again
+
+Every step keeps the numbers, but for biases, which are rounded as integers add them: data movement
+and rounding to a grid can be exchanged, and so can rounding and clipping. Only the main graph is
+looked at: torch.export leaves bodies to torch.cond.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.graph.edit import FreeNames, bypass
+from onnxq.graph.passes.global_pool import MeanToGlobalPool
+from onnxq.graph.passes.unused import RemoveUnused
+from onnxq.graph.types import infer_types
+from onnxq.pytorch.boundary import MARK
+from onnxq.qdq.fuse import Int8Codes
+from onnxq.qdq.signed_codes import keep_loadable
+from onnxq.qdq.tidy.bias_scales import check_bias
+from onnxq.qdq.tidy.biases import store_bias
+from onnxq.qdq.tidy.clamps import fold_clamps
+from onnxq.qdq.tidy.lowered import lower_layer
+from onnxq.qdq.tidy.movement import drop_round_trip, onto_grid, quantize_before
+from onnxq.qdq.tidy.naming import name_codes, name_outputs
+from onnxq.qdq.tidy.norms import fold_norm
+from onnxq.qdq.tidy.quantizers import share_quantizers
+from onnxq.qdq.tidy.reading import (
+    DEQUANTIZE,
+    QUANTIZE,
+    array_of,
+    dequantizer,
+    new_constant,
+    replace,
+    scale_rank,
+)
+from onnxq.qdq.tidy.stored_constants import store_codes
+from onnxq.qdq.tidy.unsigned import store_unsigned
+from onnxq.static.rewrite import FORMATS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Tensors that an operator rounds. An LSTM rounds its input and h at every step; what is off by a
+# step in h fades within a few steps.
+_ROUNDED = {QUANTIZE: 1, "DynamicQuantizeLinear": 1, "DynamicQuantizeLSTM": 4}
+_DEFAULTS = {"block_size": 0, "output_dtype": 0, "saturate": 1}
+
+
+def tidy_quantized(model: ir.Model) -> None:
+    """Rewrites the model in place, as this module says.
+
+    Args:
+        model: of the exporter, names unique.
+    Raises:
+        ModelError: an integer bias is stored at another scale than x_scale * w_scale.
+    """
+    for node in model.graph:
+        if node.op_type in (QUANTIZE, DEQUANTIZE):
+            _drop_defaults(node)
+    infer_types(model)
+    MeanToGlobalPool()(model)
+    names = FreeNames(model)
+    _drop_marks(model)
+    share_quantizers(model)
+
+    def each(*steps: Callable[[ir.Node], None]) -> None:
+        for node in list(model.graph):
+            for step in steps:
+                step(node)
+
+    each(lambda node: store_codes(node, names))
+    each(lambda node: fold_norm(node, names))
+    each(lambda node: _turn_weight(node, names))
+    store_unsigned(model, names)
+    each(lambda node: fold_clamps(node, names), lambda node: quantize_before(node, names))
+    each(lambda node: fold_clamps(node, names))
+    each(lambda node: store_bias(node, names))
+    name_codes(model, names)
+    each(drop_round_trip)
+    each(lambda node: onto_grid(node, model, names))
+    each(drop_round_trip, check_bias)
+    each(lambda node: lower_layer(node, model, names))
+    name_outputs(model, names)
+    RemoveUnused()(model)
+    keep_loadable(model)
+
+
+def as_format(model: ir.Model, format: str) -> ir.Model:
+    """The model in that form, and with the form in its metadata.
+
+    Args:
+        model: in QDQ form.
+        format: "qdq" or "qoperator", as `onnxq.rewrite` has them.
+    """
+    made = FORMATS[format](model, Int8Codes.SHIFTED)
+    made.metadata_props["onnxq.format"] = format
+    return made
+
+
+def output_scales(model: ir.Model) -> list[tuple[str, float | None]]:
+    """Name and scale of each output; None where it does not come from codes."""
+    found: list[tuple[str, float | None]] = []
+    for value in model.graph.outputs:
+        source = dequantizer(value)
+        scale = None if source is None else array_of(source, 1)
+        single = scale is not None and scale.ndim == 0
+        found.append((str(value.name), float(scale) if scale is not None and single else None))
+    return found
+
+
+def holds_codes(model: ir.Model) -> bool:
+    """Whether anything in the model is quantized."""
+    return any(node.op_type in (QUANTIZE, DEQUANTIZE) for node in model.graph)
+
+
+def count_grids(model: ir.Model) -> int:
+    """Number of tensors that are rounded to a grid when the model runs."""
+    running = [node for node in model.graph if not _is_constant(node)]
+    return sum(_ROUNDED.get(node.op_type, 0) for node in running)
+
+
+def computes_in_threads(model: ir.Model) -> bool:
+    """Whether its numbers depend on the number of threads: each thread's rows get a scale."""
+    return any(node.op_type == "DynamicQuantizeLSTM" for node in model.graph)
+
+
+def _is_constant(node: ir.Node) -> bool:
+    x = node.inputs[0] if node.inputs else None
+    return node.op_type == QUANTIZE and x is not None and x.is_initializer()
+
+
+def _drop_defaults(node: ir.Node) -> None:
+    """Removes attributes that say nothing: the exporter writes all of them."""
+    for name, default in _DEFAULTS.items():
+        if name in node.attributes and node.attributes[name].value == default:
+            del node.attributes[name]
+    if scale_rank(node) == 0:
+        node.attributes.pop("axis", None)
+
+
+def _drop_marks(model: ir.Model) -> None:
+    """Removes marks behind which nothing is quantized again; the others stay as copies."""
+    for node in list(model.graph):
+        if node.op_type == MARK and len(node.inputs) == 1 and not _reaches_codes(node):
+            bypass(node)
+
+
+def _reaches_codes(node: ir.Node) -> bool:
+    seen, waiting = {node}, [node]
+    while waiting:
+        for output in waiting.pop().outputs:
+            for reader in output.consumers():
+                if reader.op_type == QUANTIZE:
+                    return True
+                if reader not in seen:
+                    seen.add(reader)
+                    waiting.append(reader)
+    return False
+
+
+def _turn_weight(node: ir.Node, names: FreeNames) -> None:
+    """Transposes a constant, or that of a DQ, here; the axis of its scales moves with it."""
+    perm = node.attributes.get_ints("perm")
+    if node.op_type != "Transpose" or perm is None:
+        return
+    source = dequantizer(node.inputs[0])
+    codes = node.inputs[0] if source is None else source.inputs[0]
+    if codes is None or not codes.is_initializer() or codes.const_value is None:
+        return
+    array = np.ascontiguousarray(np.transpose(codes.const_value.numpy(), perm))
+    turned = new_constant(node, names.value(f"{codes.name}_transposed"), array)
+    if source is None:
+        node.outputs[0].replace_all_uses_with(turned)
+        return
+    axis = source.attributes.get_int("axis", 1)
+    attributes = {} if scale_rank(source) == 0 else {"axis": list(perm).index(axis % len(perm))}
+    made = ir.node(
+        DEQUANTIZE,
+        [turned, *source.inputs[1:]],
+        attributes,
+        name=names.node(f"{node.name}_dequantize"),
+    )
+    replace(node, made, names)

@@ -1,0 +1,126 @@
+"""Float biases of products of codes become int32 at x_scale * w_scale, as integers add them.
+
+ONNX Runtime rounds such a bias to int32 by itself, but only with all its optimizations: stored as
+integers, the model computes the same at every level.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.dtypes import INT32
+from onnxq.qdq.edits import graph_of
+from onnxq.qdq.tidy.reading import (
+    BIAS,
+    DEQUANTIZE,
+    QUANTIZE,
+    array_of,
+    dequantizer,
+    new_constant,
+)
+from onnxq.qdq.tidy.stored_constants import DEAD
+from onnxq.qdq.tidy.stored_weights import weight_of
+from onnxq.qparams import PerChannel, PerTensor, QParams, product_scale, quantize, raised_scale
+
+if TYPE_CHECKING:
+    from onnxq.graph.edit import FreeNames
+    from onnxq.qdq.tidy.stored_weights import StoredWeight
+
+FEW_BITS = 64  # products with such codes add up exactly on every CPU
+_INTEGER = ("Conv", "Gemm", "ConvTranspose")
+
+
+def store_bias(node: ir.Node, names: FreeNames) -> None:
+    """Gives a Conv or Gemm of codes, whose result becomes codes, an int32 bias in place.
+
+    Where the bias leaves int32, its channel's weights are rounded to a coarser scale.
+    """
+    if node.op_type not in _INTEGER or len(node.inputs) <= BIAS or not _to_codes(node):
+        return
+    weight, source = weight_of(node), dequantizer(node.inputs[0])
+    bias = array_of(node, BIAS)
+    x_scale = None if source is None else array_of(source, 1)
+    if weight is None or bias is None or x_scale is None or x_scale.ndim:
+        return
+    if bias.dtype != np.float32 or bias.shape != (weight.channels,) or not _plain(node):
+        return
+    if not np.isfinite(bias).all():
+        return  # as the module has it
+    weight = _with_room(_with_fine_scales(weight, node, names), bias, x_scale, node, names)
+    scale = product_scale(x_scale, weight.scale)
+    granularity = PerChannel(0) if scale.ndim else PerTensor()
+    qparams = QParams(scale, np.zeros(scale.shape, np.int32), INT32, granularity)
+    codes = quantize(bias, qparams)
+    value = node.inputs[BIAS]
+    assert value is not None
+    parts = [codes, qparams.scale, qparams.zero_point]
+    endings = ("quantized", "scale", "zero_point")
+    constants = [
+        new_constant(node, names.value(f"{value.name}_{ending}"), part)
+        for ending, part in zip(endings, parts, strict=True)
+    ]
+    attributes = {"axis": 0} if scale.ndim else {}
+    made = ir.node(DEQUANTIZE, constants, attributes, name=names.node(f"{value.name}_dequantize"))
+    real = made.outputs[0]
+    real.name, real.type, real.shape = (
+        names.value(f"{value.name}_dequantized"), value.type, value.shape
+    )  # fmt: skip
+    graph_of(node).insert_before(node, made)
+    node.replace_input_with(BIAS, real)
+
+
+def _with_fine_scales(weight: StoredWeight, node: ir.Node, names: FreeNames) -> StoredWeight:
+    """The same real weight with codes 2^k as large, up to FEW_BITS: the bias gets a finer scale.
+
+    Codes of 4 bits have steps 16 times those of 8 bits, and a bias rounded to them is off by up to
+    half an output's step.
+    """
+    largest = int(np.abs(weight.codes.astype(np.int16)).max(initial=0))
+    factor = 1
+    while 0 < 2 * factor * largest <= FEW_BITS:
+        factor *= 2
+    scale = weight.scale / np.float32(factor)
+    if factor == 1 or (scale < np.finfo(np.float32).tiny).any():
+        return weight
+    return weight.store((weight.codes * np.int8(factor)).astype(np.int8), scale, node, names)
+
+
+def _with_room(
+    weight: StoredWeight,
+    bias: np.ndarray[tuple[int, ...], np.dtype[np.float32]],
+    x_scale: np.ndarray[tuple[int, ...], np.dtype[np.float32]],
+    node: ir.Node,
+    names: FreeNames,
+) -> StoredWeight:
+    """The weight with scales at which the bias fits int32."""
+    others = tuple(i for i in range(weight.codes.ndim) if i != weight.axis)
+    live = weight.codes.any(axis=others)
+    held = weight.scale
+    if held.ndim and not live.all():  # codes of 0 say the same at any scale
+        top = held[live].max() if live.any() else np.float32(1)
+        held = np.where(live, held, np.float32(top * DEAD)).astype(np.float32)
+    scale = raised_scale(held, bias, x_scale)
+    if np.array_equal(scale, weight.scale):
+        return weight
+    shape = [1] * weight.codes.ndim
+    if scale.ndim:
+        shape[weight.axis] = -1
+    shrunk = weight.codes * (weight.scale.astype(np.float64) / scale).reshape(shape)
+    limited = np.where(weight.codes == 0, 0, np.rint(shrunk)).astype(np.int8)
+    return weight.store(limited, scale, node, names)
+
+
+def _to_codes(node: ir.Node) -> bool:
+    value = node.outputs[0]
+    readers = list(value.consumers())
+    if node.op_type == "Gemm":
+        return True  # QGemm gives float32, too
+    return len(readers) == 1 and readers[0].op_type == QUANTIZE and not value.is_graph_output()
+
+
+def _plain(node: ir.Node) -> bool:
+    """Whether the bias is added as it is."""
+    return all(node.attributes.get_float(name, 1.0) == 1.0 for name in ("alpha", "beta"))

@@ -1,0 +1,87 @@
+"""Relu and Clip before a QuantizeLinear: its codes carry them out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq import catalog
+from onnxq.operator import Role, Rule
+from onnxq.qdq.edits import graph_of, insert_behind
+from onnxq.qdq.tidy.reading import (
+    DEQUANTIZE,
+    QUANTIZE,
+    new_constant,
+    qparams_of,
+    scale_rank,
+)
+from onnxq.qparams import quantize
+
+if TYPE_CHECKING:
+    from onnxq.dtypes import QDType
+    from onnxq.graph.edit import FreeNames
+
+
+def fold_clamps(node: ir.Node, names: FreeNames) -> None:
+    """Q(clip(x)) = clip(Q(x)): a Clip on codes takes its place, where it cuts codes off."""
+    if node.op_type != QUANTIZE or scale_rank(node) != 0:
+        return
+    qparams = qparams_of(node)
+    x = node.inputs[0]
+    clamps: list[ir.Node] = []
+    low, high = -np.inf, np.inf
+    producer = None if x is None else x.producer()
+    while producer is not None and _only_reader(producer):
+        bounds = _bounds(producer)
+        if bounds is None:
+            break
+        # what comes later clips what came earlier
+        ends = np.clip(np.array(bounds), low, high)
+        low, high = (float(end) for end in ends)
+        clamps.append(producer)
+        above = producer.inputs[0]
+        assert above is not None
+        x, producer = above, above.producer()
+    if not clamps or qparams is None:
+        return
+    if producer is not None and producer.op_type == DEQUANTIZE:
+        return  # a clamp of codes on another grid: it stays where it is
+    node.replace_input_with(0, x)
+    for clamp in clamps:
+        assert isinstance(clamp.graph, ir.Graph)
+        clamp.graph.remove(clamp, safe=True)
+    codes = [int(c) for c in quantize(np.array([low, high], np.float32), qparams)]
+    if codes != [qparams.dtype.qmin, qparams.dtype.qmax]:
+        _clip_codes(node, codes, qparams.dtype, names)
+
+
+def _clip_codes(quantizer: ir.Node, codes: list[int], dtype: QDType, names: FreeNames) -> None:
+    value = quantizer.outputs[0]
+    ends = [
+        new_constant(quantizer, names.value(f"{value.name}_{end}"), np.array(code, dtype.storage))
+        for end, code in zip(("min", "max"), codes, strict=True)
+    ]
+    node = ir.node("Clip", [value, *ends], name=names.node(f"{quantizer.name}_clip"))
+    result = node.outputs[0]
+    result.name, result.type, result.shape = (
+        names.value(f"{value.name}_clipped"),
+        value.type,
+        value.shape,
+    )
+    value.replace_all_uses_with(result, replace_graph_outputs=True)
+    node.replace_input_with(0, value)
+    insert_behind(value, node, graph_of(quantizer))
+
+
+def _bounds(node: ir.Node) -> tuple[float, float] | None:
+    """What the node clips its input to; None where it does something else."""
+    operator = catalog.find(node.op_type, node.domain)
+    rule = None if operator is None else operator.rule(node)
+    return rule.clamp if isinstance(rule, Rule) and rule.role is Role.CLAMP else None
+
+
+def _only_reader(node: ir.Node) -> bool:
+    value = node.outputs[0]
+    return len(list(value.uses())) == 1 and not value.is_graph_output()

@@ -1,0 +1,96 @@
+"""Operators on codes that ONNX Runtime does not fuse are written out, as post-training writes them.
+
+DQ -> ConvTranspose(DQ(w), DQ(b)) -> Q     becomes     QLinearConv over phases, interleaved
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnx_ir.tape import Tape
+
+from onnxq import catalog
+from onnxq.operator import Form, NodePlan, Role, Rule
+from onnxq.qdq.edits import graph_of
+from onnxq.qdq.fuse.scales import Scales
+from onnxq.qdq.fuse.view import float_view
+from onnxq.qdq.tidy.reading import (
+    QUANTIZE,
+    dequantizer,
+    is_constant,
+    qparams_of,
+)
+from onnxq.qparams import PerTensor, QParams
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from onnxq.graph.edit import FreeNames
+
+
+def lower_layer(node: ir.Node, model: ir.Model, names: FreeNames) -> None:
+    """Writes the operator's own form on codes in place of DQ -> node -> Q.
+
+    Where weight or bias are float, or the result is read unrounded, the node stays as it is.
+    """
+    operator = catalog.find(node.op_type, node.domain)
+    if operator is None or not operator.has_lowering():
+        return
+    view = float_view(node, Scales())  # a rule wants to see constants
+    rule = operator.rule(view)
+    if not isinstance(rule, Rule) or rule.form is not Form.CODES:
+        return
+    quantizer = _quantizer(node)
+    if rule.role is not Role.COMPUTE or rule.weight is None or quantizer is None:
+        return
+    made, result = qparams_of(quantizer), quantizer.outputs[0]
+    sources = [None if value is None else dequantizer(value) for value in node.inputs]
+    read = [None if source is None else qparams_of(source) for source in sources]
+    constants = {rule.weight.slot, rule.bias}
+    for slot, value in enumerate(node.inputs):
+        if value is None:
+            continue
+        source, qparams = sources[slot], read[slot]
+        if source is None or qparams is None or is_constant(source) != (slot in constants):
+            return
+        if slot in constants and qparams.zero_point.any():
+            return
+        if slot not in constants and qparams.granularity != PerTensor():
+            return
+    if made is None or made.granularity != PerTensor():
+        return
+    inputs = [None if source is None else source.inputs[0] for source in sources]
+    results: tuple[QParams | None, ...] = (made, *[None] * (len(node.outputs) - 1))
+    tape = Tape()
+    (codes,) = operator.lower(tape, view, NodePlan(tuple(read), results), inputs)
+    write(tape, node, model, names)
+    codes.type, codes.shape = result.type, result.shape
+    stem = result.name
+    result.replace_all_uses_with(codes, replace_graph_outputs=True)
+    result.name = names.value(f"{stem}_replaced")
+    codes.name = stem
+    graph = graph_of(node)
+    graph.remove([quantizer, node], safe=True)
+
+
+def write(tape: Tape, node: ir.Node, model: ir.Model, names: FreeNames) -> None:
+    """Puts what is on the tape ahead of the node, under free names."""
+    graph = graph_of(node)
+    for value in tape.initializers:
+        value.name = names.value(str(value.name))
+        graph.register_initializer(value)
+    for made in tape.nodes:
+        model.opset_imports.setdefault(made.domain, 1)
+        made.name = names.node(made.name or str(node.name))
+        for value in made.outputs:
+            value.name = names.value(value.name or f"{made.name}_codes")
+    graph.insert_before(node, tape.nodes)
+
+
+def _quantizer(node: ir.Node) -> ir.Node | None:
+    """The QuantizeLinear that alone reads the node's only result."""
+    value = node.outputs[0]
+    readers = list(value.consumers())
+    if len(node.outputs) != 1 or len(readers) != 1 or value.is_graph_output():
+        return None
+    return readers[0] if readers[0].op_type == QUANTIZE else None

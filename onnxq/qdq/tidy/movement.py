@@ -1,0 +1,210 @@
+"""Data movement, and clamps, of what comes from codes: they get codes of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.tape import Tape
+
+from onnxq import catalog
+from onnxq.operator import Form, NodePlan, Role, Rule
+from onnxq.pytorch.boundary import MARK
+from onnxq.qdq.edits import graph_of
+from onnxq.qdq.tidy.lowered import write
+from onnxq.qdq.tidy.reading import (
+    DEQUANTIZE,
+    QUANTIZE,
+    dequantizer,
+    is_constant,
+    new_constant,
+    qparams_of,
+    replace,
+)
+from onnxq.qparams import QParams, quantize
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onnxq.graph.edit import FreeNames
+
+
+def onto_grid(node: ir.Node, model: ir.Model, names: FreeNames) -> None:
+    """Gives what only moves data, or clips, codes of its own: those that come in."""
+    if node.op_type in (QUANTIZE, DEQUANTIZE, MARK):
+        return
+    operator = catalog.find(node.op_type, node.domain)
+    rule = None if operator is None else operator.rule(node)
+    if operator is None or not isinstance(rule, Rule) or not _keeps_grid(rule):
+        return
+    sources = [dequantizer(node.inputs[slot]) for slot in rule.activations]
+    found = [None if source is None else qparams_of(source) for source in sources]
+    qparams = found[0] if found else None
+    if qparams is None or any(other != qparams for other in found):
+        return
+    if any(is_constant(source) for source in sources):
+        return
+    first = sources[0]
+    assert first is not None
+    parameters = first.inputs[1:]
+    if rule.role is Role.CLAMP:
+        _clip_to_grid(node, rule, qparams, parameters, names)
+        return
+    if _is_on_grid(node, rule, qparams):
+        return
+    if rule.form is Form.CODES:
+        _lower(node, rule, qparams, model, names)
+        return
+    for slot in rule.outputs:
+        _quantize_behind(node.outputs[slot], parameters, qparams, names)
+
+
+def _keeps_grid(rule: Rule) -> bool:
+    return rule.role is Role.CLAMP or (rule.role is Role.MOVEMENT and rule.shares_qparams)
+
+
+def _is_on_grid(node: ir.Node, rule: Rule, qparams: QParams) -> bool:
+    """Whether every reader of its results quantizes them to the same grid already."""
+    readers = [reader for slot in rule.outputs for reader in node.outputs[slot].consumers()]
+    return bool(readers) and all(
+        reader.op_type == QUANTIZE and qparams_of(reader) == qparams for reader in readers
+    )
+
+
+def _quantize_behind(
+    value: ir.Value, parameters: Sequence[ir.Value | None], qparams: QParams, names: FreeNames
+) -> None:
+    """`value` -> Q -> DQ -> its readers, under the value's own name where it is a graph output."""
+    producer = value.producer()
+    assert producer is not None
+    stem = str(value.name)
+    quantizer = ir.node(QUANTIZE, [value, *parameters], name=names.node(f"{stem}_quantize"))
+    codes = quantizer.outputs[0]
+    codes.name = names.value(f"{stem}_quantized")
+    codes.type, codes.shape = ir.TensorType(ir.DataType[qparams.dtype.onnx]), value.shape
+    back = ir.node(DEQUANTIZE, [codes, *parameters], name=names.node(f"{stem}_dequantize"))
+    real = back.outputs[0]
+    real.type, real.shape = value.type, value.shape
+    is_output = value.is_graph_output()
+    value.replace_all_uses_with(real, replace_graph_outputs=True)
+    quantizer.replace_input_with(0, value)
+    if is_output:
+        value.name = names.value(f"{stem}_moved")
+        real.name = stem
+    else:
+        real.name = names.value(f"{stem}_dequantized")
+    graph_of(producer).insert_after(producer, [quantizer, back])
+
+
+def _clip_to_grid(
+    node: ir.Node,
+    rule: Rule,
+    qparams: QParams,
+    parameters: Sequence[ir.Value | None],
+    names: FreeNames,
+) -> None:
+    """DQ -> Relu -> readers becomes DQ -> Q -> Clip on codes -> DQ: the first two are one copy."""
+    assert rule.clamp is not None
+    source = dequantizer(node.inputs[0])
+    assert source is not None
+    value = source.inputs[0]
+    assert value is not None
+    low, high = (int(c) for c in quantize(np.array(rule.clamp, np.float32), qparams))
+    ends = [
+        new_constant(
+            node, names.value(f"{node.name}_code_{end}"), np.array(code, qparams.dtype.storage)
+        )
+        for end, code in (("min", low), ("max", high))
+    ]
+    clip = ir.node("Clip", [value, *ends], name=names.node(f"{node.name}_clip"))
+    codes = clip.outputs[0]
+    codes.name = names.value(f"{node.outputs[0].name}_quantized")
+    codes.type, codes.shape = ir.TensorType(ir.DataType[qparams.dtype.onnx]), value.shape
+    graph_of(node).insert_before(node, clip)
+    back = ir.node(DEQUANTIZE, [codes, *parameters], name=names.node(f"{node.name}_dequantize"))
+    replace(node, back, names)
+
+
+def _lower(node: ir.Node, rule: Rule, qparams: QParams, model: ir.Model, names: FreeNames) -> None:
+    """The operator's own form on codes, then DQ."""
+    operator = catalog.find(node.op_type, node.domain)
+    assert operator is not None
+    inputs = list(node.inputs)
+    in_qparams: list[QParams | None] = [None] * len(inputs)
+    parameters: Sequence[ir.Value | None] = []
+    for slot in rule.activations:
+        source = dequantizer(inputs[slot])
+        assert source is not None
+        inputs[slot], in_qparams[slot], parameters = (
+            source.inputs[0],
+            qparams,
+            list(source.inputs[1:]),
+        )
+    out_qparams = [qparams if i in rule.outputs else None for i in range(len(node.outputs))]
+    tape = Tape()
+    results = operator.lower(tape, node, NodePlan(tuple(in_qparams), tuple(out_qparams)), inputs)
+    graph = graph_of(node)
+    write(tape, node, model, names)
+    for slot, codes in enumerate(results):
+        old = node.outputs[slot]
+        if slot not in rule.outputs:
+            old.replace_all_uses_with(codes, replace_graph_outputs=True)
+            continue
+        codes.name = names.value(f"{old.name}_quantized")
+        back = ir.node(DEQUANTIZE, [codes, *parameters], name=names.node(f"{old.name}_dequantize"))
+        real, stem = back.outputs[0], old.name
+        real.type, real.shape = old.type, old.shape
+        old.replace_all_uses_with(real, replace_graph_outputs=True)
+        old.name, real.name = names.value(f"{stem}_float"), stem
+        graph.insert_before(node, back)
+    graph.remove(node, safe=True)
+
+
+def drop_round_trip(node: ir.Node) -> None:
+    """Q(DQ(codes)) = codes, on one grid."""
+    source = dequantizer(node.inputs[0]) if node.op_type == QUANTIZE else None
+    if source is None or is_constant(source) or qparams_of(node) is None:
+        return
+    codes = source.inputs[0]
+    if qparams_of(source) != qparams_of(node) or codes is None or node.outputs[0].is_graph_output():
+        return
+    node.outputs[0].replace_all_uses_with(codes)
+    graph_of(node).remove(node, safe=True)
+
+
+def quantize_before(node: ir.Node, names: FreeNames) -> None:
+    """Q(move(x)) = move(Q(x)): what makes x gets its Q right behind, which it needs to fuse.
+
+    Args:
+        node: a QuantizeLinear; above it may be several movements.
+        names: for the new nodes.
+    """
+    qparams = qparams_of(node) if node.op_type == QUANTIZE else None
+    if qparams is None or qparams.scale.ndim:
+        return
+    parameters = node.inputs[1:]
+    value = node.inputs[0]
+    while value is not None:
+        producer = value.producer()
+        above = None if producer is None else _moved(producer)
+        if above is None or dequantizer(above) is not None or above.is_graph_input():
+            return
+        if len(list(above.uses())) != 1 or above.is_graph_output():
+            return  # others read it unrounded
+        _quantize_behind(above, parameters, qparams, names)
+        value = above
+
+
+def _moved(node: ir.Node) -> ir.Value | None:
+    """The only activation of a node that only moves it, to one reader; None for any other node."""
+    operator = catalog.find(node.op_type, node.domain)
+    rule = None if operator is None else operator.rule(node)
+    if not isinstance(rule, Rule) or rule.role is not Role.MOVEMENT or rule.form is not Form.QDQ:
+        return None
+    if not rule.shares_qparams or len(rule.activations) != 1 or rule.outputs != (0,):
+        return None
+    if len(list(node.outputs[0].uses())) != 1 or node.outputs[0].is_graph_output():
+        return None
+    value = node.inputs[rule.activations[0]]
+    return None if value is None or value.is_initializer() else value

@@ -1,0 +1,115 @@
+"""BatchNormalization behind a weight in codes disappears into the scales and the bias.
+
+    f (sum_i s q_i x_i + b - mean) + beta  =  sum_i (s |f|) (sign(f) q_i) x_i + f (b - mean) + beta
+
+with f = gamma / sqrt(var + eps), per output channel: the codes stay what was trained, but for
+their sign. (Folded into the real weight and quantized again, they would be others.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.dtypes import INT8
+from onnxq.graph.edit import bypass
+from onnxq.qdq.tidy.reading import BIAS, array_of, new_constant
+from onnxq.qdq.tidy.stored_constants import DEAD
+from onnxq.qdq.tidy.stored_weights import weight_of
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import onnx_ir as ir
+
+    from onnxq.graph.edit import FreeNames
+    from onnxq.qdq.tidy.stored_weights import StoredWeight
+
+    F64Array = npt.NDArray[np.float64]
+
+_DEFAULT_EPSILON = 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class _Affine:
+    """y = (x - mean) * factor + beta; float64, shape (channels,)."""
+
+    factor: F64Array
+    mean: F64Array
+    beta: F64Array
+
+
+def fold_norm(norm: ir.Node, names: FreeNames) -> None:
+    """Folds the node in place, if it is such a BatchNormalization.
+
+    It stays where the product is read by others too, where an output channel has no scale of its
+    own (grouped ConvTranspose), and where a code of -128 would have to change its sign.
+    """
+    if norm.op_type != "BatchNormalization" or norm.domain:
+        return
+    x = norm.inputs[0]
+    producer = None if x is None else x.producer()
+    affine = _affine(norm)
+    if x is None or producer is None or affine is None:
+        return
+    if len(list(x.uses())) != 1 or x.is_graph_output():
+        return
+    weight = weight_of(producer)
+    bias = _real_bias(producer, affine.factor.size)
+    if weight is None or bias is None or weight.channels != affine.factor.size:
+        return
+    codes, scale = _scaled(weight, affine.factor)
+    if codes is None:
+        return
+    weight.store(codes, scale, producer, names)
+    real = ((bias - affine.mean) * affine.factor + affine.beta).astype(np.float32)
+    constant = new_constant(producer, names.value(f"{weight.stem}_bias"), real)
+    if len(producer.inputs) <= BIAS:
+        producer.resize_inputs(BIAS + 1)
+    producer.replace_input_with(BIAS, constant)
+    name = norm.outputs[0].name
+    bypass(norm)
+    producer.outputs[0].name = name
+
+
+def _affine(node: ir.Node) -> _Affine | None:
+    if node.attributes.get_int("training_mode", 0) or any(
+        y.uses() or y.is_graph_output() for y in node.outputs[1:]
+    ):
+        return None
+    arrays = [array_of(node, slot) for slot in (1, 2, 3, 4)]
+    parts = [a.astype(np.float64) for a in arrays if a is not None]
+    if len(parts) != len(arrays):
+        return None
+    gamma, beta, mean, variance = parts
+    spread = variance + node.attributes.get_float("epsilon", _DEFAULT_EPSILON)
+    if not (np.isfinite(spread).all() and (spread > 0).all()):
+        return None  # NaN at run time; not ours to hide
+    return _Affine(gamma / np.sqrt(spread), mean, beta)
+
+
+def _real_bias(node: ir.Node, channels: int) -> F64Array | None:
+    """The bias in float; zeros without one; None if it is no constant vector."""
+    if len(node.inputs) <= BIAS or node.inputs[BIAS] is None:
+        return np.zeros(channels)
+    array = array_of(node, BIAS)
+    return array.astype(np.float64) if array is not None and array.shape == (channels,) else None
+
+
+def _scaled(
+    weight: StoredWeight, factor: F64Array
+) -> tuple[npt.NDArray[np.int8] | None, npt.NDArray[np.float32]]:
+    """Codes and scales with the factor in them; no codes where one has no negative."""
+    shape = [1] * weight.codes.ndim
+    shape[weight.axis] = -1
+    codes = weight.codes.astype(np.int16) * np.where(factor < 0, -1, 1).reshape(shape)
+    scale = weight.scale.astype(np.float64) * np.abs(factor)  # () or (channels,) -> (channels,)
+    codes = codes * (factor != 0).reshape(shape)
+    others = tuple(i for i in range(codes.ndim) if i != weight.axis)
+    live = codes.any(axis=others)
+    top = scale[live].max() if live.any() else 1.0
+    narrow = np.where(live, scale, top * DEAD).astype(np.float32)
+    if codes.max(initial=0) > INT8.qmax or not ((narrow > 0) & np.isfinite(narrow)).all():
+        return None, narrow
+    return codes.astype(np.int8), narrow

@@ -1,0 +1,117 @@
+"""QuantizeLinear of a constant: its codes are stored, as int8 where they lie around 128.
+
+w -> Q -> [Clip ->] DQ     becomes     w_quantized -> DQ
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.dtypes import INT8, UINT8
+from onnxq.errors import UnsupportedError
+from onnxq.qdq.edits import graph_of
+from onnxq.qdq.tidy.reading import (
+    DEQUANTIZE,
+    QUANTIZE,
+    array_of,
+    new_constant,
+    qparams_of,
+)
+from onnxq.qparams import quantize
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from onnxq.graph.edit import FreeNames
+    from onnxq.qparams import QParams
+
+EVERYTHING = 2.0**126  # scales from here on make every code 0: onnxq.pytorch.tensor_quant.grid
+DEAD = 2.0**-23
+"""Scale of a channel whose codes are all 0, as a share of the largest: any scale says the same."""
+_MIDDLE = 128
+
+
+def store_codes(node: ir.Node, names: FreeNames) -> None:
+    """Computes a QuantizeLinear of a constant, and the Clip on its codes, in place."""
+    if node.op_type != QUANTIZE:
+        return
+    real, qparams = array_of(node, 0), qparams_of(node)
+    if real is None and qparams is not None:
+        _check_live(node, qparams)
+    if real is None or qparams is None or real.dtype != np.float32:
+        return
+    codes: npt.NDArray[np.generic] = quantize(real, qparams)
+    last = node.outputs[0]
+    if last.is_graph_output():
+        return
+    bounds = _clip_behind(last)
+    if bounds is not None:
+        last = bounds[0]
+        codes = np.clip(codes, *bounds[1:])
+    codes = _around_zero(last, codes, qparams, node, names)
+    _scale_dead_channels(last, qparams, node, names)
+    source = node.inputs[0]
+    assert source is not None
+    stored = new_constant(node, names.value(f"{source.name}_quantized"), codes)
+    last.replace_all_uses_with(stored)
+    graph = graph_of(node)
+    assert isinstance(graph, ir.Graph)
+    dead = [node] if bounds is None else [*node.outputs[0].consumers(), node]
+    graph.remove(dead, safe=True)
+
+
+def _check_live(node: ir.Node, qparams: QParams) -> None:
+    if (qparams.scale >= EVERYTHING).any():
+        x = node.inputs[0]
+        raise UnsupportedError(
+            f"tensor '{x.name if x is not None else node.name}' is quantized with amax <= 2^-24: "
+            "it was 0 in every sample. Calibrate on data in which it lives, or disable its "
+            "quantizer."
+        )
+
+
+def _scale_dead_channels(
+    value: ir.Value, qparams: QParams, node: ir.Node, names: FreeNames
+) -> None:
+    """Channels of amax 0 get a small scale: products with that of x stay finite, biases fine."""
+    dead = qparams.scale >= EVERYTHING
+    readers = list(value.consumers())
+    if not dead.any() or any(reader.op_type != DEQUANTIZE for reader in readers):
+        return
+    top = qparams.scale[~dead].max() if not dead.all() else np.float32(1)
+    scale = np.where(dead, np.float32(top * DEAD), qparams.scale).astype(np.float32)
+    stored = new_constant(node, names.value(f"{value.name}_scale"), scale)
+    for reader in readers:
+        reader.replace_input_with(1, stored)
+
+
+def _clip_behind(codes: ir.Value) -> tuple[ir.Value, int, int] | None:
+    """(result, lowest, largest) of the only reader, if it is a Clip by constants."""
+    readers = list(codes.consumers())
+    if len(readers) != 1 or readers[0].op_type != "Clip" or readers[0].outputs[0].is_graph_output():
+        return None
+    low, high = array_of(readers[0], 1), array_of(readers[0], 2)
+    return None if low is None or high is None else (readers[0].outputs[0], int(low), int(high))
+
+
+def _around_zero(
+    value: ir.Value,
+    codes: npt.NDArray[np.generic],
+    qparams: QParams,
+    node: ir.Node,
+    names: FreeNames,
+) -> npt.NDArray[np.generic]:
+    """uint8 codes around 128 as int8 around 0, which integer kernels want of weights."""
+    readers = list(value.consumers())
+    if qparams.dtype != UINT8 or not (qparams.zero_point == _MIDDLE).all():
+        return codes
+    if not readers or any(reader.op_type != DEQUANTIZE for reader in readers):
+        return codes
+    zero = np.zeros(qparams.zero_point.shape, INT8.storage)
+    middle = new_constant(node, names.value(f"{value.name}_zero_point"), zero)
+    for reader in readers:
+        reader.replace_input_with(2, middle)
+    return (codes.astype(np.int16) - _MIDDLE).astype(INT8.storage)

@@ -1,0 +1,119 @@
+"""Weights that are stored as codes: what they say, and how to exchange them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.qdq.edits import graph_of
+from onnxq.qdq.tidy.reading import (
+    DEQUANTIZE,
+    WEIGHT,
+    array_of,
+    dequantizer,
+    is_constant,
+    new_constant,
+)
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from onnxq.graph.edit import FreeNames
+
+
+@dataclass(frozen=True, eq=False)
+class StoredWeight:
+    """An int8 weight around 0.
+
+    Attributes:
+        name: of its codes.
+        codes: int8, any rank.
+        scale: float32, shape () or (channels,).
+        axis: of the output channels in codes.
+    """
+
+    name: str
+    codes: npt.NDArray[np.int8]
+    scale: npt.NDArray[np.float32]
+    axis: int
+
+    @property
+    def channels(self) -> int:
+        """Number of output channels."""
+        return int(self.codes.shape[self.axis])
+
+    @property
+    def stem(self) -> str:
+        """Name of the weight, as far as its codes' name tells."""
+        return self.name.rstrip("_0123456789").removesuffix("_quantized").removesuffix("_folded")
+
+    def store(
+        self,
+        codes: npt.NDArray[np.int8],
+        scale: npt.NDArray[np.float32],
+        node: ir.Node,
+        names: FreeNames,
+    ) -> StoredWeight:
+        """Makes these the codes and scales of the node's weight; returns them.
+
+        Args:
+            codes: shape as before.
+            scale: shape () or (channels,).
+            node: whose weight this is.
+            names: for the new constants.
+        """
+        old = dequantizer(node.inputs[WEIGHT])
+        assert old is not None, "weight_of looked"
+        stem = f"{self.stem}_folded"
+        constants = [
+            new_constant(node, names.value(f"{stem}_quantized"), codes),
+            new_constant(node, names.value(f"{stem}_scale"), scale),
+            new_constant(node, names.value(f"{stem}_zero_point"), np.zeros(scale.shape, np.int8)),
+        ]
+        attributes = {"axis": self.axis} if scale.ndim else {}
+        made = ir.node(DEQUANTIZE, constants, attributes, name=names.node(f"{old.name}_folded"))
+        real, before = made.outputs[0], old.outputs[0]
+        real.name, real.type, real.shape = (
+            names.value(f"{stem}_dequantized"),
+            before.type,
+            before.shape,
+        )
+        graph_of(node).insert_before(node, made)
+        node.replace_input_with(WEIGHT, real)
+        return StoredWeight(str(constants[0].name), codes, scale, self.axis)
+
+
+def weight_of(node: ir.Node) -> StoredWeight | None:
+    """The weight of a Conv, ConvTranspose of one group or Gemm, if it is stored as int8 around 0.
+
+    None also where its scales are not those of the output channels.
+    """
+    axis = _output_axis(node)
+    source = dequantizer(node.inputs[WEIGHT]) if axis is not None else None
+    if axis is None or source is None or not is_constant(source):
+        return None
+    codes, scale, middle = (array_of(source, slot) for slot in range(3))
+    if codes is None or codes.dtype != np.int8 or scale is None:
+        return None
+    if middle is not None and middle.any():
+        return None
+    if scale.ndim and source.attributes.get_int("axis", 1) % codes.ndim != axis:
+        return None
+    value = source.inputs[0]
+    assert value is not None
+    return StoredWeight(str(value.name), codes, scale, axis)
+
+
+def _output_axis(node: ir.Node) -> int | None:
+    if node.domain or len(node.inputs) <= WEIGHT:
+        return None
+    if node.op_type == "Conv":
+        return 0
+    if node.op_type == "ConvTranspose" and node.attributes.get_int("group", 1) == 1:
+        return 1
+    if node.op_type == "Gemm":
+        return 0 if node.attributes.get_int("transB", 0) else 1
+    return None

@@ -1,0 +1,43 @@
+"""Sums of codes in an exported graph whose codes depend on the machine.
+
+DQ(a) + DQ(b) -> Q is a QLinearAdd in ONNX Runtime; static/planning/agreeing_sums.py says what
+machines make of that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq.qdq.tidy.reading import QUANTIZE, dequantizer, qparams_of, scale_rank
+from onnxq.static.planning.agreeing_sums import ADD, Sum
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from onnxq.qparams import QParams
+
+
+def disagreeing_sums(model: ir.Model) -> dict[str, float]:
+    """Node -> scale of its result, of those whose codes are not the same on every machine.
+
+    Args:
+        model: in QDQ form, tidy.
+    """
+    found = {}
+    for node in model.graph:
+        if node.op_type != ADD or node.domain:
+            continue
+        readers = list(node.outputs[0].consumers())
+        if len(readers) != 1 or readers[0].op_type != QUANTIZE:
+            continue
+        a, b, c = (_grid(one) for one in (*map(dequantizer, node.inputs), readers[0]))
+        if a is None or b is None or c is None:
+            continue
+        one = Sum(str(node.name), ADD, "", ("a", "b"), ("c",))
+        if not one.agrees({"a": a, "b": b, "c": c}):
+            found[one.name] = float(c.scale)
+    return found
+
+
+def _grid(node: ir.Node | None) -> QParams | None:
+    return None if node is None or scale_rank(node) != 0 else qparams_of(node)

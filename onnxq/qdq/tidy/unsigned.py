@@ -1,0 +1,131 @@
+"""int8 activations become uint8, which run in integers on every machine.
+
+    x -> Q(int8, z) -> ... -> DQ(z)    becomes    x -> Q(uint8, z + 128) -> ... -> DQ(z + 128)
+    constant (int8, z) -> DQ -> Add    becomes    constant + 128 (uint8, z + 128) -> DQ -> Add
+
+(code - zero_point) * scale stays the same number, so that a trained module and its model stay
+equal; static/placing/stored_types.py says why int8 codes would not run in integers. Between Q and
+DQ may stand a Clip on codes, and what only moves them. Codes that the model returns or takes stay
+int8, and so do weights.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq import catalog
+from onnxq.operator import Form, Role, Rule
+from onnxq.qdq.tidy.reading import (
+    DEQUANTIZE,
+    QUANTIZE,
+    array_of,
+    dequantizer,
+    is_constant,
+    new_constant,
+    scale_rank,
+)
+from onnxq.static.placing.stored_types import SHIFT
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from onnxq.graph.edit import FreeNames
+
+ZERO_POINT = 2
+"""Slot of Q and DQ."""
+UINT8 = ir.TensorType(ir.DataType.UINT8)
+
+Constants = list[tuple[ir.Node, int]]
+"""Where int8 constants stand that are codes: nodes, and their slots."""
+
+
+def store_unsigned(model: ir.Model, names: FreeNames) -> None:
+    """Rewrites the main graph in place; codes of weights are constants at their DQ by now."""
+    shifted: dict[ir.Value, ir.Value] = {}
+    for node in list(model.graph):
+        if node.op_type == QUANTIZE:
+            found = _from_quantizer(node)
+        elif node.op_type == DEQUANTIZE and is_constant(node) and _is_activation(node):
+            found = [(node, 0), (node, ZERO_POINT)], []
+        else:
+            continue
+        if found is None or any(not _is_int8(array_of(n, slot)) for n, slot in found[0]):
+            continue
+        constants, values = found
+        for holder, slot in constants:
+            old = holder.inputs[slot]
+            assert old is not None, "it holds an array"
+            if old not in shifted:
+                shifted[old] = _shifted(holder, slot, names)
+            holder.replace_input_with(slot, shifted[old])
+        for value in values:
+            value.type = UINT8
+
+
+def _from_quantizer(quantizer: ir.Node) -> tuple[Constants, list[ir.Value]] | None:
+    """The constants among a Q's codes down to every DQ, and the codes; None where some leave."""
+    constants: Constants = [(quantizer, ZERO_POINT)]
+    values, waiting = [], [quantizer.outputs[0]]
+    while waiting:
+        value = waiting.pop()
+        values.append(value)
+        if value.is_graph_output():
+            return None
+        for reader, slot in value.uses():
+            if reader.op_type == DEQUANTIZE:
+                constants.append((reader, ZERO_POINT))
+            elif reader.op_type == "Clip" and slot == 0:
+                constants += [(reader, end) for end in (1, 2)]
+                waiting += reader.outputs
+            elif _moves(reader) and slot == 0:
+                waiting += reader.outputs
+            else:
+                return None
+    return constants, values
+
+
+def _moves(node: ir.Node) -> bool:
+    """Whether it moves its first input, and nothing else, to its outputs."""
+    operator = catalog.find(node.op_type, node.domain)
+    rule = None if operator is None else operator.rule(node)
+    return (
+        isinstance(rule, Rule)
+        and rule.role is Role.MOVEMENT
+        and rule.form is Form.QDQ
+        and rule.shares_qparams
+        and rule.activations == (0,)
+        and len(rule.outputs) == len(node.outputs)
+    )
+
+
+def _is_activation(dequantize: ir.Node) -> bool:
+    """Whether a constant is read as an activation, by all of its readers."""
+    uses = list(dequantize.outputs[0].uses())
+    if scale_rank(dequantize) != 0 or not uses or dequantize.outputs[0].is_graph_output():
+        return False
+    return all(_reads_activation(reader, slot) for reader, slot in uses)
+
+
+def _reads_activation(node: ir.Node, slot: int) -> bool:
+    """Whether the slot is an operand of a node that computes with other codes at run time."""
+    operator = catalog.find(node.op_type, node.domain)
+    rule = None if operator is None else operator.rule(node)
+    if not isinstance(rule, Rule) or slot not in rule.activations:
+        return False
+    others = [dequantizer(node.inputs[other]) for other in rule.activations if other != slot]
+    return any(other is not None and not is_constant(other) for other in others)
+
+
+def _is_int8(array: npt.NDArray[np.generic] | None) -> bool:
+    return array is not None and array.dtype == np.int8
+
+
+def _shifted(node: ir.Node, slot: int, names: FreeNames) -> ir.Value:
+    array, old = array_of(node, slot), node.inputs[slot]
+    assert array is not None
+    assert old is not None
+    codes = (array.astype(np.int16) + SHIFT).astype(np.uint8)
+    return new_constant(node, names.value(f"{old.name}_uint8"), codes)

@@ -1,1 +1,0 @@
-"""What predict looks at, and the prediction it makes of it."""

@@ -1,0 +1,1 @@
+"""Static quantization: prepare, calibrate, plan, rewrite."""

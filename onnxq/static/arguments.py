@@ -1,0 +1,74 @@
+"""Guards of the functions that users call: a wrong kind of argument is told what makes a right one.
+
+The arguments are plain objects here: it is callers without a type checker whom this serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from onnxq.errors import CalibrationError, ModelError, QConfigError
+from onnxq.qconfig import QConfig, QConfigMapping
+from onnxq.static.statistics import Statistics
+
+
+def check_mapping(value: object) -> None:
+    """Passes a QConfigMapping or None.
+
+    Raises:
+        QConfigError: anything else, with the call that makes a mapping of it.
+    """
+    if value is None or isinstance(value, QConfigMapping):
+        return
+    if isinstance(value, QConfig):
+        remedy = "Write QConfigMapping(qconfig) to give every node this one."
+    elif isinstance(value, Mapping):
+        remedy = "Write QConfigMapping.from_dict(...)."
+    else:
+        remedy = (
+            "Write QConfigMapping.from_yaml(Path(...)) for a file, default_qconfig_mapping(...) "
+            "for a backend, such as 'x86', or None for onnxq's default."
+        )
+    shown = f" ({value!r})" if isinstance(value, str) else ""
+    raise QConfigError(
+        f"qconfig is a {type(value).__name__}{shown}; wanted an onnxq.qconfig.QConfigMapping. "
+        f"{remedy}"
+    )
+
+
+def check_bound(name: str, value: float | None) -> None:
+    """Passes a bound that a number of steps or a share can keep: 0 or more, or None for no bound.
+
+    Raises:
+        QConfigError: a negative number or NaN, which nothing would keep.
+    """
+    if value is not None and not value >= 0:
+        raise QConfigError(f"{name} is {value}; wanted 0 or more, or None for no bound.")
+
+
+def check_prepared(value: object, caller: str) -> None:
+    """Passes what has the parts of a Prepared that every stage reads.
+
+    Raises:
+        ModelError: anything else: a path, a model, Statistics.
+    """
+    if hasattr(value, "model") and hasattr(value, "observed"):
+        return
+    raise ModelError(
+        f"{caller}: the first argument is a {type(value).__name__}; wanted what onnxq.prepare(...) "
+        "returns. Call prepared = onnxq.prepare(model) first and pass that."
+    )
+
+
+def check_statistics(value: object, caller: str) -> None:
+    """Passes Statistics.
+
+    Raises:
+        CalibrationError: anything else: samples, a path, a Prepared.
+    """
+    if isinstance(value, Statistics):
+        return
+    raise CalibrationError(
+        f"{caller}: the statistics are a {type(value).__name__}; wanted what "
+        "onnxq.calibrate(prepared, samples) returns. Call that first and pass its result."
+    )

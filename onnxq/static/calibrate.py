@@ -1,0 +1,294 @@
+"""Runs the observers over Samples: Prepared + Samples -> Statistics.
+
+One batch of activations is in memory at a time. Every observed tensor is an output of the model
+that runs, and nothing else is: the operators between two of them still fuse, and the run costs
+little more than inference. Tensors in branches of If are observed when their branch runs.
+
+State that goes round (`prepared.feedback`: output -> input) is kept between batches: see `state`.
+"""
+
+from __future__ import annotations
+
+import copy
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxq.errors import CalibrationError
+from onnxq.graph.expose import expose
+from onnxq.ort.runtime import Memory, Session, open_session
+from onnxq.samples import input_specs, open_samples
+from onnxq.samples.state import State
+from onnxq.static.arguments import check_prepared
+from onnxq.static.statistics import Statistics
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from onnxq.observers import Observer, ObserverSpec
+
+__all__ = ["Calibration", "Shard", "Statistics", "calibrate"]
+
+Array = npt.NDArray[np.generic]
+Progress = Callable[[int, int | None], None]
+"""progress(batches done, batches in all or None where that is not known)."""
+
+
+class Observed(Protocol):
+    """What calibration reads of a Prepared."""
+
+    @property
+    def model(self) -> ir.Model:
+        """The canonical float model."""
+
+    @property
+    def model_hash(self) -> str:
+        """Of graph and weights."""
+
+    @property
+    def observed(self) -> Mapping[str, ObserverSpec]:
+        """Tensor name -> observer."""
+
+    @property
+    def feedback(self) -> Mapping[str, str]:
+        """Output name -> input name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Every `count`-th batch, from batch `index` on: batch i belongs to shard i % count.
+
+    Attributes:
+        index: 0 to count - 1.
+        count: number of shards.
+
+    Raises:
+        CalibrationError: the index is outside.
+    """
+
+    index: int = 0
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.index < self.count:
+            raise CalibrationError(
+                f"shard {self.index} of {self.count}; wanted an index from 0 to {self.count - 1}."
+            )
+
+    def has(self, batch: int) -> bool:
+        """Whether the batch with this global number belongs to the shard."""
+        return batch % self.count == self.index
+
+
+WHOLE = Shard()
+
+
+def calibrate(
+    prepared: Observed,
+    samples: object,
+    *,
+    statistics: Statistics | None = None,
+    first_batch: int | None = None,
+    shard: Shard = WHOLE,
+    progress: Progress | None = None,
+    threads: int | None = None,
+) -> Statistics:
+    """Statistics of the samples' activations, added to those of an earlier run where given.
+
+    Args:
+        prepared: the model, and the observer of each tensor.
+        samples: Samples, or what `onnxq.samples.open_samples` takes.
+        statistics: what was seen before; it stays as it is.
+        first_batch: global number of the samples' first batch; None: `statistics.next_batch`, so
+            that the samples come on top. With the number that an interrupted run began with (0),
+            the batches that `statistics` has are checked to be the same ones and are not counted
+            again.
+        shard: the part of the samples to observe; merge the Statistics of all shards afterwards.
+        progress: called after each batch.
+        threads: of one inference; None: one per core.
+
+    Raises:
+        CalibrationError: samples that do not suit the model; NaN, Inf or overflow in an activation;
+            statistics of another model or other observers; a batch that differs from the one that
+            the statistics have seen under its number.
+    """
+    with Calibration(prepared, statistics, threads=threads) as run:
+        first = run.next_batch if first_batch is None else first_batch
+        batches = open_samples(samples, run.inputs)
+        for done, batch in enumerate(batches):
+            if shard.has(first + done) and not run.has_seen(batch, first + done):
+                run.observe(batch, first + done)
+            elif prepared.feedback:
+                run.advance(batch)
+            if progress is not None:
+                progress(done + 1, batches.count)
+        return run.statistics()
+
+
+class Calibration:
+    """A calibration in progress: the loop form of `calibrate`, for batches that come one by one.
+
+        with Calibration(prepared) as run:
+            for batch in batches:
+                run.observe(batch)
+            statistics = run.statistics()
+
+    Args:
+        prepared: the model, and the observer of each tensor.
+        statistics: what was seen before; it stays as it is.
+        threads: of one inference; None: one per core.
+
+    Attributes:
+        inputs: what batches hold; those that are fed back are optional.
+        next_batch: number of the next batch, if `observe` is given none.
+
+    Raises:
+        ModelError: `prepared` is something else.
+        CalibrationError: the statistics are of another model, or of other observers.
+    """
+
+    def __init__(
+        self,
+        prepared: Observed,
+        statistics: Statistics | None = None,
+        *,
+        threads: int | None = None,
+    ) -> None:
+        check_prepared(prepared, "calibrate")
+        self._hash = prepared.model_hash
+        self._observers = _observers(prepared, statistics)
+        self._batches = dict(statistics.batches) if statistics else {}
+        seen = statistics.counts if statistics else {}
+        self._counts = {name: seen.get(name, 0) for name in self._observers}
+        self._failure: str | None = None
+        self._fed_back = tuple(prepared.feedback)
+        self.inputs = input_specs(prepared.model, optional=set(prepared.feedback.values()))
+        self._state = State(self.inputs, prepared.feedback)
+        self.next_batch = statistics.next_batch if statistics else 0
+        fed = {spec.name for spec in self.inputs}
+        inner = [name for name in prepared.observed if name not in fed]
+        exposed = expose(prepared.model, inner)
+        self._outputs = dict(exposed.outputs)
+        self._session: Session = open_session(
+            exposed.model, threads=threads, memory=Memory.ON_DEMAND
+        )
+
+    def observe(self, batch: Mapping[str, Array], index: int | None = None) -> None:
+        """Runs the model on a batch and shows each observed tensor to its observer.
+
+        Args:
+            batch: input name -> array.
+            index: global number of the batch; None: the next one.
+
+        Raises:
+            CalibrationError: the batch does not suit the model, or its number was seen before; NaN,
+                Inf or overflow in an activation. After that the run cannot go on.
+        """
+        number = self.next_batch if index is None else index
+        self._check_alive()
+        if number in self._batches:
+            raise CalibrationError(
+                f"batch {number} was observed already; give each its own number."
+            )
+        tensors = self._run(batch)
+        for name, observer in self._observers.items():
+            if tensors[name].size == 0:  # a branch that did not run
+                continue
+            try:
+                observer.observe(tensors[name], number)
+            except CalibrationError as error:
+                self._failure = f"tensor '{name}': {error}"
+                raise CalibrationError(self._failure) from error
+            self._counts[name] += 1
+        self._batches[number] = _fingerprint(batch)
+        self.next_batch = max(self.next_batch, number + 1)
+
+    def advance(self, batch: Mapping[str, Array]) -> None:
+        """Runs the model on a batch only to bring the fed-back state forward.
+
+        Raises:
+            CalibrationError: the batch does not suit the model.
+        """
+        self._check_alive()
+        self._run(batch)
+
+    def has_seen(self, batch: Mapping[str, Array], index: int) -> bool:
+        """Whether the batch with this number was observed.
+
+        Raises:
+            CalibrationError: one was, but with other values.
+        """
+        if index not in self._batches:
+            return False
+        if self._batches[index] != _fingerprint(batch):
+            raise CalibrationError(
+                f"batch {index} of the samples is not the batch {index} that the statistics have "
+                "seen. To resume, give the same samples and batch size; further samples go after "
+                "them, in the same file or folder (or, in Python, without first_batch)."
+            )
+        return True
+
+    def statistics(self) -> Statistics:
+        """What was seen so far; later batches do not change it.
+
+        Raises:
+            CalibrationError: a batch failed half-way.
+        """
+        self._check_alive()
+        return Statistics(
+            self._hash,
+            MappingProxyType(copy.deepcopy(self._observers)),
+            MappingProxyType(dict(sorted(self._batches.items()))),
+            MappingProxyType(dict(self._counts)),
+        )
+
+    def close(self) -> None:
+        """Frees the model."""
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check_alive(self) -> None:
+        if self._failure is not None:
+            raise CalibrationError(
+                f"this calibration stopped half-way through a batch ({self._failure}). Start "
+                "again, from saved statistics if there are any."
+            )
+
+    def _run(self, batch: Mapping[str, Array]) -> dict[str, Array]:
+        """The observed tensors of one batch, inputs included."""
+        feeds = self._state.feeds(batch)
+        wanted = list(dict.fromkeys((*self._outputs.values(), *self._fed_back)))
+        got = dict(zip(wanted, self._session.run(feeds, wanted), strict=True)) if wanted else {}
+        self._state.keep(got)
+        return feeds | {tensor: got[output] for tensor, output in self._outputs.items()}
+
+
+def _observers(prepared: Observed, statistics: Statistics | None) -> dict[str, Observer]:
+    """An observer per tensor: new ones, or copies of those that have seen something."""
+    if statistics is None:
+        return {name: spec() for name, spec in prepared.observed.items()}
+    statistics.check_model(prepared.model_hash)
+    return {
+        name: copy.deepcopy(statistics.observer(name, spec))
+        for name, spec in prepared.observed.items()
+    }
+
+
+def _fingerprint(batch: Mapping[str, Array]) -> int:
+    """CRC-32 of names, shapes and values."""
+    crc = 0
+    for name in sorted(batch):
+        array = np.ascontiguousarray(batch[name])
+        crc = zlib.crc32(f"{name}{array.dtype}{array.shape}".encode(), crc)
+        crc = zlib.crc32(array.reshape(-1).view(np.uint8).data, crc)
+    return crc

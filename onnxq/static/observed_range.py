@@ -1,0 +1,121 @@
+"""A plan whose weights give up range only where products left int16 on the samples.
+
+The quantized model is run on the samples as x86 without VNNI would, and the scales of the channels
+in which a pair of products left int16 are raised until none can. Other scales change what the
+layers behind see, so this is repeated until no sum leaves int16. A channel that was raised stays
+so, whatever comes; hence it ends.
+
+Exact on these samples alone: on other inputs, other channels may saturate.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq import reference
+from onnxq.dynamic.dynamic_decision import Objective
+from onnxq.reference.float_nodes import FloatNodes
+from onnxq.samples import input_specs, open_samples
+from onnxq.samples.state import State
+from onnxq.static.plan import plan
+from onnxq.static.rewrite import rewrite
+from onnxq.targets.accumulation import Arithmetic, Effect
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    import numpy as np
+    import numpy.typing as npt
+    import onnx
+    import onnx_ir as ir
+
+    from onnxq.samples import Samples
+    from onnxq.static.plan import Plan
+    from onnxq.static.prepare import Prepared
+    from onnxq.static.statistics import Statistics
+    from onnxq.targets.accumulation import Overflows
+
+    Channels = dict[str, frozenset[int]]
+    """Name of a node, or of its weight -> channels."""
+
+
+def plan_observed(
+    prepared: Prepared,
+    statistics: Statistics,
+    samples: object,
+    objective: Objective = Objective.SPEED,
+    *,
+    batch_size: int | None = None,
+    ignore: Collection[str] = (),
+) -> Plan:
+    """As `plan`, for a target whose range reduction is OBSERVED.
+
+    Args:
+        prepared: a decision for every node.
+        statistics: of its observed tensors.
+        samples: to look for saturation on, as `calibrate` takes them; run several times.
+        objective: of the nodes that the qconfig wants quantized dynamically.
+        batch_size: samples per run; None: the model's, else 1.
+        ignore: names of arrays in the samples that are no inputs.
+
+    Raises:
+        CalibrationError: unusable statistics or samples.
+        QConfigError: a weight observer gives codes that the target cannot run exactly.
+        UnsupportedError: as `plan`, or operators that the reference cannot run.
+    """
+    saturated: Channels = {}
+    made = plan(prepared, statistics, objective, saturated)
+    if not prepared.target.reduces_range:
+        return made
+    inputs = input_specs(prepared.model, prepared.feedback.values())
+    batches = open_samples(samples, inputs, batch_size, ignore)
+    while True:
+        state = State(inputs, prepared.feedback)
+        found = _overflowing(rewrite(prepared, made, "qdq"), batches, state)
+        seen = _by_weight(made, found)
+        more = {
+            name: channels | saturated.get(name, frozenset()) for name, channels in seen.items()
+        }
+        if saturated | more == saturated:
+            return made
+        saturated |= more
+        made = plan(prepared, statistics, objective, saturated)
+
+
+def _overflowing(model: ir.Model, batches: Samples, state: State) -> Channels:
+    """Node -> channels in which a pair of products left int16; sums stay exact meanwhile."""
+    channels: dict[str, set[int]] = {}
+
+    def hear(node: onnx.NodeProto, found: Overflows) -> None:
+        channels.setdefault(node.name, set()).update(found.channel.tolist())
+
+    evaluator = reference.evaluator(
+        model,
+        float_nodes=FloatNodes(model),
+        arithmetic=Arithmetic.SATURATES,
+        hear=hear,
+        effect=Effect.NOTED,
+    )
+    names = [value.name for value in model.graph.outputs]
+    for batch in batches:
+        results: list[npt.NDArray[np.generic]] = evaluator.run(None, state.feeds(batch))
+        state.keep(_named(names, results))
+    return {name: frozenset(found) for name, found in channels.items()}
+
+
+def _named(
+    names: list[str | None], results: list[npt.NDArray[np.generic]]
+) -> Mapping[str, npt.NDArray[np.generic]]:
+    return {str(name): result for name, result in zip(names, results, strict=True)}
+
+
+def _by_weight(made: Plan, found: Channels) -> Channels:
+    """Of the nodes that have a weight to hold back; products of two activations have none."""
+    channels: Channels = {}
+    for name in found.keys() & made.weights.keys():
+        weight = made.weights[name]
+        # a transposed convolution runs as one with the channels of each phase, one after another
+        count = max(weight.qparams.scale.size, 1)
+        seen = frozenset(channel % count for channel in found[name])
+        channels[weight.tensor] = seen | channels.get(weight.tensor, frozenset())
+    return channels

@@ -1,0 +1,227 @@
+"""Which nodes could run in integers, each looked at alone, and what folds into them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from onnxq import catalog
+from onnxq.dtypes import INT8, UINT8
+from onnxq.operator import Float, Form, Role, Rule
+from onnxq.qconfig import QConfigDynamic
+from onnxq.static.placing.decision import node_name, value_name, weight_observer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.targets import Target
+
+MATRIX = 2  # rank of B where MatMul + Add counts as a biased MatMul
+UNBOUNDED = (float("-inf"), float("inf"))
+DYNAMICALLY = "quantized dynamically"
+NO_DYNAMIC_FORM = "has no dynamically quantized form, which the qconfig asks for"
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A node that could run in integers, with the nodes folded into it.
+
+    Attributes:
+        results: values of rule.outputs, each behind the nodes folded into this one.
+        folded: nodes that its integer kernel carries out too, in graph order.
+        needs_output: ONNX Runtime has the integer kernel only with a Q behind the result.
+        clamp: real bounds of the folded Relu and Clip nodes.
+    """
+
+    node: ir.Node
+    rule: Rule
+    results: list[ir.Value]
+    folded: list[tuple[ir.Node, Rule]]
+    needs_output: bool
+    clamp: tuple[float, float] = UNBOUNDED
+
+
+def find_candidates(
+    order: Iterable[tuple[ir.Node, str | None]], qconfig: QConfigMapping, target: Target
+) -> tuple[dict[ir.Node, Candidate], dict[ir.Node, Float]]:
+    """(nodes that could run in integers, the others with the reason); folded nodes are in neither.
+
+    Args:
+        order: what `decision.walk` yields.
+        qconfig: what to leave in float.
+        target: which operators are slow in integers.
+    """
+    candidates: dict[ir.Node, Candidate] = {}
+    floats: dict[ir.Node, Float] = {}
+    for node, loop in order:
+        verdict = _judge(node, loop, qconfig, target)
+        if isinstance(verdict, Float):
+            floats[node] = verdict
+            continue
+        outputs = [node.outputs[slot] for slot in verdict.outputs]
+        candidates[node] = Candidate(node, verdict, outputs, [], verdict.needs_output)
+    for candidate in list(candidates.values()):
+        if candidate.node in candidates:
+            _fold(candidate, candidates)
+    return candidates, floats
+
+
+def has_dynamic_form(node: ir.Node) -> bool:
+    """Whether its operator has a dynamic rule; the rule may still leave this node in float."""
+    operator = catalog.find(node.op_type, node.domain)
+    return operator is not None and operator.has_dynamic_rule()
+
+
+def _judge(
+    node: ir.Node, loop: str | None, qconfig: QConfigMapping, target: Target
+) -> Rule | Float:
+    """The rule of a node that can and should run in integers as far as the node alone tells."""
+    label = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+    if isinstance(qconfig.entry_for_node(node_name(node), node.op_type), QConfigDynamic):
+        return Float(DYNAMICALLY if has_dynamic_form(node) else f"{label} {NO_DYNAMIC_FORM}")
+    if loop is not None:
+        return Float(f"inside the body of {loop}: static quantization leaves loop bodies in float")
+    operator = catalog.find(node.op_type, node.domain)
+    if operator is None:
+        return Float(f"onnxq has no integer form of {label}")
+    if qconfig.for_node(node_name(node), node.op_type) is None:
+        return Float("the qconfig leaves it in float")
+    rule = operator.rule(node)
+    if isinstance(rule, Float):
+        return rule
+    if reason := _why_slots_forbid(node, rule, qconfig) or _why_types_forbid(node, rule, qconfig):
+        return Float(reason)
+    asked = qconfig.explicit_for_node(node_name(node), node.op_type)
+    if rule.named_only and not asked:
+        return Float(
+            f"{rule.named_only}; name it in the qconfig to have it in integers all the same"
+        )
+    if rule.form is Form.FLOAT and not asked:
+        return Float(
+            f"ONNX Runtime has no integer kernel for {label} and computes it in float32; "
+            "name it in the qconfig to have its result in codes all the same"
+        )
+    ratio = target.slow_in_integers.get(node.op_type)
+    if ratio is not None and not asked:
+        return Float(
+            f"ONNX Runtime runs {label} in integers at {ratio:.2f} of its float speed; "
+            "name it in the qconfig to have it in integers all the same"
+        )
+    return rule
+
+
+def _why_slots_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> str:
+    """Why a tensor of this node cannot be quantized, or the empty string."""
+    tensors = [node.inputs[slot] for slot in rule.activations if slot < len(node.inputs)]
+    tensors += [node.outputs[slot] for slot in rule.outputs if slot < len(node.outputs)]
+    for value in tensors:
+        if value is None:
+            return "an input that it needs is absent"
+        if value.dtype is None:
+            return f"the type of tensor '{value.name}' is not known"
+        if value.dtype != ir.DataType.FLOAT:
+            return f"tensor '{value.name}' is {value.dtype.name.lower()}, not float32"
+        if qconfig.for_tensor(value_name(value)) is None:
+            return f"the qconfig leaves tensor '{value.name}' in float"
+    slots = [rule.bias, None if rule.weight is None else rule.weight.slot]
+    for name in (_input_name(node, slot) for slot in slots if slot is not None):
+        if name is not None and qconfig.for_tensor(name) is None:
+            return f"the qconfig leaves tensor '{name}' in float"
+    if rule.weight is not None and _constant(node, rule.weight.slot) is None:
+        return f"its weight '{_input_name(node, rule.weight.slot)}' is computed at run time"
+    has_bias = rule.bias is not None and _input_name(node, rule.bias) is not None
+    if rule.bias is not None and has_bias and _constant(node, rule.bias) is None:
+        return f"its bias '{_input_name(node, rule.bias)}' is computed at run time"
+    return ""
+
+
+def _why_types_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> str:
+    """Why an integer form that onnxq writes by itself has no kernels for the types asked for.
+
+    The QDQ form of such types runs in float, and what moves data is refused (see check_types).
+    """
+    entry = qconfig.for_node(node_name(node), node.op_type)
+    if rule.form is not Form.CODES or rule.role not in (Role.COMPUTE, Role.ELEMENTWISE):
+        return ""
+    assert entry is not None, "asked before"
+    x = entry.activation_observer().dtype
+    # int8 activations are stored as uint8 beside uint8 weights (see stored_types)
+    pairs = {(UINT8, UINT8), (UINT8, INT8), (INT8, INT8), (INT8, UINT8)}
+    w = INT8 if rule.weight is None else weight_observer(node, rule, qconfig)().dtype
+    if (x, w) in pairs:
+        return ""
+    weights = "" if rule.weight is None else f" with {w} weights"
+    return f"its integer form has no kernel for {x} activations{weights}"
+
+
+def _input_name(node: ir.Node, slot: int) -> str | None:
+    value = node.inputs[slot] if slot < len(node.inputs) else None
+    return None if value is None else value.name
+
+
+def _constant(node: ir.Node, slot: int) -> ir.TensorProtocol | None:
+    """The constant in an input slot, or None."""
+    value = node.inputs[slot] if slot < len(node.inputs) else None
+    return None if value is None or not value.is_initializer() else value.const_value
+
+
+def _only_reader(value: ir.Value) -> ir.Node | None:
+    """The one node that reads the value, in the value's own graph; None if there are others."""
+    uses = value.uses()
+    if len(uses) != 1 or value.is_graph_output():
+        return None
+    (use,) = uses
+    producer = value.producer()
+    return use.node if producer is not None and use.node.graph is producer.graph else None
+
+
+def _fold(candidate: Candidate, candidates: dict[ir.Node, Candidate]) -> None:
+    """Folds a vector bias behind a MatMul, then Relu and Clip, into the node that feeds them."""
+    rule = candidate.rule
+    if len(candidate.results) != 1 or rule.shares_qparams:
+        return
+    if rule.role not in (Role.COMPUTE, Role.ELEMENTWISE):
+        return
+    if rule.role is Role.COMPUTE and rule.bias is None:
+        _fold_bias(candidate, candidates)
+    _fold_clamps(candidate, candidates)
+
+
+def _fold_bias(candidate: Candidate, candidates: dict[ir.Node, Candidate]) -> None:
+    """MatMul -> Add(vector): one Q behind the Add, which ONNX Runtime fuses with the MatMul."""
+    reader = _only_reader(candidate.results[0])
+    if reader is None or reader.op_type != "Add" or reader not in candidates:
+        return
+    others = [v for v in reader.inputs if v is not candidate.results[0]]
+    if len(others) != 1 or others[0] is None or not others[0].is_initializer():
+        return
+    weight = candidate.node.inputs[1]
+    if weight is None or not weight.is_initializer() or not _is_bias(others[0], weight):
+        return
+    candidate.folded.append((reader, candidates.pop(reader).rule))
+    candidate.results = [reader.outputs[0]]
+    candidate.needs_output = True  # without a Q, ONNX Runtime runs a float Gemm (static shapes)
+
+
+def _is_bias(value: ir.Value, weight: ir.Value) -> bool:
+    """Whether ONNX Runtime's MatMul takes the value along: one number for each column of B."""
+    if value.shape is None or weight.shape is None or len(weight.shape) != MATRIX:
+        return False
+    return value.shape.dims == weight.shape.dims[1:]
+
+
+def _fold_clamps(candidate: Candidate, candidates: dict[ir.Node, Candidate]) -> None:
+    """Relu and Clip become bounds of the codes: saturation to uint8 with zero_point 0 is a Relu."""
+    while (reader := _only_reader(candidate.results[0])) is not None:
+        following = candidates.get(reader)
+        if following is None or following.rule.clamp is None:
+            return
+        (low, high), (next_low, next_high) = candidate.clamp, following.rule.clamp
+        low, high = (min(max(bound, next_low), next_high) for bound in (low, high))
+        candidate.clamp = (low, high)
+        candidate.folded.append((reader, candidates.pop(reader).rule))
+        candidate.results = [reader.outputs[0]]
+        candidate.needs_output = True

@@ -1,0 +1,309 @@
+"""Where the quantizers sit: a decision for every node, and the tensors that get qparams.
+
+Four sweeps over the graph, each linear:
+    candidates  each node alone: has it a rule, does the qconfig ask for it, are its types right
+    demand      backwards: does an integer node read this tensor, through whatever only moves data
+    decide      forwards: element-wise nodes follow their inputs, data movement follows either side
+    enclosed    element-wise nodes that were left in float between codes that others ask for
+
+A tensor that is quantized has one set of qparams, whoever reads it. Tensors that a node merely
+copies form a group with one set for all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from onnxq.dtypes import INT8
+from onnxq.operator import Float, Form, Role, Rule
+from onnxq.static.placing.candidates import UNBOUNDED, Candidate, find_candidates
+from onnxq.static.placing.decision import Decision, Quantize, node_name, value_name, walk
+from onnxq.static.placing.unbounded import REASON, readers_of_infinity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+
+    from onnxq.qconfig import QConfig, QConfigMapping
+    from onnxq.targets import Target
+
+BITS_OF_RANGES = 8  # Rule.output_range is made for codes of 8 bits; wider ones are observed
+
+
+@dataclass(slots=True)
+class Placement:
+    """What the sweeps find; `prepare` makes a frozen Prepared of it.
+
+    Attributes:
+        decisions: node name -> decision, in graph order, subgraphs included.
+        quantized: names of activation tensors that get qparams, constants included, in graph order.
+        from_integers: those of them that an integer node (or the Q on a graph input) produces.
+        constants: those of them that are initializers.
+        clamps: tensor -> real bounds of the Relu and Clip nodes folded into its Q.
+        shares: tensor -> tensor; union-find parents of tensors with the same qparams.
+        shared_outputs: tensors that are mere copies of other tensors of their group.
+        ranges: tensor -> real interval known without data.
+        owners: tensor -> (node name, op type) whose qconfig names its observer.
+    """
+
+    decisions: dict[str, Decision] = field(default_factory=dict)
+    quantized: dict[str, None] = field(default_factory=dict)
+    from_integers: set[str] = field(default_factory=set)
+    constants: set[str] = field(default_factory=set)
+    clamps: dict[str, tuple[float, float]] = field(default_factory=dict)
+    shares: dict[str, str] = field(default_factory=dict)
+    shared_outputs: set[str] = field(default_factory=set)
+    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    owners: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def root(self, tensor: str) -> str:
+        """The tensor that stands for this one's group."""
+        path = []
+        while (parent := self.shares.get(tensor, tensor)) != tensor:
+            path.append(tensor)
+            tensor = parent
+        self.shares.update(dict.fromkeys(path, tensor))
+        return tensor
+
+    def join(self, first: str, second: str) -> None:
+        """Puts two tensors in one group."""
+        self.shares[self.root(second)] = self.root(first)
+
+
+def place(model: ir.Model, qconfig: QConfigMapping, target: Target) -> Placement:
+    """Runs the four sweeps over a canonical model."""
+    order = list(walk(model.graph))
+    candidates, floats = find_candidates(order, qconfig, target)
+    for node in readers_of_infinity(order, candidates):
+        floats |= {n: Float(REASON) for n in _whole(candidates.pop(node))}
+    for node, candidate in list(candidates.items()):
+        if reason := _why_not_in_range(candidate):
+            del candidates[node]
+            floats[node] = Float(reason)
+    placement = Placement()
+    for node, _ in order:  # graph order; those of candidates are overwritten below
+        placement.decisions[node_name(node)] = floats.get(node, Float("not decided"))
+    demand = _demand(order, candidates)
+    for value in model.graph.inputs:
+        if value in demand.by_compute:
+            _quantize_tensor(value, placement)
+            placement.from_integers.add(value_name(value))
+    in_order = [candidates[node] for node, _ in order if node in candidates]
+    for candidate in in_order:
+        _decide(candidate, demand, qconfig, target, placement)
+    for candidate in in_order:
+        if _is_enclosed(candidate, placement):
+            _take(candidate, demand, qconfig, target, placement)
+    return placement
+
+
+@dataclass(slots=True)
+class _Demand:
+    """Values that integer nodes read, directly or behind nodes that only move data."""
+
+    by_compute: set[ir.Value] = field(default_factory=set)
+    by_any: set[ir.Value] = field(default_factory=set)
+
+
+def _demand(
+    order: list[tuple[ir.Node, str | None]], candidates: Mapping[ir.Node, Candidate]
+) -> _Demand:
+    demand = _Demand()
+    for node, _ in reversed(order):
+        candidate = candidates.get(node)
+        if candidate is None:
+            continue
+        read = {v for s in candidate.rule.activations if (v := node.inputs[s]) is not None}
+        match candidate.rule.role:
+            case Role.COMPUTE:
+                demand.by_compute |= read
+                demand.by_any |= read
+            case Role.ELEMENTWISE:
+                if not _is_idle(candidate, demand):
+                    demand.by_any |= read
+            case Role.MOVEMENT | Role.CLAMP:
+                if any(v in demand.by_compute for v in candidate.results):
+                    demand.by_compute |= read
+                if any(v in demand.by_any for v in candidate.results):
+                    demand.by_any |= read
+    return demand
+
+
+def _is_idle(candidate: Candidate, demand: _Demand) -> bool:
+    """Whether a cheap node that is written on codes (Sub, Tanh) has float readers only.
+
+    Between codes and float it saves little, and costs accuracy: a difference x - mean(x) in a
+    LayerNorm of single nodes lost 2 dB by it, scores ahead of a float Softmax 1 dB.
+    """
+    rule = candidate.rule
+    written = rule.role is Role.ELEMENTWISE and rule.form is Form.CODES
+    return written and not any(v in demand.by_any for v in candidate.results)
+
+
+def _decide(
+    candidate: Candidate,
+    demand: _Demand,
+    qconfig: QConfigMapping,
+    target: Target,
+    placement: Placement,
+) -> None:
+    node = candidate.node
+    asked = qconfig.explicit_for_node(node_name(node), node.op_type)
+    reason = "" if asked else _why_not_worth(candidate, demand, placement)
+    if reason:
+        _leave_float(candidate, reason, placement)
+        return
+    _take(candidate, demand, qconfig, target, placement)
+
+
+def _is_enclosed(candidate: Candidate, placement: Placement) -> bool:
+    """Whether an element-wise node was left in float though codes stand on all its sides anyway.
+
+    Later readers of its inputs may have asked for codes, as the product behind a squeeze and
+    excitation does of what is squeezed. In integers the node then saves conversions, and the
+    transposes that a float pooling between channels-last convolutions needs.
+    """
+    if candidate.rule.role is not Role.ELEMENTWISE:
+        return False
+    if not isinstance(placement.decisions[node_name(candidate.node)], Float):
+        return False
+    around = [*(v for v in _read(candidate) if not v.is_initializer()), *candidate.results]
+    return all(value_name(v) in placement.quantized for v in around)
+
+
+def _take(
+    candidate: Candidate,
+    demand: _Demand,
+    qconfig: QConfigMapping,
+    target: Target,
+    placement: Placement,
+) -> None:
+    """Decides for integers: the tensors around the node get qparams."""
+    node, rule = candidate.node, candidate.rule
+    chosen = qconfig.for_node(node_name(node), node.op_type)
+    assert chosen is not None, "a node without a qconfig is no candidate"
+    read = _read(candidate)
+    has_output = (
+        rule.role is not Role.COMPUTE
+        or candidate.needs_output
+        or any(v in demand.by_any for v in candidate.results)
+    )
+    owner = (node_name(node), node.op_type)
+    for value in read:
+        _quantize_tensor(value, placement)
+        placement.owners.setdefault(value_name(value), owner)
+    results = candidate.results if has_output else []
+    for value in results:
+        _quantize_tensor(value, placement)
+        placement.from_integers.add(value_name(value))
+        placement.owners[value_name(value)] = owner
+        narrow = chosen.activation_observer().dtype.bits <= BITS_OF_RANGES
+        if rule.output_range is not None and not candidate.folded and narrow:
+            placement.ranges[value_name(value)] = rule.output_range
+        if candidate.clamp != UNBOUNDED:
+            placement.clamps[value_name(value)] = candidate.clamp
+    if rule.shares_qparams or rule.role is Role.CLAMP:
+        _share(candidate, read, placement)
+    names = tuple(value_name(v) for v in results)
+    placement.decisions[node_name(node)] = Quantize(
+        rule, _how(rule, has_output, chosen, target), None, names
+    )
+    for folded, folded_rule in candidate.folded:
+        how = f"part of {node.op_type} '{node.name}'"
+        placement.decisions[node_name(folded)] = Quantize(folded_rule, how, node_name(node))
+
+
+def _read(candidate: Candidate) -> list[ir.Value]:
+    """Activations that it reads in codes."""
+    node = candidate.node
+    return [v for slot in candidate.rule.activations if (v := node.inputs[slot]) is not None]
+
+
+def _why_not_worth(candidate: Candidate, demand: _Demand, placement: Placement) -> str:
+    """Why the integer form would cost more conversions than it saves, or the empty string."""
+    varying = [v for v in _read(candidate) if not v.is_initializer()]
+    arrive = [value_name(v) in placement.from_integers for v in varying]
+    if candidate.rule.role is Role.ELEMENTWISE and not any(arrive):
+        return "its inputs are float: integers here would cost more conversions than they save"
+    if _is_idle(candidate, demand):
+        return "no integer node reads its result: codes would round it once more than it needs"
+    if candidate.rule.role in (Role.MOVEMENT, Role.CLAMP):
+        early = candidate.rule.role is Role.CLAMP or candidate.rule.shrinks
+        if early and not any(value_name(v) in placement.quantized for v in varying):
+            return "its input is float: what it gives is better and faster made into codes"
+        if any(v in demand.by_compute for v in candidate.results):
+            return ""
+        if not (arrive and all(arrive)):
+            return "it only moves data, and neither side of it is in integers"
+        if candidate.results and not any(v in demand.by_any for v in candidate.results):
+            return "it only moves data, and no integer node reads what it moves"
+    return ""
+
+
+def _why_not_in_range(candidate: Candidate) -> str:
+    """Why the codes of its input cannot hold its bounds, or the empty string.
+
+    Folded into the node before it, a Clip bounds what is observed; on its own, it reads codes whose
+    range holds the data and 0, but need not reach its bounds.
+    """
+    if candidate.rule.clamp is None:
+        return ""
+    low, high = candidate.rule.clamp
+    if low <= 0 <= high:
+        return ""
+    return f"its bounds {low:g} and {high:g} may both lie outside the range of its input"
+
+
+def _how(rule: Rule, has_output: bool, chosen: QConfig, target: Target) -> str:
+    """In words, what the integer form of a node is."""
+    if rule.role is Role.CLAMP:
+        return "bounds on the codes"
+    if rule.form is Form.FLOAT:
+        return "computed in float32, codes in and out"
+    if rule.shares_qparams:
+        return "moves codes, qparams shared"
+    parts = ["codes in"]
+    if rule.weight is not None:
+        limit = target.weight_limit(rule)
+        dtype = chosen.weight_observer().dtype
+        within = f" within +-{limit}" if dtype == INT8 else ""
+        parts.append(f"{dtype} weight{within}")
+    parts.append("codes out" if has_output else "float32 out")
+    return ", ".join(parts)
+
+
+def _leave_float(candidate: Candidate, reason: str, placement: Placement) -> None:
+    for node in _whole(candidate):
+        placement.decisions[node_name(node)] = Float(reason)
+
+
+def _whole(candidate: Candidate) -> list[ir.Node]:
+    """The node and those folded into it."""
+    return [candidate.node, *(folded for folded, _ in candidate.folded)]
+
+
+def _quantize_tensor(value: ir.Value, placement: Placement) -> None:
+    placement.quantized[value_name(value)] = None
+    if value.is_initializer():
+        placement.constants.add(value_name(value))
+
+
+def _share(candidate: Candidate, read: list[ir.Value], placement: Placement) -> None:
+    """Joins the tensors that a node copies.
+
+    Where several inputs meet (Concat, Where), an input that others read too keeps its own qparams:
+    the integer kernel requantizes it, and its other readers do not pay for the common range.
+    """
+    results = [value_name(v) for v in candidate.results]
+    may_requantize = candidate.rule.form is Form.QDQ and len(read) > 1
+    joined = [v for v in read if not (may_requantize and len(v.uses()) > 1)]
+    for value in joined:
+        for result in results:
+            placement.join(value_name(value), result)
+    if len(joined) == len(read):
+        placement.shared_outputs.update(results)
+    elif len(results) > 1:
+        for result in results[1:]:
+            placement.join(results[0], result)

@@ -1,0 +1,56 @@
+"""Tensors that hold numbers that stand for infinity, which no scale holds beside the data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq import catalog
+from onnxq.operator import Float, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import onnx_ir as ir
+
+    from onnxq.static.placing.candidates import Candidate
+
+# They take the data from beside the infinities, which are there for that.
+SELECTIONS = frozenset({"Max", "MaxPool", "Min", "ReduceMax", "ReduceMin"})
+REASON = (
+    "it reads numbers that stand for infinity, which a constant put in before it: "
+    "no scale can hold them beside the data"
+)
+
+
+def readers_of_infinity(
+    order: Iterable[tuple[ir.Node, str | None]], candidates: Mapping[ir.Node, Candidate]
+) -> list[ir.Node]:
+    """Those candidates, in graph order; data movement hands infinities on, selections do not.
+
+    A border of -inf before a MaxPool, say: Pad stays float by its own rule, and so must MaxPool.
+
+    Args:
+        order: what `decision.walk` yields.
+        candidates: nodes that could run in integers, each looked at alone.
+    """
+    unbounded: set[ir.Value] = set()
+    found = []
+    for node, _ in order:
+        candidate = candidates.get(node)
+        if candidate is None:
+            if _puts_in_infinity(node):
+                unbounded.update(node.outputs)
+            continue
+        if unbounded.isdisjoint(node.inputs[slot] for slot in candidate.rule.activations):
+            continue
+        found.append(node)
+        if candidate.rule.role is Role.MOVEMENT and node.op_type not in SELECTIONS:
+            unbounded.update(node.outputs)
+    return found
+
+
+def _puts_in_infinity(node: ir.Node) -> bool:
+    """Whether a constant operand is why the node's own rule leaves it float."""
+    operator = catalog.find(node.op_type, node.domain)
+    verdict = None if operator is None else operator.rule(node)
+    return isinstance(verdict, Float) and verdict.unbounded

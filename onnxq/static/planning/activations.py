@@ -1,0 +1,175 @@
+"""qparams of activations, out of what calibration saw; and what it did not see."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.errors import CalibrationError, ModelError
+from onnxq.observers import NoopObserver
+from onnxq.observers._range import EPS
+from onnxq.qparams import MIN_SCALE, QParams, per_tensor, quantize
+from onnxq.static.placing.decision import node_name, subgraphs, walk
+from onnxq.static.placing.stored_types import stored_as
+from onnxq.static.planning.constants import constant_array
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+
+    from onnxq.dtypes import QDType
+    from onnxq.observers import Observer
+    from onnxq.static.prepare import Prepared, TensorGroup
+    from onnxq.static.statistics import Statistics
+
+NEARLY_ALL = 0.95  # share of the codes in use, from which on the others are not meant
+
+
+def tensor_qparams(
+    prepared: Prepared, statistics: Statistics, notes: list[str]
+) -> tuple[dict[str, QParams], dict[str, str]]:
+    """(tensor -> qparams, tensor -> why it has none).
+
+    Args:
+        prepared: its groups are read.
+        statistics: of its model.
+        notes: what a user should know; grows.
+
+    Raises:
+        CalibrationError: the statistics lack a tensor that is observed.
+        ModelError: a constant holds NaN or Inf.
+    """
+    tensors: dict[str, QParams] = {}
+    unseen: dict[str, str] = {}
+    constants = {
+        name: value
+        for graph in prepared.model.graphs()
+        for name, value in graph.initializers.items()
+    }
+    for group in prepared.groups:
+        reason = _why_unknown(group, statistics)
+        if reason:
+            unseen.update(dict.fromkeys(group.members, reason))
+            continue
+        if group.range is not None:
+            qparams = qparams_of_range(group.range, group.observer().dtype)
+        else:
+            qparams = _observed_qparams(_merged(group, constants, statistics), group, notes)
+        if len(group.members) == 1 and group.members[0] in prepared.clamps:
+            qparams = _fitted(qparams, prepared.clamps[group.members[0]])
+        tensors.update(dict.fromkeys(group.members, stored_as(qparams, group.dtype)))
+    return tensors, unseen
+
+
+def _why_unknown(group: TensorGroup, statistics: Statistics) -> str:
+    """Why the group has no qparams, or the empty string."""
+    tensor = group.members[0]
+    if group.observer.name == NoopObserver.__name__:
+        return (
+            f"the qconfig gives tensor '{tensor}' {group.observer}, which computes no scale for "
+            "activations"
+        )
+    known = group.range is not None or group.constants
+    if known or any(statistics.counts.get(source, 0) for source in group.sources):
+        return ""
+    for source in group.sources:
+        statistics.observer(source, group.observer)  # statistics that lack it are an error
+    return f"tensor '{tensor}' was never observed: no sample reached it"
+
+
+def _merged(
+    group: TensorGroup, constants: Mapping[str, ir.Value], statistics: Statistics
+) -> Observer:
+    """One observer that has seen every source and constant of the group."""
+    observers = [statistics.observer(source, group.observer) for source in group.sources]
+    for name in group.constants:
+        observer = group.observer()
+        try:
+            observer.observe(constant_array(constants[name]), 0)
+        except CalibrationError as error:
+            raise ModelError(
+                f"constant '{name}': {error} Leave it float in the qconfig "
+                f"(tensors: {{{name}: null}}), or repair the model."
+            ) from error
+        observers.append(observer)
+    return functools.reduce(lambda a, b: a.merge(b), observers)
+
+
+def _observed_qparams(observer: Observer, group: TensorGroup, notes: list[str]) -> QParams:
+    """The observer's qparams; notes it where its smallest scale, not the data, decided.
+
+    Values that are all 0 say nothing of the scale: observers then give EPS or their larger floor.
+    """
+    qparams = observer.calculate_qparams()
+    if qparams.scale.ndim or not observer.spec.accepts("eps"):
+        return qparams
+    floor = np.float32(observer.eps)
+    if qparams.scale > max(floor, np.float32(EPS)):
+        return qparams
+    if _saw_only_zeros(observer):
+        notes.append(
+            f"tensor '{group.members[0]}' was 0 in every sample: its scale is a guess, and other "
+            "values will be cut off near 0. Check the samples and the model, or leave the tensor "
+            "float."
+        )
+        return qparams
+    if qparams.scale > floor:
+        return qparams
+    finer = observer.spec.with_args(eps=float(MIN_SCALE)).restore(observer.state())
+    if finer.calculate_qparams().scale < floor:
+        notes.append(
+            f"tensor '{group.members[0]}': its values are so small that the observer's smallest "
+            f"scale, eps = {observer.eps:.3g}, leaves them few codes or none. Give its observer a "
+            "smaller eps, or leave the tensor float."
+        )
+    return qparams
+
+
+def _saw_only_zeros(observer: Observer) -> bool:
+    """Whether the observer keeps the ends of its data, and both are 0."""
+    state = observer.state()
+    ends = [state[key] for key in ("min", "max") if key in state]
+    return len(ends) == 2 and all(x.size > 0 and not x.any() for x in ends)
+
+
+def _fitted(qparams: QParams, clamp: tuple[float, float]) -> QParams:
+    """The qparams with the last code at the Clip's upper bound, where it lies a little beyond.
+
+    A histogram's end may do so by a fraction of a bin. The codes above the bound would never be
+    used, and would need a Clip of their own.
+    """
+    dtype = qparams.dtype
+    low, high = (int(code) for code in quantize(np.array(clamp, np.float32), qparams))
+    nearly = dtype.qmin + NEARLY_ALL * (dtype.qmax - dtype.qmin)
+    if low != int(qparams.zero_point) or low != dtype.qmin or not nearly <= high < dtype.qmax:
+        return qparams
+    return per_tensor(clamp[1] / (dtype.qmax - dtype.qmin), dtype.qmin, dtype)
+
+
+def qparams_of_range(interval: tuple[float, float], dtype: QDType) -> QParams:
+    """QParams whose first code is `low` and whose last one is `high`."""
+    low, high = interval
+    scale = (high - low) / (dtype.qmax - dtype.qmin)
+    return per_tensor(scale, dtype.qmin - round(low / scale), dtype)
+
+
+def untaken_branches(prepared: Prepared, statistics: Statistics) -> list[str]:
+    """A note for every branch of an If with tensors to observe that no sample reached."""
+    notes = []
+    observed = prepared.observed
+    for node, _ in walk(prepared.model.graph):
+        if node.op_type != "If":
+            continue
+        for branch in subgraphs(node):
+            inside = {v.name for n, _ in walk(branch) for v in n.outputs} & observed.keys()
+            if not inside or any(statistics.counts.get(str(name), 0) for name in inside):
+                continue
+            kind = next(k for k, a in node.attributes.items() if a.as_graph() is branch)
+            notes.append(
+                f"If '{node_name(node)}': no sample took its {kind}, which stays in float. Add "
+                "samples that take it."
+            )
+    return notes

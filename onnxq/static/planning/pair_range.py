@@ -1,0 +1,208 @@
+"""The smallest scales of a weight whose codes keep every pair of products within int16.
+
+For neighbours i, j in the order in which products are added, and any uint8 codes beside them:
+
+    255 (max(q_i, 0) + max(q_j, 0)) <=  32767    <=>    the positive ones add up to 128 at most
+    255 (min(q_i, 0) + min(q_j, 0)) >= -32768    <=>    the negative ones to -128 at least
+
+Codes never grow with the scale. So the pairs that fit go on to fit; and for each channel, the
+smallest float32 scale for which its other pairs fit is found by bisection over those alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxq.dtypes import INT8
+from onnxq.errors import CalibrationError
+from onnxq.qparams import PerChannel, QParams, quantize
+from onnxq.static.planning.constants import constant_array
+from onnxq.targets.range_reduction import RangeReduction, Reduction
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
+
+    import onnx_ir as ir
+
+    from onnxq.operator import Rule
+    from onnxq.static.planning.constants import WeightPlan
+    from onnxq.targets import Target
+
+    Saturated = Mapping[str, AbstractSet[int]]
+    """Weight (a float initializer) -> channels in which a pair of products left int16."""
+
+Floats = npt.NDArray[np.float32]
+Places = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+LARGEST_SUM = 128  # of two codes of one sign: 255 * 128 = 32640, and 255 * 129 = 32895 is too much
+CHUNK_ELEMENTS = 1 << 22  # weights are looked at in pieces: a model may be larger than the memory
+
+
+def check_saturated(target: Target, saturated: Saturated | None) -> None:
+    """Refuses to guess which channels saturated on samples that are not here.
+
+    Raises:
+        CalibrationError: nobody says it, and the target's range reduction asks.
+    """
+    observed = target.range_reduction is RangeReduction.OBSERVED
+    if observed and target.reduces_range and saturated is None:
+        raise CalibrationError(
+            "range reduction 'observed' needs the samples, to run the quantized model on them; "
+            "statistics do not say which products saturated. Give the samples to onnxq.quantize "
+            "(or `onnxq quantize`), or use 'worst-case'."
+        )
+
+
+def reduced(
+    weight: WeightPlan, node: ir.Node, rule: Rule, target: Target, saturated: Saturated | None
+) -> tuple[WeightPlan, Reduction | None]:
+    """The weight within what pairs of products can hold on the target, and what that cost.
+
+    Args:
+        weight: how it is stored, without regard to pairs, with its gain.
+        node: the float node.
+        rule: its operator's.
+        target: whose range reduction is carried out.
+        saturated: for RangeReduction.OBSERVED.
+    """
+    if not target.reduces_range or not rule.saturating_pairs or weight.qparams.dtype != INT8:
+        return weight, None
+    count = max(weight.qparams.scale.size, 1)
+    if weight.code_limit == target.weight_qmax_saturating:
+        factor = target.weight_qmax / target.weight_qmax_saturating
+        return weight, Reduction(count, count, factor, factor)
+    assert rule.weight is not None
+    value = node.inputs[rule.weight.slot]
+    assert value is not None
+    channels = None
+    if target.range_reduction is RangeReduction.OBSERVED:
+        channels = (saturated or {}).get(weight.tensor, frozenset())
+    return fit_pairs(weight, constant_array(value), rule, channels)
+
+
+def fit_pairs(
+    weight: WeightPlan, array: Floats, rule: Rule, channels: Collection[int] | None = None
+) -> tuple[WeightPlan, Reduction | None]:
+    """The weight with scales for which its pairs fit int16, and what that cost; None: nothing.
+
+    Args:
+        weight: how it is stored, without regard to pairs; int8 codes with zero points 0.
+        array: the float weight, without its gain.
+        rule: says which of its axis has channels, and which products are neighbours.
+        channels: whose scales may grow; None: all.
+    """
+    assert rule.weight is not None
+    assert weight.qparams.dtype == INT8
+    assert not weight.qparams.zero_point.any()
+    if weight.gain is not None:  # as the rewrite writes it
+        array = array * np.array(weight.gain, np.float32).reshape(-1, *[1] * (array.ndim - 1))
+    before = weight.qparams.scale.reshape(-1)
+    pairs = list(_pairs_that_leave(weight, array, rule))
+    if not pairs:
+        return weight, None
+    one, other, channel = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
+    if channels is not None and weight.qparams.scale.ndim:
+        kept = np.isin(channel, np.fromiter(channels, np.int64))
+        one, other, channel = one[kept], other[kept], channel[kept]
+    elif channels is not None and not channels:
+        return weight, None
+    if not channel.size:
+        return weight, None
+    after = _smallest(one, other, channel, before, _limit(weight))
+    scale = after.reshape(weight.qparams.scale.shape)
+    factors = after.astype(np.float64) / before
+    reduction = Reduction(
+        int(np.count_nonzero(after > before)),
+        before.size,
+        float(factors.max()),
+        math.exp(float(np.log(factors).mean())),
+    )
+    qparams = dataclasses.replace(weight.qparams, scale=scale)
+    return dataclasses.replace(weight, qparams=qparams), reduction
+
+
+def _limit(weight: WeightPlan) -> int:
+    return INT8.qmax if weight.code_limit is None else weight.code_limit
+
+
+def _pairs_that_leave(
+    weight: WeightPlan, array: Floats, rule: Rule
+) -> Iterator[tuple[Floats, Floats, Places]]:
+    """(one weight, its neighbour, index of their scale) of the pairs whose codes are too large."""
+    assert rule.weight is not None
+    axis = rule.weight.axis % array.ndim
+    order = rule.pair_axes or tuple(a for a in range(array.ndim) if a != axis)
+    columns = np.transpose(array, (*order, axis))
+    count, inner = columns.shape[-1], math.prod(columns.shape[:-1])
+    scale = np.broadcast_to(weight.qparams.scale, count)
+    step = max(1, CHUNK_ELEMENTS // max(inner, 1))
+    for start in range(0, count, step):
+        block = columns[..., start : start + step].reshape(inner, -1)
+        one, other = _neighbours(block) if rule.pair_axes else _furthest(block)
+        wide = np.broadcast_to(scale[start : start + step], one.shape)
+        kept = ~_fit(one, other, wide, _limit(weight))
+        channel = np.broadcast_to(np.arange(start, start + block.shape[1]), one.shape)[kept]
+        per_tensor = not weight.qparams.scale.ndim
+        yield one[kept], other[kept], np.zeros_like(channel) if per_tensor else channel
+
+
+def _neighbours(block: Floats) -> tuple[Floats, Floats]:
+    """(2k, 2k + 1) of each column; an odd last one is alone, and fits."""
+    even = len(block) // 2 * 2
+    return block[0:even:2], block[1:even:2]
+
+
+def _furthest(block: Floats) -> tuple[Floats, Floats]:
+    """The two largest and the two smallest of each column: any two may be a pair."""
+    if len(block) < 2:
+        return block[:0], block[:0]
+    ordered = np.sort(block, axis=0)
+    return ordered[[-1, 0]], ordered[[-2, 1]]
+
+
+def _fit(one: Floats, other: Floats, scale: Floats, limit: int) -> Mask:
+    """Which pairs fit at these scales; all of one shape."""
+    first, second = (_codes(x, scale, limit) for x in (one, other))
+    above = np.maximum(first, 0) + np.maximum(second, 0)
+    below = np.minimum(first, 0) + np.minimum(second, 0)
+    return np.asarray((above <= LARGEST_SUM) & (below >= -LARGEST_SUM))
+
+
+def _codes(x: Floats, scale: Floats, limit: int) -> npt.NDArray[np.int16]:
+    """The codes that the rewrite writes."""
+    flat = np.ascontiguousarray(scale).reshape(-1)
+    qparams = QParams(flat, np.zeros(flat.shape, np.int8), INT8, PerChannel(0))
+    codes = quantize(x.reshape(-1), qparams).reshape(x.shape)
+    return np.clip(codes.astype(np.int16), -limit, limit)
+
+
+def _smallest(
+    one: Floats, other: Floats, channel: Places, scale: Floats, limit: int
+) -> npt.NDArray[np.float32]:
+    """scale, raised where a pair does not fit to the next float32 for which all of them do."""
+    used, index = np.unique(channel, return_inverse=True)
+    index = index.reshape(-1)
+
+    def fits(bits: npt.NDArray[np.int32]) -> Mask:
+        bad = ~_fit(one, other, bits.view(np.float32)[index], limit)
+        return np.asarray(np.bincount(index[bad], minlength=used.size) == 0)
+
+    # positive float32 numbers are in the order of their bits
+    low = scale[used].astype(np.float32).view(np.int32)
+    high = low
+    while not (enough := fits(high)).all():
+        high = np.where(enough, high, (high.view(np.float32) * np.float32(2)).view(np.int32))
+    while (high - low > 1).any():
+        middle = low + (high - low) // 2
+        enough = fits(middle)
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    raised = scale.astype(np.float32).copy()
+    raised[used] = high.view(np.float32)
+    return raised

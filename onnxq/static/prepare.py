@@ -1,0 +1,244 @@
+"""Decides placement without data: every node Quantize or Float(reason), tensors their observers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import onnx
+import onnx_ir as ir
+
+from onnxq import targets
+from onnxq.errors import CalibrationError
+from onnxq.graph.canonical import canonicalize
+from onnxq.graph.collector import without_collector
+from onnxq.graph.io import load, model_hash
+from onnxq.ort import runtime
+from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
+from onnxq.samples import open_samples
+from onnxq.samples.state import check_feedback
+from onnxq.static.arguments import check_mapping
+from onnxq.static.calibrate import Calibration
+from onnxq.static.placing.channel_gains import ChannelGain, channel_observer, find_channel_gains
+from onnxq.static.placing.check_types import check_types
+from onnxq.static.placing.decision import Decision, Quantize, tensor_names, walk
+from onnxq.static.placing.overrides import (
+    absent_op_types,
+    check_overrides,
+    group_override,
+    unmet_requests,
+)
+from onnxq.static.placing.placement import Placement, place
+from onnxq.static.placing.stored_types import storage_of
+from onnxq.targets.range_reduction import as_range_reduction
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from onnxq.dtypes import QDType
+    from onnxq.observers import ObserverSpec
+    from onnxq.static.statistics import Statistics
+    from onnxq.targets import Target
+    from onnxq.targets.range_reduction import RangeReduction
+
+ModelSource = str | Path | onnx.ModelProto | ir.Model
+
+__all__ = ["Decision", "Prepared", "Quantize", "TensorGroup", "prepare"]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorGroup:
+    """Tensors that have one set of qparams, because nodes between them only copy.
+
+    Attributes:
+        members: every tensor of the group.
+        sources: the members that are not copies of others and are known at run time only: observed.
+        constants: the members that are initializers.
+        observer: how qparams come from the data.
+        dtype: of the codes in the model: the observer's, or UINT8 in place of INT8.
+        range: real interval that replaces observation where an operator guarantees it (Sigmoid).
+    """
+
+    members: tuple[str, ...]
+    sources: tuple[str, ...]
+    constants: tuple[str, ...]
+    observer: ObserverSpec
+    dtype: QDType
+    range: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A canonical float model, and what is to become of each node and tensor.
+
+    Attributes:
+        model: canonical float graph; treat it as read-only.
+        model_hash: names graph and weights; Statistics and Plan carry it.
+        target: the machine that the model is for.
+        qconfig: what was asked for.
+        decisions: node name -> Quantize or Float(reason), in graph order, subgraphs included.
+        groups: the quantized activation tensors.
+        clamps: tensor -> real bounds of the Relu and Clip that were folded into its Q.
+        channel_gains: the tensors that may carry a factor per channel.
+        feedback: output name -> input name, for models whose state goes round.
+        notes: what canonicalization did, and types and entries that a user should know of.
+    """
+
+    model: ir.Model = field(repr=False)  # pages of text
+    model_hash: str
+    target: Target
+    qconfig: QConfigMapping
+    decisions: Mapping[str, Decision]
+    groups: tuple[TensorGroup, ...]
+    clamps: Mapping[str, tuple[float, float]]
+    channel_gains: Mapping[str, ChannelGain]
+    feedback: Mapping[str, str]
+    notes: tuple[str, ...]
+    _calibration: list[Calibration] = field(default_factory=list, repr=False)  # begun by run()
+
+    @property
+    def observed(self) -> dict[str, ObserverSpec]:
+        """Tensor name -> observer, for every tensor that calibration looks at."""
+        return {
+            source: group.observer
+            for group in self.groups
+            if group.range is None
+            for source in group.sources
+        }
+
+    def run(self, batch: Mapping[str, npt.NDArray[np.generic]]) -> None:
+        """Observes one batch ({input name: array}), after those that came before it.
+
+        Raises:
+            CalibrationError: an input is missing, misnamed, of another shape or dtype, NaN or Inf.
+        """
+        if not self._calibration:
+            self._calibration.append(Calibration(self))
+        calibration = self._calibration[0]
+        for checked in open_samples([batch], calibration.inputs):
+            calibration.observe(checked)
+
+    @property
+    def statistics(self) -> Statistics:
+        """What `run` has observed so far.
+
+        Raises:
+            CalibrationError: `run` was never called.
+        """
+        if not self._calibration:
+            raise CalibrationError("no batch was observed; call run(batch) first, or calibrate().")
+        return self._calibration[0].statistics()
+
+
+@without_collector()
+def prepare(
+    model: ModelSource,
+    qconfig: QConfigMapping | None = None,
+    target: str | Target | None = None,
+    feedback: Mapping[str, str] | None = None,
+    range_reduction: RangeReduction | str | None = None,
+) -> Prepared:
+    """A Prepared: the canonical graph, a decision for every node, an observer for every tensor.
+
+    Args:
+        model: path, ModelProto or onnx_ir.Model; it is not changed.
+        qconfig: what to quantize and how; None: onnxq's default for every operator, or, for the
+            targets "fbgemm" and "qnnpack", the QConfig that PyTorch documents for that backend.
+        target: name or value; None: `targets.get_default()`, which is "portable" unless set.
+        feedback: {output name: input name} of state that each batch hands to the next one.
+        range_reduction: where weights give up range so that pairs of products fit int16; None: the
+            target's own, which is "worst-case".
+    Raises:
+        ModelError: the model is unreadable, quantized already, or of a refused type or opset.
+        QConfigError: the qconfig, target, range reduction or feedback names what is not there, or
+            the qconfig names an observer for a tensor where it cannot take effect.
+        UnsupportedError: the qconfig asks for number types that ONNX Runtime lacks.
+    """
+    check_mapping(qconfig)
+    chosen = targets.resolve(target)
+    if range_reduction is not None:
+        chosen = replace(chosen, range_reduction=as_range_reduction(range_reduction))
+    mapping = qconfig if qconfig is not None else default_qconfig_mapping(backend_of(target))
+    canonical = canonicalize(load(model), runtime.infer_types)
+    nodes = [node for node, _ in walk(canonical.model.graph)]
+    mapping.check(
+        {node.op_type for node in nodes},
+        {node.name for node in nodes if node.name},
+        tensor_names(canonical.model),
+    )
+    check_feedback(canonical.model, feedback or {})
+    placement = place(canonical.model, mapping, chosen)
+    gains = find_channel_gains(canonical.model, placement, mapping)
+    groups = _groups(placement, mapping, gains)
+    decisions, clamps = placement.decisions, placement.clamps
+    notes = check_overrides(canonical.model, decisions, placement.quantized, mapping)
+    notes += unmet_requests(canonical.model, decisions, mapping)
+    notes += absent_op_types(nodes, mapping)
+    shared = [(group.members, group.observer) for group in groups]
+    notes += check_types(canonical.model, decisions, shared, clamps, mapping)
+    types = {tensor: group.dtype for group in groups for tensor in group.members}
+    storage = storage_of(canonical.model, decisions, types, mapping, chosen)
+    return Prepared(
+        model=canonical.model,
+        model_hash=model_hash(canonical.model),
+        target=chosen,
+        qconfig=mapping,
+        decisions=decisions,
+        groups=tuple(replace(group, dtype=storage.of(group.dtype)) for group in groups),
+        clamps=clamps,
+        channel_gains=gains,
+        feedback=dict(feedback or {}),
+        notes=(*canonical.notes, *notes, *storage.notes),
+    )
+
+
+def backend_of(target: str | Target | None) -> str:
+    """PyTorch's name of the backend where the target is given by it, else the empty string."""
+    return target if isinstance(target, str) and target in targets.BACKENDS else ""
+
+
+def _groups(
+    placement: Placement, qconfig: QConfigMapping, gains: Mapping[str, ChannelGain]
+) -> tuple[TensorGroup, ...]:
+    members: dict[str, list[str]] = {}
+    for tensor in placement.quantized:
+        members.setdefault(placement.root(tensor), []).append(tensor)
+    groups = (_group(tensors, placement, qconfig) for tensors in members.values())
+    return tuple(
+        replace(group, observer=channel_observer(group.observer))
+        if group.members[0] in gains
+        else group
+        for group in groups
+    )
+
+
+def _group(tensors: list[str], placement: Placement, qconfig: QConfigMapping) -> TensorGroup:
+    copies = placement.shared_outputs | placement.constants
+    sources = tuple(t for t in tensors if t not in copies)
+    constants = tuple(t for t in tensors if t in placement.constants)
+    ranges = {placement.ranges.get(t) for t in sources}
+    override = group_override(tensors, qconfig)
+    by_nature = len(ranges) == 1 and not constants and override is None
+    observer = override or _observer(tensors, placement, qconfig)
+    return TensorGroup(
+        tuple(tensors),
+        sources,
+        constants,
+        observer,
+        observer().dtype,
+        ranges.pop() if by_nature else None,
+    )
+
+
+def _observer(tensors: list[str], placement: Placement, qconfig: QConfigMapping) -> ObserverSpec:
+    """The observer that the qconfig names for the node of one of the group's tensors."""
+    for tensor in tensors:
+        if tensor in placement.owners:
+            chosen = qconfig.for_node(*placement.owners[tensor])
+            assert chosen is not None  # a node without a qconfig is float and owns nothing
+            return chosen.activation_observer
+    raise AssertionError(f"no node owns any of {tensors}")

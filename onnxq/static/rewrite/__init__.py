@@ -1,0 +1,101 @@
+"""Carries out a plan: a float model in, an integer model out. Decides nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq.dtypes import INT8
+from onnxq.dynamic.rewrite_dynamic import opset_needed, write_dynamic
+from onnxq.errors import CalibrationError, QConfigError, nearest
+from onnxq.graph.canonical import upgrade_opset
+from onnxq.graph.collector import without_collector
+from onnxq.qdq.fuse import Int8Codes
+from onnxq.qdq.qoperator import write_qoperator
+from onnxq.qdq.signed_codes import keep_loadable
+from onnxq.qparams import PerBlock, QParams
+from onnxq.static.rewrite.qdq import write_qdq
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import onnx_ir as ir
+
+    from onnxq.static.plan import Plan
+    from onnxq.static.prepare import Prepared
+
+
+def _as_it_is(qdq: ir.Model, int8: Int8Codes) -> ir.Model:
+    del int8  # ONNX Runtime decides when it loads the model
+    return qdq
+
+
+FORMATS: dict[str, Callable[[ir.Model, Int8Codes], ir.Model]] = {
+    "qdq": _as_it_is,
+    "qoperator": write_qoperator,
+}
+"""Name of a form -> what makes it of the QDQ form, given what becomes of int8 activations."""
+PER_BLOCK_OPSET = 21
+
+
+@without_collector()
+def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> ir.Model:
+    """The quantized model; `prepared.model` stays as it is and shares its unquantized weights.
+
+    Args:
+        prepared: what the plan was made from.
+        plan: every decision with its numbers.
+        format: "qdq": QuantizeLinear and DequantizeLinear around float operators; ONNX Runtime
+            fuses them to integer kernels. "qoperator": these kernels, written out; both give the
+            same integers (see `write_qoperator` for what stays as it is in QDQ form).
+    Raises:
+        CalibrationError: the plan is of another model.
+        QConfigError: the format is not known.
+        UnsupportedError: the opset cannot be raised as far as the plan's types need.
+    """
+    check_format(format)
+    if plan.model_hash != prepared.model_hash:
+        raise CalibrationError(
+            f"the plan is of model {plan.model_hash[:12]}, this one is {prepared.model_hash[:12]}; "
+            "make the plan from this model."
+        )
+    model = prepared.model.clone()
+    write_qdq(model, plan)
+    write_dynamic(model, plan.dynamic)
+    upgrade_opset(model, max(_opset_needed(plan), opset_needed(plan.dynamic)))
+    keep_loadable(model)
+    model = FORMATS[format](model, _int8_codes(plan))
+    model.metadata_props.update(
+        {
+            "onnxq.target": plan.target,
+            "onnxq.float_model_hash": plan.model_hash,
+            "onnxq.format": format,
+        }
+    )
+    return model
+
+
+def check_format(format: str) -> None:
+    """Passes where the format is known.
+
+    Raises:
+        QConfigError: it is not.
+    """
+    if format not in FORMATS:
+        raise QConfigError(
+            f"format '{format}' is not known; known: {', '.join(FORMATS)}."
+            f"{nearest(format, FORMATS)}"
+        )
+
+
+def _int8_codes(plan: Plan) -> Int8Codes:
+    """What becomes of int8 activations: a plan has them only where its target runs them."""
+    signed = any(qparams.dtype == INT8 for qparams in plan.tensors.values())
+    return Int8Codes.KEPT if signed else Int8Codes.SHIFTED
+
+
+def _opset_needed(plan: Plan) -> int:
+    every: list[QParams] = [*plan.tensors.values()]
+    every += [w.qparams for w in plan.weights.values()]
+    opsets = [p.dtype.min_opset for p in every]
+    opsets += [PER_BLOCK_OPSET for p in every if isinstance(p.granularity, PerBlock)]
+    return max(opsets, default=0)

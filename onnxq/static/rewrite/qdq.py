@@ -1,0 +1,321 @@
+"""Carries out a plan with QuantizeLinear and DequantizeLinear nodes that ONNX Runtime fuses.
+
+    float node -> T                  T -> Q -> T_quantized -> DQ -> T_dequantized -> integer node
+    integer node -> [Relu dropped]   -> Q [-> Clip on codes] -> T_quantized -> DQ -> every reader
+    W (float initializer)            W_quantized -> DQ -> W_dequantized -> integer node
+
+One sweep in graph order, subgraphs where they stand; every edit is local. (Just over 300 lines: the
+sweep and its state are one thing.)
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.tape import Tape
+
+from onnxq import catalog
+from onnxq.operator import DynamicForm, Float, Form, NodePlan, Rule
+from onnxq.qdq.edits import (
+    granularity_attributes,
+    graph_of,
+    graphs_of,
+    insert_behind,
+)
+from onnxq.qdq.initializers import Initializers
+from onnxq.static.placing.channel_gains import GAINS_KEY
+from onnxq.static.placing.decision import Quantize, node_name, subgraphs, value_name, walk
+from onnxq.static.rewrite.guards import inputs_to_guard, moves_data, slow_on_codes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from onnxq.qparams import QParams
+    from onnxq.static.plan import Plan
+
+# The operator between a DequantizeLinear and a node that is to stay float: a copy that ONNX
+# Runtime's optimizers do not remove (as they do Identity), so that DQ -> op -> Q does not match.
+GUARD = "Max"
+
+
+def write_qdq(model: ir.Model, plan: Plan) -> None:
+    """Rewrites a clone of the canonical model in place."""
+    _QdqWriter(model, plan).write()
+
+
+class _QdqWriter:
+    """The state of one sweep: the integer twin of each tensor, and the names in use."""
+
+    def __init__(self, model: ir.Model, plan: Plan) -> None:
+        self.plan = plan
+        self.model = model
+        nodes = [node for node, _ in walk(model.graph)]
+        self.tensor_of = {v: value_name(v) for node in nodes for v in node.outputs if v.name}
+        self.tensor_of |= {v: value_name(v) for v in model.graph.inputs}
+        used = set(self.tensor_of.values()) | {node_name(n) for n in nodes}
+        for graph in graphs_of(model, nodes):
+            self.tensor_of |= {v: value_name(v) for v in graph.initializers.values()}
+        self.new = Initializers(used | set(self.tensor_of.values()))
+        decisions = plan.decisions.values()
+        self.from_integers = {
+            t for d in decisions if isinstance(d, Quantize) and not d.folded_into for t in d.results
+        }
+        self.folded: dict[str, list[ir.Node]] = {}
+        for node in nodes:
+            decision = plan.decisions[node_name(node)]
+            if isinstance(decision, Quantize) and decision.folded_into:
+                self.folded.setdefault(decision.folded_into, []).append(node)
+        self.integers_at_run_time = {
+            name for name, d in plan.dynamic.items() if d.form is DynamicForm.INTEGER
+        }
+        self.codes: dict[str, ir.Value] = {}
+        self.float_codes: dict[tuple[str, ir.Graph], ir.Value] = {}
+        self.copies: dict[ir.Value, ir.Value] = {}
+        self.dead: list[ir.Node] = []
+
+    def write(self) -> None:
+        self._sweep(self.model.graph)
+        read = [v for n in self.dead for v in n.inputs if v is not None and v.is_initializer()]
+        for node in reversed(self.dead):
+            assert isinstance(node.graph, ir.Graph)
+            node.graph.remove(node, safe=True)
+        for value in dict.fromkeys((*self.new.replaced, *self.new.quantized, *read)):
+            graph = value.graph
+            if isinstance(graph, ir.Graph) and not value.uses() and not value.is_graph_output():
+                del graph.initializers[value_name(value)]
+
+    # --- the sweep
+
+    def _sweep(self, graph: ir.Graph) -> None:
+        for node in list(graph):
+            for subgraph in subgraphs(node):
+                self._sweep(subgraph)
+            decision = self.plan.decisions[node_name(node)]
+            if isinstance(decision, Float):
+                self._float_inputs(node, ())
+                if node_name(node) not in self.integers_at_run_time:
+                    self._guard(node)
+            elif decision.folded_into:
+                if decision.rule.clamp is not None:
+                    self.dead.append(node)
+            elif decision.rule.form is Form.CODES:
+                self._on_codes(node, decision)
+            else:
+                self._between_qdq(node, decision)
+        for i, value in enumerate(graph.outputs):
+            if self.tensor_of.get(value) in self.from_integers:
+                graph.outputs[i] = self._as_output(value, graph)
+
+    def _between_qdq(self, node: ir.Node, decision: Quantize) -> None:
+        """DQ -> op -> Q."""
+        rule = decision.rule
+        self._float_inputs(node, rule.activations)
+        for slot in rule.activations:
+            value = node.inputs[slot]
+            assert value is not None
+            node.replace_input_with(slot, self._dequantized(value, node))
+        self._weight_and_bias(node, rule)
+        for slot, tensor in zip(rule.outputs, decision.results, strict=False):
+            raw = node.outputs[slot]
+            for folded in self.folded.get(node_name(node), ()):
+                raw = raw if _is_clamp(self.plan, folded) else folded.outputs[0]
+            self.codes[tensor] = self._quantize_linear(raw, tensor)
+
+    def _on_codes(self, node: ir.Node, decision: Quantize) -> None:
+        """The operator's own integer form: ONNX Runtime has the kernel, but no fusion."""
+        rule, name = decision.rule, node_name(node)
+        self._float_inputs(node, rule.activations)
+        operator = catalog.find(node.op_type, node.domain)
+        assert operator is not None, "a node without operator is float"
+        inputs = list(node.inputs)
+        in_qparams: list[QParams | None] = [None] * len(inputs)
+        out_qparams: list[QParams | None] = [None] * len(node.outputs)
+        for slot in rule.activations:
+            value = inputs[slot]
+            assert value is not None
+            inputs[slot] = self._codes(value)
+            in_qparams[slot] = self.plan.tensors[self.tensor_of[value]]
+        for slot, codes, _, qparams in self._constants(node, rule):
+            inputs[slot], in_qparams[slot] = codes, qparams
+        tensors = dict(zip(rule.outputs, decision.results, strict=False))
+        for slot, tensor in tensors.items():
+            out_qparams[slot] = self.plan.tensors[tensor]
+        tape = Tape()
+        node_plan = NodePlan(tuple(in_qparams), tuple(out_qparams))
+        results = operator.lower(tape, node, node_plan, inputs)
+        graph = graph_of(node)
+        for value in tape.initializers:
+            self.new.adopt(graph, value)
+        for new_node in tape.nodes:
+            self.model.opset_imports.setdefault(new_node.domain, 1)  # com.microsoft has no other
+            new_node.name = (
+                name if new_node.name == name else self.new.unique(new_node.name or name)
+            )
+            for value in new_node.outputs:
+                value.name = self.new.unique(value.name or f"{new_node.name}_codes")
+        graph.insert_before(node, tape.nodes)
+        for slot, (old, new) in enumerate(zip(node.outputs, results, strict=True)):
+            if slot in tensors:
+                producer = new.producer()
+                assert producer is not None, "lower writes nodes"
+                self.codes[tensors[slot]] = self._bounded(new, tensors[slot], producer)
+                continue
+            old.replace_all_uses_with(new, replace_graph_outputs=True)
+            old.name, new.name = None, self.tensor_of[old]
+        self.dead.append(node)
+
+    def _float_inputs(self, node: ir.Node, activations: Iterable[int]) -> None:
+        """Lets slots that are no activations read what an integer node left of their tensor."""
+        skipped = set(activations)
+        for slot, value in enumerate(node.inputs):
+            if value is None or slot in skipped:
+                continue
+            if self.tensor_of.get(value) in self.from_integers:
+                node.replace_input_with(slot, self._dequantized(value, node))
+
+    def _weight_and_bias(self, node: ir.Node, rule: Rule) -> None:
+        for slot, codes, stem, qparams in self._constants(node, rule):
+            node.replace_input_with(slot, self._dequantize_linear(codes, stem, qparams, node))
+
+    def _constants(self, node: ir.Node, rule: Rule) -> Iterator[tuple[int, ir.Value, str, QParams]]:
+        """(slot, codes, stem of their names, qparams) of weight and bias."""
+        name = node_name(node)
+        if rule.weight is not None:
+            weight = self.plan.weights[name]
+            value = node.inputs[rule.weight.slot]
+            assert value is not None
+            codes, stem = self.new.codes(value, weight.qparams, weight.code_limit, weight.gain)
+            yield rule.weight.slot, codes, stem, weight.qparams
+        if rule.bias is not None and name in self.plan.biases:
+            value, bias = node.inputs[rule.bias], self.plan.biases[name]
+            assert value is not None
+            codes, stem = self.new.codes(value, bias.qparams, None, bias.gain)
+            yield rule.bias, codes, stem, bias.qparams
+
+    def _guard(self, node: ir.Node) -> None:
+        """Keeps ONNX Runtime from quantizing by itself a node that is to stay float."""
+        slots = inputs_to_guard(node, self.plan)
+        if slots:
+            value = node.inputs[slots[0]]
+            assert value is not None
+            node.replace_input_with(slots[0], self._copied(value, node))
+        # ONNX Runtime moves a Q ahead of it
+        if (slots and moves_data(node)) or slow_on_codes(node):
+            for output in node.outputs:
+                if self.tensor_of.get(output) in self.plan.tensors:
+                    self.copies[output] = self._copied(output, node)
+
+    def _copied(self, value: ir.Value, node: ir.Node) -> ir.Value:
+        """The value behind a guard, which stands before the node, or behind it for its results."""
+        guard = ir.node(GUARD, [value], name=self.new.unique(f"{node.name}_stays_float"))
+        guard.outputs[0].name = self.new.unique(f"{value.name}_copied")
+        guard.outputs[0].type, guard.outputs[0].shape = value.type, value.shape
+        if value.producer() is node:
+            graph_of(node).insert_after(node, guard)
+        else:
+            graph_of(node).insert_before(node, guard)
+        return guard.outputs[0]
+
+    # --- integer twins
+
+    def _codes(self, value: ir.Value) -> ir.Value:
+        """The integer twin of a tensor, made at its producer when it is first asked for."""
+        tensor = self.tensor_of[value]
+        if tensor not in self.codes:
+            qparams = self.plan.tensors[tensor]
+            if value.is_initializer():
+                self.codes[tensor], _ = self.new.codes(value, qparams)
+            else:
+                self.codes[tensor] = self._quantize_linear(self.copies.get(value, value), tensor)
+        return self.codes[tensor]
+
+    def _quantize_linear(self, raw: ir.Value, tensor: str) -> ir.Value:
+        qparams = self.plan.tensors[tensor]
+        graph = raw.graph
+        assert isinstance(graph, ir.Graph)
+        scale, zero_point = self.new.qparams(graph, tensor, qparams)
+        node = self._node("QuantizeLinear", [raw, scale, zero_point], tensor, qparams, "quantize")
+        codes = node.outputs[0]
+        codes.type, codes.shape = ir.TensorType(ir.DataType[qparams.dtype.onnx]), raw.shape
+        insert_behind(raw, node, graph)
+        return self._bounded(codes, tensor, node)
+
+    def _bounded(self, codes: ir.Value, tensor: str, behind: ir.Node) -> ir.Value:
+        """The codes of a tensor, named after it, within the bounds of what is folded into it."""
+        if tensor in self.plan.code_bounds:
+            codes.name = self.new.unique(f"{tensor}_unbounded")
+            codes = self._clip(codes, self.plan.code_bounds[tensor], tensor, behind)
+        codes.name = self.new.unique(f"{tensor}_quantized")
+        if tensor in self.plan.gains:
+            codes.metadata_props[GAINS_KEY] = json.dumps(self.plan.gains[tensor])
+        return codes
+
+    def _clip(
+        self, codes: ir.Value, bounds: tuple[int, int], tensor: str, behind: ir.Node
+    ) -> ir.Value:
+        """Clip on codes: exact for Relu and Clip, because rounding to a grid keeps order."""
+        graph = graph_of(behind)
+        dtype = self.plan.tensors[tensor].dtype
+        ends = [
+            self.new.array(graph, f"{tensor}_code_{end}", np.array(code, dtype.storage))
+            for end, code in zip(("min", "max"), bounds, strict=True)
+        ]
+        node = ir.node("Clip", [codes, *ends], name=self.new.unique(f"{tensor}_clip"))
+        result = node.outputs[0]
+        result.type, result.shape = codes.type, codes.shape
+        graph.insert_after(behind, node)
+        return result
+
+    def _dequantized(self, value: ir.Value, reader: ir.Node | ir.Graph) -> ir.Value:
+        """The DQ of a tensor in the graph of its reader: fusion does not cross graphs."""
+        tensor = self.tensor_of[value]
+        qparams = self.plan.tensors[tensor]
+        if value.is_initializer():
+            codes, stem = self.new.codes(value, qparams)
+            return self._dequantize_linear(codes, stem, qparams, reader)
+        return self._dequantize_linear(self._codes(value), tensor, qparams, reader)
+
+    def _dequantize_linear(
+        self, codes: ir.Value, stem: str, qparams: QParams, reader: ir.Node | ir.Graph
+    ) -> ir.Value:
+        graph = graph_of(reader) if isinstance(reader, ir.Node) else reader
+        if (stem, graph) in self.float_codes:
+            return self.float_codes[stem, graph]
+        scale, zero_point = self.new.qparams(graph, stem, qparams)
+        node = self._node(
+            "DequantizeLinear", [codes, scale, zero_point], stem, qparams, "dequantize"
+        )
+        result = node.outputs[0]
+        result.name = self.new.unique(f"{stem}_dequantized")
+        result.type, result.shape = ir.TensorType(ir.DataType.FLOAT), codes.shape
+        if codes.is_initializer() and isinstance(reader, ir.Node):
+            graph.insert_before(reader, node)  # the first of its readers, in graph order
+        else:
+            insert_behind(codes, node, graph)
+        self.float_codes[stem, graph] = result
+        return result
+
+    # --- small things
+
+    def _as_output(self, value: ir.Value, graph: ir.Graph) -> ir.Value:
+        """The DQ of a graph output, under the output's own name."""
+        tensor = self.tensor_of[value]
+        result = self._dequantized(value, graph)
+        if value.name == tensor:
+            value.name = self.new.unique(f"{tensor}_float")
+        result.name = tensor
+        return result
+
+    def _node(
+        self, op_type: str, inputs: list[ir.Value], stem: str, qparams: QParams, verb: str
+    ) -> ir.Node:
+        name = self.new.unique(f"{stem}_{verb}")
+        return ir.node(op_type, inputs, granularity_attributes(qparams), name=name)
+
+
+def _is_clamp(plan: Plan, node: ir.Node) -> bool:
+    decision = plan.decisions[node_name(node)]
+    return isinstance(decision, Quantize) and decision.rule.clamp is not None

@@ -1,0 +1,52 @@
+"""Targets: what each instruction set runs exactly, and what is fast there.
+
+The table is in onnxq.targets.machines, which says where its numbers come from.
+"""
+
+from __future__ import annotations
+
+from onnxq.targets.machines import (
+    AS_FAST,
+    AUTO,
+    BACKENDS,
+    DYNAMIC_GAINS,
+    FIXED_POINT,
+    SLOW_IN_INTEGERS,
+    UNFUSED_SUMS,
+    UNPROVEN,
+    DynamicGain,
+    Proof,
+    Target,
+    Throughput,
+    TypePair,
+    aliases,
+    all_targets,
+    detect,
+    find,
+    get_default,
+    resolve,
+    set_default,
+)
+
+__all__ = [
+    "AS_FAST",
+    "AUTO",
+    "BACKENDS",
+    "DYNAMIC_GAINS",
+    "FIXED_POINT",
+    "SLOW_IN_INTEGERS",
+    "UNFUSED_SUMS",
+    "UNPROVEN",
+    "DynamicGain",
+    "Proof",
+    "Target",
+    "Throughput",
+    "TypePair",
+    "aliases",
+    "all_targets",
+    "detect",
+    "find",
+    "get_default",
+    "resolve",
+    "set_default",
+]

@@ -1,0 +1,467 @@
+"""What each instruction set computes exactly, and what is fast there: a Target each.
+
+    x86-sse      SSE2                     exact products; sums of codes without fused multiply-adds
+    x86-avx2     AVX2                     two u8*s8 products are summed in int16 and SATURATE
+    x86-avx512   AVX512BW without VNNI    as x86-avx2
+    x86-avxvnni  AVX-VNNI                 exact
+    x86-vnni     AVX512-VNNI              exact
+    arm64        NEON                     two (-128)*(-128) products WRAP in int16, in any layer
+    arm64-dot    NEON with dot product    as arm64, in depthwise convolutions only
+    arm64-i8mm   NEON with i8mm           as arm64-dot
+    portable     all of the above: the bounds that are exact everywhere (the default)
+    auto         whichever of them this machine is (see `detect`)
+
+`fbgemm` is x86-avx2 and `qnnpack` is arm64, PyTorch's names of backends.
+
+Where the numbers come from: ONNX Runtime 1.31 ran 107 cases of its integer operators and 471 stress
+shapes on each instruction set (silicon, qemu, or CPUID bits hidden from it), and was compared
+bit for bit with exact integer arithmetic.
+
+    Saturation: vpmaddubsw adds two neighbouring products of u8 by s8 in int16. With weights of the
+    full range 314 of the 471 shapes were wrong, and ResNet-20's logits by up to 0.6 of 4.8. Weights
+    in [-64, 64] never saturate, since 255 * 64 * 2 = 32640 is below 2^15, nor do larger ones whose
+    neighbours are small (onnxq.targets.range_reduction). Depthwise convolutions do not use it.
+
+    Wrap: 2 * (-128 * -128) = 2^15. u8 activations are flipped to s8, so the code 0 counts as -128.
+    Weights in [-127, 127] never wrap; no weight of -128 is emitted, whatever the target.
+
+    Sums: QLinearAdd rounds otherwise on ARM, in fixed point, and on x86-sse, without fused
+    multiply-adds; rarely, see static/planning/agreeing_sums.py.
+
+Which operators are slow in integers was measured on AVX512-VNNI by scripts/bench_elementwise.py;
+what it printed is in scripts/bench_elementwise.txt. The other targets use the same numbers.
+
+Over 400 lines: half of it is the table of machines and what is known of each.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from onnxq.errors import QConfigError, nearest
+from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.attention_gains import ATTENTION, ATTENTION_ROWS
+from onnxq.targets.detection import this_machine
+from onnxq.targets.dynamic_gains import PRODUCT_OPS, PRODUCTS, ROWS
+from onnxq.targets.range_reduction import RangeReduction
+from onnxq.targets.recurrent_gains import GATES, RECURRENT, STEP_ROWS, STORED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from onnxq.operator import Rule
+
+
+TypePair = tuple[str, str]
+"""Names of QDTypes: (activation, weight)."""
+
+_PAIRS: tuple[TypePair, ...] = (("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8"))
+
+# Printed by scripts/bench_elementwise.py (a test compares). Faster in integers were Add, Mul,
+# Concat, Sigmoid, LeakyRelu, GlobalAveragePool, MaxPool, Transpose, DepthToSpace, and of what
+# onnxq writes on codes Neg, Sub, Div, Pow, Tanh, HardSigmoid, PRelu, Elu, Selu, Celu, Softplus,
+# Mish, Log, Sin, Cos, Sign; as fast was Abs.
+SLOW_IN_INTEGERS: Mapping[str, float] = {
+    "Softmax": 0.57,
+    "AveragePool": 0.34,
+    "Resize": 0.74,
+    "Where": 0.09,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicGain:
+    """How much faster a dynamically quantized node was than the float one, as measured.
+
+    Attributes:
+        op_type: of the float node.
+        form: how it runs; a DynamicForm's value: "integer", "blocks", "stored", "half".
+        bits: of the weight's codes.
+        k: numbers that are summed per result; of an LSTM, GRU or RNN, the hidden size.
+        n: results per row: columns of the weight.
+        m: rows of the activation: batch times sequence.
+        ratio: time in float / time so quantized, one thread; above 1, it gains.
+    """
+
+    op_type: str
+    form: str
+    bits: int
+    k: int
+    n: int
+    m: int
+    ratio: float
+
+
+def _recurrent_gains() -> Iterator[DynamicGain]:
+    for op_type, sizes in RECURRENT.items():
+        for hidden, ratios in sizes.items():
+            n = GATES[op_type] * hidden
+            for m, ratio in zip(STEP_ROWS, ratios, strict=True):
+                yield DynamicGain(op_type, "integer", 8, hidden, n, m, ratio)
+                yield DynamicGain(op_type, "stored", 8, hidden, n, m, STORED)
+
+
+def _product_gains() -> Iterator[DynamicGain]:
+    for op_type in PRODUCT_OPS:
+        for (form, bits), shapes in PRODUCTS.items():
+            for (k, n), ratios in shapes.items():
+                for m, ratio in zip(ROWS, ratios, strict=True):
+                    yield DynamicGain(op_type, form, bits, k, n, m, ratio)
+                    if form == "integer":
+                        yield DynamicGain(op_type, "stored", bits, k, n, m, STORED)
+
+
+def _attention_gains() -> Iterator[DynamicGain]:
+    for op_type, sizes in ATTENTION.items():
+        for hidden, ratios in sizes.items():
+            for m, ratio in zip(ATTENTION_ROWS, ratios, strict=True):
+                yield DynamicGain(op_type, "integer", 8, hidden, 3 * hidden, m, ratio)
+                yield DynamicGain(op_type, "stored", 8, hidden, 3 * hidden, m, STORED)
+
+
+DYNAMIC_GAINS: tuple[DynamicGain, ...] = (
+    *_product_gains(),
+    *_recurrent_gains(),
+    *_attention_gains(),
+)
+
+AS_FAST = 1.0
+"""Ratio of a form that runs as fast as float."""
+UNPROVEN = 0.98
+"""Of shapes below all that were measured, no more is expected: less than float, and than STORED."""
+
+
+FIXED_POINT = (
+    "sums of codes round in fixed point: where scales were not chosen for that (imported models, "
+    "other targets) they may be one step off near ties"
+)
+
+
+UNFUSED_SUMS = (
+    "sums of codes are rounded without fused multiply-adds: where scales were not chosen for that "
+    "(imported models, other targets) they may be one step off near ties"
+)
+
+
+class Proof(enum.Enum):
+    """How it is known what a machine computes."""
+
+    RUN = "run by the tests"
+    """`pytest -m isa` runs ONNX Runtime's own kernels for it, emulated or on the machine itself."""
+    PREDICTED = "predicted"
+    """From the arithmetic that it shares with one that is run; measured once, as evidence says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """Billions of multiplications and additions per second, one thread, and where it was measured.
+
+    Attributes:
+        uint8_int8: activations by weights.
+        uint8_uint8: the same.
+        int8_int8: the same, in operators on codes; in QDQ graphs x86 runs them as uint8 by int8.
+        float32: for comparison.
+        source: machine and shapes.
+    """
+
+    uint8_int8: float
+    uint8_uint8: float
+    int8_int8: float
+    float32: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A machine that quantized models run on.
+
+    Attributes:
+        name: as `find` knows it.
+        description: instruction set and what is special, in one line.
+        weight_qmax_saturating: largest magnitude of an int8 weight in operators whose products are
+            summed in pairs in int16 (a rule's `saturating_pairs`): 64 or 127.
+        weight_qmax: largest magnitude of int8 weights elsewhere: 127, never 128.
+        arithmetic: what becomes of pairs of products that int16 does not hold.
+        pairs: (activation, weight) types that QLinearConv and QLinearMatMul have kernels for.
+        preferred: the fastest pair that is exact.
+        slow_in_integers: op_type -> time in float / time in integers, inside an int8 network;
+            `prepare` leaves these operators in float unless the qconfig names them.
+        proof: how it is known what it computes.
+        evidence: how results were compared bit for bit.
+        dynamic_gains: measured gains of dynamically quantized nodes.
+        range_reduction: where weights give up range so that pairs of products fit int16.
+        throughput: None: not measured.
+        agreeing_sums: scales of sums of codes (QLinearAdd) are raised until fixed point (ARM) and
+            separate multiplications and additions (x86-sse) round as fused ones do.
+        int8_activations: QDQ graphs with int8 activations run in integers as they are; elsewhere
+            they are stored as uint8 (see onnxq.static.placing.stored_types).
+        caveat: what is not exact, and when; empty: nothing is known.
+    """
+
+    name: str
+    description: str
+    weight_qmax_saturating: int
+    weight_qmax: int = 127
+    arithmetic: Arithmetic = Arithmetic.EXACT
+    pairs: tuple[TypePair, ...] = _PAIRS
+    preferred: TypePair = ("uint8", "int8")
+    slow_in_integers: Mapping[str, float] = field(
+        default_factory=lambda: SLOW_IN_INTEGERS, hash=False
+    )
+    proof: Proof = Proof.RUN
+    evidence: str = ""
+    dynamic_gains: tuple[DynamicGain, ...] = field(default=DYNAMIC_GAINS, repr=False)
+    range_reduction: RangeReduction = RangeReduction.WORST_CASE
+    throughput: Throughput | None = None
+    agreeing_sums: bool = False
+    int8_activations: bool = False
+    caveat: str = ""
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def activations(self) -> str:
+        """What the preferred activations are, and what else has kernels, in words."""
+        first = self.preferred[0]
+        others = sorted({a for a, _ in self.pairs} - {first})
+        return f"{first} (or {', '.join(others)})" if others else first
+
+    @property
+    def weights(self) -> str:
+        """The weights that follow from what the machine does to products, in words."""
+        if not self.reduces_range:
+            return f"int8 within +-{self.weight_qmax}"
+        if self.range_reduction is RangeReduction.EVERYWHERE:
+            return f"int8 within +-{self.weight_qmax_saturating} where pairs are added"
+        where = "any input" if self.range_reduction.for_any_input else "the samples"
+        return f"int8 within +-{self.weight_qmax}, pairs within int16 for {where}"
+
+    @property
+    def reduces_range(self) -> bool:
+        """Whether products of full-range weights would saturate here."""
+        return self.weight_qmax_saturating < self.weight_qmax
+
+    def weight_limit(self, rule: Rule) -> int:
+        """Largest magnitude of an int8 weight of an operator; pairs of them may be limited too."""
+        everywhere = self.range_reduction is RangeReduction.EVERYWHERE
+        saturates = rule.saturating_pairs and everywhere
+        return self.weight_qmax_saturating if saturates else self.weight_qmax
+
+    def dynamic_gain(
+        self, op_type: str, form: str, bits: int, k: int, n: int, m: int | None, least_m: int = 1
+    ) -> float | None:
+        """Time in float / time dynamically quantized: the least that shapes around this one had.
+
+        Around it are, for k, then n, then m, the nearest measured sizes on both sides, or that
+        size itself. Above the largest, the largest counts; below the smallest, the smallest, and
+        no more than UNPROVEN. Without m, the least of all rows from least_m on.
+
+        Args:
+            op_type: of the float node.
+            form: a DynamicForm's value.
+            bits: of the weight's codes.
+            k: numbers that are summed per result, at least 1.
+            n: results per row, at least 1.
+            m: rows of the activation; None: not known before the model runs.
+            least_m: where m is None, no fewer rows than that.
+
+        Returns:
+            None where that operator was not measured in this form.
+        """
+        measured = [
+            g
+            for g in self.dynamic_gains
+            if g.op_type == op_type and g.form == form and g.bits == bits
+        ]
+        if not measured:
+            return None
+        sizes = {"k": k, "n": n} | ({} if m is None else {"m": max(m, 1)})
+        around = [measured]
+        for name, size in sizes.items():
+            around = [near for gains in around for near in _around(gains, attrgetter(name), size)]
+        if m is None:
+            fewest = max((g.m for g in measured if g.m <= least_m), default=0)
+            around = [[gain for gain in gains if gain.m >= fewest] for gains in around]
+        ratio = min(gain.ratio for gains in around for gain in gains)
+        below = any(size < min(getattr(g, name) for g in measured) for name, size in sizes.items())
+        return UNPROVEN if below and ratio >= AS_FAST else ratio
+
+
+def _around(
+    gains: Sequence[DynamicGain], key: Callable[[DynamicGain], int], size: int
+) -> list[list[DynamicGain]]:
+    """The gains of the largest key up to size, and of the smallest from size on."""
+    known = sorted({key(gain) for gain in gains})
+    low = max((each for each in known if each <= size), default=known[0])
+    high = min((each for each in known if each >= size), default=known[-1])
+    return [[gain for gain in gains if key(gain) == each] for each in dict.fromkeys((low, high))]
+
+
+_MASKED = "Zen 5, other instruction sets hidden by a masked CPUID; MatMulInteger 256x1024x1024"
+
+_TARGETS = (
+    Target(
+        "portable",
+        "exact on every instruction set below",
+        64,
+        arithmetic=Arithmetic.SATURATES,
+        evidence="the intersection of the others",
+        agreeing_sums=True,
+    ),
+    Target(
+        "x86-sse",
+        "x86-64 without AVX2; Linux builds of ONNX Runtime (Windows builds: use portable)",
+        127,
+        arithmetic=Arithmetic.UNFUSED,
+        evidence="qemu (Sandy Bridge)",
+        throughput=Throughput(40, 41, 23, 24, _MASKED),
+        agreeing_sums=True,
+        caveat=UNFUSED_SUMS,
+    ),
+    Target(
+        "x86-avx2",
+        "Haswell to Coffee Lake, Zen 1 to 3",
+        64,
+        arithmetic=Arithmetic.SATURATES,
+        evidence="qemu (Haswell)",
+        throughput=Throughput(125, 99, 22, 60, _MASKED),
+    ),
+    Target(
+        "x86-avx512",
+        "AVX512BW without VNNI: Skylake-X, Skylake-SP",
+        64,
+        arithmetic=Arithmetic.SATURATES,
+        proof=Proof.PREDICTED,
+        evidence="the pairs of x86-avx2; measured once, VNNI hidden by a masked CPUID",
+        throughput=Throughput(241, 196, 23, 110, _MASKED),
+    ),
+    Target(
+        "x86-avxvnni",
+        "AVX-VNNI: Alder Lake and later desktops",
+        127,
+        proof=Proof.PREDICTED,
+        evidence="measured once, AVX512 hidden by a masked CPUID",
+        throughput=Throughput(252, 100, 22, 60, _MASKED),
+    ),
+    Target(
+        "x86-vnni",
+        "AVX512-VNNI: Cascade Lake, Ice Lake, Zen 4 and later",
+        127,
+        evidence="silicon (Zen 5)",
+        throughput=Throughput(474, 192, 23, 113, "Zen 5; MatMulInteger 256x1024x1024"),
+    ),
+    Target(
+        "arm64",
+        "NEON only: Cortex-A53, A72; Raspberry Pi 4",
+        127,
+        arithmetic=Arithmetic.WRAPS,
+        evidence="qemu (Cortex-A53 and A57)",
+        agreeing_sums=True,
+        int8_activations=True,
+        caveat=FIXED_POINT,
+    ),
+    Target(
+        "arm64-dot",
+        "dot product: Cortex-A76, Neoverse N1, Apple M1",
+        127,
+        arithmetic=Arithmetic.WRAPS_DEPTHWISE,
+        evidence="qemu (Cortex-A76)",
+        agreeing_sums=True,
+        int8_activations=True,
+        caveat=FIXED_POINT,
+    ),
+    Target(
+        "arm64-i8mm",
+        "8-bit matrix multiply: Neoverse V1 and N2, Cortex-A710, Apple M2",
+        127,
+        arithmetic=Arithmetic.WRAPS_DEPTHWISE,
+        evidence="qemu (-cpu max, with and without SVE)",
+        agreeing_sums=True,
+        int8_activations=True,
+        caveat=FIXED_POINT,
+    ),
+)
+_BY_NAME = {target.name: target for target in _TARGETS}
+BACKENDS = {"fbgemm": "x86-avx2", "qnnpack": "arm64"}
+"""PyTorch's names of backends -> target."""
+
+AUTO = "auto"
+
+_default = _BY_NAME["portable"]
+
+
+def all_targets() -> tuple[Target, ...]:
+    """Every target, `portable` first."""
+    return _TARGETS
+
+
+def aliases() -> dict[str, str]:
+    """Other names that `find` knows: alias -> name; `auto` gives this machine's."""
+    return {**BACKENDS, AUTO: detect().name}
+
+
+def find(name: str) -> Target:
+    """The target of that name or alias; `auto` is this machine's.
+
+    Raises:
+        QConfigError: no target has that name.
+    """
+    if name == AUTO:
+        return detect()
+    known = BACKENDS.get(name, name)
+    if known not in _BY_NAME:
+        names = [*_BY_NAME, AUTO, *BACKENDS]
+        raise QConfigError(
+            f"target '{name}' is not known; known: {', '.join(names)}.{nearest(name, names)}"
+        )
+    return _BY_NAME[known]
+
+
+def resolve(target: str | Target | None) -> Target:
+    """The target itself, the one of that name, or for None the default.
+
+    Raises:
+        QConfigError: no target has that name, or it is neither a name nor a Target.
+    """
+    return get_default() if target is None else _as_target(target)
+
+
+def get_default() -> Target:
+    """The target of models for which none is named: `portable` until `set_default`."""
+    return _default
+
+
+def set_default(target: str | Target) -> Target:
+    """Makes it the default and returns it; stands for torch.backends.quantized.engine.
+
+    Raises:
+        QConfigError: no target has that name, or it is neither a name nor a Target.
+    """
+    global _default
+    _default = _as_target(target)
+    return _default
+
+
+def _as_target(target: object) -> Target:
+    if isinstance(target, Target):
+        return target
+    if isinstance(target, str):
+        return find(target)
+    raise QConfigError(
+        f"target is a {type(target).__name__} ({target!r}); wanted a name that `onnxq targets` "
+        "lists, such as 'portable', or an onnxq.targets.Target."
+    )
+
+
+def detect() -> Target:
+    """This machine's target, never one whose results would be wrong here.
+
+    Linux says what it has in /proc/cpuinfo. Elsewhere only the architecture is known without
+    running other programs: x86 counts as x86-avx2 (whose weights every x86 computes exactly),
+    Apple's ARM as arm64-dot, which all of it has, other ARM as arm64. Others are `portable`.
+    """
+    return _BY_NAME[this_machine()]

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+
+from onnxq.checking.bench import bench, external_files, random_batch, size_bytes
+from onnxq.errors import CalibrationError, ModelError, UnsupportedError
+from onnxq.graph.io import load
+from onnxq.samples import InputSpec
+from tests.examples import images, network, save
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FLOAT = np.dtype(np.float32)
+
+
+def test_random_batch_has_ones_for_dynamic_axes_and_zeros_for_integers() -> None:
+    specs = [InputSpec("x", FLOAT, ("N", 3, None)), InputSpec("i", np.dtype(np.int64), ("N", 2))]
+    batch = random_batch(specs, 4)
+    assert batch["x"].shape == (4, 3, 1)
+    assert batch["x"].dtype == FLOAT
+    assert batch["i"].tolist() == [[0, 0]] * 4
+    assert random_batch(specs)["x"].shape == (1, 3, 1)
+
+
+def test_random_batch_is_the_same_each_time() -> None:
+    specs = [InputSpec("x", FLOAT, (5,))]
+    assert np.array_equal(random_batch(specs)["x"], random_batch(specs)["x"])
+
+
+def test_a_static_batch_is_kept() -> None:
+    with pytest.raises(UnsupportedError, match="static batch of 2"):
+        random_batch([InputSpec("x", FLOAT, (2, 3))], 4)
+
+
+def test_bench_times_both_models(tmp_path: Path) -> None:
+    path = save(network(), tmp_path / "m.onnx")
+    result = bench(path, path, batch_size=2, runs=3)
+    assert result.runs == 3
+    assert result.speedup == result.float_ms / result.quantized_ms
+    assert result.float_bytes == path.stat().st_size
+    assert result.input_shapes == {"x": (2, 3, 8, 8)}
+    assert result.execution.integer_nodes == {}
+
+
+def test_bench_runs_the_first_batch_of_the_samples(tmp_path: Path) -> None:
+    path = save(network(), tmp_path / "m.onnx")
+    samples = [{"x": images(3)}]
+    assert bench(path, path, samples, runs=1).input_shapes == {"x": (3, 3, 8, 8)}
+    with pytest.raises(CalibrationError):
+        bench(path, path, [], runs=1)
+
+
+def test_bench_converts_a_float16_model_and_says_so(tmp_path: Path) -> None:
+    half = save(network(dtype=onnx.TensorProto.FLOAT16), tmp_path / "half.onnx")
+    single = save(network(), tmp_path / "single.onnx")
+    assert "float16" in bench(half, single, runs=1).notes[0]
+
+
+def test_models_with_other_inputs_are_refused(tmp_path: Path) -> None:
+    path = save(network(), tmp_path / "m.onnx")
+    other = network()
+    other.graph.input[0].name = other.graph.node[0].input[0] = "z"
+    with pytest.raises(ModelError, match="inputs"):
+        bench(path, save(other, tmp_path / "o.onnx"), runs=1)
+
+
+def test_size_counts_external_data(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(network(), path, save_as_external_data=True, location="w.bin", size_threshold=0)
+    assert external_files(load(path)) == [tmp_path / "w.bin"]
+    assert size_bytes(path) == path.stat().st_size + (tmp_path / "w.bin").stat().st_size

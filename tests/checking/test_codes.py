@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from onnxq.checking.codes import Codes, find_codes
+from onnxq.dtypes import INT8, UINT8, UINT16
+from onnxq.qparams import per_tensor
+from tests.examples import Array, as_ir, model, quantized_matmul
+
+
+def found(proto: onnx.ModelProto) -> list[Codes]:
+    return find_codes(as_ir(proto))
+
+
+def test_codes_come_with_the_qparams_of_their_quantize_linear() -> None:
+    got = found(quantized_matmul(np.array(3, np.uint8)))
+    assert [c.name for c in got] == ["x_quantized", "product_quantized"]
+    assert [c.tensor for c in got] == ["x", "product"]
+    assert got[0].qparams == per_tensor(0.02, 3, UINT8)
+
+
+def test_int8_and_uint16_are_told_apart_by_the_zero_point() -> None:
+    assert found(quantized_matmul(np.array(-3, np.int8)))[0].qparams == per_tensor(0.02, -3, INT8)
+    assert found(quantized_matmul(np.array(9, np.uint16)))[0].qparams == per_tensor(0.02, 9, UINT16)
+
+
+def test_constants_are_no_activations() -> None:
+    assert "w_quantized" not in [c.name for c in found(quantized_matmul(np.array(3, np.uint8)))]
+
+
+def moved(op_type: str, constants: dict[str, Array], *names: str) -> onnx.ModelProto:
+    """x -> Q -> op on codes -> DQ, the DQ with scale and zero point of other names."""
+    q: dict[str, Array] = {"s": np.array(0.5, np.float32), "z": np.array(7, np.uint8)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["x_quantized"], "q"),
+        helper.make_node(op_type, ["x_quantized", *names], ["y_quantized"], "op"),
+        helper.make_node("DequantizeLinear", ["y_quantized", "s", "z"], ["y"], "dq"),
+    ]
+    return model(nodes, q | constants, {"x": [2, 3]}, opset=21)
+
+
+def test_codes_of_a_plain_op_take_the_qparams_of_their_dequantize_linear() -> None:
+    got = found(moved("Transpose", {}))
+    assert got[1] == Codes("y_quantized", "y", per_tensor(0.5, 7, UINT8))
+
+
+def test_a_missing_zero_point_is_uint8_zero() -> None:
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s"], ["x_quantized"], "q"),
+        helper.make_node("DequantizeLinear", ["x_quantized", "s"], ["y"], "dq"),
+    ]
+    proto = model(nodes, {"s": np.array(0.5, np.float32)}, {"x": [2]}, opset=21)
+    assert found(proto)[0].qparams == per_tensor(0.5, 0, UINT8)
+
+
+def test_what_cannot_be_compared_says_why() -> None:
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["codes"], "q1"),
+        helper.make_node("QuantizeLinear", ["x", "many", "zeros"], ["x_quantized"], "q2", axis=1),
+        helper.make_node("QuantizeLinear", ["x", "s", "z4"], ["n_quantized"], "q3"),
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["d_quantized", "ds", "dz"], "q4"),
+        helper.make_node("DequantizeLinear", ["d_quantized", "ds", "dz"], ["y"], "dq"),
+    ]
+    constants: dict[str, Array] = {
+        "s": np.array(0.5, np.float32),
+        "z": np.array(7, np.uint8),
+        "many": np.ones(3, np.float32),
+        "zeros": np.zeros(3, np.uint8),
+    }
+    proto = model(nodes, constants, {"x": [2, 3]}, opset=21)
+    proto.graph.initializer.append(helper.make_tensor("z4", onnx.TensorProto.UINT4, [], [0]))
+    problems = {c.name: c.problem for c in found(proto)}
+    assert all(c.qparams is None for c in found(proto))
+    assert "does not end in _quantized" in problems["codes"]
+    assert "3 scales" in problems["x_quantized"]
+    assert "uint4" in problems["n_quantized"]
+    assert "not a constant" in problems["d_quantized"]

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from onnxq.checking.execution import execution, meant_in_integers
+from onnxq.observers import NarrowRangeObserver
+from onnxq.operator import DynamicForm
+from onnxq.qconfig import QConfigDynamic
+from tests.dynamic_models import product, quantized
+from tests.examples import as_ir, quantized_matmul
+
+
+def matmul(**options: bool) -> ir.Model:
+    return as_ir(quantized_matmul(np.array(3, np.uint8), **options))
+
+
+def test_a_matmul_between_uint8_runs_in_integers() -> None:
+    got = execution(matmul())
+    assert got.integer_nodes == {"QLinearMatMul": 1}
+    assert got.float_nodes == {}
+    assert got.conversions == {"QuantizeLinear": 1, "DequantizeLinear": 1}
+    assert got.fallbacks == ()
+
+
+def test_a_float_result_is_no_fallback() -> None:
+    got = execution(matmul(requantized=False))
+    assert got.integer_nodes == {"MatMulIntegerToFloat": 1}
+    assert got.fallbacks == ()
+
+
+def test_a_bias_that_is_fused_is_no_fallback() -> None:
+    assert execution(matmul(bias=True)).fallbacks == ()
+
+
+def test_uint16_falls_back() -> None:
+    got = execution(as_ir(quantized_matmul(np.array(3, np.uint16))))
+    assert [f.name for f in got.fallbacks] == ["matmul"]
+    assert got.float_nodes == {"MatMul": 1}
+
+
+def test_a_biased_matmul_without_requantization_falls_back() -> None:
+    # MatMulAddFusion comes first, and ONNX Runtime renames the node to "matmul/MatMulAddFusion"
+    got = execution(matmul(requantized=False, bias=True))
+    assert [f.name for f in got.fallbacks] == ["matmul"]
+
+
+@pytest.mark.parametrize("requantized", [True, False])
+def test_the_matmul_is_meant_in_integers(requantized: bool) -> None:
+    names = [node.name for node in meant_in_integers(matmul(requantized=requantized))]
+    assert names == ["matmul"]
+
+
+def blocks(size: int) -> ir.Model:
+    entry = QConfigDynamic(
+        NarrowRangeObserver.with_args(dtype="int4", quant_max=7), DynamicForm.BLOCKS, size
+    )
+    return quantized(product(), entry)
+
+
+def test_a_product_by_blocks_runs_in_integers() -> None:
+    got = execution(blocks(32))
+    assert got.integer_nodes == {"MatMulNBits": 1}
+    assert got.fallbacks == ()
+
+
+def in_smaller_blocks(model: ir.Model, size: int) -> ir.Model:
+    """The same numbers in blocks that onnxq itself does not write."""
+    node = next(n for n in model.graph if n.op_type == "DequantizeLinear")
+    axis, before = node.attributes.get_int("axis"), node.attributes.get_int("block_size")
+    for value in node.inputs[1:]:
+        assert value is not None
+        assert value.const_value is not None
+        finer = np.repeat(value.const_value.numpy(), before // size, axis)
+        value.const_value = ir.Tensor(finer, dtype=value.const_value.dtype, name=value.name)
+        value.shape = ir.Shape(finer.shape)
+    node.attributes["block_size"] = ir.AttrInt64("block_size", size)
+    return model
+
+
+def test_blocks_that_onnxruntime_has_no_kernel_for_fall_back() -> None:
+    got = execution(in_smaller_blocks(blocks(32), 8))
+    assert [f.op_type for f in got.fallbacks] == ["Gemm"]
+
+
+def test_weights_that_are_stored_only_are_no_fallback() -> None:
+    entry = QConfigDynamic(NarrowRangeObserver.with_args(), DynamicForm.STORED)
+    got = execution(quantized(product(), entry))
+    assert got.fallbacks == ()
+    assert got.float_nodes
+
+
+def test_integer_products_are_integers() -> None:
+    got = execution(quantized(product()))
+    assert got.integer_nodes == {"DynamicQuantizeMatMul": 1}
+    assert got.fallbacks == ()

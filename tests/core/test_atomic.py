@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
+
+import pytest
+
+from onnxq.core.atomic import check_writable, write_atomically
+from onnxq.errors import OutputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_the_content_is_there_at_once_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    write_atomically(path, lambda file: file.write(b"new"))
+    assert path.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_permissions_are_those_of_a_plain_new_file(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "a", lambda file: file.write(b""))
+    (tmp_path / "b").write_bytes(b"")
+    assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode
+
+
+def test_an_error_of_the_writer_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"old")
+
+    def fail(file: BinaryIO) -> NoReturn:
+        file.write(b"half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(path, fail)
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_is_an_output_error(tmp_path: Path) -> None:
+    def full(_file: BinaryIO) -> NoReturn:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OutputError, match=r"a.bin' cannot be written: No space left"):
+        write_atomically(tmp_path / "a.bin", full)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_link_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "link.bin"
+    link.symlink_to(tmp_path / "real" / "a.bin")
+    write_atomically(link, lambda file: file.write(b"new"))
+    assert link.is_symlink()
+    assert (tmp_path / "real" / "a.bin").read_bytes() == b"new"
+
+
+def test_check_writable_refuses_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="is a folder; give a file name"):
+        check_writable(tmp_path)
+
+
+def test_check_writable_refuses_a_pipe_and_leaves_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    for name in ("pipe", "link"):
+        with pytest.raises(OutputError, match=r"pipe' cannot be written: it is a device, pipe"):
+            write_atomically(tmp_path / name, lambda file: file.write(b"x"))
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_check_writable_refuses_a_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"folder '.*nowhere' does not exist"):
+        check_writable(tmp_path / "nowhere" / "m.onnx")
+
+
+def test_check_writable_refuses_a_file_in_place_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"")
+    with pytest.raises(OutputError, match="does not exist"):
+        check_writable(tmp_path / "f" / "m.onnx")
+
+
+def test_check_writable_refuses_a_folder_that_takes_no_files() -> None:
+    folder = "/proc" if os.geteuid() == 0 else "/"  # root may write everywhere else
+    with pytest.raises(OutputError, match="cannot be written"):
+        check_writable(f"{folder}/model.onnx")
+
+
+def test_check_writable_leaves_an_existing_file_alone(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(b"old")
+    assert check_writable(path) == path
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_very_long_name_can_be_written(tmp_path: Path) -> None:
+    path = tmp_path / ("n" * 250 + ".onnx")
+    write_atomically(path, lambda file: file.write(b"x"))
+    assert path.read_bytes() == b"x"
+
+
+def test_a_name_that_no_file_may_have_is_an_output_error(tmp_path: Path) -> None:
+    path = tmp_path / ("n" * 300 + ".onnx")
+    with pytest.raises(OutputError, match=r"cannot be written: File name too long"):
+        check_writable(path)
+    with pytest.raises(OutputError, match=r"cannot be written: File name too long"):
+        write_atomically(path, lambda file: file.write(b"x"))
+    with pytest.raises(OutputError, match=r"cannot be written: File name too long"):
+        check_writable(tmp_path / ("f" * 300) / "m.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_name_whose_bytes_are_too_many_is_an_output_error(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"cannot be written: File name too long"):
+        check_writable(tmp_path / ("\N{GREEK SMALL LETTER MU}" * 130 + ".onnx"))
+
+
+def test_a_long_name_of_wide_characters_can_be_written(tmp_path: Path) -> None:
+    path = tmp_path / ("\N{GREEK SMALL LETTER MU}" * 120 + ".onnx")
+    write_atomically(path, lambda file: file.write(b"x"))
+    assert path.read_bytes() == b"x"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_that_leads_to_itself_is_an_output_error(tmp_path: Path) -> None:
+    link = tmp_path / "m.onnx"
+    link.symlink_to(link)
+    with pytest.raises(OutputError, match="cannot be written"):
+        check_writable(link)

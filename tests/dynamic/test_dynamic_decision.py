@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from onnxq.dtypes import INT8
+from onnxq.dynamic.dynamic_decision import (
+    DynamicPlan,
+    DynamicWeightPlan,
+    Objective,
+    QuantizeDynamic,
+    as_objective,
+    dynamic_part,
+    dynamic_plan_from,
+    dynamic_to_dict,
+)
+from onnxq.errors import CalibrationError, OutputError, QConfigError
+from onnxq.operator import DynamicForm, DynamicNodePlan, Float
+from onnxq.qparams import PerChannel, QParams
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QPARAMS = QParams(np.array([0.1, 0.3], np.float32), np.zeros(2, np.int8), INT8, PerChannel(1))
+CHOSEN = QuantizeDynamic(
+    DynamicForm.INTEGER,
+    "int8 weights",
+    (DynamicWeightPlan(1, "w", (1, 0), QPARAMS, 64), DynamicWeightPlan(2, "r", None, None)),
+)
+PLAN = DynamicPlan(
+    "hash", "portable", Objective.SIZE, {"a": CHOSEN, "b": Float("why")}, ("b",), ("note",)
+)
+
+
+def test_a_node_plan_has_the_qparams_of_each_weight() -> None:
+    assert CHOSEN.node_plan == DynamicNodePlan(DynamicForm.INTEGER, (QPARAMS, None))
+
+
+def test_quantized_leaves_out_what_stays_float() -> None:
+    assert PLAN.quantized == {"a": CHOSEN}
+
+
+def test_plain_values_are_read_back_exactly() -> None:
+    assert dynamic_plan_from(json.loads(json.dumps(PLAN.to_dict()))) == PLAN
+    assert dynamic_part({"a": dynamic_to_dict(CHOSEN)}) == {"a": CHOSEN}
+
+
+def test_a_part_of_a_static_plan_holds_no_float_nodes() -> None:
+    with pytest.raises(ValueError, match="dynamic"):
+        dynamic_part({"b": {"float": "why"}})
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"format": "onnxq plan 1"}', '{"format": "onnxq dynamic plan 1"}']
+)
+def test_another_file_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(text)
+    with pytest.raises(CalibrationError, match=r"not a dynamic plan .* --save-plan"):
+        DynamicPlan.load(tmp_path / "plan.json")
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(OutputError):
+        PLAN.save(tmp_path / "nowhere" / "plan.json")
+
+
+def test_objectives_have_names() -> None:
+    assert as_objective("speed") is as_objective(Objective.SPEED) is Objective.SPEED
+    with pytest.raises(QConfigError, match=r"objective 'sized' is not known.*Did you mean 'size'"):
+        as_objective("sized")

@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from onnxq.dynamic.dynamic_decision import DynamicPlan, QuantizeDynamic
+from onnxq.errors import ModelError
+from onnxq.observers import NarrowRangeObserver, PerChannelMinMaxObserver
+from onnxq.operator import DynamicForm, Float
+from onnxq.qconfig import (
+    QConfigDynamic,
+    QConfigMapping,
+    default_dynamic_qconfig,
+    float16_dynamic_qconfig,
+    onnxq_default_dynamic_qconfig,
+)
+from onnxq.qparams import PerChannel, PerTensor
+from onnxq.targets import DynamicGain
+from tests.dynamic_models import (
+    ROWS,
+    SIDE,
+    UNMEASURED,
+    normal,
+    op_types,
+    planned,
+    product,
+    quantized,
+    run,
+    stored,
+)
+from tests.examples import model, network, weights
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onnxq import targets
+    from onnxq.dynamic.dynamic_decision import DynamicDecision
+    from onnxq.dynamic.spec import DynamicSpec
+
+
+def decided(
+    source: onnx.ModelProto, node: str, spec: DynamicSpec = None, **options: str
+) -> DynamicDecision:
+    return planned(source, spec, **options)[1].decisions[node]
+
+
+def chosen(source: onnx.ModelProto, node: str, spec: DynamicSpec = None) -> QuantizeDynamic:
+    decision = decided(source, node, spec)
+    assert isinstance(decision, QuantizeDynamic), decision
+    return decision
+
+
+def reason(source: onnx.ModelProto, node: str, spec: DynamicSpec = None) -> str:
+    decision = decided(source, node, spec)
+    assert isinstance(decision, Float), decision
+    return decision.reason
+
+
+def test_every_node_has_a_decision_in_graph_order() -> None:
+    source, plan = planned(product())
+    assert list(plan.decisions) == [node.name for node in source.graph] == ["product", "add"]
+    assert reason(product(), "add") == "Add has no weights that dynamic quantization stores"
+
+
+def test_a_weight_gets_a_scale_per_column() -> None:
+    decision = chosen(product(), "product")
+    (weight,) = decision.weights
+    assert decision.form is DynamicForm.INTEGER
+    assert weight.qparams is not None
+    assert weight.qparams.granularity == PerChannel(1)
+    assert weight.qparams.scale.shape == (SIDE,)
+    assert (weight.tensor, weight.slot) == ("w", 1)
+
+
+@pytest.mark.parametrize(("target", "limit"), [("portable", 64), ("x86-vnni", 127), ("arm64", 127)])
+def test_integer_products_keep_to_the_codes_that_the_target_sums_exactly(
+    target: str, limit: int
+) -> None:
+    entry = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, DynamicForm.INTEGER)
+    made = quantized(product(), entry, target=target)
+    codes = made.graph.initializers["w_quantized"].const_value
+    assert codes is not None
+    assert np.abs(codes.numpy().astype(int)).max() == limit
+    decision = decided(product(), "product", entry, target=target)
+    assert isinstance(decision, QuantizeDynamic)
+    assert f"within +-{limit}" in decision.how
+
+
+def test_weights_that_are_computed_with_in_float_have_all_codes_but_the_smallest() -> None:
+    entry = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, DynamicForm.STORED)
+    (weight,) = chosen(product(), "product", entry).weights
+    assert weight.code_limit == 127
+
+
+def test_the_documented_default_has_one_scale() -> None:
+    (weight,) = chosen(product(), "product", default_dynamic_qconfig).weights
+    assert weight.qparams is not None
+    assert weight.qparams.granularity == PerTensor()
+
+
+def test_an_observer_of_wide_codes_is_cut_to_the_target() -> None:
+    entry = QConfigDynamic(
+        PerChannelMinMaxObserver.with_args(dtype="qint8", qscheme="per_channel_symmetric")
+    )
+    (weight,) = chosen(product(), "product", entry).weights
+    assert weight.code_limit == 64
+
+
+def test_readers_of_one_weight_share_its_narrowest_codes() -> None:
+    source = model(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["p"], "first"),
+            helper.make_node("MatMul", ["p", "w"], ["y"], "second"),
+        ],
+        {"w": weights(1, SIDE, SIDE)},
+        {"x": ["N", SIDE]},
+    )
+    entry = onnxq_default_dynamic_qconfig
+    spec = {"first": entry, "second": QConfigDynamic(entry.weight, DynamicForm.STORED)}
+    assert chosen(source, "second", spec).weights == chosen(source, "first", spec).weights
+    assert stored(quantized(source, spec)) == {"w_quantized": "INT8"}
+
+
+def test_a_tensor_may_have_its_own_observer_or_stay_float() -> None:
+    mapping = QConfigMapping(onnxq_default_dynamic_qconfig)
+    own = mapping.set_tensor("w", NarrowRangeObserver.with_args(quant_max=31))
+    (weight,) = chosen(product(), "product", own).weights
+    assert weight.qparams is not None
+    largest = np.abs(weights(1, SIDE, SIDE)).max(0)
+    np.testing.assert_array_equal(weight.qparams.scale, largest / np.float32(31))
+    source = model(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["p"], "first"),
+            helper.make_node("MatMul", ["p", "v"], ["y"], "second"),
+        ],
+        {"w": weights(1, SIDE, SIDE), "v": weights(2, SIDE, SIDE)},
+        {"x": ["N", SIDE]},
+    )
+    assert "tensor 'w' in float" in reason(source, "first", mapping.set_tensor("w", None))
+
+
+# --- speed and size
+
+
+def on(ratio: float, form: str = "integer") -> targets.Target:
+    gains = (DynamicGain("MatMul", form, 8, SIDE, SIDE, ROWS, ratio),)
+    return dataclasses.replace(UNMEASURED, name="mine", dynamic_gains=gains)
+
+
+def test_speed_leaves_in_float_what_the_target_measured_as_slower() -> None:
+    source, plan = planned(product(), target=on(0.8))
+    decision = plan.decisions["product"]
+    assert isinstance(decision, Float)
+    assert "on mine it would run at 0.80 of its float speed" in decision.reason
+    assert "objective 'size' quantizes it" in decision.reason
+    assert plan.slower == ("product",)
+    assert plan.notes == (
+        "nothing is quantized: objective 'speed' leaves in float what would be slower in every "
+        "form on mine, and here that is every node with weights; objective 'size' (--objective "
+        "size) quantizes them all the same.",
+    )
+    with pytest.warns(UserWarning, match="nothing is quantized: objective 'speed'"):
+        made = quantized(product(), target=on(0.8))
+    assert op_types(made) == [node.op_type for node in source.graph]
+    assert "onnxq.format" not in made.metadata_props
+    assert "MatMulInteger" in op_types(quantized(made))
+
+
+def test_size_quantizes_what_is_slower() -> None:
+    _, plan = planned(product(), target=on(0.8), objective="size")
+    assert list(plan.quantized) == ["product"]
+    assert plan.slower == ()
+
+
+def test_a_form_that_is_named_is_not_weighed() -> None:
+    entry = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, DynamicForm.INTEGER)
+    _, plan = planned(product(), entry, target=on(0.8))
+    assert list(plan.quantized) == ["product"]
+
+
+def test_float16_is_not_weighed() -> None:
+    _, plan = planned(product(), dtype="float16", target=on(0.8))
+    assert plan.quantized["product"].form is DynamicForm.HALF
+
+
+# --- the plan as a value
+
+
+def test_equal_models_have_equal_plans_and_others_not() -> None:
+    _, plan = planned(product())
+    assert plan == planned(product())[1]
+    assert plan != planned(product(), target="x86-vnni", objective="size")[1]
+    assert plan != "plan"
+    assert len({plan, planned(product())[1]}) == 1
+
+
+@pytest.mark.parametrize("spec", [None, float16_dynamic_qconfig])
+def test_a_plan_survives_saving(spec: DynamicSpec, tmp_path: Path) -> None:
+    _, plan = planned(product(), spec)
+    plan.save(tmp_path / "plan.json")
+    assert DynamicPlan.load(tmp_path / "plan.json") == plan
+
+
+# --- bad input
+
+
+def test_a_model_without_weights_is_refused_and_the_message_lists_what_it_has() -> None:
+    source = model(
+        [
+            helper.make_node("Relu", ["x"], ["a"], "relu"),
+            helper.make_node("MatMul", ["a", "a"], ["y"], "square"),
+        ],
+        {},
+        {"x": [SIDE, SIDE]},
+    )
+    with pytest.raises(ModelError) as caught:
+        quantized(source)
+    text = str(caught.value)
+    assert "no weights to quantize. The model has 1 Relu, 1 MatMul" in text
+    assert "MatMul 'square': " in text
+    assert "Gemm" in text
+
+
+def test_a_qconfig_that_leaves_everything_in_float_is_refused() -> None:
+    with pytest.raises(ModelError, match="MatMul 'product': the qconfig leaves it in float"):
+        quantized(product(), QConfigMapping())
+
+
+def test_a_weight_that_is_an_input_stays_float() -> None:
+    source = model(
+        [
+            helper.make_node("MatMul", ["x", "v"], ["p"], "computed"),
+            helper.make_node("MatMul", ["p", "w"], ["y"], "constant"),
+        ],
+        {"w": weights(1, SIDE, SIDE)},
+        {"x": ["N", SIDE], "v": [SIDE, SIDE]},
+    )
+    assert "computed at run time" in reason(source, "computed")
+    assert chosen(source, "constant").form is DynamicForm.INTEGER
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("dtype", ["qint8", "float16"])
+def test_weights_of_nan_or_inf_are_refused_by_name(bad: float, dtype: str) -> None:
+    w = weights(1, SIDE, SIDE)
+    w[3, 4] = bad
+    source = model(
+        [helper.make_node("MatMul", ["x", "w"], ["y"], "product")], {"w": w}, {"x": ["N", SIDE]}
+    )
+    with pytest.raises(ModelError, match=r"^weight 'w' holds NaN or Inf; repair the model\.$"):
+        quantized(source, dtype=dtype)
+    _, plan = planned(source, target=on(0.8))
+    assert "weight 'w' holds NaN or Inf; 'product' stays in float" in "".join(plan.notes)
+
+
+@pytest.mark.parametrize("form", [None, *DynamicForm])
+def test_weights_of_zeros_give_zeros(form: DynamicForm | None) -> None:
+    w = np.zeros((SIDE, SIDE), np.float32)
+    source = model(
+        [helper.make_node("MatMul", ["x", "w"], ["y"], "product")], {"w": w}, {"x": ["N", SIDE]}
+    )
+    entry = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, form)
+    made = quantized(source, float16_dynamic_qconfig if form is DynamicForm.HALF else entry)
+    # MatMulNBits adds 128 * scale * sum(x), of the least scale 2^-23, and takes it away in float32
+    rounding = 2.0**-23 * 128 * 2.0**-23 * SIDE * 4 if form is DynamicForm.BLOCKS else 0
+    assert np.abs(run(made, {"x": normal(ROWS, SIDE)})).max() <= rounding
+
+
+def test_weights_that_float16_does_not_hold_stay_float() -> None:
+    source = model(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["p"], "large"),
+            helper.make_node("MatMul", ["p", "v"], ["y"], "usual"),
+        ],
+        {"w": weights(1, SIDE, SIDE) * np.float32(1e6), "v": weights(2, SIDE, SIDE)},
+        {"x": ["N", SIDE]},
+    )
+    assert "which float16 does not hold" in reason(source, "large", float16_dynamic_qconfig)
+
+
+def test_float16_models_are_converted_first_and_the_plan_says_so() -> None:
+    made = quantized(network(dtype=onnx.TensorProto.FLOAT16))
+    assert "MatMulInteger" in op_types(made)
+    _, plan = planned(network(dtype=onnx.TensorProto.FLOAT16))
+    assert any("float16; it was converted" in note for note in plan.notes)
+
+
+@pytest.mark.parametrize("name", ["BFLOAT16", "DOUBLE"])
+def test_bfloat16_and_double_models_are_refused_by_name(name: str) -> None:
+    kind = getattr(onnx.TensorProto, name)
+    with pytest.raises(ModelError, match=rf"is {name.lower()}.*Export the model in float32"):
+        quantized(network(dtype=kind))
+
+
+@pytest.mark.parametrize("entry", [onnxq_default_dynamic_qconfig, float16_dynamic_qconfig])
+def test_a_quantized_model_is_refused(entry: QConfigDynamic) -> None:
+    made = quantized(product(), entry)
+    with pytest.raises(ModelError, match="the model is quantized already"):
+        quantized(made)

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onnxq.dynamic.dynamic_decision import DynamicWeightPlan
+from onnxq.dynamic.dynamic_weights import (
+    Observed,
+    StorageKey,
+    can_be_in_blocks,
+    permuted,
+    plan_half,
+    plan_stored,
+    unpermuted,
+)
+from onnxq.errors import ModelError
+from onnxq.observers import MinMaxObserver, NarrowRangeObserver
+from onnxq.operator import DynamicWeight, Float
+from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams, quantize
+from tests.examples import Array, weights
+
+NARROW = NarrowRangeObserver.with_args()
+
+
+def value(array: Array) -> ir.Value:
+    return ir.Value(
+        name="w", shape=ir.Shape(array.shape), const_value=ir.tensor(np.asarray(array), name="w")
+    )
+
+
+def planned(
+    array: Array, axis: int | None, size: int | None = None, perm: tuple[int, ...] | None = None
+) -> QParams:
+    key = StorageKey("w", axis, size, NARROW)
+    plan = plan_stored(value(array), DynamicWeight(1, axis, perm), key, 127, {}, [])
+    assert plan.qparams is not None
+    return plan.qparams
+
+
+def test_a_scale_per_channel_is_the_largest_weight_over_the_largest_code() -> None:
+    w = weights(0, 5, 7)
+    qparams = planned(w, 1)
+    assert qparams.granularity == PerChannel(1)
+    np.testing.assert_array_equal(qparams.scale, np.abs(w).max(0) / np.float32(127))
+
+
+def test_without_channels_there_is_one_scale_whatever_the_observer() -> None:
+    w = weights(0, 5, 7)
+    qparams = planned(w, None)
+    assert qparams.granularity == PerTensor()
+    assert qparams.scale == np.abs(w).max() / np.float32(127)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_blocks_lie_along_the_axis_that_is_summed_over(axis: int) -> None:
+    w = weights(0, 6, 10)
+    qparams = planned(w, axis, 4)
+    summed = 1 - axis
+    assert qparams.granularity == PerBlock(summed, 4)
+    for start in range(0, w.shape[summed], 4):
+        block = np.take(w, range(start, min(start + 4, w.shape[summed])), summed)
+        scale = np.take(qparams.scale, start // 4, summed)
+        np.testing.assert_array_equal(scale, np.abs(block).max(summed) / np.float32(127))
+
+
+def test_an_observer_of_one_scale_gives_every_block_the_same() -> None:
+    w = weights(0, 6, 10)
+    key = StorageKey("w", 1, 4, MinMaxObserver.with_args(dtype="uint8"))
+    plan = plan_stored(value(w), DynamicWeight(1, 1), key, 127, {}, [])
+    assert plan.qparams is not None
+    assert plan.qparams.scale.shape == (2, 10)
+    assert len(np.unique(plan.qparams.scale)) == 1
+    assert plan.code_limit is None  # of uint8
+
+
+@given(
+    st.permutations((0, 1, 2)),
+    st.sampled_from([None, 0, 1, 2]),
+)
+def test_qparams_follow_their_codes_when_these_are_transposed(
+    perm: tuple[int, ...], axis: int | None
+) -> None:
+    w = weights(0, 3, 4, 5)
+    plain, turned = planned(w, axis), planned(w, axis, None, tuple(perm))
+    codes = np.transpose(quantize(w, plain), perm)
+    np.testing.assert_array_equal(quantize(np.transpose(w, perm), turned), codes)
+    assert unpermuted(turned, tuple(perm)) == plain
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_blocks_follow_their_codes_too(axis: int) -> None:
+    w = weights(0, 8, 12)
+    plain, turned = planned(w, axis, 4), planned(w, axis, 4, (1, 0))
+    np.testing.assert_array_equal(quantize(w.T, turned), quantize(w, plain).T)
+    assert permuted(permuted(plain, (1, 0)), (1, 0)) == plain
+
+
+def test_a_weight_is_observed_once() -> None:
+    observed: Observed = {}
+    key = StorageKey("w", 1, None, NARROW)
+    w = value(weights(0, 5, 7))
+    first = plan_stored(w, DynamicWeight(1, 1), key, 64, observed, [])
+    again = plan_stored(w, DynamicWeight(1, 1, (1, 0)), key, 64, observed, [])
+    assert len(observed) == 1
+    assert first.qparams is not None
+    assert again.qparams == permuted(first.qparams, (1, 0))
+
+
+def test_float16_has_no_qparams() -> None:
+    w = value(weights(0, 5, 7))
+    assert plan_half(w, DynamicWeight(1, 1), []) == DynamicWeightPlan(1, "w", None, None)
+
+
+def test_float16_refuses_nan_and_leaves_large_numbers_in_float() -> None:
+    with pytest.raises(ModelError, match="weight 'w' holds NaN or Inf"):
+        plan_half(value(np.array([np.nan], np.float32)), DynamicWeight(1, 0), [])
+    verdict = plan_half(value(np.array([65520, 1], np.float32)), DynamicWeight(1, 0), [])
+    assert isinstance(verdict, Float)
+    assert "reaches 65520" in verdict.reason
+
+
+def test_blocks_are_for_matrices_with_channels() -> None:
+    assert can_be_in_blocks(value(weights(0, 4, 4)), DynamicWeight(1, 1))
+    assert not can_be_in_blocks(value(weights(0, 4, 4)), DynamicWeight(1, None))
+    assert not can_be_in_blocks(value(weights(0, 4)), DynamicWeight(1, 0))
+
+
+def test_weights_that_are_all_zero_in_float16_stay_float() -> None:
+    small = value(np.array([[2.0**-25, -1e-9], [0, 1e-12]], np.float32))
+    decision = plan_half(small, DynamicWeight(1, None), [])
+    assert isinstance(decision, Float)
+    assert "'w' reaches only 2.98023e-08: in float16 all of it would be 0" in decision.reason
+    assert isinstance(plan_half(value(np.zeros(4)), DynamicWeight(1, None), []), DynamicWeightPlan)
+
+
+def test_the_share_of_small_weights_that_float16_loses_is_noted() -> None:
+    notes: list[str] = []
+    plan_half(value(weights(0, 64, 64)), DynamicWeight(1, None), notes)
+    assert notes == []
+    mixed = np.array([0, 1, 1e-9, 1e-5, 1], np.float32)
+    plan_half(value(mixed), DynamicWeight(1, None), notes)
+    (note,) = notes
+    assert "weight 'w' in float16: 25.00% of its nonzero numbers become 0" in note
+    assert "25.00% more lose precision" in note
