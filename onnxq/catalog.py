@@ -1,15 +1,24 @@
-"""Finds operators: every file of onnxq.operators, and those that plugins bring (onnxq.core.plugins)."""
+"""Finds operators: every file of onnxq.operators, and those that plugins bring."""
 
 from __future__ import annotations
 
 import functools
 import importlib
 import pkgutil
+from typing import TYPE_CHECKING
 
 from onnxq import operators
 from onnxq.core import plugins
-from onnxq.operator import IntegerOperator, Operator, integer_registry, registry
+from onnxq.operator import (
+    IntegerOperator,
+    Operator,
+    integer_registry,
+    registry,
+)
 from onnxq.operators._plain import PlainOnCodes
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 ALIASES = {"ai.onnx": ""}  # ONNX: two names of the default domain
 
@@ -57,3 +66,9 @@ def _load() -> None:
         if not module.name.startswith("_"):
             importlib.import_module(f"{operators.__name__}.{module.name}")
     plugins.load()
+
+
+def has_dynamic_form(node: ir.Node) -> bool:
+    """Whether its operator has a dynamic rule; the rule may still leave this node in float."""
+    operator = find(node.op_type, node.domain)
+    return operator is not None and operator.has_dynamic_rule()

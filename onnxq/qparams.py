@@ -14,6 +14,7 @@ a weight mapped from disk costs its codes in memory and nothing else.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import math
 from dataclasses import dataclass, fields
@@ -23,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq import dtypes
+from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import QConfigError, ShapeError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -470,3 +472,21 @@ def requantize(
 def fake_quantize(x: FloatArray, p: QParams) -> npt.NDArray[np.float32]:
     """dequantize(quantize(x)): what is left of x after a round trip, float32, same shape."""
     return dequantize(quantize(x, p), p)
+
+
+SHIFT = 128
+"""From an int8 code to the uint8 code of the same number."""
+
+
+def stored_as(qparams: QParams, dtype: QDType) -> QParams:
+    """The qparams with codes of that type, for the same numbers.
+
+    Args:
+        qparams: of any type.
+        dtype: the same type, or UINT8 in place of INT8.
+    """
+    if qparams.dtype == dtype:
+        return qparams
+    assert (qparams.dtype, dtype) == (INT8, UINT8), "no other types stand for the same numbers"
+    zero_point = (qparams.zero_point.astype(np.int16) + SHIFT).astype(np.uint8)
+    return dataclasses.replace(qparams, zero_point=zero_point, dtype=dtype)

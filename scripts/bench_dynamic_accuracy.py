@@ -26,11 +26,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 
 import onnxq
 from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
+from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float
 from onnxq.ort import runtime
 from onnxq.pipeline import plan_dynamic
 from onnxq.pytorch import load_module
-from onnxq.static.placing.decision import node_name, walk
 from scripts._models import ROOT
 
 if TYPE_CHECKING:

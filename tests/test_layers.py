@@ -1,71 +1,26 @@
-"""Imports go downwards only, in the order below, lowest first; every module has a place in it."""
+"""Imports go downwards only, in the order of the rooms below; no two files import each other."""
 
 from __future__ import annotations
 
 import ast
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 # fmt: off
-LAYERS = (
-    "errors", "atomic", "threads", "plugins", "dtypes", "qparams", "qtensor",
-    "arithmetic", "operator",
-    "operators", "authoring", "catalog", "functional", "graph", "observers", "dynamic_gains",
-    "recurrent_gains", "attention_gains", "range_reduction", "detection", "targets", "qconfig",
-    "samples", "runtime",
-    "reference", "stages", "report", "pipeline", "pytorch", "cli", "__main__",
-)
-# the files that serve a stage stand before it, in a folder where they are many;
-# `Prepared.run` is the loop form of calibrate
-STAGES = (
-    "placing.decision", "placing.candidates", "placing.unbounded", "placing.placement",
-    "placing.channel_gains", "state", "statistics", "arguments", "calibrate", "placing.check_types",
-    "placing.stored_types", "placing.overrides", "prepare",
-    "planning.agreeing_sums", "planning.constants", "planning.pair_range",
-    "dynamic.decision", "dynamic.spec", "dynamic.weights", "dynamic.one_scale",
-    "dynamic.tied_weights", "dynamic.forms", "dynamic.requests", "dynamic.float_tables",
-    "dynamic_plan", "planning.activations", "plan", "rewrite", "improve",
-    "checking.codes", "checking.comparison", "checking.findings", "checking.execution", "verify",
-    "checking.differences", "checking.cross_findings", "checking.visible", "checking.node_by_node",
-    "checking.float_nodes", "checking.end_to_end", "cross_check",
-    "predicting.prediction", "predicting.behind_floats", "predicting.layer_overflows", "predict",
-    "observed_range", "bench",
+ROOMS = (
+    "errors", "core", "dtypes", "qparams", "observers", "qtensor", "targets", "operator",
+    "operators", "catalog", "authoring", "functional", "qconfig", "graph", "samples", "ort", "qdq",
+    "reference", "dynamic", "static", "checking", "report", "pipeline", "pytorch", "cli",
+    "__main__",
 )
 # fmt: on
-FOLDERS = [[name.split(".")[0]] for name in STAGES if "." in name]
+"""Folders and single files of onnxq, lowest first: each is named by what it knows."""
 LINK = ROOT / "onnxq" / "operators"
-FILES = sorted(
-    [file for file in ROOT.glob("onnxq/**/*.py") if LINK not in file.parents]
-    + list(ROOT.glob("operators/*.py"))
-)
-
-
-def layer(module: str) -> tuple[int, int]:
-    """Place of a dotted name below onnxq: (layer, stage); the facade is above all."""
-    parts = module.split(".")
-    if parts == ["onnxq"] or parts[1] == "__init__":
-        return len(LAYERS), 0
-    assert parts[1] in LAYERS, f"{module} has no place yet: add '{parts[1]}' to LAYERS"
-    if parts[1] != "stages" or len(parts) == 2 or parts[2:] in FOLDERS:
-        return LAYERS.index(parts[1]), -1
-    names = [parts[2], ".".join(parts[2:4])]
-    stage = next((name for name in names if name in STAGES), None)
-    assert stage is not None, f"{module} has no place yet: add '{names[-1]}' to STAGES"
-    return LAYERS.index(parts[1]), STAGES.index(stage)
-
-
-def imports(tree: ast.AST) -> set[str]:
-    """Every module that the code imports, wherever the statement stands."""
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        if isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "relative import"
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+FACADE = "onnxq"
+RUNTIME = "onnxq.ort.runtime"
 
 
 def name_of(file: Path) -> str:
@@ -74,27 +29,72 @@ def name_of(file: Path) -> str:
     return ".".join(dotted).removesuffix(".__init__")
 
 
-@pytest.mark.parametrize("file", FILES, ids=name_of)
-def test_imports_go_downwards(file: Path) -> None:
-    name, tree = name_of(file), ast.parse(file.read_text("utf-8"))
-    if name == "onnxq":
+FILES = {
+    name_of(file): file
+    for file in sorted(
+        [file for file in ROOT.glob("onnxq/**/*.py") if LINK not in file.parents]
+        + list(ROOT.glob("operators/*.py"))
+    )
+}
+
+
+def imports(file: Path) -> set[str]:
+    """Every module that the file imports, wherever the statement stands; for types, too."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative import"
+            dotted = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in FILES else str(node.module) for name in dotted}
+    return found
+
+
+IMPORTS = {name: imports(file) for name, file in FILES.items()}
+
+
+def floor(module: str) -> int:
+    """Place of a dotted name's room in ROOMS."""
+    room = module.split(".")[1]
+    assert room in ROOMS, f"{module} has no place yet: add '{room}' to ROOMS"
+    return ROOMS.index(room)
+
+
+def is_own(module: str) -> bool:
+    return module.startswith("onnxq.")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_imports_go_downwards(name: str) -> None:
+    if name == FACADE:
         return  # the facade imports everything, lazily: test_public_api
-    own = layer(name)
-    for imported in imports(tree):
+    for imported in IMPORTS[name]:
         top = imported.split(".")[0]
         assert top != "operators", f"{name}: import onnxq.operators, never operators"
-        assert top != "onnxruntime" or name == "onnxq.ort.runtime", f"{name} imports onnxruntime"
+        assert top != "onnxruntime" or name == RUNTIME, f"{name} imports onnxruntime"
         assert top != "torch" or name.startswith("onnxq.pytorch"), f"{name} imports torch"
-        if top == "onnxq":
-            below = layer(imported)
-            assert below <= own, f"{name} imports {imported}, which is above it"
+        if is_own(imported):
+            assert floor(imported) <= floor(name), f"{name} imports {imported}, which is above it"
+
+
+def test_no_two_files_import_each_other_however_far_around() -> None:
+    below = {
+        name: {module for module in imported if is_own(module) and module != name}
+        for name, imported in IMPORTS.items()
+        if name != FACADE
+    }
+    try:
+        TopologicalSorter(below).prepare()
+    except CycleError as error:
+        pytest.fail(f"files that import each other: {' <- '.join(error.args[1])}")
 
 
 def test_operator_files_are_reached_through_the_catalog_alone() -> None:
-    outside = [file for file in FILES if (ROOT / "operators") not in file.parents]
     readers = {
-        name_of(file)
-        for file in outside
-        if any(m.startswith("onnxq.operators") for m in imports(ast.parse(file.read_text())))
+        name
+        for name, imported in IMPORTS.items()
+        if not name.startswith("onnxq.operators")
+        and any(module.startswith("onnxq.operators") for module in imported)
     }
     assert readers <= {"onnxq.catalog", "onnxq.authoring"}

@@ -1,8 +1,8 @@
 """What lies behind nodes that round floats: there, codes may depend on the machine.
 
-A node that rounds may give other last bits on another machine (onnxq.ort.node_kinds). Codes computed
-from these can be a step apart, and then whatever is computed from the codes. Everything else is the
-same integers, or the same floats, wherever products of codes are added alike.
+A node that rounds may give other last bits on another machine (onnxq.ort.node_kinds). Codes
+computed from these can be a step apart, and then whatever is computed from the codes. Everything
+else is the same integers, or the same floats, wherever products of codes are added alike.
 """
 
 from __future__ import annotations

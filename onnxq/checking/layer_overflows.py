@@ -11,9 +11,9 @@ import onnx_ir as ir
 from onnxq import catalog
 from onnxq.checking.differences import Differences
 from onnxq.checking.prediction import CODES, MAX_PAIRS, WEIGHTS, LayerPrediction, Pair
+from onnxq.graph.walk import attribute_values
 from onnxq.graph.weights import constant
 from onnxq.ort.node_kinds import value_types
-from onnxq.static.placing.decision import attribute_values
 from onnxq.targets.accumulation import Arithmetic, Overflows, joined
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """Says on which machines a quantized model's integers differ, without having the machines.
 
 The reference runs the model exactly and, beside that, as each kind of arithmetic among the machines
-whose pairs of products may not fit int16 (see onnxq.targets.accumulation); layers where they agree are
-computed once. Without samples, the weights alone say which layers can differ.
+whose pairs of products may not fit int16 (see onnxq.targets.accumulation); layers where they agree
+are computed once. Without samples, the weights alone say which layers can differ.
 """
 
 from __future__ import annotations

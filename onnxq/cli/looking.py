@@ -50,9 +50,9 @@ def inspect(
     if dynamic:
         _inspect_dynamic(load_model(model), (qconfig, overrides, target, objective), as_json)
         return
+    from onnxq.graph.walk import tensor_names
     from onnxq.report import console, machine
     from onnxq.report.summary import summarize
-    from onnxq.static.placing.decision import tensor_names
 
     prepared = prepare_model(load_model(model), qconfig, overrides, target)
     summary = summarize(prepared.model, prepared.decisions)
@@ -70,9 +70,9 @@ def inspect(
 def _inspect_dynamic(
     model: ir.Model, asked: tuple[Path | None, tuple[str, ...], str | None, str], as_json: bool
 ) -> None:
+    from onnxq.graph.walk import tensor_names
     from onnxq.report import console, machine
     from onnxq.report.summary import summarize
-    from onnxq.static.placing.decision import tensor_names
 
     source, made = plan_dynamic_model(model, *asked)
     summary = summarize(source, made.decisions)

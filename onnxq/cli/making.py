@@ -219,7 +219,8 @@ def quantize(
     from onnxq.checking.execution import execution
     from onnxq.dynamic.dynamic_decision import as_objective
     from onnxq.graph.io import save
-    from onnxq.static.rewrite import check_format, rewrite
+    from onnxq.qdq.qoperator import check_format
+    from onnxq.static.rewrite import rewrite
 
     check_format(form)  # before the calibration, which may take minutes
     aim = as_objective(objective)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq import catalog
+from onnxq.catalog import has_dynamic_form
 from onnxq.dtypes import INT8
 from onnxq.dynamic.dynamic_decision import (
     DynamicDecision,
@@ -43,13 +44,12 @@ from onnxq.dynamic.tied_weights import (
     share_limits,
 )
 from onnxq.graph.io import model_hash
+from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.graph.weights import constant_array
 from onnxq.observers import ObserverSpec
 from onnxq.operator import DynamicForm, DynamicRule, DynamicWeight, Float
 from onnxq.qconfig import QConfigDynamic, onnxq_default_dynamic_qconfig
 from onnxq.qparams import PerTensor
-from onnxq.static.placing.candidates import has_dynamic_form
-from onnxq.static.placing.decision import node_name, value_name, walk
-from onnxq.static.planning.constants import constant_array
 from onnxq.targets.dynamic_gains import PRODUCT_OPS
 
 if TYPE_CHECKING:

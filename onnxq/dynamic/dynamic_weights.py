@@ -11,9 +11,10 @@ import numpy as np
 from onnxq.dtypes import INT8
 from onnxq.dynamic.dynamic_decision import DynamicWeightPlan
 from onnxq.errors import ModelError
+from onnxq.graph.weights import constant_array
+from onnxq.observers.weight_observation import WeightKey, observe_weight
 from onnxq.operator import DynamicWeight, Float
 from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
-from onnxq.static.planning.constants import WeightKey, constant_array, observe_weight
 
 if TYPE_CHECKING:
     import numpy.typing as npt

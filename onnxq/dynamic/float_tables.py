@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq.dynamic.forms import Slower
-from onnxq.static.placing.decision import node_name
+from onnxq.graph.walk import node_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.dynamic.dynamic_weights import can_be_in_blocks
 from onnxq.errors import QConfigError
+from onnxq.graph.walk import node_name
 from onnxq.operator import DynamicForm, DynamicRule, Float
-from onnxq.static.placing.decision import node_name
 from onnxq.targets import AS_FAST
 from onnxq.targets.dynamic_gains import PRODUCT_OPS
 from onnxq.targets.recurrent_gains import GATES, R_SLOT

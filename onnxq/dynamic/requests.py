@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from onnxq.catalog import has_dynamic_form
 from onnxq.dtypes import FLOAT16, QDType
 from onnxq.dynamic.forms import stored_type
 from onnxq.dynamic.spec import dynamic_op_types
 from onnxq.errors import ModelError, QConfigError, listed
+from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float
 from onnxq.qconfig import QConfigDynamic
-from onnxq.static.placing.candidates import has_dynamic_form
-from onnxq.static.placing.decision import node_name, walk
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -15,6 +15,7 @@ import onnx_ir as ir
 from onnx_ir.tape import Tape
 
 from onnxq import catalog
+from onnxq.catalog import has_dynamic_form
 from onnxq.dynamic.dynamic_weights import can_turn, permuted, unpermuted
 from onnxq.dynamic.outermost import Outermost
 from onnxq.dynamic.shared_quantizers import share_quantizers
@@ -25,11 +26,10 @@ from onnxq.graph.checks import FORMAT_KEY
 from onnxq.graph.collector import without_collector
 from onnxq.graph.edit import all_nodes, all_values
 from onnxq.graph.hashing import model_hash
+from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.qdq.edits import graph_of
 from onnxq.qdq.initializers import Initializers
 from onnxq.qparams import PerBlock
-from onnxq.static.placing.candidates import has_dynamic_form
-from onnxq.static.placing.decision import node_name, value_name, walk
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping

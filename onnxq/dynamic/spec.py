@@ -11,6 +11,7 @@ import numpy as np
 from onnxq import catalog, dtypes
 from onnxq.dtypes import FLOAT16, INT8, QDType
 from onnxq.errors import QConfigError, nearest
+from onnxq.graph.walk import tensor_names, walk
 from onnxq.qconfig import (
     QConfig,
     QConfigDynamic,
@@ -18,8 +19,7 @@ from onnxq.qconfig import (
     float16_dynamic_qconfig,
     onnxq_default_dynamic_qconfig,
 )
-from onnxq.static.placing.decision import tensor_names, walk
-from onnxq.static.placing.overrides import absent_op_types
+from onnxq.qconfig.absent import absent_op_types
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -12,8 +12,8 @@ import numpy as np
 from onnxq.dtypes import INT8
 from onnxq.dynamic.dynamic_weights import can_turn, unpermuted
 from onnxq.errors import listed
+from onnxq.graph.walk import node_name, value_name
 from onnxq.qparams import PerBlock, PerChannel
-from onnxq.static.placing.decision import node_name, value_name
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, MutableMapping

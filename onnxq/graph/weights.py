@@ -85,3 +85,9 @@ def renamed(tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
         return ir.StringTensor(tensor.raw, shape=tensor.shape, name=name)
     shape = ir.Shape(tensor.shape.numpy())
     return ir.LazyTensor(lambda: tensor, tensor.dtype, shape, name=name)
+
+
+def constant_array(value: ir.Value) -> npt.NDArray[np.float32]:
+    """The initializer's array, mapped from disk where it is external."""
+    assert value.const_value is not None
+    return value.const_value.numpy()

@@ -11,8 +11,7 @@ An observer of your own: subclass Observer, implement its five abstract methods.
 
 from __future__ import annotations
 
-from onnxq.observers._base import Observer, ObserverBase
-from onnxq.observers._spec import ObserverSpec, find_observer
+from onnxq.observers._base import Observer, ObserverBase, ObserverSpec, find_observer
 from onnxq.observers.amax import AmaxObserver
 from onnxq.observers.channel_histogram import ChannelHistogramObserver
 from onnxq.observers.entropy import EntropyObserver

@@ -1,23 +1,36 @@
-"""The contract of observers: what is needed to calibrate, to merge shards, and to save."""
+"""Observer, the contract of observers, and ObserverSpec, the value that makes one.
+
+The two are in one file because each makes the other.
+"""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import warnings
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq import dtypes
-from onnxq.errors import CalibrationError
+from onnxq.core import plugins
+from onnxq.errors import CalibrationError, QConfigError, nearest
+from onnxq.observers._arguments import (
+    Argument,
+    as_argument,
+    as_qdtype,
+    as_qscheme,
+    as_text,
+    unknown_argument,
+)
 from onnxq.observers._range import EPS, resolve_range
-from onnxq.observers._spec import ObserverSpec, as_qdtype, as_qscheme, register_observer
 from onnxq.qparams import QParams, QScheme
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from onnxq.dtypes import QDType
 
@@ -178,3 +191,118 @@ def warn_unobserved(observer: Observer) -> None:
         UserWarning,
         stacklevel=3,
     )
+
+
+_observers: dict[str, type[Observer]] = {}
+
+
+def register_observer(observer: type[Observer]) -> None:
+    """Makes an observer class known by its name; subclassing Observer calls this.
+
+    Raises:
+        QConfigError: a class of that name exists in another place.
+    """
+    known = _observers.get(observer.__name__, observer)
+    # a notebook cell that runs again defines the same class anew
+    if (known.__module__, known.__qualname__) != (observer.__module__, observer.__qualname__):
+        raise QConfigError(
+            f"observer '{observer.__name__}' exists already, in {known.__module__}; "
+            f"give the one in {observer.__module__} another name."
+        )
+    _observers[observer.__name__] = observer
+
+
+def find_observer(name: str) -> type[Observer]:
+    """The observer class of that name.
+
+    Raises:
+        QConfigError: no observer has that name; the message suggests the nearest.
+        UnsupportedError: a plugin, which may have it, cannot be imported.
+    """
+    if name not in _observers:
+        plugins.load()
+    if name not in _observers:
+        raise QConfigError(
+            f"observer '{name}' is not known; known: {', '.join(sorted(_observers))}. "
+            f"Import the module that defines it.{nearest(name, _observers)}"
+        )
+    return _observers[name]
+
+
+@dataclass(frozen=True, slots=True)
+class ObserverSpec:
+    """Which observer, with which arguments: a value to print, compare, hash and save.
+
+    `HistogramObserver.with_args(bins=1024)` makes one; calling it makes a new observer.
+
+    Attributes:
+        name: the observer's class name.
+        args: (argument, value) of those that differ from the default, sorted.
+    """
+
+    name: str
+    args: tuple[tuple[str, Argument], ...] = ()
+
+    def __call__(self) -> Observer:
+        """A new observer that has seen nothing."""
+        make: Callable[..., Observer] = find_observer(self.name)
+        return make(**dict(self.args))
+
+    def with_args(self, **kwargs: object) -> ObserverSpec:
+        """This spec with some arguments replaced.
+
+        Raises:
+            QConfigError: an argument that the observer does not take.
+        """
+        accepted, open_ended = _parameters(find_observer(self.name))
+        for key in kwargs:
+            if key not in accepted and not open_ended:
+                raise QConfigError(unknown_argument(self.name, key, list(accepted)))
+        given = {**dict(self.args), **{k: as_argument(k, v) for k, v in kwargs.items()}}
+        differing = {k: v for k, v in given.items() if k not in accepted or accepted[k] != v}
+        return ObserverSpec(self.name, tuple(sorted(differing.items())))
+
+    def argument(self, name: str, default: Argument = None) -> Argument:
+        """The value of that argument, or `default` where it is the observer's default."""
+        return dict(self.args).get(name, default)
+
+    def accepts(self, argument: str) -> bool:
+        """Whether the constructor has that argument ("ch_axis": it can be per channel)."""
+        return argument in _parameters(find_observer(self.name))[0]
+
+    def restore(self, state: Mapping[str, npt.NDArray[np.generic]]) -> Observer:
+        """A new observer that has seen what the one whose state() this is had seen."""
+        observer = self()
+        observer.load_state(state)
+        return observer
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain JSON and YAML values: {"observer": name, argument: value...}."""
+        return {"observer": self.name, **{k: as_text(v) for k, v in self.args}}
+
+    @staticmethod
+    def from_dict(data: Mapping[str, object]) -> ObserverSpec:
+        """The inverse of to_dict.
+
+        Raises:
+            QConfigError: no "observer" key, an unknown observer or argument.
+        """
+        if "observer" not in data:
+            raise QConfigError(f"an observer needs the key 'observer'; got keys {sorted(data)}.")
+        args = {k: v for k, v in data.items() if k != "observer"}
+        return ObserverSpec(str(data["observer"])).with_args(**args)
+
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(f'{k}={as_text(v)}' for k, v in self.args)})"
+
+
+@functools.cache
+def _parameters(observer: type[Observer]) -> tuple[dict[str, object], bool]:
+    """The constructor's arguments with their defaults, and whether it takes any others."""
+    parameters = list(inspect.signature(observer.__init__).parameters.values())[1:]
+    named = [p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    # a missing default is Parameter.empty, which no value equals
+    defaults: dict[str, object] = {
+        p.name: p.default if p.default is p.empty else as_argument(p.name, p.default) for p in named
+    }
+    return defaults, any(p.kind is p.VAR_KEYWORD for p in parameters)

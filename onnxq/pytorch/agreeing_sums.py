@@ -21,8 +21,8 @@ from torch import fx
 from onnxq.errors import listed
 from onnxq.observers.amax import AmaxObserver
 from onnxq.pytorch.fake_quantize import FakeQuantize
+from onnxq.qdq.sum_scales import raise_scales
 from onnxq.qdq.tidy.sums import disagreeing_sums
-from onnxq.static.planning.agreeing_sums import raise_scales
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from onnxq.observers import Observer
+    from onnxq.qdq.sum_scales import Sum
     from onnxq.qparams import QParams
-    from onnxq.static.planning.agreeing_sums import Sum
 
 _KEY = "onnxq_sums"
 _ENDING = ".activation_post_process"

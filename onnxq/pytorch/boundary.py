@@ -12,9 +12,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-MARK = "Max"
-"""ONNX operator of one input that stands for the mark in an exported graph."""
-
 
 @torch.library.custom_op("onnxq::leave_integers", mutates_args=())
 def leave_integers(x: Tensor) -> Tensor:

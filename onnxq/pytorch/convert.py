@@ -23,8 +23,8 @@ from onnxq.pytorch.nn.qat import QatModule
 from onnxq.pytorch.nn.quantized import DeQuantize
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
 from onnxq.pytorch.places import places
-from onnxq.pytorch.placing.graph_prepare import PLACEMENTS
 from onnxq.pytorch.placing.grid_keeping import keep_rounding
+from onnxq.pytorch.placing.placed import PLACEMENTS
 from onnxq.pytorch.sources import is_watching
 from onnxq.pytorch.stubs import DeQuantStub
 from onnxq.qconfig import QConfig, QConfigDynamic

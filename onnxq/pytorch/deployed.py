@@ -27,8 +27,8 @@ from onnxq.pytorch.exporting.check import flatten
 from onnxq.pytorch.fake_quantize import FakeQuantize
 from onnxq.pytorch.nn.quantized import Requantize
 from onnxq.pytorch.placing.group import GroupMember
+from onnxq.qdq.sum_scales import LARGEST
 from onnxq.qdq.tidy.reading import DEQUANTIZE, QUANTIZE, array_of
-from onnxq.static.planning.agreeing_sums import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

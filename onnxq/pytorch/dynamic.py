@@ -17,18 +17,18 @@ import torch
 from torch import nn
 
 from onnxq import targets
+from onnxq.catalog import has_dynamic_form
 from onnxq.dynamic.dynamic_decision import Objective, as_objective
 from onnxq.dynamic.requests import check_dtype
 from onnxq.dynamic.spec import as_dtype, dynamic_op_types, entry_for
 from onnxq.errors import ModelError, QConfigError, UnsupportedError, nearest
 from onnxq.graph.canonical import canonicalize
+from onnxq.graph.walk import node_name, walk
 from onnxq.ort import runtime
 from onnxq.pipeline import quantize_dynamic as quantize_model
 from onnxq.pytorch.arguments.examples import example_inputs
 from onnxq.pytorch.exporting.exporter import export
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
-from onnxq.static.placing.candidates import has_dynamic_form
-from onnxq.static.placing.decision import node_name, walk
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -15,15 +15,16 @@ from torch import nn
 
 from onnxq.errors import CalibrationError, QConfigError, UnsupportedError, nearest
 from onnxq.graph.canonical import canonicalize
+from onnxq.graph.walk import node_name, walk
 from onnxq.ort import runtime
 from onnxq.pipeline import quantize_dynamic
 from onnxq.pytorch.exporting.script import bind_script, export_script
 from onnxq.pytorch.torch_ao import own_entry
 from onnxq.qconfig import Entry, QConfig, QConfigDynamic, QConfigMapping
-from onnxq.static.placing.decision import node_name, walk
+from onnxq.qdq.qoperator import check_format
 from onnxq.static.plan import plan
 from onnxq.static.prepare import Prepared, prepare
-from onnxq.static.rewrite import check_format, rewrite
+from onnxq.static.rewrite import rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -29,7 +29,7 @@ from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.nn.transposed import TRANSPOSED
 from onnxq.pytorch.placing.grid_keeping import GRID_KEEPING, Between, round_input
 from onnxq.pytorch.stubs import DeQuantStub
-from onnxq.static.planning.agreeing_sums import ADD, Sum
+from onnxq.qdq.sum_scales import ADD, Sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

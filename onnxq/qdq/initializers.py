@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnxq.graph.edit import NamePool
+from onnxq.graph.walk import value_name
 from onnxq.qdq.tensors import (
     half_tensor,
     integer_tensor,
@@ -16,7 +17,6 @@ from onnxq.qdq.tensors import (
     zero_point_tensor,
 )
 from onnxq.qparams import QParams
-from onnxq.static.placing.decision import value_name
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,11 +11,11 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from onnxq.errors import listed
+from onnxq.errors import QConfigError, listed, nearest
 from onnxq.qdq.fuse import Int8Codes, fuse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import onnx_ir as ir
 
@@ -70,3 +70,28 @@ def remains(model: ir.Model) -> Remains:
     """What `write_qoperator` put into the metadata; nothing for another model."""
     kept = json.loads(model.metadata_props.get(KEPT_KEY, "{}"))
     return Remains(kept, tuple(json.loads(model.metadata_props.get(TABLES_KEY, "[]"))))
+
+
+def _as_it_is(qdq: ir.Model, int8: Int8Codes) -> ir.Model:
+    del int8  # ONNX Runtime decides when it loads the model
+    return qdq
+
+
+FORMATS: dict[str, Callable[[ir.Model, Int8Codes], ir.Model]] = {
+    "qdq": _as_it_is,
+    "qoperator": write_qoperator,
+}
+"""Name of a form -> what makes it of the QDQ form, given what becomes of int8 activations."""
+
+
+def check_format(format: str) -> None:
+    """Passes where the format is known.
+
+    Raises:
+        QConfigError: it is not.
+    """
+    if format not in FORMATS:
+        raise QConfigError(
+            f"format '{format}' is not known; known: {', '.join(FORMATS)}."
+            f"{nearest(format, FORMATS)}"
+        )

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.dynamic.dynamic_decision import QuantizeDynamic
+from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float
 from onnxq.static.placing.candidates import DYNAMICALLY
-from onnxq.static.placing.decision import Decision, Quantize, node_name, walk
+from onnxq.static.placing.decision import Decision, Quantize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

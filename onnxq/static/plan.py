@@ -26,29 +26,16 @@ from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.tied_weights import notes_on_both_parts
 from onnxq.errors import CalibrationError, OnnxqError, UnsupportedError
 from onnxq.graph.collector import without_collector
+from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float, NodePlan
 from onnxq.qparams import QParams, quantize
 from onnxq.static.arguments import check_prepared, check_statistics
 from onnxq.static.placing.candidates import DYNAMICALLY
 from onnxq.static.placing.channel_gains import gains_of
-from onnxq.static.placing.decision import (
-    Decision,
-    Quantize,
-    decision_from_dict,
-    decision_to_dict,
-    node_name,
-    walk,
-)
+from onnxq.static.placing.decision import Decision, Quantize, decision_from_dict, decision_to_dict
 from onnxq.static.planning.activations import tensor_qparams, untaken_branches
 from onnxq.static.planning.agreeing_sums import let_sums_agree
-from onnxq.static.planning.constants import (
-    BiasPlan,
-    WeightKey,
-    WeightPlan,
-    plan_bias,
-    plan_weight,
-    with_gain,
-)
+from onnxq.static.planning.constants import BiasPlan, WeightPlan, plan_bias, plan_weight, with_gain
 from onnxq.static.planning.pair_range import check_saturated, reduced
 from onnxq.targets.range_reduction import RangeReduction, Reduction
 
@@ -58,6 +45,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import onnx_ir as ir
 
+    from onnxq.observers.weight_observation import WeightKey
     from onnxq.static.planning.pair_range import Saturated
     from onnxq.static.prepare import Prepared
     from onnxq.static.statistics import Statistics

@@ -14,21 +14,18 @@ from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.collector import without_collector
 from onnxq.graph.io import load, model_hash
+from onnxq.graph.walk import tensor_names, walk
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
+from onnxq.qconfig.absent import absent_op_types
 from onnxq.samples import open_samples
 from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_mapping
 from onnxq.static.calibrate import Calibration
 from onnxq.static.placing.channel_gains import ChannelGain, channel_observer, find_channel_gains
 from onnxq.static.placing.check_types import check_types
-from onnxq.static.placing.decision import Decision, Quantize, tensor_names, walk
-from onnxq.static.placing.overrides import (
-    absent_op_types,
-    check_overrides,
-    group_override,
-    unmet_requests,
-)
+from onnxq.static.placing.decision import Decision, Quantize
+from onnxq.static.placing.overrides import check_overrides, group_override, unmet_requests
 from onnxq.static.placing.placement import Placement, place
 from onnxq.static.placing.stored_types import storage_of
 from onnxq.targets.range_reduction import as_range_reduction

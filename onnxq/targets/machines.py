@@ -52,8 +52,6 @@ from onnxq.targets.recurrent_gains import GATES, RECURRENT, STEP_ROWS, STORED
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from onnxq.operator import Rule
-
 
 TypePair = tuple[str, str]
 """Names of QDTypes: (activation, weight)."""
@@ -244,12 +242,6 @@ class Target:
     def reduces_range(self) -> bool:
         """Whether products of full-range weights would saturate here."""
         return self.weight_qmax_saturating < self.weight_qmax
-
-    def weight_limit(self, rule: Rule) -> int:
-        """Largest magnitude of an int8 weight of an operator; pairs of them may be limited too."""
-        everywhere = self.range_reduction is RangeReduction.EVERYWHERE
-        saturates = rule.saturating_pairs and everywhere
-        return self.weight_qmax_saturating if saturates else self.weight_qmax
 
     def dynamic_gain(
         self, op_type: str, form: str, bits: int, k: int, n: int, m: int | None, least_m: int = 1

@@ -30,8 +30,8 @@ from onnxq.pytorch.agreeing_sums import let_sums_agree, sums_in
 from onnxq.pytorch.deployed import Feeding, compare
 from onnxq.pytorch.tensor_quant import QuantDescriptor, TensorQuantizer
 from onnxq.qconfig import QConfig, get_default_qat_qconfig
+from onnxq.qdq.sum_scales import LARGEST
 from onnxq.qparams import QParams, per_tensor
-from onnxq.static.planning.agreeing_sums import LARGEST
 
 pytestmark = pytest.mark.oracle
 
@@ -238,7 +238,7 @@ def test_a_power_of_two_by_accident_is_raised() -> None:
 
 def test_a_sum_that_no_scale_near_its_own_helps_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = doubled(MinMaxObserver)
-    monkeypatch.setattr("onnxq.static.planning.agreeing_sums._factors", lambda: iter(()))
+    monkeypatch.setattr("onnxq.qdq.sum_scales._factors", lambda: iter(()))
     with pytest.warns(
         UserWarning, match=r"'add': ARM or x86 without AVX2 may round .* no scale near avoids it"
     ):

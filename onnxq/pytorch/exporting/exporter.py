@@ -39,7 +39,7 @@ from onnxq.pytorch.fake_quantize import FakeQuantize
 from onnxq.pytorch.never_ran import NOT_REACHED
 from onnxq.pytorch.placing.transformers import twin_without_shortcuts, zeroes_padding
 from onnxq.qdq import tidy as quantized_graph
-from onnxq.static.rewrite import check_format
+from onnxq.qdq.qoperator import check_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

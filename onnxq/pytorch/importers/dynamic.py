@@ -20,6 +20,8 @@ from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
 from onnxq.errors import ModelError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import model_hash
+from onnxq.graph.walk import node_name, walk
+from onnxq.graph.weights import constant_array
 from onnxq.operator import DynamicForm
 from onnxq.ort import runtime
 from onnxq.pytorch.dynamic import entries_of_nodes
@@ -27,8 +29,6 @@ from onnxq.pytorch.importers.int8_weights import INT8_MAX, within
 from onnxq.qconfig import QConfigDynamic, float16_dynamic_qconfig, onnxq_default_dynamic_qconfig
 from onnxq.qdq.tidy import holds_codes
 from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
-from onnxq.static.placing.decision import node_name, walk
-from onnxq.static.planning.constants import constant_array
 
 if TYPE_CHECKING:
     import onnx_ir as ir

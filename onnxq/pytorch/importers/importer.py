@@ -44,9 +44,9 @@ from onnxq.pytorch.importers.programs import (
 )
 from onnxq.pytorch.importers.tensor_quantizers import has_tensor_quantizers, with_own_quantizers
 from onnxq.pytorch.importers.twins import find_twins
+from onnxq.qdq.qoperator import check_format
 from onnxq.qdq.tidy import as_format, count_grids, output_scales, tidy_quantized
 from onnxq.qdq.tidy.sums import disagreeing_sums
-from onnxq.static.rewrite import check_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

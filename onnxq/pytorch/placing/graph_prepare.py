@@ -25,7 +25,7 @@ from onnxq.pytorch.layers import QAT_MAPPING
 from onnxq.pytorch.nn.intrinsic import FUSED
 from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.placing.group import GroupMember, WholeBatch
-from onnxq.pytorch.placing.placed import operand
+from onnxq.pytorch.placing.placed import PLACEMENTS, operand
 from onnxq.pytorch.placing.placements import place
 from onnxq.pytorch.placing.tracing import WEIGHTED, module_of, trace
 from onnxq.pytorch.stubs import DeQuantStub
@@ -42,11 +42,8 @@ from onnxq.static.prepare import backend_of
 if TYPE_CHECKING:
     from onnxq.pytorch.arguments.inputs import Inputs
     from onnxq.pytorch.placing.placed import PlacedGroup, PlacedWeight, Placements
-    from onnxq.static.planning.agreeing_sums import Sum
+    from onnxq.qdq.sum_scales import Sum
     from onnxq.targets import Target
-
-PLACEMENTS = "onnxq_placements"
-"""Key of the meta of a prepared module: its Placements."""
 
 _FUSED: dict[tuple[type[nn.Module], ...], tuple[Any, Any]] = {
     kind.PARTS: (kind, QAT_MAPPING[kind]) for kind in FUSED if kind in QAT_MAPPING

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onnxq.qconfig import Part
-    from onnxq.static.planning.agreeing_sums import Sum
+    from onnxq.qdq.sum_scales import Sum
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +117,7 @@ def describe(part: Part) -> str:
     if isinstance(part, ObserverSpec):
         return f"{part}, observed only"
     return f"{part.observer}" if part.scale is ScaleRule.OBSERVED else f"{part.observer}, learned"
+
+
+PLACEMENTS = "onnxq_placements"
+"""Key of the meta of a prepared module: its Placements."""

@@ -20,7 +20,9 @@ import numpy as np
 import onnx_ir as ir
 from torch import fx
 
+from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.observers import ChannelHistogramObserver, HistogramObserver
+from onnxq.observers.weight_observation import limited_to
 from onnxq.operator import Float, Role
 from onnxq.pytorch.arguments.inputs import bind
 from onnxq.pytorch.exporting.exporter import export
@@ -37,9 +39,9 @@ from onnxq.pytorch.placing.tracing import (
 )
 from onnxq.pytorch.placing.transformers import holds_transformer, without_shortcuts
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigMapping, get_default_qat_qconfig
-from onnxq.static.placing.decision import Quantize, node_name, value_name, walk, weight_observer
-from onnxq.static.planning.agreeing_sums import ADD, find_sums
-from onnxq.static.planning.constants import limited_to
+from onnxq.qdq.sum_scales import ADD
+from onnxq.static.placing.decision import Quantize, weight_observer
+from onnxq.static.planning.agreeing_sums import find_sums
 from onnxq.static.prepare import backend_of, prepare
 from onnxq.static.rewrite.guards import NEVER_FUSED
 
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
     from onnxq.observers import ObserverSpec
     from onnxq.pytorch.arguments.inputs import BoundInputs, Inputs
     from onnxq.qconfig import Part
-    from onnxq.static.planning.agreeing_sums import Sum
+    from onnxq.qdq.sum_scales import Sum
     from onnxq.static.prepare import Prepared, TensorGroup
     from onnxq.targets import Target
 

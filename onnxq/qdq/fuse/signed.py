@@ -18,12 +18,12 @@ from onnxq.dtypes import INT8
 from onnxq.graph.weights import constant
 from onnxq.operator import Role, Rule
 from onnxq.qdq.fuse.scales import Int8Codes, is_dequantize, is_quantize, zero_point_of
+from onnxq.qparams import SHIFT
 
 if TYPE_CHECKING:
     from onnxq.graph.edit import FreeNames
     from onnxq.operator import NodePlan
 
-SHIFT = 128
 WITHOUT_SHIFT = frozenset({"Gemm"})  # ONNX Runtime's GemmNodeGroupSelector takes int8, too
 
 

@@ -30,13 +30,14 @@ from onnxq.graph.edit import FreeNames, bypass
 from onnxq.graph.passes.global_pool import MeanToGlobalPool
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.graph.types import infer_types
-from onnxq.pytorch.boundary import MARK
 from onnxq.qdq.fuse import Int8Codes
+from onnxq.qdq.qoperator import FORMATS
 from onnxq.qdq.signed_codes import keep_loadable
 from onnxq.qdq.tidy.bias_scales import check_bias
 from onnxq.qdq.tidy.biases import store_bias
 from onnxq.qdq.tidy.clamps import fold_clamps
 from onnxq.qdq.tidy.lowered import lower_layer
+from onnxq.qdq.tidy.marks import MARK
 from onnxq.qdq.tidy.movement import drop_round_trip, onto_grid, quantize_before
 from onnxq.qdq.tidy.naming import name_codes, name_outputs
 from onnxq.qdq.tidy.norms import fold_norm
@@ -52,7 +53,6 @@ from onnxq.qdq.tidy.reading import (
 )
 from onnxq.qdq.tidy.stored_constants import store_codes
 from onnxq.qdq.tidy.unsigned import store_unsigned
-from onnxq.static.rewrite import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

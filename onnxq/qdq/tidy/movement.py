@@ -10,9 +10,9 @@ from onnx_ir.tape import Tape
 
 from onnxq import catalog
 from onnxq.operator import Form, NodePlan, Role, Rule
-from onnxq.pytorch.boundary import MARK
 from onnxq.qdq.edits import graph_of
 from onnxq.qdq.tidy.lowered import write
+from onnxq.qdq.tidy.marks import MARK
 from onnxq.qdq.tidy.reading import (
     DEQUANTIZE,
     QUANTIZE,

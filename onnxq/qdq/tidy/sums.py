@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onnxq.qdq.sum_scales import ADD, Sum
 from onnxq.qdq.tidy.reading import QUANTIZE, dequantizer, qparams_of, scale_rank
-from onnxq.static.planning.agreeing_sums import ADD, Sum
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -27,7 +27,7 @@ from onnxq.qdq.tidy.reading import (
     new_constant,
     scale_rank,
 )
-from onnxq.static.placing.stored_types import SHIFT
+from onnxq.qparams import SHIFT
 
 if TYPE_CHECKING:
     import numpy.typing as npt

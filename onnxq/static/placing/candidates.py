@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnxq import catalog
+from onnxq.catalog import has_dynamic_form
 from onnxq.dtypes import INT8, UINT8
+from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Float, Form, Role, Rule
 from onnxq.qconfig import QConfigDynamic
-from onnxq.static.placing.decision import node_name, value_name, weight_observer
+from onnxq.static.placing.decision import weight_observer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -67,12 +69,6 @@ def find_candidates(
         if candidate.node in candidates:
             _fold(candidate, candidates)
     return candidates, floats
-
-
-def has_dynamic_form(node: ir.Node) -> bool:
-    """Whether its operator has a dynamic rule; the rule may still leave this node in float."""
-    operator = catalog.find(node.op_type, node.domain)
-    return operator is not None and operator.has_dynamic_rule()
 
 
 def _judge(

@@ -22,14 +22,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.observers import ChannelHistogramObserver, HistogramObserver, ObserverSpec
-from onnxq.static.placing.decision import (
-    Quantize,
-    node_name,
-    value_name,
-    walk,
-    weight_observer,
-)
+from onnxq.static.placing.decision import Quantize, weight_observer
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from onnxq.dtypes import INT4, INT8, INT16, UINT4, UINT8, UINT16
 from onnxq.errors import UnsupportedError
+from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.observers import NoopObserver
 from onnxq.operator import Form
-from onnxq.static.placing.decision import Quantize, node_name, value_name, walk, weight_observer
+from onnxq.static.placing.decision import Quantize, weight_observer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What is decided of a node, and how the stages walk over nodes."""
+"""Decisions of static quantization: what becomes of a node."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import onnx_ir as ir
-
+from onnxq.graph.walk import node_name, value_name
 from onnxq.observers import ObserverSpec
 from onnxq.operator import Float, Form, Role, Rule, WeightSlot
+from onnxq.targets.range_reduction import RangeReduction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-    from onnxq.operator import AttributeValue
+    import onnx_ir as ir
+
     from onnxq.qconfig import QConfigMapping
+    from onnxq.targets import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +42,6 @@ class Quantize:
 Decision = Quantize | Float
 
 
-def value_name(value: ir.Value) -> str:
-    """The value's name; canonical graphs name every value."""
-    assert value.name
-    return value.name
-
-
-def node_name(node: ir.Node) -> str:
-    """The node's name; canonical graphs name every node."""
-    assert node.name
-    return node.name
-
-
-def attribute_values(node: ir.Node) -> dict[str, AttributeValue]:
-    """As kernels take them: name -> value, without references to a function's attributes."""
-    return {name: a.value for name, a in node.attributes.items() if not a.is_ref()}
-
-
 def weight_observer(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> ObserverSpec:
     """The observer of the node's weight: the one named for the tensor, else the node's.
 
@@ -74,35 +59,11 @@ def weight_observer(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> Obser
     return named if isinstance(named, ObserverSpec) else entry.weight_observer
 
 
-def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
-    """The graphs that a node holds: branches of If, bodies of Loop and Scan."""
-    for attribute in node.attributes.values():
-        if attribute.type == ir.AttributeType.GRAPH:
-            yield attribute.as_graph()
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            yield from attribute.as_graphs()
-
-
-def walk(graph: ir.Graph, loop: str | None = None) -> Iterator[tuple[ir.Node, str | None]]:
-    """Nodes in the order in which they run, those of subgraphs before the node that holds them.
-
-    Yields:
-        (node, name of the innermost Loop or Scan around it or None).
-    """
-    for node in graph:
-        inner = loop if node.op_type == "If" else f"{node.op_type} '{node.name}'"
-        for subgraph in subgraphs(node):
-            yield from walk(subgraph, inner)
-        yield node, loop
-
-
-def tensor_names(model: ir.Model) -> list[str]:
-    """Names that a qconfig may use for tensors: inputs, initializers, results, subgraphs' too."""
-    names = [value_name(v) for v in model.graph.inputs]
-    for graph in model.graphs():
-        names += graph.initializers
-    names += [v.name for node, _ in walk(model.graph) for v in node.outputs if v.name]
-    return list(dict.fromkeys(names))
+def weight_limit(rule: Rule, target: Target) -> int:
+    """Largest magnitude of an int8 weight of an operator; pairs of them may be limited too."""
+    everywhere = target.range_reduction is RangeReduction.EVERYWHERE
+    saturates = rule.saturating_pairs and everywhere
+    return target.weight_qmax_saturating if saturates else target.weight_qmax
 
 
 def decision_to_dict(decision: Decision) -> dict[str, object]:

@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq.errors import QConfigError, listed
+from onnxq.graph.walk import node_name, tensor_names, walk
 from onnxq.observers import ObserverSpec
 from onnxq.operator import Float
-from onnxq.static.placing.decision import Quantize, node_name, tensor_names, walk
+from onnxq.static.placing.decision import Quantize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -114,19 +115,6 @@ def unmet_requests(
         f"{op_type} {listed(names)}: asked for by the qconfig, but stays in float: {reason}"
         for (op_type, reason), names in groups.items()
     ]
-
-
-def absent_op_types(nodes: Iterable[ir.Node], qconfig: QConfigMapping) -> list[str]:
-    """A note on the op types that the qconfig wants quantized and the canonical model lacks.
-
-    It is no error: one file may serve several models.
-    """
-    present = {node.op_type for node in nodes}
-    asked = [name for name, entry in qconfig.op_types.items() if entry is not None]
-    absent = [name for name in asked if name not in present]
-    if not absent:
-        return []
-    return [f"the qconfig names op types that are not in the model: {listed(absent)}"]
 
 
 def _refuse_folded(

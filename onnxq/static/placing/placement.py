@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onnxq.dtypes import INT8
+from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import Float, Form, Role, Rule
 from onnxq.static.placing.candidates import UNBOUNDED, Candidate, find_candidates
-from onnxq.static.placing.decision import Decision, Quantize, node_name, value_name, walk
+from onnxq.static.placing.decision import Decision, Quantize, weight_limit
 from onnxq.static.placing.unbounded import REASON, readers_of_infinity
 
 if TYPE_CHECKING:
@@ -266,7 +267,7 @@ def _how(rule: Rule, has_output: bool, chosen: QConfig, target: Target) -> str:
         return "moves codes, qparams shared"
     parts = ["codes in"]
     if rule.weight is not None:
-        limit = target.weight_limit(rule)
+        limit = weight_limit(rule, target)
         dtype = chosen.weight_observer().dtype
         within = f" within +-{limit}" if dtype == INT8 else ""
         parts.append(f"{dtype} weight{within}")

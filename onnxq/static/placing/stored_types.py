@@ -13,11 +13,10 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import listed
-from onnxq.static.placing.decision import Quantize, node_name, walk, weight_observer
+from onnxq.graph.walk import node_name, walk
+from onnxq.static.placing.decision import Quantize, weight_observer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,12 +25,8 @@ if TYPE_CHECKING:
 
     from onnxq.dtypes import QDType
     from onnxq.qconfig import QConfigMapping
-    from onnxq.qparams import QParams
     from onnxq.static.placing.decision import Decision
     from onnxq.targets import Target
-
-SHIFT = 128
-"""From an int8 code to the uint8 code of the same number."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -108,17 +103,3 @@ def _weight_types(
         if decision.rule.weight is not None:
             found.add(weight_observer(node, decision.rule, qconfig)().dtype)
     return found
-
-
-def stored_as(qparams: QParams, dtype: QDType) -> QParams:
-    """The qparams with codes of that type, for the same numbers.
-
-    Args:
-        qparams: of any type.
-        dtype: the same type, or UINT8 in place of INT8.
-    """
-    if qparams.dtype == dtype:
-        return qparams
-    assert (qparams.dtype, dtype) == (INT8, UINT8), "no other types stand for the same numbers"
-    zero_point = (qparams.zero_point.astype(np.int16) + SHIFT).astype(np.uint8)
-    return dataclasses.replace(qparams, zero_point=zero_point, dtype=dtype)

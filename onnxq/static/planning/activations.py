@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import CalibrationError, ModelError
+from onnxq.graph.walk import node_name, subgraphs, walk
+from onnxq.graph.weights import constant_array
 from onnxq.observers import NoopObserver
 from onnxq.observers._range import EPS
-from onnxq.qparams import MIN_SCALE, QParams, per_tensor, quantize
-from onnxq.static.placing.decision import node_name, subgraphs, walk
-from onnxq.static.placing.stored_types import stored_as
-from onnxq.static.planning.constants import constant_array
+from onnxq.qparams import MIN_SCALE, QParams, per_tensor, quantize, stored_as
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,90 +1,26 @@
-"""Scales of sums for which every machine computes the same codes.
+"""Scales of a plan's sums, raised until every machine computes the same codes.
 
-x86 adds tensors of codes (QLinearAdd, which Add, Sub and HardSigmoid become) in float32, with fused
-multiply-adds from AVX2 on and without them before; ARM adds in fixed point. For nearly all codes
-they round to the same; near ties they may not: with any scales, 0 to 3 of all 65,536 pairs of codes
-differ on ARM (operators/_unfused_sum.py has the count without AVX2), with scales that are powers of
-two up to a quarter of them. Whether a pair differs depends on the last bits of the scales. So the
-scale of the result is raised to the first that makes all pairs agree: usually by 1 in a million,
-and by LARGEST at most.
-
-`let_sums_agree` does so in a plan; `raise_scales` is that on values alone, for scales that were
-found elsewhere (onnxq.pytorch.agreeing_sums: in training).
+onnxq.qdq.sum_scales says why; scales found in training go through it too.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from onnxq import catalog
-from onnxq.dtypes import INT8, UINT8
-from onnxq.operator import NodePlan, Operator
-from onnxq.static.placing.decision import Quantize, attribute_values, node_name, value_name, walk
-from onnxq.static.placing.stored_types import stored_as
+from onnxq.graph.walk import attribute_values, node_name, value_name, walk
+from onnxq.operator import Operator
+from onnxq.qdq.sum_scales import Sum, raise_scales
+from onnxq.static.placing.decision import Quantize
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Mapping
 
     import onnx_ir as ir
 
-    from onnxq.operator import AttributeValue
     from onnxq.qparams import QParams
     from onnxq.static.placing.decision import Decision
     from onnxq.static.prepare import Prepared
-
-ADD = "Add"
-"""The one of these operators that ONNX Runtime makes a QLinearAdd of by itself."""
-ROUNDS = 4  # a result may be an operand of another sum, or share its scale with one
-FINEST, COARSEST = -22, -10  # powers of two that a scale is raised by, relative to itself
-MULTIPLES = (1, 3, 5, 7)
-LARGEST = MULTIPLES[-1] * 2.0 ** (COARSEST - 1)
-"""What one sum raises a scale by at most, relative to itself: 0.35 %, 0.9 codes in 255."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sum:
-    """A node whose codes may depend on the machine, unless its scales are chosen.
-
-    Attributes:
-        name: of the node, for messages.
-        op_type: of the float node, such as Add.
-        domain: of the float node.
-        inputs: per slot the name of the tensor of codes; None: not one.
-        outputs: per slot likewise.
-        attributes: of the float node.
-    """
-
-    name: str
-    op_type: str
-    domain: str
-    inputs: tuple[str | None, ...]
-    outputs: tuple[str | None, ...]
-    attributes: Mapping[str, AttributeValue] = field(default_factory=dict, hash=False)
-
-    def agrees(self, tensors: Mapping[str, QParams]) -> bool:
-        """Whether the node computes the same codes on every machine, with these qparams.
-
-        Codes of int8 are asked about as uint8 too: ONNX Runtime on x86 shifts them by 128 when it
-        loads the model, and floats round otherwise there.
-        """
-        operator = catalog.find(self.op_type, self.domain)
-        assert operator is not None, "sums are of operators that are known"
-        own = {name: tensors[name] for name in (*self.inputs, *self.outputs) if name is not None}
-        signed = {name: qparams for name, qparams in own.items() if qparams.dtype == INT8}
-        forms = [own]
-        if signed:
-            forms.append(own | {name: stored_as(q, UINT8) for name, q in signed.items()})
-        return all(operator.agrees(self._plan(form), self.attributes) for form in forms)
-
-    def _plan(self, tensors: Mapping[str, QParams]) -> NodePlan:
-        inputs, outputs = (
-            tuple(None if name is None else tensors[name] for name in names)
-            for names in (self.inputs, self.outputs)
-        )
-        return NodePlan(inputs, outputs)
 
 
 def let_sums_agree(
@@ -134,42 +70,3 @@ def _sum(node: ir.Node, decision: Quantize) -> Sum:
     outputs = [results.get(slot) for slot in range(len(node.outputs))]
     name, attributes = node_name(node), attribute_values(node)
     return Sum(name, node.op_type, node.domain, tuple(inputs), tuple(outputs), attributes)
-
-
-def raise_scales(
-    sums: Sequence[Sum], groups: Mapping[str, Collection[str]], tensors: dict[str, QParams]
-) -> list[Sum]:
-    """Raises scales of results until every sum agrees; the sums that no scale near helps.
-
-    Args:
-        sums: in the order in which they are computed.
-        groups: name of a result -> the tensors that share its scale, itself among them.
-        tensors: name -> qparams, per tensor; changed in place.
-    """
-    for _ in range(ROUNDS):
-        upset = [one for one in sums if not one.agrees(tensors)]
-        if not upset:
-            return []
-        for one in upset:
-            if not one.agrees(tensors):  # another one may have helped
-                result = next(name for name in one.outputs if name is not None)
-                _raise(one, groups[result], tensors)
-    return [one for one in sums if not one.agrees(tensors)]
-
-
-def _raise(one: Sum, members: Collection[str], tensors: dict[str, QParams]) -> None:
-    """The nearest scale of the group for which the node agrees; as it was where there is none."""
-    before = {member: tensors[member] for member in members}
-    for factor in _factors():
-        for member, qparams in before.items():
-            scale = np.asarray(qparams.scale * np.float32(factor), np.float32)
-            tensors[member] = replace(qparams, scale=scale)
-        if one.agrees(tensors):
-            return
-    tensors.update(before)
-
-
-def _factors() -> Iterator[float]:
-    """From 1 on, upwards."""
-    steps = (m * 2.0**power for power in range(FINEST, COARSEST) for m in MULTIPLES)
-    yield from (1 + step for step in sorted(steps))

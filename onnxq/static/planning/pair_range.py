@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from onnxq.dtypes import INT8
 from onnxq.errors import CalibrationError
+from onnxq.graph.weights import constant_array
 from onnxq.qparams import PerChannel, QParams, quantize
-from onnxq.static.planning.constants import constant_array
 from onnxq.targets.range_reduction import RangeReduction, Reduction
 
 if TYPE_CHECKING:

@@ -6,34 +6,21 @@ from typing import TYPE_CHECKING
 
 from onnxq.dtypes import INT8
 from onnxq.dynamic.rewrite_dynamic import opset_needed, write_dynamic
-from onnxq.errors import CalibrationError, QConfigError, nearest
+from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.collector import without_collector
 from onnxq.qdq.fuse import Int8Codes
-from onnxq.qdq.qoperator import write_qoperator
+from onnxq.qdq.qoperator import FORMATS, check_format
 from onnxq.qdq.signed_codes import keep_loadable
 from onnxq.qparams import PerBlock, QParams
 from onnxq.static.rewrite.qdq import write_qdq
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import onnx_ir as ir
 
     from onnxq.static.plan import Plan
     from onnxq.static.prepare import Prepared
 
-
-def _as_it_is(qdq: ir.Model, int8: Int8Codes) -> ir.Model:
-    del int8  # ONNX Runtime decides when it loads the model
-    return qdq
-
-
-FORMATS: dict[str, Callable[[ir.Model, Int8Codes], ir.Model]] = {
-    "qdq": _as_it_is,
-    "qoperator": write_qoperator,
-}
-"""Name of a form -> what makes it of the QDQ form, given what becomes of int8 activations."""
 PER_BLOCK_OPSET = 21
 
 
@@ -72,19 +59,6 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> ir.Model:
         }
     )
     return model
-
-
-def check_format(format: str) -> None:
-    """Passes where the format is known.
-
-    Raises:
-        QConfigError: it is not.
-    """
-    if format not in FORMATS:
-        raise QConfigError(
-            f"format '{format}' is not known; known: {', '.join(FORMATS)}."
-            f"{nearest(format, FORMATS)}"
-        )
 
 
 def _int8_codes(plan: Plan) -> Int8Codes:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnxq import catalog
+from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Role, Rule
 from onnxq.qdq.edits import from_dequantize
-from onnxq.static.placing.decision import node_name, value_name
 
 if TYPE_CHECKING:
     from onnxq.static.plan import Plan

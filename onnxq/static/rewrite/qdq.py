@@ -18,6 +18,7 @@ import onnx_ir as ir
 from onnx_ir.tape import Tape
 
 from onnxq import catalog
+from onnxq.graph.walk import node_name, subgraphs, value_name, walk
 from onnxq.operator import DynamicForm, Float, Form, NodePlan, Rule
 from onnxq.qdq.edits import (
     granularity_attributes,
@@ -27,7 +28,7 @@ from onnxq.qdq.edits import (
 )
 from onnxq.qdq.initializers import Initializers
 from onnxq.static.placing.channel_gains import GAINS_KEY
-from onnxq.static.placing.decision import Quantize, node_name, subgraphs, value_name, walk
+from onnxq.static.placing.decision import Quantize
 from onnxq.static.rewrite.guards import inputs_to_guard, moves_data, slow_on_codes
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from onnxq.pytorch import convert, disable_observer, export, prepare_qat
 from onnxq.pytorch.arguments.inputs import bind
 from onnxq.pytorch.deployed import Feeding, compare
 from onnxq.pytorch.placing.attention import Attention, Call, taken_apart
-from onnxq.pytorch.placing.graph_prepare import PLACEMENTS
+from onnxq.pytorch.placing.placed import PLACEMENTS
 from onnxq.pytorch.placing.transformers import without_shortcuts
 from onnxq.qconfig import QConfigMapping, get_default_qat_qconfig
 from onnxq.static.prepare import Quantize

@@ -19,7 +19,7 @@ from onnxq.errors import QConfigError, UnsupportedError
 from onnxq.ort import runtime
 from onnxq.pytorch import FakeQuantize, convert, export, load_module, prepare, prepare_qat
 from onnxq.pytorch.nn.intrinsic.qat import ConvBn2d, ConvBnReLU2d
-from onnxq.pytorch.placing.graph_prepare import PLACEMENTS
+from onnxq.pytorch.placing.placed import PLACEMENTS
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping, get_default_qat_qconfig
 from onnxq.static.prepare import Quantize
 

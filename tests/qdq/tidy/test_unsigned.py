@@ -14,6 +14,7 @@ from onnxq.graph.edit import FreeNames
 from onnxq.observers import MovingAverageMinMaxObserver
 from onnxq.ort import runtime
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigMapping, onnxq_default_qat_qconfig
+from onnxq.qdq import tidy
 from onnxq.qdq.tidy.reading import array_of, dequantizer
 from onnxq.qdq.tidy.unsigned import store_unsigned
 
@@ -132,7 +133,7 @@ def test_trained_int8_activations_run_in_integers_as_trained(name: str) -> None:
     prepared(INPUTS)
     prepared.eval()
     qdq = op.export(prepared, (INPUTS,))
-    for model in (qdq, op.quantized_graph.as_format(qdq, "qoperator")):
+    for model in (qdq, tidy.as_format(qdq, "qoperator")):
         uses = runtime.integer_nodes(runtime.optimized_graph(model))
         assert not runtime.count(uses, runtime.Arithmetic.FLOAT)
         assert runtime.count(uses, runtime.Arithmetic.INTEGER)["QLinearConv"] == 2

@@ -7,11 +7,11 @@ import pytest
 
 from onnxq import targets
 from onnxq.dtypes import INT4, INT8, UINT8, UINT16, QDType
+from onnxq.graph.walk import walk
 from onnxq.observers import MinMaxObserver
 from onnxq.operator import Float
 from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig, default_qconfig_mapping
 from onnxq.static.placing.candidates import UNBOUNDED, Candidate, find_candidates
-from onnxq.static.placing.decision import walk
 
 CONSTANTS: dict[str, npt.NDArray[np.generic]] = {
     "w": np.ones((4, 4, 1, 1), np.float32),

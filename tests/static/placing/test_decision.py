@@ -5,15 +5,9 @@ import json
 import onnx_ir as ir
 import pytest
 
+from onnxq.graph.walk import subgraphs, walk
 from onnxq.operator import Float, Form, Role, Rule, WeightSlot
-from onnxq.static.placing.decision import (
-    Decision,
-    Quantize,
-    decision_from_dict,
-    decision_to_dict,
-    subgraphs,
-    walk,
-)
+from onnxq.static.placing.decision import Decision, Quantize, decision_from_dict, decision_to_dict
 
 NESTED = """<ir_version: 10, opset_import: ["" : 21]>
 g (bool k, int64 n, float[2] x) => (float[2] y, float[2] z) {

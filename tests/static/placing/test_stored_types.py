@@ -13,9 +13,8 @@ from onnxq.dtypes import INT8, UINT8
 from onnxq.observers import HistogramObserver, MinMaxObserver, NarrowRangeObserver, ObserverSpec
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfig, QConfigMapping
-from onnxq.qparams import dequantize, per_tensor
+from onnxq.qparams import dequantize, per_tensor, stored_as
 from onnxq.static.calibrate import calibrate
-from onnxq.static.placing.stored_types import stored_as
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite

@@ -11,11 +11,11 @@ from onnxq import catalog
 from onnxq.checking.predict import predict
 from onnxq.dtypes import INT8, UINT8
 from onnxq.operator import NodePlan
+from onnxq.qdq.sum_scales import Sum
 from onnxq.qparams import QParams, per_tensor
 from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import Plan, plan
 from onnxq.static.planning import agreeing_sums
-from onnxq.static.planning.agreeing_sums import Sum
 from onnxq.static.prepare import prepare
 from tests.examples import model, weights
 

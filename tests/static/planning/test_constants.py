@@ -10,17 +10,19 @@ from onnx import helper
 
 from onnxq.dtypes import INT8, INT32, UINT8
 from onnxq.errors import ModelError, QConfigError
-from onnxq.observers import MinMaxObserver, NarrowRangeObserver, PerChannelMinMaxObserver
+from onnxq.graph.walk import node_name
+from onnxq.graph.weights import constant_array
+from onnxq.observers import (
+    MinMaxObserver,
+    NarrowRangeObserver,
+    PerChannelMinMaxObserver,
+    weight_observation,
+)
+from onnxq.observers.weight_observation import WeightKey
 from onnxq.qconfig import QConfig, QConfigMapping
 from onnxq.qparams import MAX_BIAS_CODE, PerChannel, PerTensor, QParams, per_tensor, quantize
-from onnxq.static.placing.decision import Quantize, node_name
-from onnxq.static.planning import constants as plan_constants
-from onnxq.static.planning.constants import (
-    WeightKey,
-    WeightPlan,
-    plan_bias,
-    plan_weight,
-)
+from onnxq.static.placing.decision import Quantize
+from onnxq.static.planning.constants import BiasPlan, WeightPlan, plan_bias, plan_weight
 from onnxq.static.prepare import Prepared, prepare
 from tests.examples import model, weights
 
@@ -75,7 +77,7 @@ def planned(made: Prepared, notes: list[str] | None = None) -> WeightPlan:
 
 def biased(
     made: Prepared, scale: npt.NDArray[np.float32], x: QParams = X
-) -> tuple[WeightPlan, plan_constants.BiasPlan, list[str]]:
+) -> tuple[WeightPlan, BiasPlan, list[str]]:
     node, notes = made.model.graph.node(0), list[str]()
     granularity = PerChannel(1) if scale.ndim else PerTensor()
     zero_point = np.zeros(scale.shape, np.int8)
@@ -139,18 +141,18 @@ def test_codes_that_the_target_cannot_run_exactly_are_refused() -> None:
     key = WeightKey("w", 1, 64, AFFINE)
     full_range = per_tensor(1 / 255, -128, INT8)
     with pytest.raises(QConfigError, match=r"weight 'w': .* outside \[-64, 64\].*'x86-vnni'"):
-        plan_constants._check_codes(weight_of(made), full_range, key, [])
+        weight_observation._check_codes(weight_of(made), full_range, key, [])
 
 
 def weight_of(made: Prepared) -> Floats:
-    return plan_constants.constant_array(made.model.graph.initializers["w"])
+    return constant_array(made.model.graph.initializers["w"])
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 1 << 22])
 def test_codes_of_minus_128_are_counted_and_noted(
     chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan_constants, "CHUNK_ELEMENTS", chunk)
+    monkeypatch.setattr(weight_observation, "CHUNK_ELEMENTS", chunk)
     weight = np.linspace(0, 1, 16, dtype="f").reshape(4, 4)  # affine: 0 is the code -128
     notes: list[str] = []
     made = planned(prepared(weight, weights(2, 4), AFFINE, "x86-vnni"), notes)

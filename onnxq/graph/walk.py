@@ -1,0 +1,60 @@
+"""Walks over nodes and values of canonical graphs, in which every node and value has a name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onnxq.operator import AttributeValue
+
+
+def value_name(value: ir.Value) -> str:
+    """The value's name; canonical graphs name every value."""
+    assert value.name
+    return value.name
+
+
+def node_name(node: ir.Node) -> str:
+    """The node's name; canonical graphs name every node."""
+    assert node.name
+    return node.name
+
+
+def attribute_values(node: ir.Node) -> dict[str, AttributeValue]:
+    """As kernels take them: name -> value, without references to a function's attributes."""
+    return {name: a.value for name, a in node.attributes.items() if not a.is_ref()}
+
+
+def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
+    """The graphs that a node holds: branches of If, bodies of Loop and Scan."""
+    for attribute in node.attributes.values():
+        if attribute.type == ir.AttributeType.GRAPH:
+            yield attribute.as_graph()
+        elif attribute.type == ir.AttributeType.GRAPHS:
+            yield from attribute.as_graphs()
+
+
+def walk(graph: ir.Graph, loop: str | None = None) -> Iterator[tuple[ir.Node, str | None]]:
+    """Nodes in the order in which they run, those of subgraphs before the node that holds them.
+
+    Yields:
+        (node, name of the innermost Loop or Scan around it or None).
+    """
+    for node in graph:
+        inner = loop if node.op_type == "If" else f"{node.op_type} '{node.name}'"
+        for subgraph in subgraphs(node):
+            yield from walk(subgraph, inner)
+        yield node, loop
+
+
+def tensor_names(model: ir.Model) -> list[str]:
+    """Names that a qconfig may use for tensors: inputs, initializers, results, subgraphs' too."""
+    names = [value_name(v) for v in model.graph.inputs]
+    for graph in model.graphs():
+        names += graph.initializers
+    names += [v.name for node, _ in walk(model.graph) for v in node.outputs if v.name]
+    return list(dict.fromkeys(names))

@@ -1,0 +1,27 @@
+"""Op types that a QConfigMapping names and a model lacks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq.errors import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import onnx_ir as ir
+
+    from onnxq.qconfig import QConfigMapping
+
+
+def absent_op_types(nodes: Iterable[ir.Node], qconfig: QConfigMapping) -> list[str]:
+    """A note on the op types that the qconfig wants quantized and the canonical model lacks.
+
+    It is no error: one file may serve several models.
+    """
+    present = {node.op_type for node in nodes}
+    asked = [name for name, entry in qconfig.op_types.items() if entry is not None]
+    absent = [name for name in asked if name not in present]
+    if not absent:
+        return []
+    return [f"the qconfig names op types that are not in the model: {listed(absent)}"]
