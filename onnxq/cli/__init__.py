@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import click
 
-from onnxq.cli.group import Commands
+from onnxq.cli.commands import Commands
 from onnxq.cli.looking import bench, inspect, targets, verify
 from onnxq.cli.making import calibrate, export, quantize, quantize_dynamic
 

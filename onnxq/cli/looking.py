@@ -51,7 +51,7 @@ def inspect(
         _inspect_dynamic(load_model(model), (qconfig, overrides, target, objective), as_json)
         return
     from onnxq.graph.walk import tensor_names
-    from onnxq.report import console, machine
+    from onnxq.report import console, json_values
     from onnxq.report.summary import summarize
 
     prepared = prepare_model(load_model(model), qconfig, overrides, target)
@@ -62,7 +62,7 @@ def inspect(
             "notes": list(prepared.notes),
             "tensors": tensor_names(prepared.model),
         }
-        click.echo(machine.to_text(value | machine.summary(summary)))
+        click.echo(json_values.to_text(value | json_values.summary(summary)))
         return
     console.print_inspection(console.open_console(), summary, prepared.notes)
 
@@ -71,7 +71,7 @@ def _inspect_dynamic(
     model: ir.Model, asked: tuple[Path | None, tuple[str, ...], str | None, str], as_json: bool
 ) -> None:
     from onnxq.graph.walk import tensor_names
-    from onnxq.report import console, machine
+    from onnxq.report import console, json_values
     from onnxq.report.summary import summarize
 
     source, made = plan_dynamic_model(model, *asked)
@@ -83,7 +83,7 @@ def _inspect_dynamic(
             "notes": list(made.notes),
             "tensors": tensor_names(source),
         }
-        click.echo(machine.to_text(value | machine.summary(summary)))
+        click.echo(json_values.to_text(value | json_values.summary(summary)))
         return
     console.print_inspection(console.open_console(), summary, made.notes)
 
@@ -209,7 +209,7 @@ def _predict(
 ) -> None:
     from onnxq.checking.predict import predict
     from onnxq.report.console import open_console
-    from onnxq.report.prediction import print_prediction
+    from onnxq.report.print_prediction import print_prediction
     from onnxq.report.progress import progress_bar
 
     if len(paths) not in (1, 2):
@@ -311,11 +311,11 @@ def bench(
 ) -> None:
     """Time both models in turns, on one thread; inputs are random where no SAMPLES are given."""
     from onnxq.checking.bench import bench as run
-    from onnxq.report import console, machine
+    from onnxq.report import console, json_values
 
     result = run(model, quantized, samples, batch_size=batch, ignore=ignore, runs=runs)
     if as_json:
-        click.echo(machine.to_text(machine.benchmark(result)))
+        click.echo(json_values.to_text(json_values.benchmark(result)))
         return
     console.print_benchmark(console.open_console(), result)
 
@@ -325,15 +325,15 @@ def bench(
 def targets(as_json: bool) -> None:
     """List the machines that models can be quantized for."""
     from onnxq import targets as known
-    from onnxq.report import console, machine
+    from onnxq.report import console, json_values
 
     if as_json:
         value = {
             "default": known.get_default().name,
             "aliases": known.aliases(),
-            "targets": machine.targets(known.all_targets()),
+            "targets": json_values.targets(known.all_targets()),
         }
-        click.echo(machine.to_text(value))
+        click.echo(json_values.to_text(value))
         return
     console.print_targets(
         console.open_console(), known.all_targets(), known.get_default().name, known.aliases()

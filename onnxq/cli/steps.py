@@ -218,11 +218,11 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
     """Says what became of each operator, and what ONNX Runtime runs."""
     from onnxq.checking.bench import size_bytes
     from onnxq.qdq.qoperator import remains
-    from onnxq.report import console, machine, machines
+    from onnxq.report import console, json_values, other_machines
     from onnxq.report.summary import summarize
 
     summary = summarize(prepared.model, made.decisions, made.dynamic)
-    elsewhere = machines.on_other_machines(made, written.runs)
+    elsewhere = other_machines.on_other_machines(made, written.runs)
     sizes = size_bytes(written.source), size_bytes(written.file)
     remaining = remains(written.model)
     if as_json:
@@ -237,12 +237,12 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
             "notes": [*made.notes, *elsewhere],
             "range_reduction": made.range_reduction.value,
             "reductions": {k: dataclasses.asdict(r) for k, r in made.reductions.items()},
-            "execution": machine.execution(written.runs),
+            "execution": json_values.execution(written.runs),
         }
-        click.echo(machine.to_text(value | machine.summary(summary)))
+        click.echo(json_values.to_text(value | json_values.summary(summary)))
         return
     click.echo(f"{written.file}: quantized for {made.target}")
-    rows = machines.reduced_rows(made)
+    rows = other_machines.reduced_rows(made)
     if rows:
         header = ("node", "channels", "largest scale", "mean")
         title = f"gave up range of weights, so that pairs of products fit ({made.range_reduction})"
@@ -281,7 +281,7 @@ def plan_dynamic_model(
 def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_json: bool) -> None:
     """Says which nodes were quantized and how, why others were not, and the sizes."""
     from onnxq.checking.bench import size_bytes
-    from onnxq.report import console, machine
+    from onnxq.report import console, json_values
     from onnxq.report.summary import summarize
 
     summary = summarize(source, made.decisions)
@@ -295,10 +295,10 @@ def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_jso
             "float_bytes": sizes[0],
             "quantized_bytes": sizes[1],
             "notes": list(made.notes),
-            "execution": machine.execution(written.runs),
+            "execution": json_values.execution(written.runs),
         }
         forms = {name: decision.form.value for name, decision in made.quantized.items()}
-        click.echo(machine.to_text(value | {"forms": forms} | machine.summary(summary)))
+        click.echo(json_values.to_text(value | {"forms": forms} | json_values.summary(summary)))
         return
     done = "quantized dynamically" if made.quantized else "nothing is quantized"
     click.echo(f"{written.file}: {done} for {made.target}, objective {made.objective.value}")

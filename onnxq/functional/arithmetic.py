@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from onnxq.errors import ShapeError
 from onnxq.functional.calls import call, check_input, result_qparams
 from onnxq.qparams import quantize
-from onnxq.qtensor.guards import whole
+from onnxq.qtensor.checked import whole
 from onnxq.qtensor.tensor import QTensor, output_qparams, write_out
 
 if TYPE_CHECKING:

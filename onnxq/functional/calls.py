@@ -11,7 +11,7 @@ from onnxq import catalog
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import NodePlan
 from onnxq.qparams import PerTensor, QParams
-from onnxq.qtensor.guards import one_number, wholes
+from onnxq.qtensor.checked import one_number, wholes
 from onnxq.qtensor.tensor import QTensor, check_tensor
 
 if TYPE_CHECKING:

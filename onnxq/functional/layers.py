@@ -11,7 +11,7 @@ from onnxq.dtypes import INT32, qint8, quint8
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.functional.calls import call, check_input, check_rank, per_axis, result_qparams
 from onnxq.qparams import PerChannel, PerTensor, QParams, quantize, sum_scale
-from onnxq.qtensor.guards import float_array, qdtype, whole
+from onnxq.qtensor.checked import float_array, qdtype, whole
 from onnxq.qtensor.tensor import QTensor, check_tensor
 
 if TYPE_CHECKING:

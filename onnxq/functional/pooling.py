@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.functional.calls import call, check_input, check_rank, per_axis
-from onnxq.qtensor.guards import whole
+from onnxq.qtensor.checked import whole
 from onnxq.qtensor.tensor import QTensor
 
 if TYPE_CHECKING:

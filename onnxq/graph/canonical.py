@@ -10,14 +10,14 @@ from onnxq.graph import checks
 from onnxq.graph.collector import without_collector
 from onnxq.graph.edit import use_short_domain
 from onnxq.graph.passes.attention_bias import GiveAttentionBias
-from onnxq.graph.passes.batch_norm import FoldBatchNorm
-from onnxq.graph.passes.constants import LiftConstants
 from onnxq.graph.passes.float32 import ConvertToFloat32
+from onnxq.graph.passes.fold_batch_norm import FoldBatchNorm
 from onnxq.graph.passes.fold_constants import FoldConstants
 from onnxq.graph.passes.gemm_factors import FoldGemmFactors
 from onnxq.graph.passes.global_pool import MeanToGlobalPool
+from onnxq.graph.passes.initializer_inputs import RemoveInitializersFromInputs
 from onnxq.graph.passes.inline import InlineFunctions
-from onnxq.graph.passes.inputs import RemoveInitializersFromInputs
+from onnxq.graph.passes.lift_constants import LiftConstants
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.passes.no_ops import RemoveNoOps
 from onnxq.graph.passes.opset import UpgradeOpset, upgrade_opset

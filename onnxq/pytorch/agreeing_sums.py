@@ -1,7 +1,7 @@
 """Scales of trained modules for which every machine adds codes to the same codes.
 
 Whether ARM, or x86 without AVX2, rounds one in 65,536 pairs of codes otherwise than other machines
-depends on the last bits of the scales (onnxq.static.planning.agreeing_sums chooses those of a
+depends on the last bits of the scales (onnxq.static.planning.plan_sums chooses those of a
 plan). `convert` does the same with scales that were trained or observed, before it makes modules of
 them, so that the converted module and the exported model have one scale.
 

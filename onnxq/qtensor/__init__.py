@@ -19,6 +19,7 @@ from onnxq.qparams import (
     per_tensor_affine,
     per_tensor_symmetric,
 )
+from onnxq.qtensor.conversion import from_ir, from_onnx, to_ir, to_onnx
 from onnxq.qtensor.creation import (
     _empty_affine_quantized,
     _empty_per_channel_affine_quantized,
@@ -27,7 +28,6 @@ from onnxq.qtensor.creation import (
     quantize_per_tensor,
 )
 from onnxq.qtensor.files import load, save
-from onnxq.qtensor.initializers import from_ir, from_onnx, to_ir, to_onnx
 from onnxq.qtensor.tensor import Ordered, QTensor
 
 __all__ = [

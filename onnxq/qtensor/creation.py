@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxq.errors import ShapeError
 from onnxq.qparams import PerChannel, QParams, quantize
-from onnxq.qtensor.guards import float_array, numbers, one_number, qdtype, whole, wholes
+from onnxq.qtensor.checked import float_array, numbers, one_number, qdtype, whole, wholes
 from onnxq.qtensor.tensor import QTensor
 
 if TYPE_CHECKING:

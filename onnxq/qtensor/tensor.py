@@ -25,7 +25,7 @@ from onnxq.qparams import (
     quantize,
     requantize,
 )
-from onnxq.qtensor.guards import (
+from onnxq.qtensor.checked import (
     float_array,
     need_per_tensor,
     shape_errors,

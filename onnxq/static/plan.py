@@ -33,10 +33,10 @@ from onnxq.static.arguments import check_prepared, check_statistics
 from onnxq.static.placing.candidates import DYNAMICALLY
 from onnxq.static.placing.channel_gains import gains_of
 from onnxq.static.placing.decision import Decision, Quantize, decision_from_dict, decision_to_dict
-from onnxq.static.planning.activations import tensor_qparams, untaken_branches
-from onnxq.static.planning.agreeing_sums import let_sums_agree
+from onnxq.static.planning.activation_qparams import tensor_qparams, untaken_branches
 from onnxq.static.planning.constants import BiasPlan, WeightPlan, plan_bias, plan_weight, with_gain
 from onnxq.static.planning.pair_range import check_saturated, reduced
+from onnxq.static.planning.plan_sums import let_sums_agree
 from onnxq.targets.range_reduction import RangeReduction, Reduction
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ bit for bit with exact integer arithmetic.
     Weights in [-127, 127] never wrap; no weight of -128 is emitted, whatever the target.
 
     Sums: QLinearAdd rounds otherwise on ARM, in fixed point, and on x86-sse, without fused
-    multiply-adds; rarely, see static/planning/agreeing_sums.py.
+    multiply-adds; rarely, see static/planning/plan_sums.py.
 
 Which operators are slow in integers was measured on AVX512-VNNI by scripts/bench_elementwise.py;
 what it printed is in scripts/bench_elementwise.txt. The other targets use the same numbers.

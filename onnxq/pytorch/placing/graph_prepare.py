@@ -36,7 +36,7 @@ from onnxq.qconfig import (
     default_qconfig_mapping,
     get_default_qat_qconfig,
 )
-from onnxq.static.planning.activations import qparams_of_range
+from onnxq.static.planning.activation_qparams import qparams_of_range
 from onnxq.static.prepare import backend_of
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ from onnxq.pytorch.placing.transformers import holds_transformer, without_shortc
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigMapping, get_default_qat_qconfig
 from onnxq.qdq.sum_scales import ADD
 from onnxq.static.placing.decision import Quantize, weight_observer
-from onnxq.static.planning.agreeing_sums import find_sums
+from onnxq.static.planning.plan_sums import find_sums
 from onnxq.static.prepare import backend_of, prepare
 from onnxq.static.rewrite.guards import NEVER_FUSED
 

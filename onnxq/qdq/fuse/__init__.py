@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.graph.collector import without_collector
 from onnxq.graph.edit import use_short_domain
-from onnxq.graph.passes.constants import LiftConstants
+from onnxq.graph.passes.lift_constants import LiftConstants
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.types import infer_types
 from onnxq.qdq.fuse.scales import Int8Codes, is_dequantize, is_quantize

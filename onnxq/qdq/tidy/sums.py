@@ -1,6 +1,6 @@
 """Sums of codes in an exported graph whose codes depend on the machine.
 
-DQ(a) + DQ(b) -> Q is a QLinearAdd in ONNX Runtime; static/planning/agreeing_sums.py says what
+DQ(a) + DQ(b) -> Q is a QLinearAdd in ONNX Runtime; static/planning/plan_sums.py says what
 machines make of that.
 """
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import UnsupportedError
-from onnxq.graph.passes.constants import LiftConstants
+from onnxq.graph.passes.lift_constants import LiftConstants
 from onnxq.graph.passes.opset import UpgradeOpset, upgrade_opset
 
 if TYPE_CHECKING:

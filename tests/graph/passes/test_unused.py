@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.graph.passes.constants import LiftConstants
+from onnxq.graph.passes.lift_constants import LiftConstants
 from onnxq.graph.passes.unused import RemoveUnused
 
 if TYPE_CHECKING:

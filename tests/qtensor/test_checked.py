@@ -5,7 +5,7 @@ import pytest
 
 from onnxq import dtypes
 from onnxq.errors import QConfigError, ShapeError
-from onnxq.qtensor.guards import qdtype, shape_errors, sizes_of
+from onnxq.qtensor.checked import qdtype, shape_errors, sizes_of
 
 
 @pytest.mark.parametrize("sizes", [(2, 3), ((2, 3),), ([2, 3],), (np.int64(2), 3)])

@@ -8,7 +8,7 @@ from onnxq.checking.differences import ULPS
 from onnxq.checking.prediction import WEIGHTS
 from onnxq.errors import listed
 from onnxq.report.console import print_table
-from onnxq.report.machines import OWN_BLOCKS
+from onnxq.report.other_machines import OWN_BLOCKS
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -15,7 +15,7 @@ from onnxq.qdq.sum_scales import Sum
 from onnxq.qparams import QParams, per_tensor
 from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import Plan, plan
-from onnxq.static.planning import agreeing_sums
+from onnxq.static.planning import plan_sums as agreeing_sums
 from onnxq.static.prepare import prepare
 from tests.examples import model, weights
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from onnxq.graph.passes.batch_norm import FoldBatchNorm
+from onnxq.graph.passes.fold_batch_norm import FoldBatchNorm
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.weights import EAGER_BYTES, Array
 from tests.examples import tensor_of

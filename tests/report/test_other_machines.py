@@ -7,7 +7,7 @@ import numpy as np
 
 from onnxq.checking.execution import execution
 from onnxq.checking.findings import Execution
-from onnxq.report import machines
+from onnxq.report import other_machines
 from onnxq.static.calibrate import calibrate
 from onnxq.static.observed_range import plan_observed
 from onnxq.static.plan import Plan, plan
@@ -36,31 +36,31 @@ def planned(reduction: str, source: onnx.ModelProto | None = None) -> tuple[Plan
 
 def test_nothing_is_to_be_said_of_integers_that_are_safe_for_any_input() -> None:
     for reduction in ("worst-case", "everywhere"):
-        assert machines.on_other_machines(planned(reduction)[0], INTEGERS) == []
+        assert other_machines.on_other_machines(planned(reduction)[0], INTEGERS) == []
 
 
 def test_an_observed_reduction_says_that_other_inputs_may_differ() -> None:
-    (note,) = machines.on_other_machines(planned("observed")[0], INTEGERS)
+    (note,) = other_machines.on_other_machines(planned("observed")[0], INTEGERS)
     assert "on other inputs integers may differ on x86 without VNNI" in note
 
 
 def test_an_observed_reduction_means_nothing_where_nothing_saturates() -> None:
     made = dataclasses.replace(planned("observed")[0], target="x86-vnni")
-    assert machines.on_other_machines(made, INTEGERS) == []
+    assert other_machines.on_other_machines(made, INTEGERS) == []
 
 
 def test_floats_that_are_left_are_named() -> None:
     made, model = planned("worst-case")
-    (note,) = machines.on_other_machines(made, execution(model))
+    (note,) = other_machines.on_other_machines(made, execution(model))
     assert "2 node(s) compute in float: Softmax (1), GlobalAveragePool (1). Their last" in note
     blocks = Execution({"MatMulNBits": 3}, {"Gelu": 1, "Reshape": 2}, {}, ())
-    note, own = machines.on_other_machines(made, blocks)
+    note, own = other_machines.on_other_machines(made, blocks)
     assert "4 node(s) compute in float: Gelu (1), MatMulNBits (3). Their last" in note
-    assert own == machines.OWN_BLOCKS
+    assert own == other_machines.OWN_BLOCKS
 
 
 def test_each_layer_that_gave_up_range_has_a_row() -> None:
     made, _ = planned("everywhere")
-    rows = machines.reduced_rows(made)
+    rows = other_machines.reduced_rows(made)
     assert [row[0] for row in rows] == list(made.reductions)
     assert rows[0][1:] == ("8 of 8", "x 1.984", "x 1.984")

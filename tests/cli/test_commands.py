@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from onnxq import errors
 from onnxq.cli import main
-from onnxq.cli.group import Commands
+from onnxq.cli.commands import Commands
 
 HEAVY = ("torch", "onnxruntime", "onnx_ir", "onnx", "numpy", "rich")
 

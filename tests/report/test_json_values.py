@@ -7,7 +7,7 @@ import pytest
 from onnxq import targets
 from onnxq.checking.bench import Benchmark
 from onnxq.checking.findings import Execution, Fallback
-from onnxq.report import machine
+from onnxq.report import json_values
 from onnxq.report.summary import NodeDecision, Summary
 
 EXECUTION = Execution({"QLinearConv": 2}, {"Softmax": 1}, {"Cast": 1}, (Fallback("c", "Conv"),))
@@ -15,7 +15,7 @@ EXECUTION = Execution({"QLinearConv": 2}, {"Softmax": 1}, {"Cast": 1}, (Fallback
 
 def test_summary_says_how_or_why() -> None:
     nodes = (NodeDecision("c", "Conv", True, "codes"), NodeDecision("s", "Softmax", False, "slow"))
-    value = json.loads(machine.to_text(machine.summary(Summary(nodes))))
+    value = json.loads(json_values.to_text(json_values.summary(Summary(nodes))))
     assert value["nodes"][0] == {
         "name": "c",
         "op_type": "Conv",
@@ -28,18 +28,18 @@ def test_summary_says_how_or_why() -> None:
 
 
 def test_benchmark_has_times_ratio_and_nodes() -> None:
-    value = machine.benchmark(Benchmark(3.0, 1.5, 10, 40, 10, {"x": (1, 3)}, EXECUTION))
-    text = json.loads(machine.to_text(value))
+    value = json_values.benchmark(Benchmark(3.0, 1.5, 10, 40, 10, {"x": (1, 3)}, EXECUTION))
+    text = json.loads(json_values.to_text(value))
     assert text["speedup"] == 2.0
     assert text["input_shapes"] == {"x": [1, 3]}
     assert text["execution"]["fallbacks"] == [{"name": "c", "op_type": "Conv"}]
 
 
 def test_targets_are_all_listed() -> None:
-    value = json.loads(machine.to_text(machine.targets(targets.all_targets())))
+    value = json.loads(json_values.to_text(json_values.targets(targets.all_targets())))
     assert [t["name"] for t in value] == [t.name for t in targets.all_targets()]
 
 
 def test_nan_is_no_json() -> None:
     with pytest.raises(ValueError, match="JSON"):
-        machine.to_text({"x": float("nan")})
+        json_values.to_text({"x": float("nan")})

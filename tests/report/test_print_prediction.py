@@ -12,7 +12,7 @@ from onnxq.checking.prediction import (
     Pair,
     Prediction,
 )
-from onnxq.report.prediction import print_prediction
+from onnxq.report.print_prediction import print_prediction
 
 PAIRS = tuple(Pair(c, 0, 9, 7 - c) for c in range(4))
 CAUSE = LayerPrediction("conv1", "QLinearConv", 9, (1, 2), (2,), 7, 6, 900, PAIRS, 100, 5, 2)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.graph.passes.constants import LiftConstants
+from onnxq.graph.passes.lift_constants import LiftConstants
 from tests.examples import tensor_of
 
 if TYPE_CHECKING:
