@@ -74,5 +74,5 @@ def digits_gru() -> DigitsGRU:
 
 
 def example_inputs() -> dict[str, torch.Tensor]:
-    """What `onnxq export` traces these models with and checks them on: four training images."""
+    """Inputs that `onnxq export` traces these models with and checks them on: four images."""
     return {"rows": torch.from_numpy(load_digits("train")[0][:4])}

@@ -64,5 +64,5 @@ def resnet20() -> ResNet:
 
 
 def example_inputs() -> dict[str, torch.Tensor]:
-    """What `onnxq export` traces these models with and checks them on: four training images."""
+    """Inputs that `onnxq export` traces these models with and checks them on: four images."""
     return {"image": torch.from_numpy(load_sample("calibration")[0][:4])}

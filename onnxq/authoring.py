@@ -1,4 +1,4 @@
-"""What an operator file of your own imports besides onnxq.operator and onnxq.qparams.
+"""Helpers that an operator file of your own imports besides onnxq.operator and onnxq.qparams.
 
 The operators of this package use the same functions; the private modules that these come from may
 change, the names here stay. Examples: examples/onnxq-example, and every file of operators/.

@@ -1,4 +1,4 @@
-"""What can go wrong, and the exit code that the command line gives it.
+"""Errors that onnxq raises on purpose, each with the exit code of the command line.
 
     OnnxqError             1   base of all; never raised itself
     |- ModelError          3   the model: unreadable, truncated, of an opset or type we refuse

@@ -393,7 +393,7 @@ def _round_saturate(v: FloatArray, dtype: QDType, zero_point: IntArray) -> Float
 
 
 def _shift_saturate(v: FloatArray, dtype: QDType, zero_point: IntArray) -> FloatArray:
-    """As `_round_saturate`, of numbers without NaN."""
+    """Rounds and saturates, as `_round_saturate`, numbers without NaN."""
     zp = zero_point.astype(v.dtype)
     low, high = v.dtype.type(dtype.qmin) - zp, v.dtype.type(dtype.qmax) - zp
     np.clip(v, low, high, out=v)

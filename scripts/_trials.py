@@ -93,7 +93,7 @@ def sizes(case: Case, slots: list[int]) -> Iterator[Case]:
 
 
 def float_trials(operator: Operator, random: np.random.Generator) -> Iterator[Trial]:
-    """Of the lowered form, over cases, types, scales and zero points."""
+    """Trials of the lowered form, over cases, types, scales and zero points."""
     for original in operator.cases():
         if builder.is_float(operator, original):
             continue
@@ -160,7 +160,7 @@ def feed(session: InferenceSession, case: Case, inputs: Inputs) -> list[Array]:
 def integer_trials(
     operator: IntegerOperator, domain: str, random: np.random.Generator
 ) -> Iterator[Trial]:
-    """Of the node as it is, over cases, types, scales and zero points."""
+    """Trials of the node as it is, over cases, types, scales and zero points."""
     names = schema_inputs(operator.op_type, domain)
     for original in operator.cases():
         for retyped, scaled, ends in itertools.product(RETYPED, (False, True), ENDS):
@@ -208,7 +208,7 @@ ENDS = ("fitted", "low", "high")
 
 
 def kind(names: list[str], slot: int) -> str:
-    """What an input slot holds: "scale", "zero", or "data" (shapes and indices too)."""
+    """Kind of an input slot: "scale", "zero", or "data" (shapes and indices too)."""
     if slot >= len(names) - 1 and names[-1] == "inputs":  # QLinearConcat: triples without end
         return ("data", "scale", "zero")[(slot - len(names) + 1) % 3]
     name = names[slot].lower()

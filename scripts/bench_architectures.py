@@ -74,7 +74,7 @@ DYNAMIC = ("speed", "size", "quantize_dynamic")
 
 @dataclass(slots=True)
 class Row:
-    """What was measured of an architecture; keys are the names in STATIC and DYNAMIC."""
+    """Figures of an architecture; keys are the names in STATIC and DYNAMIC."""
 
     name: str
     speed: dict[str, float] = field(default_factory=dict)

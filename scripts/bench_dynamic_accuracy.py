@@ -1,4 +1,4 @@
-"""What dynamic quantization for size costs in accuracy: a small LSTM, GRU and transformer.
+"""Accuracy that dynamic quantization for size costs: a small LSTM, GRU and transformer.
 
     python scripts/bench_dynamic_accuracy.py                             # 1,000 embedded images
     python scripts/bench_dynamic_accuracy.py --data cifar10_jpeg.npz     # all 10,000
@@ -169,7 +169,7 @@ def table(trial: Trial, results: list[Result], reference: npt.NDArray[np.float32
 
 
 def failures(trial: Trial, results: list[Result], reference: npt.NDArray[np.float32]) -> list[str]:
-    """What exceeds its limit."""
+    """Figures that exceed their limit."""
     right = int((reference.argmax(1) == trial.labels).sum())
     found = []
     for r in results:

@@ -72,7 +72,7 @@ class Op:
 
     @property
     def name(self) -> str:
-        """What the table calls it."""
+        """Name in the table."""
         return self.label or self.op_type
 
 
@@ -183,7 +183,7 @@ class Builder:
         return self.node("Conv", [value, weight])
 
     def model(self) -> onnx.ModelProto:
-        """What was collected."""
+        """Model of what was collected."""
         graph = helper.make_graph(self.nodes, "bench", self.inputs, self.outputs, self.initializers)
         opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
         model = helper.make_model(graph, opset_imports=opsets)

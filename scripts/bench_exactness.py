@@ -51,7 +51,7 @@ HEAD = """| operator | domain | types | elements | mismatches | largest | refuse
 
 @dataclass
 class Row:
-    """What was counted over one operator and one pair of types.
+    """Counts over one operator and one pair of types.
 
     Attributes:
         wanted: elements, at least.
@@ -86,7 +86,7 @@ class Row:
 
     @property
     def why(self) -> str:
-        """What is wrong where it is not good."""
+        """Fault, in words, where the row is not good."""
         if self.elements < self.wanted:
             return f"{self.elements:,} elements compared; wanted {self.wanted:,}. {self.first}"
         return f"{self.beyond:,} elements beyond the bound; first in {self.first}"

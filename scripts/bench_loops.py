@@ -146,7 +146,7 @@ def everywhere(side: int) -> onnx.ModelProto:
 
 
 def print_memory(folder: Path) -> None:
-    """What a session adds to the process when it is made."""
+    """Memory that a session adds to the process when it is made."""
     print("\n| one 2048 x 2048 weight, four graphs | file, MB | resident, MB |\n|---|---|---|")
     model = everywhere(2048)
     made = {"float": ir.from_proto(model)}

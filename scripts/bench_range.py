@@ -1,4 +1,4 @@
-"""What it costs in accuracy that x86 without VNNI computes the same integers: range reductions.
+"""Accuracy that range reductions cost, by which x86 without VNNI computes the same integers.
 
     python scripts/bench_range.py                                  # the 1,000 embedded test images
     python scripts/bench_range.py --data cifar10_jpeg.npz          # all 10,000

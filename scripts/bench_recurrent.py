@@ -67,7 +67,7 @@ class Net:
 
     @property
     def name(self) -> str:
-        """As the tables have it."""
+        """Name in the tables."""
         first = self.op_type == "GRU" and not self.linear
         return "GRU, reset first" if first else self.op_type
 
@@ -95,7 +95,7 @@ class Net:
 
 
 def nets() -> list[Net]:
-    """Those of the table."""
+    """Nets of the table."""
     kinds = [("LSTM", 1), ("GRU", 1), ("GRU", 0), ("RNN", 1)]
     return [
         Net(op, hidden, batch, linear)
@@ -160,7 +160,7 @@ def measured(net: Net) -> tuple[float, dict[str, float]]:
 
 
 def chosen(net: Net) -> str:
-    """What becomes of the node with objective speed, and with size."""
+    """Forms of the node with objective speed, and with size."""
     return ", ".join(_form_of(net, objective) for objective in ("speed", "size"))
 
 

@@ -199,7 +199,7 @@ def seconds(call: Callable[[], object]) -> float:
 
 @dataclass
 class Times:
-    """Of one stack, in CPU seconds; the peer's is 0 where it has no such operator."""
+    """Times of one stack, in CPU seconds; the peer's is 0 where it has no such operator."""
 
     name: str
     nodes: int = 0

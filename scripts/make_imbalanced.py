@@ -50,7 +50,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Imbalance:
-    """What was done: how many of the expanded channels were scaled."""
+    """Change that was made: how many of the expanded channels were scaled."""
 
     scaled: int
     channels: int

@@ -100,7 +100,7 @@ def nothing(_: nn.Module, __: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What is trained for, and what happens on the way.
+    """Course of a training: what for, and what happens on the way.
 
     Attributes:
         loss: of images, logits (float32) and labels; None: the recipe's cross entropy.

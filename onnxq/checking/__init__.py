@@ -1,1 +1,1 @@
-"""What verify and cross_check look at, and the findings they make of it."""
+"""Checks of a quantized model: against float, the reference, other machines, the clock."""

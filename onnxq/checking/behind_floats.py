@@ -1,4 +1,4 @@
-"""What lies behind nodes that round floats: there, codes may depend on the machine.
+"""Codes behind nodes that round floats, which may depend on the machine.
 
 A node that rounds may give other last bits on another machine (onnxq.ort.node_kinds). Codes
 computed from these can be a step apart, and then whatever is computed from the codes. Everything
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BehindFloats:
-    """Of one model.
+    """Nodes of one model that round floats, and what is computed from them.
 
     Attributes:
         floats: op type -> nodes that round floats, the most frequent first.
@@ -34,7 +34,7 @@ class BehindFloats:
 
 
 def behind_floats(integer: ir.Model, feedback: Mapping[str, str] | None = None) -> BehindFloats:
-    """What rounds floats, and what is computed from that, bodies of If, Loop and Scan included.
+    """Finds what rounds floats and what is computed from that, in bodies of If, Loop, Scan too.
 
     A body counts as a whole: where anything in it rounds, or reads what was rounded, all of it is
     behind floats.

@@ -115,7 +115,7 @@ def _comparable(model: Path, quantized: Path) -> tuple[Path | ir.Model, tuple[st
 
 
 def size_bytes(path: Path) -> int:
-    """Of an ONNX file and of the external data files that it names.
+    """Bytes of an ONNX file and of the external data files that it names.
 
     Raises:
         ModelError: the file cannot be read.

@@ -98,7 +98,7 @@ class Comparison:
 
     @property
     def saturated_share(self) -> float:
-        """Of all elements; 0 for none seen."""
+        """Share of all elements that are saturated; 0 for none seen."""
         return self.saturated / self.elements if self.elements else 0.0
 
     @property
@@ -132,5 +132,5 @@ class Agreement:
 
     @property
     def share(self) -> float | None:
-        """Of all rows; None for none seen."""
+        """Share of all rows that agree; None for none seen."""
         return self.same / self.samples if self.samples else None

@@ -1,4 +1,4 @@
-"""What cross_check finds: a value to print, to save as JSON, to hold against bounds."""
+"""CrossFindings of cross_check: a value to print, to save as JSON, to hold against bounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_NAMED = 5  # broken bounds named in a message; the rest are counted
 
 
 class Unchecked(enum.Enum):
-    """What nodes that compute on integers, but were not compared, mean for `check`."""
+    """Meaning for `check` of nodes that compute on integers, but were not compared."""
 
     REFUSED = "refused"
     """They break it."""
@@ -105,7 +105,7 @@ class OutputAgreement:
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """What `check` takes."""
+    """Bounds that `check` takes."""
 
     steps: float | None = None
     share: float | None = None
@@ -241,7 +241,7 @@ class CrossFindings:
         return broken
 
     def _remedy(self, broken: Sequence[str]) -> str:
-        """What to do: a kernel is to blame only where nodes differ on the inputs they had."""
+        """Remedy in words: a kernel is to blame only where nodes differ on the inputs they had."""
         unreached = {_not_checked(node) for node in self.unchecked if node.reason == NOT_REACHED}
         if unreached.issuperset(broken):
             return (

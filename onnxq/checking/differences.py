@@ -17,7 +17,7 @@ ULPS = "ulps"
 """Other floats: a step is one unit in the last place of the largest number of the tensor, so that
 what rounding leaves of a sum near 0 is not taken for millions of steps."""
 BEYOND = "ulps beyond the kernel's bound"
-"""As ULPS; what stays within the bound that the operator states does not count."""
+"""Unit: as ULPS; what stays within the bound that the operator states does not count."""
 
 BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 FAR = 2.0**31
@@ -118,7 +118,7 @@ class Differences:
         return np.asarray(np.clip(whole, 1, FAR), np.int64)  # it differs
 
     def _ulp(self, x: Array) -> float:
-        """Of the largest finite |x|, or of 1 where there is none."""
+        """Unit in the last place of the largest finite |x|, or of 1 where there is none."""
         sizes = np.abs(x.astype(np.float64))
         top = float(sizes.max(initial=0, where=np.isfinite(sizes)))
         self.size = max(self.size, top)

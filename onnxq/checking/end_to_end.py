@@ -176,7 +176,7 @@ def _is_like(ours: object, theirs: Array) -> bool:
 
 
 def _equal(ours: Array, theirs: Array) -> bool:
-    """As they are, or theirs with channels last; other shapes cannot be told apart: equal."""
+    """Whether arrays are equal as they are, or theirs with channels last; other shapes pass."""
     if theirs.shape == ours.shape and np.array_equal(ours, theirs):
         return True
     last = np.moveaxis(theirs, -1, 1) if theirs.ndim > 2 else theirs

@@ -1,4 +1,4 @@
-"""What ONNX Runtime runs of a quantized model in integers, what in float, and what fell back.
+"""Execution by ONNX Runtime: what runs in integers, what in float, and what fell back.
 
 A node of the file is meant to run in integers when all that it computes on comes from integers
 (the DequantizeLinear of an activation, or constants), and its results go to a QuantizeLinear or it
@@ -33,7 +33,7 @@ _CLAMPS = ("Relu", "Clip")  # between a node and its QuantizeLinear they are par
 
 
 def execution(model: ir.Model | Path) -> Execution:
-    """What ONNX Runtime runs of a quantized model on this machine.
+    """Counts the nodes that ONNX Runtime runs of a quantized model on this machine.
 
     Raises:
         ModelError: the model cannot be read, or ONNX Runtime does not accept it.

@@ -1,4 +1,4 @@
-"""What verify finds, as a value that can be printed, saved as JSON, and held against bounds."""
+"""Findings of verify: a value to print, to save as JSON, to hold against bounds."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Fallback:
 
 @dataclass(frozen=True)
 class Execution:
-    """What ONNX Runtime makes of the quantized model, counted in its optimized graph.
+    """Nodes that ONNX Runtime makes of the quantized model, counted in its optimized graph.
 
     Attributes:
         integer_nodes: op type -> nodes that compute on integers.

@@ -68,7 +68,7 @@ class Layer:
         self._heard = [] if everything is None else [everything]
 
     def result(self) -> LayerPrediction:
-        """What was found so far."""
+        """Prediction of the layer, of what was found so far."""
         found, sums = joined(self._heard), self._sums
         counts = (sums.elements, sums.differing, sums.largest, sums.unit)
         floats = (sums.error, sums.size)

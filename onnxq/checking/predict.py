@@ -138,7 +138,7 @@ class _Form:
 
 
 def _forms(target: ir.Model, kinds: Iterable[Arithmetic]) -> dict[Arithmetic, _Form]:
-    """Of each kind, and of exact ones: x86 turns int8 activations into uint8, ARM does not."""
+    """Forms of the model per kind of arithmetic, and exact: x86 makes int8 codes uint8, ARM not."""
     usual = _Form(target, reference.integer_form(target))
     forms = dict.fromkeys((Arithmetic.EXACT, *kinds), usual)
     arm = [kind for kind in forms if kind.fixed_point]
@@ -259,7 +259,7 @@ class _Machine:
         self._outputs = {str(value.name): output_differences(value) for value in graph.outputs}
 
     def beside(self) -> reference.Beside:
-        """What the reference has to run; where no pair of weights can overflow, it is exact."""
+        """Model that the reference has to run; exact where no pair of weights can overflow."""
         risky = [name for name, layer in self._layers.items() if layer.possible != 0]
         return reference.Beside(self._arithmetic, risky, self._hear, self._see)
 

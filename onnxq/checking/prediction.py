@@ -1,4 +1,4 @@
-"""What predict finds: a value to print, to save as JSON, to hold against machines."""
+"""Prediction of predict: a value to print, to save as JSON, to hold against machines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_PAIRS = 8  # of a layer that are named; the rest are counted
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What a machine adds otherwise: two products of weights, or two codes.
+    """Two products of weights, or two codes, that a machine adds otherwise.
 
     Attributes:
         channel: output channel; column of a matrix product; 0 of QLinearAdd.
@@ -109,7 +109,7 @@ class OutputPrediction:
 
 @dataclass(frozen=True, slots=True)
 class MachinePrediction:
-    """What machines of one arithmetic compute of a model, beside exact integers.
+    """Results of machines of one arithmetic, beside exact integers.
 
     Attributes:
         targets: names of the machines.
@@ -169,7 +169,7 @@ class Prediction:
     float_outputs: tuple[str, ...] = ()
 
     def on(self, target: str | Target) -> MachinePrediction:
-        """Of one target, or the machine that a name such as "auto" stands for.
+        """Prediction for one target, or for the machine that a name such as "auto" stands for.
 
         Raises:
             QConfigError: it was not asked for, or there is none of that name.

@@ -42,7 +42,7 @@ NUMPY |= {"float8e5m2": "float8_e5m2", "float8e5m2fnuz": "float8_e5m2fnuz"}
 
 
 def type_name(session: Session, output: str) -> str:
-    """What is in the tensor: "uint8" of "tensor(uint8)"."""
+    """Type of the tensor's elements: "uint8" of "tensor(uint8)"."""
     return session.types[output].removeprefix("tensor(").removesuffix(")")
 
 

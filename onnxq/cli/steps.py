@@ -1,4 +1,4 @@
-"""What commands have in common: paths checked first, then the stages, then the report."""
+"""Steps that commands share: paths checked first, then the stages, then the report."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 def given(*paths: Path | None) -> list[Path]:
-    """Those that are not None."""
+    """Drops the paths that were not given."""
     return [path for path in paths if path is not None]
 
 
 def claim_beside(model: Path, outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
-    """As `claim`, with the model among the inputs.
+    """Claims outputs, as `claim`, with the model among the inputs.
 
     Raises:
         ModelError: the model is a folder, which the outputs may well be in.

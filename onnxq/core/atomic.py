@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MAX_NAME_START_BYTES = 200
-"""Of the target's name in that of the temporary file: names end at 255 bytes."""
+"""Bytes of the target's name in that of the temporary file: names end at 255 bytes."""
 
 
 def write_atomically(path: str | Path, write: Callable[[BinaryIO], object]) -> None:

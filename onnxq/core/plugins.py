@@ -49,7 +49,7 @@ def load() -> None:
 
 @functools.cache
 def _entry_points() -> tuple[metadata.EntryPoint, ...]:
-    """Those of the installed packages; finding them reads every package's list of files."""
+    """Entry points of the installed packages; finding them reads every package's list of files."""
     return tuple(metadata.entry_points(group=ENTRY_POINTS))
 
 

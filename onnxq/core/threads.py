@@ -36,7 +36,7 @@ class _Pool:
 
 
 _POOL: ContextVar[_Pool | None] = ContextVar("onnxq_workers", default=None)
-"""Of the `with` around the caller; threads of the pool itself see None, so that nothing nests."""
+"""Pool of the `with` around the caller; its own threads see None, so that nothing nests."""
 
 
 @contextmanager

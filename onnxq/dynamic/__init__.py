@@ -1,1 +1,1 @@
-"""What dynamic_plan decides: the form of every node, and qparams of the weights it stores."""
+"""Dynamic quantization: weights ahead of time, activations when the model runs."""

@@ -1,4 +1,4 @@
-"""What is decided of a node that may be quantized dynamically, and the plan made of that."""
+"""Decisions on nodes that may be quantized dynamically, and the plan made of them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 FORMAT = "onnxq dynamic plan 1"
 UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, OnnxqError)
-"""What reading another file, or an altered one, raises."""
+"""Errors that reading another file, or an altered one, raises."""
 
 
 class Objective(enum.Enum):
-    """What dynamic quantization is for."""
+    """Aim of dynamic quantization."""
 
     SPEED = "speed"
     """A node stays float where the target's measurements say that it would be slower."""
@@ -96,7 +96,7 @@ class QuantizeDynamic:
 
     @property
     def node_plan(self) -> DynamicNodePlan:
-        """What the operator's lowering gets."""
+        """Plan of the node that the operator's lowering gets."""
         return DynamicNodePlan(self.form, tuple(weight.qparams for weight in self.weights))
 
 
@@ -191,7 +191,7 @@ def dynamic_plan_from(data: Any) -> DynamicPlan:
 
 
 def dynamic_part(data: Mapping[str, Any]) -> dict[str, QuantizeDynamic]:
-    """What a static plan says of its dynamic nodes, from plain values.
+    """Dynamic nodes of a static plan, from plain values.
 
     Raises:
         KeyError, TypeError, ValueError: the data are something else.

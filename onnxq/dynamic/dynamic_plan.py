@@ -116,7 +116,7 @@ def _matrices(nodes: Sequence[ir.Node]) -> list[ir.Value]:
 
 @dataclass(slots=True)
 class _Planner:
-    """What stays the same from node to node, and what grows."""
+    """Planner of one model: what stays the same from node to node, and what grows."""
 
     qconfig: QConfigMapping
     target: Target

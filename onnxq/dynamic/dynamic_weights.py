@@ -31,7 +31,7 @@ MANY_LOST, MANY_COARSE = 1e-3, 0.5  # shares of the nonzero numbers; trained lay
 
 @dataclass(frozen=True, slots=True)
 class StorageKey:
-    """What makes the qparams of a stored weight: nodes that agree in it share one tensor."""
+    """Key to the qparams of a stored weight: nodes that agree in it share one tensor."""
 
     tensor: str
     axis: int | None

@@ -220,7 +220,7 @@ def known_rows(node: ir.Node, rule: DynamicRule) -> int | None:
 
 
 def least_rows(node: ir.Node, rule: DynamicRule) -> int:
-    """As many rows at least: the product of the sizes that are known, such as a sequence's."""
+    """Least number of rows: the product of the sizes that are known, such as a sequence's."""
     known = [size for size in _rows(node, rule) or () if isinstance(size, int)]
     return max(math.prod(known), 1)
 

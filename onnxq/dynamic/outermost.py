@@ -1,4 +1,4 @@
-"""What is computed from constants alone stands in the main graph, not in bodies, and once.
+"""Computations on constants alone stand in the main graph, not in bodies, and once.
 
     body: y = op(x, Mul(Cast(w_quantized), w_scale))
       =>  main graph: w' = Mul(Cast(w_quantized), w_scale);  body: y = op(x, w')
@@ -39,7 +39,7 @@ class Outermost:
     def constant_nodes(
         self, nodes: Sequence[ir.Node], results: Iterable[ir.Value]
     ) -> dict[ir.Node, None]:
-        """Those that compute on constants alone, in order.
+        """Nodes that compute on constants alone, in order.
 
         Args:
             nodes: that a lowering wrote, in order.

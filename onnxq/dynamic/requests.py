@@ -66,7 +66,7 @@ def unmet_dynamic(
 
 
 def nothing_quantized(target: str) -> str:
-    """What to say of a plan that leaves all weights in float, to be fast on the target."""
+    """Sentence on a plan that leaves all weights in float, to be fast on the target."""
     return f"nothing is quantized: {_all_slower(target, 'every node with weights')}"
 
 

@@ -1,4 +1,4 @@
-"""What the user asks dynamic quantization for: the documented forms of `qconfig_spec`."""
+"""Requests for dynamic quantization: the documented forms of `qconfig_spec`."""
 
 from __future__ import annotations
 

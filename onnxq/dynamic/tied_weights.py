@@ -146,7 +146,7 @@ def notes_on_copies(
 
 
 def _stored_as(plan: DynamicWeightPlan, node: ir.Node) -> tuple[object, ...]:
-    """What makes two readers share one tensor of the file."""
+    """Key on which two readers share one tensor of the file."""
     blocks = plan.qparams is not None and isinstance(plan.qparams.granularity, PerBlock)
     perm = None if can_turn(plan.qparams) else plan.perm
     return (_codes_of(plan), perm, node.graph if blocks else None)
@@ -168,7 +168,7 @@ def _words(plan: DynamicWeightPlan) -> str:
 
 
 def _codes_of(plan: DynamicWeightPlan) -> tuple[object, ...]:
-    """What makes codes, but for the order of axes."""
+    """Key to codes, but for the order of axes."""
     qparams = plan.qparams
     if qparams is None:
         return ("float16",)

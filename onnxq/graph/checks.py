@@ -1,4 +1,4 @@
-"""What onnxq refuses to read or to quantize, each with the remedy."""
+"""Models that onnxq refuses to read or to quantize, each with the remedy."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class ConstantExchange:
         return bool(self._origins)
 
     def origin(self, value: ir.Value | None) -> Hashable:
-        """What a constant was made of and how; the value itself, where it is not of this making."""
+        """Origin of a constant: what it was made of and how; else the value itself."""
         return value if value is None else self._origins.get(value, value)
 
     def put(

@@ -39,7 +39,7 @@ STATES_OF_SEQUENCES = 13  # opset from which a Loop may carry a sequence
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What can be seen of bodies.
+    """Values of bodies that can be seen.
 
     Attributes:
         outputs: tensor -> name of the output with its values, stacked or as a sequence.
@@ -76,7 +76,7 @@ Named = tuple[str, ir.Value]
 
 @dataclass(frozen=True, slots=True)
 class _Opener:
-    """What all bodies of one model share."""
+    """State that all bodies of one model share."""
 
     names: NamePool
     opset: int

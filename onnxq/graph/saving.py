@@ -123,7 +123,7 @@ def _write_inline(model: ir.Model, file: BinaryIO) -> None:
 
 
 def _serialize(model: ir.Model, swap: Swap) -> onnx.ModelProto:
-    """As protobuf; attribute tensors that lie in a file are read: their file stays behind."""
+    """Protobuf of a model; attribute tensors that lie in a file are read, as it stays behind."""
     external = [
         (node, attribute)
         for node in all_nodes(model)

@@ -25,7 +25,7 @@ def node_name(node: ir.Node) -> str:
 
 
 def attribute_values(node: ir.Node) -> dict[str, AttributeValue]:
-    """As kernels take them: name -> value, without references to a function's attributes."""
+    """Attributes as kernels take them: name -> value, without references to a function's."""
     return {name: a.value for name, a in node.attributes.items() if not a.is_ref()}
 
 

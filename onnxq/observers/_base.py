@@ -130,7 +130,7 @@ class Observer(ABC):
 
     @abstractmethod
     def state(self) -> State:
-        """What was seen, as arrays; equal for equal batches, whatever their order."""
+        """State as arrays: equal for equal batches, whatever their order."""
 
     @abstractmethod
     def load_state(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:

@@ -110,7 +110,7 @@ class QuantRange:
             )
 
     def default(self, granularity: Granularity = _PER_TENSOR) -> QParams:
-        """What an observer that saw nothing gives: scale 1, zero_point 0."""
+        """QParams of an observer that saw nothing: scale 1, zero_point 0."""
         shape = () if isinstance(granularity, PerTensor) else (1,)
         return QParams(
             np.ones(shape, np.float32), np.zeros(shape, np.int64), self.dtype, granularity

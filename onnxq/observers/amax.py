@@ -140,7 +140,7 @@ class AmaxObserver(Observer):
         self.watching.observe(x, index)
 
     def merge(self, other: Self) -> Self:
-        """What both have seen.
+        """Observer that has seen what both have.
 
         Raises:
             CalibrationError: the specs or the numbers of channels differ.
@@ -196,7 +196,7 @@ class AmaxObserver(Observer):
         return np.asarray(self.calculate_qparams().scale * np.float32(self.bound), np.float32)
 
     def state(self) -> State:
-        """That of the observer that finds amax."""
+        """State of the observer that finds amax."""
         return self.watching.state()
 
     def load_state(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:

@@ -98,7 +98,7 @@ class HistogramObserver(Observer):
         return self._qparams()
 
     def _qparams(self) -> QParams:
-        """What the histogram, which is not empty, says; for subclasses with another criterion."""
+        """QParams of the histogram, which is not empty; for subclasses with another criterion."""
         return search_qparams(self.histogram, self.range)
 
     def state(self) -> State:

@@ -28,7 +28,7 @@ CHUNK_ELEMENTS = 1 << 22  # weights are looked at in pieces: a model may be larg
 
 @dataclass(frozen=True, slots=True)
 class WeightKey:
-    """What makes the codes of a weight: nodes that agree in it share one integer tensor."""
+    """Key to the codes of a weight: nodes that agree in it share one integer tensor."""
 
     tensor: str
     axis: int
@@ -37,7 +37,7 @@ class WeightKey:
 
 
 def observe_weight(weight: npt.NDArray[np.float32], key: WeightKey, notes: list[str]) -> QParams:
-    """What the key's observer says of the weight, its range cut to the key's limit.
+    """QParams by the key's observer of the weight, its range cut to the key's limit.
 
     Args:
         weight: float32; weight.shape[key.axis] channels where the observer has some.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Arithmetic(enum.Enum):
-    """What a node of an optimized graph works on."""
+    """Kind of values that a node of an optimized graph works on."""
 
     INTEGER = "integer"
     """Computes on, or moves, codes of a quantized tensor."""

@@ -1,4 +1,4 @@
-"""What to quantize and how: QConfig, QConfigMapping, the documented defaults.
+"""QConfig and QConfigMapping say what to quantize and how; the documented defaults.
 
 mapping = default_qconfig_mapping().set_op_type("Softmax", None).set_node("/head/*", None)
 mapping = QConfigMapping.from_yaml(Path("qconfig.yaml"))

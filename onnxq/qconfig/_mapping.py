@@ -61,7 +61,7 @@ _GLOB = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class QConfigMapping:
-    """What the user asks for, node by node.
+    """Requests of the user, node by node.
 
     For a node: its exact name, else the glob that matches it with the most characters that are no
     wildcards (in alphabetical order if equal), else its op type, else the global entry. For a

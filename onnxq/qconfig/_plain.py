@@ -55,7 +55,7 @@ def observer_from(data: object, where: str) -> ObserverSpec:
 
 
 def part_from(data: object, where: str) -> Part:
-    """As `observer_from`, and {"fake_quantize": {"observer": ...}, "scale": ...} too.
+    """Part of a QConfig: `observer_from`, or {"fake_quantize": {"observer": ...}, "scale": ...}.
 
     Raises:
         QConfigError: unknown key, observer or argument.
@@ -133,12 +133,12 @@ def _dynamic_from(data: dict[object, object], where: str) -> QConfigDynamic:
 
 
 def tensor_from(data: object, where: str) -> ObserverSpec | None:
-    """As `observer_from`; None for null and "float"."""
+    """Observer of a tensor, by `observer_from`; None for null and "float"."""
     return None if data is None or data == "float" else observer_from(data, where)
 
 
 def base_of(entry: Entry) -> QConfig:
-    """What entries take the part from that they leave out."""
+    """QConfig from which entries take the part that they leave out."""
     return entry if isinstance(entry, QConfig) else onnxq_default_qconfig
 
 

@@ -170,7 +170,7 @@ class QConfigDynamic:
 
 
 Entry = QConfig | QConfigDynamic | None
-"""What a mapping holds; None leaves a node in float."""
+"""Entry of a mapping; None leaves a node in float."""
 
 
 def as_observer(value: object, where: str) -> ObserverSpec:

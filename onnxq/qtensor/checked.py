@@ -1,4 +1,4 @@
-"""What quantized tensors refuse, in words: which function, what it got, what it wanted."""
+"""Guards of quantized tensors: a refusal says which function, what it got and wanted."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def from_ir(node: ir.Node) -> QTensor:
 
 
 def to_onnx(tensor: QTensor, name: str) -> tuple[onnx.NodeProto, tuple[onnx.TensorProto, ...]]:
-    """As `to_ir`: the node and its three initializers, for a GraphProto."""
+    """DequantizeLinear node and its three initializers, for a GraphProto; see `to_ir`."""
     node = to_ir(tensor, name)
     constants = [value.const_value for value in node.inputs if value is not None]
     protos = [ir.to_proto(constant) for constant in constants if constant is not None]
@@ -95,7 +95,7 @@ def to_onnx(tensor: QTensor, name: str) -> tuple[onnx.NodeProto, tuple[onnx.Tens
 
 
 def from_onnx(node: onnx.NodeProto, initializers: Iterable[onnx.TensorProto]) -> QTensor:
-    """As `from_ir`.
+    """QTensor of a DequantizeLinear node in protobuf; see `from_ir`.
 
     Args:
         node: a DequantizeLinear.

@@ -112,7 +112,7 @@ def _empty_per_channel_affine_quantized(
     axis: int,
     dtype: QDType | str,
 ) -> QTensor:
-    """As `_empty_affine_quantized`, with a scale and zero point per index along axis.
+    """Empty tensor with a scale and zero point per index along axis; its codes are not set.
 
     Raises:
         ShapeError: as `quantize_per_channel`.

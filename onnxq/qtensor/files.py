@@ -20,7 +20,7 @@ from onnxq.qparams import QParams
 from onnxq.qtensor.tensor import QTensor, check_tensor
 
 DAMAGED = (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, OnnxqError)
-"""What reading a truncated or altered npz or its JSON raises."""
+"""Errors that reading a truncated or altered npz or its JSON raises."""
 
 
 def save(tensor: QTensor, path: str | Path) -> None:

@@ -615,7 +615,7 @@ class QTensor:
 
 
 class Ordered(NamedTuple):
-    """What `sort`, `topk`, `max` and `min` along an axis give: int64 indices beside the values."""
+    """Result of `sort`, `topk`, `max` and `min` along an axis: values, and int64 indices."""
 
     values: QTensor
     indices: Indices

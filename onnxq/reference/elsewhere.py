@@ -24,7 +24,7 @@ FloatNodes = Callable[[onnx.NodeProto, Mapping[str, int]], RunNode]
 """(node, {domain: opset}) -> what runs it. Nodes that hold graphs (If, Loop) are not among them."""
 FLOATS = frozenset({"float16", "float32", "float64"})
 QUANTIZED = CODE_DTYPES - {"int32"}
-"""Of tensors that make a node one on integers; int32 is the type of indices too."""
+"""Dtypes of tensors that make a node one on integers; int32 is the type of indices too."""
 
 
 class _Plain(OpRun):

@@ -45,7 +45,7 @@ class FloatNodes:
         self._folded = _folded(target)
 
     def __call__(self, node: onnx.NodeProto, opsets: Mapping[str, int]) -> RunNode:
-        """What runs the node, as onnxq.reference.evaluator takes it."""
+        """Function that runs the node, as onnxq.reference.evaluator takes it."""
         constants = {name: self._constants[name] for name in node.input if name in self._constants}
         folded = self._folded.intersection(node.input)
         return _OneNode(node, dict(opsets), constants, folded)

@@ -116,7 +116,7 @@ def _slices(x: Array, axis: int, from_end: int) -> Iterator[Array]:
 
 
 def _nothing_of(kind: onnx.TypeProto.Tensor) -> Array:
-    """What no turn collected, as ONNX Runtime has it: sizes that the body does not tell are 0.
+    """Empty result of no turns, as ONNX Runtime has it: sizes that the body does not tell are 0.
 
     Raises:
         UnsupportedError: the body does not tell the type.

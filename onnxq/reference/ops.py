@@ -44,7 +44,7 @@ ADDING = frozenset({"Attention", "GRU", "RNN"})
 
 
 def where(node: onnx.NodeProto) -> str:
-    """What a message calls a node."""
+    """Name by which a message calls a node."""
     return f"{node.op_type} '{node.name or (node.output[0] if node.output else '')}'"
 
 
@@ -199,7 +199,7 @@ def by_name() -> Mapping[tuple[str, str], type[OpRun]]:
 def on_machine(
     arithmetic: Arithmetic, hear: Hear | None = None, effect: Effect = Effect.APPLIED
 ) -> Mapping[tuple[str, str], type[OpRun]]:
-    """As `by_name`, with the products of codes as a machine adds them."""
+    """Operators by name, as `by_name`, with the products of codes as a machine adds them."""
     made = dict(by_name())
     if arithmetic is Arithmetic.EXACT:
         return made

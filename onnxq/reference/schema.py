@@ -26,7 +26,7 @@ DEFAULT = ("", "ai.onnx")
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What nodes of an operator may have: so many inputs and outputs, and these attributes.
+    """Signature of an operator: how many inputs and outputs, and which attributes.
 
     Attributes:
         required: attributes that every node has; ONNX Runtime does not say it of its own operators.
@@ -57,7 +57,7 @@ def check_nodes(model: ir.Model) -> None:
 
 
 def check_proto(node: onnx.NodeProto, opsets: Mapping[str, int]) -> None:
-    """As `check_nodes`, for one node.
+    """Checks one node, as `check_nodes`.
 
     Raises:
         ModelError: likewise.
@@ -76,7 +76,7 @@ def check_node(
     attributes: Collection[str],
     opsets: Mapping[str, int],
 ) -> None:
-    """As `check_nodes`, for a node in parts; absent inputs and outputs are "".
+    """Checks a node in parts, as `check_nodes`; absent inputs and outputs are "".
 
     Raises:
         ModelError: likewise.
@@ -147,7 +147,7 @@ def check_call(domain: str, op_type: str, inputs: int, attributes: Collection[st
 
 @functools.cache
 def _of_any_version(domain: str, op_type: str) -> Signature | None:
-    """What the versions of an operator have between them."""
+    """Signature that the versions of an operator have between them."""
     versions = {
         schema.since_version
         for schema in onnx.defs.get_all_schemas_with_history()

@@ -87,7 +87,7 @@ def integer_evaluator(
     hear: Hear | None = None,
     effect: Effect = Effect.APPLIED,
 ) -> Evaluator:
-    """As `evaluator`, of a model that `integer_form` returned; several may share it.
+    """Evaluator of a model that `integer_form` returned; several may share it. See `evaluator`.
 
     Raises:
         UnsupportedError: as `evaluator`.

@@ -1,4 +1,4 @@
-"""What cross_check found, as tables for people. Renders values; computes nothing."""
+"""Tables of cross_check's findings for people. Renders values; computes nothing."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def summary(value: Summary) -> JsonObject:
 
 
 def execution(value: Execution) -> JsonObject:
-    """What ONNX Runtime runs."""
+    """Nodes that ONNX Runtime runs, as plain values."""
     return {
         "integer_nodes": dict(value.integer_nodes),
         "float_nodes": dict(value.float_nodes),

@@ -1,4 +1,4 @@
-"""What a plan means for other machines, in sentences and rows: one wording for text and JSON."""
+"""Sentences and rows on other machines than this one: one wording for text and JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OWN_BLOCKS = (
 
 
 def on_other_machines(made: Plan, execution: Execution) -> list[str]:
-    """What is promised of results on other machines than this one, and what is not."""
+    """Promises on results on other machines than this one, and what is not promised."""
     target = targets.find(made.target)
     notes = []
     if made.range_reduction is RangeReduction.OBSERVED and target.reduces_range:

@@ -1,4 +1,4 @@
-"""What predict found, as tables for people. Renders values; computes nothing."""
+"""Tables of predict's findings for people. Renders values; computes nothing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def print_prediction(console: Console, prediction: Prediction) -> None:
 
 
 def _print_floats(console: Console, prediction: Prediction) -> None:
-    """What is claimed of a model with nodes that round floats, and what is not."""
+    """Prints what is claimed of a model with nodes that round floats, and what is not."""
     nodes = ", ".join(f"{count} {op_type}" for op_type, count in prediction.floats.items())
     console.print(f"in float on every machine; their last bits may differ: {nodes}")
     behind = prediction.behind_floats
@@ -64,7 +64,7 @@ def _print_floats(console: Console, prediction: Prediction) -> None:
 
 
 def _verdict(machine: MachinePrediction, batches: int, inputs: str) -> str:
-    """Of integers, in words.
+    """Verdict on integers, in words.
 
     Args:
         machine: that it is about.

@@ -60,7 +60,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Summary:
-    """What becomes of every node of a model."""
+    """Summary of what becomes of every node of a model."""
 
     nodes: tuple[NodeDecision, ...]
 
@@ -79,7 +79,7 @@ class Summary:
 
     @property
     def dynamic(self) -> list[Reason]:
-        """What is quantized dynamically and how, the most frequent first."""
+        """Nodes that are quantized dynamically, by how, the most frequent first."""
         return self._grouped("dynamic")
 
     @property

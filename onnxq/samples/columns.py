@@ -31,7 +31,7 @@ UNREADABLE = (
     RuntimeError,  # zipfile: an encrypted member
     ValueError,
 )
-"""What reading a damaged npz raises: one wrong byte can look like any feature of zip."""
+"""Errors that reading a damaged npz raises: one wrong byte can look like any feature of zip."""
 
 
 def why_unreadable(error: BaseException) -> str:

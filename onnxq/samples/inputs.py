@@ -1,4 +1,4 @@
-"""What a model wants to be fed with, and the checks that hold an array against it."""
+"""InputSpec says what a model is fed with; checks hold an array against it."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """What one file or item holds.
+    """Contents of one file or item.
 
     Attributes:
         where: to begin a message with.

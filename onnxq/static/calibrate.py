@@ -40,7 +40,7 @@ Progress = Callable[[int, int | None], None]
 
 
 class Observed(Protocol):
-    """What calibration reads of a Prepared."""
+    """Parts of a Prepared that calibration reads."""
 
     @property
     def model(self) -> ir.Model:
@@ -48,7 +48,7 @@ class Observed(Protocol):
 
     @property
     def model_hash(self) -> str:
-        """Of graph and weights."""
+        """Hash of graph and weights."""
 
     @property
     def observed(self) -> Mapping[str, ObserverSpec]:
@@ -234,7 +234,7 @@ class Calibration:
         return True
 
     def statistics(self) -> Statistics:
-        """What was seen so far; later batches do not change it.
+        """Statistics of the batches so far; later ones do not change them.
 
         Raises:
             CalibrationError: a batch failed half-way.

@@ -48,7 +48,7 @@ def plan_observed(
     batch_size: int | None = None,
     ignore: Collection[str] = (),
 ) -> Plan:
-    """As `plan`, for a target whose range reduction is OBSERVED.
+    """Plan, as of `plan`, for a target whose range reduction is OBSERVED.
 
     Args:
         prepared: a decision for every node.
@@ -110,7 +110,7 @@ def _named(
 
 
 def _by_weight(made: Plan, found: Channels) -> Channels:
-    """Of the nodes that have a weight to hold back; products of two activations have none."""
+    """Channels of nodes that have a weight to hold back; products of two activations have none."""
     channels: Channels = {}
     for name in found.keys() & made.weights.keys():
         weight = made.weights[name]

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 FORMAT = "onnxq plan 2"
 CLIPPED_BITS = 8  # ONNX Runtime has Clip for int8 and uint8
 UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, OnnxqError)
-"""What reading another file, or an altered one, raises."""
+"""Errors that reading another file, or an altered one, raises."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -121,7 +121,7 @@ class Prepared:
 
     @property
     def statistics(self) -> Statistics:
-        """What `run` has observed so far.
+        """Statistics of what `run` has observed so far.
 
         Raises:
             CalibrationError: `run` was never called.

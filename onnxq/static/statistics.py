@@ -24,14 +24,14 @@ from onnxq.samples.columns import UNREADABLE, why_unreadable
 FORMAT = "onnxq.stats"
 VERSION = 2
 DAMAGED = (*UNREADABLE, KeyError, TypeError, IndexError, AttributeError)
-"""What reading a truncated or altered npz, its JSON or an observer's arrays raises."""
+"""Errors that reading a truncated or altered npz, its JSON or an observer's arrays raises."""
 
 Arrays = Mapping[str, npt.NDArray[np.generic]]
 
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """What the observers have seen.
+    """Statistics that the observers have gathered.
 
     Attributes:
         model_hash: of the canonical float model that was run.
@@ -83,7 +83,7 @@ class Statistics:
         return observer
 
     def merge(self, other: Statistics) -> Statistics:
-        """What both have seen, as if one run had; both stay as they are.
+        """Statistics of both, as if of one run; both stay as they are.
 
         Shards may be merged in any order and grouping: the result is identical.
 

@@ -1,4 +1,4 @@
-"""What an instruction set makes of two products of 8-bit codes that it adds in int16.
+"""Accumulation: what becomes of two products of 8-bit codes that a machine adds in int16.
 
     EXACT              products are added in int32: x86 with VNNI
     UNFUSED            the same; but tensors of codes are added without fused multiply-adds: x86
@@ -38,7 +38,7 @@ class Arithmetic(enum.Enum):
     WRAPS_DEPTHWISE = "wraps in depthwise"
     """Pairs of taps of a depthwise convolution: in int16, which wraps."""
     WRAPS = "wraps"
-    """Those, and (k, k + 8) of matrix products and dense convolutions with int8 weights."""
+    """These pairs, and (k, k + 8) of matrix products and dense convolutions with int8 weights."""
 
     @property
     def fixed_point(self) -> bool:
@@ -108,7 +108,7 @@ Note = Callable[[Overflows], None]
 
 
 class Effect(enum.Enum):
-    """What becomes of sums that leave int16."""
+    """Effect on sums that leave int16."""
 
     APPLIED = "applied"
     """The result is the machine's."""
@@ -137,4 +137,4 @@ class Accumulator:
 
 
 EXACT = Accumulator()
-"""Of machines whose pairs of products always fit; what kernels reproduce where none is named."""
+"""Accumulator of machines whose pairs always fit; kernels reproduce it where none is named."""

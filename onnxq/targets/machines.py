@@ -1,4 +1,4 @@
-"""What each instruction set computes exactly, and what is fast there: a Target each.
+"""Target of each instruction set: what it computes exactly, and what is fast there.
 
     x86-sse      SSE2                     exact products; sums of codes without fused multiply-adds
     x86-avx2     AVX2                     two u8*s8 products are summed in int16 and SATURATE
@@ -129,7 +129,7 @@ DYNAMIC_GAINS: tuple[DynamicGain, ...] = (
 AS_FAST = 1.0
 """Ratio of a form that runs as fast as float."""
 UNPROVEN = 0.98
-"""Of shapes below all that were measured, no more is expected: less than float, and than STORED."""
+"""Gain expected below all shapes that were measured: less than float, and than STORED."""
 
 
 FIXED_POINT = (
@@ -223,7 +223,7 @@ class Target:
 
     @property
     def activations(self) -> str:
-        """What the preferred activations are, and what else has kernels, in words."""
+        """Preferred types of activations, and what else has kernels, in words."""
         first = self.preferred[0]
         others = sorted({a for a, _ in self.pairs} - {first})
         return f"{first} (or {', '.join(others)})" if others else first

@@ -50,7 +50,7 @@ def as_range_reduction(value: RangeReduction | str) -> RangeReduction:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """What one weight gave up.
+    """Range that one weight gave up.
 
     Attributes:
         channels: whose scale was raised.

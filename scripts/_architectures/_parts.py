@@ -1,4 +1,4 @@
-"""What the architectures share: sizes, random weights and inputs, convolution with batch norm."""
+"""Parts that architectures share: sizes, random weights and inputs, convolution, batch norm."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class ImageNet(nn.Sequential):
     """Layers one after the other, whose input is called `image`."""
 
     def forward(self, image: Tensor) -> Tensor:
-        """What the last layer makes of images (N, C, H, W)."""
+        """Result of the last layer for images (N, C, H, W)."""
         for layer in self:
             image = layer(image)
         return image

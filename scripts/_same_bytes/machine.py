@@ -15,7 +15,7 @@ PACKAGES = ("numpy", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "torch")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a list of sums holds for.
+    """Machine and versions that a list of sums holds for.
 
     Attributes:
         cpu: its model's name.

@@ -43,7 +43,7 @@ SEEDS = (7, 8)  # of the batches to calibrate on and to train with
 SAMPLES = 4  # in each
 ALONE = {"cond_if"}  # its condition is a mean over the batch: one sample at a time
 SMALL = ("residual", "pool_shares", "matmul_integer", "gru_integer", "gather_blocks")
-"""What the tests run: five graphs of a second or less."""
+"""Nets that the tests run: five graphs of a second or less."""
 MODELS = {
     "resnet20": "models.resnet:resnet20",
     "mobilenetv2": "models.mobilenet:mobilenetv2",
@@ -142,7 +142,7 @@ def _loaded(name: str) -> tuple[nn.Module, Feeds]:
 
 
 def _checkpoint(name: str, folder: Path) -> None:
-    """As scripts/train_qat.py prepares it: the state belongs to that."""
+    """Writes the checkpoint as scripts/train_qat.py prepares it: the state belongs to that."""
     from safetensors.torch import load_file
 
     from onnxq.observers import LeastErrorObserver

@@ -1,4 +1,7 @@
-"""What this package adds to onnxq; the entry point imports this module, which registers all."""
+"""Operators, types and observers that this package adds to onnxq.
+
+The entry point imports this module, which registers all of them.
+"""
 
 from onnxq_example.int6 import INT6
 from onnxq_example.mat_mul_integer16 import MatMulInteger16

@@ -128,7 +128,7 @@ def _fold(node: ir.Node, affine: _Affine, exchange: ConstantExchange) -> None:
 
 
 def _layout(node: ir.Node) -> tuple[int, int]:
-    """What says where the channels of a weight are."""
+    """Axis and groups that say where the channels of a weight are."""
     return node.attributes.get_int("group", 1), node.attributes.get_int("transB", 0)
 
 

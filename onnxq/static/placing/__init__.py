@@ -1,1 +1,1 @@
-"""What prepare decides: of every node, integers or a reason; of every tensor, its observer."""
+"""Placement by prepare: of every node, integers or a reason; of every tensor, its observer."""

@@ -35,7 +35,7 @@ BITS_OF_RANGES = 8  # Rule.output_range is made for codes of 8 bits; wider ones 
 
 @dataclass(slots=True)
 class Placement:
-    """What the sweeps find; `prepare` makes a frozen Prepared of it.
+    """Placement that the sweeps fill; `prepare` makes a frozen Prepared of it.
 
     Attributes:
         decisions: node name -> decision, in graph order, subgraphs included.

@@ -25,7 +25,7 @@ REASON = (
 def readers_of_infinity(
     order: Iterable[tuple[ir.Node, str | None]], candidates: Mapping[ir.Node, Candidate]
 ) -> list[ir.Node]:
-    """Those candidates, in graph order; data movement hands infinities on, selections do not.
+    """Candidates that read infinities, in graph order; movement hands these on, selections do not.
 
     A border of -inf before a MaxPool, say: Pad stays float by its own rule, and so must MaxPool.
 

@@ -1,1 +1,1 @@
-"""What plan computes: qparams of activations, weights and biases, and what they must keep to."""
+"""Planning: qparams of activations, weights and biases, and the limits that they keep to."""

@@ -62,7 +62,7 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> ir.Model:
 
 
 def _int8_codes(plan: Plan) -> Int8Codes:
-    """What becomes of int8 activations: a plan has them only where its target runs them."""
+    """Form of int8 activations: a plan has them only where its target runs them."""
     signed = any(qparams.dtype == INT8 for qparams in plan.tensors.values())
     return Int8Codes.KEPT if signed else Int8Codes.SHIFTED
 
