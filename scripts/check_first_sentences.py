@@ -39,7 +39,7 @@ def docstrings(tree: ast.Module) -> Iterator[ast.Constant]:
 
 
 def subjectless(text: str) -> Iterator[tuple[int, str]]:
-    """(line, first line of the docstring) of those in a Python file that begin without a subject."""
+    """Line and text of the docstrings of a Python file that begin without a subject."""
     for node in docstrings(ast.parse(text)):
         first = str(node.value).strip().partition("\n")[0]
         if _SUBJECTLESS.match(first):
