@@ -21,7 +21,8 @@ from onnxq.operators._tanh import tanh
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from onnxq.operators._attributes import Attributes
+    from onnxq.operator import NodeCall
+
 
 Floats = npt.NDArray[np.float32]
 Function = Callable[[Floats, np.float32, np.float32], Floats]
@@ -69,20 +70,19 @@ class Activation:
             return FUNCTIONS[self.name](x, np.float32(self.alpha), np.float32(self.beta))
 
 
-def activations(op: str, attributes: Attributes, defaults: Sequence[str]) -> list[Activation]:
+def activations(call: NodeCall, defaults: Sequence[str]) -> list[Activation]:
     """The functions that a node names, in order; alphas and betas go to those that take one.
 
     Args:
-        op: for messages.
-        attributes: of the node: activations, activation_alpha, activation_beta.
+        call: with `activations`, `activation_alpha` and `activation_beta`, or without.
         defaults: names, where the node has none.
     Raises:
         UnsupportedError: a function whose last bit depends on the machine, or unknown.
     """
-    given = cast("Sequence[str | bytes]", attributes.get("activations") or defaults)
+    given = cast("Sequence[str | bytes]", call.attributes.get("activations") or defaults)
     names = [(n.decode() if isinstance(n, bytes) else str(n)).lower() for n in given]
-    alphas = iter(cast("Sequence[float]", attributes.get("activation_alpha") or ()))
-    betas = iter(cast("Sequence[float]", attributes.get("activation_beta") or ()))
+    alphas = iter(cast("Sequence[float]", call.attributes.get("activation_alpha") or ()))
+    betas = iter(cast("Sequence[float]", call.attributes.get("activation_beta") or ()))
     found = []
     for name in names:
         alpha, beta = TAKES.get(name, (None, None))
@@ -90,7 +90,7 @@ def activations(op: str, attributes: Attributes, defaults: Sequence[str]) -> lis
     odd = [name for name in names if name not in FUNCTIONS]
     if odd:
         raise UnsupportedError(
-            f"{op}: activation {odd[0]} is not reproduced to the bit; kernels exist for "
+            f"{call.op_type}: activation {odd[0]} is not reproduced to the bit; kernels exist for "
             f"{', '.join(FUNCTIONS)}."
         )
     return found

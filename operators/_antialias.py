@@ -7,23 +7,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.operators._attributes import Attributes, integer, real
 from onnxq.operators._interpolate import CUBIC_A, Reals, along
 from onnxq.operators._resample import Axis, Places, coordinates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from onnxq.operator import NodeCall
+
 ONE = np.float32(1)
 HALF = np.float32(0.5)
 
 
-def antialiased(x: Reals, axes: dict[int, Axis], attributes: Attributes, mode: str) -> Reals:
+def antialiased(call: NodeCall, x: Reals, axes: dict[int, Axis], mode: str) -> Reals:
     """Weighted sums along each of the axes whose size changes, the last axis first."""
     for axis in sorted(axes, reverse=True):
         if axes[axis].size == axes[axis].out:
             continue  # copied, whatever the scale says
-        first, weights = filter_weights(axes[axis], attributes, mode)
+        first, weights = filter_weights(call, axes[axis], mode)
         y = np.zeros((*x.shape[:axis], axes[axis].out, *x.shape[axis + 1 :]), np.float32)
         for tap in range(weights.shape[1]):
             index = np.minimum(first + tap, axes[axis].size - 1)
@@ -32,7 +33,7 @@ def antialiased(x: Reals, axes: dict[int, Axis], attributes: Attributes, mode: s
     return x
 
 
-def filter_weights(axis: Axis, attributes: Attributes, mode: str) -> tuple[Places, Reals]:
+def filter_weights(call: NodeCall, axis: Axis, mode: str) -> tuple[Places, Reals]:
     """(first element, weights) of every output element.
 
     Returns:
@@ -43,13 +44,13 @@ def filter_weights(axis: Axis, attributes: Attributes, mode: str) -> tuple[Place
     taps = 2 * math.ceil(support) + 1
     narrow = ONE / shrink if shrink >= 1 else ONE
     places = np.arange(axis.out, dtype=np.float32)
-    center = HALF + (places if shrink == 1 else coordinates(axis, attributes))
+    center = HALF + (places if shrink == 1 else coordinates(call, axis))
     low = np.floor(center - support + HALF).astype(np.intp)
     high = low + np.clip(np.floor(center + support + HALF).astype(np.intp) - low, 0, taps)
     inside_low, inside_high = np.clip(low, 0, axis.size), np.clip(high, 0, axis.size)
-    outside = integer(attributes, "exclude_outside", 0) == 0
+    outside = call.integer("exclude_outside", 0) == 0
     start, stop = (low, high) if outside else (inside_low, inside_high)
-    kernel = _triangle if mode == "linear" else _keys(real(attributes, "cubic_coeff_a", CUBIC_A))
+    kernel = _triangle if mode == "linear" else _keys(call.real("cubic_coeff_a", CUBIC_A))
     weights = np.zeros((axis.out, taps), np.float32)
     total = np.zeros(axis.out, np.float32)
     for tap in range(taps):

@@ -8,14 +8,14 @@ import numpy as np
 
 from onnxq.errors import UnsupportedError
 from onnxq.operators._activations import TAKES, Activation
-from onnxq.operators._attributes import real, text
+from onnxq.operators._nodes import call_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import onnx_ir as ir
 
-    from onnxq.operators._attributes import Attributes
+    from onnxq.operator import NodeCall
     from onnxq.operators._steps import Steps
 
 OPERATORS = {
@@ -32,33 +32,21 @@ OPERATORS = {
 """Functions that are an ONNX operator of their own."""
 WRITTEN_OUT = ("affine", "scaledtanh")
 """The others."""
-READ = ("activations", "activation_alpha", "activation_beta", "direction", "clip")
 NO_CLIP = -1.0
 
 
-def named_functions(node: ir.Node, defaults: Sequence[str]) -> list[list[Activation]]:
-    """`as_named` of a node of a graph."""
-    return as_named(f"{node.op_type} '{node.name}'", _attributes(node), defaults)
-
-
-def one_per_direction(node: ir.Node, default: str) -> list[list[Activation]]:
-    """`as_indexed` of a node of a graph."""
-    return as_indexed(f"{node.op_type} '{node.name}'", _attributes(node), default)
-
-
-def as_named(where: str, attributes: Attributes, defaults: Sequence[str]) -> list[list[Activation]]:
+def as_named(call: NodeCall, defaults: Sequence[str]) -> list[list[Activation]]:
     """The functions per direction; alphas and betas go, in order, to those that take one.
 
     Args:
-        where: for messages.
-        attributes: with activations, activation_alpha and activation_beta, or without.
+        call: with `activations`, `activation_alpha` and `activation_beta`, or without.
         defaults: names, of one direction.
     Raises:
         UnsupportedError: a function that ONNX does not have, or not one per gate and direction.
     """
-    names = _names(where, attributes, defaults)
-    alphas = iter(_reals(attributes, "activation_alpha"))
-    betas = iter(_reals(attributes, "activation_beta"))
+    names = _names(call, defaults)
+    alphas = iter(_reals(call, "activation_alpha"))
+    betas = iter(_reals(call, "activation_beta"))
     found = []
     for name in names:
         alpha, beta = TAKES.get(name, (None, None))
@@ -73,7 +61,7 @@ def as_named(where: str, attributes: Attributes, defaults: Sequence[str]) -> lis
     return [found[i : i + size] for i in range(0, len(found), size)]
 
 
-def as_indexed(where: str, attributes: Attributes, default: str) -> list[list[Activation]]:
+def as_indexed(call: NodeCall, default: str) -> list[list[Activation]]:
     """RNN's: alpha and beta d belong to direction d, and are 0 where the node has none.
 
     So ONNX Runtime reads them; ONNX has other defaults (0.01 for LeakyRelu).
@@ -81,13 +69,13 @@ def as_indexed(where: str, attributes: Attributes, default: str) -> list[list[Ac
     Raises:
         UnsupportedError: as `as_named`.
     """
-    names = _names(where, attributes, [default])
-    alphas = _reals(attributes, "activation_alpha") or [0.0] * len(names)
-    betas = _reals(attributes, "activation_beta") or [0.0] * len(names)
+    names = _names(call, [default])
+    alphas = _reals(call, "activation_alpha") or [0.0] * len(names)
+    betas = _reals(call, "activation_beta") or [0.0] * len(names)
     if min(len(alphas), len(betas)) < len(names):
         raise UnsupportedError(
-            f"{where}: {len(alphas)} alphas and {len(betas)} betas for {len(names)} directions, "
-            "which ONNX Runtime reads one for one; give as many."
+            f"{call.op_type}: {len(alphas)} alphas and {len(betas)} betas for {len(names)} "
+            "directions, which ONNX Runtime reads one for one; give as many."
         )
     return [
         [Activation(name, float(alpha), float(beta))]
@@ -95,44 +83,39 @@ def as_indexed(where: str, attributes: Attributes, default: str) -> list[list[Ac
     ]
 
 
-def directions(attributes: Attributes) -> int:
+def directions(call: NodeCall) -> int:
     """2 for a bidirectional node, else 1."""
-    return 2 if text(attributes, "direction", "forward") == "bidirectional" else 1
+    return 2 if call.text("direction", "forward") == "bidirectional" else 1
 
 
-def _attributes(node: ir.Node) -> Attributes:
-    """What the functions depend on."""
-    return {name: node.attributes[name].value for name in READ if name in node.attributes}
+def _reals(call: NodeCall, name: str) -> list[float]:
+    return [float(value) for value in cast("Sequence[float]", call.attributes.get(name) or ())]
 
 
-def _reals(attributes: Attributes, name: str) -> list[float]:
-    return [float(value) for value in cast("Sequence[float]", attributes.get(name) or ())]
-
-
-def _names(where: str, attributes: Attributes, defaults: Sequence[str]) -> list[str]:
-    both = directions(attributes)
+def _names(call: NodeCall, defaults: Sequence[str]) -> list[str]:
+    both = directions(call)
     count = len(defaults) * both
-    listed = cast("Sequence[str | bytes]", attributes.get("activations") or [*defaults] * both)
+    listed = cast("Sequence[str | bytes]", call.attributes.get("activations") or [*defaults] * both)
     given = [name.decode() if isinstance(name, bytes) else str(name) for name in listed]
     names = [name.lower() for name in given[:count]]
     odd = [name for name in names if name not in OPERATORS and name not in WRITTEN_OUT]
     if odd or len(names) < count:
         raise UnsupportedError(
-            f"{where}: activations {', '.join(given)}; wanted {count} of "
+            f"{call.op_type}: activations {', '.join(given)}; wanted {count} of "
             f"{', '.join([*OPERATORS, *WRITTEN_OUT])}."
         )
     return names
 
 
-def clip_limit(attributes: Attributes) -> float | None:
+def clip_limit(call: NodeCall) -> float | None:
     """Bound of what goes into the activations; None: there is none."""
-    limit = real(attributes, "clip", NO_CLIP)
+    limit = call.real("clip", NO_CLIP)
     return None if limit < 0 else limit
 
 
 def gate(body: Steps, label: str, function: Activation, x: ir.Value) -> ir.Value:
     """function(x), x clipped first where the node says so."""
-    limit = clip_limit(_attributes(body.node))
+    limit = clip_limit(call_of(body.node))
     if limit is not None:
         ends = [
             body.reals_of("clip_low", np.array(-limit, np.float32)),

@@ -6,17 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.operators._check import codes, shared
-from onnxq.operators._emit import emit, initializer
 from onnxq.qparams import IntArray, QParams, quantize
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
-    from onnxq.operator import Array, NodePlan
+    from onnxq.operator import Call, Site
+
 
 Bounds = tuple[float, float]
 
@@ -27,28 +23,20 @@ def bound_codes(bounds: Bounds, qparams: QParams) -> tuple[IntArray, IntArray]:
     return low, high
 
 
-def lower_clamp(
-    tape: Tape,
-    node: ir.Node,
-    plan: NodePlan,
-    inputs: Sequence[ir.Value | None],
-    bounds: Bounds,
-) -> list[ir.Value]:
+def lower_clamp(site: Site, bounds: Bounds) -> list[ir.Value]:
     """Clip-13 on codes."""
-    qparams = shared(node.op_type, plan)
+    qparams = site.shared()
     low, high = bound_codes(bounds, qparams)
     slots = [
-        inputs[0],
-        initializer(tape, node, "low", low, qparams.dtype),
-        initializer(tape, node, "high", high, qparams.dtype),
+        site.inputs[0],
+        site.initializer("low", low, qparams.dtype),
+        site.initializer("high", high, qparams.dtype),
     ]
-    return emit(tape, node, plan, slots, op_type="Clip", attributes={})
+    return site.emit(slots, op_type="Clip", attributes={})
 
 
-def clamp_codes(
-    op: str, inputs: Sequence[Array | None], plan: NodePlan, bounds: Bounds
-) -> IntArray:
+def clamp_codes(call: Call, bounds: Bounds) -> IntArray:
     """min(max(x, low), high) on codes."""
-    x = codes(op, inputs, plan, 0)
-    low, high = bound_codes(bounds, shared(op, plan))
+    x = call.codes(0)
+    low, high = bound_codes(bounds, call.shared())
     return np.asarray(np.minimum(np.maximum(x, low), high))

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.operator.integer_call import stored
 from onnxq.operators import _gemm
-from onnxq.operators._integer import make_qparams, qdtype_of, stored
 from onnxq.operators._pairs import product_correction
 
 if TYPE_CHECKING:
-    from onnxq.operator import Array
+    from onnxq.operator import Array, IntegerCall
     from onnxq.operators._gemm import Floats, Ints
     from onnxq.qparams import QParams
     from onnxq.targets.accumulation import Accumulator
@@ -36,7 +36,9 @@ class Columns:
     late: Floats | None = None
 
 
-def columns(op: str, name: str, b: Array, scale: Array | None, zero_point: Array | None) -> Columns:
+def columns(
+    call: IntegerCall, name: str, b: Array, scale: Array | None, zero_point: Array | None
+) -> Columns:
     """B with its scales (None: 1) and zero points (None: 0).
 
     Each is one number, or one per column of B: (N,), (1, N) where B is a matrix, or (..., 1, N)
@@ -45,28 +47,30 @@ def columns(op: str, name: str, b: Array, scale: Array | None, zero_point: Array
     Raises:
         ShapeError: other shapes or dtypes, or a scale that is not positive and finite.
     """
-    qdtype = qdtype_of(op, b, name)
+    qdtype = call.qdtype(b, name)
     scales = np.ones((), np.float32) if scale is None else np.asarray(scale)
     points = np.zeros((), b.dtype) if zero_point is None else np.asarray(zero_point)
     shapes = [
-        _column_shape(op, f"{name}_{what}", b, values)
+        _column_shape(call, f"{name}_{what}", b, values)
         for what, values in (("scale", scales), ("zero_point", points))
     ]
     shape = max(shapes, key=len)
     if any(other not in ((), shape) for other in shapes):
         raise ShapeError(
-            f"{op}: {name}_scale has shape {scales.shape}, {name}_zero_point {points.shape}; "
-            "wanted equal ones, or one number."
+            f"{call.op_type}: {name}_scale has shape {scales.shape}, {name}_zero_point "
+            f"{points.shape}; wanted equal ones, or one number."
         )
     if shape != () and scales.size == 1:
         scales = np.broadcast_to(scales.reshape(()), shape)
-    flat = make_qparams(op, name, _flat(scales), _flat(points), qdtype, axis=0)
+    flat = call.qparams_of(name, _flat(scales), _flat(points), qdtype, axis=0)
     zeros = flat.zero_point.reshape(shape).astype(np.float32)
     values = np.asarray(b.astype(np.float32) - zeros)
     return Columns(values, _gemm.reach(flat), flat.scale.reshape(shape))
 
 
-def late_columns(op: str, name: str, b: Array, scale: Array, zero_point: Array | None) -> Columns:
+def late_columns(
+    call: IntegerCall, name: str, b: Array, scale: Array, zero_point: Array | None
+) -> Columns:
     """As `columns`; a B with batches may have its scales in one vector, (N,) or (1, ..., N).
 
     ONNX Runtime's products to float32 have no kernel for these, and multiply by them at the end.
@@ -77,16 +81,16 @@ def late_columns(op: str, name: str, b: Array, scale: Array, zero_point: Array |
     own = (*b.shape[:-2], 1, b.shape[-1]) if b.ndim > 2 else scale.shape
     vector = scale.ndim > 0 and scale.size > 1 and scale.size == scale.shape[-1]
     if scale.shape == own or not vector or scale.size != b.shape[-1]:
-        return columns(op, name, b, scale, zero_point)
-    late = columns(op, name, b.reshape(-1, b.shape[-1]), scale.reshape(-1), None).scale
-    return replace(columns(op, name, b, None, zero_point), late=late)
+        return columns(call, name, b, scale, zero_point)
+    late = columns(call, name, b.reshape(-1, b.shape[-1]), scale.reshape(-1), None).scale
+    return replace(columns(call, name, b, None, zero_point), late=late)
 
 
 def _flat(x: Array) -> Array:
     return x.reshape(-1) if x.ndim else x
 
 
-def _column_shape(op: str, what: str, b: Array, x: Array) -> tuple[int, ...]:
+def _column_shape(call: IntegerCall, what: str, b: Array, x: Array) -> tuple[int, ...]:
     """The shape of scales or zero points as it broadcasts with B and with the product."""
     if x.size == 1 and x.ndim <= 1:
         return ()
@@ -96,36 +100,42 @@ def _column_shape(op: str, what: str, b: Array, x: Array) -> tuple[int, ...]:
     if b.ndim > 1 and x.shape == (*b.shape[:-2], 1, width):
         return x.shape
     raise ShapeError(
-        f"{op}: {what} has shape {x.shape}; a B of shape {b.shape} wants one number, or one per "
-        f"column ({width}) as ONNX Runtime takes them: B's shape with 1 row, or a vector if B is a "
-        "matrix."
+        f"{call.op_type}: {what} has shape {x.shape}; a B of shape {b.shape} wants one number, or "
+        f"one per column ({width}) as ONNX Runtime takes them: B's shape with 1 row, or a vector "
+        "if B is a matrix."
     )
 
 
-def check_signs(op: str, a: Array, b: Array) -> None:
+def check_signs(call: IntegerCall, a: Array, b: Array) -> None:
     """Raises UnsupportedError for int8 by uint8, which ONNX Runtime has no kernel for."""
     if a.dtype == np.int8 and b.dtype == np.uint8:
         raise UnsupportedError(
-            f"{op}: A is int8 and B uint8; ONNX Runtime has uint8 by either, and int8 by int8."
+            f"{call.op_type}: A is int8 and B uint8; ONNX Runtime has uint8 by either, and int8 "
+            "by int8."
         )
 
 
-def check_sum(op: str, a: Array, b: Array) -> None:
+def check_sum(call: IntegerCall, a: Array, b: Array) -> None:
     """Raises UnsupportedError for K = 0: ONNX Runtime 1.31 returns memory as it finds it."""
     if a.ndim and b.ndim and a.shape[-1] == 0 == b.shape[-min(b.ndim, 2)]:
         raise UnsupportedError(
-            f"{op}: A {a.shape} and B {b.shape} have nothing to sum (K = 0); ONNX Runtime leaves "
-            "the result uninitialized. Fold the empty product away."
+            f"{call.op_type}: A {a.shape} and B {b.shape} have nothing to sum (K = 0); ONNX "
+            "Runtime leaves the result uninitialized. Fold the empty product away."
         )
 
 
 def product(
-    op: str, a: Array, a_qparams: QParams, b: Columns, codes: Array, accumulator: Accumulator
+    call: IntegerCall,
+    a: Array,
+    a_qparams: QParams,
+    b: Columns,
+    codes: Array,
+    accumulator: Accumulator,
 ) -> Ints:
     """int32 sums of (a - a_zp) (b - b_zp), modulo 2^32; shapes as np.matmul.
 
     Args:
-        op: for messages.
+        call: gives the name, for messages.
         a: codes.
         a_qparams: of a, per-tensor.
         b: of `columns`.
@@ -138,18 +148,20 @@ def product(
     try:
         total = _gemm.product(stored(a), a_qparams, b.values, b.reach)
     except ShapeError as error:
-        raise ShapeError(f"{op}: {error}") from error
+        raise ShapeError(f"{call.op_type}: {error}") from error
     if accumulator.exact:
         return total
     change = product_correction(stored(a), stored(codes), accumulator)
     return total if change is None else np.asarray(total + change)
 
 
-def to_float(op: str, total: Ints, a_scale: Floats, b: Columns, bias: Array | None) -> Floats:
+def to_float(
+    call: IntegerCall, total: Ints, a_scale: Floats, b: Columns, bias: Array | None
+) -> Floats:
     """float32(total) * (a_scale * b.scale) + bias, rounded after each step.
 
     Args:
-        op: for messages.
+        call: gives the name, for messages.
         total: of `product`.
         a_scale: one number.
         b: of `late_columns`; float32(total) * a_scale * b.late where there is such a scale.
@@ -162,13 +174,14 @@ def to_float(op: str, total: Ints, a_scale: Floats, b: Columns, bias: Array | No
     width = total.shape[-1] if total.ndim else 1
     if bias is not None and (bias.dtype != np.float32 or bias.size != width):
         raise ShapeError(
-            f"{op}: the bias is {bias.dtype} of shape {bias.shape}; wanted float32, ({width},)."
+            f"{call.op_type}: the bias is {bias.dtype} of shape {bias.shape}; wanted float32, "
+            f"({width},)."
         )
     if bias is not None and b.late is not None:
         raise UnsupportedError(
-            f"{op}: B of shape {b.values.shape} has its scales in one vector, and there is a bias, "
-            "which ONNX Runtime multiplies by the scales. Write the scales as (..., 1, N) with B's "
-            "own batches."
+            f"{call.op_type}: B of shape {b.values.shape} has its scales in one vector, and there "
+            "is a bias, which ONNX Runtime multiplies by the scales. Write the scales as (..., 1, "
+            "N) with B's own batches."
         )
     with np.errstate(over="ignore", under="ignore"):
         y = np.asarray(total.astype(np.float32) * np.asarray(a_scale * b.scale))

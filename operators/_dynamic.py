@@ -17,7 +17,6 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.errors import UnsupportedError
-from onnxq.operators._emit import attributes_of
 from onnxq.qparams import PerBlock, PerChannel, PerTensor
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from onnx_ir.tape import Tape
 
-    from onnxq.operator import Array, DynamicNodePlan, DynamicRule
+    from onnxq.operator import Array, DynamicRule, DynamicSite, NodeSite
     from onnxq.qparams import QParams
 
 RunTimeCodes = tuple[ir.Value, ir.Value, ir.Value]
@@ -34,10 +33,10 @@ RunTimeCodes = tuple[ir.Value, ir.Value, ir.Value]
 REAL = ir.TensorType(ir.DataType.FLOAT)
 
 
-def quantized_at_run_time(tape: Tape, node: ir.Node, label: str, x: ir.Value) -> RunTimeCodes:
+def quantized_at_run_time(site: NodeSite, label: str, x: ir.Value) -> RunTimeCodes:
     """(codes, scale, zero point) of a float tensor: DynamicQuantizeLinear, uint8."""
-    name = f"{node.name}_{label}_quantize"
-    codes, scale, zero_point = tape.op_multi_out(
+    name = f"{site.node.name}_{label}_quantize"
+    codes, scale, zero_point = site.tape.op_multi_out(
         "DynamicQuantizeLinear", [x], num_outputs=3, name=name
     )
     codes.type, codes.shape = ir.TensorType(ir.DataType.UINT8), x.shape
@@ -71,15 +70,14 @@ def parameters_of(tape: Tape, codes: ir.Value, qparams: QParams) -> list[ir.Valu
 
 
 def integer_product(
-    tape: Tape, node: ir.Node, label: str, x: RunTimeCodes, weight: ir.Value, qparams: QParams
+    site: NodeSite, label: str, x: RunTimeCodes, weight: ir.Value, qparams: QParams
 ) -> ir.Value:
     """float32 product of run-time codes (..., K) and codes of a weight (K, N); type set, no shape.
 
     float32(sum (x - x_zp) (w - w_zp[n])) * (x_scale * w_scale[n]).
 
     Args:
-        tape: takes the nodes.
-        node: the float node; gives names.
+        site: gives names.
         label: of this product among the node's; empty where it is the only one.
         x: of `quantized_at_run_time`.
         weight: codes, as np.matmul takes its right operand.
@@ -88,17 +86,17 @@ def integer_product(
     Raises:
         UnsupportedError: codes that are not 8 bits wide, or a scale per block.
     """
-    check_integer(node, weight, qparams)
-    stem = f"{node.name}_{label}" if label else str(node.name)
-    scale, *zero_point = parameters_of(tape, weight, qparams)
+    check_integer(site.node, weight, qparams)
+    stem = f"{site.node.name}_{label}" if label else str(site.node.name)
+    scale, *zero_point = parameters_of(site.tape, weight, qparams)
     codes, x_scale, x_zero_point = x
     slots = [codes, weight, x_zero_point, *zero_point]
-    total = step(tape, "MatMulInteger", slots, f"{stem}_sum", ir.TensorType(ir.DataType.INT32))
+    total = step(site.tape, "MatMulInteger", slots, f"{stem}_sum", ir.TensorType(ir.DataType.INT32))
     to_float = {"to": int(ir.DataType.FLOAT)}
-    reals = step(tape, "Cast", [total], f"{stem}_cast", attributes=to_float)
-    factor = step(tape, "Mul", [x_scale, scale], f"{stem}_scales")
+    reals = step(site.tape, "Cast", [total], f"{stem}_cast", attributes=to_float)
+    factor = step(site.tape, "Mul", [x_scale, scale], f"{stem}_scales")
     factor.shape = ir.Shape(qparams.scale.shape)
-    return step(tape, "Mul", [reals, factor], f"{stem}_multiply")
+    return step(site.tape, "Mul", [reals, factor], f"{stem}_multiply")
 
 
 def check_integer(node: ir.Node, weight: ir.Value, qparams: QParams) -> None:
@@ -125,24 +123,24 @@ def check_integer(node: ir.Node, weight: ir.Value, qparams: QParams) -> None:
         )
 
 
-def stored_reals(tape: Tape, node: ir.Node, codes: ir.Value, qparams: QParams | None) -> ir.Value:
+def stored_reals(site: NodeSite, codes: ir.Value, qparams: QParams | None) -> ir.Value:
     """float32 of stored codes, or of float16 (qparams None), that ONNX Runtime computes at load.
 
     (float32(codes) - zero_point) * scale, as DequantizeLinear; but Cast, Sub, Mul of constants are
     folded when a session is made, DequantizeLinear is not (or becomes part of MatMulNBits).
     """
     stem = str(codes.name).removesuffix("_quantized")
-    name = f"{node.name}_{stem}"
+    name = f"{site.node.name}_{stem}"
     to_float = {"to": int(ir.DataType.FLOAT)}
-    reals = step(tape, "Cast", [codes], f"{name}_cast", attributes=to_float)
+    reals = step(site.tape, "Cast", [codes], f"{name}_cast", attributes=to_float)
     if qparams is not None:
         rank = 0 if codes.shape is None else len(codes.shape)
         if qparams.zero_point.any():
             points = qparams.zero_point.astype(np.float32)  # whole numbers below 2^17: exact
-            slots = [reals, spread(tape, codes, f"{stem}_zero_point", points, qparams, rank)]
-            reals = step(tape, "Sub", slots, f"{name}_centre")
-        slots = [reals, spread(tape, codes, f"{stem}_scale", qparams.scale, qparams, rank)]
-        reals = step(tape, "Mul", slots, f"{name}_dequantize")
+            slots = [reals, spread(site.tape, codes, f"{stem}_zero_point", points, qparams, rank)]
+            reals = step(site.tape, "Sub", slots, f"{name}_centre")
+        slots = [reals, spread(site.tape, codes, f"{stem}_scale", qparams.scale, qparams, rank)]
+        reals = step(site.tape, "Mul", slots, f"{name}_dequantize")
     reals.shape = codes.shape
     return reals
 
@@ -168,57 +166,51 @@ def spread(
     return step(tape, "Gather", slots, f"{name}_spread", attributes={"axis": axis})
 
 
-def block_reals(tape: Tape, node: ir.Node, codes: ir.Value, qparams: QParams) -> ir.Value:
+def block_reals(site: NodeSite, codes: ir.Value, qparams: QParams) -> ir.Value:
     """float32 of a weight (K, N) by DequantizeLinear, which ONNX Runtime turns into MatMulNBits.
 
     Opset 21; 25 for 2 bits. Blocks along axis 0 of 16, 32 .. 256 elements, the last one may be
     short; with one scale per column or tensor, ONNX Runtime makes blocks of 32 itself.
     """
     stem = str(codes.name).removesuffix("_quantized")
-    slots = [codes, *parameters_of(tape, codes, qparams)]
+    slots = [codes, *parameters_of(site.tape, codes, qparams)]
     attributes: dict[str, ir.Attr | int | Sequence[int]] = {}
     if isinstance(qparams.granularity, PerBlock):
         attributes = {"axis": qparams.granularity.axis, "block_size": qparams.granularity.size}
     elif isinstance(qparams.granularity, PerChannel):
         attributes = {"axis": qparams.granularity.axis}
-    name = f"{node.name}_{stem}_dequantize"
-    reals = step(tape, "DequantizeLinear", slots, name, attributes=attributes)
+    name = f"{site.node.name}_{stem}_dequantize"
+    reals = step(site.tape, "DequantizeLinear", slots, name, attributes=attributes)
     reals.shape = codes.shape
     return reals
 
 
-def lower_stored(
-    tape: Tape,
-    node: ir.Node,
-    plan: DynamicNodePlan,
-    inputs: Sequence[ir.Value | None],
-    rule: DynamicRule,
-) -> list[ir.Value]:
+def lower_stored(site: DynamicSite, rule: DynamicRule) -> list[ir.Value]:
     """The float node itself on weights that are dequantized when a session is made.
 
     DynamicForm.STORED and HALF, of any operator: the axes go back to where the float node has them.
     """
-    slots = list(inputs)
-    for weight, qparams in zip(rule.weights, plan.qparams, strict=True):
+    slots = list(site.inputs)
+    for weight, qparams in zip(rule.weights, site.plan.qparams, strict=True):
         codes = slots[weight.slot]
         if codes is None:
             continue
-        reals = stored_reals(tape, node, codes, qparams)
+        reals = stored_reals(site, codes, qparams)
         if weight.perm is not None:
             back = {"perm": [int(axis) for axis in np.argsort(weight.perm)]}
-            name = f"{node.name}_{weight.slot}_transpose"
-            reals = step(tape, "Transpose", [reals], name, attributes=back)
-            float_weight = node.inputs[weight.slot]
+            name = f"{site.node.name}_{weight.slot}_transpose"
+            reals = step(site.tape, "Transpose", [reals], name, attributes=back)
+            float_weight = site.node.inputs[weight.slot]
             reals.shape = None if float_weight is None else float_weight.shape
         slots[weight.slot] = reals
-    outputs = tape.op_multi_out(
-        node.op_type,
+    outputs = site.tape.op_multi_out(
+        site.node.op_type,
         slots,
-        attributes_of(node),
-        num_outputs=len(node.outputs),
-        domain=node.domain,
-        name=node.name,
+        site.attributes(),
+        num_outputs=len(site.node.outputs),
+        domain=site.node.domain,
+        name=site.node.name,
     )
-    for value, old in zip(outputs, node.outputs, strict=True):
+    for value, old in zip(outputs, site.node.outputs, strict=True):
         value.type, value.shape = old.type, old.shape
     return list(outputs)

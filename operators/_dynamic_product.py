@@ -9,24 +9,21 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.errors import UnsupportedError
-from onnxq.operator import DynamicForm, DynamicRule, DynamicWeight, Float
+from onnxq.operator import DynamicForm, DynamicRule, DynamicSite, DynamicWeight, Float, NodeSite
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._dynamic import (
     block_reals,
     integer_product,
     quantized_at_run_time,
     step,
 )
-from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._nodes import is_constant, shape
 from onnxq.qparams import PerBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
     from onnx_ir.tape import Tape
 
-    from onnxq.operator import DynamicNodePlan
     from onnxq.qparams import QParams
 
 ALL_FORMS = (DynamicForm.INTEGER, DynamicForm.BLOCKS, DynamicForm.STORED, DynamicForm.HALF)
@@ -98,35 +95,29 @@ def left_rule(
     return DynamicRule(weights, ALL_FORMS, saturating_pairs=True, not_rows=(summed_axis,))
 
 
-def write_product(
-    tape: Tape,
-    node: ir.Node,
-    plan: DynamicNodePlan,
-    inputs: Sequence[ir.Value | None],
-    product: Product,
-) -> ir.Value:
+def write_product(site: DynamicSite, product: Product) -> ir.Value:
     """float32 X W in the plan's form, INTEGER or BLOCKS; type set, no shape.
 
     Raises:
         UnsupportedError: as `integer_product`.
     """
-    x, weight = inputs[product.x], inputs[product.weight]
-    (qparams,) = plan.qparams
+    x, weight = site.inputs[product.x], site.inputs[product.weight]
+    (qparams,) = site.plan.qparams
     assert x is not None
     assert weight is not None
     assert qparams is not None
     # Gemm's are matrices, whether their shapes are known or not
-    rank = 2 if node.op_type == "Gemm" else len(shape(node, product.x) or ())
-    if plan.form is DynamicForm.INTEGER:
-        codes, scale, zero_point = quantized_at_run_time(tape, node, "x", x)
+    rank = 2 if site.node.op_type == "Gemm" else len(shape(site.node, product.x) or ())
+    if site.plan.form is DynamicForm.INTEGER:
+        codes, scale, zero_point = quantized_at_run_time(site, "x", x)
         if product.turn_x:  # behind the quantizer, which other nodes can then share
-            codes = turned(tape, codes, rank, f"{node.name}_x_transpose")
-        y = integer_product(tape, node, "", (codes, scale, zero_point), weight, qparams)
+            codes = turned(site.tape, codes, rank, f"{site.node.name}_x_transpose")
+        y = integer_product(site, "", (codes, scale, zero_point), weight, qparams)
     else:
         if product.turn_x:
-            x = turned(tape, x, rank, f"{node.name}_x_transpose")
-        y = _blocks(tape, node, x, weight, qparams, product)
-    return turned(tape, y, rank, f"{node.name}_y_transpose") if product.turn_y else y
+            x = turned(site.tape, x, rank, f"{site.node.name}_x_transpose")
+        y = _blocks(site, x, weight, qparams, product)
+    return turned(site.tape, y, rank, f"{site.node.name}_y_transpose") if product.turn_y else y
 
 
 def turned(tape: Tape, x: ir.Value, rank: int, name: str) -> ir.Value:
@@ -138,12 +129,7 @@ def turned(tape: Tape, x: ir.Value, rank: int, name: str) -> ir.Value:
 
 
 def _blocks(
-    tape: Tape,
-    node: ir.Node,
-    x: ir.Value,
-    weight: ir.Value,
-    qparams: QParams,
-    product: Product,
+    site: NodeSite, x: ir.Value, weight: ir.Value, qparams: QParams, product: Product
 ) -> ir.Value:
     """DequantizeLinear and the product; MatMulNBits itself where ONNX Runtime would not make it.
 
@@ -158,12 +144,18 @@ def _blocks(
     """
     columns = qparams.scale.shape[-1] if qparams.scale.ndim else COLUMNS_OF_TWO_BITS
     scrambled = qparams.dtype.bits == TWO_BITS and columns % COLUMNS_OF_TWO_BITS
-    blocked = isinstance(qparams.granularity, PerBlock) and _has_other_reader(node, product)
+    blocked = isinstance(qparams.granularity, PerBlock) and _has_other_reader(site.node, product)
     turned_alone = product.turn_x and not product.turn_y
-    if scrambled or turned_alone or blocked or _beside_codes(node, x) or _is_zero(weight, qparams):
-        return _packed_product(tape, node, x, weight, qparams)
-    slots = [x, block_reals(tape, node, weight, qparams)]
-    return step(tape, product.op_type, slots, f"{node.name}_product")
+    if (
+        scrambled
+        or turned_alone
+        or blocked
+        or _beside_codes(site.node, x)
+        or _is_zero(weight, qparams)
+    ):
+        return _packed_product(site, x, weight, qparams)
+    slots = [x, block_reals(site, weight, qparams)]
+    return step(site.tape, product.op_type, slots, f"{site.node.name}_product")
 
 
 def _has_other_reader(node: ir.Node, product: Product) -> bool:
@@ -194,9 +186,7 @@ def _beside_codes(node: ir.Node, x: ir.Value) -> bool:
     return any(use.node.op_type == "QuantizeLinear" for use in node.outputs[0].uses())
 
 
-def _packed_product(
-    tape: Tape, node: ir.Node, x: ir.Value, weight: ir.Value, qparams: QParams
-) -> ir.Value:
+def _packed_product(site: NodeSite, x: ir.Value, weight: ir.Value, qparams: QParams) -> ir.Value:
     """com.microsoft MatMulNBits on repacked codes.
 
     Raises:
@@ -204,8 +194,8 @@ def _packed_product(
     """
     if not isinstance(qparams.granularity, PerBlock):
         raise UnsupportedError(
-            f"{node.op_type} '{node.name}': its weight has {qparams.granularity}; MatMulNBits "
-            "wants blocks. Name a block_size in the qconfig."
+            f"{site.node.op_type} '{site.node.name}': its weight has {qparams.granularity}; "
+            "MatMulNBits wants blocks. Name a block_size in the qconfig."
         )
     assert weight.const_value is not None
     bits = qparams.dtype.bits
@@ -224,7 +214,7 @@ def _packed_product(
         "block_scale": np.ascontiguousarray(qparams.scale.T).reshape(-1),
         "block_zero_point": _packed(points, bits).reshape(-1),
     }
-    slots = [tape.initializer(ir.Tensor(a), name=f"{stem}_{k}") for k, a in arrays.items()]
+    slots = [site.tape.initializer(ir.Tensor(a), name=f"{stem}_{k}") for k, a in arrays.items()]
     attributes: dict[str, int] = {
         "K": inner,
         "N": columns,
@@ -232,8 +222,8 @@ def _packed_product(
         "block_size": size,
         "accuracy_level": INT8_ACCURACY,
     }
-    name = f"{node.name}_product"
-    y = tape.op("MatMulNBits", [x, *slots], attributes, domain=MICROSOFT, name=name)
+    name = f"{site.node.name}_product"
+    y = site.tape.op("MatMulNBits", [x, *slots], attributes, domain=MICROSOFT, name=name)
     y.type = ir.TensorType(ir.DataType.FLOAT)
     return y
 

@@ -18,12 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operators._attributes import integer, real
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from onnxq.operator import Array, AttributeValue
+    from onnxq.operator import Array, NodeCall
 
 Floats = npt.NDArray[np.float32]
 Reals = npt.NDArray[np.float64]
@@ -69,75 +68,66 @@ def merge_heads(y: npt.NDArray[Real]) -> npt.NDArray[Real]:
 
 
 def heads_of(
-    op: str,
-    parts: Sequence[Floats],
-    mask: Array | None,
-    past: Array | None,
-    attributes: Mapping[str, AttributeValue],
+    call: NodeCall, parts: Sequence[Floats], mask: Array | None, past: Array | None
 ) -> Heads:
     """Q, K and V of every head, the past in front, and what the masks add.
 
     Args:
-        op: for messages.
+        call: with `num_heads`, `scale`, `mask_filter_value`, `unidirectional`.
         parts: Q, K and V, (B, S, heads * size) each.
         mask: as `added_mask` takes it.
         past: (2, B, heads, P, size), keys and values.
-        attributes: of the node: num_heads, scale, mask_filter_value, unidirectional.
 
     Raises:
         ShapeError, UnsupportedError: as `added_mask` and `joined_with_past`.
     """
-    q, k, v = (split_heads(part, integer(attributes, "num_heads", 0)) for part in parts)
-    k, v = joined_with_past(op, past, k, v)
-    added = added_mask(op, mask, (q.shape[0], q.shape[2], k.shape[2]), attributes)
-    return Heads(q, k, v, added, usual_scale(real(attributes, "scale", 0.0), q.shape[3]))
+    q, k, v = (split_heads(part, call.integer("num_heads", 0)) for part in parts)
+    k, v = joined_with_past(call, past, k, v)
+    added = added_mask(call, mask, (q.shape[0], q.shape[2], k.shape[2]))
+    return Heads(q, k, v, added, usual_scale(call.real("scale", 0.0), q.shape[3]))
 
 
-def added_mask(
-    op: str,
-    mask: Array | None,
-    sizes: tuple[int, int, int],
-    attributes: Mapping[str, AttributeValue],
-) -> Floats | None:
+def added_mask(call: NodeCall, mask: Array | None, sizes: tuple[int, int, int]) -> Floats | None:
     """float32 (B, 1, S, T) that is added to the scores; None: there is no mask.
 
     Args:
-        op: for messages.
+        call: `mask_filter_value` is what a masked key gets; where `unidirectional` is 1, keys
+            behind the row's own position get the lowest float32.
         mask: int32. (B,): keys from there on are masked; (2 B,): those before the second half, too;
             (3 B + 2,): as (B,), the rest is for other devices; (B, T) and (B, S, T): 0 is masked;
             (B, 1) and (1, 1): no mask.
         sizes: B, S, T.
-        attributes: mask_filter_value is what a masked key gets; where unidirectional is 1, keys
-            behind the row's own position get the lowest float32.
 
     Raises:
         ShapeError: another dtype or shape, or an end that is negative.
         UnsupportedError: (B, 1, M, M), which ONNX Runtime's CPU kernel lacks.
     """
     batch, rows, keys = sizes
-    hidden = None if mask is None else _masked(op, np.asarray(mask), sizes)
-    late = integer(attributes, "unidirectional", 0) == 1 and rows > 1
+    hidden = None if mask is None else _masked(call, np.asarray(mask), sizes)
+    late = call.integer("unidirectional", 0) == 1 and rows > 1
     if hidden is None and not late:
         return None
     found = np.zeros((batch, rows, keys), np.float32)
     if hidden is not None:
-        filtered = real(attributes, "mask_filter_value", MASKED)
+        filtered = call.real("mask_filter_value", MASKED)
         found[np.broadcast_to(hidden, found.shape)] = filtered
     if late:
         found[:, ~np.tri(rows, keys, keys - rows, dtype=bool)] = LOWEST
     return found[:, None]
 
 
-def _masked(op: str, mask: Array, sizes: tuple[int, int, int]) -> npt.NDArray[np.bool_] | None:
+def _masked(
+    call: NodeCall, mask: Array, sizes: tuple[int, int, int]
+) -> npt.NDArray[np.bool_] | None:
     """Which keys are masked: (B, 1 or S, T)."""
     batch, rows, keys = sizes
     if mask.dtype != np.int32:
-        raise ShapeError(f"{op}: mask_index has dtype {mask.dtype}; wanted int32.")
+        raise ShapeError(f"{call.op_type}: mask_index has dtype {mask.dtype}; wanted int32.")
     values = mask.astype(np.int64)
     if mask.shape in ((batch,), (2 * batch,), (3 * batch + 2,)):
         ends = values[:batch, None, None]
         if (ends < 0).any():
-            raise ShapeError(f"{op}: mask_index ends at {ends.min()}; wanted 0 or more.")
+            raise ShapeError(f"{call.op_type}: mask_index ends at {ends.min()}; wanted 0 or more.")
         place = np.arange(keys)
         hidden = place >= ends
         if mask.size == 2 * batch:
@@ -151,16 +141,18 @@ def _masked(op: str, mask: Array, sizes: tuple[int, int, int]) -> npt.NDArray[np
         return np.asarray(values <= 0)
     if mask.ndim == 4:
         raise UnsupportedError(
-            f"{op}: mask_index of shape {mask.shape}; ONNX Runtime's CPU kernel takes up to three "
-            f"axes. Give the mask as {sizes}."
+            f"{call.op_type}: mask_index of shape {mask.shape}; ONNX Runtime's CPU kernel takes up "
+            f"to three axes. Give the mask as {sizes}."
         )
     raise ShapeError(
-        f"{op}: mask_index has shape {mask.shape}; wanted ({batch},), ({2 * batch},), "
+        f"{call.op_type}: mask_index has shape {mask.shape}; wanted ({batch},), ({2 * batch},), "
         f"({batch}, {keys}) or {sizes}: batch, rows, keys."
     )
 
 
-def joined_with_past(op: str, past: Array | None, k: Floats, v: Floats) -> tuple[Floats, Floats]:
+def joined_with_past(
+    call: NodeCall, past: Array | None, k: Floats, v: Floats
+) -> tuple[Floats, Floats]:
     """Keys and values, those of the past, (2, B, heads, P, H), in front: (B, heads, P + S, H).
 
     Raises:
@@ -172,7 +164,7 @@ def joined_with_past(op: str, past: Array | None, k: Floats, v: Floats) -> tuple
     fits = past.ndim == 5 and (*past.shape[:3], past.shape[4]) == (2, batch, count, size)
     if past.dtype != np.float32 or not fits or v.shape != k.shape:
         raise ShapeError(
-            f"{op}: past is {past.dtype} of shape {past.shape}; wanted float32, "
+            f"{call.op_type}: past is {past.dtype} of shape {past.shape}; wanted float32, "
             f"(2, {batch}, {count}, length, {size}), and V of K's size."
         )
     before = np.asarray(past, np.float32)

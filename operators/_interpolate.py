@@ -7,13 +7,15 @@ one entry per output element of an axis.
 from __future__ import annotations
 
 import itertools
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.operators._attributes import Attributes, integer, real
 from onnxq.operators._resample import Axis, Coordinates, Places, coordinates
+
+if TYPE_CHECKING:
+    from onnxq.operator import NodeCall
 
 Reals = npt.NDArray[np.float32]
 Tap = tuple[Places, Reals]
@@ -23,24 +25,24 @@ CUBIC_TAPS = 4
 CUBIC_A = -0.75
 
 
-def places_of(axis: Axis, attributes: Attributes) -> Coordinates:
+def places_of(call: NodeCall, axis: Axis) -> Coordinates:
     """`coordinates`; an axis of scale 1 maps each element to itself."""
     if axis.scale == 1:
         return np.arange(axis.out, dtype=np.float32)
-    return coordinates(axis, attributes)
+    return coordinates(call, axis)
 
 
-def neighbours(axis: Axis, attributes: Attributes) -> tuple[Coordinates, Places, Places]:
+def neighbours(call: NodeCall, axis: Axis) -> tuple[Coordinates, Places, Places]:
     """(place inside the input, element before it, element behind it) of each output element."""
     last = axis.size - 1
-    place = np.clip(places_of(axis, attributes), np.float32(0), np.float32(last))
+    place = np.clip(places_of(call, axis), np.float32(0), np.float32(last))
     before = np.minimum(place.astype(np.intp), last)
     return place, before, np.minimum(before + 1, last)
 
 
-def linear_taps(axis: Axis, attributes: Attributes) -> tuple[Tap, Tap]:
+def linear_taps(call: NodeCall, axis: Axis) -> tuple[Tap, Tap]:
     """The elements on either side of each place; weights of 1/2 where they are the same."""
-    place, before, behind = neighbours(axis, attributes)
+    place, before, behind = neighbours(call, axis)
     near, far = (np.abs(place - i.astype(np.float32)) for i in (before, behind))
     same = before == behind
     near[same] = far[same] = np.float32(0.5)
@@ -73,11 +75,11 @@ def along(values: npt.NDArray[Number], axis: int, rank: int) -> npt.NDArray[Numb
     return values.reshape([-1 if i == axis else 1 for i in range(rank)])
 
 
-def cubic(x: Reals, axes: dict[int, Axis], attributes: Attributes) -> Reals:
+def cubic(call: NodeCall, x: Reals, axes: dict[int, Axis]) -> Reals:
     """Cubic convolution over 4 taps per axis, the last axis first (Keys, 1981)."""
     order = sorted(axes, reverse=True)
     for axis in order:
-        indices, weights, total = _cubic_taps(axes[axis], attributes)
+        indices, weights, total = _cubic_taps(call, axes[axis])
         y: Reals | None = None
         for index, weight in zip(indices, weights, strict=True):
             part, w = np.take(x, index, axis), along(weight, axis, x.ndim)
@@ -91,14 +93,14 @@ def cubic(x: Reals, axes: dict[int, Axis], attributes: Attributes) -> Reals:
     return x
 
 
-def _cubic_taps(axis: Axis, attributes: Attributes) -> tuple[list[Places], list[Reals], Reals]:
+def _cubic_taps(call: NodeCall, axis: Axis) -> tuple[list[Places], list[Reals], Reals]:
     """(elements, weights) of the 4 taps, and the sum to divide the weights by."""
-    place = places_of(axis, attributes)
+    place = places_of(call, axis)
     first = np.floor(place)
-    weights = _keys(place - first, np.float32(real(attributes, "cubic_coeff_a", CUBIC_A)))
+    weights = _keys(place - first, np.float32(call.real("cubic_coeff_a", CUBIC_A)))
     raw = [first.astype(np.intp) - 1 + i for i in range(CUBIC_TAPS)]
     total = np.ones(axis.out, np.float32)
-    if integer(attributes, "exclude_outside", 0):
+    if call.integer("exclude_outside", 0):
         weights = [
             np.where((i >= 0) & (i < axis.size), w, np.float32(0))
             for i, w in zip(raw, weights, strict=True)

@@ -10,16 +10,13 @@ import numpy.typing as npt
 
 from onnxq.dtypes import INT8
 from onnxq.errors import ShapeError
-from onnxq.operators._attributes import integer
-from onnxq.operators._integer import zero_codes
 from onnxq.qparams import Granularity, PerBlock, PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onnxq.dtypes import QDType
-    from onnxq.operator import Array
-    from onnxq.operators._attributes import Attributes
+    from onnxq.operator import Array, IntegerCall
 
 REALS = (np.dtype(np.float32), np.dtype(np.float16))
 
@@ -38,80 +35,78 @@ for float4_e2m1fn: that one follows the text of ONNX alone."""
 
 
 def linear_qparams(
-    op: str,
+    call: IntegerCall,
     name: str,
     scale: Array,
     zero_point: Array | None,
     qdtype: QDType,
     shape: Sequence[int],
-    attributes: Attributes,
 ) -> QParams:
     """QParams whose granularity follows from the scale's shape, `axis` and `block_size`.
 
     Args:
-        op: for messages.
+        call: with `axis` and `block_size`.
         name: of the operand, for messages.
         scale: float32 or float16; one number, (shape[axis],), or ceil(shape / block_size) along
             axis and shape elsewhere.
         zero_point: of the operand's type and the scale's shape; None: 0.
         qdtype: of the operand.
         shape: of the operand.
-        attributes: of the node.
     Raises:
         ShapeError: dtypes or shapes do not fit, or a scale is not positive and finite.
     """
     if scale.dtype not in REALS:
-        raise ShapeError(f"{op}: {name}_scale has dtype {scale.dtype}; wanted float32 or float16.")
-    zeros = zero_codes(op, name, scale, zero_point, qdtype)
-    granularity = _granularity(op, name, scale, shape, attributes)
+        raise ShapeError(
+            f"{call.op_type}: {name}_scale has dtype {scale.dtype}; wanted float32 or float16."
+        )
+    zeros = call.zero_codes(name, scale, zero_point, qdtype)
+    granularity = _granularity(call, name, scale, shape)
     if isinstance(granularity, PerTensor) and zeros.size == 1 and zeros.ndim <= 1:
         scale, zeros = scale.reshape(()), zeros.reshape(())
     if scale.shape != zeros.shape:
         raise ShapeError(
-            f"{op}: {name}_scale has shape {scale.shape}, {name}_zero_point {zeros.shape}; "
-            "they must be equal."
+            f"{call.op_type}: {name}_scale has shape {scale.shape}, {name}_zero_point "
+            f"{zeros.shape}; they must be equal."
         )
     try:
         return QParams(scale.astype(np.float32), zeros, qdtype, granularity)
     except ShapeError as error:
-        raise ShapeError(f"{op}: {name}: {error}") from error
+        raise ShapeError(f"{call.op_type}: {name}: {error}") from error
 
 
-def _granularity(
-    op: str, name: str, scale: Array, shape: Sequence[int], attributes: Attributes
-) -> Granularity:
+def _granularity(call: IntegerCall, name: str, scale: Array, shape: Sequence[int]) -> Granularity:
     """What one scale covers. Raises ShapeError where the scale's shape says nothing of the sort."""
-    size, rank = integer(attributes, "block_size", 0), len(shape)
+    size, rank = call.integer("block_size", 0), len(shape)
     if scale.size == 1 and scale.ndim <= 1 and size == 0:
         return PerTensor()  # ONNX Runtime does not look at axis then
-    axis = integer(attributes, "axis", 1)
+    axis = call.integer("axis", 1)
     if not -rank <= axis < rank:
         raise ShapeError(
-            f"{op}: {name}_scale has shape {scale.shape}, but axis {axis} is outside a tensor of "
-            f"rank {rank}."
+            f"{call.op_type}: {name}_scale has shape {scale.shape}, but axis {axis} is outside a "
+            f"tensor of rank {rank}."
         )
     axis %= rank
     wanted = tuple(shape[axis : axis + 1])
     if size:
         if size < 0:
-            raise ShapeError(f"{op}: block_size is {size}; wanted 0 for none, or more.")
+            raise ShapeError(f"{call.op_type}: block_size is {size}; wanted 0 for none, or more.")
         wanted = tuple(-(-n // size) if i == axis else n for i, n in enumerate(shape))
     if scale.shape != wanted:
         raise ShapeError(
-            f"{op}: {name}_scale has shape {scale.shape}; a tensor of shape {tuple(shape)} with "
-            f"axis {axis} and block_size {size} wants {wanted}{'' if size else ' or one number'}."
+            f"{call.op_type}: {name}_scale has shape {scale.shape}; a tensor of shape "
+            f"{tuple(shape)} with axis {axis} and block_size {size} wants "
+            f"{wanted}{'' if size else ' or one number'}."
         )
     return PerBlock(axis, size) if size else PerChannel(axis)
 
 
 def small_float_scales(
-    op: str,
+    call: IntegerCall,
     name: str,
     scale: Array,
     zero_point: Array | None,
     dtype: np.dtype[np.generic],
     shape: Sequence[int],
-    attributes: Attributes,
 ) -> npt.NDArray[np.float32]:
     """The scales of a tensor of small floats, to broadcast; arguments as `linear_qparams`.
 
@@ -121,11 +116,14 @@ def small_float_scales(
     if zero_point is not None:
         if zero_point.dtype != dtype:
             raise ShapeError(
-                f"{op}: {name}_zero_point has dtype {zero_point.dtype}, but {name} is {dtype}."
+                f"{call.op_type}: {name}_zero_point has dtype {zero_point.dtype}, but {name} is "
+                f"{dtype}."
             )
         if zero_point.astype(np.float32).any():
-            raise ShapeError(f"{op}: {name}_zero_point is not 0; {dtype} has no zero point.")
-    qparams = linear_qparams(op, name, scale, None, INT8, shape, attributes)
+            raise ShapeError(
+                f"{call.op_type}: {name}_zero_point is not 0; {dtype} has no zero point."
+            )
+    qparams = linear_qparams(call, name, scale, None, INT8, shape)
     return spread(qparams.scale, qparams.granularity, shape)
 
 

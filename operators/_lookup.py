@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operators._check import qparams_in, qparams_out
-from onnxq.operators._emit import initializer
 from onnxq.operators._tables import table_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
-    from onnx_ir.tape import Tape
 
-    from onnxq.operator import NodePlan
+    from onnxq.operator import NodeSite, Site
     from onnxq.qparams import IntArray
 
 ROWS = (16, 8, 4, 2)
@@ -29,51 +26,42 @@ ROWS = (16, 8, 4, 2)
 Measured with two threads, Reshape and Cast included: 16, 8 or 2 rows .38 ns, one row .64."""
 
 
-def lower_table(
-    tape: Tape,
-    node: ir.Node,
-    plan: NodePlan,
-    inputs: Sequence[ir.Value | None],
-    table: IntArray,
-) -> list[ir.Value]:
+def lower_table(site: Site, table: IntArray) -> list[ir.Value]:
     """The first operand's codes looked up.
 
     Args:
-        tape: takes the nodes.
-        node: the float node.
-        plan: of 8-bit codes.
-        inputs: the codes come first.
+        site: of 8-bit codes, which are its first input.
         table: codes of the result by ascending code, (256,) for all elements; or (..., 256), one
             table for each place of the leading axes, which broadcast to the operand's shape.
     """
-    p, q = qparams_in(node.op_type, plan, 0), qparams_out(node.op_type, plan)
-    x = inputs[0]
+    p, q = site.qparams_in(0), site.qparams_out()
+    x = site.inputs[0]
     assert x is not None, "the first operand has qparams"
-    sizes = _sizes(node)
+    sizes = _sizes(site.node)
     rows = 1 if table.ndim > 1 else _rows(sizes)
-    index = tape.op("Cast", [x], {"to": ir.DataType.INT32}, name=f"{node.name}_to_index")
+    index = site.tape.op("Cast", [x], {"to": ir.DataType.INT32}, name=f"{site.node.name}_to_index")
     if table.ndim > 1:
-        first = _constant(tape, node, "offsets", table_offsets(table))
-        index = tape.op("Add", [index, first], name=f"{node.name}_index")
-    flat = _constant(tape, node, "rows", np.array([rows, -1], np.int64))
-    index = tape.op("Reshape", [index, flat], name=f"{node.name}_split")
+        first = _constant(site, "offsets", table_offsets(table))
+        index = site.tape.op("Add", [index, first], name=f"{site.node.name}_index")
+    flat = _constant(site, "rows", np.array([rows, -1], np.int64))
+    index = site.tape.op("Reshape", [index, flat], name=f"{site.node.name}_split")
     # the index of a code below 0 counts from the end, so that 0 comes first
     entries = np.tile(np.roll(table.ravel(), p.dtype.qmin), (rows, 1))
-    found = tape.op(
+    found = site.tape.op(
         "GatherElements",
-        [initializer(tape, node, "table", entries, q.dtype), index],
+        [site.initializer("table", entries, q.dtype), index],
         {"axis": 1},
-        name=node.name,
+        name=site.node.name,
     )
     if sizes is not None and all(sizes):
-        shape = _constant(tape, node, "shape", np.array(sizes, np.int64))
+        shape = _constant(site, "shape", np.array(sizes, np.int64))
     else:
-        shape = tape.op("Shape", [x], name=f"{node.name}_shape")
+        shape = site.tape.op("Shape", [x], name=f"{site.node.name}_shape")
         # to Reshape, a size of 0 means that of its operand: an empty batch needs it in front
-        line = _constant(tape, node, "line", np.array([-1], np.int64))
-        found = tape.op("Reshape", [found, line], name=f"{node.name}_line")
-    y = tape.op("Reshape", [found, shape], name=f"{node.name}_join")
-    y.type, y.shape = ir.TensorType(ir.DataType[q.dtype.onnx]), node.outputs[0].shape
+        line = _constant(site, "line", np.array([-1], np.int64))
+        found = site.tape.op("Reshape", [found, line], name=f"{site.node.name}_line")
+    y = site.tape.op("Reshape", [found, shape], name=f"{site.node.name}_join")
+    y.type, y.shape = ir.TensorType(ir.DataType[q.dtype.onnx]), site.node.outputs[0].shape
     return [y]
 
 
@@ -89,5 +77,5 @@ def _rows(sizes: Sequence[int | None] | None) -> int:
     return next((rows for rows in ROWS if known % rows == 0), 1)
 
 
-def _constant(tape: Tape, node: ir.Node, suffix: str, array: npt.NDArray[np.integer]) -> ir.Value:
-    return tape.initializer(ir.tensor(array), name=f"{node.name}_{suffix}")
+def _constant(site: NodeSite, suffix: str, array: npt.NDArray[np.integer]) -> ir.Value:
+    return site.tape.initializer(ir.tensor(array), name=f"{site.node.name}_{suffix}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.operator import Array, Float
+from onnxq.operator import Array, Float, NodeCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +33,12 @@ def constant(node: ir.Node, slot: int) -> Array | None:
     """The constant in an input slot; None where it is absent or computed at run time."""
     value = node.inputs[slot] if is_constant(node, slot) else None
     return None if value is None or value.const_value is None else value.const_value.numpy()
+
+
+def call_of(node: ir.Node) -> NodeCall:
+    """The node's attributes, without inputs, for what kernels and lowerings share."""
+    attributes = {name: a.value for name, a in node.attributes.items()}
+    return NodeCall(f"{node.op_type} '{node.name}'", (), attributes=attributes)
 
 
 def shape(node: ir.Node, slot: int) -> tuple[int | None, ...] | None:

@@ -5,25 +5,20 @@ The number n is one code of its own: n = (code - zero_point) * |n|, code - zero_
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.operator import NodePlan
-from onnxq.operators._check import codes, qparams_in, qparams_out
-from onnxq.operators._emit import initializer, qlinear
+from onnxq.operator import Call, NodePlan, Site
 from onnxq.operators.add import Add
 from onnxq.operators.mul import Mul
 from onnxq.qparams import MIN_SCALE, QParams, per_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
     from onnxq.dtypes import QDType
-    from onnxq.operator import Array
     from onnxq.qparams import IntArray
 
 OPERATORS = {"QLinearMul": Mul(), "QLinearAdd": Add()}
@@ -47,38 +42,29 @@ def one_code(number: float, qdtype: QDType) -> tuple[IntArray, QParams]:
 
 
 def lower_with_number(
-    tape: Tape,
-    node: ir.Node,
-    plan: NodePlan,
-    x: ir.Value | None,
-    op_type: str,
-    number: float,
+    site: Site, x: ir.Value | None, op_type: str, number: float
 ) -> list[ir.Value]:
     """op_type(x, number): QLinearMul or QLinearAdd; plan.inputs[0] belongs to x.
 
     Raises:
         UnsupportedError: codes are not all uint8 or all int8.
     """
-    p = qparams_in(node.op_type, plan, 0)
+    p = site.qparams_in(0)
     code, parameters = one_code(number, p.dtype)
-    constant = initializer(tape, node, "number", code, p.dtype)
-    return qlinear(tape, node, NodePlan((p, parameters), plan.outputs), [x, constant], op_type, {})
+    constant = site.initializer("number", code, p.dtype)
+    return replace(
+        site, plan=NodePlan((p, parameters), site.plan.outputs), inputs=[x, constant]
+    ).qlinear(op_type, {})
 
 
-def number_kernel(
-    op: str,
-    inputs: Sequence[Array | None],
-    plan: NodePlan,
-    op_type: str,
-    number: float,
-) -> IntArray:
+def number_kernel(call: Call, op_type: str, number: float) -> IntArray:
     """The codes that `lower_with_number` gives.
 
     Raises:
         ShapeError: codes or qparams are missing or do not fit together.
     """
-    x, p = codes(op, inputs, plan, 0), qparams_in(op, plan, 0)
+    x, p = call.codes(0), call.qparams_in(0)
     code, parameters = one_code(number, p.dtype)
-    pair = NodePlan((p, parameters), (qparams_out(op, plan),))
-    (y,) = OPERATORS[op_type].kernel((x, code), pair, {})
+    pair = NodePlan((p, parameters), (call.qparams_out(),))
+    (y,) = OPERATORS[op_type].kernel(replace(call, inputs=(x, code), plan=pair, attributes={}))
     return np.asarray(y, pair.outputs[0].dtype.storage)  # type: ignore[union-attr]  # just made

@@ -11,20 +11,21 @@ from onnxq.dtypes import QDType
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
+    IntegerCall,
     IntegerOperator,
+    NodeCall,
     NodePlan,
     Operator,
     Role,
     Rule,
 )
-from onnxq.operators._attributes import integer
-from onnxq.operators._integer import QDTYPES, stored
+from onnxq.operator.integer_call import QDTYPES, stored
 from onnxq.qparams import QParams, per_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
 WIDE = {
     np.dtype(name): QDType(name, bits, name[0] != "u", np.dtype(name), name.upper(), 1)
@@ -41,9 +42,7 @@ VALUES = {"Clip": (1, 2), "Pad": (2,)}
 class ComputesOnCodes(Protocol):
     """A float operator that ONNX Runtime runs on codes with an arithmetic of its own (Resize)."""
 
-    def plain_kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def plain_kernel(self, call: NodeCall) -> tuple[Array, ...]:
         """What ONNX Runtime computes from the codes, all outputs; refusals as IntegerOperator's."""
 
 
@@ -51,9 +50,7 @@ class ComputesOnCodes(Protocol):
 class ComputesFloats(Protocol):
     """A float operator whose float32 arithmetic is written as ONNX Runtime has it (Sigmoid)."""
 
-    def float_kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def float_kernel(self, call: NodeCall) -> tuple[Array, ...]:
         """What ONNX Runtime computes from float32, all outputs; refusals as IntegerOperator's."""
 
 
@@ -76,41 +73,41 @@ class PlainOnCodes(IntegerOperator):
         has_kernel = operator.has_kernel() or isinstance(operator, ComputesFloats)
         return cls(operator) if has_kernel else None
 
-    def kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """Codes of the results.
 
         Raises:
             UnsupportedError: the operator computes in float, its inputs are no integers, or bounds
                 are beyond what a float holds.
         """
-        if isinstance(self.operator, ComputesFloats) and _are_float32(inputs):
-            return self.operator.float_kernel(inputs, attributes)
-        rule = self._rule(inputs, attributes)
+        if isinstance(self.operator, ComputesFloats) and _are_float32(call.inputs):
+            return self.operator.float_kernel(call)
+        rule = self._rule(call)
         if rule is None:
             raise UnsupportedError(
                 f"{self.operator.op_type}: ONNX Runtime does not run it on codes as it is."
             )
-        known: list[QParams | None] = [None] * len(inputs)
+        known: list[QParams | None] = [None] * len(call.inputs)
         for slot in rule.activations:
-            known[slot] = per_tensor(1.0, 0, self._qdtype(inputs, slot))
+            known[slot] = per_tensor(1.0, 0, self._qdtype(call, slot))
         if isinstance(self.operator, ComputesOnCodes):
-            return self.operator.plain_kernel(inputs, attributes)
+            return self.operator.plain_kernel(call)
         shared = known[rule.activations[0]]
         assert shared is not None, "the loop above"
-        self._check_exact(inputs, rule, shared.dtype)
+        self._check_exact(call, rule, shared.dtype)
         outputs = tuple(
             shared if i in rule.outputs else None for i in range(max(rule.outputs, default=0) + 1)
         )
-        given = [x if x is None or x.dtype not in QDTYPES else stored(x) for x in inputs]
-        results = self.operator.kernel(given, NodePlan(tuple(known), outputs), attributes)
-        kind = np.asarray(inputs[rule.activations[0]]).dtype
+        given = [x if x is None or x.dtype not in QDTYPES else stored(x) for x in call.inputs]
+        results = self.operator.kernel(
+            Call(call.op_type, given, NodePlan(tuple(known), outputs), attributes=call.attributes)
+        )
+        kind = np.asarray(call.inputs[rule.activations[0]]).dtype
         return tuple(np.asarray(y, kind) if i in rule.outputs else y for i, y in enumerate(results))
 
-    def _qdtype(self, inputs: Sequence[Array | None], slot: int) -> QDType:
+    def _qdtype(self, call: NodeCall, slot: int) -> QDType:
         """The type of an operand. Raises UnsupportedError where it is absent or no integer."""
-        x = inputs[slot]
+        x = call.inputs[slot]
         qdtype = None if x is None else {**QDTYPES, **WIDE}.get(x.dtype)
         if qdtype is None:
             got = "nothing" if x is None else str(x.dtype)
@@ -120,13 +117,13 @@ class PlainOnCodes(IntegerOperator):
             )
         return qdtype
 
-    def _check_exact(self, inputs: Sequence[Array | None], rule: Rule, qdtype: QDType) -> None:
+    def _check_exact(self, call: NodeCall, rule: Rule, qdtype: QDType) -> None:
         """Raises UnsupportedError where a bound or pad value passes through a float and is lost.
 
         Raises ShapeError where it is not of the type of the codes.
         """
         slots = VALUES.get(self.operator.op_type, ())
-        given = [x for x in (inputs[slot] for slot in slots if slot < len(inputs)) if x is not None]
+        given = [x for x in map(call.optional, slots) if x is not None]
         for x in given:
             if {**QDTYPES, **WIDE}.get(x.dtype) != qdtype:
                 raise ShapeError(
@@ -143,26 +140,22 @@ class PlainOnCodes(IntegerOperator):
                 f"which is exact up to 2^24; got {numbers}. Codes have at most 16 bits."
             )
 
-    def serves(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> bool:
+    def serves(self, call: IntegerCall) -> bool:
         """Whether the operator moves or bounds its activations, and these are codes.
 
         Or float32, where the operator has written out what ONNX Runtime does with it.
         """
-        if isinstance(self.operator, ComputesFloats) and _are_float32(inputs):
+        if isinstance(self.operator, ComputesFloats) and _are_float32(call.inputs):
             return True
-        if not any(x is not None and x.dtype in QDTYPES for x in inputs):
+        if not any(x is not None and x.dtype in QDTYPES for x in call.inputs):
             return False
-        rule = self._rule(inputs, attributes)
-        activations = [] if rule is None else [inputs[slot] for slot in rule.activations]
+        rule = self._rule(call)
+        activations = [] if rule is None else [call.inputs[slot] for slot in rule.activations]
         return bool(activations) and all(x is not None and x.dtype in QDTYPES for x in activations)
 
-    def _rule(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> Rule | None:
+    def _rule(self, call: NodeCall) -> Rule | None:
         """What the operator says of this node; None where it neither moves nor bounds."""
-        node = _node(self.operator, inputs, attributes)
+        node = _node(self.operator, call)
         rule = self.operator.rule(node)
         for value in node.inputs:
             if value is not None:  # node and values refer to one another: a cycle would keep arrays
@@ -180,18 +173,16 @@ def _are_float32(inputs: Sequence[Array | None]) -> bool:
     return bool(inputs) and inputs[0] is not None and inputs[0].dtype == np.float32
 
 
-def _node(
-    operator: Operator, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-) -> ir.Node:
+def _node(operator: Operator, call: NodeCall) -> ir.Node:
     """The node for the rule to look at; 0 stands for codes, which say nothing of range."""
-    data = next((x.dtype for x in inputs if x is not None and x.dtype.kind != "b"), None)
+    data = next((x.dtype for x in call.inputs if x is not None and x.dtype.kind != "b"), None)
     shown = [
         x if x is None or x.dtype != data else np.broadcast_to(np.zeros((), x.dtype), x.shape)
-        for x in inputs
+        for x in call.inputs
     ]
     values = [None if x is None else _value(f"in{i}", x) for i, x in enumerate(shown)]
-    attrs = {k: v for k, v in attributes.items() if v is not None}
-    parts = integer(attributes, "num_outputs", 1)  # of Split
+    attrs = {k: v for k, v in call.attributes.items() if v is not None}
+    parts = call.integer("num_outputs", 1)  # of Split
     return ir.node(
         operator.op_type,
         values,

@@ -7,21 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import ShapeError
-from onnxq.operator import Array, Case, NodePlan
-from onnxq.operators._attributes import Attributes, integer
+from onnxq.operator import Array, AttributeValue, Case, IntegerCall, NodeCall, NodePlan
 from onnxq.operators._examples import codes, scales, zero
-from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, qparams
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping
 
     from onnxq.dtypes import QDType
     from onnxq.qparams import IntArray, QParams
 
 
-def unary(
-    op: str, inputs: Sequence[Array | None], names: tuple[str, str] = ("X", "Y")
-) -> tuple[Array, NodePlan]:
+def unary(call: IntegerCall, names: tuple[str, str] = ("X", "Y")) -> tuple[Array, NodePlan]:
     """(x, its qparams and those of the result) from x, x_scale, x_zp, y_scale, y_zp.
 
     A zero point that is absent is 0; the result has the type of x.
@@ -29,60 +25,60 @@ def unary(
     Raises:
         ShapeError: an input is absent, of a wrong type or size, or a scale is not positive.
     """
-    x = operand(op, inputs, 0, names[0])
-    qdtype = qdtype_of(op, x, names[0])
-    p = qparams(op, names[0], inputs, 1, qdtype)
-    return x, NodePlan((p,), (qparams(op, names[1], inputs, 3, qdtype),))
+    x = call.operand(0, names[0])
+    qdtype = call.qdtype(x, names[0])
+    p = call.qparams(names[0], 1, qdtype)
+    return x, NodePlan((p,), (call.qparams(names[1], 3, qdtype),))
 
 
-def binary(op: str, inputs: Sequence[Array | None]) -> tuple[list[Array], NodePlan]:
+def binary(call: IntegerCall) -> tuple[list[Array], NodePlan]:
     """([a, b], qparams) from a, a_scale, a_zp, b, b_scale, b_zp, c_scale, c_zp; else as `unary`.
 
     Raises:
         ShapeError: as `unary`; or a and b have different types.
     """
-    a, b = operand(op, inputs, 0, "A"), operand(op, inputs, 3, "B")
-    qdtype = qdtype_of(op, a, "A")
-    same_type(op, b, "B", qdtype)
-    known = (qparams(op, "A", inputs, 1, qdtype), qparams(op, "B", inputs, 4, qdtype))
-    return [a, b], NodePlan(known, (qparams(op, "C", inputs, 6, qdtype),))
+    a, b = call.operand(0, "A"), call.operand(3, "B")
+    qdtype = call.qdtype(a, "A")
+    same_type(call, b, "B", qdtype)
+    known = (call.qparams("A", 1, qdtype), call.qparams("B", 4, qdtype))
+    return [a, b], NodePlan(known, (call.qparams("C", 6, qdtype),))
 
 
-def same_type(op: str, x: Array, name: str, qdtype: QDType) -> None:
+def same_type(call: IntegerCall, x: Array, name: str, qdtype: QDType) -> None:
     """Guards codes that must have the type of the first operand.
 
     Raises:
         ShapeError: they have another.
     """
     if x.dtype != qdtype.storage:
-        raise ShapeError(f"{op}: {name} has dtype {x.dtype}; wanted {qdtype}, as the others.")
+        raise ShapeError(
+            f"{call.op_type}: {name} has dtype {x.dtype}; wanted {qdtype}, as the others."
+        )
 
 
-def part(
-    op: str, name: str, inputs: Sequence[Array | None], slot: int, qdtype: QDType
-) -> tuple[IntArray, QParams]:
+def part(call: IntegerCall, name: str, slot: int, qdtype: QDType) -> tuple[IntArray, QParams]:
     """(x, qparams) of one operand of several: x in `slot`, its scale and zero point behind it.
 
     Raises:
         ShapeError: as `unary`, or x is not of that type.
     """
-    x = operand(op, inputs, slot, name)
-    same_type(op, x, name, qdtype)
-    scale = operand(op, inputs, slot + 1, f"{name}_scale")
-    p = make_qparams(op, name, scale, optional(inputs, slot + 2), qdtype)
+    x = call.operand(slot, name)
+    same_type(call, x, name, qdtype)
+    scale = call.operand(slot + 1, f"{name}_scale")
+    p = call.qparams_of(name, scale, call.optional(slot + 2), qdtype)
     return np.asarray(x, qdtype.storage), p
 
 
-def channels_first(x: Array, attributes: Attributes) -> Array:
+def channels_first(call: NodeCall, x: Array) -> Array:
     """(N, C, *spatial), from (N, *spatial, C) where the node says `channels_last`."""
-    if not integer(attributes, "channels_last", 0) or x.ndim < 3:
+    if not call.integer("channels_last", 0) or x.ndim < 3:
         return x
     return np.ascontiguousarray(np.moveaxis(x, -1, 1))
 
 
-def channels_last(y: Array, attributes: Attributes) -> Array:
+def channels_last(call: NodeCall, y: Array) -> Array:
     """The way back from `channels_first`."""
-    if not integer(attributes, "channels_last", 0):
+    if not call.integer("channels_last", 0):
         return y
     return np.ascontiguousarray(np.moveaxis(y, 1, -1))
 
@@ -118,7 +114,7 @@ def binary_cases() -> Iterable[Case]:
 
 
 def unary_cases(
-    result: tuple[Array, Array], attributes: Attributes | None = None
+    result: tuple[Array, Array], attributes: Mapping[str, AttributeValue] | None = None
 ) -> Iterable[Case]:
     """Of `unary`: types, zero points absent, scales of shape (1,), no elements.
 

@@ -10,16 +10,14 @@ import numpy as np
 
 from onnxq.errors import ShapeError
 from onnxq.operators._activations import FUNCTIONS
-from onnxq.operators._attributes import integer, text
 from onnxq.operators._cells import clip_limit
 from onnxq.operators._tanh import tanh
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from onnxq.operator import Array
+    from onnxq.operator import Array, NodeCall
     from onnxq.operators._activations import Activation
-    from onnxq.operators._attributes import Attributes
 
     Floats = npt.NDArray[np.float32]
 
@@ -58,40 +56,36 @@ def apply(function: Activation, x: Floats) -> Floats:
 
 
 def run(
-    op: str,
-    inputs: Sequence[Array | None],
-    attributes: Attributes,
-    step: Step,
-    functions: Sequence[Sequence[Activation]],
+    call: NodeCall, step: Step, functions: Sequence[Sequence[Activation]]
 ) -> tuple[Array, Array]:
     """Y (T, D, N, H) and Y_h (D, N, H), in the node's layout.
 
     Y is 0 from a sequence's length on; Y_h is the state after its last step, 0 if it has none.
 
     Args:
-        op: for messages.
-        inputs: X, W, R, B, sequence_lens, initial_h; None where absent.
-        attributes: of the node.
+        call: with inputs X, W, R, B, sequence_lens, initial_h.
         step: of the cell.
         functions: per direction.
     Raises:
         ShapeError: shapes that do not fit together, or lengths beyond T.
     """
-    x, w, r, b, lengths, start = (list(inputs) + [None] * SLOTS)[:SLOTS]
+    x, w, r, b, lengths, start = (list(call.inputs) + [None] * SLOTS)[:SLOTS]
     if x is None or w is None or r is None or x.ndim != 3 or w.ndim != 3 or r.ndim != 3:
-        raise ShapeError(f"{op}: X, W and R of rank 3 are needed.")
-    batch_first = integer(attributes, "layout", 0) != 0
+        raise ShapeError(f"{call.op_type}: X, W and R of rank 3 are needed.")
+    batch_first = call.integer("layout", 0) != 0
     time_first = np.swapaxes(x, 0, 1) if batch_first else x
     steps, batch, _ = time_first.shape
     count, hidden = r.shape[0], r.shape[2]
     if w.shape[:2] != r.shape[:2] or w.shape[2] != x.shape[2] or count != len(functions):
         raise ShapeError(
-            f"{op}: X {x.shape}, W {w.shape} and R {r.shape} do not fit together for "
+            f"{call.op_type}: X {x.shape}, W {w.shape} and R {r.shape} do not fit together for "
             f"{len(functions)} direction(s)."
         )
     ends = np.full(batch, steps) if lengths is None else np.asarray(lengths, np.int64)
     if ends.shape != (batch,) or ends.max(initial=0) > steps or ends.min(initial=0) < 0:
-        raise ShapeError(f"{op}: lengths {ends} for a batch of {batch} and {steps} steps.")
+        raise ShapeError(
+            f"{call.op_type}: lengths {ends} for a batch of {batch} and {steps} steps."
+        )
     first = np.zeros((count, batch, hidden), np.float32)
     if start is not None:
         first = np.asarray(np.swapaxes(start, 0, 1) if batch_first else start, np.float32)
@@ -100,8 +94,8 @@ def run(
     last = np.zeros((count, batch, hidden), np.float32)
     for d in range(count):
         wb, rb = np.split(bias[d], 2)
-        cell = FloatCell(np.asarray(r[d]), rb, functions[d], clip_limit(attributes))
-        backward = d == 1 or text(attributes, "direction", "forward") == "reverse"
+        cell = FloatCell(np.asarray(r[d]), rb, functions[d], clip_limit(call))
+        backward = d == 1 or call.text("direction", "forward") == "reverse"
         projected = time_first @ np.asarray(w[d]).T + wb
         h = first[d]
         for t in reversed(range(steps)) if backward else range(steps):

@@ -12,14 +12,14 @@ a Transpose at each end.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnxq.operator import DynamicForm, DynamicRule, DynamicWeight, Float
+from onnxq.operator import DynamicForm, DynamicRule, DynamicSite, DynamicWeight, Float
 from onnxq.operators._dynamic import lower_stored, step
 from onnxq.operators._nodes import constant, has_input, is_constant, shape
 from onnxq.operators._steps import Codes, Matrix, Steps
@@ -132,44 +132,41 @@ def biases(node: ir.Node, directions: int) -> list[tuple[Floats, Floats]] | None
     return [(half[0], half[1]) for half in halves]
 
 
-def lower_as_itself(
-    tape: Tape, node: ir.Node, plan: DynamicNodePlan, inputs: Sequence[ir.Value | None]
-) -> list[ir.Value]:
+def lower_as_itself(site: DynamicSite) -> list[ir.Value]:
     """The node on weights that are dequantized at load, in layout 0.
 
     ONNX Runtime has no GRU or RNN in layout 1: X, initial_h and the outputs are turned around it.
     """
-    rule = dynamic_rule(node)
+    rule = dynamic_rule(site.node)
     assert isinstance(rule, DynamicRule), "it has been planned by that rule"
-    if not is_batch_first(node):
-        return lower_stored(tape, node, plan, inputs, rule)
-    slots = list(inputs)
+    if not is_batch_first(site.node):
+        return lower_stored(site, rule)
+    slots = list(site.inputs)
     for slot in (X, INITIAL):
         value = slots[slot] if slot < len(slots) else None
         if value is not None:
-            name = f"{node.name}_time_first_{slot}"
-            slots[slot] = step(tape, "Transpose", [value], name, attributes={"perm": [1, 0, 2]})
-    outputs = lower_stored(tape, node, plan, slots, rule)
+            name = f"{site.node.name}_time_first_{slot}"
+            slots[slot] = step(
+                site.tape, "Transpose", [value], name, attributes={"perm": [1, 0, 2]}
+            )
+    outputs = lower_stored(replace(site, inputs=slots), rule)
     made = outputs[0].producer()
     assert made is not None
     del made.attributes["layout"]
-    for slot, (old, perm) in enumerate(zip(node.outputs, OUT_OF_LAYOUT_0, strict=False)):
+    for slot, (old, perm) in enumerate(zip(site.node.outputs, OUT_OF_LAYOUT_0, strict=False)):
         outputs[slot].shape = None
         if old.name == "":  # absent: nothing to turn
             continue
-        name = f"{node.name}_batch_first_{slot}"
+        name = f"{site.node.name}_batch_first_{slot}"
         outputs[slot] = step(
-            tape, "Transpose", [outputs[slot]], name, attributes={"perm": list(perm)}
+            site.tape, "Transpose", [outputs[slot]], name, attributes={"perm": list(perm)}
         )
         outputs[slot].type, outputs[slot].shape = old.type, old.shape
     return outputs
 
 
 def lower_as_scan(
-    tape: Tape,
-    node: ir.Node,
-    plan: DynamicNodePlan,
-    inputs: Sequence[ir.Value | None],
+    site: DynamicSite,
     *,
     layout: Layout,
     added: Sequence[Biases] | None,
@@ -179,16 +176,15 @@ def lower_as_scan(
     """Y (T, D, N, H) and Y_h (D, N, H), by integer products.
 
     Args:
-        tape: as in `Operator.lower_dynamic`, with the next three.
-        node: the float node.
-        plan: with DynamicForm.INTEGER.
-        inputs: by slot.
+        site: with DynamicForm.INTEGER.
         layout: of the cell.
         added: biases per direction; None where there are none.
         functions: activations per direction.
         cell: writes the body of the Scan.
     """
-    return _Lowering(tape, node, plan, inputs, layout).write(added, functions, cell)
+    return _Lowering(site.tape, site.node, site.plan, site.inputs, layout).write(
+        added, functions, cell
+    )
 
 
 class _Lowering:

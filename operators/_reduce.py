@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import ShapeError
-from onnxq.operator import AttributeValue, Float
-from onnxq.operators._attributes import Attributes, integer, integers
-from onnxq.operators._check import optional_vector
-from onnxq.operators._nodes import constant, has_input, shape
+from onnxq.operator import Float, NodeCall
+from onnxq.operators._nodes import call_of, constant, has_input, shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import onnx_ir as ir
 
-    from onnxq.operator import Array
     from onnxq.qparams import IntArray
 
 NOT_KNOWN = Float("its axes, or the rank of its input, are not known before the model runs")
@@ -28,44 +25,34 @@ def axes_of_node(node: ir.Node) -> tuple[int, list[int]] | None:
     sizes, given = shape(node, 0), constant(node, 1)
     if sizes is None or (has_input(node, 1) and given is None):
         return None
-    attributes: dict[str, AttributeValue] = {
-        "axes": node.attributes.get_ints("axes", []),
-        "noop_with_empty_axes": node.attributes.get_int("noop_with_empty_axes", 0),
-    }
     axes = None if given is None else [int(axis) for axis in given.ravel()]
-    return len(sizes), axes_of(node.op_type, len(sizes), axes, attributes)
+    return len(sizes), axes_of(call_of(node), len(sizes), axes)
 
 
-def axes_of(op: str, rank: int, given: Sequence[int] | None, attributes: Attributes) -> list[int]:
+def axes_of(call: NodeCall, rank: int, given: Sequence[int] | None) -> list[int]:
     """Axes that are reduced, ascending: those given by input or attribute, or all, or none.
 
     Raises:
         ShapeError: an axis out of range, or twice.
     """
-    axes = integers(attributes, "axes", []) if given is None else given
-    if not axes and integer(attributes, "noop_with_empty_axes", 0):
+    axes = call.integers("axes", []) if given is None else given
+    if not axes and call.integer("noop_with_empty_axes", 0):
         return []
     found = sorted({axis % rank for axis in axes if -rank <= axis < rank})
     if len(found) != len(axes):
-        raise ShapeError(f"{op}: axes {list(axes)} of a tensor of rank {rank}.")
+        raise ShapeError(f"{call.op_type}: axes {list(axes)} of a tensor of rank {rank}.")
     return found or list(range(rank))
 
 
-def reduce_codes(
-    op: str,
-    x: IntArray,
-    function: np.ufunc,
-    inputs: Sequence[Array | None],
-    attributes: Attributes,
-) -> IntArray:
+def reduce_codes(call: NodeCall, x: IntArray, function: np.ufunc) -> IntArray:
     """np.maximum or np.minimum over the axes in slot 1 (opset 18) or the attribute (13).
 
     Raises:
         ShapeError: an axis out of range, or twice.
         ValueError: nothing to reduce.
     """
-    axes = axes_of(op, x.ndim, optional_vector(op, inputs, 1), attributes)
+    axes = axes_of(call, x.ndim, call.optional_vector(1))
     if not axes:
         return x.copy()
-    keep = bool(integer(attributes, "keepdims", 1))
+    keep = bool(call.integer("keepdims", 1))
     return np.asarray(function.reduce(x, axis=tuple(axes), keepdims=keep))

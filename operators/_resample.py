@@ -14,12 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operators._attributes import Attributes, integers, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from onnxq.operator import Array
+    from onnxq.operator import Array, NodeCall
 
 Coordinates = npt.NDArray[np.float32]
 Places = npt.NDArray[np.intp]
@@ -45,22 +44,22 @@ class Axis:
 
 
 def resized_axes(
-    shape: Sequence[int], scales: Array | None, sizes: Array | None, attributes: Attributes
+    call: NodeCall, shape: Sequence[int], scales: Array | None, sizes: Array | None
 ) -> list[Axis]:
     """Every axis of the tensor; out = floor(size * scale), or as `sizes` says.
 
     Args:
+        call: with `axes` and, for sizes, `keep_aspect_ratio_policy`.
         shape: of the input.
         scales: float32, one per entry of the attribute `axes`, or per axis; None or empty: sizes.
         sizes: int64, likewise.
-        attributes: `axes` and, for sizes, `keep_aspect_ratio_policy`.
 
     Raises:
         ShapeError: not exactly one of scales and sizes, another number of them, a scale that is not
             positive, an axis out of range.
     """
     rank = len(shape)
-    along = [axis % rank if -rank <= axis < rank else rank for axis in _axes(attributes, rank)]
+    along = [axis % rank if -rank <= axis < rank else rank for axis in _axes(call, rank)]
     given = [x for x in (scales, sizes) if x is not None and x.size]
     if len(given) != 1 or given[0].shape != (len(along),) or rank in along:
         found = [None if x is None else x.shape for x in (scales, sizes)]
@@ -69,7 +68,7 @@ def resized_axes(
             "one of the two, with one entry per axis."
         )
     if given[0] is sizes:
-        return _by_sizes(shape, dict(zip(along, map(int, given[0]), strict=True)), attributes)
+        return _by_sizes(call, shape, dict(zip(along, map(int, given[0]), strict=True)))
     found_scales = dict(zip(along, given[0].astype(np.float32), strict=True))
     if not all(scale > 0 for scale in found_scales.values()):  # NaN fails too
         raise ShapeError(f"Resize: scales {given[0].tolist()}; they must be positive.")
@@ -77,14 +76,14 @@ def resized_axes(
     return [Axis(n, int(s * np.float32(n)), s) for n, s in zip(shape, all_scales, strict=True)]
 
 
-def _axes(attributes: Attributes, rank: int) -> list[int]:
-    return integers(attributes, "axes", range(rank))
+def _axes(call: NodeCall, rank: int) -> list[int]:
+    return call.integers("axes", range(rank))
 
 
-def _by_sizes(shape: Sequence[int], sizes: dict[int, int], attributes: Attributes) -> list[Axis]:
+def _by_sizes(call: NodeCall, shape: Sequence[int], sizes: dict[int, int]) -> list[Axis]:
     """Axes whose sizes are given; a policy gives all of them one scale."""
     axes = [Axis(n, sizes.get(i, n), _ratio(sizes.get(i, n), n)) for i, n in enumerate(shape)]
-    policy = text(attributes, "keep_aspect_ratio_policy", "stretch")
+    policy = call.text("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
         return axes
     if policy not in ("not_larger", "not_smaller"):
@@ -108,7 +107,7 @@ def _ratio(out: int, size: int) -> np.float32:
     return np.float32(1) if size == 0 else np.float32(out) / np.float32(size)
 
 
-def coordinates(axis: Axis, attributes: Attributes) -> Coordinates:
+def coordinates(call: NodeCall, axis: Axis) -> Coordinates:
     """Where in the input each output element lies, unclipped; shape (axis.out,).
 
     Raises:
@@ -116,7 +115,7 @@ def coordinates(axis: Axis, attributes: Attributes) -> Coordinates:
         ShapeError: a mode that ONNX does not know.
     """
     x = np.arange(axis.out, dtype=np.float32)
-    mode = text(attributes, "coordinate_transformation_mode", "half_pixel")
+    mode = call.text("coordinate_transformation_mode", "half_pixel")
     if mode == CROP:
         raise UnsupportedError(
             f"Resize: {CROP} puts in a value of its own outside the image; leave it float."
@@ -169,7 +168,7 @@ TRANSFORMATIONS: dict[str, Callable[[Coordinates, Axis], Coordinates]] = {
 }
 
 
-def nearest(axis: Axis, attributes: Attributes) -> Places:
+def nearest(call: NodeCall, axis: Axis) -> Places:
     """The input element that each output element copies; shape (axis.out,).
 
     Raises:
@@ -178,8 +177,8 @@ def nearest(axis: Axis, attributes: Attributes) -> Places:
     """
     if axis.scale == 1:
         return np.arange(axis.out, dtype=np.intp)
-    place = coordinates(axis, attributes).astype(np.float64)
-    mode = text(attributes, "nearest_mode", "round_prefer_floor")
+    place = coordinates(call, axis).astype(np.float64)
+    mode = call.text("nearest_mode", "round_prefer_floor")
     if mode not in ROUNDINGS:
         raise ShapeError(f"Resize: nearest_mode is '{mode}'; ONNX knows {', '.join(ROUNDINGS)}.")
     return np.clip(ROUNDINGS[mode](place).astype(np.intp), 0, axis.size - 1)

@@ -17,7 +17,7 @@ from onnxq.operators._antialias import filter_weights
 from onnxq.operators._interpolate import along, blend, linear_taps, neighbours
 
 if TYPE_CHECKING:
-    from onnxq.operators._attributes import Attributes
+    from onnxq.operator import NodeCall
     from onnxq.operators._resample import Axis, Places
     from onnxq.qparams import IntArray
 
@@ -27,18 +27,18 @@ FILTER_BITS = 22
 IntTap = tuple["Places", npt.NDArray[np.int32]]
 
 
-def linear_codes(x: IntArray, axes: dict[int, Axis], attributes: Attributes) -> IntArray:
+def linear_codes(call: NodeCall, x: IntArray, axes: dict[int, Axis]) -> IntArray:
     """Codes between codes; axes: those that are interpolated."""
     if x.ndim == 4 and x.ndim - 1 not in axes:
-        return _blend_codes(x, {i: _integer_taps(a, attributes) for i, a in axes.items()})
-    taps = {i: linear_taps(a, attributes) for i, a in axes.items()}
+        return _blend_codes(x, {i: _integer_taps(call, a) for i, a in axes.items()})
+    taps = {i: linear_taps(call, a) for i, a in axes.items()}
     return np.asarray(blend(x.astype(np.float32), taps)).astype(x.dtype)  # truncates
 
 
-def _integer_taps(axis: Axis, attributes: Attributes) -> tuple[IntTap, IntTap]:
+def _integer_taps(call: NodeCall, axis: Axis) -> tuple[IntTap, IntTap]:
     """`linear_taps` with weights that are multiples of 1 / 1024, as integers."""
     one = 1 << PLACE_BITS
-    place, before, behind = neighbours(axis, attributes)
+    place, before, behind = neighbours(call, axis)
     fine = (place * np.float32(one)).astype(np.int32)
     near, far = (np.abs(fine - i.astype(np.int32) * one) for i in (before, behind))
     same = before == behind
@@ -61,9 +61,7 @@ def _blend_codes(x: IntArray, taps: dict[int, tuple[IntTap, IntTap]]) -> IntArra
     return np.asarray(np.copysign(magnitude, total)).astype(x.dtype)
 
 
-def antialiased_codes(
-    x: IntArray, axes: dict[int, Axis], attributes: Attributes, mode: str
-) -> IntArray:
+def antialiased_codes(call: NodeCall, x: IntArray, axes: dict[int, Axis], mode: str) -> IntArray:
     """Weighted sums of codes along each axis whose size changes, the last axis first.
 
     Raises:
@@ -77,7 +75,7 @@ def antialiased_codes(
     for axis in sorted(axes, reverse=True):
         if axes[axis].size == axes[axis].out:
             continue
-        first, weights = filter_weights(axes[axis], attributes, mode)
+        first, weights = filter_weights(call, axes[axis], mode)
         scaled = weights.astype(np.float64) * (1 << FILTER_BITS)
         counts = np.copysign(np.floor(np.abs(scaled) + 0.5), scaled).astype(np.int32)
         shape = (*x.shape[:axis], axes[axis].out, *x.shape[axis + 1 :])

@@ -15,6 +15,7 @@ import onnx_ir as ir
 from onnx_ir.tape import Tape
 
 from onnxq.errors import UnsupportedError
+from onnxq.operator import NodeSite
 from onnxq.operators._dynamic import quantized_at_run_time
 from onnxq.qparams import PerChannel, PerTensor, QParams
 
@@ -189,7 +190,7 @@ class Steps:
 
     def quantized(self, label: str, x: ir.Value) -> Quantized:
         """DynamicQuantizeLinear."""
-        values = quantized_at_run_time(self._tape, self.node, label, x)
+        values = quantized_at_run_time(NodeSite(self._tape, self.node, ()), label, x)
         producer = values[0].producer()
         assert producer is not None, "it was just written"
         producer.name = f"{self._prefix}_{label}_quantize"

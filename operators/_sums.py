@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.operators._attributes import Attributes, integer
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from onnxq.operator import NodeCall
 
 Reals = npt.NDArray[np.float32]
 
@@ -19,7 +19,7 @@ VECTOR = 4  # of float32: SSE, which ONNX Runtime is compiled for
 BLOCK = 4  # rows that MLAS multiplies at once
 
 
-def sum_over(x: Reals, axes: Sequence[int], attributes: Attributes) -> Reals:
+def sum_over(call: NodeCall, x: Reals, axes: Sequence[int]) -> Reals:
     """Sums in float32, in the order in which ONNX Runtime adds on x86; ONNX's keepdims.
 
     The order depends on how kept (K) and reduced (R) axes alternate, neighbours of a kind taken as
@@ -38,7 +38,7 @@ def sum_over(x: Reals, axes: Sequence[int], attributes: Attributes) -> Reals:
         kept = [axis for axis in range(x.ndim) if axis not in axes]
         counts = [count_over(x.shape, which) for which in (axes, kept)]
         total = _one_by_one(x.transpose([*axes, *kept]).reshape(counts), 0)
-    keep = bool(integer(attributes, "keepdims", 1))
+    keep = bool(call.integer("keepdims", 1))
     kept_shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keep or i not in axes]
     return total.reshape(kept_shape)
 

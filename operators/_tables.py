@@ -9,14 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operators._check import codes, qparams_in
 from onnxq.qparams import dequantize, quantize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from onnxq.dtypes import QDType
-    from onnxq.operator import Array, NodePlan
+    from onnxq.operator import Call, NodeCall, NodePlan
     from onnxq.qparams import IntArray, QParams
 
     Reals = npt.NDArray[np.float64]
@@ -89,17 +88,17 @@ def requantize_codes(x: IntArray, p: QParams, q: QParams) -> IntArray:
     return look_up(table_of(lambda reals: reals, p, q), x, p.dtype)
 
 
-def recoded(
-    op: str, inputs: Sequence[Array | None], plan: NodePlan, slot: int, out: QParams
-) -> IntArray:
+def recoded(call: Call, slot: int, out: QParams) -> IntArray:
     """Codes of an input by other qparams of the same type.
 
     Raises:
         ShapeError: codes or per-tensor qparams are missing, or types differ.
     """
-    x, p = codes(op, inputs, plan, slot), qparams_in(op, plan, slot)
+    x, p = call.codes(slot), call.qparams_in(slot)
     if p.dtype != out.dtype:
-        raise ShapeError(f"{op}: input {slot} is {p.dtype}, the result {out.dtype}; wanted one.")
+        raise ShapeError(
+            f"{call.op_type}: input {slot} is {p.dtype}, the result {out.dtype}; wanted one."
+        )
     return requantize_codes(x, p, out)
 
 
@@ -122,7 +121,7 @@ def _patterns(x: IntArray) -> npt.NDArray[np.uint8]:
 
 
 def look_up_pairs(
-    op: str,
+    call: NodeCall,
     function: Callable[[Codes, Codes], IntArray],
     a: tuple[IntArray, QDType],
     b: tuple[IntArray, QDType],
@@ -135,7 +134,7 @@ def look_up_pairs(
     try:
         shape = np.broadcast_shapes(a[0].shape, b[0].shape)
     except ValueError as error:
-        raise ShapeError(f"{op}: {error}") from error
+        raise ShapeError(f"{call.op_type}: {error}") from error
     rows, columns = all_codes(a[1]), all_codes(b[1])
     if math.prod(shape) <= DIRECT:
         return np.asarray(function(a[0].astype(np.int32), b[0].astype(np.int32)))

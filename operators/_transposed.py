@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import ShapeError
-from onnxq.operators._attributes import Attributes, integers, text
 from onnxq.operators._gemm import Floats, Ints, integer_matmul
 from onnxq.operators._windows import check_positive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from onnxq.operator import NodeCall
     from onnxq.qparams import IntArray
 
 AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
@@ -78,7 +78,7 @@ class PhaseAxis:
 
 
 def transposed_axes(
-    op: str, spatial: Sequence[int | None], kernel: Sequence[int], attributes: Attributes
+    call: NodeCall, spatial: Sequence[int | None], kernel: Sequence[int]
 ) -> list[TransposedAxis]:
     """The axes of an input with those spatial sizes; ONNX ConvTranspose-11.
 
@@ -87,29 +87,28 @@ def transposed_axes(
     more behind, everything else (as ONNX Runtime does) in front.
 
     Args:
-        op: for messages.
+        call: with strides, dilations, pads, auto_pad, output_padding and output_shape.
         spatial: sizes; None for those not known, which only `output_shape` needs.
         kernel: taps per axis.
-        attributes: of the node.
     Raises:
         ShapeError: attributes of another rank, a size below 1, unknown auto_pad, or an output
             smaller than nothing.
     """
     rank = len(spatial)
-    strides = integers(attributes, "strides", [1] * rank)
-    dilations = integers(attributes, "dilations", [1] * rank)
-    pads = integers(attributes, "pads", [0] * 2 * rank)
-    extra = integers(attributes, "output_padding", [0] * rank)
-    shape = integers(attributes, "output_shape", [])[-rank:]
-    mode = text(attributes, "auto_pad", "NOTSET")
+    strides = call.integers("strides", [1] * rank)
+    dilations = call.integers("dilations", [1] * rank)
+    pads = call.integers("pads", [0] * 2 * rank)
+    extra = call.integers("output_padding", [0] * rank)
+    shape = call.integers("output_shape", [])[-rank:]
+    mode = call.text("auto_pad", "NOTSET")
     lengths = {len(kernel), len(strides), len(dilations), len(extra), len(shape or kernel)}
     if lengths != {rank} or len(pads) != 2 * rank or mode not in AUTO_PADS:
         raise ShapeError(
-            f"{op}: {rank} spatial axes; got kernel {list(kernel)}, strides {strides}, dilations "
-            f"{dilations}, pads {pads}, output_padding {extra}, output_shape {shape}, "
+            f"{call.op_type}: {rank} spatial axes; got kernel {list(kernel)}, strides {strides}, "
+            f"dilations {dilations}, pads {pads}, output_padding {extra}, output_shape {shape}, "
             f"auto_pad {mode}."
         )
-    check_positive(op, kernel=kernel, strides=strides, dilations=dilations)
+    check_positive(call, kernel=kernel, strides=strides, dilations=dilations)
     axes = []
     for i, size in enumerate(spatial):
         stride = strides[i]
@@ -118,14 +117,16 @@ def transposed_axes(
         growth = full - begin - end
         if shape:
             if size is None:
-                raise ShapeError(f"{op}: output_shape {shape} needs a known input size.")
+                raise ShapeError(f"{call.op_type}: output_shape {shape} needs a known input size.")
             growth = shape[i] - stride * size
             begin = _in_front(mode, full - growth)
         elif mode.startswith("SAME"):
             growth = min(full, 0)
             begin = _in_front(mode, full)
         if size is not None and stride * size + growth < 0:
-            raise ShapeError(f"{op}: the output would have {stride * size + growth} elements.")
+            raise ShapeError(
+                f"{call.op_type}: the output would have {stride * size + growth} elements."
+            )
         axes.append(TransposedAxis(kernel[i], stride, dilations[i], begin, growth))
     return axes
 

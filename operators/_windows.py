@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import ShapeError
-from onnxq.operators._attributes import Attributes, integer, integers, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from types import EllipsisType
+
+    from onnxq.operator import NodeCall
 
 BLOCK = 1 << 16  # elements: 256 KiB of float32
 
@@ -57,9 +58,7 @@ class Windows:
         )
 
 
-def geometry(
-    op: str, spatial: Sequence[int], kernel: Sequence[int], attributes: Attributes
-) -> Windows:
+def geometry(call: NodeCall, spatial: Sequence[int], kernel: Sequence[int]) -> Windows:
     """Windows of an input with those spatial sizes.
 
     out = floor or ceil((size + pads - dilation * (kernel - 1) - 1) / stride) + 1
@@ -68,35 +67,35 @@ def geometry(
         ShapeError: attributes of another rank, a size below 1, pads below 0, unknown auto_pad, or a
             kernel larger than the input.
     """
-    pads = integers(attributes, "pads", [])
+    pads = call.integers("pads", [])
     if min(pads, default=0) < 0:
-        raise ShapeError(f"{op}: pads {pads}; wanted numbers from 0, as ONNX Runtime takes them.")
-    return _geometry(op, spatial, kernel, attributes)
+        raise ShapeError(
+            f"{call.op_type}: pads {pads}; wanted numbers from 0, as ONNX Runtime takes them."
+        )
+    return _geometry(call, spatial, kernel)
 
 
-def _geometry(
-    op: str, spatial: Sequence[int], kernel: Sequence[int], attributes: Attributes
-) -> Windows:
+def _geometry(call: NodeCall, spatial: Sequence[int], kernel: Sequence[int]) -> Windows:
     """As `geometry`; pads below 0 skip elements."""
     rank = len(spatial)
-    strides = integers(attributes, "strides", [1] * rank)
-    dilations = integers(attributes, "dilations", [1] * rank)
-    pads = integers(attributes, "pads", [0] * 2 * rank)
+    strides = call.integers("strides", [1] * rank)
+    dilations = call.integers("dilations", [1] * rank)
+    pads = call.integers("pads", [0] * 2 * rank)
     if not len(kernel) == len(strides) == len(dilations) == rank or len(pads) != 2 * rank:
         raise ShapeError(
-            f"{op}: {rank} spatial axes; got kernel {list(kernel)}, strides {strides}, "
+            f"{call.op_type}: {rank} spatial axes; got kernel {list(kernel)}, strides {strides}, "
             f"dilations {dilations}, pads {pads}."
         )
-    check_positive(op, kernel=kernel, strides=strides, dilations=dilations)
+    check_positive(call, kernel=kernel, strides=strides, dilations=dilations)
     span = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
-    begin, end = _padding(op, spatial, span, strides, pads, attributes)
+    begin, end = _padding(call, spatial, span, strides, pads)
     out = []
     for size, width, stride, before, after in zip(spatial, span, strides, begin, end, strict=True):
         room = size + before + after - width
-        ceil = integer(attributes, "ceil_mode", 0) != 0
+        ceil = call.integer("ceil_mode", 0) != 0
         if room < 0 and not (ceil and -room < stride):  # rounded up, there is a window all the same
             raise ShapeError(
-                f"{op}: windows of {span} do not fit into an input of {list(spatial)}, "
+                f"{call.op_type}: windows of {span} do not fit into an input of {list(spatial)}, "
                 f"padded by {begin} and {end}."
             )
         steps = room // stride
@@ -107,16 +106,14 @@ def _geometry(
     return Windows(tuple(kernel), tuple(strides), tuple(dilations), tuple(begin), tuple(out))
 
 
-def check_positive(op: str, **sizes: Sequence[int]) -> None:
+def check_positive(call: NodeCall, **sizes: Sequence[int]) -> None:
     """Raises ShapeError where a size is less than 1; their names stand in the message."""
     for name, values in sizes.items():
         if min(values, default=1) < 1:
-            raise ShapeError(f"{op}: {name} {list(values)}; wanted numbers from 1.")
+            raise ShapeError(f"{call.op_type}: {name} {list(values)}; wanted numbers from 1.")
 
 
-def pool_geometry(
-    op: str, spatial: Sequence[int], kernel: Sequence[int], attributes: Attributes
-) -> Windows:
+def pool_geometry(call: NodeCall, spatial: Sequence[int], kernel: Sequence[int]) -> Windows:
     """As `geometry`, for ONNX Runtime's pools, whose SAME padding is not that of its convolutions.
 
     It leaves dilations out of account, and is negative where strides skip elements at the ends.
@@ -125,18 +122,18 @@ def pool_geometry(
         ShapeError: as `geometry`; or, as ONNX Runtime has it, there is no element, or a pad is as
             large as the kernel: a window would see nothing.
     """
-    pads = integers(attributes, "pads", [])
+    pads = call.integers("pads", [])
     if 0 in spatial or any(pad >= taps for pad, taps in zip(pads, [*kernel] * 2, strict=False)):
         raise ShapeError(
-            f"{op}: kernel {list(kernel)}, pads {pads}, input of {list(spatial)}; wanted elements, "
-            "and pads smaller than the kernel."
+            f"{call.op_type}: kernel {list(kernel)}, pads {pads}, input of {list(spatial)}; wanted "
+            "elements, and pads smaller than the kernel."
         )
-    mode, strides = text(attributes, "auto_pad", "NOTSET"), integers(attributes, "strides", [])
+    mode, strides = call.text("auto_pad", "NOTSET"), call.integers("strides", [])
     strides = strides or [1] * len(spatial)
-    check_positive(op, strides=strides)
+    check_positive(call, strides=strides)
     fits = len(strides) == len(kernel) == len(spatial)
     if mode not in ("SAME_UPPER", "SAME_LOWER") or not fits:
-        return geometry(op, spatial, kernel, attributes)
+        return geometry(call, spatial, kernel)
     total = [
         (-(-size // stride) - 1) * stride + taps - size
         for size, stride, taps in zip(spatial, strides, kernel, strict=True)
@@ -144,28 +141,28 @@ def pool_geometry(
     lower = mode == "SAME_LOWER"
     begin = [int((pad + lower) / 2) for pad in total]  # C++ divides toward 0
     end = [pad - before for pad, before in zip(total, begin, strict=True)]
-    given = {**attributes, "auto_pad": "NOTSET", "pads": [*begin, *end]}
-    return _geometry(op, spatial, kernel, given)
+    given = {**call.attributes, "auto_pad": "NOTSET", "pads": [*begin, *end]}
+    return _geometry(replace(call, attributes=given), spatial, kernel)
 
 
 def _padding(
-    op: str,
+    call: NodeCall,
     spatial: Sequence[int],
     span: Sequence[int],
     strides: Sequence[int],
     pads: Sequence[int],
-    attributes: Attributes,
 ) -> tuple[list[int], list[int]]:
     """Padding before and behind, one entry per axis."""
     rank = len(spatial)
-    mode = text(attributes, "auto_pad", "NOTSET")
+    mode = call.text("auto_pad", "NOTSET")
     if mode == "NOTSET":
         return list(pads[:rank]), list(pads[rank:])
     if mode == "VALID":
         return [0] * rank, [0] * rank
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
         raise ShapeError(
-            f"{op}: auto_pad is '{mode}'; ONNX knows NOTSET, SAME_UPPER, SAME_LOWER, VALID."
+            f"{call.op_type}: auto_pad is '{mode}'; ONNX knows NOTSET, SAME_UPPER, SAME_LOWER, "
+            "VALID."
         )
     total = [
         max((-(-size // stride) - 1) * stride + width - size, 0)

@@ -9,25 +9,22 @@ import onnx_ir as ir
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
 from onnxq.operators._around import lower_around, table_kernel
-from onnxq.operators._emit import qlinear
 from onnxq.operators._examples import normal
 from onnxq.operators._tables import is_tabulable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from onnx_ir.tape import Tape
+    from collections.abc import Iterable, Sequence
 
 
 @register
@@ -52,21 +49,12 @@ class Abs(Operator):
         yield Case("rank 0", (normal(),))
         yield Case("empty batch", (normal(0, 3),))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """QLinearLeakyRelu with alpha = -1; wide codes: around float."""
-        if not is_tabulable(plan):
-            return lower_around(tape, node, plan, inputs)
-        return qlinear(
-            tape, node, plan, inputs, "QLinearLeakyRelu", {"alpha": ir.AttrFloat32("alpha", -1.0)}
-        )
+        if not is_tabulable(site.plan):
+            return lower_around(site)
+        return site.qlinear("QLinearLeakyRelu", {"alpha": ir.AttrFloat32("alpha", -1.0)})
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        return (table_kernel("Abs", inputs, plan, np.abs),)
+        return (table_kernel(call, np.abs),)

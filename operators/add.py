@@ -8,17 +8,15 @@ import numpy as np
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._check import codes, qparams_in, qparams_out
-from onnxq.operators._emit import qlinear
 from onnxq.operators._examples import normal
 from onnxq.operators._fixed_sum import fixed_sum
 from onnxq.operators._fma import fma
@@ -27,10 +25,9 @@ from onnxq.operators._tables import Codes, all_codes, look_up_pairs
 from onnxq.operators._unfused_sum import unfused_sum
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
     from onnxq.qparams import IntArray, QParams
 
@@ -67,27 +64,20 @@ class Add(Operator):
         yield Case("outer product", (normal(3, 1), normal(1, 4, seed=1)))
         yield Case("empty batch", (normal(0, 3), normal(3, seed=1)), (1,))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """QLinearAdd."""
-        return qlinear(tape, node, plan, inputs, "QLinearAdd", {})
+        return site.qlinear("QLinearAdd", {})
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of C. Raises ShapeError where shapes do not broadcast or dtypes are wrong."""
-        return (sums(inputs, plan, add_codes),)
+        return (sums(call, add_codes),)
 
-    def agrees(self, plan: NodePlan, attributes: Mapping[str, AttributeValue]) -> bool:
+    def agrees(self, call: Call) -> bool:
         """Whether ARM's fixed point and x86 without AVX2 give the same.
 
         For all pairs of 8-bit codes, in either role.
         """
-        p, q, out = qparams_in("Add", plan, 0), qparams_in("Add", plan, 1), plan.outputs[0]
+        p, q, out = call.qparams_in(0), call.qparams_in(1), call.plan.outputs[0]
         if out is None or max(p.dtype.bits, q.dtype.bits) > PAIR_BITS:
             return True  # not a QLinearAdd
         a, b = all_codes(p.dtype)[:, None], all_codes(q.dtype)[None, :]
@@ -99,22 +89,22 @@ class Add(Operator):
         )
 
 
-def sums(inputs: Sequence[Array | None], plan: NodePlan, pair_sum: PairSum) -> IntArray:
+def sums(call: Call, pair_sum: PairSum) -> IntArray:
     """Codes of A + B by that arithmetic.
 
     Raises:
         ShapeError: shapes do not broadcast, or dtypes are wrong.
     """
-    a, b = codes("Add", inputs, plan, 0), codes("Add", inputs, plan, 1)
-    p, q = qparams_in("Add", plan, 0), qparams_in("Add", plan, 1)
-    out = qparams_out("Add", plan)
+    a, b = call.codes(0), call.codes(1)
+    p, q = call.qparams_in(0), call.qparams_in(1)
+    out = call.qparams_out()
     if scalar_inside(a.shape, b.shape):
         a, b, p, q = b, a, q, p
 
     def of_pairs(first: Codes, second: Codes) -> IntArray:
         return pair_sum(first, second, p, q, out)
 
-    return look_up_pairs("Add", of_pairs, (a, p.dtype), (b, q.dtype))
+    return look_up_pairs(call, of_pairs, (a, p.dtype), (b, q.dtype))
 
 
 def add_codes(a: Codes, b: Codes, p: QParams, q: QParams, out: QParams) -> IntArray:

@@ -8,25 +8,21 @@ import numpy as np
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._attributes import integer
-from onnxq.operators._check import axis_within, codes, shape_errors
-from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import normal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -54,24 +50,17 @@ class ArgMax(Operator):
         )
         yield Case("empty batch", (normal(0, 3),), (), {"axis": 1})
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """ArgMax on codes."""
-        return on_codes(tape, node, plan, inputs)
+        return site.on_codes()
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = codes("ArgMax", inputs, plan, 0)
-        axis = axis_within("ArgMax", integer(attributes, "axis", 0), x.ndim)
-        keep = bool(integer(attributes, "keepdims", 1))
-        with shape_errors("ArgMax"):
-            if not integer(attributes, "select_last_index", 0):
+        x = call.codes(0)
+        axis = call.axis("axis", 0, x.ndim)
+        keep = bool(call.integer("keepdims", 1))
+        with call.shape_errors():
+            if not call.integer("select_last_index", 0):
                 return (np.argmax(x, axis, keepdims=keep),)
             last = x.shape[axis] - 1
             return (last - np.argmax(np.flip(x, axis), axis, keepdims=keep),)

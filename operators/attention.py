@@ -11,29 +11,27 @@ import numpy.typing as npt
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
-    NodePlan,
+    NodeCall,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
 from onnxq.operators._around import lower_around
-from onnxq.operators._attributes import Attributes, integer, real
-from onnxq.operators._check import codes, qparams_in, qparams_out, shape_errors
 from onnxq.operators._examples import normal
 from onnxq.operators._heads import merge_heads, split_heads
 from onnxq.operators._nodes import has_input
 from onnxq.qparams import dequantize, quantize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 OP = "Attention"
 MASK, PAST_KEY, PAST_VALUE, PAD_LENGTHS = 3, 4, 5, 6  # input slots
@@ -89,40 +87,31 @@ class Attention(Operator):
         masked = (q, k, v, normal(5, 9, seed=3), *past)
         yield Case("past, causal, softcap, mask", masked, (), every, outputs=3, opset=23)
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """The operator between DequantizeLinear and QuantizeLinear."""
-        return lower_around(tape, node, plan, inputs)
+        return lower_around(site)
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y; present keys and values in float32 where the plan has a slot for them.
 
         Raises:
             ShapeError: shapes, dtypes or qparams do not fit.
         """
-        q, k, v = (
-            dequantize(codes(OP, inputs, plan, i), qparams_in(OP, plan, i)) for i in range(3)
-        )
+        q, k, v = (dequantize(call.codes(i), call.qparams_in(i)) for i in range(3))
         packed = q.ndim != HEADS_APART
         if packed:
-            kv_heads = integer(attributes, "kv_num_heads", 0)
-            q = _split_heads(q, integer(attributes, "q_num_heads", 0))
+            kv_heads = call.integer("kv_num_heads", 0)
+            q = _split_heads(q, call.integer("q_num_heads", 0))
             k, v = _split_heads(k, kv_heads), _split_heads(v, kv_heads)
-        rest = [*inputs[MASK:], None, None, None]
-        with shape_errors(OP):
+        rest = [*call.inputs[MASK:], None, None, None]
+        with call.shape_errors():
             past = 0 if rest[1] is None else rest[1].shape[2]
             k, v = _behind(rest[1], k), _behind(rest[2], v)
-            y = _attention(q, k, v, rest[0], past, attributes)
+            y = _attention(call, q, k, v, rest[0], past)
         if packed:
             y = merge_heads(y)
-        results = (quantize(y, qparams_out(OP, plan)), k, v)
-        return results[: len(plan.outputs)]
+        results = (quantize(y, call.qparams_out()), k, v)
+        return results[: len(call.plan.outputs)]
 
 
 def _split_heads(x: Floats, heads: int) -> Floats:
@@ -140,7 +129,7 @@ def _behind(past: Array | None, x: Floats) -> Floats:
 
 
 def _attention(
-    q: Floats, k: Floats, v: Floats, mask: Array | None, past: int, attributes: Attributes
+    call: NodeCall, q: Floats, k: Floats, v: Floats, mask: Array | None, past: int
 ) -> Floats:
     """softmax(q k^T * scale + mask) v; scores in float32, so that a mask of -3e38 swallows them.
 
@@ -155,15 +144,15 @@ def _attention(
         raise ShapeError(f"{OP}: heads of size {q.shape[3]} in Q, {k.shape[3]} in K.")
     shared = q.shape[1] // k.shape[1]
     keys, values = (np.repeat(x.astype(np.float64), shared, axis=1) for x in (k, v))
-    scale = real(attributes, "scale", 0.0) or 1 / math.sqrt(q.shape[3])
+    scale = call.real("scale", 0.0) or 1 / math.sqrt(q.shape[3])
     scores: npt.NDArray[np.floating] = q.astype(np.float64) @ keys.swapaxes(2, 3) * scale
-    softcap = real(attributes, "softcap", 0.0)
+    softcap = call.real("softcap", 0.0)
     if softcap:
         scores = softcap * np.tanh(scores / softcap)
     scores = scores.astype(np.float32)
     if mask is not None:
         scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else np.add(scores, mask)
-    if integer(attributes, "is_causal", 0):
+    if call.integer("is_causal", 0):
         rows, columns = scores.shape[2:]
         scores = np.where(np.tri(rows, columns, past, dtype=bool), scores, -np.inf)
     top = scores.max(-1, keepdims=True)

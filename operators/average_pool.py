@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,27 +13,25 @@ from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
     AttributeValue,
+    Call,
     Case,
     Float,
-    NodePlan,
+    NodeCall,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._attributes import integer, integers
-from onnxq.operators._check import codes, qparams_in, qparams_out
-from onnxq.operators._emit import attributes_of, qlinear
 from onnxq.operators._examples import normal
 from onnxq.operators._windows import Windows, blocks, pool_geometry, sliding, tap
 from onnxq.operators.global_average_pool import GlobalAveragePool, scales_apart
 from onnxq.qparams import dequantize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -86,41 +85,34 @@ class AveragePool(Operator):
         yield Case("one window over all", (normal(2, 9, 2, 2),), (), {"kernel_shape": [2, 2]})
         yield Case("empty batch", (normal(0, 3, 7, 6),), (), {"kernel_shape": [2, 2]})
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """QLinearAveragePool, channels first."""
-        attributes: dict[str, ir.Attr | int] = {**attributes_of(node), "channels_last": 0}
+        attributes: dict[str, ir.Attr | int] = {**site.attributes(), "channels_last": 0}
         attributes.pop("dilations", None)
-        return qlinear(tape, node, plan, inputs, "QLinearAveragePool", attributes)
+        return site.qlinear("QLinearAveragePool", attributes)
 
-    def misfit(self, plan: NodePlan) -> str:
+    def misfit(self, call: Call) -> str:
         """Scales too far apart for the global kernel, to which a window over all of x goes."""
-        return scales_apart("AveragePool", plan)
+        return scales_apart(call)
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit.
 
         Raises UnsupportedError where one window sees all and ONNX Runtime refuses the scales.
         """
-        x = codes("AveragePool", inputs, plan, 0)
-        kernel = integers(attributes, "kernel_shape", [])
+        x = call.codes(0)
+        kernel = call.integers("kernel_shape", [])
         if x.ndim < 3 or not kernel:
             raise ShapeError(
                 f"AveragePool: x {x.shape}, kernel_shape {kernel}; wanted (N, C, *spatial)."
             )
-        p, q = qparams_in("AveragePool", plan, 0), qparams_out("AveragePool", plan)
-        windows = pool_geometry("AveragePool", x.shape[2:], kernel, attributes)
-        padded = any(integers(attributes, "pads", []))
+        p, q = call.qparams_in(0), call.qparams_out()
+        windows = pool_geometry(call, x.shape[2:], kernel)
+        padded = any(call.integers("pads", []))
         if windows.kernel == x.shape[2:] and math.prod(windows.out) == 1 and not padded:
             # one window, all of x: ONNX Runtime takes its kernel for that, which rounds otherwise
-            return GlobalAveragePool().kernel([x], plan, {})
-        count = _counts(x.shape[2:], windows, attributes)
+            return GlobalAveragePool().kernel(replace(call, inputs=[x], attributes={}))
+        count = _counts(call, x.shape[2:], windows)
         y = np.empty((math.prod(x.shape[:2]), *windows.out), q.dtype.storage)
         zero_point = q.zero_point.astype(np.float32)
         for place, planes in blocks(x, windows):
@@ -136,11 +128,9 @@ class AveragePool(Operator):
         return (y.reshape(*x.shape[:2], *windows.out),)
 
 
-def _counts(
-    spatial: tuple[int, ...], windows: Windows, attributes: Mapping[str, AttributeValue]
-) -> npt.NDArray[np.float32]:
+def _counts(call: NodeCall, spatial: tuple[int, ...], windows: Windows) -> npt.NDArray[np.float32]:
     """Elements that each window averages over: all taps, or those inside x; (*out) or ()."""
-    if integer(attributes, "count_include_pad", 0):
+    if call.integer("count_include_pad", 0):
         return np.asarray(math.prod(windows.kernel), np.float32)
     inside = sliding(np.ones((1, 1, *spatial), np.float32), windows, 0)
     return np.asarray(inside[0, 0].sum(axis=tuple(range(-len(spatial), 0)), dtype=np.float32))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ from onnxq.dtypes import INT8, INT32
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
@@ -19,21 +20,18 @@ from onnxq.operator import (
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._attributes import real
-from onnxq.operators._check import codes, plain, qparams_in, qparams_out
-from onnxq.operators._emit import check_pair, emit, initializer, scale_and_zero_point
 from onnxq.operators._examples import normal
 from onnxq.operators._nodes import constant, shape
 from onnxq.operators._normalize import EPSILON
 from onnxq.qparams import MAX_BIAS_CODE, MIN_SCALE, PerChannel, QParams, requantize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 OP = "BatchNormalization"
 PARAMETERS = {1: "scale", 2: "B", 3: "mean", 4: "var"}
@@ -94,44 +92,35 @@ class BatchNormalization(Operator):
         yield Case("one channel", (normal(2, 1, 5, 6), *_parameters(1)), constants)
         yield Case("empty batch", (normal(0, 4, 5, 6), *parameters), constants)
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """Depthwise QLinearConv with a kernel of one."""
-        x, y = qparams_in(OP, plan, 0), qparams_out(OP, plan)
-        parameters = [constant(node, slot) for slot in PARAMETERS]
-        gain, offset = _affine([p for p in parameters if p is not None], _epsilon(node))
+        x, y = site.qparams_in(0), site.qparams_out()
+        parameters = [constant(site.node, slot) for slot in PARAMETERS]
+        gain, offset = _affine([p for p in parameters if p is not None], _epsilon(site.node))
         w, weight, bias = _integers(gain, offset, x)
-        spatial = len(shape(node, 0) or ()) - 2
-        check_pair(node, NodePlan((x, w), plan.outputs))
+        spatial = len(shape(site.node, 0) or ()) - 2
+        replace(site, plan=NodePlan((x, w), site.plan.outputs)).check_pair()
         slots = [
-            inputs[0],
-            *scale_and_zero_point(tape, node, "x", x),
-            initializer(tape, node, "w", weight.reshape(-1, 1, *[1] * spatial), INT8),
-            *scale_and_zero_point(tape, node, "w", w),
-            *scale_and_zero_point(tape, node, "y", y),
-            initializer(tape, node, "b", bias, INT32),
+            site.inputs[0],
+            *site.scale_and_zero_point("x", x),
+            site.initializer("w", weight.reshape(-1, 1, *[1] * spatial), INT8),
+            *site.scale_and_zero_point("w", w),
+            *site.scale_and_zero_point("y", y),
+            site.initializer("b", bias, INT32),
         ]
-        return emit(
-            tape, node, plan, slots, op_type="QLinearConv", attributes={"group": len(weight)}
-        )
+        return site.emit(slots, op_type="QLinearConv", attributes={"group": len(weight)})
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = codes(OP, inputs, plan, 0)
-        p, q = qparams_in(OP, plan, 0), qparams_out(OP, plan)
-        parameters = [plain(OP, inputs, slot) for slot in PARAMETERS]
+        x = call.codes(0)
+        p, q = call.qparams_in(0), call.qparams_out()
+        parameters = [call.plain(slot) for slot in PARAMETERS]
         if x.ndim not in RANKS or any(v.shape != x.shape[1:2] for v in parameters):
             raise ShapeError(
                 f"{OP}: x {x.shape}, parameters {[v.shape for v in parameters]}; "
                 "wanted (N, C, *spatial) and (C,) each."
             )
-        gain, offset = _affine(parameters, real(attributes, "epsilon", EPSILON))
+        gain, offset = _affine(parameters, call.real("epsilon", EPSILON))
         w, weight, bias = _integers(gain, offset, p)
         along = (-1, *[1] * (x.ndim - 2))
         centred = x.astype(np.int32) - p.zero_point.astype(np.int32)

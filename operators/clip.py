@@ -8,26 +8,24 @@ import numpy as np
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._attributes import real
 from onnxq.operators._clamp import Bounds, clamp_codes, lower_clamp
 from onnxq.operators._examples import normal
 from onnxq.operators._nodes import constant, has_input
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 INF = float("inf")
 
@@ -62,27 +60,20 @@ class Clip(Operator):
         yield Case("attributes", (x,), (), {"min": -0.5, "max": 0.75}, opset=10)
         yield Case("empty batch", (normal(0, 3), np.array(low)), (1,))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """Clip on codes."""
-        bounds = _bounds(node)
+        bounds = _bounds(site.node)
         assert bounds is not None, "rule refused it"
-        return lower_clamp(tape, node, plan, inputs, bounds)
+        return lower_clamp(site, bounds)
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y; bounds are real numbers. Raises ShapeError where dtypes or qparams differ."""
-        low, high = [*inputs, None, None][1:3]
+        low, high = [*call.inputs, None, None][1:3]
         bounds = (
-            real(attributes, "min", -INF) if low is None else float(low.item()),
-            real(attributes, "max", INF) if high is None else float(high.item()),
+            call.real("min", -INF) if low is None else float(low.item()),
+            call.real("max", INF) if high is None else float(high.item()),
         )
-        return (clamp_codes("Clip", inputs, plan, bounds),)
+        return (clamp_codes(call, bounds),)
 
 
 def _bounds(node: ir.Node) -> Bounds | None:

@@ -8,34 +8,24 @@ import numpy as np
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._attributes import integer
-from onnxq.operators._check import qparams_in, qparams_out, shape_errors
-from onnxq.operators._emit import (
-    MICROSOFT,
-    attributes_of,
-    check_same_type,
-    emit,
-    on_codes,
-    scale_and_zero_point,
-)
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._examples import normal
 from onnxq.operators._nodes import infinite_operand
 from onnxq.operators._tables import recoded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -65,37 +55,22 @@ class Concat(Operator):
         yield Case("one", (normal(2, 3),), (), {"axis": 0})
         yield Case("empty batch", (normal(0, 3), normal(0, 2)), (), {"axis": 1})
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """Concat on codes, or QLinearConcat where they have different qparams."""
-        if all(qparams == plan.outputs[0] for qparams in plan.inputs):
-            return on_codes(tape, node, plan, inputs)
-        check_same_type(node, plan)
+        if all(qparams == site.plan.outputs[0] for qparams in site.plan.inputs):
+            return site.on_codes()
+        site.check_same_type()
         slots: list[ir.Value | None] = []
-        slots += scale_and_zero_point(tape, node, "out0", qparams_out("Concat", plan))
-        for i, value in enumerate(inputs):
-            parameters = scale_and_zero_point(tape, node, f"in{i}", qparams_in("Concat", plan, i))
+        slots += site.scale_and_zero_point("out0", site.qparams_out())
+        for i, value in enumerate(site.inputs):
+            parameters = site.scale_and_zero_point(f"in{i}", site.qparams_in(i))
             slots += [value, *parameters]
-        attributes = attributes_of(node)
-        return emit(
-            tape,
-            node,
-            plan,
-            slots,
-            op_type="QLinearConcat",
-            domain=MICROSOFT,
-            attributes=attributes,
-        )
+        attributes = site.attributes()
+        return site.emit(slots, op_type="QLinearConcat", domain=MICROSOFT, attributes=attributes)
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        out = qparams_out("Concat", plan)
-        parts = [recoded("Concat", inputs, plan, slot, out) for slot in range(len(inputs))]
-        with shape_errors("Concat"):
-            return (np.concatenate(parts, integer(attributes, "axis", 0)),)
+        out = call.qparams_out()
+        parts = [recoded(call, slot, out) for slot in range(len(call.inputs))]
+        with call.shape_errors():
+            return (np.concatenate(parts, call.integer("axis", 0)),)

@@ -11,24 +11,22 @@ from onnxq.core.threads import in_parallel, shares
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     DynamicForm,
-    DynamicNodePlan,
     DynamicRule,
+    DynamicSite,
     DynamicWeight,
     Float,
-    NodePlan,
+    NodeCall,
     Operator,
     Role,
     Rule,
+    Site,
     WeightSlot,
     register,
 )
-from onnxq.operators._attributes import integer, integers
-from onnxq.operators._check import codes, qparams_in, qparams_out, weight_qparams
 from onnxq.operators._dynamic import lower_stored
-from onnxq.operators._emit import attributes_of, check_pair, emit, scale_and_zero_point
 from onnxq.operators._examples import normal
 from onnxq.operators._gemm import (
     Floats,
@@ -47,10 +45,9 @@ from onnxq.qparams import requantize
 from onnxq.targets.accumulation import EXACT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
     from onnxq.qparams import IntArray, QParams
     from onnxq.targets.accumulation import Accumulator
@@ -129,28 +126,21 @@ class Conv(Operator):
         yield Case("3d", (normal(1, 2, 4, 5, 4), normal(3, 2, 2, 3, 2, seed=1), normal(3)), (1, 2))
         yield Case("empty batch", (normal(0, 4, 7, 6), normal(3, 4, 3, 3, seed=1)), (1,))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """QLinearConv."""
-        check_pair(node, plan)
-        x = scale_and_zero_point(tape, node, "x", qparams_in("Conv", plan, 0))
-        w_qparams = plan.inputs[1]
+        site.check_pair()
+        x = site.scale_and_zero_point("x", site.qparams_in(0))
+        w_qparams = site.plan.inputs[1]
         assert w_qparams is not None, "check_pair looked"
-        w = scale_and_zero_point(tape, node, "w", w_qparams)
-        y = scale_and_zero_point(tape, node, "y", qparams_out("Conv", plan))
-        bias = [inputs[2]] if has_input(node, 2) else []
-        slots = [inputs[0], *x, inputs[1], *w, *y, *bias]
-        return emit(tape, node, plan, slots, op_type="QLinearConv", attributes=attributes_of(node))
+        w = site.scale_and_zero_point("w", w_qparams)
+        y = site.scale_and_zero_point("y", site.qparams_out())
+        bias = [site.inputs[2]] if has_input(site.node, 2) else []
+        slots = [site.inputs[0], *x, site.inputs[1], *w, *y, *bias]
+        return site.emit(slots, op_type="QLinearConv", attributes=site.attributes())
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where shapes, dtypes or channels do not fit together."""
-        return (quantized_conv(inputs, plan, attributes, EXACT),)
+        return (quantized_conv(call, EXACT),)
 
     def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
         """A constant weight has one scale per output channel; computed in float."""
@@ -162,17 +152,11 @@ class Conv(Operator):
             missing=SLOW,
         )
 
-    def lower_dynamic(
-        self,
-        tape: Tape,
-        node: ir.Node,
-        plan: DynamicNodePlan,
-        inputs: Sequence[ir.Value | None],
-    ) -> Sequence[ir.Value]:
+    def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
         """Conv in float, on weights that are dequantized when a session is made."""
-        rule = self.dynamic_rule(node)
+        rule = self.dynamic_rule(site.node)
         assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
-        return lower_stored(tape, node, plan, inputs, rule)
+        return lower_stored(site, rule)
 
 
 def _why_slow(weight: tuple[int | None, ...]) -> str:
@@ -186,27 +170,22 @@ def _why_slow(weight: tuple[int | None, ...]) -> str:
     return SLOW_IN_SPACE.format(channels) if few and unfolded else ""
 
 
-def quantized_conv(
-    inputs: Sequence[Array | None],
-    plan: NodePlan,
-    attributes: Mapping[str, AttributeValue],
-    accumulator: Accumulator,
-) -> Array:
+def quantized_conv(call: Call, accumulator: Accumulator) -> Array:
     """Codes of Y, as `Conv.kernel`, on a machine.
 
     Raises:
         ShapeError: shapes, dtypes or channels do not fit together.
     """
-    x, w = codes("Conv", inputs, plan, 0), codes("Conv", inputs, plan, 1)
-    group = integer(attributes, "group", 1)
-    check_shapes("Conv", x.shape, w.shape, attributes)
-    x_qparams, y_qparams = qparams_in("Conv", plan, 0), qparams_out("Conv", plan)
-    w_qparams = weight_qparams("Conv", plan, 1, w, 0)
-    windows = geometry("Conv", x.shape[2:], w.shape[2:], attributes)
+    x, w = call.codes(0), call.codes(1)
+    group = call.integer("group", 1)
+    check_shapes(call, x.shape, w.shape)
+    x_qparams, y_qparams = call.qparams_in(0), call.qparams_out()
+    w_qparams = call.weight_qparams(1, w, 0)
+    windows = geometry(call, x.shape[2:], w.shape[2:])
     along = (-1, *[1] * (x.ndim - 2))
     bias = None
-    if len(inputs) > 2 and inputs[2] is not None:
-        bias = codes("Conv", inputs, plan, 2).astype(np.int32)
+    if len(call.inputs) > 2 and call.inputs[2] is not None:
+        bias = call.codes(2).astype(np.int32)
         if bias.shape != w.shape[:1]:
             raise ShapeError(f"Conv: bias of shape {bias.shape}; wanted {w.shape[:1]}.")
     multiplier = np.asarray(x_qparams.scale * w_qparams.scale / y_qparams.scale).reshape(along)
@@ -226,24 +205,22 @@ def quantized_conv(
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def check_shapes(
-    op: str, x: tuple[int, ...], w: tuple[int, ...], attributes: Mapping[str, AttributeValue]
-) -> None:
+def check_shapes(call: NodeCall, x: tuple[int, ...], w: tuple[int, ...]) -> None:
     """Guards x (N, C, *spatial) and w (O, C / group, *kernel).
 
     Raises:
         ShapeError: they do not fit together, or `group` or `kernel_shape` says otherwise.
     """
-    group = integer(attributes, "group", 1)
-    kernel = integers(attributes, "kernel_shape", w[2:])
+    group = call.integer("group", 1)
+    kernel = call.integers("kernel_shape", w[2:])
     if len(x) != len(w) or len(x) - 2 not in SPATIAL_RANKS:
-        raise ShapeError(f"{op}: x {x} and w {w}; wanted the same rank, 3 to 5.")
+        raise ShapeError(f"{call.op_type}: x {x} and w {w}; wanted the same rank, 3 to 5.")
     if group < 1 or w[0] % group or w[1] * group != x[1]:
         raise ShapeError(
-            f"{op}: x {x}, w {w}, group {group}; wanted {x[1]} = {w[1]} * group channels."
+            f"{call.op_type}: x {x}, w {w}, group {group}; wanted {x[1]} = {w[1]} * group channels."
         )
     if tuple(kernel) != w[2:]:
-        raise ShapeError(f"{op}: kernel_shape {kernel}, but w is {w}.")
+        raise ShapeError(f"{call.op_type}: kernel_shape {kernel}, but w is {w}.")
 
 
 def _product(

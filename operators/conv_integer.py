@@ -7,18 +7,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import ShapeError
-from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
-from onnxq.operators._attributes import integer
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    IntegerCall,
+    IntegerOperator,
+    register_integer,
+)
+from onnxq.operator.integer_call import stored
 from onnxq.operators._examples import codes, zero
 from onnxq.operators._gemm import centred
-from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, stored
 from onnxq.operators._pair_windows import conv_integer_correction, conv_integer_risks
 from onnxq.operators._windows import geometry
 from onnxq.operators.conv import check_shapes, convolve
 from onnxq.targets.accumulation import EXACT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
 
@@ -36,34 +42,27 @@ class ConvInteger(IntegerOperator):
     op_type = OP
     weights = (1,)
 
-    def kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """int32."""
-        return self.kernel_on(inputs, attributes, EXACT)
+        return self.kernel_on(call, EXACT)
 
-    def kernel_on(
-        self,
-        inputs: Sequence[Array | None],
-        attributes: Mapping[str, AttributeValue],
-        accumulator: Accumulator,
-    ) -> tuple[Array, ...]:
+    def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
         """As `kernel`, of a machine."""
-        x, w = operand(OP, inputs, 0, "x"), operand(OP, inputs, 1, "w")
+        x, w = call.operand(0, "x"), call.operand(1, "w")
         one = np.ones((), np.float32)
-        x_qparams = make_qparams(OP, "x", one, optional(inputs, 2), qdtype_of(OP, x, "x"))
-        points = optional(inputs, 3)
+        x_qparams = call.qparams_of("x", one, call.optional(2), call.qdtype(x, "x"))
+        points = call.optional(3)
         ones = np.ones(1 if points is None else points.size, np.float32)
-        w_qparams = make_qparams(OP, "w", ones, points, qdtype_of(OP, w, "w"), axis=0)
+        w_qparams = call.qparams_of("w", ones, points, call.qdtype(w, "w"), axis=0)
         if ones.size not in (1, w.shape[0] if w.ndim else 0):
             raise ShapeError(
                 f"{OP}: w_zero_point has {ones.size} numbers; w of shape {w.shape} wants 1, or one "
                 "per output channel."
             )
-        check_shapes(OP, x.shape, w.shape, attributes)
-        windows = geometry(OP, x.shape[2:], w.shape[2:], attributes)
+        check_shapes(call, x.shape, w.shape)
+        windows = geometry(call, x.shape[2:], w.shape[2:])
         left, right = centred(stored(x), x_qparams), centred(stored(w), w_qparams)
-        group = integer(attributes, "group", 1)
+        group = call.integer("group", 1)
         total = convolve(left, right, group, windows)
         if not accumulator.exact:
             change = conv_integer_correction(
@@ -72,14 +71,9 @@ class ConvInteger(IntegerOperator):
             total = total if change is None else np.asarray(total + change)
         return (total,)
 
-    def risks(
-        self,
-        inputs: Sequence[Array | None],
-        attributes: Mapping[str, AttributeValue],
-        arithmetic: Arithmetic,
-    ) -> Overflows | None:
+    def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
         """Of constant weights."""
-        x, w = operand(OP, inputs, 0, "x"), operand(OP, inputs, 1, "w")
+        x, w = call.operand(0, "x"), call.operand(1, "w")
         return conv_integer_risks(arithmetic, x.dtype, stored(w))
 
     def cases(self) -> Iterable[Case]:

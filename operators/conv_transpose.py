@@ -11,29 +11,26 @@ import numpy.typing as npt
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     DynamicForm,
-    DynamicNodePlan,
     DynamicRule,
+    DynamicSite,
     DynamicWeight,
     Float,
     Form,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     WeightSlot,
     register,
 )
-from onnxq.operators._attributes import integer, integers
-from onnxq.operators._check import codes, qparams_in, qparams_out, weight_qparams
 from onnxq.operators._dynamic import lower_stored
-from onnxq.operators._emit import check_pair, initializer, scale_and_zero_point
 from onnxq.operators._examples import normal
 from onnxq.operators._gemm import centred
 from onnxq.operators._interleave import interleaved
-from onnxq.operators._nodes import has_input, is_constant, shape
+from onnxq.operators._nodes import call_of, has_input, is_constant, shape
 from onnxq.operators._transposed import (
     phase_axis,
     phase_weight,
@@ -44,10 +41,9 @@ from onnxq.operators.conv import SPATIAL_RANKS
 from onnxq.qparams import IntArray, PerChannel, PerTensor, QParams, requantize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 OUTPUT_CHANNELS = 1  # axis of the weight (channels, outputs / group, *kernel)
 
@@ -167,46 +163,45 @@ class ConvTranspose(Operator):
         )
         yield Case("empty batch", (normal(0, 4, 5, 4), w), (1,), up)
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """QLinearConv over the phases, which are then interleaved.
 
         Raises:
             UnsupportedError: the weight or the bias is no constant.
         """
-        check_pair(node, plan)
-        w_qparams, y_qparams = plan.inputs[1], qparams_out("ConvTranspose", plan)
+        site.check_pair()
+        w_qparams, y_qparams = site.plan.inputs[1], site.qparams_out()
         assert w_qparams is not None, "check_pair looked"
-        w = _codes_in(node, inputs, 1)
-        group = node.attributes.get_int("group", 1)
-        spatial = _spatial(node, w.ndim - 2)
-        attributes = {name: a.value for name, a in node.attributes.items()}
-        axes = [
-            phase_axis(a) for a in transposed_axes(node.op_type, spatial, w.shape[2:], attributes)
-        ]
+        w = _codes_in(site.node, site.inputs, 1)
+        group = site.node.attributes.get_int("group", 1)
+        spatial = _spatial(site.node, w.ndim - 2)
+        axes = [phase_axis(a) for a in transposed_axes(call_of(site.node), spatial, w.shape[2:])]
         outputs = shape_of = (group, math.prod(a.phases for a in axes), w.shape[1])
         along = _per_output(w_qparams, group)
         weight = phase_weight(w, w_qparams.zero_point.reshape(along), group, axes)
-        x, order = inputs[0], np.arange(len(weight))
+        x, order = site.inputs[0], np.arange(len(weight))
         if outputs[1] > 1 and weight.shape[1] == outputs[2] == 1 < group:
             # a copy of the input per phase: depthwise, which grouped convolutions are not
-            x = tape.op("Concat", [x] * outputs[1], {"axis": 1}, name=f"{node.name}_copies")
-            x.name = f"{node.name}_copies"
+            x = site.tape.op(
+                "Concat", [x] * outputs[1], {"axis": 1}, name=f"{site.node.name}_copies"
+            )
+            x.name = f"{site.node.name}_copies"
             order = order.reshape(outputs).swapaxes(0, 1).ravel()
             group, outputs = len(weight), (1, outputs[1], group)
         slots = [
             x,
-            *scale_and_zero_point(tape, node, "x", qparams_in("ConvTranspose", plan, 0)),
-            initializer(tape, node, "w", weight[order], w_qparams.dtype),
-            *scale_and_zero_point(tape, node, "w", _for_phases(w_qparams, along, shape_of, order)),
-            *scale_and_zero_point(tape, node, "y", y_qparams),
+            *site.scale_and_zero_point("x", site.qparams_in(0)),
+            site.initializer("w", weight[order], w_qparams.dtype),
+            *site.scale_and_zero_point("w", _for_phases(w_qparams, along, shape_of, order)),
+            *site.scale_and_zero_point("y", y_qparams),
         ]
-        bias = plan.inputs[2] if has_input(node, 2) else None
+        bias = site.plan.inputs[2] if has_input(site.node, 2) else None
         if bias is not None:
-            b = np.broadcast_to(_codes_in(node, inputs, 2).reshape(shape_of[0], 1, -1), shape_of)
-            slots.append(initializer(tape, node, "b", b.ravel()[order], bias.dtype))
-        y = tape.op(
+            b = np.broadcast_to(
+                _codes_in(site.node, site.inputs, 2).reshape(shape_of[0], 1, -1), shape_of
+            )
+            slots.append(site.initializer("b", b.ravel()[order], bias.dtype))
+        y = site.tape.op(
             "QLinearConv",
             slots,
             {
@@ -214,30 +209,27 @@ class ConvTranspose(Operator):
                 "dilations": [a.dilation for a in axes],
                 "group": group,
             },
-            name=node.name,
+            name=site.node.name,
         )
-        return [interleaved(tape, node, y, axes, outputs, spatial, y_qparams)]
+        return [interleaved(site.tape, site.node, y, axes, outputs, spatial, y_qparams)]
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where shapes, dtypes or channels do not fit together."""
         op = "ConvTranspose"
-        x, w = codes(op, inputs, plan, 0), codes(op, inputs, plan, 1)
-        group = integer(attributes, "group", 1)
-        _check_shapes(x.shape, w.shape, group, integers(attributes, "kernel_shape", w.shape[2:]))
-        x_qparams, y_qparams = qparams_in(op, plan, 0), qparams_out(op, plan)
-        per_row = plan.inputs[1] is not None and plan.inputs[1].granularity == PerChannel(0)
+        x, w = call.codes(0), call.codes(1)
+        group = call.integer("group", 1)
+        _check_shapes(x.shape, w.shape, group, call.integers("kernel_shape", w.shape[2:]))
+        x_qparams, y_qparams = call.qparams_in(0), call.qparams_out()
+        per_row = call.plan.inputs[1] is not None and call.plan.inputs[1].granularity == PerChannel(
+            0
+        )
         depthwise = per_row and w.shape[:2] == (group, 1)
-        w_qparams = weight_qparams(op, plan, 1, w, 0 if depthwise else OUTPUT_CHANNELS)
-        axes = transposed_axes(op, x.shape[2:], w.shape[2:], attributes)
+        w_qparams = call.weight_qparams(1, w, 0 if depthwise else OUTPUT_CHANNELS)
+        axes = transposed_axes(call, x.shape[2:], w.shape[2:])
         total = scatter(centred(x, x_qparams), centred(w, w_qparams), group, axes)
         along = (-1, *[1] * (x.ndim - 2))
-        if len(inputs) > 2 and inputs[2] is not None:
-            bias = codes(op, inputs, plan, 2)
+        if len(call.inputs) > 2 and call.inputs[2] is not None:
+            bias = call.codes(2)
             if bias.shape != total.shape[1:2]:
                 raise ShapeError(f"{op}: bias of shape {bias.shape}; wanted {total.shape[1:2]}.")
             total = total + bias.astype(np.int32).reshape(along)
@@ -257,17 +249,11 @@ class ConvTranspose(Operator):
             missing="ONNX Runtime has no integer form of it without samples",
         )
 
-    def lower_dynamic(
-        self,
-        tape: Tape,
-        node: ir.Node,
-        plan: DynamicNodePlan,
-        inputs: Sequence[ir.Value | None],
-    ) -> Sequence[ir.Value]:
+    def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
         """ConvTranspose in float, on weights that are dequantized when a session is made."""
-        rule = self.dynamic_rule(node)
+        rule = self.dynamic_rule(site.node)
         assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
-        return lower_stored(tape, node, plan, inputs, rule)
+        return lower_stored(site, rule)
 
 
 def _odd_channels(channels: int | None, group: int) -> bool:

@@ -7,25 +7,21 @@ from typing import TYPE_CHECKING
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._attributes import integer, text
-from onnxq.operators._check import codes, shared
-from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import normal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -49,27 +45,20 @@ class DepthToSpace(Operator):
         yield Case("CRD", (x,), (), {"blocksize": 2, "mode": "CRD"})
         yield Case("empty batch", (normal(0, 8, 2, 3),), (), {"blocksize": 2})
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """DepthToSpace on codes."""
-        return on_codes(tape, node, plan, inputs)
+        return site.on_codes()
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = codes("DepthToSpace", inputs, plan, 0)
-        shared("DepthToSpace", plan)
-        block = integer(attributes, "blocksize", 0)
+        x = call.codes(0)
+        call.shared()
+        block = call.integer("blocksize", 0)
         if x.ndim != 4 or block < 1 or x.shape[1] % block**2:
             raise ShapeError(f"DepthToSpace: x {x.shape}, blocksize {block}.")
         n, depth, height, width = x.shape
         channels = depth // block**2
-        if text(attributes, "mode", "DCR") == "DCR":
+        if call.text("mode", "DCR") == "DCR":
             y = x.reshape(n, block, block, channels, height, width).transpose(0, 3, 4, 1, 5, 2)
         else:
             y = x.reshape(n, channels, block, block, height, width).transpose(0, 1, 4, 2, 5, 3)

@@ -11,17 +11,23 @@ import onnx_ir as ir
 
 from onnxq.dtypes import INT32
 from onnxq.errors import ShapeError
-from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
-from onnxq.operators._attributes import integer
-from onnxq.operators._emit import MICROSOFT
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    IntegerCall,
+    IntegerOperator,
+    register_integer,
+)
+from onnxq.operator.integer_call import QDTYPES, stored
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._examples import codes as random_codes
 from onnxq.operators._examples import ints32, scales, zero
-from onnxq.operators._integer import QDTYPES, operand, optional, stored
 from onnxq.operators._linear import REALS, SMALL_FLOATS, linear_qparams, small_float_scales, spread
 from onnxq.qparams import dequantize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     import numpy.typing as npt
 
@@ -41,20 +47,18 @@ class DequantizeLinear(IntegerOperator):
     op_type = OP
     domains = ("", MICROSOFT)
 
-    def kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """Reals of x."""
-        x, scale = operand(OP, inputs, 0, "x"), operand(OP, inputs, 1, "x_scale")
-        zero_point = optional(inputs, 2)
-        code = integer(attributes, "output_dtype", 0)
+        x, scale = call.operand(0, "x"), call.operand(1, "x_scale")
+        zero_point = call.optional(2)
+        code = call.integer("output_dtype", 0)
         dtype = ir.DataType(code).numpy() if code else scale.dtype
         if x.dtype in SMALL_FLOATS:
-            each = small_float_scales(OP, "x", scale, zero_point, x.dtype, x.shape, attributes)
+            each = small_float_scales(call, "x", scale, zero_point, x.dtype, x.shape)
             with np.errstate(over="ignore", under="ignore"):
                 y = np.asarray(x.astype(np.float32) * each)
         else:
-            y = _integers(x, scale, zero_point, attributes)
+            y = _integers(call, x, scale, zero_point)
         if dtype not in REALS:
             raise ShapeError(f"{OP}: y would have dtype {dtype}; wanted float32 or float16.")
         with np.errstate(over="ignore", under="ignore"):
@@ -101,14 +105,14 @@ def onnx_only_cases() -> Iterable[Case]:
 
 
 def _integers(
-    x: Array, scale: Array, zero_point: Array | None, attributes: Mapping[str, AttributeValue]
+    call: IntegerCall, x: Array, scale: Array, zero_point: Array | None
 ) -> npt.NDArray[np.float32]:
     """Reals of integers of any QDType."""
     qdtype = QDTYPES.get(x.dtype)
     if qdtype is None:
         wanted = ", ".join(dtype.name for dtype in (*QDTYPES, *SMALL_FLOATS))
         raise ShapeError(f"{OP}: x has dtype {x.dtype}; wanted one of {wanted}.")
-    qparams = linear_qparams(OP, "x", scale, zero_point, qdtype, x.shape, attributes)
+    qparams = linear_qparams(call, "x", scale, zero_point, qdtype, x.shape)
     codes, zeros = stored(x), qparams.zero_point
     if qdtype == INT32 and zeros.any():
         points = spread(zeros, qparams.granularity, x.shape).astype(np.int64)

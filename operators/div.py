@@ -8,14 +8,14 @@ import numpy as np
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
 from onnxq.operators._around import around_kernel, lower_around
@@ -25,10 +25,9 @@ from onnxq.operators._number import is_scale, lower_with_number, number_kernel
 from onnxq.operators._tables import is_tabulable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -68,28 +67,21 @@ class Div(Operator):
         yield Case("zeros", (x, np.zeros(4, np.float32)), (1,))
         yield Case("empty batch", (normal(0, 3), np.array(3, np.float32)), (1,))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """QLinearMul by the reciprocal, or around float."""
-        divisor = constant(node, 1)
+        divisor = constant(site.node, 1)
         factor = None if divisor is None else number(divisor)
-        if factor is None or plan.inputs[1] is not None or not is_tabulable(plan):
-            return lower_around(tape, node, plan, inputs)
-        return lower_with_number(tape, node, plan, inputs[0], "QLinearMul", factor)
+        if factor is None or site.plan.inputs[1] is not None or not is_tabulable(site.plan):
+            return lower_around(site)
+        return lower_with_number(site, site.inputs[0], "QLinearMul", factor)
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of C. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        divisor = inputs[1] if plan.inputs[1] is None else None
-        factor = None if divisor is None or plan.inputs[0] is None else number(divisor)
+        divisor = call.inputs[1] if call.plan.inputs[1] is None else None
+        factor = None if divisor is None or call.plan.inputs[0] is None else number(divisor)
         if factor is None:
-            return (around_kernel("Div", inputs, plan, np.divide),)
-        return (number_kernel("Div", inputs, plan, "QLinearMul", factor),)
+            return (around_kernel(call, np.divide),)
+        return (number_kernel(call, "QLinearMul", factor),)
 
 
 def number(divisor: Array) -> float | None:

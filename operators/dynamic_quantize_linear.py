@@ -8,13 +8,18 @@ import numpy as np
 
 from onnxq.dtypes import UINT8
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
+from onnxq.operator import (
+    Array,
+    Case,
+    IntegerCall,
+    IntegerOperator,
+    register_integer,
+)
 from onnxq.operators._examples import normal
-from onnxq.operators._integer import operand
 from onnxq.qparams import QParams, per_tensor, quantize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     import numpy.typing as npt
 
@@ -32,12 +37,10 @@ class DynamicQuantizeLinear(IntegerOperator):
 
     op_type = OP
 
-    def kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """Codes of y, its scale and its zero point."""
-        x = operand(OP, inputs, 0, "x")
-        qparams = dynamic_qparams(OP, x)
+        x = call.operand(0, "x")
+        qparams = dynamic_qparams(call.op_type, x)
         y = quantize(np.asarray(x, np.float32), qparams)
         return y, np.array(qparams.scale), np.array(qparams.zero_point)
 
@@ -54,7 +57,7 @@ class DynamicQuantizeLinear(IntegerOperator):
         yield Case("rank 0", (np.array(-3, np.float32),), outputs=3)
 
 
-def dynamic_qparams(op: str, x: Array) -> QParams:
+def dynamic_qparams(op_type: str, x: Array) -> QParams:
     """Per-tensor uint8 QParams that cover x and 0.
 
     Raises:
@@ -62,7 +65,7 @@ def dynamic_qparams(op: str, x: Array) -> QParams:
         UnsupportedError: the scale is not finite, or 0 although x is not.
     """
     if x.dtype != np.float32:
-        raise ShapeError(f"{op}: input 0 has dtype {x.dtype}; wanted float32.")
+        raise ShapeError(f"{op_type}: input 0 has dtype {x.dtype}; wanted float32.")
     values: npt.NDArray[np.float32] = np.asarray(x, np.float32)
     low, high = values.min(initial=0), values.max(initial=0)
     if low == high:
@@ -71,7 +74,7 @@ def dynamic_qparams(op: str, x: Array) -> QParams:
         scale = np.float32(np.float32(high - low) / np.float32(255))
     if not (np.isfinite(scale) and scale > 0):
         raise UnsupportedError(
-            f"{op}: values from {low:g} to {high:g} give the scale {scale:g}, with which ONNX "
+            f"{op_type}: values from {low:g} to {high:g} give the scale {scale:g}, with which ONNX "
             "Runtime computes nothing of use; look for NaN, Inf or overflow in what comes before."
         )
     zero_point = quantize(np.asarray(-low), per_tensor(scale, 0, UINT8))

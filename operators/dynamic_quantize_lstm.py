@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
+from onnxq.operator import (
+    Array,
+    Case,
+    IntegerCall,
+    IntegerOperator,
+    register_integer,
+)
+from onnxq.operator.integer_call import stored
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._activations import activations
-from onnxq.operators._attributes import integer, real, text
-from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._examples import codes, ints32, normal
-from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, stored
 from onnxq.operators._lstm import GATES, OP, Cell, Lengths, State, Weights, run_direction
 from onnxq.operators._pairs import product_risks
 from onnxq.targets.accumulation import EXACT, joined
@@ -44,29 +49,22 @@ class DynamicQuantizeLSTM(IntegerOperator):
     domains = (MICROSOFT,)
     weights = (1, 2)
 
-    def kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """Y (T, D, N, H), Y_h (D, N, H), Y_c (D, N, H), float32."""
-        return self.kernel_on(inputs, attributes, EXACT)
+        return self.kernel_on(call, EXACT)
 
-    def kernel_on(
-        self,
-        inputs: Sequence[Array | None],
-        attributes: Mapping[str, AttributeValue],
-        accumulator: Accumulator,
-    ) -> tuple[Array, ...]:
+    def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
         """As `kernel`, of a machine."""
-        x = operand(OP, inputs, 0, "X")
+        x = call.operand(0, "X")
         if x.dtype != np.float32 or x.ndim != 3:
             raise ShapeError(f"{OP}: X is {x.dtype} of shape {x.shape}; wanted float32, (T, N, I).")
-        direction = text(attributes, "direction", "forward").lower()
+        direction = call.text("direction", "forward").lower()
         backward = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
         if direction not in backward:
             raise ShapeError(f"{OP}: direction '{direction}'; wanted {', '.join(backward)}.")
-        cells = _cells(inputs, attributes, len(backward[direction]))
-        lengths = _lengths(x, optional(inputs, 4))
-        starts = _starts(x, inputs, cells)
+        cells = _cells(call, len(backward[direction]))
+        lengths = _lengths(x, call.optional(4))
+        starts = _starts(call, x, cells)
         steps = np.asarray(x, np.float32)
         results = [
             run_direction(steps, lengths, cell, start, reverse, accumulator)
@@ -75,14 +73,9 @@ class DynamicQuantizeLSTM(IntegerOperator):
         y, h, c = zip(*results, strict=True)
         return np.stack(y, axis=1), np.stack(h), np.stack(c)
 
-    def risks(
-        self,
-        inputs: Sequence[Array | None],
-        attributes: Mapping[str, AttributeValue],
-        arithmetic: Arithmetic,
-    ) -> Overflows | None:
+    def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
         """Of constant weights."""
-        w, r = operand(OP, inputs, 1, "W"), operand(OP, inputs, 2, "R")
+        w, r = call.operand(1, "W"), call.operand(2, "R")
         found = [product_risks(np.dtype(np.uint8), stored(b), arithmetic) for b in (w, r)]
         return joined([part for part in found if part is not None])
 
@@ -91,29 +84,27 @@ class DynamicQuantizeLSTM(IntegerOperator):
         yield from _cases()
 
 
-def _cells(
-    inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue], directions: int
-) -> list[Cell]:
+def _cells(call: IntegerCall, directions: int) -> list[Cell]:
     """One Cell per direction.
 
     Raises:
         ShapeError: shapes do not fit together.
         UnsupportedError: an activation without a kernel.
     """
-    x = operand(OP, inputs, 0, "X")
-    r_codes = operand(OP, inputs, 2, "R")
-    w_codes = operand(OP, inputs, 1, "W")
-    if qdtype_of(OP, w_codes, "W") != qdtype_of(OP, r_codes, "R"):
+    x = call.operand(0, "X")
+    r_codes = call.operand(2, "R")
+    w_codes = call.operand(1, "W")
+    if call.qdtype(w_codes, "W") != call.qdtype(r_codes, "R"):
         raise UnsupportedError(
             f"{OP}: W is {w_codes.dtype} and R {r_codes.dtype}; ONNX Runtime wants the same type."
         )
-    hidden = integer(attributes, "hidden_size", r_codes.shape[1] if r_codes.ndim == 3 else 0)
+    hidden = call.integer("hidden_size", r_codes.shape[1] if r_codes.ndim == 3 else 0)
     width = GATES * hidden
-    w = _weights(inputs, 1, "W", (directions, x.shape[2], width))
-    r = _weights(inputs, 2, "R", (directions, hidden, width))
-    b = _floats(inputs, 3, "B", (directions, 2 * width))
-    p = _floats(inputs, 7, "P", (directions, 3 * hidden))
-    functions = activations(OP, attributes, DEFAULTS * directions)
+    w = _weights(call, 1, "W", (directions, x.shape[2], width))
+    r = _weights(call, 2, "R", (directions, hidden, width))
+    b = _floats(call, 3, "B", (directions, 2 * width))
+    p = _floats(call, 7, "P", (directions, 3 * hidden))
+    functions = activations(call, DEFAULTS * directions)
     if len(functions) != 3 * directions:
         raise ShapeError(f"{OP}: {len(functions)} activations; wanted {3 * directions}.")
     return [
@@ -123,26 +114,24 @@ def _cells(
             None if b is None else np.asarray(b[i, :width] + b[i, width:]).reshape(GATES, hidden),
             None if p is None else p[i].reshape(3, hidden),
             functions[3 * i : 3 * i + 3],
-            np.float32(real(attributes, "clip", NO_CLIP)),
-            integer(attributes, "input_forget", 0),
+            np.float32(call.real("clip", NO_CLIP)),
+            call.integer("input_forget", 0),
         )
         for i in range(directions)
     ]
 
 
-def _weights(
-    inputs: Sequence[Array | None], slot: int, name: str, shape: tuple[int, ...]
-) -> list[Weights]:
+def _weights(call: IntegerCall, slot: int, name: str, shape: tuple[int, ...]) -> list[Weights]:
     """Weights per direction, from the codes in `slot` and their scales and zero points.
 
     Raises:
         ShapeError: shapes, dtypes or zero points are none that ONNX Runtime takes.
     """
-    q = operand(OP, inputs, slot, name)
-    qdtype = qdtype_of(OP, q, name)
+    q = call.operand(slot, name)
+    qdtype = call.qdtype(q, name)
     first = 8 if slot == 1 else 10
-    scale = operand(OP, inputs, first, f"{name}_scale")
-    zero_point = operand(OP, inputs, first + 1, f"{name}_zero_point")
+    scale = call.operand(first, f"{name}_scale")
+    zero_point = call.operand(first + 1, f"{name}_zero_point")
     if q.shape != shape:
         raise ShapeError(f"{OP}: {name} has shape {q.shape}; wanted {shape}.")
     allowed = ((shape[0],), (shape[0], shape[2]))
@@ -151,7 +140,7 @@ def _weights(
             f"{OP}: {name}_scale has shape {scale.shape}, {name}_zero_point {zero_point.shape}; "
             f"wanted {allowed[0]} or {allowed[1]} for both."
         )
-    flat = make_qparams(OP, name, scale.reshape(-1), zero_point.reshape(-1), qdtype, axis=0)
+    flat = call.qparams_of(name, scale.reshape(-1), zero_point.reshape(-1), qdtype, axis=0)
     points = flat.zero_point.reshape(-1)
     if scale.ndim == 2 and (points != (0 if qdtype.signed else points[:1])).any():
         raise ShapeError(
@@ -171,15 +160,13 @@ def _weights(
     ]
 
 
-def _floats(
-    inputs: Sequence[Array | None], slot: int, name: str, shape: tuple[int, ...]
-) -> Floats | None:
+def _floats(call: IntegerCall, slot: int, name: str, shape: tuple[int, ...]) -> Floats | None:
     """A float32 input of that shape; None where it is absent.
 
     Raises:
         ShapeError: it has another dtype or shape.
     """
-    x = optional(inputs, slot)
+    x = call.optional(slot)
     if x is None:
         return None
     if x.dtype != np.float32 or x.shape != shape:
@@ -211,11 +198,11 @@ def _lengths(x: Array, given: Array | None) -> Lengths:
     return lengths
 
 
-def _starts(x: Array, inputs: Sequence[Array | None], cells: Sequence[Cell]) -> list[State]:
+def _starts(call: IntegerCall, x: Array, cells: Sequence[Cell]) -> list[State]:
     """The state of each direction before the first step."""
     shape = (len(cells), x.shape[1], len(cells[0].r.values))
-    h = _floats(inputs, 5, "initial_h", shape)
-    c = _floats(inputs, 6, "initial_c", shape)
+    h = _floats(call, 5, "initial_h", shape)
+    c = _floats(call, 6, "initial_c", shape)
     nothing = np.zeros(shape, np.float32)
     h, c = nothing if h is None else h, nothing if c is None else c
     return [State(h[i], c[i]) for i in range(len(cells))]

@@ -6,18 +6,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
+from onnxq.operator import (
+    Array,
+    Case,
+    IntegerCall,
+    IntegerOperator,
+    register_integer,
+)
+from onnxq.operator.integer_call import stored
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_sum, late_columns, product, to_float
-from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._examples import codes, normal, scales, zero
-from onnxq.operators._integer import operand, optional, stored
 from onnxq.operators._pairs import product_risks
 from onnxq.operators.dynamic_quantize_linear import dynamic_qparams
 from onnxq.qparams import quantize
 from onnxq.targets.accumulation import EXACT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
 
@@ -36,35 +42,23 @@ class DynamicQuantizeMatMul(IntegerOperator):
     domains = (MICROSOFT,)
     weights = (1,)
 
-    def kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """float32."""
-        return self.kernel_on(inputs, attributes, EXACT)
+        return self.kernel_on(call, EXACT)
 
-    def kernel_on(
-        self,
-        inputs: Sequence[Array | None],
-        attributes: Mapping[str, AttributeValue],
-        accumulator: Accumulator,
-    ) -> tuple[Array, ...]:
+    def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
         """As `kernel`, of a machine."""
-        a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 1, "B")
-        a_qparams = dynamic_qparams(OP, a)
-        right = late_columns(OP, "b", b, operand(OP, inputs, 2, "b_scale"), optional(inputs, 3))
-        check_sum(OP, a, b)
+        a, b = call.operand(0, "A"), call.operand(1, "B")
+        a_qparams = dynamic_qparams(call.op_type, a)
+        right = late_columns(call, "b", b, call.operand(2, "b_scale"), call.optional(3))
+        check_sum(call, a, b)
         quantized = quantize(np.asarray(a, np.float32), a_qparams)
-        total = product(OP, quantized, a_qparams, right, b, accumulator)
-        return (to_float(OP, total, a_qparams.scale, right, optional(inputs, 4)),)
+        total = product(call, quantized, a_qparams, right, b, accumulator)
+        return (to_float(call, total, a_qparams.scale, right, call.optional(4)),)
 
-    def risks(
-        self,
-        inputs: Sequence[Array | None],
-        attributes: Mapping[str, AttributeValue],
-        arithmetic: Arithmetic,
-    ) -> Overflows | None:
+    def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
         """Of constant weights."""
-        return product_risks(np.dtype(np.uint8), stored(operand(OP, inputs, 1, "B")), arithmetic)
+        return product_risks(np.dtype(np.uint8), stored(call.operand(1, "B")), arithmetic)
 
     def cases(self) -> Iterable[Case]:
         """Types, columns, bias, ranks, zeros, no row."""

@@ -9,26 +9,24 @@ import numpy as np
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
 from onnxq.operators._around import lower_function, table_kernel
-from onnxq.operators._attributes import real
 from onnxq.operators._examples import normal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 ALPHA = 1.0  # of the ONNX schema
 
@@ -60,21 +58,14 @@ class Elu(Operator):
         yield Case("rank 0", (normal(),))
         yield Case("empty batch", (normal(0, 3),))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """A table that GatherElements reads."""
-        alpha = node.attributes.get_float("alpha", ALPHA)
+        alpha = site.node.attributes.get_float("alpha", ALPHA)
         function = functools.partial(elu, alpha=alpha)
-        return lower_function(tape, node, plan, inputs, function)
+        return lower_function(site, function)
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where dtypes or qparams do not fit."""
-        alpha = real(attributes, "alpha", ALPHA)
+        alpha = call.real("alpha", ALPHA)
         function = functools.partial(elu, alpha=alpha)
-        return (table_kernel("Elu", inputs, plan, function),)
+        return (table_kernel(call, function),)

@@ -9,25 +9,21 @@ import numpy as np
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._attributes import integer
-from onnxq.operators._check import codes, shared
-from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import normal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -48,22 +44,15 @@ class Flatten(Operator):
         yield Case("axis behind the last", (normal(2, 3),), (), {"axis": 2})
         yield Case("empty batch", (normal(0, 3, 4),))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """Flatten on codes."""
-        return on_codes(tape, node, plan, inputs)
+        return site.on_codes()
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = codes("Flatten", inputs, plan, 0)
-        shared("Flatten", plan)
-        axis = integer(attributes, "axis", 1)
+        x = call.codes(0)
+        call.shared()
+        axis = call.integer("axis", 1)
         if not -x.ndim <= axis <= x.ndim:
             raise ShapeError(f"Flatten: axis {axis} is outside x of shape {x.shape}.")
         axis += x.ndim if axis < 0 else 0

@@ -10,31 +10,28 @@ import onnx_ir as ir
 from onnxq.errors import UnsupportedError
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     DynamicForm,
-    DynamicNodePlan,
     DynamicRule,
+    DynamicSite,
     DynamicWeight,
     Float,
-    NodePlan,
+    NodeSite,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._attributes import integer
-from onnxq.operators._check import codes, plain, shape_errors, shared
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._dynamic import spread, step
-from onnxq.operators._emit import MICROSOFT, on_codes
 from onnxq.operators._examples import ints, normal
 from onnxq.operators._nodes import constant, infinite_operand
 from onnxq.qparams import PerBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from onnx_ir.tape import Tape
+    from collections.abc import Iterable, Sequence
 
     from onnxq.qparams import QParams
 
@@ -63,24 +60,17 @@ class Gather(Operator):
         yield Case("constant table", (x, ints(0, 3)), (0,))
         yield Case("empty batch", (x, np.zeros((0, 2), np.int64)))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """Gather on codes."""
-        return on_codes(tape, node, plan, inputs)
+        return site.on_codes()
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = codes("Gather", inputs, plan, 0)
-        shared("Gather", plan)
-        indices = plain("Gather", inputs, 1)
-        with shape_errors("Gather"):
-            return (np.take(x, indices.astype(np.intp), integer(attributes, "axis", 0)),)
+        x = call.codes(0)
+        call.shared()
+        indices = call.plain(1)
+        with call.shape_errors():
+            return (np.take(x, indices.astype(np.intp), call.integer("axis", 0)),)
 
     def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
         """A constant table has one scale per row; short rows share one.
@@ -103,13 +93,7 @@ class Gather(Operator):
         forms = (DynamicForm.STORED, *blocks, DynamicForm.HALF)
         return DynamicRule((weight,), forms, min_bits=NIBBLE if rows else BYTE)
 
-    def lower_dynamic(
-        self,
-        tape: Tape,
-        node: ir.Node,
-        plan: DynamicNodePlan,
-        inputs: Sequence[ir.Value | None],
-    ) -> Sequence[ir.Value]:
+    def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
         """Gather on codes, on zero points where there are any, and on scales; Cast, Sub, Mul.
 
         Of 8-bit codes with a scale per row, com.microsoft GatherBlockQuantized took 1.5 to 2 times
@@ -119,23 +103,22 @@ class Gather(Operator):
         Raises:
             UnsupportedError: 2 bits; 4 bits or blocks that GatherBlockQuantized has no form for.
         """
-        table = inputs[0]
+        table = site.inputs[0]
         assert table is not None
-        (qparams,) = plan.qparams
+        (qparams,) = site.plan.qparams
         if qparams is not None and _needs_blocks(qparams):
-            return [_in_blocks(tape, node, table, qparams, inputs[1])]
-        rows = _picked(tape, node, "rows", table, inputs[1])
+            return [_in_blocks(site, table, qparams, site.inputs[1])]
+        rows = _picked(site, "rows", table, site.inputs[1])
         to_float = {"to": int(ir.DataType.FLOAT)}
-        reals = step(tape, "Cast", [rows], f"{node.name}_cast", attributes=to_float)
+        reals = step(site.tape, "Cast", [rows], f"{site.node.name}_cast", attributes=to_float)
         if qparams is not None:
-            reals = self._dequantized(tape, node, reals, table, qparams, inputs[1])
-        reals.shape = node.outputs[0].shape
+            reals = self._dequantized(site, reals, table, qparams, site.inputs[1])
+        reals.shape = site.node.outputs[0].shape
         return [reals]
 
     def _dequantized(
         self,
-        tape: Tape,
-        node: ir.Node,
+        site: NodeSite,
         rows: ir.Value,
         table: ir.Value,
         qparams: QParams,
@@ -148,19 +131,19 @@ class Gather(Operator):
         if qparams.zero_point.any():
             parts.insert(0, ("Sub", "zero_point", qparams.zero_point.astype(np.float32)))
         for op_type, part, values in parts:
-            operand = spread(tape, table, f"{stem}_{part}", values, qparams, rank)
+            operand = spread(site.tape, table, f"{stem}_{part}", values, qparams, rank)
             if values.ndim:
-                operand = _picked(tape, node, part, operand, indices)
-            rows = step(tape, op_type, [rows, operand], f"{node.name}_{op_type.lower()}")
+                operand = _picked(site, part, operand, indices)
+            rows = step(site.tape, op_type, [rows, operand], f"{site.node.name}_{op_type.lower()}")
         return rows
 
 
-def _picked(
-    tape: Tape, node: ir.Node, label: str, data: ir.Value, indices: ir.Value | None
-) -> ir.Value:
+def _picked(site: NodeSite, label: str, data: ir.Value, indices: ir.Value | None) -> ir.Value:
     """The node's Gather of other data that have the table's rank."""
-    attributes = {"axis": node.attributes.get_int("axis", 0)}
-    return step(tape, "Gather", [data, indices], f"{node.name}_{label}", data.type, attributes)
+    attributes = {"axis": site.node.attributes.get_int("axis", 0)}
+    return step(
+        site.tape, "Gather", [data, indices], f"{site.node.name}_{label}", data.type, attributes
+    )
 
 
 def _needs_blocks(qparams: QParams) -> bool:
@@ -168,18 +151,18 @@ def _needs_blocks(qparams: QParams) -> bool:
 
 
 def _in_blocks(
-    tape: Tape, node: ir.Node, table: ir.Value, qparams: QParams, indices: ir.Value | None
+    site: NodeSite, table: ir.Value, qparams: QParams, indices: ir.Value | None
 ) -> ir.Value:
     """GatherBlockQuantized on a matrix of rows; a scale per row is one block as long as the row."""
     assert table.const_value is not None, "codes are constants"
     codes = np.asarray(table.const_value.numpy())
-    bits, axis = qparams.dtype.bits, node.attributes.get_int("axis", 0)
+    bits, axis = qparams.dtype.bits, site.node.attributes.get_int("axis", 0)
     size = max(1 << (codes.shape[-1] - 1).bit_length(), MIN_BLOCK) if codes.ndim else 0
     size = getattr(qparams.granularity, "size", size)
     odd = size < MIN_BLOCK or size & (size - 1)
     if bits < NIBBLE or codes.ndim != MATRIX or axis % MATRIX or odd:
         raise UnsupportedError(
-            f"Gather '{node.name}': a table {codes.shape} of {qparams.dtype} with "
+            f"Gather '{site.node.name}': a table {codes.shape} of {qparams.dtype} with "
             f"{qparams.granularity}, along axis {axis}; ONNX Runtime picks rows of matrices of "
             "4 or 8 bits, in blocks of 16, 32, 64 ... Give op type Gather an 8-bit entry in the "
             "qconfig, or None for float."
@@ -193,21 +176,23 @@ def _in_blocks(
         kind, offset = ir.DataType.UINT8, 1 << (BYTE - 1)
         points = points.astype(np.int16) + offset
         unsigned = (codes.astype(np.int16) + offset).astype(np.uint8)
-        table = tape.initializer(ir.tensor(unsigned), name=f"{stem}_unsigned")
+        table = site.tape.initializer(ir.tensor(unsigned), name=f"{stem}_unsigned")
     arrays = {
         "block_scale": ir.tensor(np.ascontiguousarray(scale)),
         "block_zero_point": ir.tensor(points.astype(kind.numpy()), dtype=kind),
     }
-    slots = [tape.initializer(tensor, name=f"{stem}_{name}") for name, tensor in arrays.items()]
+    slots = [
+        site.tape.initializer(tensor, name=f"{stem}_{name}") for name, tensor in arrays.items()
+    ]
     attributes = {"bits": bits, "block_size": size, "gather_axis": 0, "quantize_axis": 1}
-    y = tape.op(
+    y = site.tape.op(
         "GatherBlockQuantized",
         [table, indices, *slots],
         attributes,
         domain=MICROSOFT,
-        name=f"{node.name}_rows",
+        name=f"{site.node.name}_rows",
     )
-    y.type, y.shape = ir.TensorType(ir.DataType.FLOAT), node.outputs[0].shape
+    y.type, y.shape = ir.TensorType(ir.DataType.FLOAT), site.node.outputs[0].shape
     return y
 
 

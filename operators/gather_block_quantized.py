@@ -9,15 +9,20 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import ShapeError
-from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
-from onnxq.operators._attributes import integer
-from onnxq.operators._emit import MICROSOFT
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    IntegerCall,
+    IntegerOperator,
+    register_integer,
+)
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._examples import normal
-from onnxq.operators._integer import operand, optional
 from onnxq.operators._linear import REALS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
 OP = "GatherBlockQuantized"
 INT4, UINT4 = np.dtype(ml_dtypes.int4), np.dtype(ml_dtypes.uint4)
@@ -38,17 +43,15 @@ class GatherBlockQuantized(IntegerOperator):
     op_type = OP
     domains = (MICROSOFT,)
 
-    def kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """Reals of scales' type.
 
         Raises:
             ShapeError: shapes, types or axes that do not fit together.
         """
-        data, indices, scales = (operand(OP, inputs, slot, "input") for slot in range(3))
-        bits, block = integer(attributes, "bits", NIBBLE), integer(attributes, "block_size", 128)
-        _check(data, attributes, bits, block)
+        data, indices, scales = (call.operand(slot, "input") for slot in range(3))
+        bits, block = call.integer("bits", NIBBLE), call.integer("block_size", 128)
+        _check(call, data, bits, block)
         table = _codes(data, bits)
         blocks = (*table.shape[:-1], -(-table.shape[-1] // block))
         if scales.shape != blocks:
@@ -58,7 +61,7 @@ class GatherBlockQuantized(IntegerOperator):
         factors = scales.astype(np.float32)
         if not ((factors > 0) & np.isfinite(factors)).all():
             raise ShapeError(f"{OP}: scales must be positive and finite.")
-        points = _points(optional(inputs, 3), data.dtype, bits, blocks)
+        points = _points(call.optional(3), data.dtype, bits, blocks)
         if indices.dtype not in (np.int32, np.int64):
             raise ShapeError(f"{OP}: indices of dtype {indices.dtype}; wanted int32 or int64.")
         rows = len(table)
@@ -99,7 +102,7 @@ class GatherBlockQuantized(IntegerOperator):
         yield Case("one index", (signed, np.array(3), scales), (0, 2), sizes)
 
 
-def _check(data: Array, attributes: Mapping[str, AttributeValue], bits: int, block: int) -> None:
+def _check(call: IntegerCall, data: Array, bits: int, block: int) -> None:
     """Raises ShapeError where the attributes do not fit the table."""
     if data.dtype not in TYPES or data.ndim < 2:
         raise ShapeError(
@@ -110,8 +113,8 @@ def _check(data: Array, attributes: Mapping[str, AttributeValue], bits: int, blo
         raise ShapeError(f"{OP}: block_size {block}; wanted a power of two of at least 16.")
     if bits != NIBBLE and (bits, data.dtype) != (BYTE, np.dtype(np.uint8)):
         raise ShapeError(f"{OP}: bits {bits} of {data.dtype}; wanted 4, or 8 of uint8.")
-    gathered = integer(attributes, "gather_axis", 0) % data.ndim
-    quantized = integer(attributes, "quantize_axis", 1) % data.ndim
+    gathered = call.integer("gather_axis", 0) % data.ndim
+    quantized = call.integer("quantize_axis", 1) % data.ndim
     if (gathered, quantized) != (0, data.ndim - 1):
         raise ShapeError(
             f"{OP}: gather_axis {gathered}, quantize_axis {quantized} of {data.ndim} axes; wanted "

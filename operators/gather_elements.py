@@ -9,25 +9,21 @@ import numpy as np
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._attributes import integer
-from onnxq.operators._check import codes, plain, shape_errors, shared
-from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import normal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -47,25 +43,18 @@ class GatherElements(Operator):
         yield Case("rows", (x, np.array([[0, 1, 2, 1]])), (1,))
         yield Case("empty batch", (x, np.zeros((0, 4), np.int64)))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """GatherElements on codes."""
-        return on_codes(tape, node, plan, inputs)
+        return site.on_codes()
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = codes("GatherElements", inputs, plan, 0)
-        shared("GatherElements", plan)
-        indices, axis = plain("GatherElements", inputs, 1), integer(attributes, "axis", 0)
+        x = call.codes(0)
+        call.shared()
+        indices, axis = call.plain(1), call.integer("axis", 0)
         if indices.ndim != x.ndim or not -x.ndim <= axis < x.ndim:
             raise ShapeError(f"GatherElements: x {x.shape}, indices {indices.shape}, axis {axis}.")
         keep = [slice(n) for n in indices.shape]  # ONNX lets the other axes of indices be shorter
         keep[axis] = slice(None)
-        with shape_errors("GatherElements"):
+        with call.shape_errors():
             return (np.take_along_axis(x[tuple(keep)], indices.astype(np.intp), axis),)

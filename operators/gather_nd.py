@@ -9,26 +9,22 @@ import numpy as np
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._attributes import integer
-from onnxq.operators._check import codes, plain, shape_errors, shared
-from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import normal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -52,25 +48,18 @@ class GatherND(Operator):
         yield Case("batch_dims", (x, np.array([[1], [0], [-1]])), (1,), {"batch_dims": 1})
         yield Case("empty batch", (x, np.zeros((0, 2), np.int64)))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """GatherND on codes."""
-        return on_codes(tape, node, plan, inputs)
+        return site.on_codes()
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = codes("GatherND", inputs, plan, 0)
-        shared("GatherND", plan)
-        indices, batch = plain("GatherND", inputs, 1), integer(attributes, "batch_dims", 0)
+        x = call.codes(0)
+        call.shared()
+        indices, batch = call.plain(1), call.integer("batch_dims", 0)
         lead, depth = indices.shape[:batch], indices.shape[-1] if indices.ndim else 0
         if not indices.ndim or x.shape[:batch] != lead or batch + depth > x.ndim:
             raise ShapeError(f"GatherND: x {x.shape}, indices {indices.shape}, batch_dims {batch}.")
         batches = np.indices((*lead, *indices.shape[batch:-1]))[:batch]
-        with shape_errors("GatherND"):
+        with call.shape_errors():
             return (x[(*batches, *np.moveaxis(indices.astype(np.intp), -1, 0))],)

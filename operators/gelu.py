@@ -9,27 +9,25 @@ import numpy as np
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
 from onnxq.operators._around import lower_around, table_kernel
-from onnxq.operators._attributes import text
 from onnxq.operators._examples import normal
 from onnxq.operators.erf import erf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 CUBIC = 0.044715  # Hendrycks and Gimpel, 2016
 
@@ -67,19 +65,12 @@ class Gelu(Operator):
         yield Case("wide", (100 * normal(2, 3, 4),))
         yield Case("empty batch", (normal(0, 3),))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """Gelu between DequantizeLinear and QuantizeLinear."""
-        return lower_around(tape, node, plan, inputs)
+        return lower_around(site)
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where dtypes or qparams do not fit."""
-        approximate = text(attributes, "approximate", "none") == "tanh"
+        approximate = call.text("approximate", "none") == "tanh"
         function = by_tanh if approximate else by_erf
-        return (table_kernel("Gelu", inputs, plan, function),)
+        return (table_kernel(call, function),)

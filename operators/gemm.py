@@ -11,21 +11,21 @@ import onnx_ir as ir
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     DynamicForm,
-    DynamicNodePlan,
     DynamicRule,
+    DynamicSite,
     Float,
-    NodePlan,
+    NodeSite,
     Operator,
     Role,
     Rule,
+    Site,
     WeightSlot,
     register,
 )
-from onnxq.operators._attributes import integer, real
-from onnxq.operators._check import codes, qparams_in, qparams_out, weight_qparams
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._dynamic import lower_stored, step
 from onnxq.operators._dynamic_product import (
     Product,
@@ -34,7 +34,6 @@ from onnxq.operators._dynamic_product import (
     right_rule,
     write_product,
 )
-from onnxq.operators._emit import MICROSOFT, attributes_of, check_pair, emit, scale_and_zero_point
 from onnxq.operators._examples import normal
 from onnxq.operators._gemm import centred, product, reach
 from onnxq.operators._nodes import has_input, is_constant, shape
@@ -43,9 +42,7 @@ from onnxq.qparams import requantize
 from onnxq.targets.accumulation import EXACT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from onnx_ir.tape import Tape
+    from collections.abc import Iterable, Sequence
 
     from onnxq.targets.accumulation import Accumulator
 
@@ -89,31 +86,28 @@ class Gemm(Operator):
         yield Case("long sums", (normal(2, 1500), normal(1500, 3, seed=1)), (1,))
         yield Case("empty batch", (normal(0, 5), b, c), (1, 2))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """QGemm, with float32 output where the plan has no qparams for it."""
-        check_pair(node, plan)
-        a = scale_and_zero_point(tape, node, "a", qparams_in("Gemm", plan, 0))
-        b_qparams = plan.inputs[1]
+        site.check_pair()
+        a = site.scale_and_zero_point("a", site.qparams_in(0))
+        b_qparams = site.plan.inputs[1]
         assert b_qparams is not None, "check_pair looked"
-        b = scale_and_zero_point(tape, node, "b", b_qparams)
-        slots = [inputs[0], *a, inputs[1], *b, inputs[2] if has_input(node, 2) else None]
-        if plan.outputs[0] is not None:
-            slots += scale_and_zero_point(tape, node, "y", plan.outputs[0])
-        attributes = attributes_of(node, "alpha", "transA", "transB")
-        return emit(
-            tape, node, plan, slots, op_type="QGemm", domain=MICROSOFT, attributes=attributes
-        )
+        b = site.scale_and_zero_point("b", b_qparams)
+        slots = [
+            site.inputs[0],
+            *a,
+            site.inputs[1],
+            *b,
+            site.inputs[2] if has_input(site.node, 2) else None,
+        ]
+        if site.plan.outputs[0] is not None:
+            slots += site.scale_and_zero_point("y", site.plan.outputs[0])
+        attributes = site.attributes("alpha", "transA", "transB")
+        return site.emit(slots, op_type="QGemm", domain=MICROSOFT, attributes=attributes)
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y, or float32. Raises ShapeError where shapes or dtypes do not fit together."""
-        return quantized_gemm(inputs, plan, attributes, EXACT)
+        return quantized_gemm(call, EXACT)
 
     def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
         """One scale per column of B', which is stored as (K, N); or per row of a constant A'.
@@ -130,45 +124,39 @@ class Gemm(Operator):
         axis, perm = (1, None) if trans_a else (0, (1, 0))
         return left_rule(node, axis, perm, -1 if trans_b else -2)
 
-    def lower_dynamic(
-        self,
-        tape: Tape,
-        node: ir.Node,
-        plan: DynamicNodePlan,
-        inputs: Sequence[ir.Value | None],
-    ) -> Sequence[ir.Value]:
+    def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
         """Run-time codes by codes, or float by dequantized codes, then + beta * C.
 
         Raises:
             UnsupportedError: the form has no product for these weights.
         """
-        rule = self.dynamic_rule(node)
+        rule = self.dynamic_rule(site.node)
         assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
-        if plan.form in (DynamicForm.STORED, DynamicForm.HALF):
-            return lower_stored(tape, node, plan, inputs, rule)
-        trans_a, trans_b = (node.attributes.get_int(name, 0) for name in ("transA", "transB"))
-        row = has_input(node, 2) and len(shape(node, 2) or ()) == 1
+        if site.plan.form in (DynamicForm.STORED, DynamicForm.HALF):
+            return lower_stored(site, rule)
+        trans_a, trans_b = (site.node.attributes.get_int(name, 0) for name in ("transA", "transB"))
+        row = has_input(site.node, 2) and len(shape(site.node, 2) or ()) == 1
         product = Product(0, 1, turn_x=bool(trans_a), op_type="MatMul" if row else "Gemm")
         if rule.weights[0].slot == 0:
             product = Product(1, 0, turn_x=not trans_b, turn_y=True)
-        y = write_product(tape, node, plan, inputs, product)
-        y = _times(tape, node, "alpha", y)
-        if has_input(node, 2):
-            bias = inputs[2]
+        y = write_product(site, product)
+        y = _times(site, "alpha", y)
+        if has_input(site.node, 2):
+            bias = site.inputs[2]
             assert bias is not None
-            y = step(tape, "Add", [y, _times(tape, node, "beta", bias)], f"{node.name}_add")
-        y.type, y.shape = node.outputs[0].type, node.outputs[0].shape
+            y = step(site.tape, "Add", [y, _times(site, "beta", bias)], f"{site.node.name}_add")
+        y.type, y.shape = site.node.outputs[0].type, site.node.outputs[0].shape
         return [y]
 
 
-def _times(tape: Tape, node: ir.Node, factor: str, x: ir.Value) -> ir.Value:
+def _times(site: NodeSite, factor: str, x: ir.Value) -> ir.Value:
     """The value times the node's alpha or beta; itself where that is 1 (canonical graphs)."""
-    number = node.attributes.get_float(factor, 1.0)
+    number = site.node.attributes.get_float(factor, 1.0)
     if number == 1.0:
         return x
-    name = f"{node.name}_{factor}"
-    constant = tape.initializer(ir.tensor(np.float32(number)), name=name)
-    return step(tape, "Mul", [x, constant], f"{name}_multiply")
+    name = f"{site.node.name}_{factor}"
+    constant = site.tape.initializer(ir.tensor(np.float32(number)), name=name)
+    return step(site.tape, "Mul", [x, constant], f"{name}_multiply")
 
 
 def _with_bias(node: ir.Node, rule: Rule, column_axis: int) -> Rule | Float:
@@ -188,23 +176,18 @@ def _with_bias(node: ir.Node, rule: Rule, column_axis: int) -> Rule | Float:
     return replace(rule, bias=2)
 
 
-def quantized_gemm(
-    inputs: Sequence[Array | None],
-    plan: NodePlan,
-    attributes: Mapping[str, AttributeValue],
-    accumulator: Accumulator,
-) -> tuple[Array, ...]:
+def quantized_gemm(call: Call, accumulator: Accumulator) -> tuple[Array, ...]:
     """Codes of Y, or float32, as `Gemm.kernel`, on a machine.
 
     Raises:
         ShapeError: shapes or dtypes do not fit together.
     """
-    a, b = codes("Gemm", inputs, plan, 0), codes("Gemm", inputs, plan, 1)
+    a, b = call.codes(0), call.codes(1)
     if a.ndim != 2 or b.ndim != 2:
         raise ShapeError(f"Gemm: A {a.shape} and B {b.shape}; wanted two matrices.")
-    trans_a, trans_b = integer(attributes, "transA", 0), integer(attributes, "transB", 0)
-    a_qparams = qparams_in("Gemm", plan, 0)
-    b_qparams = weight_qparams("Gemm", plan, 1, b, 0 if trans_b else 1)
+    trans_a, trans_b = call.integer("transA", 0), call.integer("transB", 0)
+    a_qparams = call.qparams_in(0)
+    b_qparams = call.weight_qparams(1, b, 0 if trans_b else 1)
     right = centred(b, b_qparams)
     total = product(
         a.T if trans_a else a, a_qparams, right.T if trans_b else right, reach(b_qparams)
@@ -212,15 +195,15 @@ def quantized_gemm(
     if not accumulator.exact:
         change = product_correction(a.T if trans_a else a, b.T if trans_b else b, accumulator)
         total = total if change is None else np.asarray(total + change)
-    if len(inputs) > 2 and inputs[2] is not None:
-        bias = codes("Gemm", inputs, plan, 2).astype(np.int32)
+    if len(call.inputs) > 2 and call.inputs[2] is not None:
+        bias = call.codes(2).astype(np.int32)
         try:
             total += np.broadcast_to(bias, total.shape)
         except ValueError as error:
             raise ShapeError(f"Gemm: bias {bias.shape}, result {total.shape}.") from error
-    alpha = np.float32(real(attributes, "alpha", 1.0))
+    alpha = np.float32(call.real("alpha", 1.0))
     multiplier = np.asarray(alpha * a_qparams.scale * b_qparams.scale)
-    if plan.outputs[0] is None:
+    if call.plan.outputs[0] is None:
         return (np.asarray(total.astype(np.float32) * multiplier),)
-    y_qparams = qparams_out("Gemm", plan)
+    y_qparams = call.qparams_out()
     return (requantize(total, np.asarray(multiplier / y_qparams.scale), y_qparams),)

@@ -9,25 +9,22 @@ import numpy as np
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._check import codes, qparams_in, qparams_out
-from onnxq.operators._emit import qlinear
 from onnxq.operators._examples import normal
 from onnxq.qparams import requantize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 LARGEST, SMALLEST = np.float32(256), np.float32(2.0**-32)
@@ -56,31 +53,24 @@ class GlobalAveragePool(Operator):
         yield Case("one element", (normal(2, 3, 1, 1),))
         yield Case("empty batch", (normal(0, 3, 5, 4),))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """QLinearGlobalAveragePool, channels first."""
-        return qlinear(tape, node, plan, inputs, "QLinearGlobalAveragePool", {"channels_last": 0})
+        return site.qlinear("QLinearGlobalAveragePool", {"channels_last": 0})
 
-    def misfit(self, plan: NodePlan) -> str:
+    def misfit(self, call: Call) -> str:
         """Scales too far apart, as where the mean was 0 in all samples; whatever the count is."""
-        return scales_apart("GlobalAveragePool", plan)
+        return scales_apart(call)
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError for rank below 3, no elements to average, wrong dtype.
 
         Raises UnsupportedError where ONNX Runtime's kernel refuses the scales.
         """
-        x = codes("GlobalAveragePool", inputs, plan, 0)
+        x = call.codes(0)
         count = int(np.prod(x.shape[2:]))
         if x.ndim < 3 or count == 0:
             raise ShapeError(f"GlobalAveragePool: x {x.shape}; wanted (N, C, *spatial), no size 0.")
-        p, q = qparams_in("GlobalAveragePool", plan, 0), qparams_out("GlobalAveragePool", plan)
+        p, q = call.qparams_in(0), call.qparams_out()
         total = x.sum(axis=tuple(range(2, x.ndim)), keepdims=True, dtype=np.int32)
         total = total - np.int32(count) * p.zero_point.astype(np.int32)
         multiplier = np.asarray(p.scale / (q.scale * np.float32(count)))
@@ -92,9 +82,9 @@ class GlobalAveragePool(Operator):
         return (requantize(np.asarray(total), multiplier, q),)
 
 
-def scales_apart(op: str, plan: NodePlan) -> str:
+def scales_apart(call: Call) -> str:
     """Why the kernel refuses these scales whatever the count is; empty: it does not."""
-    p, q = qparams_in(op, plan, 0), qparams_out(op, plan)
+    p, q = call.qparams_in(0), call.qparams_out()
     if p.scale < LARGEST * q.scale:
         return ""
     return (

@@ -10,26 +10,24 @@ import numpy.typing as npt
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
 from onnxq.operators._around import around_kernel, lower_around
-from onnxq.operators._attributes import integer, real
 from onnxq.operators._examples import normal
 from onnxq.operators._normalize import EPSILON, normalized, per_channel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
     Reals = npt.NDArray[np.float64]
 
@@ -62,28 +60,21 @@ class GroupNormalization(Operator):
         yield Case("parameters per group", per_group, (1, 2), {"num_groups": 3}, opset=18)
         yield Case("constant groups", (0 * x + 1, scale, b), (1, 2), {"num_groups": 3})
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """The operator between DequantizeLinear and QuantizeLinear."""
-        return lower_around(tape, node, plan, inputs)
+        return lower_around(site)
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        groups, epsilon = integer(attributes, "num_groups", 0), real(attributes, "epsilon", EPSILON)
-        x = inputs[0]
+        groups, epsilon = call.integer("num_groups", 0), call.real("epsilon", EPSILON)
+        x = call.inputs[0]
         if x is None or x.ndim < 2 or groups < 1 or x.shape[1] % groups:
             got = "nothing" if x is None else x.shape
             raise ShapeError(
                 f"GroupNormalization: x {got}, num_groups {groups}; wanted (N, C, *spatial), "
                 "C a multiple of num_groups."
             )
-        return (around_kernel("GroupNormalization", inputs, plan, _function(groups, epsilon)),)
+        return (around_kernel(call, _function(groups, epsilon)),)
 
 
 def _function(groups: int, epsilon: float) -> Callable[..., Reals]:

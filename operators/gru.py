@@ -6,10 +6,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.operator import Case, DynamicForm, DynamicRule, Float, Operator, register
-from onnxq.operators._attributes import integer
-from onnxq.operators._cells import as_named, gate, named_functions
+from onnxq.operator import (
+    Case,
+    DynamicForm,
+    DynamicRule,
+    DynamicSite,
+    Float,
+    NodeCall,
+    Operator,
+    register,
+)
+from onnxq.operators._cells import as_named, gate
 from onnxq.operators._examples import ints32, normal
+from onnxq.operators._nodes import call_of
 from onnxq.operators._recurrence import FloatCell, run
 from onnxq.operators._recurrent import (
     Biases,
@@ -24,12 +33,11 @@ from onnxq.operators._recurrent import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
-    from onnxq.operator import Array, AttributeValue, DynamicNodePlan, Rule
+    from onnxq.operator import Array, Rule
     from onnxq.operators._steps import Steps
 
 GATES = 3  # update, reset, hidden: z r h
@@ -58,41 +66,30 @@ class GRU(Operator):
         """W and R."""
         return dynamic_rule(node)
 
-    def lower_dynamic(
-        self,
-        tape: Tape,
-        node: ir.Node,
-        plan: DynamicNodePlan,
-        inputs: Sequence[ir.Value | None],
-    ) -> Sequence[ir.Value]:
+    def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
         """A Scan of integer products, or the node itself with stored weights."""
-        if plan.form is not DynamicForm.INTEGER:
-            return lower_as_itself(tape, node, plan, inputs)
-        linear = node.attributes.get_int("linear_before_reset", 0) != 0
-        functions = named_functions(node, DEFAULTS)
+        if site.plan.form is not DynamicForm.INTEGER:
+            return lower_as_itself(site)
+        linear = site.node.attributes.get_int("linear_before_reset", 0) != 0
+        functions = as_named(call_of(site.node), DEFAULTS)
         return lower_as_scan(
-            tape,
-            node,
-            plan,
-            inputs,
+            site,
             layout=Layout(GATES, (2, 1), (3,) if linear else (2, 1)),
-            added=_added(node, len(functions), linear),
+            added=_added(site.node, len(functions), linear),
             functions=functions,
             cell=_linear_cell if linear else _cell,
         )
 
-    def float_kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def float_kernel(self, call: NodeCall) -> tuple[Array, ...]:
         """What ONNX Runtime computes in float32, within rounding: Y and Y_h.
 
         Raises:
             ShapeError: shapes that do not fit together, or lengths beyond T.
             UnsupportedError: an unknown function.
         """
-        linear = integer(attributes, "linear_before_reset", 0) != 0
-        functions = as_named("GRU", attributes, DEFAULTS)
-        return run("GRU", inputs, attributes, _float_linear if linear else _float, functions)
+        linear = call.integer("linear_before_reset", 0) != 0
+        functions = as_named(call, DEFAULTS)
+        return run(call, _float_linear if linear else _float, functions)
 
     def cases(self) -> Iterable[Case]:
         """Directions, both forms of the reset gate, lengths, initial states, no bias."""

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
+    NodeCall,
     NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
 from onnxq.operators._around import lower_around, table_kernel
-from onnxq.operators._attributes import real
-from onnxq.operators._check import qparams_in, qparams_out
 from onnxq.operators._clamp import bound_codes
-from onnxq.operators._emit import initializer
 from onnxq.operators._examples import normal
 from onnxq.operators._number import is_scale, lower_with_number, number_kernel, one_code
 from onnxq.operators._tables import is_tabulable
@@ -30,10 +30,9 @@ from onnxq.operators.add import Add
 from onnxq.qparams import QParams
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 ALPHA, BETA = 0.2, 0.5  # of the ONNX schema
 
@@ -66,65 +65,65 @@ class HardSigmoid(Operator):
         yield Case("single", (normal(1),))
         yield Case("empty batch", (normal(0, 3),))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """QLinearAdd, with a Clip where the codes reach beyond [0, 1]; else around float."""
-        alpha = node.attributes.get_float("alpha", ALPHA)
-        scaled = _scaled(plan, alpha)
-        if scaled is None or not is_tabulable(plan):
-            return lower_around(tape, node, plan, inputs)
-        q = qparams_out("HardSigmoid", plan)
-        beta = float(np.float32(node.attributes.get_float("beta", BETA)))
-        (y,) = lower_with_number(tape, node, scaled, inputs[0], "QLinearAdd", beta)
+        alpha = site.node.attributes.get_float("alpha", ALPHA)
+        scaled = _scaled(site.qparams_in(0), alpha)
+        if scaled is None or not is_tabulable(site.plan):
+            return lower_around(site)
+        q = site.qparams_out()
+        beta = float(np.float32(site.node.attributes.get_float("beta", BETA)))
+        (y,) = lower_with_number(
+            replace(site, plan=NodePlan((scaled,), site.plan.outputs)),
+            site.inputs[0],
+            "QLinearAdd",
+            beta,
+        )
         low, high = bound_codes((0.0, 1.0), q)
         if (int(low), int(high)) == (q.dtype.qmin, q.dtype.qmax):
             return [y]
         bounds = [
-            initializer(tape, node, suffix, code, q.dtype)
+            site.initializer(suffix, code, q.dtype)
             for suffix, code in (("low", low), ("high", high))
         ]
-        clipped = tape.op("Clip", [y, *bounds], name=f"{node.name}_clip")
+        clipped = site.tape.op("Clip", [y, *bounds], name=f"{site.node.name}_clip")
         clipped.type, clipped.shape = y.type, y.shape
         return [clipped]
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where dtypes or qparams do not fit."""
-        alpha, beta = _line(attributes)
-        scaled = _scaled(plan, float(alpha))
+        alpha, beta = _line(call)
+        scaled = _scaled(call.qparams_in(0), float(alpha))
         if scaled is None:
             function = lambda x: np.clip(alpha * x + beta, 0, 1)  # noqa: E731
-            return (table_kernel("HardSigmoid", inputs, plan, function),)
-        y = number_kernel("HardSigmoid", inputs, scaled, "QLinearAdd", float(beta))
-        low, high = bound_codes((0.0, 1.0), qparams_out("HardSigmoid", plan))
+            return (table_kernel(call, function),)
+        y = number_kernel(
+            replace(call, plan=NodePlan((scaled,), call.plan.outputs)), "QLinearAdd", float(beta)
+        )
+        low, high = bound_codes((0.0, 1.0), call.qparams_out())
         return (np.clip(y, low, high),)
 
-    def agrees(self, plan: NodePlan, attributes: Mapping[str, AttributeValue]) -> bool:
+    def agrees(self, call: Call) -> bool:
         """Whether ARM adds alpha X and beta to the same codes; around float there is no sum."""
-        alpha, beta = _line(attributes)
-        scaled = _scaled(plan, float(alpha))
+        alpha, beta = _line(call)
+        scaled = _scaled(call.qparams_in(0), float(alpha))
         if scaled is None:
             return True
-        p = qparams_in("HardSigmoid", scaled, 0)
-        _, number = one_code(float(beta), p.dtype)
-        return Add().agrees(NodePlan((p, number), plan.outputs), {})
+        _, number = one_code(float(beta), scaled.dtype)
+        return Add().agrees(
+            replace(call, plan=NodePlan((scaled, number), call.plan.outputs), attributes={})
+        )
 
 
-def _line(attributes: Mapping[str, AttributeValue]) -> tuple[np.float32, np.float32]:
+def _line(call: NodeCall) -> tuple[np.float32, np.float32]:
     """(alpha, beta)."""
-    alpha, beta = real(attributes, "alpha", ALPHA), real(attributes, "beta", BETA)
+    alpha, beta = call.real("alpha", ALPHA), call.real("beta", BETA)
     return np.float32(alpha), np.float32(beta)
 
 
-def _scaled(plan: NodePlan, alpha: float) -> NodePlan | None:
-    """The plan with alpha times the scale of X; None where that is no scale."""
-    p = qparams_in("HardSigmoid", plan, 0)
+def _scaled(p: QParams, alpha: float) -> QParams | None:
+    """The qparams of X with alpha times their scale; None where that is no scale."""
     scale = p.scale * np.float32(alpha)
     if not is_scale(float(scale)):
         return None
-    return NodePlan((QParams(scale, p.zero_point, p.dtype),), plan.outputs)
+    return QParams(scale, p.zero_point, p.dtype)

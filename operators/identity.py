@@ -6,24 +6,21 @@ from typing import TYPE_CHECKING
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._check import codes, shared
-from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import normal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -42,19 +39,12 @@ class Identity(Operator):
         yield Case("rank 0", (normal(),))
         yield Case("empty batch", (normal(0, 3),))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """Identity on codes."""
-        return on_codes(tape, node, plan, inputs)
+        return site.on_codes()
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = codes("Identity", inputs, plan, 0)
-        shared("Identity", plan)
+        x = call.codes(0)
+        call.shared()
         return (x.copy(),)

@@ -6,28 +6,26 @@ from typing import TYPE_CHECKING
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
 from onnxq.operators._around import around_kernel, lower_around
-from onnxq.operators._attributes import real
 from onnxq.operators._examples import normal
 from onnxq.operators._normalize import EPSILON, normalized, per_channel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import numpy as np
     import numpy.typing as npt
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
     Reals = npt.NDArray[np.float64]
 
@@ -56,23 +54,16 @@ class InstanceNormalization(Operator):
         yield Case("constant planes", (0 * normal(2, 3, 5, 4) + 1, scale, b), (1, 2))
         yield Case("empty batch", (normal(0, 3, 5, 4), scale, b), (1, 2))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """The operator between DequantizeLinear and QuantizeLinear."""
-        return lower_around(tape, node, plan, inputs)
+        return lower_around(site)
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        epsilon = real(attributes, "epsilon", EPSILON)
+        epsilon = call.real("epsilon", EPSILON)
 
         def function(x: Reals, scale: Reals, bias: Reals) -> Reals:
             y = normalized(x, tuple(range(2, x.ndim)), epsilon)
             return y * per_channel(scale, x.ndim) + per_channel(bias, x.ndim)
 
-        return (around_kernel("InstanceNormalization", inputs, plan, function),)
+        return (around_kernel(call, function),)

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
-    NodePlan,
+    NodeCall,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
 from onnxq.operators._around import around_kernel, lower_around
-from onnxq.operators._attributes import integer, real
-from onnxq.operators._check import axis_within
 from onnxq.operators._examples import normal
 from onnxq.operators._normalize import EPSILON, normalized
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import numpy as np
     import numpy.typing as npt
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
     Reals = npt.NDArray[np.float64]
 
@@ -60,28 +59,21 @@ class LayerNormalization(Operator):
         yield Case("constant rows", (0 * x + 1, scale, b), (1, 2))
         yield Case("empty batch", (normal(0, 5, 8), scale, b), (1, 2))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """The operator between DequantizeLinear and QuantizeLinear."""
-        return lower_around(tape, node, plan, inputs)
+        return lower_around(site)
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        axis, epsilon = integer(attributes, "axis", -1), real(attributes, "epsilon", EPSILON)
+        epsilon = call.real("epsilon", EPSILON)
 
         def function(x: Reals, scale: Reals, *bias: Reals) -> Reals:
-            axes = tuple(range(axis_within("LayerNormalization", axis, x.ndim), x.ndim))
+            axes = tuple(range(call.axis("axis", -1, x.ndim), x.ndim))
             return normalized(x, axes, epsilon) * scale + sum(bias)
 
-        return (around_kernel("LayerNormalization", _present(inputs), plan, function),)
+        return (around_kernel(replace(call, inputs=_present(call)), function),)
 
 
-def _present(inputs: Sequence[Array | None]) -> Sequence[Array | None]:
+def _present(call: NodeCall) -> Sequence[Array | None]:
     """Without a B that is absent."""
-    return inputs[:2] if len(inputs) > 2 and inputs[2] is None else inputs
+    return call.inputs[:2] if len(call.inputs) > 2 and call.inputs[2] is None else call.inputs

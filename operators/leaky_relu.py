@@ -8,26 +8,22 @@ import numpy as np
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._attributes import real
-from onnxq.operators._check import codes, qparams_in, qparams_out
-from onnxq.operators._emit import attributes_of, qlinear
 from onnxq.operators._examples import normal
 from onnxq.operators._tables import look_up, table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -49,21 +45,14 @@ class LeakyRelu(Operator):
         yield Case("alpha", (normal(2, 3, 4),), (), {"alpha": 0.3})
         yield Case("empty batch", (normal(0, 3),))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """QLinearLeakyRelu."""
-        return qlinear(tape, node, plan, inputs, "QLinearLeakyRelu", attributes_of(node, "alpha"))
+        return site.qlinear("QLinearLeakyRelu", site.attributes("alpha"))
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = codes("LeakyRelu", inputs, plan, 0)
-        p, q = qparams_in("LeakyRelu", plan, 0), qparams_out("LeakyRelu", plan)
-        alpha = np.float32(real(attributes, "alpha", 0.01))
+        x = call.codes(0)
+        p, q = call.qparams_in(0), call.qparams_out()
+        alpha = np.float32(call.real("alpha", 0.01))
         table = table_of(lambda reals: np.where(reals >= 0, reals, reals * alpha), p, q)
         return (look_up(table, x, p.dtype),)

@@ -8,26 +8,24 @@ import numpy as np
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
 from onnxq.operators._around import around_kernel, lower_around
-from onnxq.operators._attributes import integer
 from onnxq.operators._examples import normal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
     Reals = npt.NDArray[np.float64]
 
@@ -57,20 +55,13 @@ class LpNormalization(Operator):
         zeros = x * (np.arange(3, dtype=np.float32) > 0).reshape(3, 1, 1)
         yield Case("rows of zeros", (zeros,))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """The operator between DequantizeLinear and QuantizeLinear."""
-        return lower_around(tape, node, plan, inputs)
+        return lower_around(site)
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        axis, p = integer(attributes, "axis", -1), integer(attributes, "p", EUCLIDEAN)
+        axis, p = call.integer("axis", -1), call.integer("p", EUCLIDEAN)
 
         def function(x: Reals) -> Reals:
             powers = np.square(x) if p == EUCLIDEAN else np.abs(x)
@@ -78,4 +69,4 @@ class LpNormalization(Operator):
             norm = np.sqrt(total) if p == EUCLIDEAN else total
             return np.where(norm == 0, 0, x / norm)
 
-        return (around_kernel("LpNormalization", inputs, plan, function),)
+        return (around_kernel(call, function),)

@@ -11,17 +11,18 @@ from onnxq.errors import UnsupportedError
 from onnxq.operator import (
     Case,
     DynamicForm,
-    DynamicNodePlan,
     DynamicRule,
+    DynamicSite,
     DynamicWeight,
     Float,
+    NodeSite,
     Operator,
     Rule,
     register,
 )
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._activations import FUNCTIONS
 from onnxq.operators._dynamic import REAL, step, stored_reals
-from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._examples import ints32, normal
 from onnxq.operators._nodes import is_constant, shape
 from onnxq.operators._recurrent import dynamic_entry, is_batch_first, not_rows
@@ -98,59 +99,53 @@ class LSTM(Operator):
         """Directions, optional inputs, layouts, activations."""
         yield from _cases()
 
-    def lower_dynamic(
-        self,
-        tape: Tape,
-        node: ir.Node,
-        plan: DynamicNodePlan,
-        inputs: Sequence[ir.Value | None],
-    ) -> Sequence[ir.Value]:
+    def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
         """DynamicQuantizeLSTM, or LSTM on weights that are dequantized at load.
 
         Raises:
             UnsupportedError: weights that DynamicQuantizeLSTM does not take.
         """
-        slots = [*inputs, *[None] * (8 - len(inputs))]
-        batch_first = node.attributes.get_int("layout", 0) == BATCH_FIRST
+        slots = [*site.inputs, *[None] * (8 - len(site.inputs))]
+        batch_first = site.node.attributes.get_int("layout", 0) == BATCH_FIRST
         if batch_first:
             for slot in (0, *STATES):
                 value = slots[slot]
                 if value is not None:
-                    slots[slot] = _transposed(tape, f"{node.name}_in{slot}", value, SWAPPED)
-        if plan.form is DynamicForm.INTEGER:
-            outputs = _integer(tape, node, plan, slots)
+                    slots[slot] = _transposed(
+                        site.tape, f"{site.node.name}_in{slot}", value, SWAPPED
+                    )
+        if site.plan.form is DynamicForm.INTEGER:
+            outputs = _integer(site, slots)
         else:
-            outputs = _stored(tape, node, plan, slots)
+            outputs = _stored(site, slots)
         if batch_first:
             orders = (Y_BATCH_FIRST, SWAPPED, SWAPPED)
             outputs = [
-                _transposed(tape, f"{node.name}_out{i}", value, orders[i])
+                _transposed(site.tape, f"{site.node.name}_out{i}", value, orders[i])
                 for i, value in enumerate(outputs)
             ]
-        for value, old in zip(outputs, node.outputs, strict=False):
+        for value, old in zip(outputs, site.node.outputs, strict=False):
             value.type, value.shape = REAL, old.shape
         # an absent output stays absent; the node that computes it keeps its own name for it
         return [
             value if old.name != "" else ir.Value(name="")
-            for value, old in zip(outputs, node.outputs, strict=False)
+            for value, old in zip(outputs, site.node.outputs, strict=False)
         ]
 
 
-def _integer(
-    tape: Tape, node: ir.Node, plan: DynamicNodePlan, slots: list[ir.Value | None]
-) -> list[ir.Value]:
+def _integer(site: DynamicSite, slots: list[ir.Value | None]) -> list[ir.Value]:
     """DynamicQuantizeLSTM with all outputs, read or not.
 
     Without Y, ONNX Runtime 1.31 quantizes H together with what it left in rows that have ended, so
     that these change what the others get.
     """
-    for label, slot, qparams in zip("WR", (1, 2), plan.qparams, strict=True):
+    for label, slot, qparams in zip("WR", (1, 2), site.plan.qparams, strict=True):
         codes = slots[slot]
         assert codes is not None
         assert codes.shape is not None, "constants have a shape"
         assert qparams is not None, "the form is INTEGER"
-        slots += _columns(tape, node, label, codes.shape.numpy(), qparams)
-    attributes = _attributes(node)
+        slots += _columns(site, label, codes.shape.numpy(), qparams)
+    attributes = _attributes(site.node)
     if "hidden_size" not in attributes:
         codes = slots[2]
         assert codes is not None
@@ -158,26 +153,26 @@ def _integer(
         attributes["hidden_size"] = ir.AttrInt64("hidden_size", codes.shape.numpy()[1])
     attributes.setdefault("direction", ir.AttrString("direction", "forward"))
     return list(
-        tape.op_multi_out(
+        site.tape.op_multi_out(
             "DynamicQuantizeLSTM",
             slots,
             attributes,
             num_outputs=3,
             domain=MICROSOFT,
-            name=node.name,
+            name=site.node.name,
         )
     )
 
 
 def _columns(
-    tape: Tape, node: ir.Node, label: str, sizes: tuple[int, ...], qparams: QParams
+    site: NodeSite, label: str, sizes: tuple[int, ...], qparams: QParams
 ) -> list[ir.Value]:
     """Scale and zero point as DynamicQuantizeLSTM has them: (D,), or (D, 4 H).
 
     Raises:
         UnsupportedError: not 8 bits, a scale per block, or columns with zero points of their own.
     """
-    where = f"LSTM '{node.name}', {label}"
+    where = f"LSTM '{site.node.name}', {label}"
     if qparams.dtype.onnx not in {"INT8", "UINT8"}:
         raise UnsupportedError(
             f"{where}: ONNX Runtime has no integer LSTM with {qparams.dtype} weights; choose int8, "
@@ -200,30 +195,32 @@ def _columns(
     target = (sizes[0], sizes[2]) if columns else (sizes[0],)
     scale = np.broadcast_to(qparams.scale, target)
     points = np.broadcast_to(qparams.zero_point, target)
-    stem = f"{node.name}_{label}"
+    stem = f"{site.node.name}_{label}"
     dtype = ir.DataType[qparams.dtype.onnx]
     return [
-        tape.initializer(ir.tensor(np.ascontiguousarray(scale)), name=f"{stem}_scale"),
-        tape.initializer(
+        site.tape.initializer(ir.tensor(np.ascontiguousarray(scale)), name=f"{stem}_scale"),
+        site.tape.initializer(
             ir.tensor(np.ascontiguousarray(points), dtype=dtype), name=f"{stem}_zero_point"
         ),
     ]
 
 
-def _stored(
-    tape: Tape, node: ir.Node, plan: DynamicNodePlan, slots: list[ir.Value | None]
-) -> list[ir.Value]:
+def _stored(site: DynamicSite, slots: list[ir.Value | None]) -> list[ir.Value]:
     """LSTM itself, W and R dequantized and transposed back when a session is made."""
-    for slot, qparams in zip((1, 2), plan.qparams, strict=True):
+    for slot, qparams in zip((1, 2), site.plan.qparams, strict=True):
         codes = slots[slot]
         assert codes is not None
-        reals = stored_reals(tape, node, codes, qparams)
-        slots[slot] = _transposed(tape, f"{node.name}_{slot}", reals, TRANSPOSED)
+        reals = stored_reals(site, codes, qparams)
+        slots[slot] = _transposed(site.tape, f"{site.node.name}_{slot}", reals, TRANSPOSED)
     while slots and slots[-1] is None:
         slots.pop()
     return list(
-        tape.op_multi_out(
-            "LSTM", slots, _attributes(node), num_outputs=len(node.outputs), name=node.name
+        site.tape.op_multi_out(
+            "LSTM",
+            slots,
+            _attributes(site.node),
+            num_outputs=len(site.node.outputs),
+            name=site.node.name,
         )
     )
 

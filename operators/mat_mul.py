@@ -9,20 +9,20 @@ import numpy as np
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     DynamicForm,
-    DynamicNodePlan,
     DynamicRule,
+    DynamicSite,
     Float,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     WeightSlot,
     register,
 )
-from onnxq.operators._check import codes, qparams_in, qparams_out, weight_qparams
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._dynamic import lower_stored
 from onnxq.operators._dynamic_product import (
     Product,
@@ -31,17 +31,15 @@ from onnxq.operators._dynamic_product import (
     right_rule,
     write_product,
 )
-from onnxq.operators._emit import MICROSOFT, check_pair, emit, scale_and_zero_point
 from onnxq.operators._examples import normal
 from onnxq.operators._gemm import centred, product, reach
 from onnxq.operators._nodes import is_constant, shape
 from onnxq.qparams import requantize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -86,49 +84,34 @@ class MatMul(Operator):
         yield Case("long sums", (normal(2, 1500), normal(1500, 3, seed=1)), (1,))
         yield Case("empty batch", (normal(0, 3, 5), b), (1,))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """QLinearMatMul, or MatMulIntegerToFloat where the plan has no qparams for the output."""
-        check_pair(node, plan)
-        a = scale_and_zero_point(tape, node, "a", qparams_in("MatMul", plan, 0))
-        b_qparams = plan.inputs[1]
+        site.check_pair()
+        a = site.scale_and_zero_point("a", site.qparams_in(0))
+        b_qparams = site.plan.inputs[1]
         assert b_qparams is not None, "check_pair looked"
-        b = scale_and_zero_point(tape, node, "b", b_qparams)
-        if plan.outputs[0] is None:
-            slots = [inputs[0], inputs[1], a[0], b[0], a[1], b[1]]
-            return emit(
-                tape,
-                node,
-                plan,
-                slots,
-                op_type="MatMulIntegerToFloat",
-                domain=MICROSOFT,
-                attributes={},
-            )
-        y = scale_and_zero_point(tape, node, "y", plan.outputs[0])
-        slots = [inputs[0], *a, inputs[1], *b, *y]
-        return emit(tape, node, plan, slots, op_type="QLinearMatMul", attributes={})
+        b = site.scale_and_zero_point("b", b_qparams)
+        if site.plan.outputs[0] is None:
+            slots = [site.inputs[0], site.inputs[1], a[0], b[0], a[1], b[1]]
+            return site.emit(slots, op_type="MatMulIntegerToFloat", domain=MICROSOFT, attributes={})
+        y = site.scale_and_zero_point("y", site.plan.outputs[0])
+        slots = [site.inputs[0], *a, site.inputs[1], *b, *y]
+        return site.emit(slots, op_type="QLinearMatMul", attributes={})
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y, or float32. Raises ShapeError where shapes or dtypes do not fit together."""
-        a, b = codes("MatMul", inputs, plan, 0), codes("MatMul", inputs, plan, 1)
+        a, b = call.codes(0), call.codes(1)
         if not a.ndim or not b.ndim:
             raise ShapeError(
                 f"MatMul: matrix product of shapes {a.shape} and {b.shape}: rank 0 has no columns."
             )
-        a_qparams = qparams_in("MatMul", plan, 0)
-        b_qparams = weight_qparams("MatMul", plan, 1, b, b.ndim - 1)
+        a_qparams = call.qparams_in(0)
+        b_qparams = call.weight_qparams(1, b, b.ndim - 1)
         total = product(a, a_qparams, centred(b, b_qparams), reach(b_qparams))
         multiplier = np.asarray(a_qparams.scale * b_qparams.scale)
-        if plan.outputs[0] is None:
+        if call.plan.outputs[0] is None:
             return (np.asarray(total.astype(np.float32) * multiplier),)
-        y_qparams = qparams_out("MatMul", plan)
+        y_qparams = call.qparams_out()
         return (requantize(total, np.asarray(multiplier / y_qparams.scale), y_qparams),)
 
     def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
@@ -142,26 +125,20 @@ class MatMul(Operator):
             return slot
         return right_rule(node, 1, None) if slot == 1 else left_rule(node, 0, (1, 0))
 
-    def lower_dynamic(
-        self,
-        tape: Tape,
-        node: ir.Node,
-        plan: DynamicNodePlan,
-        inputs: Sequence[ir.Value | None],
-    ) -> Sequence[ir.Value]:
+    def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
         """Run-time codes by codes, or float by dequantized codes; a bias is the Add behind it.
 
         Raises:
             UnsupportedError: the form has no product for these weights.
         """
-        rule = self.dynamic_rule(node)
+        rule = self.dynamic_rule(site.node)
         assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
-        if plan.form in (DynamicForm.STORED, DynamicForm.HALF):
-            return lower_stored(tape, node, plan, inputs, rule)
+        if site.plan.form in (DynamicForm.STORED, DynamicForm.HALF):
+            return lower_stored(site, rule)
         product = Product(1, 0, turn_x=True, turn_y=True)
         if rule.weights[0].slot == 1:
-            matrices = len(shape(node, 0) or ()) == len(shape(node, 1) or ()) == 2
+            matrices = len(shape(site.node, 0) or ()) == len(shape(site.node, 1) or ()) == 2
             product = Product(0, 1, op_type="Gemm" if matrices else "MatMul")
-        y = write_product(tape, node, plan, inputs, product)
-        y.shape = node.outputs[0].shape
+        y = write_product(site, product)
+        y.shape = site.node.outputs[0].shape
         return [y]

@@ -6,15 +6,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
+from onnxq.operator import (
+    Array,
+    Case,
+    IntegerCall,
+    IntegerOperator,
+    register_integer,
+)
+from onnxq.operator.integer_call import stored
 from onnxq.operators._columns import check_sum, columns, product
 from onnxq.operators._examples import codes, zero
-from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, stored
 from onnxq.operators._pairs import product_risks
 from onnxq.targets.accumulation import EXACT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
 
@@ -32,34 +38,22 @@ class MatMulInteger(IntegerOperator):
     op_type = OP
     weights = (1,)
 
-    def kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """int32."""
-        return self.kernel_on(inputs, attributes, EXACT)
+        return self.kernel_on(call, EXACT)
 
-    def kernel_on(
-        self,
-        inputs: Sequence[Array | None],
-        attributes: Mapping[str, AttributeValue],
-        accumulator: Accumulator,
-    ) -> tuple[Array, ...]:
+    def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
         """As `kernel`, of a machine."""
-        a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 1, "B")
+        a, b = call.operand(0, "A"), call.operand(1, "B")
         one = np.ones((), np.float32)
-        a_qparams = make_qparams(OP, "a", one, optional(inputs, 2), qdtype_of(OP, a, "A"))
-        right = columns(OP, "B", b, None, optional(inputs, 3))
-        check_sum(OP, a, b)
-        return (product(OP, a, a_qparams, right, b, accumulator),)
+        a_qparams = call.qparams_of("a", one, call.optional(2), call.qdtype(a, "A"))
+        right = columns(call, "B", b, None, call.optional(3))
+        check_sum(call, a, b)
+        return (product(call, a, a_qparams, right, b, accumulator),)
 
-    def risks(
-        self,
-        inputs: Sequence[Array | None],
-        attributes: Mapping[str, AttributeValue],
-        arithmetic: Arithmetic,
-    ) -> Overflows | None:
+    def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
         """Of constant weights."""
-        a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 1, "B")
+        a, b = call.operand(0, "A"), call.operand(1, "B")
         return product_risks(a.dtype, stored(b), arithmetic)
 
     def cases(self) -> Iterable[Case]:

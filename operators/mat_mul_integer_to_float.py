@@ -6,16 +6,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
+from onnxq.operator import (
+    Array,
+    Case,
+    IntegerCall,
+    IntegerOperator,
+    register_integer,
+)
+from onnxq.operator.integer_call import stored
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_signs, check_sum, late_columns, product, to_float
-from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._examples import codes, normal, scales, zero
-from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, stored
 from onnxq.operators._pairs import product_risks
 from onnxq.targets.accumulation import EXACT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
 
@@ -34,36 +40,24 @@ class MatMulIntegerToFloat(IntegerOperator):
     domains = (MICROSOFT,)
     weights = (1,)
 
-    def kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """float32."""
-        return self.kernel_on(inputs, attributes, EXACT)
+        return self.kernel_on(call, EXACT)
 
-    def kernel_on(
-        self,
-        inputs: Sequence[Array | None],
-        attributes: Mapping[str, AttributeValue],
-        accumulator: Accumulator,
-    ) -> tuple[Array, ...]:
+    def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
         """As `kernel`, of a machine."""
-        a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 1, "B")
-        a_scale = operand(OP, inputs, 2, "a_scale")
-        a_qparams = make_qparams(OP, "a", a_scale, optional(inputs, 4), qdtype_of(OP, a, "A"))
-        right = late_columns(OP, "b", b, operand(OP, inputs, 3, "b_scale"), optional(inputs, 5))
-        check_signs(OP, a, b)
-        check_sum(OP, a, b)
-        total = product(OP, a, a_qparams, right, b, accumulator)
-        return (to_float(OP, total, a_qparams.scale, right, optional(inputs, 6)),)
+        a, b = call.operand(0, "A"), call.operand(1, "B")
+        a_scale = call.operand(2, "a_scale")
+        a_qparams = call.qparams_of("a", a_scale, call.optional(4), call.qdtype(a, "A"))
+        right = late_columns(call, "b", b, call.operand(3, "b_scale"), call.optional(5))
+        check_signs(call, a, b)
+        check_sum(call, a, b)
+        total = product(call, a, a_qparams, right, b, accumulator)
+        return (to_float(call, total, a_qparams.scale, right, call.optional(6)),)
 
-    def risks(
-        self,
-        inputs: Sequence[Array | None],
-        attributes: Mapping[str, AttributeValue],
-        arithmetic: Arithmetic,
-    ) -> Overflows | None:
+    def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
         """Of constant weights."""
-        a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 1, "B")
+        a, b = call.operand(0, "A"), call.operand(1, "B")
         return product_risks(a.dtype, stored(b), arithmetic)
 
     def cases(self) -> Iterable[Case]:

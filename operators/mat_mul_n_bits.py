@@ -10,16 +10,21 @@ import numpy.typing as npt
 
 from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
-from onnxq.operators._attributes import integer
-from onnxq.operators._emit import MICROSOFT
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    IntegerCall,
+    IntegerOperator,
+    register_integer,
+)
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._examples import codes, normal
-from onnxq.operators._integer import operand, optional
 from onnxq.operators._linear import REALS
 from onnxq.qparams import PerBlock, QParams, per_tensor, quantize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     Reals = npt.NDArray[np.float64]
 
@@ -68,18 +73,14 @@ class MatMulNBits(IntegerOperator):
     op_type = OP
     domains = (MICROSOFT,)
 
-    def kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """The product, summed in float64 and rounded to A's type once."""
-        a, w, _ = _operands(inputs, attributes)
-        y = a @ w.T + _bias(inputs)
+        a, w, _ = _operands(call)
+        y = a @ w.T + _bias(call)
         with np.errstate(over="ignore"):
-            return (np.asarray(y.astype(np.float32)).astype(operand(OP, inputs, 0, "A").dtype),)
+            return (np.asarray(y.astype(np.float32)).astype(call.operand(0, "A").dtype),)
 
-    def bound(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> Array | None:
+    def bound(self, call: IntegerCall) -> Array | None:
         """(4 + sqrt(n)) * 2^-24 * (sum_k |a| |w| + |bias|), |w| = (code + |zero_point|) * scale.
 
         ONNX Runtime subtracts zero points after it has summed, so that |w| counts both parts. n
@@ -89,13 +90,13 @@ class MatMulNBits(IntegerOperator):
         scales' product, of the term and of the result. float16 results are rounded once more.
         Blocks of A below 2^-120 count as noise. Shape of Y.
         """
-        a, w, magnitude = _operands(inputs, attributes)
-        sizes = _sizes(attributes)
-        terms = sizes.blocks if _is_int8(inputs, sizes) else sizes.inner
-        total = np.abs(a) @ magnitude.T + np.abs(_bias(inputs))
+        a, w, magnitude = _operands(call)
+        sizes = _sizes(call)
+        terms = sizes.blocks if _is_int8(call, sizes) else sizes.inner
+        total = np.abs(a) @ magnitude.T + np.abs(_bias(call))
         found = total * ((4 + np.sqrt(terms)) * HALF_ULP) + 2 * TINY * magnitude.sum(axis=1)
-        if operand(OP, inputs, 0, "A").dtype == np.float16:
-            y = np.abs(a @ w.T + _bias(inputs)) + found
+        if call.operand(0, "A").dtype == np.float16:
+            y = np.abs(a @ w.T + _bias(call)) + found
             found = found + 2 * (FLOAT16_HALF_ULP * y + FLOAT16_TINY)  # each rounds for itself
         return np.asarray(found)
 
@@ -131,14 +132,14 @@ class MatMulNBits(IntegerOperator):
         yield Case("no row", (normal(0, 32), b, scale), (1, 2), sizes)
 
 
-def _sizes(attributes: Mapping[str, AttributeValue]) -> _Sizes:
+def _sizes(call: IntegerCall) -> _Sizes:
     """Raises ShapeError where K, N, bits or block_size is none that ONNX Runtime takes."""
     sizes = _Sizes(
-        integer(attributes, "K", 0),
-        integer(attributes, "N", 0),
-        integer(attributes, "bits", 4),
-        integer(attributes, "block_size", 0),
-        integer(attributes, "accuracy_level", 0),
+        call.integer("K", 0),
+        call.integer("N", 0),
+        call.integer("bits", 4),
+        call.integer("block_size", 0),
+        call.integer("accuracy_level", 0),
     )
     power = sizes.block >= MIN_BLOCK and sizes.block & (sizes.block - 1) == 0
     if sizes.inner < 1 or sizes.columns < 1 or sizes.bits not in BITS or not power:
@@ -149,9 +150,9 @@ def _sizes(attributes: Mapping[str, AttributeValue]) -> _Sizes:
     return sizes
 
 
-def _is_int8(inputs: Sequence[Array | None], sizes: _Sizes) -> bool:
+def _is_int8(call: IntegerCall, sizes: _Sizes) -> bool:
     """Whether ONNX Runtime quantizes A to int8 per block."""
-    points = optional(inputs, 3)
+    points = call.optional(3)
     return (
         sizes.accuracy == INT8_ACCURACY
         and (points is None or points.dtype == np.uint8)
@@ -159,23 +160,21 @@ def _is_int8(inputs: Sequence[Array | None], sizes: _Sizes) -> bool:
     )
 
 
-def _bias(inputs: Sequence[Array | None]) -> Reals:
+def _bias(call: IntegerCall) -> Reals:
     """float64 (N,), or 0 where it is absent."""
-    bias = optional(inputs, 5)
+    bias = call.optional(5)
     return np.zeros((), np.float64) if bias is None else bias.astype(np.float64)
 
 
-def _operands(
-    inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-) -> tuple[Reals, Reals, Reals]:
+def _operands(call: IntegerCall) -> tuple[Reals, Reals, Reals]:
     """A (..., K) and W (N, K) as they are multiplied, and |w| of `bound`, in float64.
 
     Raises:
         ShapeError: shapes or dtypes do not fit, or a scale is not positive.
         UnsupportedError: ONNX Runtime has no such kernel.
     """
-    sizes = _sizes(attributes)
-    a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 1, "B")
+    sizes = _sizes(call)
+    a, b = call.operand(0, "A"), call.operand(1, "B")
     if a.dtype not in REALS or not a.ndim or a.shape[-1] != sizes.inner:
         raise ShapeError(
             f"{OP}: A is {a.dtype} of shape {a.shape}; wanted float32 or float16, "
@@ -185,33 +184,33 @@ def _operands(
     if b.dtype != np.uint8 or b.shape != wanted:
         raise ShapeError(f"{OP}: B is {b.dtype} of shape {b.shape}; wanted uint8, {wanted}.")
     for slot, name in ((2, "scales"), (5, "bias")):
-        x = optional(inputs, slot)
+        x = call.optional(slot)
         if x is not None and x.dtype != a.dtype:
             raise ShapeError(f"{OP}: {name} has dtype {x.dtype}, A {a.dtype}; make them equal.")
-    bias = optional(inputs, 5)
+    bias = call.optional(5)
     if bias is not None and bias.shape != (sizes.columns,):
         raise ShapeError(f"{OP}: bias of shape {bias.shape}; wanted ({sizes.columns},).")
-    groups = optional(inputs, 4)
+    groups = call.optional(4)
     if groups is not None:
         raise UnsupportedError(
             f"{OP}: g_idx ({groups.dtype}) is given. ONNX Runtime 1.31 contradicts itself with it: "
             "blocks in their order give another result than none. Reorder A's columns instead."
         )
     places = np.arange(sizes.inner) // sizes.block
-    scale, points = _scales(inputs, sizes), _zero_points(optional(inputs, 3), a.dtype, sizes)
+    scale, points = _scales(call, sizes), _zero_points(call.optional(3), a.dtype, sizes)
     q = _unpack(b.reshape(sizes.columns, -1), sizes.bits)[:, : sizes.inner]
     centred = q.astype(np.float32) - points[:, places]
     reals = np.asarray(a, np.float32)
     steps = scale[:, places]
     magnitude = (q.astype(np.float64) + np.abs(points[:, places])) * steps
-    if _is_int8(inputs, sizes):
+    if _is_int8(call, sizes):
         return _as_int8(reals, sizes), centred.astype(np.float64) * steps, magnitude
     return reals.astype(np.float64), (centred * steps).astype(np.float64), magnitude
 
 
-def _scales(inputs: Sequence[Array | None], sizes: _Sizes) -> npt.NDArray[np.float32]:
+def _scales(call: IntegerCall, sizes: _Sizes) -> npt.NDArray[np.float32]:
     """float32 (N, blocks)."""
-    scale = operand(OP, inputs, 2, "scales")
+    scale = call.operand(2, "scales")
     wanted = (sizes.columns, sizes.blocks)
     if scale.shape not in (wanted, (sizes.columns * sizes.blocks,)):
         raise ShapeError(f"{OP}: scales have shape {scale.shape}; wanted {wanted}, flat or not.")

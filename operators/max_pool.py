@@ -11,27 +11,24 @@ from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
     AttributeValue,
+    Call,
     Case,
     Float,
     Form,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._attributes import integer, integers
-from onnxq.operators._check import codes, shared
-from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import normal
 from onnxq.operators._windows import Windows, blocks, pool_geometry, sliding, tap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
     from onnxq.qparams import IntArray
 
@@ -85,38 +82,31 @@ class MaxPool(Operator):
         yield Case("3d", (normal(1, 2, 4, 5, 4),), (), {"kernel_shape": [2, 3, 2]})
         yield Case("empty batch", (normal(0, 3, 7, 6),), (), {"kernel_shape": [2, 2]})
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """MaxPool on codes."""
-        return on_codes(tape, node, plan, inputs)
+        return site.on_codes()
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y, and Indices where the attribute `num_outputs` tells that both are wanted.
 
         Raises:
             ShapeError: kernel and x do not fit, or qparams differ.
         """
-        x = codes("MaxPool", inputs, plan, 0)
-        kernel = integers(attributes, "kernel_shape", [])
+        x = call.codes(0)
+        kernel = call.integers("kernel_shape", [])
         if x.ndim < 3 or not kernel:
             raise ShapeError(
                 f"MaxPool: x {x.shape}, kernel_shape {kernel}; wanted (N, C, *spatial)."
             )
-        qparams = shared("MaxPool", plan)
-        windows = pool_geometry("MaxPool", x.shape[2:], kernel, attributes)
+        qparams = call.shared()
+        windows = pool_geometry(call, x.shape[2:], kernel)
         y = np.empty((math.prod(x.shape[:2]), *windows.out), x.dtype)
         for place, planes in blocks(x, windows):
             y[place] = _maxima(planes, windows, qparams.dtype.qmin)[0]
         y = y.reshape(*x.shape[:2], *windows.out)
-        if integer(attributes, "num_outputs", 1) == 1:
+        if call.integer("num_outputs", 1) == 1:
             return (y,)
-        order = "F" if integer(attributes, "storage_order", 0) else "C"
+        order = "F" if call.integer("storage_order", 0) else "C"
         return y, _indices(x, windows, qparams.dtype.qmin, order)
 
 

@@ -17,15 +17,17 @@ from onnxq.operator import (
     AttributeValue,
     Case,
     DynamicForm,
-    DynamicNodePlan,
     DynamicRule,
+    DynamicSite,
     DynamicWeight,
     Float,
+    NodeCall,
+    NodeSite,
     Operator,
     Rule,
     register,
 )
-from onnxq.operators._attributes import integer, integers
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._dynamic import (
     REAL,
     check_integer,
@@ -35,16 +37,12 @@ from onnxq.operators._dynamic import (
     quantized_at_run_time,
     step,
 )
-from onnxq.operators._emit import MICROSOFT, attributes_of
 from onnxq.operators._examples import ints32, normal
 from onnxq.operators._heads import attend, heads_of, merge_heads
-from onnxq.operators._integer import operand, optional
 from onnxq.operators._nodes import has_input, is_constant, shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from onnx_ir.tape import Tape
+    from collections.abc import Iterable, Sequence
 
     from onnxq.operators._heads import Heads
 
@@ -97,35 +95,27 @@ class MicrosoftAttention(Operator):
             measured_as="MultiHeadAttention" if _is_split(node) else "",
         )
 
-    def lower_dynamic(
-        self,
-        tape: Tape,
-        node: ir.Node,
-        plan: DynamicNodePlan,
-        inputs: Sequence[ir.Value | None],
-    ) -> Sequence[ir.Value]:
+    def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
         """QAttention, or Attention on weights that are dequantized at load.
 
         Raises:
             UnsupportedError: weights that QAttention does not take.
         """
-        if plan.form is DynamicForm.INTEGER:
-            slots = [*inputs, *[None] * (PAST_LENGTH + 1 - len(inputs))]
-            return _quantized(tape, node, plan, slots)
-        rule = self.dynamic_rule(node)
+        if site.plan.form is DynamicForm.INTEGER:
+            slots = [*site.inputs, *[None] * (PAST_LENGTH + 1 - len(site.inputs))]
+            return _quantized(site, slots)
+        rule = self.dynamic_rule(site.node)
         assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
-        return lower_stored(tape, node, plan, inputs, rule)
+        return lower_stored(site, rule)
 
-    def float_kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def float_kernel(self, call: NodeCall) -> tuple[Array, ...]:
         """What ONNX Runtime computes in float32, within rounding: Y and present.
 
         Raises:
             ShapeError: shapes or dtypes that do not fit together.
             UnsupportedError: ONNX Runtime's CPU kernel lacks it, or onnxq has no kernel for it.
         """
-        heads = _heads(inputs, attributes)
+        heads = _heads(call)
         same = heads.k.shape == heads.v.shape
         return (merge_heads(attend(heads)), *([np.stack([heads.k, heads.v])] if same else []))
 
@@ -179,98 +169,94 @@ def _masks_keys(node: ir.Node) -> bool:
     return named and keys == rows
 
 
-def _quantized(
-    tape: Tape, node: ir.Node, plan: DynamicNodePlan, slots: Sequence[ir.Value | None]
-) -> list[ir.Value]:
+def _quantized(site: DynamicSite, slots: Sequence[ir.Value | None]) -> list[ir.Value]:
     """DynamicQuantizeLinear and QAttention."""
     x, weight, bias = slots[X], slots[WEIGHT], slots[BIAS]
-    (qparams,) = plan.qparams
+    (qparams,) = site.plan.qparams
     assert x is not None
     assert weight is not None
     assert bias is not None, "dynamic_rule looked"
     assert qparams is not None, "the form is INTEGER"
-    check_integer(node, weight, qparams)
-    codes, x_scale, x_point = quantized_at_run_time(tape, node, "x", x)
-    if _is_split(node):
-        product = integer_product(tape, node, "qkv", (codes, x_scale, x_point), weight, qparams)
-        projected = step(tape, "Add", [product, bias], f"{node.name}_qkv")
-        return _split(tape, node, projected, slots)
-    scale, *point = parameters_of(tape, weight, qparams)
+    check_integer(site.node, weight, qparams)
+    codes, x_scale, x_point = quantized_at_run_time(site, "x", x)
+    if _is_split(site.node):
+        product = integer_product(site, "qkv", (codes, x_scale, x_point), weight, qparams)
+        projected = step(site.tape, "Add", [product, bias], f"{site.node.name}_qkv")
+        return _split(site, projected, slots)
+    scale, *point = parameters_of(site.tape, weight, qparams)
     w_point = point[0] if point else None
     inputs = [codes, weight, bias, x_scale, scale, slots[MASK], x_point, w_point, slots[PAST]]
-    named = [value.name != "" for value in node.outputs]
-    outputs = tape.op_multi_out(
+    named = [value.name != "" for value in site.node.outputs]
+    outputs = site.tape.op_multi_out(
         "QAttention",
         inputs,
-        attributes_of(node, *KEPT),
+        site.attributes(*KEPT),
         num_outputs=max(i + 1 for i, given in enumerate(named) if given),
         domain=MICROSOFT,
-        name=node.name,
+        name=site.node.name,
     )
-    for value, old in zip(outputs, node.outputs, strict=False):
+    for value, old in zip(outputs, site.node.outputs, strict=False):
         value.type, value.shape = REAL, old.shape
     return [outputs[i] if given else ir.Value(name="") for i, given in enumerate(named)]
 
 
-def _split(
-    tape: Tape, node: ir.Node, projected: ir.Value, slots: Sequence[ir.Value | None]
-) -> list[ir.Value]:
+def _split(site: NodeSite, projected: ir.Value, slots: Sequence[ir.Value | None]) -> list[ir.Value]:
     """MultiHeadAttention of (batch, rows, columns of Q, K and V)."""
-    weight = node.inputs[WEIGHT]
+    weight = site.node.inputs[WEIGHT]
     assert weight is not None
     assert weight.const_value is not None, "dynamic_rule looked"
-    sizes = np.array(_sizes(node, weight.const_value.shape.numpy()[1]), np.int64)
-    parts = tape.op_multi_out(
+    sizes = np.array(_sizes(site.node, weight.const_value.shape.numpy()[1]), np.int64)
+    parts = site.tape.op_multi_out(
         "Split",
-        [projected, tape.initializer(ir.tensor(sizes), name=f"{node.name}_sizes")],
+        [projected, site.tape.initializer(ir.tensor(sizes), name=f"{site.node.name}_sizes")],
         {"axis": 2},
         num_outputs=3,
-        name=f"{node.name}_split",
+        name=f"{site.node.name}_split",
     )
     for part in parts:
         part.type = REAL
-    y = tape.op(
+    y = site.tape.op(
         "MultiHeadAttention",
         [*parts, None, slots[MASK], slots[SCORE_BIAS]],
-        attributes_of(node, *KEPT),
+        site.attributes(*KEPT),
         domain=MICROSOFT,
-        name=node.name,
+        name=site.node.name,
     )
-    y.type, y.shape = REAL, node.outputs[0].shape
-    return [y, *(ir.Value(name="") for _ in node.outputs[1:])]
+    y.type, y.shape = REAL, site.node.outputs[0].shape
+    return [y, *(ir.Value(name="") for _ in site.node.outputs[1:])]
 
 
-def _heads(inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]) -> Heads:
+def _heads(call: NodeCall) -> Heads:
     """Q, K and V of every head, the past in front, and what is added to the scores.
 
     Raises:
         ShapeError, UnsupportedError: as `float_kernel`.
     """
     for name in ("do_rotary", "past_present_share_buffer"):
-        if integer(attributes, name, 0):
+        if call.integer(name, 0):
             raise UnsupportedError(f"{OP}: {name} is set, which onnxq has no kernel for.")
-    count = integer(attributes, "num_heads", 0)
-    x, w = operand(OP, inputs, X, "input"), operand(OP, inputs, WEIGHT, "weights")
+    count = call.integer("num_heads", 0)
+    x, w = call.plain(X), call.plain(WEIGHT)
     if x.ndim != 3 or w.ndim != 2 or x.shape[2:] != w.shape[:1] or not w.size:
         raise ShapeError(
             f"{OP}: input of shape {x.shape} by weights of shape {w.shape}; wanted (batch, "
             "length, size) and (size, columns)."
         )
-    sizes = integers(attributes, "qkv_hidden_sizes", [w.shape[1] // 3] * 3)
+    sizes = call.integers("qkv_hidden_sizes", [w.shape[1] // 3] * 3)
     if count < 1 or len(sizes) != 3 or sum(sizes) != w.shape[1] or any(n % count for n in sizes):
         raise ShapeError(
             f"{OP}: {w.shape[1]} columns for Q, K and V of sizes {sizes} in {count} heads; wanted "
             "as many columns as their sum, and sizes that num_heads divides."
         )
-    bias = optional(inputs, BIAS)
+    bias = call.optional(BIAS)
     if bias is not None and bias.shape != w.shape[1:]:
         raise ShapeError(f"{OP}: bias has shape {bias.shape}; wanted {w.shape[1:]}.")
     product = x.astype(np.float64) @ w.astype(np.float64)
     product += 0 if bias is None else bias.astype(np.float64)
     projected = np.asarray(product, np.float32)
     parts = np.split(projected, np.cumsum(sizes[:2]), axis=2)
-    heads = heads_of(OP, parts, optional(inputs, MASK), optional(inputs, PAST), attributes)
-    score_bias = optional(inputs, SCORE_BIAS)
+    heads = heads_of(call, parts, call.optional(MASK), call.optional(PAST))
+    score_bias = call.optional(SCORE_BIAS)
     if score_bias is None:
         return heads
     added = score_bias.astype(np.float32)

@@ -10,26 +10,23 @@ import numpy as np
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._check import codes, shape_errors, shared
-from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import normal
 from onnxq.operators._nodes import infinite_operand
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -57,22 +54,15 @@ class Min(Operator):
         yield Case("one", (x,))
         yield Case("empty batch", (normal(0, 3), normal(3, seed=1)), (1,))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """Min on codes."""
-        return on_codes(tape, node, plan, inputs)
+        return site.on_codes()
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        if not inputs:
+        if not call.inputs:
             raise ShapeError("Min: it has no inputs; wanted at least one.")
-        operands = [codes("Min", inputs, plan, slot) for slot in range(len(inputs))]
-        shared("Min", plan, range(len(inputs)))
-        with shape_errors("Min"):
+        operands = [call.codes(slot) for slot in range(len(call.inputs))]
+        call.shared(range(len(call.inputs)))
+        with call.shape_errors():
             return (np.asarray(functools.reduce(np.minimum, operands)),)

@@ -8,26 +8,23 @@ import numpy as np
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._check import codes, qparams_in, qparams_out
-from onnxq.operators._emit import qlinear
 from onnxq.operators._examples import normal
 from onnxq.operators._nodes import infinite_operand
 from onnxq.operators._tables import Codes, look_up_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
     from onnxq.qparams import IntArray, QParams
 
@@ -56,26 +53,19 @@ class Mul(Operator):
         yield Case("scalar", (x, np.array(0.3, np.float32)), (1,))
         yield Case("empty batch", (normal(0, 3), normal(3, seed=1)), (1,))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """QLinearMul."""
-        return qlinear(tape, node, plan, inputs, "QLinearMul", {})
+        return site.qlinear("QLinearMul", {})
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        a, b = codes("Mul", inputs, plan, 0), codes("Mul", inputs, plan, 1)
-        p, q, out = qparams_in("Mul", plan, 0), qparams_in("Mul", plan, 1), qparams_out("Mul", plan)
+        a, b = call.codes(0), call.codes(1)
+        p, q, out = call.qparams_in(0), call.qparams_in(1), call.qparams_out()
 
         def product(first: Codes, second: Codes) -> IntArray:
             return multiply_codes(first, second, p, q, out)
 
-        return (look_up_pairs("Mul", product, (a, p.dtype), (b, q.dtype)),)
+        return (look_up_pairs(call, product, (a, p.dtype), (b, q.dtype)),)
 
 
 def multiply_codes(a: Codes, b: Codes, p: QParams, q: QParams, out: QParams) -> IntArray:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
 from onnxq.operators._around import lower_around
@@ -22,10 +22,9 @@ from onnxq.operators._number import lower_with_number, number_kernel
 from onnxq.operators._tables import is_tabulable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -51,19 +50,12 @@ class Neg(Operator):
         yield Case("rank 0", (normal(),))
         yield Case("empty batch", (normal(0, 3),))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """QLinearMul by -1; wide codes: around float."""
-        if not is_tabulable(plan):
-            return lower_around(tape, node, plan, inputs)
-        return lower_with_number(tape, node, plan, inputs[0], "QLinearMul", -1.0)
+        if not is_tabulable(site.plan):
+            return lower_around(site)
+        return lower_with_number(site, site.inputs[0], "QLinearMul", -1.0)
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        return (number_kernel("Neg", inputs, plan, "QLinearMul", -1.0),)
+        return (number_kernel(call, "QLinearMul", -1.0),)

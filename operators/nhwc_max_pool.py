@@ -11,18 +11,18 @@ from onnxq.operator import (
     Array,
     AttributeValue,
     Case,
+    IntegerCall,
     IntegerOperator,
     NodePlan,
     register_integer,
 )
-from onnxq.operators._emit import MICROSOFT
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._examples import codes
-from onnxq.operators._integer import operand, qdtype_of
 from onnxq.operators.max_pool import MaxPool
 from onnxq.qparams import per_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
 OP = "NhwcMaxPool"
 
@@ -34,16 +34,14 @@ class NhwcMaxPool(IntegerOperator):
     op_type = OP
     domains = (MICROSOFT,)
 
-    def kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """Codes of Y."""
-        x = operand(OP, inputs, 0, "x")
+        x = call.operand(0, "x")
         if x.ndim < 3:
             raise ShapeError(f"{OP}: x {x.shape}; wanted (N, *spatial, C).")
-        plain = per_tensor(1.0, 0, qdtype_of(OP, x, "x"))
+        plain = per_tensor(1.0, 0, call.qdtype(x, "x"))
         first = np.ascontiguousarray(np.moveaxis(x, -1, 1))
-        (y,) = MaxPool().kernel([first], NodePlan((plain,), (plain,)), attributes)
+        (y,) = MaxPool().kernel(call.planned([first], NodePlan((plain,), (plain,))))
         return (np.ascontiguousarray(np.moveaxis(y, 1, -1)),)
 
     def cases(self) -> Iterable[Case]:

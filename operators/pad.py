@@ -9,28 +9,24 @@ import numpy as np
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._attributes import text
-from onnxq.operators._check import codes, optional_vector, shape_errors, shared, vector
-from onnxq.operators._emit import emit, initializer
 from onnxq.operators._examples import ints, normal
 from onnxq.operators._nodes import constant, has_input, infinite
 from onnxq.qparams import IntArray, QParams, quantize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -73,33 +69,27 @@ class Pad(Operator):
         yield Case("pads computed at run time", (x, ints(0, 0, 1, 0, 0, 1)))
         yield Case("empty batch", (normal(0, 3), ints(0, 1, 0, 1)), (1,))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """Pad on codes, its value replaced by the code of it."""
-        slots = list(inputs)
-        if node.attributes.get_string("mode", "constant") == "constant":
-            qparams = shared("Pad", plan)
-            value = constant(node, 2) if has_input(node, 2) else None
+        slots = list(site.inputs)
+        if site.node.attributes.get_string("mode", "constant") == "constant":
+            qparams = site.shared()
+            value = constant(site.node, 2) if has_input(site.node, 2) else None
             slots += [None] * (3 - len(slots))
-            slots[2] = initializer(tape, node, "value", _code(value, qparams), qparams.dtype)
-        return emit(tape, node, plan, slots)
+            slots[2] = site.initializer("value", _code(value, qparams), qparams.dtype)
+        return site.emit(slots)
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = codes("Pad", inputs, plan, 0)
-        qparams = shared("Pad", plan)
-        before, behind = _widths(
-            x.ndim, vector("Pad", inputs, 1), optional_vector("Pad", inputs, 3)
-        )
+        x = call.codes(0)
+        qparams = call.shared()
+        before, behind = _widths(x.ndim, call.vector(1), call.optional_vector(3))
         widths = [(max(b, 0), max(e, 0)) for b, e in zip(before, behind, strict=True)]
-        mode, value = text(attributes, "mode", "constant"), inputs[2] if len(inputs) > 2 else None
-        with shape_errors("Pad"):
+        mode, value = (
+            call.text("mode", "constant"),
+            call.inputs[2] if len(call.inputs) > 2 else None,
+        )
+        with call.shape_errors():
             if mode == "constant":
                 y = np.pad(x, widths, constant_values=_code(value, qparams).item())
             else:

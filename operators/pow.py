@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,7 @@ import onnx_ir as ir
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
@@ -17,20 +18,18 @@ from onnxq.operator import (
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
 from onnxq.operators._around import around_kernel, lower_around, lower_function, table_kernel
-from onnxq.operators._check import codes, qparams_in
-from onnxq.operators._emit import qlinear
 from onnxq.operators._examples import ints, normal
 from onnxq.operators._nodes import constant, infinite_operand, is_constant
 from onnxq.operators._tables import is_tabulable
 from onnxq.operators.mul import Mul
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from onnx_ir.tape import Tape
 
 SQUARE = 2.0
 CUBE = 3.0  # ONNX Runtime multiplies for these two; its other powers are slow
@@ -80,35 +79,32 @@ class Pow(Operator):
         yield Case("whole numbers at run time", (x, ints(0, 1, 2, 3)))
         yield Case("empty batch", (normal(0, 3), np.array(2, np.float32)), (1,))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """QLinearMul, a table, or around float."""
-        exponent = _exponent(constant(node, 1))
-        if exponent in (None, CUBE) or is_constant(node, 0) or not is_tabulable(plan):
-            return lower_around(tape, node, plan, inputs)
+        exponent = _exponent(constant(site.node, 1))
+        if exponent in (None, CUBE) or is_constant(site.node, 0) or not is_tabulable(site.plan):
+            return lower_around(site)
         if exponent == SQUARE:
-            square = NodePlan((plan.inputs[0],) * 2, plan.outputs)
-            return qlinear(tape, node, square, [inputs[0]] * 2, "QLinearMul", {})
-        return lower_function(tape, node, plan, inputs, lambda x: x**exponent)
+            square = NodePlan((site.plan.inputs[0],) * 2, site.plan.outputs)
+            return replace(site, plan=square, inputs=[site.inputs[0]] * 2).qlinear("QLinearMul", {})
+        return lower_function(site, lambda x: x**exponent)
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Z. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        exponent = _exponent(inputs[1]) if plan.inputs[1] is None else None
-        if exponent is None or plan.inputs[0] is None:
-            exponents = inputs[1]
+        exponent = _exponent(call.inputs[1]) if call.plan.inputs[1] is None else None
+        if exponent is None or call.plan.inputs[0] is None:
+            exponents = call.inputs[1]
             if exponents is not None and exponents.dtype in (np.int32, np.int64):
-                inputs = (inputs[0], exponents.astype(np.float32))
-            return (around_kernel("Pow", inputs, plan, np.power),)
+                call = replace(call, inputs=(call.inputs[0], exponents.astype(np.float32)))
+            return (around_kernel(call, np.power),)
         if exponent == SQUARE:
-            x, p = codes("Pow", inputs, plan, 0), qparams_in("Pow", plan, 0)
-            return Mul().kernel((x, x), NodePlan((p, p), plan.outputs), {})
-        return (table_kernel("Pow", inputs, plan, lambda x: x**exponent),)
+            x, p = call.codes(0), call.qparams_in(0)
+            return Mul().kernel(
+                replace(
+                    call, inputs=(x, x), plan=NodePlan((p, p), call.plan.outputs), attributes={}
+                )
+            )
+        return (table_kernel(call, lambda x: x**exponent),)
 
 
 def _exponent(exponents: Array | None) -> float | None:

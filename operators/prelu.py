@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,7 @@ import onnx_ir as ir
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
@@ -17,11 +18,10 @@ from onnxq.operator import (
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
 from onnxq.operators._around import around_kernel, lower_around
-from onnxq.operators._check import codes, qparams_in, qparams_out, shape_errors
-from onnxq.operators._emit import qlinear
 from onnxq.operators._examples import normal
 from onnxq.operators._lookup import lower_table
 from onnxq.operators._nodes import constant, infinite_operand
@@ -29,12 +29,11 @@ from onnxq.operators._tables import is_tabulable, look_up_each, tabulate
 from onnxq.operators.leaky_relu import LeakyRelu
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
-    from onnx_ir.tape import Tape
 
-    from onnxq.qparams import IntArray
+    from onnxq.qparams import IntArray, QParams
 
 MAX_TABLES = 4096  # of 256 bytes; slopes beyond are not those of channels
 
@@ -69,35 +68,33 @@ class PRelu(Operator):
         yield Case("at run time", (x, normal(3, 1, seed=1)))
         yield Case("empty batch", (normal(0, 3), normal(3, seed=1)), (1,))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """QLinearLeakyRelu, tables that GatherElements reads, or around float."""
-        slope = constant(node, 1)
-        if slope is None or plan.inputs[1] is not None or not is_tabulable(plan):
-            return lower_around(tape, node, plan, inputs)
+        slope = constant(site.node, 1)
+        if slope is None or site.plan.inputs[1] is not None or not is_tabulable(site.plan):
+            return lower_around(site)
         if slope.size == 1:
             alpha = ir.AttrFloat32("alpha", float(slope.item()))
-            bare = NodePlan(plan.inputs[:1], plan.outputs)
-            return qlinear(tape, node, bare, inputs[:1], "QLinearLeakyRelu", {"alpha": alpha})
-        return lower_table(tape, node, plan, inputs, _tables(slope, plan))
+            bare = NodePlan(site.plan.inputs[:1], site.plan.outputs)
+            return replace(site, plan=bare, inputs=site.inputs[:1]).qlinear(
+                "QLinearLeakyRelu", {"alpha": alpha}
+            )
+        return lower_table(site, _tables(slope, site.qparams_in(0), site.qparams_out()))
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        slope = inputs[1] if len(inputs) > 1 and plan.inputs[1] is None else None
-        if slope is None or plan.inputs[0] is None:
-            return (around_kernel("PRelu", inputs, plan, prelu),)
+        slope = call.inputs[1] if len(call.inputs) > 1 and call.plan.inputs[1] is None else None
+        if slope is None or call.plan.inputs[0] is None:
+            return (around_kernel(call, prelu),)
         if slope.size == 1:
-            return LeakyRelu().kernel(inputs[:1], plan, {"alpha": float(slope.item())})
-        x = codes("PRelu", inputs, plan, 0)
-        with shape_errors("PRelu"):
+            return LeakyRelu().kernel(
+                replace(call, inputs=call.inputs[:1], attributes={"alpha": float(slope.item())})
+            )
+        x = call.codes(0)
+        with call.shape_errors():
             np.broadcast_to(slope, x.shape)
-            return (look_up_each(_tables(slope, plan), x, qparams_in("PRelu", plan, 0)),)
+            p, q = call.qparams_in(0), call.qparams_out()
+            return (look_up_each(_tables(slope, p, q), x, p),)
 
 
 def prelu(x: npt.NDArray[np.float64], slope: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -105,8 +102,7 @@ def prelu(x: npt.NDArray[np.float64], slope: npt.NDArray[np.float64]) -> npt.NDA
     return np.where(x >= 0, x, slope * x)
 
 
-def _tables(slope: Array, plan: NodePlan) -> IntArray:
+def _tables(slope: Array, p: QParams, q: QParams) -> IntArray:
     """Codes of the result for every code of X: (*slope.shape, 256)."""
-    p, q = qparams_in("PRelu", plan, 0), qparams_out("PRelu", plan)
     slopes = slope.astype(np.float64)[..., None]
     return tabulate(lambda x: prelu(x, slopes), p, q)

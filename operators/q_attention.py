@@ -7,18 +7,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
-from onnxq.operators._attributes import integer
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    IntegerCall,
+    IntegerOperator,
+    register_integer,
+)
+from onnxq.operator.integer_call import stored
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_sum, columns, product, to_float
-from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._examples import codes, ints32, normal, scales, zero
 from onnxq.operators._heads import attend, attention_bound, heads_of, merge_heads
-from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, stored
 from onnxq.operators._pairs import product_risks
 from onnxq.targets.accumulation import EXACT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     from onnxq.operators._heads import Floats, Heads
     from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
@@ -43,88 +49,65 @@ class QAttention(IntegerOperator):
     domains = (MICROSOFT,)
     weights = (1,)
 
-    def kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """Y and present, float32."""
-        return self.kernel_on(inputs, attributes, EXACT)
+        return self.kernel_on(call, EXACT)
 
-    def kernel_on(
-        self,
-        inputs: Sequence[Array | None],
-        attributes: Mapping[str, AttributeValue],
-        accumulator: Accumulator,
-    ) -> tuple[Array, ...]:
+    def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
         """As `kernel`, of a machine."""
-        heads = _heads(inputs, attributes, accumulator)
+        heads = _heads(call, accumulator)
         return merge_heads(attend(heads)), np.stack([heads.k, heads.v])
 
-    def risks(
-        self,
-        inputs: Sequence[Array | None],
-        attributes: Mapping[str, AttributeValue],
-        arithmetic: Arithmetic,
-    ) -> Overflows | None:
+    def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
         """Of constant weights."""
-        weight = operand(OP, inputs, 1, "weight")
+        weight = call.operand(1, "weight")
         return product_risks(np.dtype(np.uint8), stored(weight), arithmetic)
 
-    def bound(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> Array | None:
+    def bound(self, call: IntegerCall) -> Array | None:
         """`attention_bound` of Y; the projections in front of it are exact."""
-        return self.bound_on(inputs, attributes, EXACT)
+        return self.bound_on(call, EXACT)
 
-    def bound_on(
-        self,
-        inputs: Sequence[Array | None],
-        attributes: Mapping[str, AttributeValue],
-        accumulator: Accumulator,
-    ) -> Array | None:
+    def bound_on(self, call: IntegerCall, accumulator: Accumulator) -> Array | None:
         """As `bound`, of a machine: what becomes of Q, K and V there is in it."""
-        return merge_heads(attention_bound(_heads(inputs, attributes, accumulator)))
+        return merge_heads(attention_bound(_heads(call, accumulator)))
 
     def cases(self) -> Iterable[Case]:
         """Types, columns, masks of every shape, past, one-sided, scale; a row masked throughout."""
         yield from _cases()
 
 
-def _heads(
-    inputs: Sequence[Array | None],
-    attributes: Mapping[str, AttributeValue],
-    accumulator: Accumulator,
-) -> Heads:
+def _heads(call: IntegerCall, accumulator: Accumulator) -> Heads:
     """Q, K and V of every head, the past in front, and what masks add.
 
     Raises:
         ShapeError: shapes or dtypes do not fit together.
         UnsupportedError: ONNX Runtime has no such kernel, or does not survive it.
     """
-    count = integer(attributes, "num_heads", 0)
-    _check_attributes(attributes, count)
-    parts = np.split(_projected(inputs, count, accumulator), 3, axis=2)
-    return heads_of(OP, parts, optional(inputs, 5), optional(inputs, 8), attributes)
+    count = call.integer("num_heads", 0)
+    _check_attributes(call, count)
+    parts = np.split(_projected(call, count, accumulator), 3, axis=2)
+    return heads_of(call, parts, call.optional(5), call.optional(8))
 
 
-def _check_attributes(attributes: Mapping[str, AttributeValue], count: int) -> None:
+def _check_attributes(call: IntegerCall, count: int) -> None:
     if count < 1:
         raise ShapeError(f"{OP}: num_heads is {count}; wanted 1 or more.")
     for name in ("do_rotary", "past_present_share_buffer"):
-        if integer(attributes, name, 0):
+        if call.integer(name, 0):
             raise UnsupportedError(
                 f"{OP}: {name} is set; ONNX Runtime's CPU kernel ignores it or refuses to run. "
                 "Leave the attention in float."
             )
 
 
-def _projected(inputs: Sequence[Array | None], count: int, accumulator: Accumulator) -> Floats:
+def _projected(call: IntegerCall, count: int, accumulator: Accumulator) -> Floats:
     """float32 (B, S, 3 H)."""
-    x, w = operand(OP, inputs, 0, "input"), operand(OP, inputs, 1, "weight")
-    bias = operand(OP, inputs, 2, "bias")
-    x_qdtype = qdtype_of(OP, x, "input", ("uint8",))
-    x_scale = operand(OP, inputs, 3, "input_scale")
-    x_qparams = make_qparams(OP, "input", x_scale, optional(inputs, 6), x_qdtype)
-    scale, point = operand(OP, inputs, 4, "weight_scale"), optional(inputs, 7)
+    x, w = call.operand(0, "input"), call.operand(1, "weight")
+    bias = call.operand(2, "bias")
+    x_qdtype = call.qdtype(x, "input", ("uint8",))
+    x_scale = call.operand(3, "input_scale")
+    x_qparams = call.qparams_of("input", x_scale, call.optional(6), x_qdtype)
+    scale, point = call.operand(4, "weight_scale"), call.optional(7)
     if x.ndim != 3 or w.ndim != 2 or x.shape[2:] != w.shape[:1]:
         raise ShapeError(
             f"{OP}: input of shape {x.shape} by a weight of shape {w.shape}; wanted (batch, "
@@ -144,10 +127,10 @@ def _projected(inputs: Sequence[Array | None], count: int, accumulator: Accumula
         raise ShapeError(f"{OP}: bias has shape {bias.shape}; wanted {w.shape[1:]}.")
     if not x.shape[0]:
         raise UnsupportedError(f"{OP}: no batch; ONNX Runtime 1.31 aborts the process on it.")
-    right = columns(OP, "weight", w, scale, point)
-    check_sum(OP, x, w)
-    total = product(OP, x, x_qparams, right, w, accumulator)
-    return to_float(OP, total, x_qparams.scale, right, bias)
+    right = columns(call, "weight", w, scale, point)
+    check_sum(call, x, w)
+    total = product(call, x, x_qparams, right, w, accumulator)
+    return to_float(call, total, x_qparams.scale, right, bias)
 
 
 def _cases() -> Iterable[Case]:

@@ -9,24 +9,22 @@ import numpy as np
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
-    AttributeValue,
     Case,
+    IntegerCall,
     IntegerOperator,
     NodePlan,
     register_integer,
 )
-from onnxq.operators._attributes import integer
-from onnxq.operators._check import shape_errors
+from onnxq.operator.integer_call import stored
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_signs, check_sum
-from onnxq.operators._emit import MICROSOFT
 from onnxq.operators._examples import codes, ints32, scales, zero
-from onnxq.operators._integer import bias_qparams, operand, optional, qdtype_of, qparams, stored
 from onnxq.operators._pairs import product_risks
 from onnxq.operators.gemm import quantized_gemm
 from onnxq.targets.accumulation import EXACT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     from onnxq.qparams import QParams
     from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
@@ -46,47 +44,35 @@ class QGemm(IntegerOperator):
     domains = (MICROSOFT,)
     weights = (3,)
 
-    def kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """Codes of y, or float32."""
-        return self.kernel_on(inputs, attributes, EXACT)
+        return self.kernel_on(call, EXACT)
 
-    def kernel_on(
-        self,
-        inputs: Sequence[Array | None],
-        attributes: Mapping[str, AttributeValue],
-        accumulator: Accumulator,
-    ) -> tuple[Array, ...]:
+    def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
         """As `kernel`, of a machine."""
-        a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 3, "B")
-        a_qparams = qparams(OP, "a", inputs, 1, qdtype_of(OP, a, "A"))
-        trans_a, trans_b = integer(attributes, "transA", 0), integer(attributes, "transB", 0)
-        b_qparams = qparams(OP, "b", inputs, 4, qdtype_of(OP, b, "B"), axis=0 if trans_b else 1)
-        check_signs(OP, a, b)
+        a, b = call.operand(0, "A"), call.operand(3, "B")
+        a_qparams = call.qparams("a", 1, call.qdtype(a, "A"))
+        trans_a, trans_b = call.integer("transA", 0), call.integer("transB", 0)
+        b_qparams = call.qparams("b", 4, call.qdtype(b, "B"), axis=0 if trans_b else 1)
+        check_signs(call, a, b)
         if a.ndim != 2 or b.ndim != 2:
             raise ShapeError(f"{OP}: A {a.shape} and B {b.shape}; wanted two matrices.")
-        check_sum(OP, a.T if trans_a else a, b.T if trans_b else b)
+        check_sum(call, a.T if trans_a else a, b.T if trans_b else b)
         columns = b.shape[0 if trans_b else 1]
         if b_qparams.scale.size not in (1, columns):
             raise ShapeError(
                 f"{OP}: b_scale has {b_qparams.scale.size} numbers; wanted 1 or {columns}."
             )
-        bias = optional(inputs, 6)
-        c_qparams = None if bias is None else bias_qparams(OP, bias, a_qparams, b_qparams)
-        plan = NodePlan((a_qparams, b_qparams, c_qparams), (_result(inputs, a_qparams),))
-        with shape_errors(OP):
-            return quantized_gemm((a, b, bias), plan, attributes, accumulator)
+        bias = call.optional(6)
+        c_qparams = None if bias is None else call.bias_qparams(bias, a_qparams, b_qparams)
+        plan = NodePlan((a_qparams, b_qparams, c_qparams), (_result(call, a_qparams),))
+        with call.shape_errors():
+            return quantized_gemm(call.planned((a, b, bias), plan), accumulator)
 
-    def risks(
-        self,
-        inputs: Sequence[Array | None],
-        attributes: Mapping[str, AttributeValue],
-        arithmetic: Arithmetic,
-    ) -> Overflows | None:
+    def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
         """Of constant weights."""
-        a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 3, "B")
-        turned = b.T if integer(attributes, "transB", 0) else b
+        a, b = call.operand(0, "A"), call.operand(3, "B")
+        turned = b.T if call.integer("transB", 0) else b
         return product_risks(a.dtype, stored(turned), arithmetic)
 
     def cases(self) -> Iterable[Case]:
@@ -114,14 +100,14 @@ class QGemm(IntegerOperator):
         yield Case("no row", (codes(0, 5), *left, b, *column, c, *ends), given)
 
 
-def _result(inputs: Sequence[Array | None], a_qparams: QParams) -> QParams | None:
+def _result(call: IntegerCall, a_qparams: QParams) -> QParams | None:
     """QParams of y; None: float32. Raises ShapeError where only half of them is given."""
-    scale, zero_point = optional(inputs, 7), optional(inputs, 8)
+    scale, zero_point = call.optional(7), call.optional(8)
     if scale is None and zero_point is None:
         return None
     if scale is None or zero_point is None:
         raise ShapeError(f"{OP}: y_scale and y_zero_point belong together; give both or neither.")
-    y_qparams = qparams(OP, "y", inputs, 7, qdtype_of(OP, zero_point, "y_zero_point"))
+    y_qparams = call.qparams("y", 7, call.qdtype(zero_point, "y_zero_point"))
     if y_qparams.dtype != a_qparams.dtype:
         raise ShapeError(f"{OP}: A is {a_qparams.dtype}, y {y_qparams.dtype}; they must be equal.")
     return y_qparams

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
-from onnxq.operators._emit import MICROSOFT
+from onnxq.operator import (
+    Array,
+    Case,
+    IntegerCall,
+    IntegerOperator,
+    register_integer,
+)
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._examples import codes, scales, zero
 from onnxq.operators._fixed_sum import fixed_sum
 from onnxq.operators._qlinear import binary, binary_cases
@@ -17,7 +24,7 @@ from onnxq.operators.add import Add, add_codes, scalar_inside, sums
 from onnxq.targets.accumulation import Effect, Overflows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from onnxq.operator import NodePlan
     from onnxq.operators.add import PairSum
@@ -38,45 +45,33 @@ class QLinearAdd(IntegerOperator):
     op_type = OP
     domains = (MICROSOFT,)
 
-    def kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """Codes of C."""
-        operands, plan = binary(OP, inputs)
-        return Add().kernel(operands, plan, {})
+        operands, plan = binary(call)
+        return Add().kernel(call.planned(operands, plan))
 
-    def kernel_on(
-        self,
-        inputs: Sequence[Array | None],
-        attributes: Mapping[str, AttributeValue],
-        accumulator: Accumulator,
-    ) -> tuple[Array, ...]:
+    def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
         """Codes of C, on a machine that may round otherwise."""
-        exact = self.kernel(inputs, attributes)
+        exact = self.kernel(call)
         if not accumulator.arithmetic.adds_codes_otherwise:
             return exact
-        operands, plan = binary(OP, inputs)
+        operands, plan = binary(call)
         pair_sum = _pair_sums(accumulator.arithmetic)[_has_scalar(operands)]
-        own = sums(operands, plan, pair_sum)
+        own = sums(call.planned(operands, plan), pair_sum)
         found = _differing(operands, exact[0], own)
         if found is not None and accumulator.note is not None:
             accumulator.note(found)
         return exact if accumulator.effect is Effect.NOTED else (own,)
 
-    def risks(
-        self,
-        inputs: Sequence[Array | None],
-        attributes: Mapping[str, AttributeValue],
-        arithmetic: Arithmetic,
-    ) -> Overflows | None:
+    def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
         """Of the scales: pairs of codes whose sums are rounded otherwise."""
         if not arithmetic.adds_codes_otherwise:
             return None
-        if any(x is not None and not x.size for x in (*inputs[1:3], *inputs[4:])):
+        if any(x is not None and not x.size for x in (*call.inputs[1:3], *call.inputs[4:])):
             nothing = np.zeros(1, np.int64)  # scales are not known before it runs
             return Overflows(nothing, nothing, nothing, nothing, 0, 0)
-        filled = [x if x is None or x.size else np.zeros(1, x.dtype) for x in inputs]
-        _, plan = binary(OP, filled)
+        filled = [x if x is None or x.size else np.zeros(1, x.dtype) for x in call.inputs]
+        _, plan = binary(replace(call, inputs=filled))
         return _of_all_codes(plan, _pair_sums(arithmetic))
 
     def cases(self) -> Iterable[Case]:

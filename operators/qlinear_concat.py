@@ -7,21 +7,20 @@ from typing import TYPE_CHECKING
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
-    AttributeValue,
     Case,
+    IntegerCall,
     IntegerOperator,
     NodePlan,
     register_integer,
 )
-from onnxq.operators._emit import MICROSOFT
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._examples import codes, scales, zero
-from onnxq.operators._integer import operand, output_qparams
 from onnxq.operators._qlinear import part
 from onnxq.operators._tables import requantize_codes
 from onnxq.operators.concat import Concat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
 OP = "QLinearConcat"
 HEAD = 2  # inputs before the first part: Y_scale, Y_zp
@@ -38,24 +37,23 @@ class QLinearConcat(IntegerOperator):
     op_type = OP
     domains = (MICROSOFT,)
 
-    def kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """Codes of Y."""
-        operand(OP, inputs, 1, "Y_zero_point")
-        out = output_qparams(OP, "Y", inputs, 0)
-        if len(inputs) <= HEAD or (len(inputs) - HEAD) % 3:
+        call.operand(1, "Y_zero_point")
+        out = call.output_qparams("Y", 0)
+        if len(call.inputs) <= HEAD or (len(call.inputs) - HEAD) % 3:
             raise ShapeError(
-                f"{OP}: {len(inputs)} inputs; wanted Y_scale, Y_zero_point and three for each part."
+                f"{OP}: {len(call.inputs)} inputs; wanted Y_scale, Y_zero_point and three for "
+                "each part."
             )
         parts = []
-        for slot in range(HEAD, len(inputs), 3):
+        for slot in range(HEAD, len(call.inputs), 3):
             name = f"part {(slot - HEAD) // 3}"
-            operand(OP, inputs, slot + 2, f"{name}, its zero point")
-            x, p = part(OP, name, inputs, slot, out.dtype)
+            call.operand(slot + 2, f"{name}, its zero point")
+            x, p = part(call, name, slot, out.dtype)
             parts.append(requantize_codes(x, p, out))
         plan = NodePlan((out,) * len(parts), (out,))
-        return Concat().kernel(parts, plan, attributes)
+        return Concat().kernel(call.planned(parts, plan))
 
     def cases(self) -> Iterable[Case]:
         """Equal and other qparams, types, one part, no elements."""

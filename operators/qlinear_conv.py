@@ -9,31 +9,22 @@ import numpy as np
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
-    AttributeValue,
     Case,
+    IntegerCall,
     IntegerOperator,
     NodePlan,
     register_integer,
 )
-from onnxq.operators._attributes import integer
-from onnxq.operators._emit import MICROSOFT
+from onnxq.operator.integer_call import stored
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._examples import codes, ints32, scales, zero
-from onnxq.operators._integer import (
-    bias_qparams,
-    operand,
-    optional,
-    output_qparams,
-    qdtype_of,
-    qparams,
-    stored,
-)
 from onnxq.operators._pair_windows import conv_risks
 from onnxq.operators._qlinear import channels_first, channels_last
 from onnxq.operators.conv import quantized_conv
 from onnxq.targets.accumulation import EXACT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
 
@@ -52,43 +43,31 @@ class QLinearConv(IntegerOperator):
     domains = ("", MICROSOFT)
     weights = (3,)
 
-    def kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """Codes of y."""
-        return self.kernel_on(inputs, attributes, EXACT)
+        return self.kernel_on(call, EXACT)
 
-    def kernel_on(
-        self,
-        inputs: Sequence[Array | None],
-        attributes: Mapping[str, AttributeValue],
-        accumulator: Accumulator,
-    ) -> tuple[Array, ...]:
+    def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
         """As `kernel`, of a machine."""
-        x, w = operand(OP, inputs, 0, "x"), operand(OP, inputs, 3, "w")
-        x_qparams = qparams(OP, "x", inputs, 1, qdtype_of(OP, x, "x"))
-        w_qparams = qparams(OP, "w", inputs, 4, qdtype_of(OP, w, "w"), axis=0)
-        y_qparams = output_qparams(OP, "y", inputs, 6)
+        x, w = call.operand(0, "x"), call.operand(3, "w")
+        x_qparams = call.qparams("x", 1, call.qdtype(x, "x"))
+        w_qparams = call.qparams("w", 4, call.qdtype(w, "w"), axis=0)
+        y_qparams = call.output_qparams("y", 6)
         if y_qparams.dtype != x_qparams.dtype:
             raise ShapeError(
                 f"{OP}: x is {x_qparams.dtype}, y {y_qparams.dtype}; they must be equal."
             )
-        bias = optional(inputs, 8)
-        b_qparams = None if bias is None else bias_qparams(OP, bias, x_qparams, w_qparams)
+        bias = call.optional(8)
+        b_qparams = None if bias is None else call.bias_qparams(bias, x_qparams, w_qparams)
         plan = NodePlan((x_qparams, w_qparams, b_qparams), (y_qparams,))
-        operands = (channels_first(x, attributes), w, bias)
-        y = quantized_conv(operands, plan, attributes, accumulator)
-        return (channels_last(y, attributes),)
+        operands = (channels_first(call, x), w, bias)
+        y = quantized_conv(call.planned(operands, plan), accumulator)
+        return (channels_last(call, y),)
 
-    def risks(
-        self,
-        inputs: Sequence[Array | None],
-        attributes: Mapping[str, AttributeValue],
-        arithmetic: Arithmetic,
-    ) -> Overflows | None:
+    def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
         """Of constant weights."""
-        x, w, points = operand(OP, inputs, 0, "x"), operand(OP, inputs, 3, "w"), optional(inputs, 5)
-        symmetric, group = points is None or not points.any(), integer(attributes, "group", 1)
+        x, w, points = call.operand(0, "x"), call.operand(3, "w"), call.optional(5)
+        symmetric, group = points is None or not points.any(), call.integer("group", 1)
         return conv_risks(arithmetic, x.dtype, stored(w), group, symmetric)
 
     def cases(self) -> Iterable[Case]:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
-from onnxq.operators._emit import MICROSOFT
+from onnxq.operator import (
+    Array,
+    Case,
+    IntegerCall,
+    IntegerOperator,
+    register_integer,
+)
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._examples import codes, scales, zero
 from onnxq.operators._qlinear import channels_first, channels_last, unary
 from onnxq.operators.global_average_pool import GlobalAveragePool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
 OP = "QLinearGlobalAveragePool"
 
@@ -26,13 +32,11 @@ class QLinearGlobalAveragePool(IntegerOperator):
     op_type = OP
     domains = (MICROSOFT,)
 
-    def kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """Codes of Y."""
-        x, plan = unary(OP, inputs, ("x", "y"))
-        (y,) = GlobalAveragePool().kernel([channels_first(x, attributes)], plan, {})
-        return (channels_last(y, attributes),)
+        x, plan = unary(call, ("x", "y"))
+        (y,) = GlobalAveragePool().kernel(call.planned([channels_first(call, x)], plan))
+        return (channels_last(call, y),)
 
     def cases(self) -> Iterable[Case]:
         """Both layouts, 1 to 3 spatial axes, types, no images."""

@@ -7,16 +7,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import ShapeError
-from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
+from onnxq.operator import (
+    Array,
+    Case,
+    IntegerCall,
+    IntegerOperator,
+    register_integer,
+)
+from onnxq.operator.integer_call import stored
 from onnxq.operators._columns import check_signs, check_sum, columns, product
 from onnxq.operators._examples import codes, scales, zero
-from onnxq.operators._integer import make_qparams, operand, optional, qdtype_of, stored
 from onnxq.operators._pairs import product_risks
 from onnxq.qparams import requantize
 from onnxq.targets.accumulation import EXACT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
 
@@ -35,46 +41,34 @@ class QLinearMatMul(IntegerOperator):
     op_type = OP
     weights = (3,)
 
-    def kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """Codes of y."""
-        return self.kernel_on(inputs, attributes, EXACT)
+        return self.kernel_on(call, EXACT)
 
-    def kernel_on(
-        self,
-        inputs: Sequence[Array | None],
-        attributes: Mapping[str, AttributeValue],
-        accumulator: Accumulator,
-    ) -> tuple[Array, ...]:
+    def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
         """As `kernel`, of a machine."""
-        a, b = operand(OP, inputs, 0, "a"), operand(OP, inputs, 3, "b")
-        a_qparams = make_qparams(
-            OP, "a", _scale(inputs, 1, "a_scale"), optional(inputs, 2), qdtype_of(OP, a, "a")
+        a, b = call.operand(0, "a"), call.operand(3, "b")
+        a_qparams = call.qparams_of(
+            "a", _scale(call, 1, "a_scale"), call.optional(2), call.qdtype(a, "a")
         )
-        right = columns(OP, "b", b, _scale(inputs, 4, "b_scale"), optional(inputs, 5))
-        check_signs(OP, a, b)
-        check_sum(OP, a, b)
-        zero_point = operand(OP, inputs, 7, "y_zero_point")
-        qdtype = qdtype_of(OP, zero_point, "y_zero_point")
-        y_qparams = make_qparams(OP, "y", _scale(inputs, 6, "y_scale"), zero_point, qdtype)
+        right = columns(call, "b", b, _scale(call, 4, "b_scale"), call.optional(5))
+        check_signs(call, a, b)
+        check_sum(call, a, b)
+        zero_point = call.operand(7, "y_zero_point")
+        qdtype = call.qdtype(zero_point, "y_zero_point")
+        y_qparams = call.qparams_of("y", _scale(call, 6, "y_scale"), zero_point, qdtype)
         if y_qparams.dtype != a_qparams.dtype:
             raise ShapeError(
                 f"{OP}: a is {a_qparams.dtype}, y {y_qparams.dtype}; they must be equal."
             )
-        total = product(OP, a, a_qparams, right, b, accumulator)
+        total = product(call, a, a_qparams, right, b, accumulator)
         with np.errstate(over="ignore", under="ignore"):
             multiplier = np.asarray(a_qparams.scale * right.scale / y_qparams.scale)
         return (requantize(total, multiplier, y_qparams),)
 
-    def risks(
-        self,
-        inputs: Sequence[Array | None],
-        attributes: Mapping[str, AttributeValue],
-        arithmetic: Arithmetic,
-    ) -> Overflows | None:
+    def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
         """Of constant weights."""
-        a, b = operand(OP, inputs, 0, "a"), operand(OP, inputs, 3, "b")
+        a, b = call.operand(0, "a"), call.operand(3, "b")
         return product_risks(a.dtype, stored(b), arithmetic)
 
     def cases(self) -> Iterable[Case]:
@@ -116,9 +110,9 @@ class QLinearMatMul(IntegerOperator):
         yield Case("no row", (codes(0, 5), *_tensor(), b, *column, *ends), given)
 
 
-def _scale(inputs: Sequence[Array | None], slot: int, name: str) -> Array:
+def _scale(call: IntegerCall, slot: int, name: str) -> Array:
     """The scale, float16 widened to float32."""
-    scale = operand(OP, inputs, slot, name)
+    scale = call.operand(slot, name)
     return scale.astype(np.float32) if scale.dtype == np.float16 else scale
 
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
-from onnxq.operators._emit import MICROSOFT
+from onnxq.operator import (
+    Array,
+    Case,
+    IntegerCall,
+    IntegerOperator,
+    register_integer,
+)
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._qlinear import binary, binary_cases
 from onnxq.operators.mul import Mul
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
 OP = "QLinearMul"
 
@@ -25,12 +31,10 @@ class QLinearMul(IntegerOperator):
     op_type = OP
     domains = (MICROSOFT,)
 
-    def kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """Codes of C."""
-        operands, plan = binary(OP, inputs)
-        return Mul().kernel(operands, plan, {})
+        operands, plan = binary(call)
+        return Mul().kernel(call.planned(operands, plan))
 
     def cases(self) -> Iterable[Case]:
         """Types, broadcasts on either side, zero points absent and at the ends."""

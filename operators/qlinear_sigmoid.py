@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
-from onnxq.operators._emit import MICROSOFT
+from onnxq.operator import (
+    Array,
+    Case,
+    IntegerCall,
+    IntegerOperator,
+    register_integer,
+)
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._examples import scales, zero
 from onnxq.operators._qlinear import unary, unary_cases
 from onnxq.operators.sigmoid import Sigmoid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
 OP = "QLinearSigmoid"
 
@@ -26,12 +32,10 @@ class QLinearSigmoid(IntegerOperator):
     op_type = OP
     domains = (MICROSOFT,)
 
-    def kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """Codes of Y."""
-        x, plan = unary(OP, inputs)
-        return Sigmoid().kernel([x], plan, {})
+        x, plan = unary(call)
+        return Sigmoid().kernel(call.planned([x], plan))
 
     def cases(self) -> Iterable[Case]:
         """Types, zero points absent, scales of shape (1,), no elements."""

@@ -6,16 +6,21 @@ import math
 from typing import TYPE_CHECKING
 
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
-from onnxq.operators._attributes import integer
-from onnxq.operators._emit import MICROSOFT
+from onnxq.operator import (
+    Array,
+    Call,
+    Case,
+    IntegerCall,
+    IntegerOperator,
+    register_integer,
+)
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._examples import codes, scales, zero
-from onnxq.operators._integer import operand
 from onnxq.operators._qlinear import unary
 from onnxq.operators.softmax import OPSET, Softmax
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
 OP = "QLinearSoftmax"
 
@@ -31,22 +36,20 @@ class QLinearSoftmax(IntegerOperator):
     op_type = OP
     domains = (MICROSOFT,)
 
-    def kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """Codes of Y. Refuses what overflows in ONNX Runtime, and no elements, where it crashes."""
-        x, plan = unary(OP, inputs, ("X", "y"))
-        operand(OP, inputs, 4, "y_zero_point")
-        opset = integer(attributes, "opset", OPSET)
-        axis = integer(attributes, "axis", -1 if opset >= OPSET else 1)
+        x, plan = unary(call, ("X", "y"))
+        call.operand(4, "y_zero_point")
+        opset = call.integer("opset", OPSET)
+        axis = call.integer("axis", -1 if opset >= OPSET else 1)
         if not -x.ndim <= axis < x.ndim:
             raise ShapeError(f"{OP}: axis {axis}, but X has shape {x.shape}.")
         if x.size == 0:
             raise UnsupportedError(f"{OP}: X {x.shape} has no elements; ONNX Runtime fails on it.")
         if opset >= OPSET:
-            return Softmax().kernel([x], plan, {"axis": axis})
+            return Softmax().kernel(Call(call.op_type, [x], plan, attributes={"axis": axis}))
         rows = x.reshape(math.prod(x.shape[: axis % x.ndim]), -1)
-        (y,) = Softmax().kernel([rows], plan, {"axis": 1})
+        (y,) = Softmax().kernel(Call(call.op_type, [rows], plan, attributes={"axis": 1}))
         return (y.reshape(x.shape),)
 
     def cases(self) -> Iterable[Case]:

@@ -9,21 +9,20 @@ import numpy as np
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
-    AttributeValue,
     Case,
+    IntegerCall,
     IntegerOperator,
     NodePlan,
     register_integer,
 )
-from onnxq.operators._emit import MICROSOFT
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._examples import codes, scales, zero
-from onnxq.operators._integer import operand, qdtype_of, qparams
 from onnxq.operators._qlinear import part
 from onnxq.operators._tables import requantize_codes
 from onnxq.operators.where import Where
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
 OP = "QLinearWhere"
 
@@ -39,22 +38,20 @@ class QLinearWhere(IntegerOperator):
     op_type = OP
     domains = (MICROSOFT,)
 
-    def kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """Codes of Z."""
-        condition = operand(OP, inputs, 0, "condition")
+        condition = call.operand(0, "condition")
         if condition.dtype != np.bool_:
             raise ShapeError(f"{OP}: the condition has dtype {condition.dtype}; wanted bool.")
-        qdtype = qdtype_of(OP, operand(OP, inputs, 1, "X"), "X")
+        qdtype = call.qdtype(call.operand(1, "X"), "X")
         for slot, name in ((3, "x"), (6, "y"), (8, "z")):
-            operand(OP, inputs, slot, f"{name}_zero_point")
-        x, p = part(OP, "x", inputs, 1, qdtype)
-        y, q = part(OP, "y", inputs, 4, qdtype)
-        out = qparams(OP, "z", inputs, 7, qdtype)
+            call.operand(slot, f"{name}_zero_point")
+        x, p = part(call, "x", 1, qdtype)
+        y, q = part(call, "y", 4, qdtype)
+        out = call.qparams("z", 7, qdtype)
         plan = NodePlan((None, out, out), (out,))
         operands = [condition, requantize_codes(x, p, out), requantize_codes(y, q, out)]
-        return Where().kernel(operands, plan, attributes)
+        return Where().kernel(call.planned(operands, plan))
 
     def cases(self) -> Iterable[Case]:
         """Equal and other qparams, broadcasts, types, no elements."""

@@ -10,16 +10,22 @@ import onnx_ir as ir
 
 from onnxq.dtypes import INT32
 from onnxq.errors import ShapeError
-from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
-from onnxq.operators._attributes import integer
-from onnxq.operators._emit import MICROSOFT
+from onnxq.operator import (
+    Array,
+    AttributeValue,
+    Case,
+    IntegerCall,
+    IntegerOperator,
+    register_integer,
+)
+from onnxq.operator.integer_call import QDTYPES, as_tensor
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._examples import normal, scales, zero
-from onnxq.operators._integer import QDTYPES, as_tensor, operand, optional
 from onnxq.operators._linear import REALS, SMALL_FLOATS, linear_qparams, small_float_scales
 from onnxq.qparams import quantize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     import numpy.typing as npt
 
@@ -50,11 +56,9 @@ class QuantizeLinear(IntegerOperator):
     op_type = OP
     domains = ("", MICROSOFT)
 
-    def kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """Codes of y."""
-        x, scale = operand(OP, inputs, 0, "x"), operand(OP, inputs, 1, "y_scale")
+        x, scale = call.operand(0, "x"), call.operand(1, "y_scale")
         if x.dtype not in REALS:
             raise ShapeError(f"{OP}: x has dtype {x.dtype}; wanted float32 or float16.")
         if scale.dtype != x.dtype:
@@ -62,14 +66,14 @@ class QuantizeLinear(IntegerOperator):
                 f"{OP}: y_scale has dtype {scale.dtype}, x {x.dtype}; "
                 "ONNX Runtime wants them equal."
             )
-        zero_point = optional(inputs, 2)
-        dtype = _target(zero_point, attributes)
+        zero_point = call.optional(2)
+        dtype = _target(call, zero_point)
         if dtype in SMALL_FLOATS:
-            each = small_float_scales(OP, "y", scale, zero_point, dtype, x.shape, attributes)
-            return (_cast(x, each, dtype, integer(attributes, "saturate", 1)),)
+            each = small_float_scales(call, "y", scale, zero_point, dtype, x.shape)
+            return (_cast(x, each, dtype, call.integer("saturate", 1)),)
         qdtype = QDTYPES[dtype]
         reals = np.asarray(x, np.float32)
-        y_qparams = linear_qparams(OP, "y", scale, zero_point, qdtype, x.shape, attributes)
+        y_qparams = linear_qparams(call, "y", scale, zero_point, qdtype, x.shape)
         return (as_tensor(quantize(reals, y_qparams), dtype),)
 
     def cases(self) -> Iterable[Case]:
@@ -113,11 +117,9 @@ def onnx_only_cases() -> Iterable[Case]:
             )
 
 
-def _target(
-    zero_point: Array | None, attributes: Mapping[str, AttributeValue]
-) -> np.dtype[np.generic]:
+def _target(call: IntegerCall, zero_point: Array | None) -> np.dtype[np.generic]:
     """The dtype of y. Raises ShapeError where ONNX quantizes nothing to it, or the two differ."""
-    code = integer(attributes, "output_dtype", 0)
+    code = call.integer("output_dtype", 0)
     named = ir.DataType(code).numpy() if code else np.dtype(np.uint8)
     dtype = named if zero_point is None else zero_point.dtype
     if code and dtype != named:

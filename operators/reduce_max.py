@@ -8,25 +8,22 @@ import numpy as np
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._check import codes, shape_errors, shared
-from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import ints, normal
 from onnxq.operators._reduce import reduce_codes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -52,20 +49,13 @@ class ReduceMax(Operator):
         yield Case("attribute of opset 13", (x,), (), {"axes": [1]}, opset=13)
         yield Case("empty batch", (normal(0, 3), ints(1)), (1,))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """ReduceMax on codes."""
-        return on_codes(tape, node, plan, inputs)
+        return site.on_codes()
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = codes("ReduceMax", inputs, plan, 0)
-        shared("ReduceMax", plan)
-        with shape_errors("ReduceMax"):
-            return (reduce_codes("ReduceMax", x, np.maximum, inputs, attributes),)
+        x = call.codes(0)
+        call.shared()
+        with call.shape_errors():
+            return (reduce_codes(call, x, np.maximum),)

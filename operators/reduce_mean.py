@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,20 +12,19 @@ from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
+    NodeCall,
     NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
 from onnxq.operators._around import lower_around
-from onnxq.operators._attributes import integer
-from onnxq.operators._check import codes, optional_vector, qparams_in, qparams_out
-from onnxq.operators._emit import qlinear
 from onnxq.operators._examples import ints, normal
 from onnxq.operators._qlinear import channels_first, channels_last
 from onnxq.operators._reduce import NOT_KNOWN, axes_of, axes_of_node
@@ -33,9 +33,8 @@ from onnxq.operators.global_average_pool import GlobalAveragePool
 from onnxq.qparams import dequantize, quantize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from onnx_ir.tape import Tape
 
 POOL_RANKS = (3, 4, 5)
 
@@ -75,43 +74,40 @@ class ReduceMean(Operator):
         yield Case("none", (x, ints()), (1,), {"noop_with_empty_axes": 1})
         yield Case("empty batch", (x[:0], ints(1)), (1,))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """QLinearGlobalAveragePool, and Squeeze where the axes are dropped; or around float."""
-        found = axes_of_node(node)
-        layout = None if found is None or not _is_narrow(plan) else pool_layout(*found)
+        found = axes_of_node(site.node)
+        layout = None if found is None or not _is_narrow(site.plan) else pool_layout(*found)
         if found is None or layout is None:
-            return lower_around(tape, node, plan, inputs)
+            return lower_around(site)
         attributes = {"channels_last": layout}
-        (y,) = qlinear(tape, node, plan, inputs[:1], "QLinearGlobalAveragePool", attributes)
-        if node.attributes.get_int("keepdims", 1):
+        (y,) = replace(site, inputs=site.inputs[:1]).qlinear("QLinearGlobalAveragePool", attributes)
+        if site.node.attributes.get_int("keepdims", 1):
             return [y]
-        dropped = tape.initializer(ir.tensor(np.array(found[1])), name=f"{node.name}_axes")
-        squeezed = tape.op("Squeeze", [y, dropped], name=f"{node.name}_squeeze")
+        dropped = site.tape.initializer(
+            ir.tensor(np.array(found[1])), name=f"{site.node.name}_axes"
+        )
+        squeezed = site.tape.op("Squeeze", [y, dropped], name=f"{site.node.name}_squeeze")
         squeezed.type, squeezed.shape, y.shape = y.type, y.shape, None
         return [squeezed]
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where axes, dtypes or qparams do not fit."""
-        x = codes("ReduceMean", inputs, plan, 0)
-        p, q = qparams_in("ReduceMean", plan, 0), qparams_out("ReduceMean", plan)
-        axes = axes_of("ReduceMean", x.ndim, optional_vector("ReduceMean", inputs, 1), attributes)
-        layout = pool_layout(x.ndim, axes) if _is_narrow(plan) else None
+        x = call.codes(0)
+        p, q = call.qparams_in(0), call.qparams_out()
+        axes = axes_of(call, x.ndim, call.optional_vector(1))
+        layout = pool_layout(x.ndim, axes) if _is_narrow(call.plan) else None
         if layout is not None:
-            order = {"channels_last": layout}
-            (y,) = GlobalAveragePool().kernel([channels_first(x, order)], plan, {})
-            y = channels_last(y, order)
-            return (y if integer(attributes, "keepdims", 1) else y.squeeze(tuple(axes)),)
+            order = NodeCall(call.op_type, (), attributes={"channels_last": layout})
+            (y,) = GlobalAveragePool().kernel(
+                replace(call, inputs=[channels_first(order, x)], attributes={})
+            )
+            y = channels_last(order, y)
+            return (y if call.integer("keepdims", 1) else y.squeeze(tuple(axes)),)
         count = count_over(x.shape, axes)
         if count == 0:
             raise ShapeError(f"ReduceMean: x {x.shape} has no elements along axes {axes}.")
-        mean = sum_over(dequantize(x, p), axes, attributes) / np.float32(count)
+        mean = sum_over(call, dequantize(x, p), axes) / np.float32(count)
         return (quantize(np.asarray(mean), q),)
 
 

@@ -6,28 +6,26 @@ from typing import TYPE_CHECKING
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
 from onnxq.operators._around import lower_around
-from onnxq.operators._check import codes, optional_vector, qparams_in, qparams_out
 from onnxq.operators._examples import ints, normal
 from onnxq.operators._reduce import NOT_KNOWN, axes_of, axes_of_node
 from onnxq.operators._sums import sum_over
 from onnxq.qparams import dequantize, quantize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -56,20 +54,13 @@ class ReduceSum(Operator):
         yield Case("opset 13", (x, ints(1)), (1,), opset=13)
         yield Case("empty batch", (x[:0], ints(1)), (1,))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """DequantizeLinear, ReduceSum, QuantizeLinear."""
-        return lower_around(tape, node, plan, inputs)
+        return lower_around(site)
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where axes, dtypes or qparams do not fit."""
-        x = codes("ReduceSum", inputs, plan, 0)
-        p, q = qparams_in("ReduceSum", plan, 0), qparams_out("ReduceSum", plan)
-        axes = axes_of("ReduceSum", x.ndim, optional_vector("ReduceSum", inputs, 1), attributes)
-        return (quantize(sum_over(dequantize(x, p), axes, attributes), q),)
+        x = call.codes(0)
+        p, q = call.qparams_in(0), call.qparams_out()
+        axes = axes_of(call, x.ndim, call.optional_vector(1))
+        return (quantize(sum_over(call, dequantize(x, p), axes), q),)

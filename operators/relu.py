@@ -6,24 +6,23 @@ from typing import TYPE_CHECKING
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
 from onnxq.operators._clamp import clamp_codes, lower_clamp
 from onnxq.operators._examples import normal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 BOUNDS = (0.0, float("inf"))
 
@@ -47,17 +46,10 @@ class Relu(Operator):
         yield Case("rank 0", (normal(),))
         yield Case("empty batch", (normal(0, 3),))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """Clip on codes: ONNX Runtime has Relu for int8 only."""
-        return lower_clamp(tape, node, plan, inputs, BOUNDS)
+        return lower_clamp(site, BOUNDS)
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where dtypes or qparams differ."""
-        return (clamp_codes("Relu", inputs, plan, BOUNDS),)
+        return (clamp_codes(call, BOUNDS),)

@@ -6,25 +6,21 @@ from typing import TYPE_CHECKING
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._attributes import integer
-from onnxq.operators._check import codes, shape_errors, shared, vector
-from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import ints, normal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -48,23 +44,16 @@ class Reshape(Operator):
         yield Case("allowzero", (normal(0, 3), ints(3, 0)), (1,), {"allowzero": 1})
         yield Case("empty batch", (normal(0, 3, 4), ints(0, 12)), (1,))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """Reshape on codes."""
-        return on_codes(tape, node, plan, inputs)
+        return site.on_codes()
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = codes("Reshape", inputs, plan, 0)
-        shared("Reshape", plan)
-        wanted = vector("Reshape", inputs, 1)
-        with shape_errors("Reshape"):
-            if not integer(attributes, "allowzero", 0):
+        x = call.codes(0)
+        call.shared()
+        wanted = call.vector(1)
+        with call.shape_errors():
+            if not call.integer("allowzero", 0):
                 wanted = [x.shape[i] if size == 0 else size for i, size in enumerate(wanted)]
             return (x.reshape(wanted),)

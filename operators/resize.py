@@ -10,20 +10,19 @@ from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import (
     Array,
     AttributeValue,
+    Call,
     Case,
     Float,
     Form,
-    NodePlan,
+    NodeCall,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
 from onnxq.operators._antialias import antialiased
 from onnxq.operators._around import lower_around
-from onnxq.operators._attributes import integer, text
-from onnxq.operators._check import codes, qparams_in, qparams_out, shared
-from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import ints, normal
 from onnxq.operators._interpolate import Reals, blend, cubic, linear_taps
 from onnxq.operators._resample import CROP, Axis, nearest, resized_axes
@@ -31,10 +30,9 @@ from onnxq.operators._resize_codes import antialiased_codes, linear_codes
 from onnxq.qparams import dequantize, quantize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
     from onnxq.qparams import IntArray
 
@@ -107,27 +105,20 @@ class Resize(Operator):
         )
         yield Case("linear, empty batch", (x[:0], None, scales), (2,), LINEAR)
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """Resize on codes, or around the float operator."""
-        if node.attributes.get_string("mode", "nearest") == "nearest":
-            return on_codes(tape, node, plan, inputs)
-        return lower_around(tape, node, plan, inputs)
+        if site.node.attributes.get_string("mode", "nearest") == "nearest":
+            return site.on_codes()
+        return lower_around(site)
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where shapes, scales, dtypes or qparams do not fit."""
-        x = codes("Resize", inputs, plan, 0)
-        axes = _axes(x, inputs, attributes)
-        if _mode(attributes) == "nearest":
-            shared("Resize", plan)
-            return (_nearest(x, axes, attributes),)
-        p, q = qparams_in("Resize", plan, 0), qparams_out("Resize", plan)
+        x = call.codes(0)
+        axes = _axes(call, x)
+        if _mode(call) == "nearest":
+            call.shared()
+            return (_nearest(call, x, axes),)
+        p, q = call.qparams_in(0), call.qparams_out()
         y = np.empty([axis.out for axis in axes], q.dtype.storage)
         if y.size == 0:
             return (y,)
@@ -135,41 +126,39 @@ class Resize(Operator):
             return (quantize(dequantize(x, p), q),)
         images = len(x) if x.ndim >= IMAGE_RANK else 1  # one by one, to stay near a cache
         for part in np.array_split(np.arange(len(x)), images):
-            reals = _interpolated(dequantize(x[part], p), axes, attributes)
+            reals = _interpolated(call, dequantize(x[part], p), axes)
             y[part if x.ndim >= IMAGE_RANK else ...] = quantize(reals, q)
         return (y,)
 
-    def plain_kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def plain_kernel(self, call: NodeCall) -> tuple[Array, ...]:
         """Codes of Y where X is codes that are no node's business to dequantize.
 
         Raises:
             UnsupportedError: ONNX Runtime has no kernel for it, or only one that is wrong.
             ShapeError: as `kernel`.
         """
-        given = inputs[0]
+        given = call.inputs[0]
         if given is None or given.dtype not in (np.uint8, np.int8):
             got = "nothing" if given is None else str(given.dtype)
             raise UnsupportedError(f"Resize: X is {got}; the kernel on codes is for 8 bits.")
-        if text(attributes, "coordinate_transformation_mode", "") == CROP:
+        if call.text("coordinate_transformation_mode", "") == CROP:
             raise UnsupportedError(
                 f"Resize: {CROP} puts in a value of its own outside the image. Dequantize first."
             )
         x = np.asarray(given, given.dtype.name)
-        axes, mode = _axes(x, inputs, attributes), _mode(attributes)
+        axes, mode = _axes(call, x), _mode(call)
         if mode == "nearest":
-            return (_nearest(x, axes, attributes),)
+            return (_nearest(call, x, axes),)
         if _is_copy(x, axes) or x.size == 0:
             return (x.reshape([axis.out for axis in axes]).copy(),)
         between = _interpolated_axes(axes)
-        if integer(attributes, "antialias", 0):
-            return (antialiased_codes(x, between, attributes, mode),)
+        if call.integer("antialias", 0):
+            return (antialiased_codes(call, x, between, mode),)
         if mode == "cubic":
             raise UnsupportedError(
                 "Resize, mode cubic: ONNX Runtime fails at run time on codes. Dequantize before it."
             )
-        return (linear_codes(x, between, attributes),)
+        return (linear_codes(call, x, between),)
 
 
 LINEAR: dict[str, AttributeValue] = {"mode": "linear"}
@@ -181,19 +170,17 @@ def _holds_codes(node: ir.Node) -> bool:
     return value is not None and value.dtype is not None and value.dtype.is_integer()
 
 
-def _mode(attributes: Mapping[str, AttributeValue]) -> str:
+def _mode(call: NodeCall) -> str:
     """Raises ShapeError where ONNX does not know the mode."""
-    mode = text(attributes, "mode", "nearest")
+    mode = call.text("mode", "nearest")
     if mode not in MODES:
         raise ShapeError(f"Resize: mode is '{mode}'; ONNX knows {', '.join(MODES)}.")
     return mode
 
 
-def _axes(
-    x: IntArray, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-) -> list[Axis]:
-    scales, sizes = ([*inputs, None, None, None][slot] for slot in (2, 3))
-    return resized_axes(x.shape, scales, sizes, attributes)
+def _axes(call: NodeCall, x: IntArray) -> list[Axis]:
+    scales, sizes = ([*call.inputs, None, None, None][slot] for slot in (2, 3))
+    return resized_axes(call, x.shape, scales, sizes)
 
 
 def _is_copy(x: IntArray, axes: Sequence[Axis]) -> bool:
@@ -201,16 +188,14 @@ def _is_copy(x: IntArray, axes: Sequence[Axis]) -> bool:
     return tuple(axis.out for axis in axes) == x.shape
 
 
-def _nearest(
-    x: IntArray, axes: Sequence[Axis], attributes: Mapping[str, AttributeValue]
-) -> IntArray:
+def _nearest(call: NodeCall, x: IntArray, axes: Sequence[Axis]) -> IntArray:
     if _is_copy(x, axes):
         return x.copy()
     if 0 in (axis.out for axis in axes):
         return np.empty([axis.out for axis in axes], x.dtype)
     for i, axis in enumerate(axes):
         if axis.out != axis.size or axis.scale != 1:
-            x = np.take(x, nearest(axis, attributes), i)
+            x = np.take(x, nearest(call, axis), i)
     return x
 
 
@@ -232,15 +217,13 @@ def _interpolated_axes(axes: Sequence[Axis]) -> dict[int, Axis]:
     return {i: axes[i] for i in spatial}
 
 
-def _interpolated(
-    x: Reals, axes: Sequence[Axis], attributes: Mapping[str, AttributeValue]
-) -> Reals:
+def _interpolated(call: NodeCall, x: Reals, axes: Sequence[Axis]) -> Reals:
     """ONNX Runtime's interpolation in float32, bit for bit."""
-    between, mode = _interpolated_axes(axes), _mode(attributes)
+    between, mode = _interpolated_axes(axes), _mode(call)
     channels_last = x.ndim == IMAGE_RANK and x.ndim - 1 not in between
-    if integer(attributes, "antialias", 0) or (mode == "cubic" and channels_last):
+    if call.integer("antialias", 0) or (mode == "cubic" and channels_last):
         # without shrinking, the filter of antialiasing is the plain cubic one
-        return antialiased(x, between, attributes, mode)
+        return antialiased(call, x, between, mode)
     if mode == "linear":
-        return blend(x, {i: linear_taps(axis, attributes) for i, axis in between.items()})
-    return cubic(x, between, attributes)
+        return blend(x, {i: linear_taps(call, axis) for i, axis in between.items()})
+    return cubic(call, x, between)

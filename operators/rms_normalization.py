@@ -9,27 +9,24 @@ import numpy.typing as npt
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
 from onnxq.operators._around import around_kernel, lower_around
-from onnxq.operators._attributes import integer, real
-from onnxq.operators._check import axis_within
 from onnxq.operators._examples import normal
 from onnxq.operators._normalize import EPSILON, root_mean_square_normalized
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
     Reals = npt.NDArray[np.float64]
 
@@ -59,23 +56,16 @@ class RMSNormalization(Operator):
         yield Case("rows of zeros", (zeros, scale), (1,), opset=23)
         yield Case("empty batch", (normal(0, 5, 8), scale), (1,), opset=23)
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """The operator between DequantizeLinear and QuantizeLinear."""
-        return lower_around(tape, node, plan, inputs)
+        return lower_around(site)
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        axis, epsilon = integer(attributes, "axis", -1), real(attributes, "epsilon", EPSILON)
+        epsilon = call.real("epsilon", EPSILON)
 
         def function(x: Reals, scale: Reals) -> Reals:
-            axes = tuple(range(axis_within("RMSNormalization", axis, x.ndim), x.ndim))
+            axes = tuple(range(call.axis("axis", -1, x.ndim), x.ndim))
             return root_mean_square_normalized(x, axes, epsilon) * scale
 
-        return (around_kernel("RMSNormalization", inputs, plan, function),)
+        return (around_kernel(call, function),)

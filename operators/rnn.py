@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.operator import Case, DynamicForm, DynamicRule, Float, Operator, register
-from onnxq.operators._cells import as_indexed, gate, one_per_direction
+from onnxq.operator import (
+    Case,
+    DynamicForm,
+    DynamicRule,
+    DynamicSite,
+    Float,
+    NodeCall,
+    Operator,
+    register,
+)
+from onnxq.operators._cells import as_indexed, gate
 from onnxq.operators._examples import ints32, normal
+from onnxq.operators._nodes import call_of
 from onnxq.operators._recurrence import FloatCell, run
 from onnxq.operators._recurrent import (
     Biases,
@@ -21,12 +31,11 @@ from onnxq.operators._recurrent import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
-    from onnxq.operator import Array, AttributeValue, DynamicNodePlan, Rule
+    from onnxq.operator import Array, Rule
     from onnxq.operators._steps import Steps
 
 
@@ -47,39 +56,28 @@ class RNN(Operator):
         """W and R."""
         return dynamic_rule(node)
 
-    def lower_dynamic(
-        self,
-        tape: Tape,
-        node: ir.Node,
-        plan: DynamicNodePlan,
-        inputs: Sequence[ir.Value | None],
-    ) -> Sequence[ir.Value]:
+    def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
         """A Scan of integer products, or the node itself with stored weights."""
-        if plan.form is not DynamicForm.INTEGER:
-            return lower_as_itself(tape, node, plan, inputs)
-        functions = one_per_direction(node, "Tanh")
-        found = biases(node, len(functions))
+        if site.plan.form is not DynamicForm.INTEGER:
+            return lower_as_itself(site)
+        functions = as_indexed(call_of(site.node), "Tanh")
+        found = biases(site.node, len(functions))
         return lower_as_scan(
-            tape,
-            node,
-            plan,
-            inputs,
+            site,
             layout=Layout(1, (1,), (1,)),
             added=None if found is None else [Biases(w + r, None) for w, r in found],
             functions=functions,
             cell=_cell,
         )
 
-    def float_kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def float_kernel(self, call: NodeCall) -> tuple[Array, ...]:
         """What ONNX Runtime computes in float32, within rounding: Y and Y_h.
 
         Raises:
             ShapeError: shapes that do not fit together, or lengths beyond T.
             UnsupportedError: an unknown function.
         """
-        return run("RNN", inputs, attributes, _float, as_indexed("RNN", attributes, "Tanh"))
+        return run(call, _float, as_indexed(call, "Tanh"))
 
     def cases(self) -> Iterable[Case]:
         """Directions, lengths, initial states, no bias."""

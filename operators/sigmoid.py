@@ -8,26 +8,24 @@ import numpy as np
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
-    NodePlan,
+    NodeCall,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._check import codes, qparams_in, qparams_out
-from onnxq.operators._emit import qlinear
 from onnxq.operators._examples import normal
 from onnxq.operators._logistic import logistic
 from onnxq.operators._tables import look_up, table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -50,25 +48,16 @@ class Sigmoid(Operator):
         yield Case("wide", (100 * normal(2, 3, 4),))
         yield Case("empty batch", (normal(0, 3),))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """QLinearSigmoid."""
-        return qlinear(tape, node, plan, inputs, "QLinearSigmoid", {})
+        return site.qlinear("QLinearSigmoid", {})
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = codes("Sigmoid", inputs, plan, 0)
-        p, q = qparams_in("Sigmoid", plan, 0), qparams_out("Sigmoid", plan)
+        x = call.codes(0)
+        p, q = call.qparams_in(0), call.qparams_out()
         return (look_up(table_of(logistic, p, q), x, p.dtype),)
 
-    def float_kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def float_kernel(self, call: NodeCall) -> tuple[Array, ...]:
         """float32, equal to ONNX Runtime's bit for bit."""
-        return (logistic(np.asarray(inputs[0], np.float32)),)
+        return (logistic(np.asarray(call.inputs[0], np.float32)),)

@@ -7,24 +7,21 @@ from typing import TYPE_CHECKING
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._check import codes, optional_vector, shape_errors, shared, vector
-from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import ints, normal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -48,24 +45,17 @@ class Slice(Operator):
         yield Case("nothing left", (x, ints(3), ints(3)), (1, 2))
         yield Case("empty batch", (normal(0, 5), ints(1), ints(3), ints(1)), (1, 2, 3))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """Slice on codes."""
-        return on_codes(tape, node, plan, inputs)
+        return site.on_codes()
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = codes("Slice", inputs, plan, 0)
-        shared("Slice", plan)
-        starts, ends = vector("Slice", inputs, 1), vector("Slice", inputs, 2)
+        x = call.codes(0)
+        call.shared()
+        starts, ends = call.vector(1), call.vector(2)
         count = len(starts)
-        axes, steps = (optional_vector("Slice", inputs, slot) for slot in (3, 4))
+        axes, steps = (call.optional_vector(slot) for slot in (3, 4))
         along = range(count) if axes is None else axes
         by = [1] * count if steps is None else steps
         if not len(along) == len(by) == len(ends) == count:
@@ -73,7 +63,7 @@ class Slice(Operator):
                 f"Slice: {count} starts, {len(ends)} ends, {len(along)} axes, {len(by)} steps."
             )
         index = [slice(None)] * x.ndim
-        with shape_errors("Slice"):
+        with call.shape_errors():
             for axis, start, end, step in zip(along, starts, ends, by, strict=True):
                 index[axis] = _range(start, end, step, x.shape[axis])
             return (x[tuple(index)].copy(),)

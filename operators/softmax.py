@@ -11,27 +11,23 @@ import numpy.typing as npt
 from onnxq.errors import UnsupportedError
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._attributes import integer
-from onnxq.operators._check import codes, qparams_in, qparams_out, shape_errors
-from onnxq.operators._emit import qlinear
 from onnxq.operators._examples import normal
 from onnxq.operators._nodes import shape
 from onnxq.operators._tables import all_codes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 # QLinearSoftmax counts in steps of 1 / floor(1 / y_scale), and float32(1) / float32(1 / 255) < 255.
 # This range gives 8 bits the scale 1 / 256, for which that is exact; 1 becomes the last code.
@@ -78,26 +74,19 @@ class Softmax(Operator):
         yield Case("axis", (normal(2, 30, 4),), (), {"axis": 1})
         yield Case("wide", (20 * normal(3, 17),))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """QLinearSoftmax."""
-        opset = OPSET if node.version is None else min(node.version, OPSET)
-        axis = node.attributes.get_int("axis", -1 if opset == OPSET else 1)
+        opset = OPSET if site.node.version is None else min(site.node.version, OPSET)
+        axis = site.node.attributes.get_int("axis", -1 if opset == OPSET else 1)
         attributes = {"axis": axis, "opset": opset}
-        return qlinear(tape, node, plan, inputs, "QLinearSoftmax", attributes)
+        return site.qlinear("QLinearSoftmax", attributes)
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = codes("Softmax", inputs, plan, 0)
-        p, q = qparams_in("Softmax", plan, 0), qparams_out("Softmax", plan)
-        axis = integer(attributes, "axis", -1)
-        with shape_errors("Softmax"):
+        x = call.codes(0)
+        p, q = call.qparams_in(0), call.qparams_out()
+        axis = call.integer("axis", -1)
+        with call.shape_errors():
             rows = np.moveaxis(x, axis, -1).astype(np.int32)
         all_codes(p.dtype)  # guards the width
         if rows.shape[-1] == 0:

@@ -7,26 +7,22 @@ from typing import TYPE_CHECKING
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._attributes import integer
-from onnxq.operators._check import codes, shared
-from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import normal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -47,22 +43,15 @@ class SpaceToDepth(Operator):
         yield Case("plain", (normal(2, 3, 4, 6),), (), {"blocksize": 2})
         yield Case("empty batch", (normal(0, 3, 4, 6),), (), {"blocksize": 2})
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """SpaceToDepth on codes."""
-        return on_codes(tape, node, plan, inputs)
+        return site.on_codes()
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = codes("SpaceToDepth", inputs, plan, 0)
-        shared("SpaceToDepth", plan)
-        block = integer(attributes, "blocksize", 0)
+        x = call.codes(0)
+        call.shared()
+        block = call.integer("blocksize", 0)
         if x.ndim != 4 or block < 1 or x.shape[2] % block or x.shape[3] % block:
             raise ShapeError(f"SpaceToDepth: x {x.shape}, blocksize {block}.")
         n, channels, height, width = x.shape

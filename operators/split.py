@@ -9,25 +9,22 @@ import numpy as np
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
-    NodePlan,
+    NodeCall,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._attributes import integer
-from onnxq.operators._check import axis_within, codes, optional_vector, shared
-from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import ints, normal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -52,25 +49,18 @@ class Split(Operator):
         yield Case("opset 13", (x,), (), {"axis": 0}, outputs=2, opset=13)
         yield Case("empty batch", (normal(0, 6), ints(2, 4)), (1,), {"axis": 1}, outputs=2)
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """Split on codes."""
-        return on_codes(tape, node, plan, inputs)
+        return site.on_codes()
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = codes("Split", inputs, plan, 0)
-        shared("Split", plan)
-        axis = axis_within("Split", integer(attributes, "axis", 0), x.ndim)
-        parts = integer(attributes, "num_outputs", len(plan.outputs))
+        x = call.codes(0)
+        call.shared()
+        axis = call.axis("axis", 0, x.ndim)
+        parts = call.integer("num_outputs", len(call.plan.outputs))
         size = x.shape[axis]
-        sizes = optional_vector("Split", inputs, 1)
+        sizes = call.optional_vector(1)
         if sizes is None:
             part = -(-size // max(parts, 1))
             sizes = [part] * (parts - 1) + [size - part * (parts - 1)]
@@ -80,19 +70,17 @@ class Split(Operator):
             )
         return tuple(np.split(x, np.cumsum(sizes)[:-1], axis))
 
-    def plain_kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def plain_kernel(self, call: NodeCall) -> tuple[Array, ...]:
         """The parts of codes, as many as sizes or num_outputs say.
 
         Raises:
             UnsupportedError: neither is given, so that the number of outputs says how many.
         """
-        x, sizes = np.asarray(inputs[0]), inputs[1] if len(inputs) > 1 else None
-        parts = integer(attributes, "num_outputs", 0) if sizes is None else len(sizes)
+        x, sizes = np.asarray(call.inputs[0]), call.inputs[1] if len(call.inputs) > 1 else None
+        parts = call.integer("num_outputs", 0) if sizes is None else len(sizes)
         if not parts:
             raise UnsupportedError("Split: wanted sizes, or num_outputs of opset 18.")
-        axis = integer(attributes, "axis", 0)
+        axis = call.integer("axis", 0)
         part = -(-x.shape[axis] // parts)
         ends = np.arange(1, parts) * part if sizes is None else np.cumsum(sizes)[:-1]
         return tuple(np.split(x, ends.astype(np.int64), axis))

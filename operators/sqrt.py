@@ -8,24 +8,23 @@ import numpy as np
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
 from onnxq.operators._around import lower_around, table_kernel
 from onnxq.operators._examples import normal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -50,17 +49,10 @@ class Sqrt(Operator):
         yield Case("rank 0", (np.array(0.7, np.float32),))
         yield Case("empty batch", (x[:0],))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """Sqrt between DequantizeLinear and QuantizeLinear."""
-        return lower_around(tape, node, plan, inputs)
+        return lower_around(site)
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where dtypes or qparams do not fit."""
-        return (table_kernel("Sqrt", inputs, plan, np.sqrt),)
+        return (table_kernel(call, np.sqrt),)

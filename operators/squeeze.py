@@ -8,24 +8,21 @@ import numpy as np
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._check import codes, optional_vector, shape_errors, shared
-from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import ints, normal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -45,21 +42,14 @@ class Squeeze(Operator):
         yield Case("all axes", (normal(2, 1, 3, 1),))
         yield Case("empty batch", (normal(0, 1, 3), ints(1)), (1,))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """Squeeze on codes."""
-        return on_codes(tape, node, plan, inputs)
+        return site.on_codes()
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = codes("Squeeze", inputs, plan, 0)
-        shared("Squeeze", plan)
-        axes = optional_vector("Squeeze", inputs, 1)
-        with shape_errors("Squeeze"):
+        x = call.codes(0)
+        call.shared()
+        axes = call.optional_vector(1)
+        with call.shape_errors():
             return (np.squeeze(x, None if axes is None else tuple(axes)),)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
@@ -16,17 +17,11 @@ from onnxq.operator import (
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._around import lower_around
-from onnxq.operators._check import codes, qparams_in
-from onnxq.operators._emit import (
-    MICROSOFT,
-    check_same_type,
-    initializer,
-    qlinear,
-    scale_and_zero_point,
-)
 from onnxq.operators._examples import normal
 from onnxq.operators._nodes import infinite_operand
 from onnxq.operators._number import one_code
@@ -35,10 +30,9 @@ from onnxq.operators.add import Add
 from onnxq.qparams import QParams
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -70,42 +64,39 @@ class Sub(Operator):
         yield Case("outer product", (normal(3, 1), normal(1, 4, seed=1)))
         yield Case("empty batch", (normal(0, 3), normal(3, seed=1)), (1,))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """QLinearMul by -1 and QLinearAdd; wide codes: around float."""
-        if not is_tabulable(plan):
-            return lower_around(tape, node, plan, inputs)
-        check_same_type(node, plan)
-        q = qparams_in("Sub", plan, 1)
+        if not is_tabulable(site.plan):
+            return lower_around(site)
+        site.check_same_type()
+        q = site.qparams_in(1)
         code, minus_one = one_code(-1.0, q.dtype)
         slots = [
-            inputs[1],
-            *scale_and_zero_point(tape, node, "b", q),
-            initializer(tape, node, "minus_one", code, q.dtype),
-            *scale_and_zero_point(tape, node, "minus_one", minus_one),
-            *scale_and_zero_point(tape, node, "mirrored", mirrored(q)),
+            site.inputs[1],
+            *site.scale_and_zero_point("b", q),
+            site.initializer("minus_one", code, q.dtype),
+            *site.scale_and_zero_point("minus_one", minus_one),
+            *site.scale_and_zero_point("mirrored", mirrored(q)),
         ]
-        minus_b = tape.op("QLinearMul", slots, domain=MICROSOFT, name=f"{node.name}_mirror")
-        pair = NodePlan((plan.inputs[0], mirrored(q)), plan.outputs)
-        return qlinear(tape, node, pair, [inputs[0], minus_b], "QLinearAdd", {})
+        minus_b = site.tape.op(
+            "QLinearMul", slots, domain=MICROSOFT, name=f"{site.node.name}_mirror"
+        )
+        pair = NodePlan((site.plan.inputs[0], mirrored(q)), site.plan.outputs)
+        return replace(site, plan=pair, inputs=[site.inputs[0], minus_b]).qlinear("QLinearAdd", {})
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of C. Raises ShapeError where shapes do not broadcast or dtypes are wrong."""
-        b, q = codes("Sub", inputs, plan, 1), qparams_in("Sub", plan, 1)
+        b, q = call.codes(1), call.qparams_in(1)
         minus_b = (q.dtype.qmin + q.dtype.qmax - b.astype(np.int32)).astype(q.dtype.storage)
-        pair = NodePlan((plan.inputs[0], mirrored(q)), plan.outputs)
-        return Add().kernel((codes("Sub", inputs, plan, 0), minus_b), pair, {})
+        pair = NodePlan((call.plan.inputs[0], mirrored(q)), call.plan.outputs)
+        return Add().kernel(
+            replace(call, inputs=(call.codes(0), minus_b), plan=pair, attributes={})
+        )
 
-    def agrees(self, plan: NodePlan, attributes: Mapping[str, AttributeValue]) -> bool:
+    def agrees(self, call: Call) -> bool:
         """Whether ARM adds A and -B to the same codes."""
-        pair = NodePlan((plan.inputs[0], mirrored(qparams_in("Sub", plan, 1))), plan.outputs)
-        return Add().agrees(pair, attributes)
+        pair = NodePlan((call.plan.inputs[0], mirrored(call.qparams_in(1))), call.plan.outputs)
+        return Add().agrees(replace(call, plan=pair))
 
 
 def mirrored(q: QParams) -> QParams:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
+    NodeCall,
     NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
 from onnxq.operators._around import lower_function, table_kernel
-from onnxq.operators._check import qparams_in, qparams_out
-from onnxq.operators._emit import qlinear
 from onnxq.operators._examples import normal
 from onnxq.operators._tables import TABLE_BITS
 from onnxq.operators._tanh import tanh
@@ -28,10 +29,9 @@ from onnxq.operators.sigmoid import Sigmoid
 from onnxq.qparams import QParams
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 # 8 bits get the scale 1/128 and the zero point in the middle, which QLinearSigmoid wants.
 OUTPUT_RANGE = (-1.0, 127 / 128)
@@ -61,37 +61,27 @@ class Tanh(Operator):
         yield Case("rank 0", (normal(),))
         yield Case("empty batch", (normal(0, 3),))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """QLinearSigmoid, or a table."""
-        as_sigmoid = _as_sigmoid(plan)
+        as_sigmoid = _as_sigmoid(site.qparams_in(0), site.qparams_out())
         if as_sigmoid is None:
-            return lower_function(tape, node, plan, inputs, np.tanh)
-        return qlinear(tape, node, as_sigmoid, inputs, "QLinearSigmoid", {})
+            return lower_function(site, np.tanh)
+        return replace(site, plan=as_sigmoid).qlinear("QLinearSigmoid", {})
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        as_sigmoid = _as_sigmoid(plan)
+        as_sigmoid = _as_sigmoid(call.qparams_in(0), call.qparams_out())
         if as_sigmoid is None:
-            return (table_kernel("Tanh", inputs, plan, np.tanh),)
-        return Sigmoid().kernel(inputs, as_sigmoid, attributes)
+            return (table_kernel(call, np.tanh),)
+        return Sigmoid().kernel(replace(call, plan=as_sigmoid))
 
-    def float_kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def float_kernel(self, call: NodeCall) -> tuple[Array, ...]:
         """float32, equal to ONNX Runtime's bit for bit."""
-        return (tanh(np.asarray(inputs[0], np.float32)),)
+        return (tanh(np.asarray(call.inputs[0], np.float32)),)
 
 
-def _as_sigmoid(plan: NodePlan) -> NodePlan | None:
+def _as_sigmoid(p: QParams, q: QParams) -> NodePlan | None:
     """The plan of the logistic function with the same codes; None where there is none."""
-    p, q = qparams_in("Tanh", plan, 0), qparams_out("Tanh", plan)
     steps = 1 / float(q.scale)
     zero_point = int(q.zero_point) - round(steps)
     if p.dtype != q.dtype or p.dtype.bits != TABLE_BITS or steps % 2 or zero_point < q.dtype.qmin:

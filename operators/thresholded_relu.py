@@ -8,25 +8,23 @@ import numpy as np
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
 from onnxq.operators._around import lower_around, table_kernel
-from onnxq.operators._attributes import real
 from onnxq.operators._examples import normal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -50,20 +48,11 @@ class ThresholdedRelu(Operator):
         yield Case("negative alpha", (normal(2, 3, 4),), (), {"alpha": -0.3})
         yield Case("empty batch", (normal(0, 3),))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """ThresholdedRelu between DequantizeLinear and QuantizeLinear."""
-        return lower_around(tape, node, plan, inputs)
+        return lower_around(site)
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where dtypes or qparams do not fit."""
-        alpha = np.float32(real(attributes, "alpha", 1.0))
-        return (
-            table_kernel("ThresholdedRelu", inputs, plan, lambda x: np.where(x > alpha, x, 0.0)),
-        )
+        alpha = np.float32(call.real("alpha", 1.0))
+        return (table_kernel(call, lambda x: np.where(x > alpha, x, 0.0)),)

@@ -9,24 +9,21 @@ import numpy as np
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._check import codes, shared, vector
-from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import ints, normal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -46,22 +43,15 @@ class Tile(Operator):
         yield Case("repeats computed at run time", (normal(2, 3), ints(1, 2)))
         yield Case("empty batch", (normal(0, 3), ints(1, 2)), (1,))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """Tile on codes."""
-        return on_codes(tape, node, plan, inputs)
+        return site.on_codes()
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = codes("Tile", inputs, plan, 0)
-        shared("Tile", plan)
-        repeats = vector("Tile", inputs, 1)
+        x = call.codes(0)
+        call.shared()
+        repeats = call.vector(1)
         if len(repeats) != x.ndim or min(repeats, default=0) < 0:
             raise ShapeError(
                 f"Tile: repeats {repeats} for x of shape {x.shape}; wanted one per axis, from 0."

@@ -9,26 +9,22 @@ import numpy as np
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._attributes import integer
-from onnxq.operators._check import codes, plain, shape_errors, shared
-from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import ints, normal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -59,29 +55,22 @@ class TopK(Operator):
         yield Case("opset 13", (x, ints(1)), (1,), {"axis": -2}, outputs=2, opset=13)
         yield Case("empty batch", (x[:0], ints(2)), (1,), outputs=2)
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """TopK on codes."""
-        return on_codes(tape, node, plan, inputs)
+        return site.on_codes()
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y, and I. Raises ShapeError where shapes, k, dtypes or qparams do not fit."""
-        x, k = codes("TopK", inputs, plan, 0), plain("TopK", inputs, 1)
-        shared("TopK", plan)
-        axis = integer(attributes, "axis", -1)
+        x, k = call.codes(0), call.plain(1)
+        call.shared()
+        axis = call.integer("axis", -1)
         if k.size != 1 or not -x.ndim <= axis < x.ndim or not 0 <= k.item() <= x.shape[axis]:
             raise ShapeError(
                 f"TopK: k {k.tolist()} along axis {axis} of {x.shape}; wanted one number, at most "
                 "the size of an axis of x."
             )
-        ascending = ~x if integer(attributes, "largest", 1) else x  # ~ turns the order of codes
-        with shape_errors("TopK"):
+        ascending = ~x if call.integer("largest", 1) else x  # ~ turns the order of codes
+        with call.shape_errors():
             order = np.argsort(ascending, axis=axis, kind="stable")
             places = np.take(order, np.arange(k.item()), axis)
             return np.take_along_axis(x, places, axis), places

@@ -8,25 +8,21 @@ import numpy as np
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._attributes import integers
-from onnxq.operators._check import codes, shape_errors, shared
-from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import normal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -49,21 +45,14 @@ class Transpose(Operator):
         yield Case("channels last", (normal(2, 3, 4, 5),), (), {"perm": [0, 2, 3, 1]})
         yield Case("empty batch", (normal(0, 3, 4),), (), {"perm": [0, 2, 1]})
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """Transpose on codes."""
-        return on_codes(tape, node, plan, inputs)
+        return site.on_codes()
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = codes("Transpose", inputs, plan, 0)
-        shared("Transpose", plan)
-        order = integers(attributes, "perm", range(x.ndim)[::-1])
-        with shape_errors("Transpose"):
+        x = call.codes(0)
+        call.shared()
+        order = call.integers("perm", range(x.ndim)[::-1])
+        with call.shape_errors():
             return (np.ascontiguousarray(x.transpose(order)),)

@@ -8,24 +8,21 @@ import numpy as np
 
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._check import codes, shape_errors, shared, vector
-from onnxq.operators._emit import on_codes
 from onnxq.operators._examples import ints, normal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -45,21 +42,14 @@ class Unsqueeze(Operator):
         yield Case("rank 0", (normal(), ints(0)), (1,))
         yield Case("empty batch", (normal(0, 3), ints(1)), (1,))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """Unsqueeze on codes."""
-        return on_codes(tape, node, plan, inputs)
+        return site.on_codes()
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = codes("Unsqueeze", inputs, plan, 0)
-        shared("Unsqueeze", plan)
-        axes = tuple(vector("Unsqueeze", inputs, 1))
-        with shape_errors("Unsqueeze"):
+        x = call.codes(0)
+        call.shared()
+        axes = tuple(call.vector(1))
+        with call.shape_errors():
             return (np.expand_dims(x, axes),)

@@ -9,32 +9,24 @@ import numpy as np
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
-from onnxq.operators._check import plain, qparams_in, qparams_out, shape_errors
-from onnxq.operators._emit import (
-    MICROSOFT,
-    check_same_type,
-    emit,
-    on_codes,
-    scale_and_zero_point,
-)
+from onnxq.operator.site import MICROSOFT
 from onnxq.operators._examples import normal
 from onnxq.operators._nodes import infinite_operand
 from onnxq.operators._tables import recoded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
 
 @register
@@ -62,33 +54,24 @@ class Where(Operator):
         yield Case("broadcast", (mask[:, :1], x, normal(4, seed=1)))
         yield Case("empty batch", (mask[:0], x[:0], normal(4)))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """Where on codes, or QLinearWhere where they have different qparams."""
-        if plan.inputs[1] == plan.inputs[2] == plan.outputs[0]:
-            return on_codes(tape, node, plan, inputs)
-        check_same_type(node, plan)
-        slots = [inputs[0]]
+        if site.plan.inputs[1] == site.plan.inputs[2] == site.plan.outputs[0]:
+            return site.on_codes()
+        site.check_same_type()
+        slots = [site.inputs[0]]
         for i in (1, 2):
-            parameters = scale_and_zero_point(tape, node, f"in{i}", qparams_in("Where", plan, i))
-            slots += [inputs[i], *parameters]
-        slots += scale_and_zero_point(tape, node, "out0", qparams_out("Where", plan))
-        return emit(
-            tape, node, plan, slots, op_type="QLinearWhere", domain=MICROSOFT, attributes={}
-        )
+            parameters = site.scale_and_zero_point(f"in{i}", site.qparams_in(i))
+            slots += [site.inputs[i], *parameters]
+        slots += site.scale_and_zero_point("out0", site.qparams_out())
+        return site.emit(slots, op_type="QLinearWhere", domain=MICROSOFT, attributes={})
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        condition = plain("Where", inputs, 0)
-        out = qparams_out("Where", plan)
-        x, y = (recoded("Where", inputs, plan, slot, out) for slot in (1, 2))
+        condition = call.plain(0)
+        out = call.qparams_out()
+        x, y = (recoded(call, slot, out) for slot in (1, 2))
         if condition.dtype != np.bool_:
             raise ShapeError(f"Where: the condition has dtype {condition.dtype}; wanted bool.")
-        with shape_errors("Where"):
+        with call.shape_errors():
             return (np.where(condition, x, y),)

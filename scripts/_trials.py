@@ -16,12 +16,12 @@ import onnx
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
 
 from onnxq.dtypes import INT8, INT32, UINT8
-from onnxq.operator import Array, Case, Form, IntegerOperator, Operator
+from onnxq.operator import Array, Call, Case, Form, IntegerCall, IntegerOperator, Operator
 from tests.operators import builder
 from tests.operators.builder import Types
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from onnxruntime import InferenceSession
 
@@ -143,7 +143,9 @@ def lowered_trial(
         label,
         draw,
         lambda inputs: feed(session, case, inputs),
-        lambda inputs: operator.kernel(inputs, plan, case.attributes or {}),
+        lambda inputs: operator.kernel(
+            Call(operator.op_type, inputs, plan, attributes=case.attributes or {})
+        ),
         lambda _: None,
         "1 step" if rule.form is Form.FLOAT else "exact",
         f"case '{case.name}', {types}{'' if output else ', float32 result'}",
@@ -273,13 +275,16 @@ def node_trial(
     codes = [
         short(x.dtype) for i, x in enumerate(case.inputs) if x is not None and is_drawn(names, i, x)
     ]
-    attributes = case.attributes or {}
+
+    def call(inputs: Sequence[Array | None]) -> IntegerCall:
+        return IntegerCall(operator.op_type, inputs, attributes=case.attributes or {})
+
     return Trial(
         "".join(codes[:2]) or short(np.asarray(case.inputs[0]).dtype),
         draw,
         lambda inputs: feed(session, case, inputs),
-        lambda inputs: operator.kernel(inputs, attributes),
-        lambda inputs: operator.bound(inputs, attributes),
-        kind="exact" if operator.bound(case.inputs, attributes) is None else "bound()",
+        lambda inputs: operator.kernel(call(inputs)),
+        lambda inputs: operator.bound(call(inputs)),
+        kind="exact" if operator.bound(call(case.inputs)) is None else "bound()",
         label=label,
     )

@@ -42,7 +42,7 @@ from onnx_ir.tape import Tape
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from onnxq import catalog
 from onnxq.dtypes import UINT8
-from onnxq.operator import NodePlan
+from onnxq.operator import NodePlan, Site
 from onnxq.qparams import per_tensor
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def lowered(b: Builder, op: Op, codes: Sequence[str], channels: int) -> str:
     plan = NodePlan((qparams[0],) * len(codes) + (None,) * len(extra), (qparams[1],))
     tape = Tape()
     inputs = [*(ir.val(name, ir.DataType.UINT8, shape) for name in codes), *extra]
-    (y,) = operator.lower(tape, node, plan, inputs)
+    (y,) = operator.lower(Site(tape, node, inputs, plan))
     for i, value in enumerate(v for written in tape.nodes for v in written.outputs):
         value.name = f"lowered{i}"
     for value in tape.initializers:

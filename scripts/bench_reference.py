@@ -42,6 +42,7 @@ from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from onnxq import catalog
+from onnxq.operator import IntegerCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -252,7 +253,8 @@ def kernel_of(layer: Layer) -> Callable[[], Array]:
     operator = catalog.find_integer(layer.op_type, layer.domain)
     if operator is None:
         sys.exit(f"{layer.op_type}: onnxq has no kernel for it")
-    return lambda: operator.kernel(layer.inputs, layer.attributes)[0]
+    call = IntegerCall(layer.op_type, layer.inputs, attributes=layer.attributes)
+    return lambda: operator.kernel(call)[0]
 
 
 def session_of(layer: Layer) -> Callable[[], Array]:

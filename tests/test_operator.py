@@ -6,10 +6,9 @@ import onnx_ir as ir
 import pytest
 from onnx_ir.tape import Tape
 
-from onnxq import operator
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
@@ -17,11 +16,13 @@ from onnxq.operator import (
     Operator,
     Role,
     Rule,
+    Site,
+    contract,
     register,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
 
 class Plain(Operator):
@@ -42,19 +43,11 @@ class Whole(Plain):
 
     op_type = "Whole"
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
-        return [tape.op(node.op_type, inputs)] * len(plan.outputs)
+    def lower(self, site: Site) -> Sequence[ir.Value]:
+        return site.float_node(site.inputs)
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
-        assert not attributes
-        return tuple(x for x in inputs[: len(plan.outputs)] if x is not None)
+    def kernel(self, call: Call) -> tuple[Array, ...]:
+        return (call.codes(0),)
 
 
 def test_what_an_operator_lacks_it_says() -> None:
@@ -62,9 +55,9 @@ def test_what_an_operator_lacks_it_says() -> None:
     assert (Whole.has_lowering(), Whole.has_kernel()) == (True, True)
     plan = NodePlan((), ())
     with pytest.raises(NotImplementedError, match="Plain"):
-        Plain().lower(Tape(), ir.node("Plain", []), plan, [])
+        Plain().lower(Site(Tape(), ir.node("Plain", []), [], plan))
     with pytest.raises(NotImplementedError, match="Plain has no reference kernel"):
-        Plain().kernel([], plan, {})
+        Plain().kernel(Call(Plain().op_type, [], plan))
 
 
 def test_an_operator_without_a_rule_cannot_be_made() -> None:
@@ -78,9 +71,9 @@ def test_an_operator_without_a_rule_cannot_be_made() -> None:
 def test_registering_returns_the_class_and_refuses_a_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(operator, "registry", {})
+    monkeypatch.setattr(contract, "registry", {})
     assert register(Plain) is Plain
-    assert isinstance(operator.registry["tests", "Plain"], Plain)
+    assert isinstance(contract.registry["tests", "Plain"], Plain)
     with pytest.raises(ValueError, match="registered twice"):
         register(Plain)
 

@@ -13,6 +13,7 @@ from onnxq.checking.differences import Differences
 from onnxq.checking.prediction import CODES, MAX_PAIRS, WEIGHTS, LayerPrediction, Pair
 from onnxq.graph.walk import attribute_values
 from onnxq.graph.weights import constant
+from onnxq.operator import IntegerCall
 from onnxq.ort.node_kinds import value_types
 from onnxq.targets.accumulation import Arithmetic, Overflows, joined
 
@@ -126,7 +127,8 @@ def _layer(
         assert x is not None
         rank = 2 if value.shape is None else len(value.shape)
         inputs[slot] = np.full([UNKNOWN] * min(rank, 2) + [1] * (rank - 2), _lowest(x))
-    found = operator.risks(inputs, attribute_values(node), arithmetic)
+    call = IntegerCall(node.op_type, inputs, attributes=attribute_values(node))
+    found = operator.risks(call, arithmetic)
     pairs_of = WEIGHTS if operator.weights else CODES
     if found is None:
         return Layer(node, 0, (), pairs_of)

@@ -27,6 +27,7 @@ from onnxq.graph.collector import without_collector
 from onnxq.graph.edit import all_nodes, all_values
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.operator import DynamicSite
 from onnxq.qdq.edits import graph_of
 from onnxq.qdq.initializers import Initializers
 from onnxq.qparams import PerBlock
@@ -144,7 +145,7 @@ class _DynamicWriter:
             assert value.name == weight.tensor, "the plan is of this model"
             inputs[weight.slot] = self._stored(value, weight, node)
         tape = Tape()
-        results = operator.lower_dynamic(tape, node, decision.node_plan, inputs)
+        results = operator.lower_dynamic(DynamicSite(tape, node, inputs, decision.node_plan))
         moved = self.outermost.constant_nodes(tape.nodes, results)
         self._register(tape, graph, moved)
         self._name(tape, node)

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxq import catalog
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import NodePlan
+from onnxq.operator import Call, NodePlan
 from onnxq.qparams import PerTensor, QParams
 from onnxq.qtensor.checked import one_number, wholes
 from onnxq.qtensor.tensor import QTensor, check_tensor
@@ -46,7 +46,8 @@ def call(
         )
     plan = NodePlan(tuple(x.qparams if isinstance(x, QTensor) else None for x in inputs), (output,))
     arrays = [x.int_repr() if isinstance(x, QTensor) else x for x in inputs]
-    return QTensor(np.asarray(operator.kernel(arrays, plan, attributes or {})[0]), output)
+    run = Call(op_type, arrays, plan, attributes=attributes or {})
+    return QTensor(np.asarray(operator.kernel(run)[0]), output)
 
 
 def check_input(op: str, x: object, name: str = "input") -> QTensor:

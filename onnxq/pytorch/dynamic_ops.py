@@ -18,21 +18,27 @@ import torch
 from torch import Tensor
 
 from onnxq import catalog
-from onnxq.operator import IntegerOperator
+from onnxq.operator import IntegerCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
-    from onnxq.operator import AttributeValue
+    from onnxq.operator import Array, AttributeValue
 
 MICROSOFT = "com.microsoft"
 DIRECTIONS = {"forward": 1, "bidirectional": 2}
 
 
-def _kernel(op_type: str, domain: str = "") -> IntegerOperator:
+def _computed(
+    op_type: str,
+    inputs: Sequence[Tensor | None],
+    domain: str = "",
+    attributes: Mapping[str, AttributeValue] | None = None,
+) -> tuple[Array, ...]:
     found = catalog.find_integer(op_type, domain)
-    assert isinstance(found, IntegerOperator), "onnxq has it"
-    return found
+    assert found is not None, "onnxq has it"
+    arrays = [_array(x) for x in inputs]
+    return found.kernel(IntegerCall(op_type, arrays, attributes=attributes or {}))
 
 
 def _array(x: Tensor | None) -> Any:
@@ -46,7 +52,7 @@ def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     Args:
         x: float32, any shape.
     """
-    found = _kernel("DynamicQuantizeLinear").kernel([_array(x)], {})
+    found = _computed("DynamicQuantizeLinear", [x])
     codes, scale, zero_point = (torch.from_numpy(np.array(part)).to(x.device) for part in found)
     return codes, scale, zero_point
 
@@ -111,9 +117,7 @@ def dynamic_quantize_lstm(
     slots = [x, w, r, b, None, initial_h, initial_c, None]
     slots += [w_scale, w_zero_point, r_scale, r_zero_point]
     attributes: dict[str, AttributeValue] = {"hidden_size": r.shape[1], "direction": direction}
-    found = _kernel("DynamicQuantizeLSTM", MICROSOFT).kernel(
-        [_array(slot) for slot in slots], attributes
-    )
+    found = _computed("DynamicQuantizeLSTM", slots, MICROSOFT, attributes)
     y, h, c = (torch.from_numpy(np.ascontiguousarray(part)).to(x.device) for part in found)
     return y, h, c
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from onnxq import catalog
 from onnxq.dtypes import INT8, UINT8
-from onnxq.operator import NodePlan
+from onnxq.operator import Call, NodePlan
 from onnxq.qparams import stored_as
 
 if TYPE_CHECKING:
@@ -69,14 +69,14 @@ class Sum:
         forms = [own]
         if signed:
             forms.append(own | {name: stored_as(q, UINT8) for name, q in signed.items()})
-        return all(operator.agrees(self._plan(form), self.attributes) for form in forms)
+        return all(operator.agrees(self._call(form)) for form in forms)
 
-    def _plan(self, tensors: Mapping[str, QParams]) -> NodePlan:
+    def _call(self, tensors: Mapping[str, QParams]) -> Call:
         inputs, outputs = (
             tuple(None if name is None else tensors[name] for name in names)
             for names in (self.inputs, self.outputs)
         )
-        return NodePlan(inputs, outputs)
+        return Call(self.op_type, (), NodePlan(inputs, outputs), attributes=self.attributes)
 
 
 def raise_scales(

@@ -20,6 +20,7 @@ from onnx.reference.ops import load_op
 
 from onnxq import catalog
 from onnxq.errors import OnnxqError, UnsupportedError
+from onnxq.operator import IntegerCall
 from onnxq.ort.node_kinds import CODE_TYPES
 from onnxq.reference.float_ops import FLOAT_OPS, MICROSOFT, PLAIN_OPS
 from onnxq.reference.loops import LOOPS
@@ -70,7 +71,7 @@ class KernelOp(OpRun):
 
     def uses_kernel(self, inputs: Sequence[Array | None]) -> bool:
         """Whether onnxq's kernel serves these inputs; else onnx's own implementation runs."""
-        return self.operator.serves(inputs, self._given)
+        return self.operator.serves(self._call(inputs))
 
     def adds_floats(self, inputs: Sequence[Array | None]) -> bool:
         """Whether that kernel is right to rounding alone: it adds floats in an order of its own."""
@@ -79,12 +80,16 @@ class KernelOp(OpRun):
 
     def bound(self, inputs: Sequence[Array | None]) -> Array | None:
         """`IntegerOperator.bound` of this node."""
-        return self.operator.bound(inputs, self._given)
+        return self.operator.bound(self._call(inputs))
 
-    def _compute(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
-        return self.operator.kernel(inputs, attributes)
+    def _call(
+        self, inputs: Sequence[Array | None], linked: Mapping[str, AttributeValue] | None = None
+    ) -> IntegerCall:
+        given = {**self._given, **(linked or {})}
+        return IntegerCall(self.onnx_node.op_type, inputs, attributes=given)
+
+    def _compute(self, call: IntegerCall) -> tuple[Array, ...]:
+        return self.operator.kernel(call)
 
     def _run(self, *inputs: Array | None, **attributes: Any) -> tuple[Array, ...]:
         linked = {name: attributes[name] for name in self._linked}
@@ -94,7 +99,7 @@ class KernelOp(OpRun):
             result: tuple[Array, ...] = plain.run(*inputs)  # type: ignore[no-untyped-call]
             return result
         try:
-            outputs = self._compute(arrays, {**self._given, **linked})
+            outputs = self._compute(self._call(arrays, linked))
         except OnnxqError as error:
             raise type(error)(f"node {where(self.onnx_node)}: {error}") from error
         return tuple(outputs[: len(self.onnx_node.output)])
@@ -113,13 +118,11 @@ class MachineOp(KernelOp):
     hear: ClassVar[Hear | None]
     effect: ClassVar[Effect]
 
-    def _compute(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def _compute(self, call: IntegerCall) -> tuple[Array, ...]:
         hear, node = type(self).hear, self.onnx_node
         note = None if hear is None else functools.partial(hear, node)
         accumulator = Accumulator(type(self).arithmetic, note, type(self).effect)
-        return self.operator.kernel_on(inputs, attributes, accumulator)
+        return self.operator.kernel_on(call, accumulator)
 
 
 def load_plain(
@@ -277,7 +280,7 @@ class _Call:
         self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
     ) -> tuple[Array, ...]:
         check_call(self.domain, self.op_type, len(inputs), attributes)
-        return self.operator.kernel(inputs, attributes)
+        return self.operator.kernel(IntegerCall(self.op_type, inputs, attributes=attributes))
 
 
 def _unknown(op_type: str, domain: str | None) -> str:

@@ -26,8 +26,8 @@ from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.tied_weights import notes_on_both_parts
 from onnxq.errors import CalibrationError, OnnxqError, UnsupportedError
 from onnxq.graph.collector import without_collector
-from onnxq.graph.walk import node_name, walk
-from onnxq.operator import Float, NodePlan
+from onnxq.graph.walk import attribute_values, node_name, walk
+from onnxq.operator import Call, Float, NodePlan
 from onnxq.qparams import QParams, quantize
 from onnxq.static.arguments import check_prepared, check_statistics
 from onnxq.static.placing.candidates import DYNAMICALLY
@@ -293,12 +293,11 @@ def _misfit(node: ir.Node, decision: Quantize, tensors: Mapping[str, QParams]) -
         return ""
     inputs = {slot: tensors[_tensor_name(node, slot)] for slot in rule.activations}
     outputs = dict(zip(rule.outputs, (tensors[t] for t in decision.results), strict=True))
-    return operator.misfit(
-        NodePlan(
-            tuple(inputs.get(slot) for slot in range(len(node.inputs))),
-            tuple(outputs.get(slot) for slot in range(len(node.outputs))),
-        )
+    plan = NodePlan(
+        tuple(inputs.get(slot) for slot in range(len(node.inputs))),
+        tuple(outputs.get(slot) for slot in range(len(node.outputs))),
     )
+    return operator.misfit(Call(node.op_type, (), plan, attributes=attribute_values(node)))
 
 
 def _clamps(prepared: Prepared, gains: Container[str]) -> dict[str, tuple[float, float]]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from onnxq.operator import AttributeValue
+    from onnxq.operator import IntegerCall
 
 make = helper.make_node
 
@@ -64,10 +64,8 @@ def alter(monkeypatch: pytest.MonkeyPatch, op_type: str, domain: str) -> None:
     assert operator is not None
     kernel = operator.kernel
 
-    def broken(
-        inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
-        y, *others = kernel(inputs, attributes)
+    def broken(call: IntegerCall) -> tuple[Array, ...]:
+        y, *others = kernel(call)
         return y ^ np.array(1, y.dtype), *others
 
     monkeypatch.setattr(operator, "kernel", broken)

@@ -14,11 +14,9 @@ from onnxq.errors import VerificationError
 from tests.dynamic_models import SIDE, normal, parsed, quantized
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import onnx_ir as ir
 
-    from onnxq.operator import AttributeValue
+    from onnxq.operator import IntegerCall
     from tests.examples import Array
 
 W = normal(SIDE, SIDE)
@@ -76,10 +74,8 @@ def test_a_wrong_step_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert operator is not None
     kernel, calls = operator.kernel, []
 
-    def once(
-        inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
-        (y,) = kernel(inputs, attributes)
+    def once(call: IntegerCall) -> tuple[Array, ...]:
+        (y,) = kernel(call)
         calls.append(y)
         return (np.negative(y, dtype=np.float32) if len(calls) == 2 else y,)
 

@@ -6,6 +6,7 @@ import pytest
 from onnxq import catalog
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.functional import add, cat, mul
+from onnxq.operator import IntegerCall
 from onnxq.qparams import per_tensor
 from onnxq.qtensor import QTensor, _empty_affine_quantized, quantize_per_tensor
 
@@ -39,7 +40,9 @@ def test_integers_are_those_of_onnxs_operator() -> None:
     operands = [
         part for x in (A, B) for part in (x.int_repr(), x.qparams.scale, x.qparams.zero_point)
     ]
-    expected = operator.kernel([*operands, out.scale, out.zero_point], {})[0]
+    expected = operator.kernel(
+        IntegerCall(operator.op_type, [*operands, out.scale, out.zero_point])
+    )[0]
     assert np.array_equal(add(A, B, 0.1, 128).int_repr(), expected)
 
 

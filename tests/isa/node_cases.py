@@ -11,6 +11,7 @@ import numpy as np
 
 from onnxq import catalog
 from onnxq.errors import UnsupportedError
+from onnxq.operator import IntegerCall
 from onnxq.targets.accumulation import Accumulator, Arithmetic
 from scripts._trials import is_drawn, schema_inputs
 from tests.isa.machines import save_case
@@ -62,7 +63,9 @@ class NodeCase:
         """What a machine should compute; types that NumPy lacks as float32."""
         accumulator = Accumulator(arithmetic, note)
         attributes = self.case.attributes or {}
-        outputs = self.operator.kernel_on(self.case.inputs, attributes, accumulator)
+        outputs = self.operator.kernel_on(
+            IntegerCall(self.operator.op_type, self.case.inputs, attributes=attributes), accumulator
+        )
         return [y.astype(np.float32) if _foreign(y) else y for y in outputs[: self.case.outputs]]
 
     def differing(
@@ -83,7 +86,10 @@ class NodeCase:
         kinds = [[(y.dtype, y.shape) for y in outputs] for outputs in (got, wanted)]
         assert kinds[0] == kinds[1], f"{self.name} on {machine}: {kinds}"
         attributes = self.case.attributes or {}
-        bound = self.operator.bound_on(self.case.inputs, attributes, Accumulator(kind))
+        bound = self.operator.bound_on(
+            IntegerCall(self.operator.op_type, self.case.inputs, attributes=attributes),
+            Accumulator(kind),
+        )
         count = 0
         for slot, (y, other) in enumerate(zip(got, wanted, strict=True)):
             same = (y == other) | ((y != y) & (other != other))
@@ -99,7 +105,11 @@ class NodeCase:
 
     def save(self, folder: Path) -> None:
         """Writes it for a machine."""
-        exact = self.operator.kernel(self.case.inputs, self.case.attributes or {})
+        exact = self.operator.kernel(
+            IntegerCall(
+                self.operator.op_type, self.case.inputs, attributes=self.case.attributes or {}
+            )
+        )
         foreign = [i for i, y in enumerate(exact[: self.case.outputs]) if _foreign(y)]
         model = builder.integer_model(self.operator, self.domain, self.case, foreign)
         named = zip(builder.names(self.case), self.case.inputs, strict=True)
@@ -146,7 +156,7 @@ def _own(operator: IntegerOperator, domain: str, case: Case, seed: int) -> Itera
         )
         drawn = dataclasses.replace(case, inputs=inputs)
         try:
-            operator.kernel(inputs, case.attributes or {})
+            operator.kernel(IntegerCall(operator.op_type, inputs, attributes=case.attributes or {}))
         except UnsupportedError:  # these would overflow an int32
             continue
         yield _named(operator, domain, drawn, fill)

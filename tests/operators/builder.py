@@ -21,12 +21,14 @@ from onnxq.dtypes import INT8, INT32, UINT8, QDType
 from onnxq.operator import (
     Array,
     AttributeValue,
+    Call,
     Case,
     Float,
     IntegerOperator,
     NodePlan,
     Operator,
     Rule,
+    Site,
 )
 from onnxq.qparams import (
     PerChannel,
@@ -243,7 +245,7 @@ def lowered_model(
             values.append(tape.initializer(ir.tensor(x), name=name))
         else:
             values.append(ir.val(name, dtype=ir.tensor(x).dtype, shape=x.shape))
-    outputs = list(operator.lower(tape, node, plan, values))
+    outputs = list(operator.lower(Site(tape, node, values, plan)))
     for i, value in enumerate(outputs):
         value.name = f"out{i}"
     graph = ir.Graph(
@@ -361,7 +363,11 @@ def copied(
     """The kernel's outputs where uint8 inputs and all results have the qparams SHARED."""
     arrays = [None if x is None else np.asarray(x) for x in inputs]
     qparams = tuple(None if x is None or x.dtype != np.uint8 else SHARED for x in arrays)
-    return operator.kernel(arrays, NodePlan(qparams, (SHARED,) * results), attributes)
+    return operator.kernel(
+        Call(
+            operator.op_type, arrays, NodePlan(qparams, (SHARED,) * results), attributes=attributes
+        )
+    )
 
 
 def codes(*shape: int) -> npt.NDArray[np.uint8]:

@@ -10,7 +10,15 @@ import onnx_ir as ir
 from onnx_ir.tape import Tape
 
 from onnxq.dtypes import INT8, QDType
-from onnxq.operator import Array, Case, DynamicForm, DynamicNodePlan, DynamicRule, Operator
+from onnxq.operator import (
+    Array,
+    Case,
+    DynamicForm,
+    DynamicNodePlan,
+    DynamicRule,
+    DynamicSite,
+    Operator,
+)
 from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
 from tests.operators.builder import IR_VERSION, MICROSOFT, names, node_of, run
 
@@ -88,7 +96,7 @@ def dynamic_model(
             values.append(tape.initializer(ir.tensor(x), name=name))
         else:
             values.append(ir.val(name, dtype=ir.tensor(x).dtype, shape=x.shape))
-    outputs = list(operator.lower_dynamic(tape, node, plan, values))
+    outputs = list(operator.lower_dynamic(DynamicSite(tape, node, values, plan)))
     for i, value in enumerate(outputs):
         value.name = f"out{i}"
     graph = ir.Graph(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import UnsupportedError
+from onnxq.operator import NodeCall
 from onnxq.operators._activations import Activation, activations
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def test_alphas_and_betas_go_to_the_functions_that_take_one() -> None:
         "activation_alpha": [0.3, 0.1],
         "activation_beta": [0.4],
     }
-    assert activations("LSTM", attributes, ()) == [
+    assert activations(NodeCall("LSTM", (), attributes=attributes), ()) == [
         Activation("tanh"),
         Activation("hardsigmoid", 0.3, 0.4),
         Activation("leakyrelu", 0.1),
@@ -29,7 +30,7 @@ def test_alphas_and_betas_go_to_the_functions_that_take_one() -> None:
 
 def test_defaults_are_those_of_onnx_runtime() -> None:
     names = ("Affine", "LeakyRelu", "ThresholdedRelu", "HardSigmoid")
-    found = activations("LSTM", {}, names)
+    found = activations(NodeCall("LSTM", ()), names)
     assert [(a.alpha, a.beta) for a in found] == [(0, 0), (0.01, 0), (0, 0), (0.2, 0.5)]
 
 
@@ -54,4 +55,6 @@ def test_functions_are_what_their_names_say(activation: Activation, wanted: list
 
 def test_a_function_of_the_c_library_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="LSTM: activation softplus is not reproduced"):
-        activations("LSTM", {"activations": ["Sigmoid", "Softplus", "Tanh"]}, ())
+        activations(
+            NodeCall("LSTM", (), attributes={"activations": ["Sigmoid", "Softplus", "Tanh"]}), ()
+        )

@@ -8,7 +8,7 @@ import pytest
 import onnxq
 from onnxq.dtypes import INT16, UINT8, UINT16
 from onnxq.errors import ShapeError
-from onnxq.operator import Case, NodePlan
+from onnxq.operator import Call, Case, NodePlan
 from onnxq.operators._around import SIGNED_UNIT, around_kernel, table_kernel
 from onnxq.operators.elu import Elu
 from onnxq.operators.sqrt import Sqrt
@@ -127,7 +127,7 @@ def test_signed_unit_gives_codes_to_minus_one_zero_and_one() -> None:
 def test_wide_codes_are_computed_one_by_one() -> None:
     p, q = per_tensor(0.01, 0, UINT16), per_tensor(0.001, 5, INT16)
     x = np.array([[400, 100], [0, 400]], np.uint16)
-    got = table_kernel("Sqrt", [x], NodePlan((p,), (q,)), np.sqrt)
+    got = table_kernel(Call("Sqrt", [x], NodePlan((p,), (q,))), np.sqrt)
     assert got.tolist() == [[2005, 1005], [5, 2005]]
 
 
@@ -136,20 +136,20 @@ def test_wide_codes_are_lowered_around_float(operator: Sqrt | Elu) -> None:
     x, wide = np.arange(8, dtype=np.uint16), per_tensor(0.01, 0, UINT16)
     case, plan = Case("", (x.astype(np.float32),)), NodePlan((wide,), (wide,))
     (got,) = builder.run(builder.lowered_model(operator, case, plan, [x]), case, [x])
-    assert np.array_equal(got, operator.kernel([x], plan, {})[0])
+    assert np.array_equal(got, operator.kernel(Call(operator.op_type, [x], plan))[0])
 
 
 def test_operands_may_be_codes_or_reals() -> None:
     plan = NodePlan((P, None), (P,))
-    got = around_kernel("Div", [u8([9]), np.array(2, np.float32)], plan, np.divide)
+    got = around_kernel(Call("Div", [u8([9]), np.array(2, np.float32)], plan), np.divide)
     assert got.tolist() == [8]
 
 
 def test_other_operands_are_refused() -> None:
     plan = NodePlan((P, None), (P,))
     with pytest.raises(ShapeError, match="input 1 is float64"):
-        around_kernel("Div", [u8([9]), np.array(2.0)], plan, np.divide)
+        around_kernel(Call("Div", [u8([9]), np.array(2.0)], plan), np.divide)
     with pytest.raises(ShapeError, match="input 1 is nothing"):
-        around_kernel("Div", [u8([9]), None], plan, np.divide)
+        around_kernel(Call("Div", [u8([9]), None], plan), np.divide)
     with pytest.raises(ShapeError, match="broadcast"):
-        around_kernel("Div", [u8([9, 9]), np.ones(3, np.float32)], plan, np.divide)
+        around_kernel(Call("Div", [u8([9, 9]), np.ones(3, np.float32)], plan), np.divide)

@@ -7,7 +7,7 @@ from onnx_ir.tape import Tape
 
 from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import ShapeError
-from onnxq.operator import NodePlan
+from onnxq.operator import Call, NodePlan, Site
 from onnxq.operators._clamp import bound_codes, clamp_codes, lower_clamp
 from onnxq.qparams import dequantize, per_tensor, quantize
 from tests.examples import tensor_of
@@ -29,7 +29,7 @@ def test_zero_is_the_zero_point() -> None:
 def test_clamping_codes_is_quantizing_what_was_clamped(bounds: tuple[float, float]) -> None:
     # rounding to a grid keeps order, so that both agree exactly
     x = np.arange(256).astype(np.uint8)
-    got = clamp_codes("Clip", [x], NodePlan((P,), (P,)), bounds)
+    got = clamp_codes(Call("Clip", [x], NodePlan((P,), (P,))), bounds)
     real = np.clip(dequantize(x, P), np.float32(bounds[0]), np.float32(bounds[1]))
     np.testing.assert_array_equal(got, quantize(real, P))
     assert got.dtype == np.uint8
@@ -38,13 +38,13 @@ def test_clamping_codes_is_quantizing_what_was_clamped(bounds: tuple[float, floa
 def test_a_result_of_other_qparams_is_refused() -> None:
     other = per_tensor(0.1, 100, UINT8)
     with pytest.raises(ShapeError, match="copies codes"):
-        clamp_codes("Clip", [np.zeros(1, np.uint8)], NodePlan((P,), (other,)), (0.0, 1.0))
+        clamp_codes(Call("Clip", [np.zeros(1, np.uint8)], NodePlan((P,), (other,))), (0.0, 1.0))
 
 
 def test_the_lowering_is_one_clip_with_codes_as_bounds() -> None:
     tape, x = Tape(), ir.val("x", ir.DataType.UINT8, [2])
     node = ir.node("Relu", [ir.val("f", ir.DataType.FLOAT, [2])], name="relu")
-    lower_clamp(tape, node, NodePlan((P,), (P,)), [x], (0.0, 6.0))
+    lower_clamp(Site(tape, node, [x], NodePlan((P,), (P,))), (0.0, 6.0))
     (clip,) = tape.nodes
     assert (clip.op_type, clip.name) == ("Clip", "relu")
     bounds = [tensor_of(value).numpy() for value in clip.inputs[1:]]

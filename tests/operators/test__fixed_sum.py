@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from onnxq.dtypes import INT8, UINT8, QDType
+from onnxq.operator import IntegerCall
 from onnxq.operators._examples import codes, scales, zero
 from onnxq.operators._fixed_sum import fixed_sum
 from onnxq.operators.add import add_codes
@@ -28,8 +29,10 @@ def inputs(a: Array, b: Array, scale: tuple[float, float, float]) -> list[Array]
 def test_halves_go_away_from_zero() -> None:
     a = np.array([-5, -3, -1, 1, 3, 5], np.int8)
     given = inputs(a, np.zeros(1, np.int8), (0.5, 0.5, 1))
-    (arm,) = QLinearAdd().kernel_on(given, {}, Accumulator(Arithmetic.WRAPS))
-    (x86,) = QLinearAdd().kernel_on(given, {}, Accumulator(Arithmetic.SATURATES))
+    (arm,) = QLinearAdd().kernel_on(IntegerCall("QLinearAdd", given), Accumulator(Arithmetic.WRAPS))
+    (x86,) = QLinearAdd().kernel_on(
+        IntegerCall("QLinearAdd", given), Accumulator(Arithmetic.SATURATES)
+    )
     assert arm.tolist() == [-3, -2, -1, 1, 2, 3]
     assert x86.tolist() == [-2, -2, 0, 0, 2, 2]
 
@@ -63,12 +66,14 @@ def test_results_next_to_a_tie_are_as_measured(
 def test_what_differs_is_noted_and_is_among_the_risks(arithmetic: Arithmetic) -> None:
     given = inputs(codes(4000), codes(4000, seed=1), (0.25, 0.5, 1))
     heard: list[Overflows] = []
-    (arm,) = QLinearAdd().kernel_on(given, {}, Accumulator(arithmetic, heard.append))
-    (exact,) = QLinearAdd().kernel(given, {})
+    (arm,) = QLinearAdd().kernel_on(
+        IntegerCall("QLinearAdd", given), Accumulator(arithmetic, heard.append)
+    )
+    (exact,) = QLinearAdd().kernel(IntegerCall("QLinearAdd", given))
     assert heard[0].changed == heard[0].count.sum() == np.count_nonzero(arm != exact) > 0
     assert heard[0].change == 1
     for x in (given, [np.zeros(0, np.uint8), *given[1:3], np.zeros(0, np.uint8), *given[4:]]):
-        risks = QLinearAdd().risks(x, {}, arithmetic)
+        risks = QLinearAdd().risks(IntegerCall("QLinearAdd", x), arithmetic)
         assert risks is not None
         named = set(zip(risks.first.tolist(), risks.second.tolist(), strict=True))
         assert set(zip(heard[0].first.tolist(), heard[0].second.tolist(), strict=True)) <= named
@@ -77,13 +82,13 @@ def test_what_differs_is_noted_and_is_among_the_risks(arithmetic: Arithmetic) ->
 def test_what_is_only_noted_changes_nothing() -> None:
     given = inputs(codes(400), codes(400, seed=1), (0.25, 0.5, 1))
     accumulator = Accumulator(Arithmetic.WRAPS, effect=Effect.NOTED)
-    (noted,) = QLinearAdd().kernel_on(given, {}, accumulator)
-    np.testing.assert_array_equal(noted, QLinearAdd().kernel(given, {})[0])
+    (noted,) = QLinearAdd().kernel_on(IntegerCall("QLinearAdd", given), accumulator)
+    np.testing.assert_array_equal(noted, QLinearAdd().kernel(IntegerCall("QLinearAdd", given))[0])
 
 
 def test_scales_without_ties_have_no_risk_and_scales_not_known_have() -> None:
     given = inputs(codes(4), codes(4), (0.05606395, 0.09554173, 0.02297436))
-    assert QLinearAdd().risks(given, {}, Arithmetic.WRAPS) is None
-    assert QLinearAdd().risks(given, {}, Arithmetic.SATURATES) is None
+    assert QLinearAdd().risks(IntegerCall("QLinearAdd", given), Arithmetic.WRAPS) is None
+    assert QLinearAdd().risks(IntegerCall("QLinearAdd", given), Arithmetic.SATURATES) is None
     given[1] = np.zeros(0, np.float32)
-    assert QLinearAdd().risks(given, {}, Arithmetic.WRAPS) is not None
+    assert QLinearAdd().risks(IntegerCall("QLinearAdd", given), Arithmetic.WRAPS) is not None

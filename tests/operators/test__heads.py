@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import ShapeError
+from onnxq.operator import NodeCall
 from onnxq.operators._examples import normal
 from onnxq.operators._heads import (
     LOWEST,
@@ -27,7 +28,7 @@ def test_heads_taken_apart_go_together_again() -> None:
 
 
 def test_one_sided_masks_let_each_row_see_the_past_and_itself() -> None:
-    added = added_mask("Op", None, SIZES, {"unidirectional": 1})
+    added = added_mask(NodeCall("Op", (), attributes={"unidirectional": 1}), None, SIZES)
     assert added is not None
     seen = (added[0, 0] == 0).astype(int).tolist()
     assert seen == [[1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
@@ -35,12 +36,12 @@ def test_one_sided_masks_let_each_row_see_the_past_and_itself() -> None:
 
 
 def test_one_row_sees_everything() -> None:
-    assert added_mask("Op", None, (2, 1, 5), {"unidirectional": 1}) is None
+    assert added_mask(NodeCall("Op", (), attributes={"unidirectional": 1}), None, (2, 1, 5)) is None
 
 
 def test_keys_outside_of_start_and_end_get_the_filter() -> None:
     mask = np.array([4, 9, 1, -7], np.int32)
-    added = added_mask("Op", mask, SIZES, {"mask_filter_value": -2.5})
+    added = added_mask(NodeCall("Op", (), attributes={"mask_filter_value": -2.5}), mask, SIZES)
     assert added is not None
     assert added[0, 0, 1].tolist() == [-2.5, 0, 0, 0, -2.5]
     assert not added[1].any()
@@ -48,7 +49,7 @@ def test_keys_outside_of_start_and_end_get_the_filter() -> None:
 
 def test_a_mask_of_another_shape_is_refused() -> None:
     with pytest.raises(ShapeError, match=r"Op: mask_index has shape \(3, 5\)"):
-        added_mask("Op", np.ones((3, 5), np.int32), SIZES, {})
+        added_mask(NodeCall("Op", ()), np.ones((3, 5), np.int32), SIZES)
 
 
 def test_scale_is_by_the_size_of_a_head() -> None:
@@ -58,7 +59,7 @@ def test_scale_is_by_the_size_of_a_head() -> None:
 
 def test_the_past_stands_in_front() -> None:
     past, k, v = normal(2, 1, 2, 3, 4), normal(1, 2, 1, 4), normal(1, 2, 1, 4, seed=1)
-    keys, values = joined_with_past("Op", past, k, v)
+    keys, values = joined_with_past(NodeCall("Op", ()), past, k, v)
     assert np.array_equal(keys[:, :, :3], past[0])
     assert np.array_equal(values[:, :, 3:], v)
 

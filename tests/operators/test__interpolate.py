@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxq.operator import NodeCall
 from onnxq.operators._interpolate import blend, cubic, linear_taps
 from onnxq.operators._resample import Axis
 
@@ -9,23 +10,23 @@ AXIS = Axis(3, 6, np.float32(2))
 
 
 def test_linear_weights_sum_to_1() -> None:
-    (_, far), (_, near) = linear_taps(AXIS, {})
+    (_, far), (_, near) = linear_taps(NodeCall("Op", ()), AXIS)
     assert np.array_equal(far + near, np.ones(6, np.float32))
 
 
 def test_the_last_element_is_met_from_both_sides() -> None:
-    (before, far), (behind, near) = linear_taps(AXIS, {})
+    (before, far), (behind, near) = linear_taps(NodeCall("Op", ()), AXIS)
     assert (before[-1], behind[-1], far[-1], near[-1]) == (2, 2, 0.5, 0.5)
 
 
 def test_a_ramp_stays_a_ramp_inside() -> None:
     x = np.arange(3, dtype=np.float32).reshape(1, 3)
     wanted = [[0, 0.25, 0.75, 1.25, 1.75, 2]]
-    assert blend(x, {1: linear_taps(AXIS, {})}).tolist() == wanted
+    assert blend(x, {1: linear_taps(NodeCall("Op", ()), AXIS)}).tolist() == wanted
 
 
 def test_cubic_interpolation_of_a_constant_is_the_constant() -> None:
     x = np.ones((3, 3), np.float32)
     for attributes in ({}, {"exclude_outside": 1}):
-        y = cubic(x, {0: AXIS, 1: AXIS}, attributes)
+        y = cubic(NodeCall("Op", (), attributes=attributes), x, {0: AXIS, 1: AXIS})
         assert np.abs(y - 1).max() < 1e-6  # a few roundings of float32

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from onnxq.dtypes import UINT8
+from onnxq.operator import IntegerCall
 from onnxq.operators._examples import scales
 from onnxq.operators._linear import linear_qparams, spread
 from onnxq.qparams import Granularity, PerBlock, PerChannel, PerTensor
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 def test_the_shape_of_the_scale_says_what_it_covers(
     scale: Array, attributes: Mapping[str, int], wanted: Granularity
 ) -> None:
-    found = linear_qparams("Op", "x", scale, None, UINT8, (3, 5), attributes)
+    found = linear_qparams(
+        IntegerCall("Op", (), attributes=attributes), "x", scale, None, UINT8, (3, 5)
+    )
     assert found.granularity == wanted
 
 

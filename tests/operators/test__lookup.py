@@ -7,7 +7,7 @@ import pytest
 from onnx_ir.tape import Tape
 
 from onnxq.dtypes import INT8, UINT8, QDType
-from onnxq.operator import NodePlan
+from onnxq.operator import NodePlan, Site
 from onnxq.operators._lookup import lower_table
 from onnxq.operators._tables import look_up_each
 from onnxq.qparams import IntArray, per_tensor
@@ -24,7 +24,7 @@ def looked_up(
     reals = ir.val("real", ir.DataType.FLOAT, sizes)
     node = ir.node("Elu", [reals], name="n")
     tape, codes = Tape(), ir.val("x", ir.DataType[dtype.onnx], sizes)
-    (y,) = lower_table(tape, node, NodePlan((qparams,), (qparams,)), [codes], table)
+    (y,) = lower_table(Site(tape, node, [codes], NodePlan((qparams,), (qparams,))), table)
     y.name = "y"
     graph = ir.Graph(
         [codes], [y], nodes=tape.nodes, initializers=tape.initializers, opset_imports={"": 13}
@@ -69,6 +69,6 @@ def test_rows_are_for_threads_and_divide_the_elements() -> None:
     for sizes, rows in known:
         node = ir.node("Elu", [ir.val("x", ir.DataType.FLOAT, sizes)], name="n")
         plan, tape = NodePlan(*((per_tensor(1.0, 0, UINT8),),) * 2), Tape()
-        lower_table(tape, node, plan, [ir.val("c")], np.zeros(256, np.uint8))
+        lower_table(Site(tape, node, [ir.val("c")], plan), np.zeros(256, np.uint8))
         table = next(v for v in tape.initializers if v.name == "n_table")
         assert table.shape == (rows, 256)

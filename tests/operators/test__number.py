@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.dtypes import INT8, UINT8, QDType
 from onnxq.errors import ShapeError
-from onnxq.operator import NodePlan
+from onnxq.operator import Call, NodePlan
 from onnxq.operators._number import is_scale, number_kernel, one_code
 from onnxq.qparams import dequantize, per_tensor
 
@@ -32,5 +32,5 @@ def test_scales_are_normal_numbers(number: float, good: bool) -> None:
 def test_products_and_sums() -> None:
     plan = NodePlan((per_tensor(0.5, 7, UINT8),), (per_tensor(0.5, 7, UINT8),))
     x = np.array([0, 7, 9], np.uint8)
-    assert number_kernel("Op", [x], plan, "QLinearMul", -2.0).tolist() == [21, 7, 3]
-    assert number_kernel("Op", [x], plan, "QLinearAdd", -1.5).tolist() == [0, 4, 6]
+    assert number_kernel(Call("Op", [x], plan), "QLinearMul", -2.0).tolist() == [21, 7, 3]
+    assert number_kernel(Call("Op", [x], plan), "QLinearAdd", -1.5).tolist() == [0, 4, 6]

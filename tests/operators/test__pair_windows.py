@@ -5,6 +5,7 @@ import numpy.typing as npt
 import pytest
 
 from onnxq.dtypes import INT8, UINT8
+from onnxq.operator import NodeCall
 from onnxq.operators import _pair_windows
 from onnxq.operators._pair_windows import Sums, conv_correction, conv_integer_correction, conv_sums
 from onnxq.operators._pairs import depthwise_places
@@ -39,7 +40,7 @@ def test_channels_are_innermost_and_padding_takes_part(
         codes(1, (2, channels, 7, 6), "uint8", 0.5),
         codes(2, (4, channels // group, 3, 2), "int8", 0.5),
     )
-    windows = geometry("Conv", (7, 6), (3, 2), PADS)
+    windows = geometry(NodeCall("Conv", (), attributes=PADS), (7, 6), (3, 2))
     points = (qparams("uint8", 200), qparams("int8", 0))
     found = conv_correction(x, points[0], w, points[1], group, windows, Accumulator(arithmetic))
     view = seen(x, 200, (3, 2))
@@ -63,7 +64,7 @@ def test_notes_name_weights_in_their_own_layout(monkeypatch: pytest.MonkeyPatch)
     x = np.full((3, 4, 3, 3), 255, np.uint8)
     w = np.zeros((4, 2, 3, 3), np.int8)
     w[3, 0, 1, 2] = w[3, 1, 1, 2] = 100  # neighbours in K, which is 9 apart in W[3]
-    windows = geometry("Conv", (3, 3), (3, 3), {})
+    windows = geometry(NodeCall("Conv", ()), (3, 3), (3, 3))
     notes: list[Overflows] = []
     accumulator = Accumulator(SAT, notes.append)
     conv_correction(x, qparams("uint8", 0), w, qparams("int8", 0), 2, windows, accumulator)
@@ -79,7 +80,7 @@ def test_notes_name_weights_in_their_own_layout(monkeypatch: pytest.MonkeyPatch)
 def test_depthwise_taps_wrap_on_arm(dtype: str, channels: int) -> None:
     x, w = codes(1, (2, channels, 7, 6), dtype, 0.5), codes(2, (channels, 1, 3, 3), "int8", 0.5)
     zero = 9
-    windows = geometry("Conv", (7, 6), (3, 3), PADS)
+    windows = geometry(NodeCall("Conv", (), attributes=PADS), (7, 6), (3, 3))
     points = (qparams(dtype, zero), qparams("int8", 0))
     notes: list[Overflows] = []
     found = conv_correction(
@@ -98,7 +99,7 @@ def test_depthwise_taps_wrap_on_arm(dtype: str, channels: int) -> None:
 @pytest.mark.parametrize(("x_dtype", "w_dtype"), [("int8", "uint8"), ("int8", "int8")])
 def test_conv_integer_multiplies_the_weight_by_the_image(x_dtype: str, w_dtype: str) -> None:
     x, w = codes(1, (2, 6, 7, 6), x_dtype, 0.5), codes(2, (4, 3, 3, 2), w_dtype, 0.5)
-    windows = geometry("ConvInteger", (7, 6), (3, 2), PADS)
+    windows = geometry(NodeCall("ConvInteger", (), attributes=PADS), (7, 6), (3, 2))
     arithmetic = SAT if w_dtype == "uint8" else WRAPS
     found = conv_integer_correction(x, 3, w, 2, windows, Accumulator(arithmetic))
     view = seen(x, 3, (3, 2))

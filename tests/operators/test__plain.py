@@ -8,7 +8,7 @@ import pytest
 
 from onnxq import catalog
 from onnxq.errors import UnsupportedError
-from onnxq.operator import Case
+from onnxq.operator import Case, IntegerCall
 from onnxq.operators._examples import codes, ints, zero
 from onnxq.operators._plain import PlainOnCodes
 from tests.operators.test_integer_contract import assert_equals_onnx_runtime
@@ -53,7 +53,7 @@ def test_codes_below_8_bits_are_moved_as_they_are(dtype: type) -> None:
     x: Array = codes(3, 4).astype(dtype)
     operator = catalog.find_integer("Transpose")
     assert operator is not None
-    (y,) = operator.kernel((x,), {})
+    (y,) = operator.kernel(IntegerCall(operator.op_type, (x,)))
     assert y.dtype == x.dtype
     assert np.array_equal(y, x.T)
 
@@ -77,12 +77,14 @@ def test_what_has_no_kernel_on_codes_is_refused(
     operator = catalog.find_integer(op_type)
     assert operator is not None
     with pytest.raises(UnsupportedError, match=f"{op_type}: .*{message}"):
-        operator.kernel(inputs, attributes)
+        operator.kernel(IntegerCall(operator.op_type, inputs, attributes=attributes))
 
 
 def test_only_codes_are_served() -> None:
     operator = catalog.find_integer("Reshape")
     assert operator is not None
-    assert operator.serves((X, ints(24)), {})
-    assert not operator.serves((X.astype(np.float32), ints(24)), {})
-    assert not operator.serves((ints(1, 2), ints(2)), {})  # shapes are left to onnx
+    assert operator.serves(IntegerCall(operator.op_type, (X, ints(24))))
+    assert not operator.serves(IntegerCall(operator.op_type, (X.astype(np.float32), ints(24))))
+    assert not operator.serves(
+        IntegerCall(operator.op_type, (ints(1, 2), ints(2)))
+    )  # shapes are left to onnx

@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.dtypes import INT8, INT16, UINT8, QDType
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import NodePlan
+from onnxq.operator import NodeCall, NodePlan
 from onnxq.operators._tables import (
     DIRECT,
     Codes,
@@ -40,14 +40,14 @@ def difference(a: Codes, b: Codes) -> np.ndarray:
 def test_pairs_of_types_and_shapes_that_broadcast() -> None:
     a = np.array([[0], [255]], np.uint8)
     b = np.array([-128, 0, 127], np.int8)
-    got = look_up_pairs("Sub", difference, (a, UINT8), (b, INT8))
+    got = look_up_pairs(NodeCall("Sub", ()), difference, (a, UINT8), (b, INT8))
     assert got.tolist() == [[128, 0, -127], [383, 255, 128]]
 
 
 def test_shapes_that_do_not_broadcast_are_refused() -> None:
     a, b = np.zeros(2, np.uint8), np.zeros(3, np.uint8)
     with pytest.raises(ShapeError, match="Sub: shape mismatch"):
-        look_up_pairs("Sub", difference, (a, UINT8), (b, UINT8))
+        look_up_pairs(NodeCall("Sub", ()), difference, (a, UINT8), (b, UINT8))
 
 
 @pytest.mark.parametrize("size", [100, 200])
@@ -56,7 +56,7 @@ def test_large_arrays_of_pairs_give_what_small_ones_do(size: int) -> None:
     a = random.integers(0, 256, (size, size)).astype(np.uint8)
     b = random.integers(-128, 128, (1, size)).astype(np.int8)
     assert (size * size > DIRECT) == (size > 100)
-    got = look_up_pairs("Sub", difference, (a, UINT8), (b, INT8))
+    got = look_up_pairs(NodeCall("Sub", ()), difference, (a, UINT8), (b, INT8))
     assert np.array_equal(got, a.astype(np.int32) - b)
 
 

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxq.errors import ShapeError
+from onnxq.operator import NodeCall
 from onnxq.operators._transposed import TransposedAxis, phase_axis, transposed_axes
 
 
@@ -48,7 +49,9 @@ def test_phases_give_the_transposed_convolution(
 
 def test_same_padding_follows_from_stride_times_size() -> None:
     upper, lower = (
-        transposed_axes("op", [5], [4], {"strides": [3], "auto_pad": f"SAME_{side}"})[0]
+        transposed_axes(
+            NodeCall("op", (), attributes={"strides": [3], "auto_pad": f"SAME_{side}"}), [5], [4]
+        )[0]
         for side in ("UPPER", "LOWER")
     )
     assert upper.out(5) == lower.out(5) == 15
@@ -56,8 +59,15 @@ def test_same_padding_follows_from_stride_times_size() -> None:
 
 
 def test_output_shape_may_hold_batch_and_channels() -> None:
-    short = transposed_axes("op", [5], [3], {"strides": [2], "output_shape": [10]})
-    assert transposed_axes("op", [5], [3], {"strides": [2], "output_shape": [1, 3, 10]}) == short
+    short = transposed_axes(
+        NodeCall("op", (), attributes={"strides": [2], "output_shape": [10]}), [5], [3]
+    )
+    assert (
+        transposed_axes(
+            NodeCall("op", (), attributes={"strides": [2], "output_shape": [1, 3, 10]}), [5], [3]
+        )
+        == short
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,4 +84,4 @@ def test_attributes_that_do_not_fit_are_refused(
     attributes: dict[str, list[int] | str], match: str
 ) -> None:
     with pytest.raises(ShapeError, match=match):
-        transposed_axes("op", [5], [3], attributes)
+        transposed_axes(NodeCall("op", (), attributes=attributes), [5], [3])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from onnxq.dtypes import UINT8
+from onnxq.operator import IntegerCall
 from onnxq.operators._tables import all_codes
 from onnxq.operators._unfused_sum import unfused_sum, unfused_sum_of_scalar
 from onnxq.operators.add import add_codes
@@ -49,11 +50,13 @@ def test_what_differs_is_among_the_risks() -> None:
     a, b = np.broadcast_arrays(*(x.astype(np.uint8) for x in (A, B)))
     notes: list[Overflows] = []
     accumulator = Accumulator(Arithmetic.UNFUSED, notes.append)
-    (got,) = QLinearAdd().kernel_on(given(a.copy(), b.copy()), {}, accumulator)
+    (got,) = QLinearAdd().kernel_on(
+        IntegerCall("QLinearAdd", given(a.copy(), b.copy())), accumulator
+    )
     assert np.array_equal(got, unfused_sum(A, B, P, Q, OUT))
     (heard,) = notes
     assert heard.count.sum() == np.count_nonzero(got != add_codes(A, B, P, Q, OUT)) > 0
-    risks = QLinearAdd().risks(given(a[:1], b[:1]), {}, Arithmetic.UNFUSED)
+    risks = QLinearAdd().risks(IntegerCall("QLinearAdd", given(a[:1], b[:1])), Arithmetic.UNFUSED)
     assert risks is not None
     seen = set(zip(heard.first.tolist(), heard.second.tolist(), strict=True))
     assert seen <= set(zip(risks.first.tolist(), risks.second.tolist(), strict=True))
@@ -61,4 +64,4 @@ def test_what_differs_is_among_the_risks() -> None:
 
 @pytest.mark.parametrize("kind", [Arithmetic.EXACT, Arithmetic.SATURATES])
 def test_other_x86_machines_fuse(kind: Arithmetic) -> None:
-    assert QLinearAdd().risks(given(A, B), {}, kind) is None
+    assert QLinearAdd().risks(IntegerCall("QLinearAdd", given(A, B)), kind) is None

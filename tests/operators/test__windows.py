@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxq.errors import ShapeError
+from onnxq.operator import NodeCall
 from onnxq.operators._windows import BLOCK, Windows, blocks, geometry, pool_geometry, sliding
 
 SPECS = st.fixed_dictionaries(
@@ -54,19 +55,19 @@ def test_the_number_of_windows_is_that_of_onnx(spec: dict[str, Any]) -> None:
     else:
         attributes["ceil_mode"] = 0  # ONNX: it is not used with auto_pad
     read = {k: v for k, v in attributes.items() if k != "kernel_shape"}
-    made = geometry("MaxPool", [spec["size"]], [spec["kernel"]], read)
+    made = geometry(NodeCall("MaxPool", (), attributes=read), [spec["size"]], [spec["kernel"]])
     assert made.out == (out_by_onnx(attributes, spec["size"]),)
 
 
 @pytest.mark.parametrize(("mode", "begin"), [("SAME_UPPER", 0), ("SAME_LOWER", 1)])
 def test_the_odd_element_of_padding_is_where_the_name_says(mode: str, begin: int) -> None:
-    assert geometry("Conv", [4], [2], {"auto_pad": mode}).begin == (begin,)
+    assert geometry(NodeCall("Conv", (), attributes={"auto_pad": mode}), [4], [2]).begin == (begin,)
 
 
 def test_a_window_that_would_start_in_the_padding_behind_is_left_out() -> None:
     attributes: dict[str, Any] = {"strides": [3], "pads": [0, 1], "ceil_mode": 1}
-    assert geometry("MaxPool", [3], [2], attributes).out == (1,)
-    assert geometry("MaxPool", [4], [2], attributes).out == (2,)
+    assert geometry(NodeCall("MaxPool", (), attributes=attributes), [3], [2]).out == (1,)
+    assert geometry(NodeCall("MaxPool", (), attributes=attributes), [4], [2]).out == (2,)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_what_onnx_does_not_allow_is_refused(
     kernel: list[int], attributes: dict[str, list[int] | str], words: str
 ) -> None:
     with pytest.raises(ShapeError, match=words):
-        geometry("Conv", [4], kernel, attributes)
+        geometry(NodeCall("Conv", (), attributes=attributes), [4], kernel)
 
 
 def test_windows_are_a_view_of_strided_and_dilated_taps() -> None:
@@ -101,7 +102,7 @@ def test_padding_holds_the_fill() -> None:
 def test_blocks_cover_all_planes_in_order() -> None:
     size = BLOCK // 2
     x = np.arange(5, dtype=np.uint8).repeat(size).reshape(1, 5, size)
-    windows = geometry("MaxPool", [size], [1], {})
+    windows = geometry(NodeCall("MaxPool", ()), [size], [1])
     found = list(blocks(x, windows))
     assert [part.shape[1] for _, part in found] == [2, 2, 1]
     assert np.array_equal(np.concatenate([part for _, part in found], axis=1), x)
@@ -114,8 +115,8 @@ def test_windows_along_one_axis_are_single_elements_along_the_others() -> None:
 
 def test_same_padding_of_pools_leaves_dilations_out_of_account() -> None:
     attributes: dict[str, Any] = {"auto_pad": "SAME_UPPER", "dilations": [2], "strides": [2]}
-    assert geometry("Conv", [11], [3], attributes).out == (6,)
-    made = pool_geometry("MaxPool", [11], [3], attributes)
+    assert geometry(NodeCall("Conv", (), attributes=attributes), [11], [3]).out == (6,)
+    made = pool_geometry(NodeCall("MaxPool", (), attributes=attributes), [11], [3])
     assert (made.begin, made.out) == ((1,), (5,))
 
 
@@ -123,7 +124,9 @@ def test_same_padding_of_pools_leaves_dilations_out_of_account() -> None:
 def test_same_padding_of_pools_is_negative_where_strides_skip_the_ends(
     mode: str, begin: int
 ) -> None:
-    made = pool_geometry("MaxPool", [9], [1], {"auto_pad": mode, "strides": [3]})
+    made = pool_geometry(
+        NodeCall("MaxPool", (), attributes={"auto_pad": mode, "strides": [3]}), [9], [1]
+    )
     assert made.begin == (begin,)
     x = np.arange(9, dtype=np.uint8).reshape(1, 1, 9)
     assert sliding(x, made, 0).ravel().tolist() == [-begin, 3 - begin, 6 - begin]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import UnsupportedError
-from onnxq.operator import Case, Float, NodePlan
+from onnxq.operator import Call, Case, Float, NodePlan
 from onnxq.operators.add import Add
 from onnxq.qparams import per_tensor
 from tests.operators import builder
@@ -38,7 +38,7 @@ def test_kernel_equals_onnx_runtime_for_any_broadcast(
     inputs = [random.integers(0, 256, shape).astype(np.uint8) for shape in (left, right)]
     case = Case("broadcast", tuple(x.astype(np.float32) for x in inputs))
     (wanted,) = builder.run(builder.lowered_model(OP, case, plan, inputs), case, inputs)
-    assert np.array_equal(OP.kernel(inputs, plan, {})[0], wanted)
+    assert np.array_equal(OP.kernel(Call(OP.op_type, inputs, plan))[0], wanted)
 
 
 def test_all_pairs_of_codes_equal_onnx_runtime() -> None:
@@ -47,7 +47,7 @@ def test_all_pairs_of_codes_equal_onnx_runtime() -> None:
     for scale in (0.04, 0.026, 0.5):
         plan = NodePlan((P, Q), (per_tensor(scale, 77, UINT8),))
         (wanted,) = builder.run(builder.lowered_model(OP, case, plan, [a, b]), case, [a, b])
-        assert np.array_equal(OP.kernel([a, b], plan, {})[0], wanted)
+        assert np.array_equal(OP.kernel(Call(OP.op_type, [a, b], plan))[0], wanted)
 
 
 def test_masks_stay_float() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import ShapeError
-from onnxq.operator import Float, Form
+from onnxq.operator import Call, Float, Form
 from onnxq.operators.attention import Attention
 from onnxq.qparams import dequantize
 from tests.operators import builder
@@ -42,7 +42,7 @@ def test_present_keys_are_the_past_and_what_the_codes_stand_for() -> None:
     case = CASES["past"]
     plan = builder.plan_of(OP, case, Types())
     codes = builder.codes_of(case, plan)
-    _, keys, values = OP.kernel(codes, plan, {})
+    _, keys, values = OP.kernel(Call(OP.op_type, codes, plan))
     for got, slot in ((keys, 1), (values, 2)):
         p, x, past = plan.inputs[slot], codes[slot], case.inputs[slot + 3]
         assert p is not None
@@ -63,7 +63,7 @@ def test_heads_that_do_not_fit_are_named(name: str, attributes: dict[str, int], 
     case = CASES[name]
     plan = builder.plan_of(OP, case, Types())
     with pytest.raises(ShapeError, match=match):
-        OP.kernel(builder.codes_of(case, plan), plan, attributes)
+        OP.kernel(Call(OP.op_type, builder.codes_of(case, plan), plan, attributes=attributes))
 
 
 def test_a_mask_that_does_not_broadcast_is_refused() -> None:
@@ -72,4 +72,4 @@ def test_a_mask_that_does_not_broadcast_is_refused() -> None:
     codes = builder.codes_of(case, plan)
     codes[3] = np.zeros((5, 4), np.float32)
     with pytest.raises(ShapeError, match="Attention"):
-        OP.kernel(codes, plan, {})
+        OP.kernel(Call(OP.op_type, codes, plan))

@@ -10,7 +10,7 @@ import onnxq
 from onnxq.checking.cross_check import cross_check
 from onnxq.dtypes import UINT8
 from onnxq.errors import UnsupportedError
-from onnxq.operator import Case, Float, NodePlan
+from onnxq.operator import Call, Case, Float, NodePlan
 from onnxq.operators.average_pool import AveragePool
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfigMapping, onnxq_default_qconfig
@@ -48,15 +48,19 @@ def test_padding_counts_only_when_asked() -> None:
 def test_one_window_over_all_is_rounded_as_a_global_mean_is() -> None:
     scale = per_tensor(0.020775916054844856, 129, UINT8)
     plan = NodePlan((scale,), (scale,))
-    (y,) = OP.kernel([np.array([[[130, 69]]], np.uint8)], plan, {"kernel_shape": [2]})
+    (y,) = OP.kernel(
+        Call(
+            OP.op_type, [np.array([[[130, 69]]], np.uint8)], plan, attributes={"kernel_shape": [2]}
+        )
+    )
     assert y.tolist() == [[[99]]]  # ONNX Runtime's; adding the zero point first gives 100
 
 
 def test_scales_that_the_kernel_for_one_window_over_all_refuses_are_a_misfit() -> None:
     plan = NodePlan((per_tensor(256.0, 0, UINT8),), (per_tensor(1.0, 0, UINT8),))
-    assert "steps of 256" in OP.misfit(plan)
+    assert "steps of 256" in OP.misfit(Call(OP.op_type, (), plan))
     with pytest.raises(UnsupportedError, match="less than 256"):
-        OP.kernel([codes(1, 1, 1)], plan, {"kernel_shape": [1]})
+        OP.kernel(Call(OP.op_type, [codes(1, 1, 1)], plan, attributes={"kernel_shape": [1]}))
 
 
 def test_a_mean_that_was_0_in_all_samples_stays_float() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import ShapeError
-from onnxq.operator import Case, Float, Form
+from onnxq.operator import Call, Case, Float, Form
 from onnxq.operators.batch_normalization import BatchNormalization
 from tests.operators import builder
 from tests.operators.builder import Types
@@ -94,4 +94,4 @@ def test_kernel_names_parameters_of_another_length() -> None:
     codes = builder.codes_of(case, plan)
     codes[3] = np.zeros(5, np.float32)
     with pytest.raises(ShapeError, match=r"\(5,\)"):
-        OP.kernel(codes, plan, {})
+        OP.kernel(Call(OP.op_type, codes, plan))

@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.dtypes import UINT8
 from onnxq.errors import ShapeError
-from onnxq.operator import Case, Float, NodePlan
+from onnxq.operator import Call, Case, Float, NodePlan
 from onnxq.operators.clip import Clip
 from onnxq.qparams import per_tensor
 from tests.operators import builder
@@ -52,4 +52,4 @@ def test_crossed_bounds_stay_float() -> None:
 def test_kernel_refuses_to_copy_codes_between_different_qparams() -> None:
     plan = NodePlan((SHARED,), (per_tensor(0.25, 7, UINT8),))
     with pytest.raises(ShapeError, match="equal qparams"):
-        OP.kernel([codes(2, 3)], plan, {})
+        OP.kernel(Call(OP.op_type, [codes(2, 3)], plan))

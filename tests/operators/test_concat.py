@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import ShapeError
-from onnxq.operator import Case, NodePlan
+from onnxq.operator import Call, Case, NodePlan
 from onnxq.operators._examples import normal
 from onnxq.operators.concat import Concat
 from onnxq.qparams import per_tensor
@@ -36,11 +36,15 @@ def test_parts_of_other_qparams_are_rescaled_as_onnx_runtime_does() -> None:
     parts = [random.integers(0, 256, (2, n)).astype(np.uint8) for n in (90, 70)]
     model = builder.lowered_model(OP, case, plan, parts)
     assert [node.op_type for node in model.graph] == ["QLinearConcat"]
-    (got,) = OP.kernel(parts, plan, {"axis": 1})
+    (got,) = OP.kernel(Call(OP.op_type, parts, plan, attributes={"axis": 1}))
     assert np.array_equal(got, builder.run(model, case, parts)[0])
 
 
 def test_kernel_refuses_parts_of_another_type() -> None:
     plan = NodePlan((SHARED, per_tensor(0.25, 7, INT8)), (SHARED,))
     with pytest.raises(ShapeError, match="int8"):
-        OP.kernel([codes(2, 3), codes(2, 3).astype(np.int8)], plan, {"axis": 0})
+        OP.kernel(
+            Call(
+                OP.op_type, [codes(2, 3), codes(2, 3).astype(np.int8)], plan, attributes={"axis": 0}
+            )
+        )

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from onnxq import catalog
 from onnxq.dtypes import INT8, INT32, UINT8
 from onnxq.errors import OnnxqError, ShapeError
-from onnxq.operator import Array, Case, Form, NodePlan, Operator, Role
+from onnxq.operator import Array, Call, Case, Form, NodePlan, Operator, Role
 from onnxq.qparams import PerChannel, QParams, dequantize
 from tests.operators import builder
 from tests.operators.builder import Types
@@ -204,7 +204,7 @@ def assert_kernel_equals(
     if case_codes is not None:
         codes = randomized(codes, plan, case_codes)
     wanted = builder.run(builder.lowered_model(operator, case, plan, codes), case, codes)
-    got = operator.kernel(codes, plan, case.attributes or {})
+    got = operator.kernel(Call(operator.op_type, codes, plan, attributes=case.attributes or {}))
     assert len(got) == len(wanted)
     exact = builder.rule_of(operator, case).form is not Form.FLOAT
     for y, ort in zip(got, wanted, strict=True):
@@ -259,7 +259,7 @@ def test_kernel_refuses_a_wrong_dtype(operator: Operator) -> None:
         slot = builder.rule_of(operator, case).activations[0]
         codes[slot] = np.asarray(codes[slot], np.int16)
         with pytest.raises(ShapeError, match="int16"):
-            operator.kernel(codes, plan, case.attributes or {})
+            operator.kernel(Call(operator.op_type, codes, plan, attributes=case.attributes or {}))
 
 
 @each_operator(lambda op, _: op.has_kernel())
@@ -269,7 +269,7 @@ def test_kernel_refuses_missing_qparams(operator: Operator) -> None:
         codes = builder.codes_of(case, plan)
         bare = NodePlan((None,) * len(plan.inputs), plan.outputs)
         with pytest.raises(ShapeError, match="qparams"):
-            operator.kernel(codes, bare, case.attributes or {})
+            operator.kernel(Call(operator.op_type, codes, bare, attributes=case.attributes or {}))
 
 
 @each_operator(lambda op, case: builder.rule_of(op, case).weight is not None)
@@ -286,7 +286,7 @@ def test_kernel_refuses_scales_of_the_wrong_length(operator: Operator) -> None:
         inputs = tuple(longer if i == weight.slot else q for i, q in enumerate(plan.inputs))
         wrong, codes = dataclasses.replace(plan, inputs=inputs), builder.codes_of(case, plan)
         with pytest.raises(ShapeError, match=f"has {count} scales"):
-            operator.kernel(codes, wrong, case.attributes or {})
+            operator.kernel(Call(operator.op_type, codes, wrong, attributes=case.attributes or {}))
 
 
 @each_operator(has_axis)
@@ -298,7 +298,14 @@ def test_kernel_refuses_an_axis_out_of_range(operator: Operator) -> None:
         codes = builder.codes_of(case, plan)
         for axis in (9, -9):
             with pytest.raises(ShapeError, match=f"{operator.op_type}.*{axis}"):
-                operator.kernel(codes, plan, {**(case.attributes or {}), "axis": axis})
+                operator.kernel(
+                    Call(
+                        operator.op_type,
+                        codes,
+                        plan,
+                        attributes={**(case.attributes or {}), "axis": axis},
+                    )
+                )
 
 
 @each_operator()
@@ -307,7 +314,9 @@ def test_kernel_computes_or_refuses_in_words_whatever_the_shapes(operator: Opera
         plan = builder.plan_of(operator, case, Types())
         for inputs in builder.misshapen(builder.codes_of(case, plan)):
             with contextlib.suppress(OnnxqError):  # anything else, or a warning, fails
-                operator.kernel(inputs, plan, case.attributes or {})
+                operator.kernel(
+                    Call(operator.op_type, inputs, plan, attributes=case.attributes or {})
+                )
 
 
 @each_operator(lambda op, _: op.has_kernel())
@@ -318,7 +327,7 @@ def test_kernel_leaves_its_inputs_untouched(operator: Operator) -> None:
         for x in codes:
             if x is not None:
                 x.setflags(write=False)
-        operator.kernel(codes, plan, case.attributes or {})
+        operator.kernel(Call(operator.op_type, codes, plan, attributes=case.attributes or {}))
 
 
 def test_rules_lowerings_and_kernels_still_missing_are_exactly_those_listed() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from onnxq.dtypes import INT8, INT32, UINT8
 from onnxq.errors import ShapeError
-from onnxq.operator import AttributeValue, Case, Float, NodePlan, WeightSlot
+from onnxq.operator import AttributeValue, Call, Case, Float, NodePlan, WeightSlot
 from onnxq.operators.conv import Conv
 from onnxq.qparams import PerChannel, QParams, per_tensor
 from tests.operators import builder
@@ -127,7 +127,9 @@ def test_kernel_equals_onnx_runtime_for_any_geometry(
     plan = NodePlan((per_tensor(0.02, 131, UINT8), weight), (per_tensor(0.05, 100, UINT8),))
     inputs = [x, w]
     (wanted,) = builder.run(builder.lowered_model(OP, case, plan, inputs), case, inputs)
-    assert np.array_equal(OP.kernel(inputs, plan, attributes)[0], wanted)
+    assert np.array_equal(
+        OP.kernel(Call(OP.op_type, inputs, plan, attributes=attributes))[0], wanted
+    )
 
 
 def test_images_unfolded_in_parts_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,10 +142,14 @@ def test_images_unfolded_in_parts_give_the_same(monkeypatch: pytest.MonkeyPatch)
 def test_kernel_refuses_a_bias_of_another_length() -> None:
     plan = NodePlan((SHARED, SHARED, per_tensor(0.25, 0, INT32)), (SHARED,))
     with pytest.raises(ShapeError, match="bias"):
-        OP.kernel([codes(1, 1, 3), codes(2, 1, 2), np.zeros(3, np.int32)], plan, {})
+        OP.kernel(Call(OP.op_type, [codes(1, 1, 3), codes(2, 1, 2), np.zeros(3, np.int32)], plan))
 
 
 def test_kernel_refuses_scales_along_another_axis() -> None:
     weight = QParams(np.ones(2, np.float32), np.zeros(2, np.uint8), UINT8, PerChannel(1))
     with pytest.raises(ShapeError, match="along axis 0"):
-        OP.kernel([codes(1, 2, 3), codes(2, 2, 2)], NodePlan((SHARED, weight), (SHARED,)), {})
+        OP.kernel(
+            Call(
+                OP.op_type, [codes(1, 2, 3), codes(2, 2, 2)], NodePlan((SHARED, weight), (SHARED,))
+            )
+        )

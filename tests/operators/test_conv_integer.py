@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import ShapeError
+from onnxq.operator import IntegerCall
 from onnxq.operators._examples import codes, zero
 from onnxq.operators.conv_integer import ConvInteger
 
@@ -13,15 +14,21 @@ X, W = codes(1, 4, 5, 5), codes(6, 2, 3, 3, dtype="int8")
 def test_padding_counts_as_the_zero_point() -> None:
     x = np.full((1, 1, 2, 2), 7, np.uint8)
     w = np.ones((1, 1, 3, 3), np.uint8)
-    (y,) = ConvInteger().kernel((x, w, zero(7)), {"pads": [1, 1, 1, 1]})
+    (y,) = ConvInteger().kernel(
+        IntegerCall("ConvInteger", (x, w, zero(7)), attributes={"pads": [1, 1, 1, 1]})
+    )
     assert not y.any()
 
 
 def test_output_channels_may_have_their_own_zero_points() -> None:
     points = np.arange(6, dtype=np.int8)
-    (y,) = ConvInteger().kernel((X, W, None, points), {"group": 2})
+    (y,) = ConvInteger().kernel(
+        IntegerCall("ConvInteger", (X, W, None, points), attributes={"group": 2})
+    )
     for channel, point in enumerate(points):
-        (alone,) = ConvInteger().kernel((X, W, None, np.asarray(point)), {"group": 2})
+        (alone,) = ConvInteger().kernel(
+            IntegerCall("ConvInteger", (X, W, None, np.asarray(point)), attributes={"group": 2})
+        )
         assert np.array_equal(y[:, channel], alone[:, channel])
 
 
@@ -39,4 +46,4 @@ def test_what_does_not_fit_is_refused(
     inputs: tuple[np.ndarray | None, ...], attributes: dict[str, int | list[int]], message: str
 ) -> None:
     with pytest.raises(ShapeError, match=f"ConvInteger: .*{message}"):
-        ConvInteger().kernel(inputs, attributes)
+        ConvInteger().kernel(IntegerCall("ConvInteger", inputs, attributes=attributes))

@@ -9,7 +9,7 @@ from onnx_ir.tape import Tape
 
 from onnxq.dtypes import UINT8
 from onnxq.errors import ShapeError
-from onnxq.operator import Case, Float, Form
+from onnxq.operator import Call, Case, Float, Form, Site
 from onnxq.operators._examples import normal
 from onnxq.operators.conv_transpose import ConvTranspose
 from onnxq.qparams import PerChannel, PerTensor, QParams
@@ -81,7 +81,7 @@ def test_spatial_sizes_need_not_be_known(name: str) -> None:
             if i
         ),
     ]
-    (y,) = OP.lower(tape, node, plan, values)
+    (y,) = OP.lower(Site(tape, node, values, plan))
     y.name = "out0"
     graph = ir.Graph(
         values[:1],
@@ -92,7 +92,7 @@ def test_spatial_sizes_need_not_be_known(name: str) -> None:
         name="unknown",
     )
     (got,) = builder.run(ir.Model(graph, ir_version=builder.IR_VERSION), case, codes)
-    (wanted,) = OP.kernel(codes, plan, case.attributes or {})
+    (wanted,) = OP.kernel(Call(OP.op_type, codes, plan, attributes=case.attributes or {}))
     assert np.array_equal(got, wanted)
 
 
@@ -140,7 +140,9 @@ def test_kernel_equals_onnx_runtime_with_one_scale_for_the_weight() -> None:
     plan = dataclasses.replace(plan, inputs=(plan.inputs[0], w, b))
     codes = builder.codes_of(GROUPED, plan)
     (wanted,) = builder.run(builder.lowered_model(OP, GROUPED, plan, codes), GROUPED, codes)
-    assert np.array_equal(OP.kernel(codes, plan, GROUPED.attributes or {})[0], wanted)
+    assert np.array_equal(
+        OP.kernel(Call(OP.op_type, codes, plan, attributes=GROUPED.attributes or {}))[0], wanted
+    )
 
 
 def test_kernel_names_the_shapes_that_do_not_fit() -> None:
@@ -150,17 +152,21 @@ def test_kernel_names_the_shapes_that_do_not_fit() -> None:
     assert w is not None
     attributes = GROUPED.attributes or {}
     with pytest.raises(ShapeError, match="channels"):
-        OP.kernel((x[:, :3], w, b), plan, attributes)
+        OP.kernel(Call(OP.op_type, (x[:, :3], w, b), plan, attributes=attributes))
     with pytest.raises(ShapeError, match="bias of shape"):
-        OP.kernel((x, w, np.zeros(5, np.int32)), plan, attributes)
+        OP.kernel(Call(OP.op_type, (x, w, np.zeros(5, np.int32)), plan, attributes=attributes))
     with pytest.raises(ShapeError, match="same rank"):
-        OP.kernel((x[..., 0], w, b), plan, attributes)
+        OP.kernel(Call(OP.op_type, (x[..., 0], w, b), plan, attributes=attributes))
     with pytest.raises(ShapeError, match="kernel_shape"):
-        OP.kernel((x, w, b), plan, {**attributes, "kernel_shape": [2, 3]})
+        OP.kernel(
+            Call(OP.op_type, (x, w, b), plan, attributes={**attributes, "kernel_shape": [2, 3]})
+        )
     with pytest.raises(ShapeError, match="-3 elements"):
-        OP.kernel((x, w, b), plan, {**attributes, "pads": [5, 0, 5, 0]})
+        OP.kernel(
+            Call(OP.op_type, (x, w, b), plan, attributes={**attributes, "pads": [5, 0, 5, 0]})
+        )
     with pytest.raises(ShapeError, match="auto_pad"):
-        OP.kernel((x, w, b), plan, {**attributes, "auto_pad": "SAME"})
+        OP.kernel(Call(OP.op_type, (x, w, b), plan, attributes={**attributes, "auto_pad": "SAME"}))
 
 
 def test_kernel_refuses_scales_along_the_wrong_axis() -> None:
@@ -172,4 +178,4 @@ def test_kernel_refuses_scales_along_the_wrong_axis() -> None:
     plan = dataclasses.replace(plan, inputs=(plan.inputs[0], wrong, plan.inputs[2]))
     codes = builder.codes_of(GROUPED, builder.plan_of(OP, GROUPED, Types()))
     with pytest.raises(ShapeError, match="along axis 1"):
-        OP.kernel(codes, plan, GROUPED.attributes or {})
+        OP.kernel(Call(OP.op_type, codes, plan, attributes=GROUPED.attributes or {}))

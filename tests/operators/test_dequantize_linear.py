@@ -7,7 +7,7 @@ import pytest
 
 from onnxq import catalog
 from onnxq.errors import ShapeError
-from onnxq.operator import Case
+from onnxq.operator import Case, IntegerCall
 from onnxq.operators._examples import codes, ints32, scales, zero
 from onnxq.operators.dequantize_linear import DequantizeLinear, onnx_only_cases
 from tests.operators import builder
@@ -40,17 +40,19 @@ def test_every_code_and_zero_point_equals_onnx_runtime(dtype: str) -> None:
 def test_float16_results_are_rounded_from_float32_and_may_overflow() -> None:
     inputs = (codes(100, dtype="int16"), np.array(3.7, np.float16), zero(-32768, "int16"))
     assert_equals_onnx_runtime(DequantizeLinear(), "", Case("half", inputs, (1, 2)))
-    (y,) = DequantizeLinear().kernel(inputs, {})
+    (y,) = DequantizeLinear().kernel(IntegerCall("DequantizeLinear", inputs))
     assert y.dtype == np.float16
     assert np.isinf(y).any()
 
 
 def test_differences_of_int32_wrap_as_in_onnx_runtime() -> None:
     inputs = (ints32(-(2**31)), ONE, np.array(1, np.int32))
-    (y,) = DequantizeLinear().kernel(inputs, {})
+    (y,) = DequantizeLinear().kernel(IntegerCall("DequantizeLinear", inputs))
     assert y.tolist() == [2.0**31]
     blocks = (ints32(-(2**31), 5, 7), np.ones(2, np.float32), ints32(1, 2))
-    (y,) = DequantizeLinear().kernel(blocks, {"axis": 0, "block_size": 2})
+    (y,) = DequantizeLinear().kernel(
+        IntegerCall("DequantizeLinear", blocks, attributes={"axis": 0, "block_size": 2})
+    )
     assert y.tolist() == [2.0**31, 4, 5]
 
 
@@ -69,4 +71,4 @@ def test_what_does_not_fit_is_refused(
     inputs: tuple[np.ndarray, ...], attributes: dict[str, int], message: str
 ) -> None:
     with pytest.raises(ShapeError, match=f"DequantizeLinear: .*{message}"):
-        DequantizeLinear().kernel(inputs, attributes)
+        DequantizeLinear().kernel(IntegerCall("DequantizeLinear", inputs, attributes=attributes))

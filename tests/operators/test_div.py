@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from onnxq.dtypes import UINT8
-from onnxq.operator import Case, Float, Form, NodePlan, Rule
+from onnxq.operator import Call, Case, Float, Form, NodePlan, Rule
 from onnxq.operators.div import Div
 from onnxq.qparams import dequantize, per_tensor, quantize
 from tests.operators import builder
@@ -49,5 +49,7 @@ def test_a_constant_zero_leaves_no_scale_for_the_result() -> None:
 def test_codes_by_a_number_are_those_of_the_float_quotient(divisor: float) -> None:
     p, q = per_tensor(0.05, 100, UINT8), per_tensor(0.031, 60, UINT8)
     x = np.arange(256, dtype=np.uint8)
-    (y,) = OP.kernel([x, np.array(divisor, np.float32)], NodePlan((p, None), (q,)), {})
+    (y,) = OP.kernel(
+        Call(OP.op_type, [x, np.array(divisor, np.float32)], NodePlan((p, None), (q,)))
+    )
     assert np.array_equal(y, quantize(dequantize(x, p) / np.float32(divisor), q))

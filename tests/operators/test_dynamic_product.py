@@ -19,7 +19,15 @@ from onnxq.observers import (
     NarrowRangeObserver,
     PerChannelMinMaxObserver,
 )
-from onnxq.operator import Case, DynamicForm, DynamicNodePlan, DynamicRule, Float, Operator
+from onnxq.operator import (
+    Case,
+    DynamicForm,
+    DynamicNodePlan,
+    DynamicRule,
+    DynamicSite,
+    Float,
+    Operator,
+)
 from onnxq.operators._examples import normal
 from onnxq.operators.gemm import Gemm
 from onnxq.operators.mat_mul import MatMul
@@ -127,7 +135,7 @@ class TestInteger:
 def lower(plan: DynamicNodePlan) -> None:
     """MatMul's lowering on the plan."""
     node = builder.node_of(*RIGHT[0])
-    MatMul().lower_dynamic(Tape(), node, plan, node.inputs)
+    MatMul().lower_dynamic(DynamicSite(Tape(), node, node.inputs, plan))
 
 
 @pytest.mark.parametrize("form", [DynamicForm.INTEGER, DynamicForm.BLOCKS])
@@ -140,7 +148,7 @@ def test_transposed_input_of_unknown_shape_is_transposed(form: DynamicForm) -> N
     columns = QParams(ones[0], np.zeros(N, np.int8), INT8, PerChannel(1))
     plan = DynamicNodePlan(form, (columns if form is DynamicForm.INTEGER else blocks,))
     tape = Tape()
-    Gemm().lower_dynamic(tape, node, plan, [x, codes, node.inputs[2]])
+    Gemm().lower_dynamic(DynamicSite(tape, node, [x, codes, node.inputs[2]], plan))
     assert [n.op_type for n in tape.nodes].count("Transpose") == 1
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import ShapeError
+from onnxq.operator import IntegerCall
 from onnxq.operators.gather_block_quantized import INT4, GatherBlockQuantized
 
 if TYPE_CHECKING:
@@ -20,7 +21,11 @@ SIZES: dict[str, AttributeValue] = {"block_size": 16, "quantize_axis": 1}
 
 def test_two_codes_of_a_byte_are_low_first_around_8() -> None:
     table = np.full((1, 8), 0x9A, np.uint8)
-    (got,) = OP.kernel((table, np.array([0]), np.ones((1, 1), np.float32)), SIZES)
+    (got,) = OP.kernel(
+        IntegerCall(
+            OP.op_type, (table, np.array([0]), np.ones((1, 1), np.float32)), attributes=SIZES
+        )
+    )
     assert got.tolist() == [[2, 1] * 8]
 
 
@@ -42,4 +47,4 @@ def test_kernel_refuses_what_does_not_fit(
     inputs: tuple[np.ndarray, ...], attributes: dict[str, AttributeValue], words: str
 ) -> None:
     with pytest.raises(ShapeError, match=words):
-        OP.kernel(inputs, {**SIZES, **attributes})
+        OP.kernel(IntegerCall(OP.op_type, inputs, attributes={**SIZES, **attributes}))

@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.dtypes import INT8, INT32, UINT8
 from onnxq.errors import ShapeError
-from onnxq.operator import Case, Float, NodePlan, Rule, WeightSlot
+from onnxq.operator import Call, Case, Float, NodePlan, Rule, WeightSlot
 from onnxq.operators.gemm import Gemm
 from onnxq.qparams import per_tensor
 from tests.operators import builder
@@ -68,10 +68,10 @@ def test_accumulators_wrap_as_in_onnx_runtime() -> None:
     ]
     (wanted,) = builder.run(builder.lowered_model(OP, case, plan, inputs), case, inputs)
     assert wanted.max() < 0
-    assert np.array_equal(OP.kernel(inputs, plan, {})[0], wanted)
+    assert np.array_equal(OP.kernel(Call(OP.op_type, inputs, plan))[0], wanted)
 
 
 def test_kernel_refuses_a_bias_that_does_not_broadcast() -> None:
     plan = NodePlan((SHARED, SHARED, per_tensor(0.25, 0, INT32)), (SHARED,))
     with pytest.raises(ShapeError, match="bias"):
-        OP.kernel([codes(2, 3), codes(3, 4), np.zeros(3, np.int32)], plan, {})
+        OP.kernel(Call(OP.op_type, [codes(2, 3), codes(3, 4), np.zeros(3, np.int32)], plan))

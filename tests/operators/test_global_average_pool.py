@@ -8,7 +8,7 @@ import onnxq
 from onnxq.checking.cross_check import cross_check
 from onnxq.dtypes import UINT8
 from onnxq.errors import UnsupportedError
-from onnxq.operator import NodePlan
+from onnxq.operator import Call, NodePlan
 from onnxq.operators.global_average_pool import GlobalAveragePool
 from onnxq.ort import runtime
 from onnxq.qparams import per_tensor
@@ -28,11 +28,11 @@ def test_scales_that_onnx_runtime_refuses_when_it_runs_are_a_misfit() -> None:
         NodePlan((per_tensor(step, 0, UINT8),), (per_tensor(1.0, 0, UINT8),))
         for step in (255.9, 256.0)
     )
-    assert OP.misfit(below) == ""
-    assert "steps of 256" in OP.misfit(beyond)
-    OP.kernel([codes(1, 1, 1)], below, {})
+    assert OP.misfit(Call(OP.op_type, (), below)) == ""
+    assert "steps of 256" in OP.misfit(Call(OP.op_type, (), beyond))
+    OP.kernel(Call(OP.op_type, [codes(1, 1, 1)], below))
     with pytest.raises(UnsupportedError, match="less than 256"):
-        OP.kernel([codes(1, 1, 1)], beyond, {})
+        OP.kernel(Call(OP.op_type, [codes(1, 1, 1)], beyond))
 
 
 def test_a_mean_that_was_0_in_all_samples_stays_float() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import ShapeError
-from onnxq.operator import Form
+from onnxq.operator import Call, Form
 from onnxq.operators.group_normalization import GroupNormalization
 from onnxq.operators.instance_normalization import InstanceNormalization
 from tests.operators import builder
@@ -26,8 +26,8 @@ def test_a_group_per_channel_is_instance_normalization() -> None:
     case = CASES["a group per channel"]
     plan = builder.plan_of(OP, case, Types())
     codes = builder.codes_of(case, plan)
-    (y,) = OP.kernel(codes, plan, case.attributes or {})
-    (wanted,) = InstanceNormalization().kernel(codes, plan, {})
+    (y,) = OP.kernel(Call(OP.op_type, codes, plan, attributes=case.attributes or {}))
+    (wanted,) = InstanceNormalization().kernel(Call("InstanceNormalization", codes, plan))
     assert np.array_equal(y, wanted)
 
 
@@ -35,4 +35,6 @@ def test_channels_that_do_not_divide_into_groups_are_named() -> None:
     case = CASES["plain"]
     plan = builder.plan_of(OP, case, Types())
     with pytest.raises(ShapeError, match="num_groups 4"):
-        OP.kernel(builder.codes_of(case, plan), plan, {"num_groups": 4})
+        OP.kernel(
+            Call(OP.op_type, builder.codes_of(case, plan), plan, attributes={"num_groups": 4})
+        )

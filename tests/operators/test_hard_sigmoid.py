@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from onnxq.dtypes import UINT8
-from onnxq.operator import Case, Form, NodePlan
+from onnxq.operator import Call, Case, Form, NodePlan
 from onnxq.operators.hard_sigmoid import HardSigmoid
 from onnxq.qparams import QParams, dequantize, per_tensor, quantize
 from tests.operators import builder
@@ -27,7 +27,9 @@ def test_clip_is_written_where_saturation_does_not_do_it(out: QParams, nodes: li
     model = builder.lowered_model(OP, CASE, plan, [X])
     assert [node.op_type for node in model.graph] == nodes
     wanted = quantize(np.clip(dequantize(X, P) * np.float32(0.5) + np.float32(0.5), 0, 1), out)
-    assert np.array_equal(OP.kernel([X], plan, {"alpha": 0.5})[0], wanted)
+    assert np.array_equal(
+        OP.kernel(Call(OP.op_type, [X], plan, attributes={"alpha": 0.5}))[0], wanted
+    )
 
 
 def test_a_falling_line_has_no_integer_form() -> None:
@@ -44,4 +46,6 @@ def test_a_slope_too_small_for_a_scale_goes_around_float() -> None:
     plan = NodePlan((P,), (per_tensor(1 / 256, 0, UINT8),))
     model = builder.lowered_model(OP, case, plan, [X])
     assert "HardSigmoid" in [node.op_type for node in model.graph]
-    assert np.unique(OP.kernel([X], plan, {"alpha": 1e-38})[0]).tolist() == [128]
+    assert np.unique(
+        OP.kernel(Call(OP.op_type, [X], plan, attributes={"alpha": 1e-38}))[0]
+    ).tolist() == [128]

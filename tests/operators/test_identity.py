@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.dtypes import UINT8
 from onnxq.errors import ShapeError
-from onnxq.operator import NodePlan
+from onnxq.operator import Call, NodePlan
 from onnxq.operators.identity import Identity
 from onnxq.qparams import per_tensor
 from tests.operators.builder import SHARED, codes, copied
@@ -23,4 +23,4 @@ def test_result_is_a_copy() -> None:
 def test_kernel_refuses_to_copy_codes_between_different_qparams() -> None:
     plan = NodePlan((SHARED,), (per_tensor(0.25, 7, UINT8),))
     with pytest.raises(ShapeError, match="equal qparams"):
-        OP.kernel([codes(2, 3)], plan, {})
+        OP.kernel(Call(OP.op_type, [codes(2, 3)], plan))

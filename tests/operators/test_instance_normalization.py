@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxq.operator import Form
+from onnxq.operator import Call, Form
 from onnxq.operators.instance_normalization import InstanceNormalization
 from onnxq.qparams import quantize
 from tests.operators import builder
@@ -23,7 +23,7 @@ def test_it_computes_in_float_and_only_its_data_are_codes() -> None:
 def test_planes_of_one_value_give_the_bias() -> None:
     case = CASES["constant planes"]
     plan = builder.plan_of(OP, case, Types())
-    (y,) = OP.kernel(builder.codes_of(case, plan), plan, {})
+    (y,) = OP.kernel(Call(OP.op_type, builder.codes_of(case, plan), plan))
     (q,) = plan.outputs
     assert q is not None
     wanted = quantize(np.asarray(case.inputs[2], np.float32), q)

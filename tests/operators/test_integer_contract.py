@@ -16,6 +16,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
 
 from onnxq import catalog
 from onnxq.errors import OnnxqError, ShapeError
+from onnxq.operator import IntegerCall
 from tests.operators import builder
 
 if TYPE_CHECKING:
@@ -61,13 +62,17 @@ WITH_SCALES = [
 
 
 def assert_equals_onnx_runtime(operator: IntegerOperator, domain: str, case: Case) -> None:
-    got = operator.kernel(case.inputs, case.attributes or {})
+    got = operator.kernel(
+        IntegerCall(operator.op_type, case.inputs, attributes=case.attributes or {})
+    )
     foreign = [i for i, y in enumerate(got) if y.dtype.type.__module__ != "numpy"]
     model = builder.integer_model(operator, domain, case, foreign)
     wanted = builder.run(model, case, case.inputs)
     got = tuple(y.astype(np.float32) if i in foreign else y for i, y in enumerate(got))
     assert len(got) >= len(wanted)
-    bound = operator.bound(case.inputs, case.attributes or {})
+    bound = operator.bound(
+        IntegerCall(operator.op_type, case.inputs, attributes=case.attributes or {})
+    )
     for slot, (y, ort) in enumerate(zip(got, wanted, strict=False)):
         assert y.dtype == ort.dtype
         assert y.shape == ort.shape
@@ -127,7 +132,9 @@ def test_kernel_refuses_a_wrong_dtype_in_every_slot(operator: IntegerOperator) -
             inputs = list(case.inputs)
             inputs[slot] = x.astype(np.complex64)
             with pytest.raises(OnnxqError, match=f"{operator.op_type}.*complex64"):
-                operator.kernel(inputs, case.attributes or {})
+                operator.kernel(
+                    IntegerCall(operator.op_type, inputs, attributes=case.attributes or {})
+                )
 
 
 @pytest.mark.parametrize("operator", WITH_SCALES)
@@ -138,7 +145,9 @@ def test_kernel_refuses_a_scale_that_is_not_positive(operator: IntegerOperator, 
             inputs = list(case.inputs)
             inputs[slot] = np.full_like(np.asarray(inputs[slot]), bad)
             with pytest.raises(ShapeError, match=f"{operator.op_type}.*{name}"):
-                operator.kernel(inputs, case.attributes or {})
+                operator.kernel(
+                    IntegerCall(operator.op_type, inputs, attributes=case.attributes or {})
+                )
 
 
 @pytest.mark.parametrize("operator", WITH_SCALES)
@@ -148,7 +157,9 @@ def test_kernel_refuses_scales_of_the_wrong_length(operator: IntegerOperator) ->
             inputs = list(case.inputs)
             inputs[slot] = np.ones(np.asarray(inputs[slot]).size + 11, np.float32)
             with pytest.raises(ShapeError, match="scale"):
-                operator.kernel(inputs, case.attributes or {})
+                operator.kernel(
+                    IntegerCall(operator.op_type, inputs, attributes=case.attributes or {})
+                )
 
 
 @pytest.mark.parametrize("operator", BY_OPERATOR)
@@ -156,20 +167,28 @@ def test_kernel_computes_or_refuses_in_words_whatever_the_shapes(operator: Integ
     for case in operator.cases():
         for inputs in builder.misshapen(case.inputs):
             with contextlib.suppress(OnnxqError):  # anything else, or a warning, fails
-                operator.kernel(inputs, case.attributes or {})
+                operator.kernel(
+                    IntegerCall(operator.op_type, inputs, attributes=case.attributes or {})
+                )
 
 
 @pytest.mark.parametrize("operator", BY_OPERATOR)
 def test_kernel_refuses_missing_inputs(operator: IntegerOperator) -> None:
     for case in operator.cases():
         with pytest.raises(ShapeError, match=operator.op_type):
-            operator.kernel((None,) * len(case.inputs), case.attributes or {})
+            operator.kernel(
+                IntegerCall(
+                    operator.op_type, (None,) * len(case.inputs), attributes=case.attributes or {}
+                )
+            )
 
 
 @pytest.mark.parametrize("operator", BY_OPERATOR)
 def test_kernel_leaves_its_inputs_untouched(operator: IntegerOperator) -> None:
     for case in operator.cases():
         copies = [None if x is None else x.copy() for x in case.inputs]
-        operator.kernel(case.inputs, case.attributes or {})
+        operator.kernel(
+            IntegerCall(operator.op_type, case.inputs, attributes=case.attributes or {})
+        )
         for x, copy in zip(case.inputs, copies, strict=True):
             assert x is copy or np.asarray(x).tobytes() == np.asarray(copy).tobytes()

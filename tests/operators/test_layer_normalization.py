@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from onnxq.operator import Float, Form
+from onnxq.operator import Call, Float, Form
 from onnxq.operators.layer_normalization import LayerNormalization
 from onnxq.qparams import quantize
 from tests.operators import builder
@@ -32,7 +32,7 @@ def test_mean_and_deviation_that_are_read_leave_it_in_float() -> None:
 def test_constant_rows_give_the_bias() -> None:
     case = CASES["constant rows"]
     plan = builder.plan_of(OP, case, Types())
-    (y,) = OP.kernel(builder.codes_of(case, plan), plan, {})
+    (y,) = OP.kernel(Call(OP.op_type, builder.codes_of(case, plan), plan))
     (q,) = plan.outputs
     assert q is not None
     wanted = quantize(np.asarray(case.inputs[2], np.float32), q)

@@ -4,7 +4,7 @@ import pytest
 
 from onnxq.dtypes import INT16
 from onnxq.errors import UnsupportedError
-from onnxq.operator import NodePlan
+from onnxq.operator import Call, NodePlan
 from onnxq.operators.leaky_relu import LeakyRelu
 from onnxq.qparams import per_tensor
 from tests.operators.builder import copied, i16, u8
@@ -19,4 +19,4 @@ def test_slope_applies_below_zero_only() -> None:
 def test_sixteen_bits_are_refused() -> None:
     wide = per_tensor(1.0, 0, INT16)
     with pytest.raises(UnsupportedError, match="8 bits"):
-        OP.kernel([i16([1])], NodePlan((wide,), (wide,)), {})
+        OP.kernel(Call(OP.op_type, [i16([1])], NodePlan((wide,), (wide,))))

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from onnxq.operator import Form
+from onnxq.operator import Call, Form
 from onnxq.operators.lp_normalization import LpNormalization
 from tests.operators import builder
 from tests.operators.builder import Types
@@ -20,7 +20,7 @@ def test_it_computes_in_float_and_only_its_data_are_codes() -> None:
 def test_rows_of_zeros_stay_zero() -> None:
     case = CASES["rows of zeros"]
     plan = builder.plan_of(OP, case, Types())
-    (y,) = OP.kernel(builder.codes_of(case, plan), plan, {})
+    (y,) = OP.kernel(Call(OP.op_type, builder.codes_of(case, plan), plan))
     (q,) = plan.outputs
     assert q is not None
     assert (y[0] == q.zero_point).all()

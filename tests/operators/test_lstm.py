@@ -14,7 +14,7 @@ from onnxq.dtypes import INT8, UINT8, QDType
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import UnsupportedError
 from onnxq.observers import NarrowRangeObserver
-from onnxq.operator import Case, DynamicForm, DynamicNodePlan, Float
+from onnxq.operator import Case, DynamicForm, DynamicNodePlan, DynamicSite, Float, IntegerCall
 from onnxq.operators.dynamic_quantize_lstm import DynamicQuantizeLSTM
 from onnxq.operators.lstm import LSTM
 from onnxq.qconfig import QConfigDynamic
@@ -84,7 +84,9 @@ def test_the_integer_form_equals_the_kernel_bit_for_bit(name: str) -> None:
         x if v is None or v.const_value is None else v.const_value.numpy()
         for v, x in zip(node.inputs, [*time.inputs, *[None] * 4], strict=True)
     ]
-    got = DynamicQuantizeLSTM().kernel(inputs, time.attributes or {})
+    got = DynamicQuantizeLSTM().kernel(
+        IntegerCall("DynamicQuantizeLSTM", inputs, attributes=time.attributes or {})
+    )
     for y, ort in zip(in_layout(case, list(got)), wanted, strict=True):
         assert np.array_equal(y, ort)
 
@@ -175,7 +177,7 @@ def test_an_absent_output_stays_absent_but_is_computed() -> None:
         DynamicForm.INTEGER,
         tuple(fitted(np.transpose(np.asarray(case.inputs[i]), (0, 2, 1)), 2) for i in (1, 2)),
     )
-    outputs = OPERATOR.lower_dynamic(tape, node, plan, inner.inputs[:8])
+    outputs = OPERATOR.lower_dynamic(DynamicSite(tape, node, inner.inputs[:8], plan))
     assert outputs[0].name == ""
     assert outputs[0].producer() is None
     assert len(tape.nodes[0].outputs) == len(wanted) == 3

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from onnxq import catalog
+from onnxq.operator import IntegerCall
 from onnxq.targets.accumulation import Accumulator, Arithmetic, Effect, Overflows, joined
 
 if TYPE_CHECKING:
@@ -57,17 +58,22 @@ def test_results_differ_only_where_a_pair_of_named_weights_overflows(
     operator: IntegerOperator, case: Case
 ) -> None:
     inputs, attributes = nasty(operator, case), dict(case.attributes or {})
-    exact = operator.kernel(inputs, attributes)
+    exact = operator.kernel(IntegerCall(operator.op_type, inputs, attributes=attributes))
     for arithmetic in MACHINES:
         notes: list[Overflows] = []
-        got = operator.kernel_on(inputs, attributes, Accumulator(arithmetic, notes.append))
+        got = operator.kernel_on(
+            IntegerCall(operator.op_type, inputs, attributes=attributes),
+            Accumulator(arithmetic, notes.append),
+        )
         same = all(np.array_equal(x, y) for x, y in zip(got, exact, strict=True))
         heard = joined(notes)
         assert same or heard is not None
         if heard is None:
             continue
         assert heard.count.min() > 0
-        possible = operator.risks(inputs, attributes, arithmetic)
+        possible = operator.risks(
+            IntegerCall(operator.op_type, inputs, attributes=attributes), arithmetic
+        )
         assert possible is not None
         named = set(zip(possible.first.tolist(), possible.second.tolist(), strict=True))
         seen = set(zip(heard.first.tolist(), heard.second.tolist(), strict=True))
@@ -80,15 +86,20 @@ def test_the_cases_do_overflow(operator: IntegerOperator) -> None:
     for case in operator.cases():
         inputs, attributes = nasty(operator, case), dict(case.attributes or {})
         for arithmetic in MACHINES:
-            operator.kernel_on(inputs, attributes, Accumulator(arithmetic, notes.append))
+            operator.kernel_on(
+                IntegerCall(operator.op_type, inputs, attributes=attributes),
+                Accumulator(arithmetic, notes.append),
+            )
     assert notes
 
 
 @pytest.mark.parametrize(("operator", "case"), CASES)
 def test_what_is_only_noted_changes_nothing(operator: IntegerOperator, case: Case) -> None:
     inputs, attributes = nasty(operator, case), dict(case.attributes or {})
-    exact = operator.kernel(inputs, attributes)
+    exact = operator.kernel(IntegerCall(operator.op_type, inputs, attributes=attributes))
     for arithmetic in MACHINES:
         accumulator = Accumulator(arithmetic, effect=Effect.NOTED)
-        noted = operator.kernel_on(inputs, attributes, accumulator)
+        noted = operator.kernel_on(
+            IntegerCall(operator.op_type, inputs, attributes=attributes), accumulator
+        )
         assert all(np.array_equal(x, y) for x, y in zip(noted, exact, strict=True))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from onnxq.dtypes import INT8, INT16, UINT8
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import Case, NodePlan, WeightSlot
+from onnxq.operator import Call, Case, NodePlan, WeightSlot
 from onnxq.operators.mat_mul import MatMul
 from onnxq.qparams import PerChannel, QParams, per_tensor
 from tests.operators import builder
@@ -56,14 +56,14 @@ def test_kernel_equals_onnx_runtime_for_any_shapes(
     for out in (p, None):
         plan = NodePlan((p, p), (out,))
         (wanted,) = builder.run(builder.lowered_model(OP, case, plan, inputs), case, inputs)
-        assert np.array_equal(OP.kernel(inputs, plan, {})[0], wanted)
+        assert np.array_equal(OP.kernel(Call(OP.op_type, inputs, plan))[0], wanted)
 
 
 def test_scales_of_rows_are_refused() -> None:
     rows = QParams(np.ones(4, np.float32), np.zeros(4, np.int8), INT8, PerChannel(0))
     plan = NodePlan((SHARED, rows), (SHARED,))
     with pytest.raises(ShapeError, match="along axis 1"):
-        OP.kernel([codes(2, 4), np.zeros((4, 4), np.int8)], plan, {})
+        OP.kernel(Call(OP.op_type, [codes(2, 4), np.zeros((4, 4), np.int8)], plan))
 
 
 def test_sixteen_bits_are_not_lowered() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.operator import IntegerCall
 from onnxq.operators._examples import codes, zero
 from onnxq.operators.mat_mul_integer import MatMulInteger
 
@@ -17,7 +18,7 @@ A, B = codes(3, 5), codes(5, 4, dtype="int8", seed=1)
 
 def test_sums_beyond_2_to_the_24_are_exact() -> None:
     a, b = np.full((1, 3001), 255, np.uint8), np.full((3001, 1), 255, np.uint8)
-    (y,) = MatMulInteger().kernel((a, b), {})
+    (y,) = MatMulInteger().kernel(IntegerCall("MatMulInteger", (a, b)))
     assert y.item() == 3001 * 255 * 255
 
 
@@ -36,9 +37,9 @@ def test_what_does_not_fit_is_refused(
     a: Array, b: Array, a_zp: Array | None, b_zp: Array | None, message: str
 ) -> None:
     with pytest.raises(ShapeError, match=f"MatMulInteger: .*{message}"):
-        MatMulInteger().kernel((a, b, a_zp, b_zp), {})
+        MatMulInteger().kernel(IntegerCall("MatMulInteger", (a, b, a_zp, b_zp)))
 
 
 def test_sums_of_nothing_are_refused() -> None:
     with pytest.raises(UnsupportedError, match=r"MatMulInteger: .*K = 0"):
-        MatMulInteger().kernel((A[:, :0], B[:0]), {})
+        MatMulInteger().kernel(IntegerCall("MatMulInteger", (A[:, :0], B[:0])))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.operator import IntegerCall
 from onnxq.operators._examples import codes, normal, scales
 from onnxq.operators.mat_mul_integer_to_float import MatMulIntegerToFloat
 
@@ -16,19 +17,25 @@ def test_a_bias_with_the_scales_of_many_matrices_in_one_vector_is_refused() -> N
     stack, column = np.stack([B, B]), scales(0.1, 0.2, 0.3, 0.4)
     inputs = (np.stack([A, A]), stack, HALF, column, None, None, normal(4))
     with pytest.raises(UnsupportedError, match="which ONNX Runtime multiplies by the scales"):
-        MatMulIntegerToFloat().kernel(inputs, {})
+        MatMulIntegerToFloat().kernel(IntegerCall("MatMulIntegerToFloat", inputs))
 
 
 def test_int8_by_uint8_is_refused_as_by_onnx_runtime() -> None:
     with pytest.raises(UnsupportedError, match="A is int8 and B uint8"):
-        MatMulIntegerToFloat().kernel((A.view(np.int8), B.view(np.uint8), HALF, HALF), {})
+        MatMulIntegerToFloat().kernel(
+            IntegerCall("MatMulIntegerToFloat", (A.view(np.int8), B.view(np.uint8), HALF, HALF))
+        )
 
 
 def test_a_bias_of_another_size_is_refused() -> None:
     with pytest.raises(ShapeError, match=r"MatMulIntegerToFloat: the bias .* wanted float32, \(4,"):
-        MatMulIntegerToFloat().kernel((A, B, HALF, HALF, None, None, normal(3)), {})
+        MatMulIntegerToFloat().kernel(
+            IntegerCall("MatMulIntegerToFloat", (A, B, HALF, HALF, None, None, normal(3)))
+        )
 
 
 def test_sums_of_nothing_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="K = 0"):
-        MatMulIntegerToFloat().kernel((A[:, :0], B[:0], HALF, HALF), {})
+        MatMulIntegerToFloat().kernel(
+            IntegerCall("MatMulIntegerToFloat", (A[:, :0], B[:0], HALF, HALF))
+        )

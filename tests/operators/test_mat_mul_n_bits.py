@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import AttributeValue, Case
+from onnxq.operator import AttributeValue, Case, IntegerCall
 from onnxq.operators._examples import codes, normal
 from onnxq.operators.mat_mul_n_bits import MatMulNBits
 from tests.operators import builder
@@ -20,7 +20,9 @@ def test_low_bits_come_first() -> None:
     b[0, 0, 0] = 0xA8  # codes 8, the default zero point, and 10
     a = np.eye(2, 16, dtype=np.float32)
     sizes = {"K": 16, "N": 1, "bits": 4, "block_size": 16}
-    (y,) = MatMulNBits().kernel((a, b, np.ones(1, np.float32)), sizes)
+    (y,) = MatMulNBits().kernel(
+        IntegerCall("MatMulNBits", (a, b, np.ones(1, np.float32)), attributes=sizes)
+    )
     assert y.ravel().tolist() == [0, 2]
 
 
@@ -33,23 +35,28 @@ def test_float16_is_within_its_bound(level: int) -> None:
 
 def test_level_4_differs_from_float_by_much_more_than_its_bound() -> None:
     inputs, whole = (A, B, SCALES), {**SIZES, "accuracy_level": 4}
-    (exact,), (coarse,) = MatMulNBits().kernel(inputs, SIZES), MatMulNBits().kernel(inputs, whole)
-    bound = MatMulNBits().bound(inputs, whole)
+    (exact,), (coarse,) = (
+        MatMulNBits().kernel(IntegerCall("MatMulNBits", inputs, attributes=SIZES)),
+        MatMulNBits().kernel(IntegerCall("MatMulNBits", inputs, attributes=whole)),
+    )
+    bound = MatMulNBits().bound(IntegerCall("MatMulNBits", inputs, attributes=whole))
     assert bound is not None
     difference = np.abs(exact.astype(np.float64) - coarse.astype(np.float64))
     assert (difference > 10 * bound.astype(np.float64)).any()
 
 
 def test_the_bound_says_something() -> None:
-    bound = MatMulNBits().bound((A, B, SCALES), SIZES)
-    (y,) = MatMulNBits().kernel((A, B, SCALES), SIZES)
+    bound = MatMulNBits().bound(IntegerCall("MatMulNBits", (A, B, SCALES), attributes=SIZES))
+    (y,) = MatMulNBits().kernel(IntegerCall("MatMulNBits", (A, B, SCALES), attributes=SIZES))
     assert bound is not None
     assert bound.shape == y.shape
     assert (bound < 1e-4 * np.abs(y).max()).all()
 
 
 def test_a_block_of_zeros_stays_zeros() -> None:
-    (y,) = MatMulNBits().kernel((A * 0, B, SCALES), {**SIZES, "accuracy_level": 4})
+    (y,) = MatMulNBits().kernel(
+        IntegerCall("MatMulNBits", (A * 0, B, SCALES), attributes={**SIZES, "accuracy_level": 4})
+    )
     assert not y.any()
 
 
@@ -73,16 +80,18 @@ def test_what_does_not_fit_is_refused(
     for slot, x in changes.items():
         inputs[slot] = x
     with pytest.raises(ShapeError, match=f"MatMulNBits: .*{message}"):
-        MatMulNBits().kernel(inputs, {**SIZES, **attributes})
+        MatMulNBits().kernel(IntegerCall("MatMulNBits", inputs, attributes={**SIZES, **attributes}))
 
 
 def test_what_onnx_runtime_lacks_is_refused() -> None:
     groups = np.zeros(300, np.int32)
     with pytest.raises(UnsupportedError, match="g_idx"):
-        MatMulNBits().kernel((A, B, SCALES, None, groups), SIZES)
+        MatMulNBits().kernel(
+            IntegerCall("MatMulNBits", (A, B, SCALES, None, groups), attributes=SIZES)
+        )
     wide = (A, codes(5, 10, 32), SCALES, normal(50))
     with pytest.raises(UnsupportedError, match="float32 with 8 bits"):
-        MatMulNBits().kernel(wide, {**SIZES, "bits": 8})
+        MatMulNBits().kernel(IntegerCall("MatMulNBits", wide, attributes={**SIZES, "bits": 8}))
 
 
 def test_weights_near_0_are_bound_by_their_codes() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from onnxq import reference
-from onnxq.operator import AttributeValue, Case, Float, Form, NodePlan, Rule
+from onnxq.operator import AttributeValue, Call, Case, Float, Form, NodePlan, Rule
 from onnxq.operators.max_pool import MaxPool
 from onnxq.ort import runtime
 from tests.operators import builder
@@ -63,7 +63,7 @@ def test_kernel_equals_onnx_runtime_for_any_window(
     plan = NodePlan((SHARED,), (SHARED,))
     x = np.random.default_rng(size).integers(0, 256, (2, 3, size)).astype(np.uint8)
     (wanted,) = builder.run(builder.lowered_model(OP, case, plan, [x]), case, [x])
-    assert np.array_equal(OP.kernel([x], plan, attributes)[0], wanted)
+    assert np.array_equal(OP.kernel(Call(OP.op_type, [x], plan, attributes=attributes))[0], wanted)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])

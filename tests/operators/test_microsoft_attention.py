@@ -11,7 +11,7 @@ import onnxq
 from onnxq import catalog, cross_check, targets
 from onnxq.errors import ModelError, ShapeError, UnsupportedError
 from onnxq.observers import NarrowRangeObserver
-from onnxq.operator import Case, DynamicForm, DynamicRule, Float, Rule
+from onnxq.operator import Case, DynamicForm, DynamicRule, Float, NodeCall, Rule
 from onnxq.operators._examples import normal
 from onnxq.operators.attention import Attention
 from onnxq.operators.microsoft_attention import MicrosoftAttention
@@ -71,7 +71,9 @@ def test_it_is_found_beside_onnxs_own_attention() -> None:
 
 @EACH
 def test_the_float_kernel_is_onnx_runtimes_within_rounding(case: Case) -> None:
-    got = OPERATOR.float_kernel(case.inputs, case.attributes or {})
+    got = OPERATOR.float_kernel(
+        NodeCall(OPERATOR.op_type, case.inputs, attributes=case.attributes or {})
+    )
     for y, wanted in zip(got, builder.run_float(OPERATOR, case), strict=False):
         assert y.shape == wanted.shape
         wide, other = reals([y, wanted])
@@ -281,4 +283,6 @@ def test_the_float_kernel_refuses_in_words(
     attributes: dict[str, AttributeValue], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        OPERATOR.float_kernel(CASES["plain"].inputs, attributes)
+        OPERATOR.float_kernel(
+            NodeCall(OPERATOR.op_type, CASES["plain"].inputs, attributes=attributes)
+        )

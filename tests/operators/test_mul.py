@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.dtypes import INT16, UINT8
 from onnxq.errors import UnsupportedError
-from onnxq.operator import Case, Float, NodePlan
+from onnxq.operator import Call, Case, Float, NodePlan
 from onnxq.operators.mul import Mul
 from onnxq.qparams import per_tensor
 from tests.operators import builder
@@ -18,9 +18,11 @@ def test_ties_depend_on_the_zero_point() -> None:
     one = per_tensor(1.0, 0, UINT8)
     results = [
         OP.kernel(
-            [u8([1]), u8([1])],
-            NodePlan((one, one), (per_tensor(2.0, zero, UINT8),)),
-            {},
+            Call(
+                OP.op_type,
+                [u8([1]), u8([1])],
+                NodePlan((one, one), (per_tensor(2.0, zero, UINT8),)),
+            )
         )[0].item()
         for zero in (0, 1)
     ]
@@ -36,4 +38,4 @@ def test_masks_stay_float() -> None:
 def test_sixteen_bits_are_refused() -> None:
     wide = per_tensor(1.0, 0, INT16)
     with pytest.raises(UnsupportedError, match="8 bits"):
-        OP.kernel([i16([1]), i16([1])], NodePlan((wide, wide), (wide,)), {})
+        OP.kernel(Call(OP.op_type, [i16([1]), i16([1])], NodePlan((wide, wide), (wide,))))

@@ -22,6 +22,7 @@ from onnx.reference import ReferenceEvaluator
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
 
 from onnxq import catalog
+from onnxq.operator import IntegerCall
 from onnxq.operators._plain import PlainOnCodes
 from tests.operators import builder
 
@@ -161,7 +162,7 @@ def run_on_kernels(model: onnx.ModelProto, inputs: Sequence[Array]) -> tuple[lis
         else:
             count += 1
             attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-            results = operator.kernel(given, attributes)
+            results = operator.kernel(IntegerCall(operator.op_type, given, attributes=attributes))
         values |= dict(zip(node.output, results, strict=False))
     outputs = [values[v.name] for v in model.graph.output]
     return [y for y in outputs if y is not None], count

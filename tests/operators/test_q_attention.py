@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import Array, AttributeValue, Case
+from onnxq.operator import Array, AttributeValue, Case, IntegerCall
 from onnxq.operators._examples import codes, normal, scales, zero
 from onnxq.operators.mat_mul_integer_to_float import MatMulIntegerToFloat
 from onnxq.operators.q_attention import QAttention
@@ -21,7 +21,9 @@ LOWEST = float(np.finfo(np.float32).min)
 
 
 def bound_of(case: Case) -> npt.NDArray[np.float64]:
-    found = OPERATOR.bound(case.inputs, case.attributes or {})
+    found = OPERATOR.bound(
+        IntegerCall(OPERATOR.op_type, case.inputs, attributes=case.attributes or {})
+    )
     assert found is not None
     return np.asarray(found, np.float64)
 
@@ -35,8 +37,12 @@ def changed(slot: int, x: Array | None, name: str = "per column") -> list[Array 
 def test_present_is_the_product_of_codes_to_the_bit() -> None:
     case = CASES["per column"]
     x, w, bias, x_scale, w_scale, _, x_zp, w_zp = case.inputs
-    (wanted,) = MatMulIntegerToFloat().kernel([x, w, x_scale, w_scale, x_zp, w_zp, bias], {})
-    _, present = OPERATOR.kernel(case.inputs, case.attributes or {})
+    (wanted,) = MatMulIntegerToFloat().kernel(
+        IntegerCall("MatMulIntegerToFloat", [x, w, x_scale, w_scale, x_zp, w_zp, bias])
+    )
+    _, present = OPERATOR.kernel(
+        IntegerCall(OPERATOR.op_type, case.inputs, attributes=case.attributes or {})
+    )
     keys_and_values = np.moveaxis(wanted[..., 6:].reshape(2, 4, 2, 2, 3), 2, 0).swapaxes(2, 3)
     assert np.array_equal(present, keys_and_values)
 
@@ -51,7 +57,7 @@ def test_larger_ones_are_within_a_bound_that_says_something(
     inputs = (x, w, normal(3 * size), scales(0.02), column, None, zero(120), None)
     case = Case("larger", inputs, (1, 2, 3, 4), {"num_heads": heads}, 2)
     assert_equals_onnx_runtime(OPERATOR, builder.MICROSOFT, case)
-    y, _ = OPERATOR.kernel(inputs, {"num_heads": heads})
+    y, _ = OPERATOR.kernel(IntegerCall(OPERATOR.op_type, inputs, attributes={"num_heads": heads}))
     assert bound_of(case).shape == y.shape
     assert (bound_of(case) < 1e-4 * np.abs(y).max()).all()
 
@@ -70,7 +76,12 @@ def test_larger_ones_are_within_a_bound_that_says_something(
 def test_what_a_case_is_named_for_is_far_beyond_its_bound(name: str, other: str) -> None:
     """A kernel that left a mask out would not pass as rounding."""
     y, without = (
-        np.asarray(OPERATOR.kernel(CASES[n].inputs, CASES[n].attributes or {})[0], np.float64)
+        np.asarray(
+            OPERATOR.kernel(
+                IntegerCall(OPERATOR.op_type, CASES[n].inputs, attributes=CASES[n].attributes or {})
+            )[0],
+            np.float64,
+        )
         for n in (name, other)
     )
     assert (np.abs(y - without) > 100 * bound_of(CASES[name])).any()
@@ -79,7 +90,10 @@ def test_what_a_case_is_named_for_is_far_beyond_its_bound(name: str, other: str)
 @pytest.mark.parametrize("name", ["mask of two axes, one number each", "mask of one number"])
 def test_a_mask_of_one_number_per_row_is_none(name: str) -> None:
     y, plain = (
-        OPERATOR.kernel(CASES[n].inputs, CASES[n].attributes or {})[0] for n in (name, "per column")
+        OPERATOR.kernel(
+            IntegerCall(OPERATOR.op_type, CASES[n].inputs, attributes=CASES[n].attributes or {})
+        )[0]
+        for n in (name, "per column")
     )
     assert np.array_equal(y, plain)
 
@@ -87,7 +101,10 @@ def test_a_mask_of_one_number_per_row_is_none(name: str) -> None:
 def test_the_lowest_float_as_filter_leaves_nothing_of_a_score() -> None:
     case = CASES["masked throughout by the lowest"]
     y, present = (
-        np.asarray(z, np.float64) for z in OPERATOR.kernel(case.inputs, case.attributes or {})
+        np.asarray(z, np.float64)
+        for z in OPERATOR.kernel(
+            IntegerCall(OPERATOR.op_type, case.inputs, attributes=case.attributes or {})
+        )
     )
     assert np.abs(y - present[1].mean(axis=2).reshape(2, 1, 6)).max() < 1e-6
     assert (bound_of(case) < 1e-4).all()
@@ -111,12 +128,12 @@ def test_a_machine_whose_sums_saturate_has_a_bound_of_its_own() -> None:
     inputs[7] = zero(0, "int8")
     attributes = {"num_heads": 2}
     machine = Accumulator(Arithmetic.SATURATES)
-    exact = OPERATOR.bound(inputs, attributes)
-    other = OPERATOR.bound_on(inputs, attributes, machine)
+    exact = OPERATOR.bound(IntegerCall(OPERATOR.op_type, inputs, attributes=attributes))
+    other = OPERATOR.bound_on(IntegerCall(OPERATOR.op_type, inputs, attributes=attributes), machine)
     assert exact is not None
     assert other is not None
     assert not np.array_equal(exact, other)
-    y, _ = OPERATOR.kernel_on(inputs, attributes, machine)
+    y, _ = OPERATOR.kernel_on(IntegerCall(OPERATOR.op_type, inputs, attributes=attributes), machine)
     assert y.shape == other.shape
 
 
@@ -136,12 +153,20 @@ def test_a_machine_whose_sums_saturate_has_a_bound_of_its_own() -> None:
 )
 def test_what_onnx_runtime_refuses_is_refused_in_words(slot: int, x: Array, message: str) -> None:
     with pytest.raises(ShapeError, match=message):
-        OPERATOR.kernel(changed(slot, x), {"num_heads": 2})
+        OPERATOR.kernel(
+            IntegerCall(OPERATOR.op_type, changed(slot, x), attributes={"num_heads": 2})
+        )
 
 
 def test_a_past_of_other_heads_is_refused() -> None:
     with pytest.raises(ShapeError, match=r"past is float32 of shape .*\(2, 2, 2, length, 3\)"):
-        OPERATOR.kernel([*changed(5, None), normal(2, 2, 3, 3, 2)], {"num_heads": 2})
+        OPERATOR.kernel(
+            IntegerCall(
+                OPERATOR.op_type,
+                [*changed(5, None), normal(2, 2, 3, 3, 2)],
+                attributes={"num_heads": 2},
+            )
+        )
 
 
 @pytest.mark.parametrize(
@@ -155,19 +180,27 @@ def test_what_the_cpu_kernel_ignores_is_refused(
     attributes: dict[str, AttributeValue], message: str
 ) -> None:
     with pytest.raises(UnsupportedError, match=message):
-        OPERATOR.kernel(CASES["plain"].inputs, attributes)
+        OPERATOR.kernel(IntegerCall(OPERATOR.op_type, CASES["plain"].inputs, attributes=attributes))
 
 
 def test_an_empty_batch_that_onnx_runtime_dies_of_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="no batch"):
-        OPERATOR.kernel(changed(0, codes(0, 4, 5)), {"num_heads": 2})
+        OPERATOR.kernel(
+            IntegerCall(OPERATOR.op_type, changed(0, codes(0, 4, 5)), attributes={"num_heads": 2})
+        )
 
 
 def test_a_mask_of_four_axes_has_no_cpu_kernel() -> None:
     with pytest.raises(UnsupportedError, match="up to three axes"):
-        OPERATOR.kernel(changed(5, np.ones((2, 1, 8, 8), np.int32)), {"num_heads": 2})
+        OPERATOR.kernel(
+            IntegerCall(
+                OPERATOR.op_type,
+                changed(5, np.ones((2, 1, 8, 8), np.int32)),
+                attributes={"num_heads": 2},
+            )
+        )
 
 
 def test_no_heads_are_refused() -> None:
     with pytest.raises(ShapeError, match="num_heads is 0"):
-        OPERATOR.kernel(CASES["plain"].inputs, {})
+        OPERATOR.kernel(IntegerCall(OPERATOR.op_type, CASES["plain"].inputs))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.operator import IntegerCall
 from onnxq.operators._examples import codes, ints32, scales, zero
 from onnxq.operators.q_gemm import QGemm
 
@@ -15,14 +16,14 @@ RIGHT = (scales(0.5), zero(0, "int8"))
 def test_sums_with_the_bias_wrap_modulo_2_to_the_32() -> None:
     a, b, bias = np.ones((1, 1), np.uint8), np.ones((1, 1), np.int8), ints32(2**31 - 1)
     one = (scales(1), zero(0), b, scales(1), zero(0, "int8"))
-    (y,) = QGemm().kernel((a, *one, bias), {})
+    (y,) = QGemm().kernel(IntegerCall("QGemm", (a, *one, bias)))
     assert y.item() == -(2.0**31)
 
 
 @pytest.mark.parametrize("given", [(scales(1), None), (None, zero(0))])
 def test_half_of_the_output_qparams_is_refused(given: tuple[np.ndarray | None, ...]) -> None:
     with pytest.raises(ShapeError, match=r"QGemm: .* give both or neither"):
-        QGemm().kernel((A, *LEFT, B, *RIGHT, None, *given), {})
+        QGemm().kernel(IntegerCall("QGemm", (A, *LEFT, B, *RIGHT, None, *given)))
 
 
 @pytest.mark.parametrize(
@@ -38,11 +39,15 @@ def test_what_does_not_fit_is_refused(
     a: np.ndarray, b: np.ndarray, bias: np.ndarray | None, message: str
 ) -> None:
     with pytest.raises(ShapeError, match=message):
-        QGemm().kernel((a, *LEFT, b, *RIGHT, bias), {})
+        QGemm().kernel(IntegerCall("QGemm", (a, *LEFT, b, *RIGHT, bias)))
 
 
 def test_sums_of_nothing_are_refused() -> None:
     with pytest.raises(UnsupportedError, match=r"QGemm: .*K = 0"):
-        QGemm().kernel((A[:, :0], *LEFT, B[:0], *RIGHT), {})
+        QGemm().kernel(IntegerCall("QGemm", (A[:, :0], *LEFT, B[:0], *RIGHT)))
     with pytest.raises(UnsupportedError, match=r"QGemm: .*K = 0"):
-        QGemm().kernel((A[:0], *LEFT, B[:, :0], *RIGHT), {"transA": 1, "transB": 1})
+        QGemm().kernel(
+            IntegerCall(
+                "QGemm", (A[:0], *LEFT, B[:, :0], *RIGHT), attributes={"transA": 1, "transB": 1}
+            )
+        )

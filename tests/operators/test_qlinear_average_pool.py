@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import ShapeError
+from onnxq.operator import IntegerCall
 from onnxq.operators._examples import codes, scales, zero
 from onnxq.operators.qlinear_average_pool import QLinearAveragePool
 
@@ -15,14 +16,24 @@ ATTRIBUTES: dict[str, Any] = {"kernel_shape": [2, 3], "pads": [1, 0, 1, 2], "str
 
 def test_channels_last_gives_the_same_codes_transposed() -> None:
     x = codes(2, 3, 5, 6)
-    (first,) = QLinearAveragePool().kernel((x, *P, *P), ATTRIBUTES)
+    (first,) = QLinearAveragePool().kernel(
+        IntegerCall("QLinearAveragePool", (x, *P, *P), attributes=ATTRIBUTES)
+    )
     last_attributes = {**ATTRIBUTES, "channels_last": 1}
     inputs = (np.moveaxis(x, 1, -1), *P, *P)
-    (last,) = QLinearAveragePool().kernel(inputs, last_attributes)
+    (last,) = QLinearAveragePool().kernel(
+        IntegerCall("QLinearAveragePool", inputs, attributes=last_attributes)
+    )
     assert np.array_equal(np.moveaxis(last, -1, 1), first)
 
 
 @pytest.mark.parametrize("last", [0, 1])
 def test_windows_without_spatial_axes_are_refused(last: int) -> None:
     with pytest.raises(ShapeError, match="AveragePool"):
-        QLinearAveragePool().kernel((codes(3, 4), *P, *P), {**ATTRIBUTES, "channels_last": last})
+        QLinearAveragePool().kernel(
+            IntegerCall(
+                "QLinearAveragePool",
+                (codes(3, 4), *P, *P),
+                attributes={**ATTRIBUTES, "channels_last": last},
+            )
+        )

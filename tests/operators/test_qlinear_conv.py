@@ -5,6 +5,7 @@ import pytest
 
 from onnxq import catalog
 from onnxq.errors import ShapeError
+from onnxq.operator import IntegerCall
 from onnxq.operators.qlinear_conv import QLinearConv
 from tests.operators import builder
 
@@ -13,9 +14,13 @@ CASE = next(c for c in QLinearConv().cases() if c.name.startswith("per-channel")
 
 def test_channels_last_gives_the_same_codes_transposed() -> None:
     attributes = dict(CASE.attributes or {})
-    (first,) = QLinearConv().kernel(CASE.inputs, attributes)
+    (first,) = QLinearConv().kernel(IntegerCall("QLinearConv", CASE.inputs, attributes=attributes))
     x = np.moveaxis(np.asarray(CASE.inputs[0]), 1, -1)
-    (last,) = QLinearConv().kernel((x, *CASE.inputs[1:]), {**attributes, "channels_last": 1})
+    (last,) = QLinearConv().kernel(
+        IntegerCall(
+            "QLinearConv", (x, *CASE.inputs[1:]), attributes={**attributes, "channels_last": 1}
+        )
+    )
     assert np.array_equal(np.moveaxis(last, -1, 1), first)
 
 
@@ -29,4 +34,4 @@ def test_a_result_of_another_type_is_refused() -> None:
     inputs = list(CASE.inputs)
     inputs[7] = np.zeros((), np.int8)
     with pytest.raises(ShapeError, match="x is uint8, y int8"):
-        QLinearConv().kernel(inputs, CASE.attributes or {})
+        QLinearConv().kernel(IntegerCall("QLinearConv", inputs, attributes=CASE.attributes or {}))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import ShapeError
+from onnxq.operator import IntegerCall
 from onnxq.operators._examples import codes, scales, zero
 from onnxq.operators.qlinear_global_average_pool import QLinearGlobalAveragePool
 
@@ -12,9 +13,13 @@ P = (scales(0.5), zero(10))
 
 def test_channels_last_gives_the_same_codes_transposed() -> None:
     x = codes(2, 3, 5, 6)
-    (first,) = QLinearGlobalAveragePool().kernel((x, *P, *P), {})
+    (first,) = QLinearGlobalAveragePool().kernel(
+        IntegerCall("QLinearGlobalAveragePool", (x, *P, *P))
+    )
     inputs = (np.moveaxis(x, 1, -1), *P, *P)
-    (last,) = QLinearGlobalAveragePool().kernel(inputs, {"channels_last": 1})
+    (last,) = QLinearGlobalAveragePool().kernel(
+        IntegerCall("QLinearGlobalAveragePool", inputs, attributes={"channels_last": 1})
+    )
     assert last.shape == (2, 1, 1, 3)
     assert np.array_equal(np.moveaxis(last, -1, 1), first)
 
@@ -22,4 +27,10 @@ def test_channels_last_gives_the_same_codes_transposed() -> None:
 @pytest.mark.parametrize("last", [0, 1])
 def test_nothing_to_average_is_refused(last: int) -> None:
     with pytest.raises(ShapeError, match="GlobalAveragePool"):
-        QLinearGlobalAveragePool().kernel((codes(3, 4), *P, *P), {"channels_last": last})
+        QLinearGlobalAveragePool().kernel(
+            IntegerCall(
+                "QLinearGlobalAveragePool",
+                (codes(3, 4), *P, *P),
+                attributes={"channels_last": last},
+            )
+        )

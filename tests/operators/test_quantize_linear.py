@@ -7,7 +7,7 @@ import pytest
 
 from onnxq import catalog
 from onnxq.errors import ShapeError
-from onnxq.operator import Case
+from onnxq.operator import Case, IntegerCall
 from onnxq.operators._examples import normal, scales, zero
 from onnxq.operators._linear import SMALL_FLOATS
 from onnxq.operators.quantize_linear import QuantizeLinear, onnx_only_cases
@@ -43,16 +43,18 @@ def test_many_ties_and_extreme_zero_points_equal_onnx_runtime(
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.int2])
 def test_types_below_8_bits_are_arrays_of_ml_dtypes(dtype: type) -> None:
-    (y,) = QuantizeLinear().kernel((X, ONE, np.zeros((), dtype)), {})
+    (y,) = QuantizeLinear().kernel(IntegerCall("QuantizeLinear", (X, ONE, np.zeros((), dtype))))
     assert y.dtype == np.dtype(dtype)
     assert y.shape == X.shape
 
 
 def test_infinity_saturates_unless_float8_is_told_not_to() -> None:
     x, point = np.array([np.inf, -np.inf], np.float32), np.zeros((), ml_dtypes.float8_e5m2)
-    (clamped,) = QuantizeLinear().kernel((x, ONE, point), {})
+    (clamped,) = QuantizeLinear().kernel(IntegerCall("QuantizeLinear", (x, ONE, point)))
     assert clamped.astype(np.float32).tolist() == [57344, -57344]
-    (overflowed,) = QuantizeLinear().kernel((x, ONE, point), {"saturate": 0})
+    (overflowed,) = QuantizeLinear().kernel(
+        IntegerCall("QuantizeLinear", (x, ONE, point), attributes={"saturate": 0})
+    )
     assert overflowed.astype(np.float32).tolist() == [np.inf, -np.inf]
 
 
@@ -77,7 +79,7 @@ def test_what_does_not_fit_is_refused(
     inputs: tuple[np.ndarray, ...], attributes: dict[str, int], message: str
 ) -> None:
     with pytest.raises(ShapeError, match=f"QuantizeLinear: .*{message}"):
-        QuantizeLinear().kernel(inputs, attributes)
+        QuantizeLinear().kernel(IntegerCall("QuantizeLinear", inputs, attributes=attributes))
 
 
 @pytest.mark.parametrize("dtype", SMALL_FLOATS[:4], ids=str)

@@ -7,7 +7,7 @@ import pytest
 
 from onnxq.dtypes import UINT8, UINT16
 from onnxq.errors import ShapeError
-from onnxq.operator import Case, Float, Form, NodePlan
+from onnxq.operator import Call, Case, Float, Form, NodePlan
 from onnxq.operators._examples import codes, ints
 from onnxq.operators.reduce_mean import ReduceMean, pool_layout
 from onnxq.qparams import per_tensor
@@ -46,7 +46,7 @@ def test_wide_codes_are_averaged_in_float() -> None:
     model = builder.lowered_model(OP, case, wide, [x, ints(1)])
     assert "ReduceMean" in [node.op_type for node in model.graph]
     (wanted,) = builder.run(model, case, [x, None])
-    (y,) = OP.kernel([x, ints(1)], wide, {})
+    (y,) = OP.kernel(Call(OP.op_type, [x, ints(1)], wide))
     assert (
         np.abs(y.astype(np.int64) - wanted.astype(np.int64)).max() <= 1
     )  # float32 sums in another order

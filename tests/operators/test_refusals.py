@@ -9,7 +9,7 @@ import pytest
 
 from onnxq import catalog
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import NodePlan
+from onnxq.operator import Call, IntegerCall, NodePlan
 
 X = np.arange(75, dtype=np.uint8).reshape(1, 3, 5, 5)
 A = np.arange(12, dtype=np.uint8).reshape(3, 4)
@@ -42,14 +42,14 @@ def test_kernel_refuses(
     operator = catalog.find_integer(op_type)
     assert operator is not None
     with pytest.raises(ShapeError, match=words):
-        operator.kernel(inputs, attributes)
+        operator.kernel(IntegerCall(operator.op_type, inputs, attributes=attributes))
 
 
 def test_alpha_must_be_a_number() -> None:
     operator = catalog.find_integer("QLinearLeakyRelu", "com.microsoft")
     assert operator is not None
     with pytest.raises(ShapeError, match="alpha is 'x'; wanted a float"):
-        operator.kernel((A, S, Z, S, Z), {"alpha": "x"})
+        operator.kernel(IntegerCall(operator.op_type, (A, S, Z, S, Z), attributes={"alpha": "x"}))
 
 
 @pytest.mark.parametrize("op_type", ["Max", "Min"])
@@ -57,7 +57,7 @@ def test_the_smallest_of_nothing_is_refused(op_type: str) -> None:
     operator = catalog.find(op_type)
     assert operator is not None
     with pytest.raises(ShapeError, match="no inputs"):
-        operator.kernel([], NodePlan((), ()), {})
+        operator.kernel(Call(operator.op_type, [], NodePlan((), ())))
 
 
 @pytest.mark.parametrize("mode", ["linear", "nearest"])
@@ -67,4 +67,6 @@ def test_crops_of_codes_are_refused(mode: str) -> None:
     roi = np.array([0, 0, 0.1, 0.1, 1, 1, 0.9, 0.9], np.float32)
     crop = {"mode": mode, "coordinate_transformation_mode": "tf_crop_and_resize"}
     with pytest.raises(UnsupportedError):
-        operator.kernel((X, roi, None, np.array([1, 3, 4, 4])), crop)
+        operator.kernel(
+            IntegerCall(operator.op_type, (X, roi, None, np.array([1, 3, 4, 4])), attributes=crop)
+        )

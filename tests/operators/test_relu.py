@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.dtypes import UINT8
 from onnxq.errors import ShapeError
-from onnxq.operator import Case, NodePlan, Role
+from onnxq.operator import Call, Case, NodePlan, Role
 from onnxq.operators.relu import Relu
 from onnxq.qparams import per_tensor
 from tests.operators import builder
@@ -27,4 +27,4 @@ def test_it_clamps_to_zero_and_above() -> None:
 def test_kernel_refuses_to_copy_codes_between_different_qparams() -> None:
     plan = NodePlan((SHARED,), (per_tensor(0.25, 7, UINT8),))
     with pytest.raises(ShapeError, match="equal qparams"):
-        OP.kernel([codes(2, 3)], plan, {})
+        OP.kernel(Call(OP.op_type, [codes(2, 3)], plan))

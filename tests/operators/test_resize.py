@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from onnxq import catalog
 from onnxq.dtypes import UINT8
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import AttributeValue, Case, Float, Form, NodePlan, Role
+from onnxq.operator import AttributeValue, Call, Case, Float, Form, IntegerCall, NodePlan, Role
 from onnxq.operators._examples import codes, ints
 from onnxq.operators._resample import ROUNDINGS, TRANSFORMATIONS
 from onnxq.operators.resize import Resize
@@ -65,7 +65,9 @@ def test_nearest_is_that_of_onnx_runtime_in_every_mode(transformation: str, roun
         inputs = [x, None, None, sizes]
         case = Case("", (x.astype(np.float32), None, None, sizes), (3,), attributes)
         (wanted,) = builder.run(builder.lowered_model(OP, case, plan, inputs), case, inputs)
-        assert np.array_equal(OP.kernel(inputs, plan, attributes)[0], wanted)
+        assert np.array_equal(
+            OP.kernel(Call(OP.op_type, inputs, plan, attributes=attributes))[0], wanted
+        )
 
 
 MODES = st.fixed_dictionaries(
@@ -93,7 +95,7 @@ def test_interpolation_equals_onnx_runtime(
     case = Case("", (x.astype(np.float32), None, scales), (2,), attributes)
     inputs = [x, None, scales]
     (wanted,) = builder.run(builder.lowered_model(OP, case, plan, inputs), case, inputs)
-    (y,) = OP.kernel(inputs, plan, attributes)
+    (y,) = OP.kernel(Call(OP.op_type, inputs, plan, attributes=attributes))
     steps = np.abs(y.astype(np.int64) - wanted.astype(np.int64))
     assert steps.max(initial=0) <= 1  # where float32 contracts to fused multiply-adds; else 0
     assert np.count_nonzero(steps) <= 1
@@ -123,7 +125,7 @@ def run_on_codes(case: Case) -> list[Any]:
 def on_codes(inputs: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     operator = catalog.find_integer("Resize")
     assert operator is not None
-    (y,) = operator.kernel(inputs, attributes)
+    (y,) = operator.kernel(IntegerCall(operator.op_type, inputs, attributes=attributes))
     return y
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onnxq.operator import Case, NodePlan
+from onnxq.operator import Call, Case, NodePlan
 from onnxq.operators.slice import Slice
 from tests.operators import builder
 from tests.operators.builder import SHARED, codes
@@ -27,4 +27,4 @@ def test_kernel_equals_onnx_runtime_for_any_range(
     plan = NodePlan((SHARED, None, None, None, None), (SHARED,))
     inputs = [codes(size, 2), *case.inputs[1:]]
     (wanted,) = builder.run(builder.lowered_model(OP, case, plan, inputs), case, inputs)
-    assert np.array_equal(OP.kernel(inputs, plan, {})[0], wanted)
+    assert np.array_equal(OP.kernel(Call(OP.op_type, inputs, plan))[0], wanted)

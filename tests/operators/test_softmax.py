@@ -6,7 +6,7 @@ import pytest
 
 from onnxq.dtypes import UINT8
 from onnxq.errors import UnsupportedError
-from onnxq.operator import Case, Float, NodePlan
+from onnxq.operator import Call, Case, Float, NodePlan
 from onnxq.operators.softmax import Softmax
 from onnxq.qparams import per_tensor
 from tests.operators import builder
@@ -40,7 +40,7 @@ def test_its_range_gives_eight_bits_the_scale_one_over_256() -> None:
 def test_scales_that_overflow_in_onnx_runtime_are_refused() -> None:
     p, q = per_tensor(0.1, 0, UINT8), per_tensor(0.003, 0, UINT8)
     with pytest.raises(UnsupportedError, match="overflows"):
-        OP.kernel([codes(1, 2)], NodePlan((p,), (q,)), {})
+        OP.kernel(Call(OP.op_type, [codes(1, 2)], NodePlan((p,), (q,))))
 
 
 def test_empty_batch_stays_empty() -> None:

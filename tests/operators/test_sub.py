@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.dtypes import INT8, UINT8, UINT16, QDType
 from onnxq.errors import UnsupportedError
-from onnxq.operator import Case, Float, NodePlan
+from onnxq.operator import Call, Case, Float, NodePlan
 from onnxq.operators.sub import Sub, mirrored
 from onnxq.qparams import dequantize, per_tensor
 from tests.operators import builder
@@ -30,7 +30,7 @@ def test_all_pairs_of_codes_equal_onnx_runtime() -> None:
     for scale in (0.04, 0.026, 0.5):
         plan = NodePlan((P, Q), (per_tensor(scale, 77, UINT8),))
         (wanted,) = builder.run(builder.lowered_model(OP, case, plan, [a, b]), case, [a, b])
-        assert np.array_equal(OP.kernel([a, b], plan, {})[0], wanted)
+        assert np.array_equal(OP.kernel(Call(OP.op_type, [a, b], plan))[0], wanted)
 
 
 def test_masks_stay_float() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.dtypes import INT8, UINT8
 from onnxq.observers import MinMaxObserver
-from onnxq.operator import Case, NodePlan
+from onnxq.operator import Call, Case, NodePlan
 from onnxq.operators.tanh import OUTPUT_RANGE, Tanh
 from onnxq.qparams import QParams, dequantize, per_tensor, quantize
 from tests.operators import builder
@@ -43,4 +43,4 @@ def test_codes_are_those_of_the_rounded_function() -> None:
     for scale in (0.001, 0.0173, 0.03125, 0.4):
         p = per_tensor(scale, 131, UINT8)
         wanted = quantize(np.tanh(dequantize(X, p).astype(np.float64)).astype(np.float32), q)
-        assert np.array_equal(OP.kernel([X], NodePlan((p,), (q,)), {})[0], wanted)
+        assert np.array_equal(OP.kernel(Call(OP.op_type, [X], NodePlan((p,), (q,))))[0], wanted)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import Case, Float, NodePlan
+from onnxq.operator import Call, Case, Float, IntegerCall, NodePlan
 from onnxq.operators._examples import codes, ints
 from onnxq.operators._plain import PlainOnCodes
 from onnxq.operators.top_k import TopK
@@ -34,7 +34,9 @@ def test_unsorted_results_stay_float() -> None:
 
 def test_unsorted_codes_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="TopK"):
-        PlainOnCodes(OP).kernel((codes(4), ints(2)), {"sorted": 0})
+        PlainOnCodes(OP).kernel(
+            IntegerCall(PlainOnCodes(OP).op_type, (codes(4), ints(2)), attributes={"sorted": 0})
+        )
 
 
 @given(
@@ -53,7 +55,9 @@ def test_kernel_equals_onnx_runtime_for_any_k(
     case = Case("k", (x.astype(np.float32), k), (1,), attributes, outputs=2)
     plan = NodePlan((SHARED, None), (SHARED, None))
     wanted = builder.run(builder.lowered_model(OP, case, plan, [x, k]), case, [x, k])
-    for y, ort in zip(OP.kernel([x, k], plan, attributes), wanted, strict=True):
+    for y, ort in zip(
+        OP.kernel(Call(OP.op_type, [x, k], plan, attributes=attributes)), wanted, strict=True
+    ):
         assert np.array_equal(y, ort)
 
 

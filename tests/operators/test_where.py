@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxq.dtypes import UINT8
-from onnxq.operator import Case, Float, NodePlan
+from onnxq.operator import Call, Case, Float, NodePlan
 from onnxq.operators._examples import normal
 from onnxq.operators.where import Where
 from onnxq.qparams import per_tensor
@@ -35,5 +35,5 @@ def test_operands_of_other_qparams_are_rescaled_as_onnx_runtime_does() -> None:
     x, y = (random.integers(0, 256, shape).astype(np.uint8) for shape in ((2, 90), (90,)))
     model = builder.lowered_model(OP, case, plan, [mask, x, y])
     assert [node.op_type for node in model.graph] == ["QLinearWhere"]
-    (got,) = OP.kernel([mask, x, y], plan, {})
+    (got,) = OP.kernel(Call(OP.op_type, [mask, x, y], plan))
     assert np.array_equal(got, builder.run(model, case, [mask, x, y])[0])

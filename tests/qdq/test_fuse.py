@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxq import catalog, reference
-from onnxq.operator import Case, Form, NodePlan, Operator, Role, Rule
+from onnxq.operator import Case, Form, Operator, Role, Rule, Site
 from onnxq.ort import runtime
 from onnxq.qdq.fuse import Fused, fuse
 from tests.examples import images, network, save
@@ -18,8 +18,6 @@ from tests.operators.test_contract import each_case, randomized, types_for
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
-
-    from onnx_ir.tape import Tape
 
     from tests.operators.builder import Types
 
@@ -540,16 +538,10 @@ class Negated(Operator):
     def cases(self) -> list[Case]:
         return []
 
-    def lower(
-        self,
-        tape: Tape,
-        node: ir.Node,  # noqa: ARG002
-        plan: NodePlan,  # noqa: ARG002
-        inputs: Sequence[ir.Value | None],
-    ) -> list[ir.Value]:
-        table = tape.initializer(ir.tensor(np.arange(256)[::-1].astype(np.uint8)), name="table")
-        index = tape.op("Cast", [inputs[0]], {"to": ir.DataType.INT32})
-        return [tape.op("Gather", [table, index])]
+    def lower(self, site: Site) -> list[ir.Value]:
+        table = site.constant("table", np.arange(256)[::-1].astype(np.uint8))
+        index = site.tape.op("Cast", [site.inputs[0]], {"to": ir.DataType.INT32})
+        return [site.tape.op("Gather", [table, index])]
 
 
 def test_a_table_in_place_of_a_float_operator_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from onnx.reference.op_run import OpRun
 import onnxq
 from onnxq import catalog, qparams, reference
 from onnxq.errors import CalibrationError, ModelError, QConfigError, ShapeError, UnsupportedError
-from onnxq.operator import Case, IntegerOperator, integer_registry, register_integer
+from onnxq.operator import Case, IntegerCall, IntegerOperator, integer_registry, register_integer
 from onnxq.ort import runtime
 from onnxq.ort.runtime import Optimization
 from onnxq.reference.float_nodes import FloatNodes
@@ -25,10 +25,9 @@ from onnxq.targets.accumulation import Arithmetic, Effect, Overflows
 from tests.examples import Array, as_ir, model, quantized_matmul, weights
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from onnxq.operator import AttributeValue
 
 make = helper.make_node
 MICROSOFT = "com.microsoft"
@@ -412,11 +411,9 @@ def test_an_operator_that_is_registered_later_is_found() -> None:
 
         op_type, domains = "Halve", ("own",)
 
-        def kernel(
-            self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-        ) -> tuple[Array, ...]:
-            assert not attributes
-            return (np.asarray(inputs[0]) // 2,)
+        def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
+            assert not call.attributes
+            return (call.plain(0) // 2,)
 
         def cases(self) -> list[Case]:
             return []

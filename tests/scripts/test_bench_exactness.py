@@ -6,17 +6,15 @@ import numpy as np
 import pytest
 
 from onnxq import catalog
-from onnxq.operator import Float, Rule
+from onnxq.operator import Call, Float, Rule
 from onnxq.operators.relu import Relu
 from scripts import _trials, bench_exactness
 from scripts.bench_exactness import Row, main, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import onnx_ir as ir
 
-    from onnxq.operator import Array, AttributeValue, NodePlan
+    from onnxq.operator import Array
 
 
 @pytest.fixture(autouse=True)
@@ -64,13 +62,8 @@ def test_exact_cases_are_not_excused_by_cases_that_round_in_float() -> None:
 class WrongRelu(Relu):
     """One code of the result is off by one step."""
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
-        (y,) = super().kernel(inputs, plan, attributes)
+    def kernel(self, call: Call) -> tuple[Array, ...]:
+        (y,) = super().kernel(call)
         wrong = np.array(y, np.int8 if y.dtype == np.int8 else np.uint8)
         wrong.reshape(-1)[:1] ^= 1
         return (wrong,)

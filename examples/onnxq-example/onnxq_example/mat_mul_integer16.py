@@ -6,34 +6,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.authoring import operand, qdtype_of
-from onnxq.errors import ShapeError
-from onnxq.operator import Array, AttributeValue, Case, IntegerOperator, register_integer
+from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-OP = "MatMulInteger16"
+    from collections.abc import Iterable
 
 
 @register_integer
 class MatMulInteger16(IntegerOperator):
     """Y = A B in int32, of int16 matrices; com.microsoft. Sums wrap modulo 2^32."""
 
-    op_type = OP
+    op_type = "MatMulInteger16"
     domains = ("com.microsoft",)
 
-    def kernel(
-        self, inputs: Sequence[Array | None], attributes: Mapping[str, AttributeValue]
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """The product. Raises ShapeError where shapes or dtypes do not fit together."""
-        a, b = operand(OP, inputs, 0, "A"), operand(OP, inputs, 1, "B")
+        a, b = call.operand(0, "A"), call.operand(1, "B")
         for x, name in ((a, "A"), (b, "B")):
-            qdtype_of(OP, x, name, allowed=("int16",))
-        try:
+            call.qdtype(x, name, allowed=("int16",))
+        with call.shape_errors():
             return ((a.astype(np.int64) @ b.astype(np.int64)).astype(np.int32),)
-        except ValueError as error:
-            raise ShapeError(f"{OP}: A {a.shape}, B {b.shape}: {error}") from error
 
     def cases(self) -> Iterable[Case]:
         """A plain product, batches, the ends of the type."""

@@ -6,26 +6,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.authoring import lower_function, random_reals, real, table_kernel
+from onnxq.authoring import lower_function, random_reals, table_kernel
 from onnxq.operator import (
     Array,
-    AttributeValue,
+    Call,
     Case,
     Float,
     Form,
-    NodePlan,
     Operator,
     Role,
     Rule,
+    Site,
     register,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import numpy.typing as npt
     import onnx_ir as ir
-    from onnx_ir.tape import Tape
 
     Reals = npt.NDArray[np.float64]
 
@@ -53,22 +52,14 @@ class QuickGelu(Operator):
         yield Case("steep", (100 * random_reals(2, 3, 4),), attributes={"alpha": 5.0})
         yield Case("empty batch", (random_reals(0, 3),))
 
-    def lower(
-        self, tape: Tape, node: ir.Node, plan: NodePlan, inputs: Sequence[ir.Value | None]
-    ) -> Sequence[ir.Value]:
+    def lower(self, site: Site) -> Sequence[ir.Value]:
         """The table, and the nodes that read it."""
-        alpha = node.attributes.get_float("alpha", ALPHA)
-        return lower_function(tape, node, plan, inputs, quick_gelu(alpha))
+        alpha = site.node.attributes.get_float("alpha", ALPHA)
+        return lower_function(site, quick_gelu(alpha))
 
-    def kernel(
-        self,
-        inputs: Sequence[Array | None],
-        plan: NodePlan,
-        attributes: Mapping[str, AttributeValue],
-    ) -> tuple[Array, ...]:
+    def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where dtypes or qparams do not fit."""
-        function = quick_gelu(real(attributes, "alpha", ALPHA))
-        return (table_kernel(self.op_type, inputs, plan, function),)
+        return (table_kernel(call, quick_gelu(call.real("alpha", ALPHA))),)
 
 
 def quick_gelu(alpha: float) -> Callable[[Reals], Reals]:

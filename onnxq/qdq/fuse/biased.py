@@ -18,7 +18,7 @@ from onnxq import catalog
 from onnxq.operator import Float
 from onnxq.qdq.fuse.judge import site
 from onnxq.qdq.fuse.scales import from_dequantize
-from onnxq.qdq.fuse.site import Flattened, Kept, Site
+from onnxq.qdq.fuse.site import Flattened, Fusion, Kept
 from onnxq.qdq.fuse.view import float_view, view_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MATRIX = 2
 
 
-def judge_biased(node: ir.Node, scales: Scales) -> Site | Kept | None:
+def judge_biased(node: ir.Node, scales: Scales) -> Fusion | Kept | None:
     """What becomes of a MatMul with a bias; None where the node is none."""
     if node.op_type != "MatMul" or node.domain:
         return None

@@ -14,7 +14,7 @@ from onnxq.operator import Float, Form, NodePlan, Operator, Role, Rule, WeightSl
 from onnxq.qdq.fuse.results import goes_to_quantize, results_of
 from onnxq.qdq.fuse.scales import CODES, from_dequantize, zero_point_of
 from onnxq.qdq.fuse.signed import why_not_fused
-from onnxq.qdq.fuse.site import Kept, Site
+from onnxq.qdq.fuse.site import Fusion, Kept
 from onnxq.qdq.fuse.taken_bias import take_bias
 from onnxq.qdq.fuse.view import float_view
 from onnxq.qparams import PerChannel, PerTensor, QParams
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 NEEDS_ZERO_POINTS = frozenset({"Gemm"})  # measured; others are fused without them, too
 
 
-def judge(node: ir.Node, scales: Scales) -> Site | Kept | None:
+def judge(node: ir.Node, scales: Scales) -> Fusion | Kept | None:
     """What becomes of the node; None where it is not between DQ and Q."""
     if not any(v is not None and from_dequantize(v, node) for v in node.inputs):
         return None
@@ -63,8 +63,8 @@ def site(
     view: ir.Node,
     rule: Rule,
     scales: Scales,
-) -> Site | Kept:
-    """The Site of what reads `inputs` and gives the tail's outputs, or why there is none."""
+) -> Fusion | Kept:
+    """The Fusion of what reads `inputs` and gives the tail's outputs, or why there is none."""
     reason = _never_fused(operator, rule)
     if reason:
         return Kept(reason)
@@ -83,7 +83,9 @@ def site(
     )
     if reason:
         return Kept(reason)
-    made = Site(node, tail, operator, view, rule, plan, codes, results.quantizers, results.absorbed)
+    made = Fusion(
+        node, tail, operator, view, rule, plan, codes, results.quantizers, results.absorbed
+    )
     reason = take_bias(made, scales)
     return Kept(reason) if reason else made
 

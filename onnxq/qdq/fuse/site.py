@@ -22,7 +22,7 @@ class Flattened:
 
 
 @dataclass(slots=True)
-class Site:
+class Fusion:
     """A node that computes on codes, and what it takes along.
 
     Attributes:

@@ -11,13 +11,13 @@ from onnxq.qdq.fuse.scales import from_dequantize
 
 if TYPE_CHECKING:
     from onnxq.qdq.fuse.scales import Scales
-    from onnxq.qdq.fuse.site import Site
+    from onnxq.qdq.fuse.site import Fusion
 
 BIAS_SCALE_TOLERANCE = 0.01  # ONNX Runtime takes a bias whose scale is that near x_scale * w_scale
 UNCHECKED = frozenset({"Gemm"})  # where it takes a bias of any scale for one of x_scale * w_scale
 
 
-def take_bias(made: Site, scales: Scales) -> str:
+def take_bias(made: Fusion, scales: Scales) -> str:
     """Puts int32 codes of a bias in place; the reason where that cannot be done."""
     slot = made.rule.bias
     value = None if slot is None or slot >= len(made.inputs) else made.inputs[slot]

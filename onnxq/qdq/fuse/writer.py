@@ -11,7 +11,7 @@ from onnx_ir.tape import Tape
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.graph.edit import FreeNames
-from onnxq.operator import Form, Role
+from onnxq.operator import Form, Role, Site
 from onnxq.qdq.fuse.biased import judge_biased
 from onnxq.qdq.fuse.float_weights import quantize_float_weights
 from onnxq.qdq.fuse.judge import judge
@@ -19,7 +19,7 @@ from onnxq.qdq.fuse.merged import merge_alike
 from onnxq.qdq.fuse.moved import move_quantizers
 from onnxq.qdq.fuse.scales import Int8Codes, Scales, is_dequantize, is_quantize
 from onnxq.qdq.fuse.signed import shift_to_uint8
-from onnxq.qdq.fuse.site import Kept, Site
+from onnxq.qdq.fuse.site import Fusion, Kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -81,12 +81,12 @@ class Writer:
         verdict = judge_biased(node, self._scales)
         if verdict is None:
             verdict = judge(node, self._scales)
-        if isinstance(verdict, Site):
+        if isinstance(verdict, Fusion):
             verdict = self._fuse(verdict)
         if isinstance(verdict, Kept):
             self.kept[str(node.name)] = verdict.reason
 
-    def _fuse(self, site: Site) -> Kept | None:
+    def _fuse(self, site: Fusion) -> Kept | None:
         if site.rule.role in (Role.MOVEMENT, Role.CLAMP) and self._opset < CODES_OPSET:
             return Kept(f"{site.node.op_type} takes 8-bit codes from opset {CODES_OPSET} on")
         tape = Tape()
@@ -99,7 +99,7 @@ class Writer:
         if site.flattened is not None:
             inputs[0] = _reshaped(tape, site, inputs[0], site.flattened.matrix, "flat")
         try:
-            results = site.operator.lower(tape, site.view, site.plan, inputs)
+            results = site.operator.lower(Site(tape, site.view, inputs, site.plan))
         except (UnsupportedError, ShapeError) as error:
             return Kept(str(error))
         if site.flattened is not None:
@@ -117,7 +117,7 @@ class Writer:
             self.tables.append(name)
         return None
 
-    def _insert(self, site: Site, tape: Tape, results: Iterable[ir.Value]) -> None:
+    def _insert(self, site: Fusion, tape: Tape, results: Iterable[ir.Value]) -> None:
         """Puts the tape in place of the node, its quantizers and what is between them."""
         node = site.tail
         graph = node.graph
@@ -199,7 +199,7 @@ def _replace(old: ir.Value, new: ir.Value) -> None:
 
 
 def _reshaped(
-    tape: Tape, site: Site, value: ir.Value | None, shape: tuple[int, ...], suffix: str
+    tape: Tape, site: Fusion, value: ir.Value | None, shape: tuple[int, ...], suffix: str
 ) -> ir.Value:
     """The codes in another shape."""
     assert value is not None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from onnx_ir.tape import Tape
 
 from onnxq import catalog
-from onnxq.operator import Form, NodePlan, Role, Rule
+from onnxq.operator import Form, NodePlan, Role, Rule, Site
 from onnxq.qdq.edits import graph_of
 from onnxq.qdq.fuse.scales import Scales
 from onnxq.qdq.fuse.view import float_view
@@ -62,7 +62,7 @@ def lower_layer(node: ir.Node, model: ir.Model, names: FreeNames) -> None:
     inputs = [None if source is None else source.inputs[0] for source in sources]
     results: tuple[QParams | None, ...] = (made, *[None] * (len(node.outputs) - 1))
     tape = Tape()
-    (codes,) = operator.lower(tape, view, NodePlan(tuple(read), results), inputs)
+    (codes,) = operator.lower(Site(tape, view, inputs, NodePlan(tuple(read), results)))
     write(tape, node, model, names)
     codes.type, codes.shape = result.type, result.shape
     stem = result.name

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from onnx_ir.tape import Tape
 
 from onnxq import catalog
-from onnxq.operator import Form, NodePlan, Role, Rule
+from onnxq.operator import Form, NodePlan, Role, Rule, Site
 from onnxq.qdq.edits import graph_of
 from onnxq.qdq.tidy.lowered import write
 from onnxq.qdq.tidy.marks import MARK
@@ -143,7 +143,8 @@ def _lower(node: ir.Node, rule: Rule, qparams: QParams, model: ir.Model, names: 
         )
     out_qparams = [qparams if i in rule.outputs else None for i in range(len(node.outputs))]
     tape = Tape()
-    results = operator.lower(tape, node, NodePlan(tuple(in_qparams), tuple(out_qparams)), inputs)
+    plan = NodePlan(tuple(in_qparams), tuple(out_qparams))
+    results = operator.lower(Site(tape, node, inputs, plan))
     graph = graph_of(node)
     write(tape, node, model, names)
     for slot, codes in enumerate(results):

@@ -19,7 +19,7 @@ from onnx_ir.tape import Tape
 
 from onnxq import catalog
 from onnxq.graph.walk import node_name, subgraphs, value_name, walk
-from onnxq.operator import DynamicForm, Float, Form, NodePlan, Rule
+from onnxq.operator import DynamicForm, Float, Form, NodePlan, Rule, Site
 from onnxq.qdq.edits import (
     granularity_attributes,
     graph_of,
@@ -146,7 +146,7 @@ class _QdqWriter:
             out_qparams[slot] = self.plan.tensors[tensor]
         tape = Tape()
         node_plan = NodePlan(tuple(in_qparams), tuple(out_qparams))
-        results = operator.lower(tape, node, node_plan, inputs)
+        results = operator.lower(Site(tape, node, inputs, node_plan))
         graph = graph_of(node)
         for value in tape.initializers:
             self.new.adopt(graph, value)

@@ -10,7 +10,7 @@ import onnxq
 from onnxq import catalog
 from onnxq.checking.predict import predict
 from onnxq.dtypes import INT8, UINT8
-from onnxq.operator import NodePlan
+from onnxq.operator import Call, NodePlan
 from onnxq.qdq.sum_scales import Sum
 from onnxq.qparams import QParams, per_tensor
 from onnxq.static.calibrate import calibrate
@@ -52,7 +52,7 @@ def disagreeing(made: Plan) -> list[str]:
         name: NodePlan((made.tensors[a], made.tensors[b]), (made.tensors[c],))
         for name, (a, b, c) in sums.items()
     }
-    return [name for name, one in plans.items() if not add.agrees(one, {})]
+    return [name for name, one in plans.items() if not add.agrees(Call(add.op_type, (), one))]
 
 
 def test_sums_of_portable_models_are_the_same_on_every_machine() -> None:
@@ -115,8 +115,8 @@ def test_a_falling_line_has_no_sum_to_agree_on() -> None:
     operator = catalog.find("HardSigmoid", "")
     assert operator is not None
     one = NodePlan((per_tensor(1 / 32, 128, UINT8),), (per_tensor(1 / 255, 0, UINT8),))
-    assert not operator.agrees(one, {})
-    assert operator.agrees(one, {"alpha": -0.2})
+    assert not operator.agrees(Call(operator.op_type, (), one))
+    assert operator.agrees(Call(operator.op_type, (), one, attributes={"alpha": -0.2}))
 
 
 def test_a_sum_that_no_scale_near_its_own_helps_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ def test_codes_of_int8_agree_as_uint8_too() -> None:
         shifted = {name: per_tensor(s, int(z) + 128, UINT8) for name, s, z in grids}
         assert one.agrees(signed) <= one.agrees(shifted)
         plain = NodePlan((signed["a"], signed["b"]), (signed["c"],))
-        as_uint8 += add.agrees(plain, {}) and not one.agrees(signed)
+        as_uint8 += add.agrees(Call(add.op_type, (), plain)) and not one.agrees(signed)
     assert as_uint8  # some agree in int8 alone
 
 
@@ -153,6 +153,6 @@ def test_halves_disagree_until_the_scale_moves() -> None:
         operand: QParams = per_tensor(1.0, 0, UINT8)
         return NodePlan((operand, operand), (per_tensor(scale, 0, UINT8),))
 
-    assert not add.agrees(one(2.0), {})
-    assert add.agrees(one(2.001), {})
-    assert add.agrees(NodePlan(one(2.0).inputs, (None,)), {})
+    assert not add.agrees(Call(add.op_type, (), one(2.0)))
+    assert add.agrees(Call(add.op_type, (), one(2.001)))
+    assert add.agrees(Call(add.op_type, (), NodePlan(one(2.0).inputs, (None,))))

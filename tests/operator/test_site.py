@@ -6,16 +6,7 @@ from onnx_ir.tape import Tape
 
 from onnxq.dtypes import INT8, INT32, UINT8
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import NodePlan
-from onnxq.operators._emit import (
-    attributes_of,
-    check_pair,
-    check_same_type,
-    emit,
-    on_codes,
-    qlinear,
-    scale_and_zero_point,
-)
+from onnxq.operator import NodePlan, NodeSite, Site
 from onnxq.qparams import QParams, per_tensor
 from tests.examples import tensor_of
 
@@ -36,14 +27,19 @@ def float_node() -> ir.Node:
 CODES = ir.val("c", ir.DataType.UINT8, ["N", 2])
 
 
+def site_of(plan: NodePlan) -> Site:
+    """The pool on codes."""
+    return Site(Tape(), float_node(), [CODES], plan)
+
+
 def test_named_attributes_are_those_that_the_node_has() -> None:
-    assert set(attributes_of(float_node())) == {"axis", "keep"}
-    assert set(attributes_of(float_node(), "axis", "absent")) == {"axis"}
+    assert set(NodeSite(Tape(), float_node(), []).attributes()) == {"axis", "keep"}
+    assert set(NodeSite(Tape(), float_node(), []).attributes("axis", "absent")) == {"axis"}
 
 
 def test_scale_and_zero_point_are_named_after_the_node() -> None:
     tape = Tape()
-    scale, zero_point = scale_and_zero_point(tape, float_node(), "in0", U)
+    scale, zero_point = NodeSite(tape, float_node(), []).scale_and_zero_point("in0", U)
     assert (scale.name, zero_point.name) == ("pool_in0_scale", "pool_in0_zero_point")
     assert tensor_of(scale).numpy().shape == ()
     assert zero_point.dtype == ir.DataType.UINT8
@@ -52,7 +48,7 @@ def test_scale_and_zero_point_are_named_after_the_node() -> None:
 
 def test_results_have_the_type_of_their_qparams_else_the_float_nodes() -> None:
     tape = Tape()
-    y, i = emit(tape, float_node(), NodePlan((U,), (U, None)), [CODES])
+    y, i = Site(tape, float_node(), [], NodePlan((U,), (U, None))).emit([CODES])
     assert (y.dtype, i.dtype) == (ir.DataType.UINT8, ir.DataType.INT64)
     assert str(y.shape) == str(i.shape) == "[N,2]"
     (node,) = tape.nodes
@@ -60,15 +56,15 @@ def test_results_have_the_type_of_their_qparams_else_the_float_nodes() -> None:
 
 
 def test_codes_are_copied_between_equal_qparams_only() -> None:
-    on_codes(Tape(), float_node(), NodePlan((U,), (U, None)), [CODES])
+    site_of(NodePlan((U,), (U, None))).on_codes()
     with pytest.raises(ShapeError, match="copies codes"):
-        on_codes(Tape(), float_node(), NodePlan((U,), (per_tensor(1, 3, UINT8), None)), [CODES])
+        site_of(NodePlan((U,), (per_tensor(1, 3, UINT8), None))).on_codes()
 
 
 def test_qlinear_takes_codes_scale_and_zero_point_of_each_operand_then_the_results() -> None:
     tape = Tape()
     node = ir.node("Add", [ir.val("a"), ir.val("b")], name="add")
-    qlinear(tape, node, NodePlan((U, U), (U,)), [CODES, CODES], "QLinearAdd", {})
+    Site(tape, node, [CODES, CODES], NodePlan((U, U), (U,))).qlinear("QLinearAdd", {})
     (made,) = tape.nodes
     assert (made.op_type, made.domain) == ("QLinearAdd", "com.microsoft")
     assert [value and value.name for value in made.inputs] == [
@@ -80,8 +76,8 @@ def test_qlinear_takes_codes_scale_and_zero_point_of_each_operand_then_the_resul
 
 @pytest.mark.parametrize("pair", [(U, U), (U, S), (S, S)])
 def test_types_of_existing_matrix_kernels_pass(pair: tuple[QParams, QParams]) -> None:
-    check_pair(float_node(), NodePlan(pair, (None,)))
-    check_pair(float_node(), NodePlan(pair, (pair[0],)))
+    site_of(NodePlan(pair, (None,))).check_pair()
+    site_of(NodePlan(pair, (pair[0],))).check_pair()
 
 
 @pytest.mark.parametrize(
@@ -95,12 +91,21 @@ def test_types_of_existing_matrix_kernels_pass(pair: tuple[QParams, QParams]) ->
 )
 def test_types_without_a_matrix_kernel_are_refused(plan: NodePlan, words: str) -> None:
     with pytest.raises(UnsupportedError, match=words):
-        check_pair(float_node(), plan)
+        site_of(plan).check_pair()
 
 
 def test_elementwise_kernels_take_one_type() -> None:
-    check_same_type(float_node(), NodePlan((S, S, None), (S,)))
+    site_of(NodePlan((S, S, None), (S,))).check_same_type()
     with pytest.raises(UnsupportedError, match="operands and result are int8, uint8"):
-        check_same_type(float_node(), NodePlan((S, U), (S,)))
+        site_of(NodePlan((S, U), (S,))).check_same_type()
     with pytest.raises(UnsupportedError, match="are int32"):
-        check_same_type(float_node(), NodePlan((BIAS,), (BIAS,)))
+        site_of(NodePlan((BIAS,), (BIAS,))).check_same_type()
+
+
+def test_the_float_node_is_written_with_its_attributes_types_and_shapes() -> None:
+    site = site_of(NodePlan((U,), (U, None)))
+    y, i = site.float_node([CODES])
+    assert (y.dtype, i.dtype) == (ir.DataType.FLOAT, ir.DataType.INT64)
+    assert str(y.shape) == "[N,2]"
+    (made,) = site.tape.nodes
+    assert (made.op_type, set(made.attributes)) == ("Pool", {"axis", "keep"})

@@ -1,0 +1,217 @@
+"""What a file in operators/ fulfils: one class, registered under its name.
+
+An `Operator` is one of the float model. It states as data (`Rule`) which of its tensors are
+quantized and how these depend on each other. Placement, planning and the QDQ rewrite read the rule;
+none of them knows an operator by name. An `IntegerOperator` is one that ONNX Runtime runs on codes
+(QLinearConv): only a kernel that reproduces it, and cases.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from onnxq.operator.rule import Float
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import onnx_ir as ir
+
+    from onnxq.operator.call import Array, Call
+    from onnxq.operator.integer_call import IntegerCall
+    from onnxq.operator.rule import Case, DynamicRule, Rule
+    from onnxq.operator.site import DynamicSite, Site
+    from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
+
+
+class Operator(ABC):
+    """One ONNX operator: its quantization rule, integer lowering, reference kernel and cases."""
+
+    op_type: ClassVar[str]
+    domain: ClassVar[str] = ""
+
+    @abstractmethod
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """The rule for this node, or why this node cannot run in integers.
+
+        May look at attributes, at the constant values, types and ranks of inputs; never at
+        neighbours.
+        """
+
+    def fused_rule(self, node: ir.Node) -> Rule | Float:
+        """The rule of a node between DQ and Q: ONNX Runtime may fuse what `rule` leaves float."""
+        return self.rule(node)
+
+    @abstractmethod
+    def cases(self) -> Iterable[Case]:
+        """Small examples, the nasty ones included."""
+
+    def lower(self, site: Site) -> Sequence[ir.Value]:
+        """Outputs of the integer form (QLinear*, com.microsoft, plain op on codes), written.
+
+        Raises:
+            NotImplementedError: this operator has no lowering (see `has_lowering`).
+        """
+        # optional: callers ask has_lowering first
+        raise NotImplementedError(f"{self.op_type} has no integer lowering")
+
+    def kernel(self, call: Call) -> tuple[Array, ...]:
+        """The integer arithmetic in NumPy, bit-equal to ONNX Runtime: integers in, integers out.
+
+        Raises:
+            NotImplementedError: this operator has no kernel yet (see `has_kernel`).
+        """
+        # optional: callers ask has_kernel first
+        raise NotImplementedError(f"{self.op_type} has no reference kernel")
+
+    def misfit(self, call: Call) -> str:
+        """Why ONNX Runtime's kernel refuses these qparams when it runs; empty: it does not.
+
+        Args:
+            call: of no inputs: plan and attributes say it.
+        """
+        return ""
+
+    def agrees(self, call: Call) -> bool:
+        """Whether machines that round sums of codes otherwise give the same for every input.
+
+        Where they do not, other scales may: `plan` looks for some next to these. Operators that
+        write a QLinearAdd ask Add.
+
+        Args:
+            call: of no inputs: plan and attributes say it.
+        """
+        return True
+
+    def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
+        """What dynamic quantization can do with this node, or why nothing.
+
+        May look at what `rule` may look at.
+        """
+        return Float(f"{self.op_type} has no weights that dynamic quantization could store")
+
+    def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
+        """Outputs of the dynamically quantized form, written: float in, float out.
+
+        Raises:
+            NotImplementedError: this operator is not quantized dynamically.
+        """
+        # optional: dynamic_rule is Float unless a subclass has this too
+        raise NotImplementedError(f"{self.op_type} has no dynamically quantized form")
+
+    @classmethod
+    def has_lowering(cls) -> bool:
+        """Whether `lower` is written."""
+        return cls.lower is not Operator.lower
+
+    @classmethod
+    def has_dynamic_rule(cls) -> bool:
+        """Whether `dynamic_rule` is written."""
+        return cls.dynamic_rule is not Operator.dynamic_rule
+
+    @classmethod
+    def has_kernel(cls) -> bool:
+        """Whether `kernel` is written."""
+        return cls.kernel is not Operator.kernel
+
+
+class IntegerOperator(ABC):
+    """An operator that ONNX Runtime runs on codes, scales and zero points being inputs of the node.
+
+    Attributes:
+        op_type: "QLinearConv".
+        domains: every domain in which that name means this arithmetic.
+        weights: slots of what is usually constant in its products; () where it has none.
+    """
+
+    op_type: ClassVar[str]
+    domains: ClassVar[tuple[str, ...]] = ("",)
+    weights: ClassVar[tuple[int, ...]] = ()
+
+    @abstractmethod
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
+        """Arrays that ONNX Runtime computes: one per output, all of them.
+
+        Raises:
+            ShapeError: shapes or dtypes do not fit together, a scale is not positive, ...
+            UnsupportedError: ONNX Runtime refuses it too, or its result is an overflow.
+        """
+
+    @abstractmethod
+    def cases(self) -> Iterable[Case]:
+        """Small examples of the node as it is, the nasty ones included."""
+
+    def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
+        """Results of `kernel` on a machine that adds pairs of products in int16.
+
+        Args:
+            call: which inputs ONNX Runtime has as constants decides which of its kernels run;
+                weights are taken to be constant.
+            accumulator: what such sums become.
+        """
+        # operators without products of codes compute the same on every machine
+        return self.kernel(call)
+
+    def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
+        """Pairs of weights whose sums leave int16 with some activations; None: there are none.
+
+        Args:
+            call: constants as they are; arrays without elements, of the right type, in place of
+                what is known at run time alone.
+            arithmetic: of the machine.
+        """
+        return None
+
+    @classmethod
+    def has_products(cls) -> bool:
+        """Whether `kernel_on` is written: the result may depend on the machine."""
+        return cls.kernel_on is not IntegerOperator.kernel_on
+
+    def serves(self, call: IntegerCall) -> bool:
+        """Whether these inputs are the kernel's matter; a plain operator on floats is not."""
+        return True
+
+    def bound(self, call: IntegerCall) -> Array | None:
+        """Largest difference from ONNX Runtime, broadcast to output 0; None: equal bit for bit.
+
+        Only for what adds floats in an order that depends on the machine.
+        """
+        return None
+
+    def bound_on(self, call: IntegerCall, accumulator: Accumulator) -> Array | None:
+        """Largest difference of `kernel_on` from ONNX Runtime on that machine, as `bound`."""
+        # that of other sums of codes is the same, unless their size is in it
+        return self.bound(call)
+
+
+registry: dict[tuple[str, str], Operator] = {}
+"""(domain, op_type) -> operator; filled by `register`, read through onnxq.catalog."""
+
+integer_registry: dict[tuple[str, str], IntegerOperator] = {}
+"""(domain, op_type) -> operator on codes; filled by `register_integer`."""
+
+OperatorClass = TypeVar("OperatorClass", bound=type[Operator])
+
+
+def register(cls: OperatorClass) -> OperatorClass:
+    """Class decorator: makes the operator known under its (domain, op_type)."""
+    key = (cls.domain, cls.op_type)
+    if key in registry:
+        raise ValueError(f"operator {key} is registered twice")
+    registry[key] = cls()
+    return cls
+
+
+IntegerClass = TypeVar("IntegerClass", bound=type[IntegerOperator])
+
+
+def register_integer(cls: IntegerClass) -> IntegerClass:
+    """Class decorator: makes the operator on codes known in each of its domains."""
+    operator = cls()
+    for domain in cls.domains:
+        key = (domain, cls.op_type)
+        if key in integer_registry:
+            raise ValueError(f"integer operator {key} is registered twice")
+        integer_registry[key] = operator
+    return cls
