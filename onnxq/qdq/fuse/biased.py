@@ -16,9 +16,9 @@ import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.operator import Float
+from onnxq.qdq.fuse.fusion import Flattened, Fusion, Kept
 from onnxq.qdq.fuse.judge import site
 from onnxq.qdq.fuse.scales import from_dequantize
-from onnxq.qdq.fuse.site import Flattened, Fusion, Kept
 from onnxq.qdq.fuse.view import float_view, view_of
 
 if TYPE_CHECKING:

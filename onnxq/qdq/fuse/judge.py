@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from onnxq import catalog
 from onnxq.graph.weights import constant
 from onnxq.operator import Float, Form, NodePlan, Operator, Role, Rule, WeightSlot
+from onnxq.qdq.fuse.fusion import Fusion, Kept
 from onnxq.qdq.fuse.results import goes_to_quantize, results_of
 from onnxq.qdq.fuse.scales import CODES, from_dequantize, zero_point_of
 from onnxq.qdq.fuse.signed import why_not_fused
-from onnxq.qdq.fuse.site import Fusion, Kept
 from onnxq.qdq.fuse.taken_bias import take_bias
 from onnxq.qdq.fuse.view import float_view
 from onnxq.qparams import PerChannel, PerTensor, QParams

@@ -9,8 +9,8 @@ import numpy as np
 
 from onnxq import catalog
 from onnxq.operator import Rule
+from onnxq.qdq.fuse.fusion import Kept
 from onnxq.qdq.fuse.scales import CODES, Scales, is_quantize
-from onnxq.qdq.fuse.site import Kept
 from onnxq.qdq.fuse.view import float_view
 from onnxq.qparams import PerTensor, QParams
 

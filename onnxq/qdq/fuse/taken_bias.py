@@ -10,8 +10,8 @@ from onnxq.graph.weights import constant
 from onnxq.qdq.fuse.scales import from_dequantize
 
 if TYPE_CHECKING:
+    from onnxq.qdq.fuse.fusion import Fusion
     from onnxq.qdq.fuse.scales import Scales
-    from onnxq.qdq.fuse.site import Fusion
 
 BIAS_SCALE_TOLERANCE = 0.01  # ONNX Runtime takes a bias whose scale is that near x_scale * w_scale
 UNCHECKED = frozenset({"Gemm"})  # where it takes a bias of any scale for one of x_scale * w_scale

@@ -14,12 +14,12 @@ from onnxq.graph.edit import FreeNames
 from onnxq.operator import Form, Role, Site
 from onnxq.qdq.fuse.biased import judge_biased
 from onnxq.qdq.fuse.float_weights import quantize_float_weights
+from onnxq.qdq.fuse.fusion import Fusion, Kept
 from onnxq.qdq.fuse.judge import judge
 from onnxq.qdq.fuse.merged import merge_alike
 from onnxq.qdq.fuse.moved import move_quantizers
 from onnxq.qdq.fuse.scales import Int8Codes, Scales, is_dequantize, is_quantize
 from onnxq.qdq.fuse.signed import shift_to_uint8
-from onnxq.qdq.fuse.site import Fusion, Kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
