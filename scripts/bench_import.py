@@ -30,11 +30,11 @@ from torch.ao import quantization as tq
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find tests/
 
 from onnxq.ort import runtime
-from onnxq.pytorch.arguments.inputs import bind
+from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.importers import import_quantized, packed, region
 from onnxq.pytorch.importers.converted import traceable
 from onnxq.pytorch.importers.copying import copy_structure
-from onnxq.pytorch.importers.findings import collected
+from onnxq.pytorch.importers.notes import collected
 from onnxq.pytorch.importers.trained import convert_as_trained
 from onnxq.qdq.tidy import output_scales
 from tests.torch_ao_models import fx, one_signed, outputs, qat

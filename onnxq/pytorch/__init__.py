@@ -13,7 +13,7 @@ except ModuleNotFoundError as error:
         "onnxq.pytorch needs torch, which is not installed. Run: pip install 'onnxq[torch]'."
     ) from error
 
-from onnxq.pytorch.add_observer import add_observer_, add_quant_dequant, get_observer_dict
+from onnxq.pytorch.arguments.bound_inputs import Inputs, feeds
 from onnxq.pytorch.arguments.examples import (
     example_inputs,
     nested_inputs,
@@ -21,12 +21,20 @@ from onnxq.pytorch.arguments.examples import (
     parse_input,
     read_inputs,
 )
-from onnxq.pytorch.arguments.inputs import Inputs, feeds
-from onnxq.pytorch.convert import convert, swap_module
-from onnxq.pytorch.dynamic import quantize_dynamic
+from onnxq.pytorch.eager.add_observer import add_observer_, add_quant_dequant, get_observer_dict
+from onnxq.pytorch.eager.convert import convert, swap_module
+from onnxq.pytorch.eager.fuse_modules import fuse_known_modules, fuse_modules, fuse_modules_qat
+from onnxq.pytorch.eager.jit import quantize_dynamic_jit, quantize_jit
+from onnxq.pytorch.eager.prepare import prepare, prepare_qat
+from onnxq.pytorch.eager.propagation import propagate_qconfig_
+from onnxq.pytorch.eager.quantize import default_eval_fn, quantize, quantize_qat
+from onnxq.pytorch.exporting.dynamic_export import quantize_dynamic
 from onnxq.pytorch.exporting.exporter import export
-from onnxq.pytorch.factory import load_factory, load_module, load_weights
-from onnxq.pytorch.fake_quantize import (
+from onnxq.pytorch.importers import ImportedModelWarning, import_quantized
+from onnxq.pytorch.modules.factory import load_factory, load_module, load_weights
+from onnxq.pytorch.modules.float_functional import FloatFunctional
+from onnxq.pytorch.modules.stubs import DeQuantStub, QuantStub, QuantWrapper
+from onnxq.pytorch.numerics.fake_quantize import (
     FakeQuantize,
     LearnableFakeQuantize,
     disable_fake_quant,
@@ -35,15 +43,7 @@ from onnxq.pytorch.fake_quantize import (
     enable_observer,
     fake_quantize_module,
 )
-from onnxq.pytorch.float_functional import FloatFunctional
-from onnxq.pytorch.fuse_modules import fuse_known_modules, fuse_modules, fuse_modules_qat
-from onnxq.pytorch.importers import ImportedModelWarning, import_quantized
-from onnxq.pytorch.jit import quantize_dynamic_jit, quantize_jit
 from onnxq.pytorch.placing.placements import placements
-from onnxq.pytorch.prepare import prepare, prepare_qat
-from onnxq.pytorch.propagation import propagate_qconfig_
-from onnxq.pytorch.quantize import default_eval_fn, quantize, quantize_qat
-from onnxq.pytorch.stubs import DeQuantStub, QuantStub, QuantWrapper
 
 __all__ = [
     "DeQuantStub",

@@ -22,11 +22,11 @@ from torch.utils._pytree import tree_leaves
 from onnxq.errors import UnsupportedError
 from onnxq.graph.expose import expose
 from onnxq.ort import runtime
-from onnxq.pytorch.arguments.inputs import bind
+from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.exporting.check import flatten
-from onnxq.pytorch.fake_quantize import FakeQuantize
 from onnxq.pytorch.nn.quantized import Requantize
-from onnxq.pytorch.placing.group import GroupMember
+from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
+from onnxq.pytorch.numerics.group import GroupMember
 from onnxq.qdq.sum_scales import LARGEST
 from onnxq.qdq.tidy.reading import DEQUANTIZE, QUANTIZE, array_of
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import onnx_ir as ir
 
-    from onnxq.pytorch.arguments.inputs import BoundInputs, Inputs
+    from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs
 
     Array = npt.NDArray[np.generic]
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from onnxq.pytorch.arguments.axes import resolved
-from onnxq.pytorch.arguments.inputs import bind
+from onnxq.pytorch.arguments.bound_inputs import bind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from torch.export import Dim
 
 from onnxq.errors import QConfigError, UnsupportedError, nearest
-from onnxq.pytorch.arguments.inputs import Slot
+from onnxq.pytorch.arguments.bound_inputs import Slot
 from onnxq.pytorch.arguments.nesting import Path, children, leaves, shown
 
 if TYPE_CHECKING:
-    from onnxq.pytorch.arguments.inputs import BoundInputs
+    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 
 BATCH = "batch"
 _UNBOUNDED = 2**31  # more rows than any check makes

@@ -24,7 +24,7 @@ from onnxq.pytorch.arguments.axes import BATCH, Axes
 from onnxq.pytorch.exporting.check import FORWARD_RAISES, compute, flatten
 
 if TYPE_CHECKING:
-    from onnxq.pytorch.arguments.inputs import BoundInputs
+    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 
 MAX_TRIALS = 64  # of forward's runs with one row and with all; real models need one to three
 MAX_CHOICES = 4096

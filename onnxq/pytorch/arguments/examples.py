@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from onnxq.pytorch.arguments.inputs import Inputs
+    from onnxq.pytorch.arguments.bound_inputs import Inputs
 
 _SPEC = re.compile(r"(?P<name>\w+(\.\w+)*)=(?P<dtype>\w+)\[(?P<shape>[\d,\s]*)\]")
 _AXIS = re.compile(r"(?P<name>\w+(\.\w+)*):(?P<axis>-?\d+)=(?P<size>\w+)")

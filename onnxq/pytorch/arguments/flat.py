@@ -21,7 +21,7 @@ from onnxq.pytorch.exporting.check import flatten
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from onnxq.pytorch.arguments.inputs import BoundInputs
+    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 
 _HOOKS = (
     "_forward_hooks",

@@ -27,7 +27,7 @@ from onnxq.errors import ModelError, UnsupportedError, VerificationError
 from onnxq.pytorch.arguments.nesting import leaves, shown
 
 if TYPE_CHECKING:
-    from onnxq.pytorch.arguments.inputs import BoundInputs
+    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 
 SAFETY = 8  # layers that amplify (normalization of small values) and few, correlated errors
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from torch import nn
 
-    from onnxq.pytorch.arguments.inputs import BoundInputs
+    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
     from onnxq.pytorch.exporting.check import Run
 
 SIGMAS = 6  # of the largest among up to 10^8 elements

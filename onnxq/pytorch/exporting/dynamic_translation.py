@@ -1,4 +1,4 @@
-"""Which ONNX nodes the operators of onnxq.pytorch.dynamic_ops become."""
+"""Which ONNX nodes the operators of onnxq.pytorch.numerics.dynamic_ops become."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import onnx
 import onnxscript
 import torch
 
-from onnxq.pytorch import dynamic_ops  # noqa: F401  # registers the operators
+from onnxq.pytorch.numerics import dynamic_ops  # noqa: F401  # registers the operators
 
 if TYPE_CHECKING:
     from collections.abc import Callable

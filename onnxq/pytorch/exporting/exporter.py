@@ -17,12 +17,11 @@ from torch import nn
 from onnxq.errors import QConfigError, UnsupportedError, VerificationError
 from onnxq.graph import io
 from onnxq.ort import runtime
-from onnxq.pytorch.agreeing_sums import warn_of_sums
 from onnxq.pytorch.arguments.axes import BATCH, Axes, DynamicAxes, resolved
 from onnxq.pytorch.arguments.batch_axes import batch_axes
+from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs, bind
 from onnxq.pytorch.arguments.flat import flattened, is_flat
 from onnxq.pytorch.arguments.flat import output_names as names_of
-from onnxq.pytorch.arguments.inputs import BoundInputs, Inputs, bind
 from onnxq.pytorch.exporting.check import (
     check_against,
     check_dtypes,
@@ -32,12 +31,13 @@ from onnxq.pytorch.exporting.check import (
 )
 from onnxq.pytorch.exporting.check_quantized import check_in_steps
 from onnxq.pytorch.exporting.quiet import quiet_exporter
-from onnxq.pytorch.exporting.recurrent import RECURRENT_TABLE, WholeLayers, merge_directions
 from onnxq.pytorch.exporting.result import check_request, own_weights, tidy
 from onnxq.pytorch.exporting.translation import translation_table
-from onnxq.pytorch.fake_quantize import FakeQuantize
-from onnxq.pytorch.never_ran import NOT_REACHED
-from onnxq.pytorch.placing.transformers import twin_without_shortcuts, zeroes_padding
+from onnxq.pytorch.exporting.whole_layers import RECURRENT_TABLE, WholeLayers, merge_directions
+from onnxq.pytorch.modules.transformers import twin_without_shortcuts, zeroes_padding
+from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
+from onnxq.pytorch.train.agreeing_sums import warn_of_sums
+from onnxq.pytorch.train.never_ran import NOT_REACHED
 from onnxq.qdq import tidy as quantized_graph
 from onnxq.qdq.qoperator import check_format
 
@@ -144,7 +144,7 @@ def export(
     if path is not None:
         io.check_writable(path)  # before the work, not after it
     if any(isinstance(part, FakeQuantize) for part in module.modules()):
-        from onnxq.pytorch.convert import convert
+        from onnxq.pytorch.eager.convert import convert
 
         module = convert(module)
     check_dtypes(module)

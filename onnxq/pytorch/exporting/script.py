@@ -12,7 +12,7 @@ import torch
 
 from onnxq.errors import QConfigError, UnsupportedError
 from onnxq.ort import runtime
-from onnxq.pytorch.arguments.inputs import BoundInputs, positional
+from onnxq.pytorch.arguments.bound_inputs import BoundInputs, positional
 from onnxq.pytorch.exporting.check import check_against, relative_tolerance
 from onnxq.pytorch.exporting.exporter import BATCH
 

@@ -1,4 +1,4 @@
-"""Which ONNX nodes the operators of onnxq.pytorch.ops become: a table for torch.onnx.export."""
+"""ONNX nodes of the operators in onnxq.pytorch.numerics: a table for torch.onnx.export."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import onnxscript
 import torch
 
 from onnxq import dtypes
-from onnxq.pytorch import boundary, ops  # noqa: F401  # registers the operators
 from onnxq.pytorch.exporting.dynamic_translation import dynamic_table
+from onnxq.pytorch.numerics import boundary, rounding_ops  # noqa: F401  # registers the operators
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,9 +19,9 @@ What it takes, and what it does with it (all on copies):
 
 from __future__ import annotations
 
-from onnxq.pytorch.importers.findings import ImportedModelWarning
 from onnxq.pytorch.importers.float_results import FloatResults
 from onnxq.pytorch.importers.importer import import_quantized
 from onnxq.pytorch.importers.int8_weights import ImportedWeights
+from onnxq.pytorch.importers.notes import ImportedModelWarning
 
 __all__ = ["FloatResults", "ImportedModelWarning", "ImportedWeights", "import_quantized"]

@@ -12,13 +12,13 @@ import torch
 from torch import fx, nn
 
 from onnxq.pytorch.exporting.check import first_run
-from onnxq.pytorch.importers.grid import Constants
+from onnxq.pytorch.importers.activation_grid import Constants
 from onnxq.pytorch.importers.packed import make_printable
 from onnxq.pytorch.importers.quantized_ops import OPERATORS
 from onnxq.pytorch.importers.region import run_in_region
 
 if TYPE_CHECKING:
-    from onnxq.pytorch.arguments.inputs import BoundInputs
+    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 
 CONSTANTS = "imported"
 """Name of the submodule that holds scales, zero points and biases."""

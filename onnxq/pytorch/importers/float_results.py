@@ -20,7 +20,7 @@ from onnxq.errors import listed
 from onnxq.graph.edit import FreeNames
 from onnxq.observers import MinMaxObserver
 from onnxq.ort import runtime
-from onnxq.pytorch.importers.findings import note
+from onnxq.pytorch.importers.notes import note
 from onnxq.qdq.edits import graph_of
 from onnxq.qdq.tidy import tidy_quantized
 from onnxq.qdq.tidy.reading import (

@@ -17,15 +17,14 @@ from onnxq import targets
 from onnxq.errors import QConfigError, UnsupportedError, listed, nearest
 from onnxq.graph import io
 from onnxq.ort import runtime
+from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.arguments.examples import example_inputs
-from onnxq.pytorch.arguments.inputs import bind
 from onnxq.pytorch.exporting.check import flatten
 from onnxq.pytorch.exporting.check_quantized import check_in_steps
 from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET, export
 from onnxq.pytorch.importers.converted import is_converted, traceable
 from onnxq.pytorch.importers.copying import copy_structure
-from onnxq.pytorch.importers.dynamic import quantize_twins
-from onnxq.pytorch.importers.findings import ImportedModelWarning, collected, note
+from onnxq.pytorch.importers.dynamic_modules import quantize_twins
 from onnxq.pytorch.importers.float_results import FloatResults, treat_float_results
 from onnxq.pytorch.importers.int8_weights import (
     ImportedWeights,
@@ -33,6 +32,7 @@ from onnxq.pytorch.importers.int8_weights import (
     narrow,
     warn_of_endangered,
 )
+from onnxq.pytorch.importers.notes import ImportedModelWarning, collected, note
 from onnxq.pytorch.importers.packed import packed_weights
 from onnxq.pytorch.importers.patterns import restore_quantizers
 from onnxq.pytorch.importers.programs import (
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.pytorch.arguments.inputs import BoundInputs, Inputs
+    from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs
     from onnxq.pytorch.exporting.exporter import DynamicAxes
     from onnxq.targets import Target
 

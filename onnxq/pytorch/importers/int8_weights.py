@@ -20,7 +20,7 @@ from onnxq import catalog, targets
 from onnxq.graph.edit import FreeNames
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.operator import Rule
-from onnxq.pytorch.importers.findings import note
+from onnxq.pytorch.importers.notes import note
 from onnxq.pytorch.importers.patterns import WEIGHTS
 from onnxq.qdq.edits import graph_of
 from onnxq.qdq.tidy.biases import store_bias

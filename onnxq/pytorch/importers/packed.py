@@ -19,16 +19,16 @@ import torch
 from torch import nn
 
 from onnxq.errors import UnsupportedError
-from onnxq.pytorch.importers.findings import note
-from onnxq.pytorch.nn.quantized.bias import bias_codes, bias_scale, raised_scale
-from onnxq.pytorch.ops import NO_AXIS, dequantize_linear
+from onnxq.pytorch.importers.notes import note
+from onnxq.pytorch.nn.quantized.bias_codes import bias_codes, bias_scale, raised_scale
+from onnxq.pytorch.numerics.rounding_ops import NO_AXIS, dequantize_linear
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from torch import Tensor
 
-    from onnxq.pytorch.importers.grid import Constants, Grid
+    from onnxq.pytorch.importers.activation_grid import Constants, Grid
 
 
 @dataclass(frozen=True, slots=True)

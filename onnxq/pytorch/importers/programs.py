@@ -20,8 +20,8 @@ import torch
 from torch import fx, nn
 
 from onnxq.errors import UnsupportedError
-from onnxq.pytorch.importers.grid import STORED
-from onnxq.pytorch.ops import NO_AXIS
+from onnxq.pytorch.importers.activation_grid import STORED
+from onnxq.pytorch.numerics.rounding_ops import NO_AXIS
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -16,14 +16,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from onnxq.errors import UnsupportedError
-from onnxq.pytorch.nn.quantized.bias import bias_codes, bias_scale
-from onnxq.pytorch.ops import dequantize_linear
+from onnxq.pytorch.nn.quantized.bias_codes import bias_codes, bias_scale
+from onnxq.pytorch.numerics.rounding_ops import dequantize_linear
 from onnxq.qparams import MIN_SCALE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from onnxq.pytorch.importers.grid import Grid
+    from onnxq.pytorch.importers.activation_grid import Grid
     from onnxq.pytorch.importers.packed import PackedWeight, Windows
     from onnxq.pytorch.importers.region import Region
 

@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from onnxq.errors import UnsupportedError
-from onnxq.pytorch.boundary import leave_integers
-from onnxq.pytorch.importers.grid import Constants, Grid, stored_type
+from onnxq.pytorch.importers.activation_grid import Constants, Grid, stored_type
 from onnxq.pytorch.importers.quantized_functional import on_floats
-from onnxq.pytorch.ops import NO_AXIS, dequantize_linear, quantize_linear
+from onnxq.pytorch.numerics.boundary import leave_integers
+from onnxq.pytorch.numerics.rounding_ops import NO_AXIS, dequantize_linear, quantize_linear
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -24,7 +24,7 @@ from torch.ao import quantization as tq
 from torch.ao.quantization.quantize_fx import convert_fx
 
 from onnxq.errors import CalibrationError, UnsupportedError
-from onnxq.pytorch.importers.findings import note
+from onnxq.pytorch.importers.notes import note
 
 if TYPE_CHECKING:
     from torch import Tensor

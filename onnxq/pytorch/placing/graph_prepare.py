@@ -17,18 +17,18 @@ from torch import fx, nn
 from torch.nn import functional
 
 from onnxq.errors import QConfigError, UnsupportedError
-from onnxq.pytorch.agreeing_sums import keep_sums
-from onnxq.pytorch.arguments.inputs import bind
-from onnxq.pytorch.fake_quantize import FakeQuantize, fake_quantize_module
-from onnxq.pytorch.fuse_modules import folded
-from onnxq.pytorch.layers import QAT_MAPPING
+from onnxq.pytorch.arguments.bound_inputs import bind
+from onnxq.pytorch.eager.fuse_modules import folded
+from onnxq.pytorch.eager.layer_types import QAT_MAPPING
+from onnxq.pytorch.modules.stubs import DeQuantStub
 from onnxq.pytorch.nn.intrinsic import FUSED
 from onnxq.pytorch.nn.quantized.observed import bind_input
-from onnxq.pytorch.placing.group import GroupMember, WholeBatch
-from onnxq.pytorch.placing.placed import PLACEMENTS, operand
+from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
+from onnxq.pytorch.numerics.group import GroupMember, WholeBatch
 from onnxq.pytorch.placing.placements import place
 from onnxq.pytorch.placing.tracing import WEIGHTED, module_of, trace
-from onnxq.pytorch.stubs import DeQuantStub
+from onnxq.pytorch.train.agreeing_sums import keep_sums
+from onnxq.pytorch.train.placed import PLACEMENTS, operand
 from onnxq.qconfig import (
     FakeQuantSpec,
     QConfig,
@@ -40,8 +40,8 @@ from onnxq.static.planning.activation_qparams import qparams_of_range
 from onnxq.static.prepare import backend_of
 
 if TYPE_CHECKING:
-    from onnxq.pytorch.arguments.inputs import Inputs
-    from onnxq.pytorch.placing.placed import PlacedGroup, PlacedWeight, Placements
+    from onnxq.pytorch.arguments.bound_inputs import Inputs
+    from onnxq.pytorch.train.placed import PlacedGroup, PlacedWeight, Placements
     from onnxq.qdq.sum_scales import Sum
     from onnxq.targets import Target
 

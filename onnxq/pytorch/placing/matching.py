@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from torch import fx
 
-    from onnxq.pytorch.arguments.inputs import BoundInputs
+    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 
     Array = npt.NDArray[np.generic]
 

@@ -24,12 +24,12 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.observers import ChannelHistogramObserver, HistogramObserver
 from onnxq.observers.weight_observation import limited_to
 from onnxq.operator import Float, Role
-from onnxq.pytorch.arguments.inputs import bind
+from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.exporting.exporter import export
-from onnxq.pytorch.nn.transposed import along_channels
-from onnxq.pytorch.placing.attention import why_whole
+from onnxq.pytorch.modules.open_attention import why_whole
+from onnxq.pytorch.modules.transformers import holds_transformer, without_shortcuts
+from onnxq.pytorch.modules.transposed import along_channels
 from onnxq.pytorch.placing.matching import Matcher, scope_of
-from onnxq.pytorch.placing.placed import PlacedGroup, PlacedWeight, Placements, Unplaced, operand
 from onnxq.pytorch.placing.tracing import (
     NORMS,
     WEIGHTED,
@@ -37,7 +37,7 @@ from onnxq.pytorch.placing.tracing import (
     module_of,
     trace,
 )
-from onnxq.pytorch.placing.transformers import holds_transformer, without_shortcuts
+from onnxq.pytorch.train.placed import PlacedGroup, PlacedWeight, Placements, Unplaced, operand
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigMapping, get_default_qat_qconfig
 from onnxq.qdq.sum_scales import ADD
 from onnxq.static.placing.decision import Quantize, weight_observer
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from onnxq.observers import ObserverSpec
-    from onnxq.pytorch.arguments.inputs import BoundInputs, Inputs
+    from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs
     from onnxq.qconfig import Part
     from onnxq.qdq.sum_scales import Sum
     from onnxq.static.prepare import Prepared, TensorGroup

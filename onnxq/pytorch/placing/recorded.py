@@ -11,7 +11,7 @@ from onnxq.errors import ModelError
 from onnxq.pytorch.exporting.check import FORWARD_RAISES
 
 if TYPE_CHECKING:
-    from onnxq.pytorch.arguments.inputs import BoundInputs
+    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 
 Recorded = dict[fx.Node, Any]
 

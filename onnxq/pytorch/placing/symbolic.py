@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 from torch import fx, nn
 
 from onnxq.errors import UnsupportedError
-from onnxq.pytorch.arguments.inputs import Slot
+from onnxq.pytorch.arguments.bound_inputs import Slot
 from onnxq.pytorch.arguments.nesting import attribute_access, children
-from onnxq.pytorch.placing.loops import NO_LENGTH, ExampleRun, hintless, parts
 from onnxq.pytorch.placing.made_tensors import traced_makers
+from onnxq.pytorch.placing.traced_loops import NO_LENGTH, ExampleRun, hintless, parts
 
 if TYPE_CHECKING:
-    from onnxq.pytorch.arguments.inputs import BoundInputs
+    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 
 
 def symbolic(model: nn.Module, inputs: BoundInputs) -> fx.GraphModule:

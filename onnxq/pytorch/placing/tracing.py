@@ -10,8 +10,8 @@ rules bring it to that form, so that quantizers have one place to sit:
     x.mean((2, 3))                       =  flatten(adaptive_avg_pool2d(x, 1), 1)
     silu(x)                              =  x * sigmoid(x)
     scaled_dot_product_attention(q, k, v) = softmax((c q) (c k)^T) v,  c = d^(-1/4)
-    nn.MultiheadAttention                =  layers and products (onnxq.pytorch.placing.attention)
-    nn.TransformerEncoder and its kin    =  without shortcuts (onnxq.pytorch.placing.transformers)
+    nn.MultiheadAttention                =  layers and products (pytorch.modules.open_attention)
+    nn.TransformerEncoder and its kin    =  without shortcuts (pytorch.modules.transformers)
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from torch import fx, nn
 from torch.nn import functional
 
 from onnxq.errors import UnsupportedError
-from onnxq.pytorch.nn.transposed import TRANSPOSED
-from onnxq.pytorch.placing.attention import Attention, added_mask, attended, taken_apart
+from onnxq.pytorch.modules.open_attention import Attention, added_mask, attended, taken_apart
+from onnxq.pytorch.modules.transformers import without_shortcuts
+from onnxq.pytorch.modules.transposed import TRANSPOSED
 from onnxq.pytorch.placing.recorded import record
 from onnxq.pytorch.placing.symbolic import symbolic
-from onnxq.pytorch.placing.transformers import without_shortcuts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from onnxq.pytorch.arguments.inputs import BoundInputs
+    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 
 SCOPE = "onnxq_scope"
 """Key of a node's meta: path of the module that it calls or that calls it; "" is the model."""

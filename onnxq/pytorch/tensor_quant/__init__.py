@@ -8,7 +8,6 @@ QConfig(activation=QuantDescriptor(unsigned=True), weight=QUANT_DESC_8BIT_CONV2D
 from __future__ import annotations
 
 from onnxq.pytorch.tensor_quant.calibrators import HistogramCalibrator, MaxCalibrator
-from onnxq.pytorch.tensor_quant.clip import Clip
 from onnxq.pytorch.tensor_quant.descriptor import (
     QUANT_DESC_8BIT_CONV1D_WEIGHT_PER_CHANNEL,
     QUANT_DESC_8BIT_CONV2D_WEIGHT_PER_CHANNEL,
@@ -22,13 +21,14 @@ from onnxq.pytorch.tensor_quant.descriptor import (
     QuantDescriptor,
     ScaledQuantDescriptor,
 )
-from onnxq.pytorch.tensor_quant.errors import QuantTypeError, QuantValueError
 from onnxq.pytorch.tensor_quant.functions import (
     FakeTensorQuantFunction,
     TensorQuantFunction,
     fake_tensor_quant,
     tensor_quant,
 )
+from onnxq.pytorch.tensor_quant.learned_bounds import Clip
+from onnxq.pytorch.tensor_quant.quant_errors import QuantTypeError, QuantValueError
 from onnxq.pytorch.tensor_quant.quantizer import TensorQuantizer
 
 __all__ = [

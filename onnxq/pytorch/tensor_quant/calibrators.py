@@ -14,7 +14,7 @@ from torch import Tensor
 from onnxq.errors import QConfigError
 from onnxq.observers import AmaxObserver
 from onnxq.pytorch.tensor_quant.descriptor import as_num_bits, max_bound
-from onnxq.pytorch.tensor_quant.errors import QuantTypeError, QuantValueError
+from onnxq.pytorch.tensor_quant.quant_errors import QuantTypeError, QuantValueError
 
 if TYPE_CHECKING:
     from onnxq.pytorch.tensor_quant.descriptor import Axis

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import yaml
 
 from onnxq.observers import AmaxObserver, NarrowRangeObserver
-from onnxq.pytorch.tensor_quant.errors import QuantTypeError, QuantValueError
+from onnxq.pytorch.tensor_quant.quant_errors import QuantTypeError, QuantValueError
 from onnxq.qconfig import FakeQuantSpec, ScaleRule
 
 if TYPE_CHECKING:

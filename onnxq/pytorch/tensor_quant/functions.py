@@ -16,7 +16,7 @@ import torch
 from torch.autograd import Function
 
 from onnxq.pytorch.tensor_quant.descriptor import as_num_bits, max_bound
-from onnxq.pytorch.tensor_quant.errors import QuantTypeError, QuantValueError
+from onnxq.pytorch.tensor_quant.quant_errors import QuantTypeError, QuantValueError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from onnxq.errors import UnsupportedError
-from onnxq.pytorch import ops
+from onnxq.pytorch.numerics import rounding_ops
+from onnxq.pytorch.tensor_quant.amax_grid import on_grid, scale_of
 from onnxq.pytorch.tensor_quant.calibrators import (
     Calibrator,
     HistogramCalibrator,
@@ -27,16 +28,15 @@ from onnxq.pytorch.tensor_quant.calibrators import (
     amax_of,
     kept_axes,
 )
-from onnxq.pytorch.tensor_quant.clip import Clip
 from onnxq.pytorch.tensor_quant.descriptor import QuantDescriptor, as_num_bits, max_bound
-from onnxq.pytorch.tensor_quant.errors import QuantTypeError, QuantValueError
 from onnxq.pytorch.tensor_quant.functions import (
     check_amax,
     check_inputs,
     code_range,
     tensor_quant,
 )
-from onnxq.pytorch.tensor_quant.grid import on_grid, scale_of
+from onnxq.pytorch.tensor_quant.learned_bounds import Clip
+from onnxq.pytorch.tensor_quant.quant_errors import QuantTypeError, QuantValueError
 
 if TYPE_CHECKING:
     from onnxq.pytorch.tensor_quant.descriptor import Axis, ScaledQuantDescriptor
@@ -287,7 +287,7 @@ class TensorQuantizer(nn.Module):
             shift = 0 if self._unsigned else 1 << (7 if self._num_bits <= _BYTE else 15)
             zero_point = torch.full_like(scale, shift, dtype=torch.int32)
             low, high = (code + shift for code in self.code_range())
-            made: Tensor = ops.fake_quantize(x, scale, zero_point, low, high, axis)
+            made: Tensor = rounding_ops.fake_quantize(x, scale, zero_point, low, high, axis)
             return made
         amax = self._amax_for(x)
         if self._fake_quant:

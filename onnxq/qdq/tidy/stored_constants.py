@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from onnxq.graph.edit import FreeNames
     from onnxq.qparams import QParams
 
-EVERYTHING = 2.0**126  # scales from here on make every code 0: onnxq.pytorch.tensor_quant.grid
+EVERYTHING = 2.0**126  # scales from here on make every code 0: onnxq.pytorch.tensor_quant.amax_grid
 DEAD = 2.0**-23
 """Scale of a channel whose codes are all 0, as a share of the largest: any scale says the same."""
 _MIDDLE = 128

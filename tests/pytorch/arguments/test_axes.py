@@ -9,7 +9,7 @@ from torch.export import Dim
 
 from onnxq.errors import QConfigError, UnsupportedError
 from onnxq.pytorch.arguments.axes import Axes, DynamicAxes, resolved
-from onnxq.pytorch.arguments.inputs import bind
+from onnxq.pytorch.arguments.bound_inputs import bind
 
 pytestmark = pytest.mark.oracle
 

@@ -8,7 +8,7 @@ from torch import Tensor, fx, nn
 
 from onnxq.errors import ModelError, QConfigError
 from onnxq.pytorch.arguments.batch_axes import batch_axes
-from onnxq.pytorch.arguments.inputs import bind
+from onnxq.pytorch.arguments.bound_inputs import bind
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from onnxq.errors import UnsupportedError, VerificationError
-from onnxq.pytorch.arguments.inputs import bind
+from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.exporting.check import check_against, flatten, relative_tolerance
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from onnxq.errors import ModelError, VerificationError
-from onnxq.pytorch.arguments.inputs import bind
+from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.exporting.check_quantized import check_in_steps
 
 Arrays = Sequence[npt.NDArray[np.generic]]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.ao import quantization as tq
 
-from onnxq.pytorch.importers.findings import collected
+from onnxq.pytorch.importers.notes import collected
 from onnxq.pytorch.importers.trained import convert_as_trained
 from tests.torch_ao_models import one_signed, qat
 

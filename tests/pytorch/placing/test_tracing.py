@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from onnxq.errors import ModelError, UnsupportedError
 from onnxq.pytorch import prepare_qat
-from onnxq.pytorch.arguments.inputs import bind
+from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.placing.tracing import trace
 
 if TYPE_CHECKING:

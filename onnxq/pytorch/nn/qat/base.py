@@ -9,8 +9,8 @@ x_scale * w_scale. Float32 accumulation over these numbers is enough: on random 
 results differ from QLinearConv's in at most 0.004% of the elements, by one step. Integer-valued
 floats differed in none, for two more passes over the activations, and give no gradient for x.
 
-x_scale is that of the FakeQuantize that made the input; `onnxq.pytorch.sources` finds it in the
-first forward pass of a prepared model. Without one the bias stays as it is.
+x_scale is that of the FakeQuantize that made the input; `onnxq.pytorch.train.sources` finds it in
+the first forward pass of a prepared model. Without one the bias stays as it is.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import ModelError, QConfigError
-from onnxq.pytorch.fake_quantize import FakeQuantize, fake_quantize_module
-from onnxq.pytorch.nn.quantized.bias import bias_scale, bias_steps, raised_scale
+from onnxq.pytorch.modules.transposed import along_channels
+from onnxq.pytorch.nn.quantized.bias_codes import bias_scale, bias_steps, raised_scale
 from onnxq.pytorch.nn.quantized.observed import bind_input
-from onnxq.pytorch.nn.transposed import along_channels
+from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.qconfig import FakeQuantSpec, QConfig
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from torch import Tensor, nn
 
+from onnxq.pytorch.modules.transposed import TRANSPOSED
 from onnxq.pytorch.nn.qat.base import QatModule
-from onnxq.pytorch.nn.transposed import TRANSPOSED
 
 if TYPE_CHECKING:
     import torch

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import torch.nn.functional as F  # noqa: N812  # its usual name
 from torch import Tensor, nn
 
+from onnxq.pytorch.modules.transposed import output_padding, per_weight
 from onnxq.pytorch.nn.qat.base import QatModule
 from onnxq.pytorch.nn.qat.conv import arguments_of, float_of
-from onnxq.pytorch.nn.transposed import output_padding, per_weight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from onnxq.errors import ModelError, QConfigError, UnsupportedError
-from onnxq.pytorch.float_functional import FloatFunctional
-from onnxq.pytorch.placing.attention import added_mask, why_whole
+from onnxq.pytorch.modules.float_functional import FloatFunctional
+from onnxq.pytorch.modules.open_attention import added_mask, why_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,8 +4,8 @@ They take and return float32 that lies on a grid, scale * (code - zero_point); `
 the codes. Arguments and names are those of torch.nn.quantized.
 """
 
-from onnxq.pytorch.float_functional import FloatFunctional
-from onnxq.pytorch.nn.quantized.activations import (
+from onnxq.pytorch.modules.float_functional import FloatFunctional
+from onnxq.pytorch.nn.quantized.activation import (
     ELU,
     Hardswish,
     LeakyReLU,

@@ -8,9 +8,9 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812  # as everywhere
 
 from onnxq.errors import QConfigError
+from onnxq.pytorch.modules.transposed import channel_axis, output_padding
 from onnxq.pytorch.nn.quantized.prepared import check_type, core_of, float_weights
 from onnxq.pytorch.nn.quantized.weighted import Weighted
-from onnxq.pytorch.nn.transposed import channel_axis, output_padding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

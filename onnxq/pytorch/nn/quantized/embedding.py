@@ -9,12 +9,12 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812  # as everywhere
 
 from onnxq.errors import QConfigError
-from onnxq.pytorch.code_types import qdtype_of, torch_dtype
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
 from onnxq.pytorch.nn.quantized.prepared import check_type, float_weights
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 from onnxq.pytorch.nn.quantized.stored_weight import StoredWeight
-from onnxq.pytorch.ops import dequantize_linear
+from onnxq.pytorch.numerics.code_types import qdtype_of, torch_dtype
+from onnxq.pytorch.numerics.rounding_ops import dequantize_linear
 from onnxq.qtensor import QTensor
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq.errors import CalibrationError, UnsupportedError
-from onnxq.pytorch.fake_quantize import FakeQuantize
+from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 
 if TYPE_CHECKING:
     from torch import nn

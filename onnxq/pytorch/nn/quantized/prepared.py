@@ -9,9 +9,9 @@ from torch import nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import QConfigError, UnsupportedError
-from onnxq.pytorch.fake_quantize import FakeQuantize, fake_quantize_module
+from onnxq.pytorch.modules.transposed import along_channels
 from onnxq.pytorch.nn.quantized.weighted import FloatWeights
-from onnxq.pytorch.nn.transposed import along_channels
+from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.qconfig import QConfig
 
 if TYPE_CHECKING:

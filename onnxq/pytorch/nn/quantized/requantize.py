@@ -10,11 +10,11 @@ from torch import nn
 
 from onnxq.dtypes import INT32
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.pytorch.boundary import leave_integers
-from onnxq.pytorch.code_types import qdtype_of
 from onnxq.pytorch.nn.quantized.observed import check_observed, fake_quantize_of
 from onnxq.pytorch.nn.quantized.stored import Stored, qparams_of, tensors_of
-from onnxq.pytorch.ops import NO_AXIS, dequantize_linear, quantize_linear
+from onnxq.pytorch.numerics.boundary import leave_integers
+from onnxq.pytorch.numerics.code_types import qdtype_of
+from onnxq.pytorch.numerics.rounding_ops import NO_AXIS, dequantize_linear, quantize_linear
 from onnxq.qparams import PerTensor, QParams
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from onnxq.errors import ShapeError
-from onnxq.pytorch.code_types import qdtype_of, torch_dtype
+from onnxq.pytorch.numerics.code_types import qdtype_of, torch_dtype
 from onnxq.qparams import PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:

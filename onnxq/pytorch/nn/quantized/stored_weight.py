@@ -7,9 +7,9 @@ import torch
 
 from onnxq.dtypes import find
 from onnxq.errors import ShapeError
-from onnxq.pytorch.code_types import torch_dtype
 from onnxq.pytorch.nn.quantized.stored import Stored, qparams_of, tensors_of
-from onnxq.pytorch.ops import dequantize_linear
+from onnxq.pytorch.numerics.code_types import torch_dtype
+from onnxq.pytorch.numerics.rounding_ops import dequantize_linear
 from onnxq.qparams import PerChannel, QParams
 from onnxq.qtensor import QTensor
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import torch
 
 from onnxq.errors import ModelError, ShapeError
-from onnxq.pytorch.nn.quantized.bias import bias_codes, bias_scale, raised_scale
+from onnxq.pytorch.nn.quantized.bias_codes import bias_codes, bias_scale, raised_scale
 from onnxq.pytorch.nn.quantized.observed import (
     check_observed,
     input_fake_quantize,
@@ -18,7 +18,7 @@ from onnxq.pytorch.nn.quantized.output_grid import OutputGrid
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 from onnxq.pytorch.nn.quantized.stored import qparams_of, tensors_of
 from onnxq.pytorch.nn.quantized.stored_weight import StoredWeight
-from onnxq.pytorch.ops import dequantize_linear, quantize_linear
+from onnxq.pytorch.numerics.rounding_ops import dequantize_linear, quantize_linear
 from onnxq.qparams import quantize
 from onnxq.qtensor import QTensor
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from onnxq.pytorch.fake_quantize import FakeQuantize
+    from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 
 
 class FloatWeights(NamedTuple):

@@ -12,7 +12,7 @@ from onnxq.errors import QConfigError, ShapeError, UnsupportedError
 from onnxq.ort import runtime
 from onnxq.ort.runtime import integer_nodes, optimized_graph
 from onnxq.pytorch import export
-from onnxq.pytorch.convert import convert
+from onnxq.pytorch.eager.convert import convert
 from onnxq.pytorch.nn.quantized import dynamic as nnqd
 from onnxq.qconfig import (
     QConfigDynamic,

@@ -18,11 +18,11 @@ from onnxq.errors import (
 )
 from onnxq.ort import runtime
 from onnxq.pytorch import export
-from onnxq.pytorch.fake_quantize import FakeQuantize
 from onnxq.pytorch.nn import intrinsic, qat
 from onnxq.pytorch.nn import quantized as nnq
 from onnxq.pytorch.nn.intrinsic import qat as fused
 from onnxq.pytorch.nn.intrinsic import quantized as nniq
+from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.qconfig import get_default_qat_qconfig, get_default_qconfig
 from onnxq.qparams import quantize
 from onnxq.qtensor import quantize_per_channel, quantize_per_tensor

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor, nn
 
-from onnxq.pytorch.compiling import never_compiled
 from onnxq.pytorch.nn.qat.base import QatModule, along
+from onnxq.pytorch.numerics.compiling import never_compiled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import nn
 
-from onnxq.pytorch.dynamic_ops import dynamic_quantize_linear, matmul_integer
-from onnxq.pytorch.nn.quantized.dynamic.weights import quantized, weight_part
+from onnxq.pytorch.nn.quantized.dynamic.weight_codes import quantized, weight_part
 from onnxq.pytorch.nn.quantized.prepared import check_type
 from onnxq.pytorch.nn.quantized.stored_weight import StoredWeight
+from onnxq.pytorch.numerics.dynamic_ops import dynamic_quantize_linear, matmul_integer
 
 if TYPE_CHECKING:
     from onnxq.qtensor import QTensor

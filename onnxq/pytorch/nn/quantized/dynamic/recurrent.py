@@ -11,15 +11,15 @@ import torch
 from torch import nn
 
 from onnxq.errors import QConfigError, UnsupportedError
-from onnxq.pytorch.dynamic_ops import (
+from onnxq.pytorch.nn.quantized.dynamic.weight_codes import quantized, weight_part
+from onnxq.pytorch.nn.quantized.prepared import check_type
+from onnxq.pytorch.nn.quantized.stored import Stored, tensors_of
+from onnxq.pytorch.numerics.dynamic_ops import (
     ONNX_GATES,
     dynamic_quantize_lstm,
     in_onnx_order,
     stored_recurrence,
 )
-from onnxq.pytorch.nn.quantized.dynamic.weights import quantized, weight_part
-from onnxq.pytorch.nn.quantized.prepared import check_type
-from onnxq.pytorch.nn.quantized.stored import Stored, tensors_of
 
 State = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
 

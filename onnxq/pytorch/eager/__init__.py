@@ -1,0 +1,1 @@
+"""Names that PyTorch documents for models with stubs: prepare, convert, fuse_modules."""

@@ -1,0 +1,192 @@
+"""Graph mode: a ScriptModule becomes a quantized ONNX model.
+
+Usage: onnxq.pytorch.quantize_jit(torch.jit.script(model), {"": qconfig}, calibrate, [loader])
+
+TorchScript's own quantized operators are of number types that torch is removing, and no exporter
+takes them; so the float ScriptModule is exported and onnxq quantizes the ONNX model.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from onnxq.errors import CalibrationError, QConfigError, UnsupportedError, nearest
+from onnxq.graph.canonical import canonicalize
+from onnxq.graph.walk import node_name, walk
+from onnxq.ort import runtime
+from onnxq.pipeline import quantize_dynamic
+from onnxq.pytorch.eager.torch_ao import own_entry
+from onnxq.pytorch.exporting.script import bind_script, export_script
+from onnxq.qconfig import Entry, QConfig, QConfigDynamic, QConfigMapping
+from onnxq.qdq.qoperator import check_format
+from onnxq.static.plan import plan
+from onnxq.static.prepare import Prepared, prepare
+from onnxq.static.rewrite import rewrite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from onnxq.targets import Target
+
+
+def quantize_jit(
+    model: torch.jit.ScriptModule,
+    qconfig_dict: Mapping[str, object],
+    run_fn: Callable[..., object],
+    run_args: Sequence[Any],
+    inplace: object = False,
+    debug: object = False,
+    *,
+    target: str | Target | None = None,
+    format: str = "qdq",
+) -> ir.Model:
+    """Post-training quantization of a ScriptModule.
+
+    Args:
+        model: scripted or traced, float; it is not changed, but put into eval mode.
+        qconfig_dict: {"" for the whole model, or name of a submodule: QConfig, or None for float};
+            an inner module's entry comes before that of one around it.
+        run_fn: run_fn(observed, *run_args) calls observed on batches, as it would call the model.
+        run_args: further arguments of run_fn.
+        inplace: of torch's signature; must be False: the result is another thing than a module.
+        debug: of torch's signature; must be False.
+        target: the machine that the result is for; None: `targets.get_default()`.
+        format: "qdq" or "qoperator".
+
+    Raises:
+        UnsupportedError: no ScriptModule, in place or debug, an operator without ONNX form.
+        QConfigError: a name that the model does not have; a value that is no QConfig.
+        CalibrationError: run_fn never called the model.
+    """
+    check_format(format)
+    _check(model, inplace, debug)
+    entries = _entries(model, qconfig_dict, QConfig)
+    observed = Observed(model.eval(), entries, target)
+    run_fn(observed, *run_args)
+    if observed.prepared is None:
+        raise CalibrationError(
+            "quantize_jit: run_fn did not call the model, so that no data was seen. Let it call "
+            "its first argument on representative batches."
+        )
+    prepared = observed.prepared
+    return rewrite(prepared, plan(prepared, prepared.statistics), format)
+
+
+def quantize_dynamic_jit(
+    model: torch.jit.ScriptModule,
+    qconfig_dict: Mapping[str, object],
+    inplace: object = False,
+    debug: object = False,
+    *,
+    inputs: torch.Tensor | Sequence[torch.Tensor],
+    target: str | Target | None = None,
+) -> ir.Model:
+    """Dynamic quantization of a ScriptModule; its weights become integers, no data is needed.
+
+    Args:
+        model: as for quantize_jit.
+        qconfig_dict: as for quantize_jit, with QConfigDynamic.
+        inplace: of torch's signature; must be False.
+        debug: of torch's signature; must be False.
+        inputs: an example batch, which the exporter runs.
+        target: the machine that the result is for; None: `targets.get_default()`.
+
+    Raises:
+        UnsupportedError: no ScriptModule, in place or debug, an operator without ONNX form.
+        QConfigError: a name that the model does not have; a value that is no QConfigDynamic.
+    """
+    _check(model, inplace, debug)
+    entries = _entries(model, qconfig_dict, QConfigDynamic)
+    given = [inputs] if isinstance(inputs, torch.Tensor) else list(inputs)
+    exported = export_script(model.eval(), bind_script(model, given))
+    return quantize_dynamic(exported, by_node(exported, entries), target=target)
+
+
+class Observed(nn.Module):
+    """What run_fn calls: computes as the float model, whose ONNX form observes the same batches.
+
+    Attributes:
+        prepared: None before the first call, which exports the model.
+    """
+
+    def __init__(
+        self, model: torch.jit.ScriptModule, entries: Mapping[str, Entry], target: object
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.entries = entries
+        self.target: Any = target
+        self.prepared: Prepared | None = None
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        """The float model's result.
+
+        Raises:
+            QConfigError: inputs that forward does not take.
+            CalibrationError: NaN or Inf in them.
+        """
+        bound = bind_script(self.model, inputs)
+        if self.prepared is None:
+            exported = export_script(self.model, bound)
+            mapping = by_node(exported, self.entries)
+            self.prepared = prepare(exported, qconfig=mapping, target=self.target)
+        self.prepared.run({name: x.detach().cpu().numpy() for name, x in bound.tensors.items()})
+        with torch.no_grad():
+            return self.model(*inputs)
+
+
+def by_node(exported: ir.Model, entries: Mapping[str, Entry]) -> QConfigMapping:
+    """The mapping of an exported model: a node belongs to the modules whose weights it reads.
+
+    Args:
+        exported: by `export_script`; a weight is called as the parameter ("layer1.conv.weight").
+        entries: by module name, "" for the whole model.
+    """
+    mapping = QConfigMapping(entries.get(""))
+    inner = {name: entry for name, entry in entries.items() if name}
+    if not inner:
+        return mapping
+    canonical = canonicalize(exported, runtime.infer_types).model
+    for node, _ in walk(canonical.graph):
+        read = [str(v.name) for v in node.inputs if v is not None and v.is_initializer()]
+        owners = [n for n in inner if any(name.startswith(f"{n}.") for name in read)]
+        if owners:
+            mapping = mapping.set_node(node_name(node), inner[max(owners, key=len)])
+    return mapping
+
+
+def _check(model: object, inplace: object, debug: object) -> None:
+    if not isinstance(model, torch.jit.ScriptModule):
+        raise UnsupportedError(
+            f"got a {type(model).__name__}; wanted a ScriptModule, of torch.jit.script or trace. "
+            "For other modules use onnxq.pytorch.quantize, or quantize_dynamic."
+        )
+    if inplace or debug:
+        raise UnsupportedError(
+            "inplace, debug: the result is an ONNX model, the module stays as it is. Leave them "
+            "out; every integer of the result can be looked at with onnxq.verify."
+        )
+
+
+def _entries(
+    model: torch.jit.ScriptModule, qconfig_dict: Mapping[str, object], wanted: type
+) -> dict[str, Entry]:
+    names = [name for name, _ in model.named_modules()]
+    found: dict[str, Entry] = {}
+    for name, value in qconfig_dict.items():
+        if name not in names:
+            raise QConfigError(
+                f"qconfig_dict: the model has no module '{name}'.{nearest(str(name), names)}"
+            )
+        entry = own_entry(value, f"qconfig_dict['{name}']")
+        if entry is not None and not isinstance(entry, wanted):
+            raise QConfigError(
+                f"qconfig_dict['{name}'] is a {type(entry).__name__}; wanted a {wanted.__name__}."
+            )
+        found[name] = entry
+    return found

@@ -1,0 +1,1 @@
+"""Rounding in torch: the operators, the observers that watch, and FakeQuantize."""

@@ -1,0 +1,265 @@
+"""FakeQuantize: rounds a tensor to the grid that will be deployed, while the model is trained.
+
+    x -> observer (while it is on) -> scale, zero_point
+    x -> (clamp(rint(x / scale) + zero_point, quant_min, quant_max) - zero_point) * scale
+
+The first line is onnxq.pytorch.numerics.observing, the second onnxq.pytorch.numerics.rounding_ops.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from onnxq.observers import MovingAverageMinMaxObserver
+from onnxq.pytorch.numerics import rounding_ops
+from onnxq.pytorch.numerics.code_types import torch_dtype
+from onnxq.pytorch.numerics.observing import Observing
+from onnxq.qconfig import FakeQuantSpec, ScaleRule
+from onnxq.qparams import QParams
+
+if TYPE_CHECKING:
+    from onnxq.qconfig import Part
+
+
+class FakeQuantize(Observing):
+    """Observes what passes and returns it rounded, with a straight-through gradient.
+
+    The gradient is 1 where the code lies in [quant_min, quant_max], 0 where it was clamped. The
+    observer and the rounding are both on at first, in train and eval mode alike. Under torch.export
+    the observer rests.
+
+    Args:
+        observer: class or spec; finds scale and zero point.
+        quant_min: smallest code; None: the observer's.
+        quant_max: largest code.
+        observer_kwargs: further arguments of the observer (dtype, qscheme, reduce_range, ...).
+
+    Attributes:
+        scale: buffer, float32, shape () or (channels,); (1,) before any data where per channel.
+        zero_point: buffer, int32, same shape.
+        observer: what finds them.
+        has_observed: whether it has seen data.
+        observer_enabled: whether it watches.
+        fake_quant_enabled: whether values are rounded; False returns them as they are.
+
+    Raises:
+        QConfigError: arguments that the observer does not take, or that do not fit together.
+        UnsupportedError: a type or scheme that ONNX QuantizeLinear does not have.
+    """
+
+    def __init__(
+        self,
+        observer: object = MovingAverageMinMaxObserver,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        **observer_kwargs: object,
+    ) -> None:
+        spec = self.with_args(observer, quant_min, quant_max, **observer_kwargs)
+        super().__init__(spec.observer)
+        self.spec = spec
+
+    @classmethod
+    def with_args(
+        cls,
+        observer: object = MovingAverageMinMaxObserver,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        **observer_kwargs: object,
+    ) -> FakeQuantSpec:
+        """The value that a QConfig holds for such a module.
+
+        Raises:
+            QConfigError: an argument that the observer does not take.
+        """
+        ends = {"quant_min": quant_min, "quant_max": quant_max}
+        given = {key: end for key, end in ends.items() if end is not None}
+        chosen: Any = observer  # FakeQuantSpec says what it may be
+        spec = FakeQuantSpec(chosen).observer
+        return FakeQuantSpec(spec.with_args(**given, **observer_kwargs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x, rounded where fake_quant_enabled; its dtype and shape.
+
+        Raises:
+            ShapeError: x holds integers.
+            CalibrationError: NaN or Inf in x while it is observed; another number of channels.
+        """
+        self.watch(x)
+        return self.rounded(x) if self.fake_quant_enabled else x
+
+    def rounded(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
+        """The second half of forward: x rounded.
+
+        Args:
+            x: floating point, any shape.
+            scale: in place of the one that was found; a bias may ask for a larger one.
+        """
+        return self._round(x, self.scale if scale is None else scale)
+
+    def _round(self, x: Tensor, scale: Tensor) -> Tensor:
+        return rounding_ops.fake_quantize(  # type: ignore[no-any-return]  # a custom_op is untyped
+            x, scale, self.zero_point, self.quant_min, self.quant_max, self.ch_axis
+        )
+
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+        """(scale, zero_point): copies of the buffers, up to date with what was observed."""
+        found = self.qparams()
+        scale = torch.from_numpy(found.scale.copy()).to(self.scale.device)
+        zero_point = torch.from_numpy(found.zero_point.astype(np.int32))
+        return scale, zero_point.to(self.scale.device)
+
+    def qparams(self) -> QParams:
+        """Scale and zero point as onnxq's value; 1, 0 and a warning before any data."""
+        self._refresh()
+        if not self.has_observed:
+            warnings.warn(
+                f"{type(self).__name__} has seen no data: returning scale 1, zero_point 0. Run "
+                "the model on data first.",
+                UserWarning,
+                stacklevel=2,
+            )
+        scale, zero_point = (b.detach().cpu().numpy() for b in (self.scale, self.zero_point))
+        return QParams(scale, zero_point, self.dtype, self.granularity)
+
+    def codes(self, x: Tensor) -> Tensor:
+        """The codes of x: integers of the dtype that stores them, in [quant_min, quant_max]."""
+        self._refresh()
+        stored = torch_dtype(self.dtype)
+        zero_point = self.zero_point.to(stored)
+        codes: Tensor = rounding_ops.quantize_linear(
+            x, self.scale.detach(), zero_point, self.ch_axis
+        )
+        limits = torch.iinfo(stored)
+        if (self.quant_min, self.quant_max) == (limits.min, limits.max):
+            return codes
+        return codes.to(torch.int32).clamp_(self.quant_min, self.quant_max).to(stored)
+
+    def enable_observer(self, enabled: bool = True) -> Self:
+        """Lets the observer watch (the documented signature)."""
+        self.observer_enabled = bool(enabled)
+        return self
+
+    def disable_observer(self) -> Self:
+        """Keeps scale and zero point as they are."""
+        return self.enable_observer(False)
+
+    def fix(self, qparams: QParams) -> Self:
+        """Takes scale and zero point as they are known without data; the observer rests."""
+        self._assign("scale", qparams.scale)
+        self._assign("zero_point", qparams.zero_point.astype(np.int32))
+        self.has_observed = True
+        self._stale = False
+        return self.disable_observer()
+
+    def enable_fake_quant(self, enabled: bool = True) -> Self:
+        """Lets values be rounded (the documented signature)."""
+        self.fake_quant_enabled = bool(enabled)
+        return self
+
+    def disable_fake_quant(self) -> Self:
+        """Returns values as they are."""
+        return self.enable_fake_quant(False)
+
+    def extra_repr(self) -> str:
+        """What tells two of them apart."""
+        return (
+            f"{self.observer}, codes={self.quant_min}..{self.quant_max}, "
+            f"observer_enabled={self.observer_enabled}, "
+            f"fake_quant_enabled={self.fake_quant_enabled}, scale={self.scale}, "
+            f"zero_point={self.zero_point}"
+        )
+
+
+class LearnableFakeQuantize(FakeQuantize):
+    """Learned step size (LSQ, Esser et al. 2020): scale is a parameter that is trained.
+
+    The first batch that is observed gives its first value, through the observer, which then turns
+    itself off: observer_enabled is False until enable_observer() asks for a new start. The zero
+    point stays where the observer put it.
+    """
+
+    def __init__(
+        self,
+        observer: object = MovingAverageMinMaxObserver,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        **observer_kwargs: object,
+    ) -> None:
+        super().__init__(observer, quant_min, quant_max, **observer_kwargs)
+        start = self.scale
+        del self.scale
+        self.scale = nn.Parameter(start)
+
+    @classmethod
+    def with_args(
+        cls,
+        observer: object = MovingAverageMinMaxObserver,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        **observer_kwargs: object,
+    ) -> FakeQuantSpec:
+        """The value that a QConfig holds for such a module.
+
+        Raises:
+            QConfigError: an argument that the observer does not take.
+        """
+        spec = super().with_args(observer, quant_min, quant_max, **observer_kwargs)
+        return replace(spec, scale=ScaleRule.LEARNED)
+
+    def _round(self, x: Tensor, scale: Tensor) -> Tensor:
+        return rounding_ops.learned_fake_quantize(  # type: ignore[no-any-return]
+            x, scale, self.zero_point, self.quant_min, self.quant_max, self.ch_axis
+        )
+
+    def _refresh(self) -> None:
+        if self._stale:
+            self._refresh_now()
+            self.disable_observer()
+        if not torch.compiler.is_exporting():
+            # a step of the optimizer may have gone below; .data: what autograd saved stays as it is
+            self.scale.data.clamp_(min=self.observer.range.eps)
+
+
+def fake_quantize_module(part: Part) -> FakeQuantize:
+    """The module for what a QConfig holds.
+
+    Args:
+        part: FakeQuantSpec: the module observes and rounds; ObserverSpec: it only observes.
+
+    Raises:
+        UnsupportedError: a type or scheme that ONNX QuantizeLinear does not have.
+    """
+    if isinstance(part, FakeQuantSpec):
+        learned = part.scale is ScaleRule.LEARNED
+        return (LearnableFakeQuantize if learned else FakeQuantize)(part.observer)
+    return FakeQuantize(part).disable_fake_quant()
+
+
+def enable_observer(module: nn.Module) -> None:
+    """For model.apply: lets the observer of a FakeQuantize watch."""
+    if isinstance(module, FakeQuantize):
+        module.enable_observer()
+
+
+def disable_observer(module: nn.Module) -> None:
+    """For model.apply: keeps scale and zero point of a FakeQuantize as they are."""
+    if isinstance(module, FakeQuantize):
+        module.disable_observer()
+
+
+def enable_fake_quant(module: nn.Module) -> None:
+    """For model.apply: lets a FakeQuantize round."""
+    if isinstance(module, FakeQuantize):
+        module.enable_fake_quant()
+
+
+def disable_fake_quant(module: nn.Module) -> None:
+    """For model.apply: lets a FakeQuantize return values as they are."""
+    if isinstance(module, FakeQuantize):
+        module.disable_fake_quant()

@@ -1,0 +1,76 @@
+"""Tensors with one scale between them: the inputs of a concatenation, a tensor and its views."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import nn
+
+from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
+from onnxq.pytorch.numerics.reduction import extremes
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class WholeBatch:
+    """Shows an observer what several tensors of one batch hold together, once per batch.
+
+    A moving average of the batches' ranges would else become one of the tensors' ranges, which
+    cuts off the widest tensor.
+
+    Args:
+        fake: its observer is shown the batch.
+        sources: how many tensors there are.
+    """
+
+    def __init__(self, fake: FakeQuantize, sources: int) -> None:
+        self.fake = fake
+        self.sources = sources
+        self._seen: dict[int, np.ndarray] = {}
+
+    def watch(self, x: Tensor, slot: int) -> None:
+        """Takes the tensor number `slot` of a batch."""
+        fake = self.fake
+        if not fake.observer_enabled or torch.compiler.is_exporting() or x.numel() == 0:
+            return
+        if not fake.observer.needs_range_alone:
+            fake.watch(x)  # nothing but the data themselves counts
+            return
+        self._seen[slot] = extremes(x.detach(), None)
+        if len(self._seen) == self.sources:
+            ends = np.concatenate([*self._seen.values()])
+            self._seen.clear()
+            fake.watch(torch.from_numpy(ends).to(x.device))
+
+
+class GroupMember(nn.Module):
+    """One of several places where the same FakeQuantize rounds.
+
+    Args:
+        fake_quant: a FakeQuantize, or the Requantize that convert makes of it.
+        batch: what shows it the values; None: they are copies of values that it has seen.
+        slot: number of this place in the batch.
+    """
+
+    def __init__(
+        self, fake_quant: nn.Module, batch: WholeBatch | None = None, slot: int | None = None
+    ) -> None:
+        super().__init__()
+        self.fake_quant = fake_quant
+        self.batch = batch
+        self.slot = slot
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x, rounded; as it is until every place has seen a batch."""
+        fake = self.fake_quant
+        if not isinstance(fake, FakeQuantize):  # converted
+            rounded: Tensor = fake(x)
+            return rounded
+        if self.batch is not None and self.slot is not None:
+            self.batch.watch(x, self.slot)
+        if not fake.fake_quant_enabled or not fake.has_observed:
+            return x
+        return fake.rounded(x)

@@ -1,0 +1,169 @@
+"""Scales of trained modules for which every machine adds codes to the same codes.
+
+Whether ARM, or x86 without AVX2, rounds one in 65,536 pairs of codes otherwise than other machines
+depends on the last bits of the scales (onnxq.static.planning.plan_sums chooses those of a
+plan). `convert` does the same with scales that were trained or observed, before it makes modules of
+them, so that the converted module and the exported model have one scale.
+
+Which tensors are added is found when a module is prepared: by placement, or in its first forward
+pass, and kept as names of FakeQuantizes, relative to the module that was prepared.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from torch import fx
+
+from onnxq.errors import listed
+from onnxq.observers.amax import AmaxObserver
+from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
+from onnxq.qdq.sum_scales import raise_scales
+from onnxq.qdq.tidy.sums import disagreeing_sums
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import onnx_ir as ir
+    from torch import nn
+
+    from onnxq.observers import Observer
+    from onnxq.qdq.sum_scales import Sum
+    from onnxq.qparams import QParams
+
+_KEY = "onnxq_sums"
+_ENDING = ".activation_post_process"
+_OF_A_POWER = 0.5  # mantissa of a power of two, as frexp gives it
+
+
+def keep_sums(prepared: nn.Module, sums: Iterable[Sum]) -> None:
+    """Notes which tensors a prepared module adds, beside those that it is known to add.
+
+    Args:
+        prepared: the root; a copy has the note too.
+        sums: their tensors are paths of FakeQuantizes in it.
+    """
+    _notes(prepared)[_KEY] = tuple(dict.fromkeys((*sums_in(prepared), *sums)))
+
+
+def sums_in(module: nn.Module) -> tuple[Sum, ...]:
+    """What `keep_sums` noted of this very module."""
+    return _notes(module).get(_KEY, ())
+
+
+def _notes(module: nn.Module) -> dict[str, tuple[Sum, ...]]:
+    # a copy of a GraphModule has its meta, and no other attributes
+    return module.meta if isinstance(module, fx.GraphModule) else module.__dict__
+
+
+def let_sums_agree(module: nn.Module) -> None:
+    """Raises scales of results in a prepared module until its sums are the same on all machines.
+
+    By stages.planning.agreeing_sums.LARGEST at most, usually by 1 in a million. A FakeQuantize
+    whose scale is raised keeps that one: its observer rests. A scale that was asked for as a power
+    of two (by an observer of the user's own, or as a number) stays one, with a warning.
+
+    Args:
+        module: prepared, or with prepared modules in it; changed in place.
+    """
+    fakes: dict[str, FakeQuantize] = {}
+    sums = list(_found(module, fakes))
+    if not sums:
+        return
+    before = {name: fake.qparams() for name, fake in fakes.items()}
+    kept = [one for one in sums if any(_is_asked_for(fakes[str(name)]) for name in one.outputs)]
+    tensors: dict[str, QParams] = dict(before)
+    others = [one for one in sums if one not in kept]
+    left = raise_scales(others, {name: (name,) for name in fakes}, tensors)
+    for name, fake in fakes.items():
+        if tensors[name] is not before[name]:
+            fake.fix(tensors[name])
+    _warn(
+        [one.name for one in kept if not one.agrees(tensors)],
+        "their scales were asked for as powers of two, and stay",
+    )
+    _warn([one.name for one in left], "no scale near avoids it")
+
+
+def _found(module: nn.Module, fakes: dict[str, FakeQuantize]) -> Iterator[Sum]:
+    """The sums in a module, with names from its root; `fakes` grows by the modules of these."""
+    names = {part: name for name, part in module.named_modules()}
+    for prefix, root in list(module.named_modules()):
+        for one in sums_in(root):
+            inputs, outputs = (_at(root, paths) for paths in (one.inputs, one.outputs))
+            if len(inputs) < len(one.inputs) or len(outputs) < len(one.outputs):
+                continue
+            fakes |= {names[fake]: fake for fake in (*inputs, *outputs)}
+            name = ".".join(filter(None, (prefix, one.name)))
+            read, made = (tuple(names[fake] for fake in side) for side in (inputs, outputs))
+            yield replace(one, name=name, inputs=read, outputs=made)
+
+
+def _at(root: nn.Module, paths: Iterable[str | None]) -> list[FakeQuantize]:
+    """The FakeQuantizes at those paths that have found one scale; others are left out."""
+    found = []
+    for path in paths:
+        try:
+            part = root.get_submodule(str(path))
+        except AttributeError:  # the user has moved it
+            continue
+        if isinstance(part, FakeQuantize) and part.has_observed and not part.is_per_channel:
+            found.append(part)
+    return found
+
+
+def _is_asked_for(fake: FakeQuantize) -> bool:
+    """Whether its scale is a power of two, and not by accident."""
+    mantissa, _ = np.frexp(float(fake.qparams().scale))
+    observer = fake.observer
+    given = isinstance(observer, AmaxObserver) and observer.fixed is not None
+    return bool(mantissa == _OF_A_POWER) and (given or not _is_own(observer))
+
+
+def _is_own(observer: Observer) -> bool:
+    return type(observer).__module__.startswith("onnxq.")
+
+
+def warn_of_sums(module: nn.Module, model: ir.Model) -> None:
+    """Names sums in an exported model that `convert` did not know of.
+
+    Of FakeQuantizes and quantized modules that were put together by hand, for instance.
+
+    Args:
+        module: converted.
+        model: exported from it, in QDQ form.
+    """
+    known: set[float] = set()
+    for root in module.modules():
+        if isinstance(root, fx.GraphModule) and _KEY in root.meta:
+            return  # placement knows all of them, and for which target
+        known.update(_result_scale(root, one) for one in sums_in(root))
+    unknown = [name for name, scale in disagreeing_sums(model).items() if scale not in known]
+    _warn(unknown, "convert raises scales of what prepare or prepare_qat returned, as a whole")
+
+
+def _result_scale(root: nn.Module, one: Sum) -> float:
+    """Scale of a sum in a converted module; NaN where it is not found."""
+    path = str(one.outputs[0])
+    parts = dict(root.named_modules(remove_duplicate=False))
+    part = parts.get(path) or parts.get(owner(path))
+    return float(getattr(part, "scale", np.nan))
+
+
+def _warn(names: list[str], reason: str) -> None:
+    if names:
+        warnings.warn(
+            f"{listed(names)}: ARM or x86 without AVX2 may round some of these sums of codes to "
+            f"the next code: {reason}. onnxq.predict, or `onnxq verify --isa all`, names the pairs "
+            "of codes.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def owner(path: str) -> str:
+    """The module whose result a FakeQuantize of that path rounds."""
+    return path.removesuffix(_ENDING)

@@ -1,0 +1,273 @@
+"""nn.MultiheadAttention and torch's transformers without stubs: trained as they run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import onnxq
+from onnxq.errors import UnsupportedError
+from onnxq.pytorch import convert, disable_observer, export, prepare_qat
+from onnxq.pytorch.arguments.bound_inputs import bind
+from onnxq.pytorch.deployed import Feeding, compare
+from onnxq.pytorch.modules.open_attention import Attention, Call, taken_apart
+from onnxq.pytorch.modules.transformers import without_shortcuts
+from onnxq.pytorch.train.placed import PLACEMENTS
+from onnxq.qconfig import QConfigMapping, get_default_qat_qconfig
+from onnxq.static.prepare import Quantize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAPPING = QConfigMapping(get_default_qat_qconfig())
+CAUSAL = torch.full((6, 6), -torch.inf).triu(1)
+PADDED = torch.arange(6).expand(8, 6) >= torch.arange(3, 11)[:, None]
+Made = tuple[nn.Module, dict[str, Tensor]]
+
+
+class Vit(nn.Module):
+    """Patches of an image, a token for the class, torch's own encoder layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, 16, 4, stride=4)
+        self.place = nn.Parameter(torch.randn(1, 4, 16) / 4)
+        layer = nn.TransformerEncoderLayer(
+            16, 2, 32, 0.1, "gelu", batch_first=True, norm_first=True
+        )
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores (N, 5)."""
+        tokens = self.patches(x).flatten(2).transpose(1, 2) + self.place
+        scores: Tensor = self.head(self.encoder(tokens)[:, 0])
+        return scores
+
+
+class Encoder(nn.Module):
+    """With padding, a causal mask that torch looks into, and nested tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1, nn.LayerNorm(16))
+        self.head = nn.Linear(16, 5)
+        self.register_buffer("mask", CAUSAL < 0)
+
+    def forward(self, x: Tensor, padding: Tensor) -> Tensor:
+        """(N, 6, 5)."""
+        y: Tensor = self.head(self.encoder(x, self.mask, padding))
+        return y
+
+
+class Cross(nn.Module):
+    """Attends from one sequence to another; its attention weights are a result too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attend = nn.MultiheadAttention(16, 2, 0.1, batch_first=True)
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """(N, 6, 5), (N, 6, 4)."""
+        y, attn_weights = self.attend(x, memory, memory)
+        return self.head(y), attn_weights
+
+
+def vit() -> Made:
+    return Vit(), {"x": torch.randn(8, 3, 8, 8)}
+
+
+def encoder() -> Made:
+    return Encoder(), {"x": torch.randn(8, 6, 16), "padding": PADDED}
+
+
+def cross() -> Made:
+    return Cross(), {"x": torch.randn(8, 6, 16), "memory": torch.randn(8, 4, 16)}
+
+
+@pytest.mark.parametrize("make", [vit, encoder, cross])
+def test_what_is_trained_is_deployed_and_placed_as_post_training_places_it(
+    make: Callable[[], Made],
+) -> None:
+    torch.manual_seed(0)
+    model, inputs = make()
+    model.eval()
+    trained: Any = prepare_qat(model, inputs=inputs)
+    found = trained.meta[PLACEMENTS]
+    assert not found.unplaced
+    decided = onnxq.prepare(export(without_shortcuts(model), inputs), MAPPING)
+    tensors = [t for group in found.groups for t in group.nodes.values()]
+    tensors += [t for group in found.groups for _, _, t, _ in group.numbers]
+    assert set(tensors) == {t for group in decided.groups for t in group.members}
+    weights = [
+        name
+        for name, decision in decided.decisions.items()
+        if isinstance(decision, Quantize) and decision.rule.weight is not None
+    ]
+    assert [weight.exported for weight in found.weights] == weights
+    train(trained, inputs)
+    trained.apply(disable_observer).eval()
+    exported = export(convert(trained), inputs)
+    seen = compare(trained, exported, [inputs], Feeding.LAYER_BY_LAYER)
+    assert len(seen.tensors) > 10
+    together = sum(one.differing for one in seen.tensors.values())
+    assert together <= 0.002 * sum(one.elements for one in seen.tensors.values())
+    assert all(one.largest <= 1 for one in seen.tensors.values())
+
+
+def train(model: nn.Module, inputs: dict[str, Tensor]) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(3):
+        y = model(**inputs)
+        (y[0] if isinstance(y, tuple) else y).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    without = [name for name, p in model.named_parameters() if not bool(torch.isfinite(p).all())]
+    assert not without
+
+
+MASKED = pytest.mark.parametrize(
+    "masks",
+    [
+        {},
+        {"attn_mask": CAUSAL},
+        {"attn_mask": CAUSAL < 0, "key_padding_mask": PADDED},
+        {"attn_mask": torch.randn(16, 6, 6)},
+        {"key_padding_mask": torch.where(PADDED, -torch.inf, 0.0)},
+    ],
+    ids=["none", "causal", "bool and padding", "per head", "float padding"],
+)
+
+
+@MASKED
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("form", ["self", "shared", "sizes"])
+def test_it_computes_what_torch_computes(
+    masks: dict[str, Any], need_weights: bool, form: str
+) -> None:
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {"kdim": 8, "vdim": 12} if form == "sizes" else {}
+    batch_first = form != "self"
+    source = nn.MultiheadAttention(16, 2, batch_first=batch_first, **sizes)
+    nn.init.normal_(source.in_proj_bias)
+    lead = (8, 6) if batch_first else (6, 8)
+    query = torch.randn(*lead, 16)
+    key = query if form == "self" else torch.randn(*lead, sizes.get("kdim", 16))
+    value = torch.randn(*lead, 12) if form == "sizes" else key
+    made = Attention(source, Call.of(query, key, value, **masks))
+    got = made(query, key, value, need_weights=need_weights, **masks)
+    wanted = source(query, key, value, need_weights=need_weights, **masks)
+    assert torch.allclose(got[0], wanted[0], atol=1e-5)
+    assert (got[1] is None) == (wanted[1] is None)
+    if wanted[1] is not None:
+        assert torch.allclose(got[1], wanted[1], atol=1e-5)
+
+
+def test_one_sequence_and_attention_weights_per_head() -> None:
+    torch.manual_seed(0)
+    source = nn.MultiheadAttention(16, 2, bias=False)
+    x, y = torch.randn(6, 16), torch.randn(4, 16)
+    padding = torch.tensor([False, False, False, True])
+    made = Attention(source, Call.of(x, y, y, padding))
+    got = made(x, y, y, padding, average_attn_weights=False)
+    wanted = source(x, y, y, padding, average_attn_weights=False)
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(got, wanted, strict=True))
+
+
+def test_one_sequence_is_placed() -> None:
+    torch.manual_seed(0)
+    trained: Any = prepare_qat(Options().eval(), inputs=torch.randn(6, 16))
+    assert {"attend.q_proj", "attend.k_proj", "attend.v_proj", "attend.out_proj"} == {
+        weight.path for weight in trained.meta[PLACEMENTS].weights
+    }
+
+
+def test_its_packed_weight_is_the_modules_own() -> None:
+    source = nn.MultiheadAttention(16, 2)
+    x = torch.randn(6, 1, 16)
+    made: Any = Attention(source, Call.of(x, x, x))
+    assert made.in_proj.weight is source.in_proj_weight
+
+
+class Causal(nn.Module):
+    """scaled_dot_product_attention with a mask of one kind."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.packed, self.kind = nn.Linear(16, 48), kind
+        self.register_buffer("mask", CAUSAL)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, 2, 6, 8)."""
+        q, k, v = self.packed(x).reshape(x.shape[0], 6, 3, 2, 8).permute(2, 0, 3, 1, 4)
+        if self.kind == "causal":
+            return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        mask: Any = self.mask
+        mask = mask == 0 if self.kind == "bool" else mask
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+@pytest.mark.parametrize("kind", ["causal", "bool", "float"])
+def test_a_mask_of_the_function_is_kept(kind: str) -> None:
+    torch.manual_seed(0)
+    model, x = Causal(kind).eval(), torch.randn(8, 6, 16)
+    trained = prepare_qat(model, inputs=x).eval()
+    with torch.no_grad():
+        assert float((trained(x) - model(x)).abs().mean()) < 0.02
+    export(convert(trained), x)  # holds it against the module
+
+
+class Twice(nn.Module):
+    """Attends to itself, and to something else, with the same weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attend = nn.MultiheadAttention(16, 2)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """As x."""
+        first = self.attend(x, x, x)[0]
+        result: Tensor = self.attend(first, y, y)[0]
+        return result
+
+
+def test_two_ways_of_calling_one_module_are_refused() -> None:
+    model, x = Twice().eval(), torch.randn(6, 2, 16)
+    with pytest.raises(UnsupportedError, match=r"'attend' .MultiheadAttention. is called with one"):
+        taken_apart(model, bind(model, {"x": x, "y": x.clone()}))
+
+
+class Options(nn.Module):
+    """Attention with options of nn.MultiheadAttention."""
+
+    def __init__(self, **options: bool) -> None:
+        super().__init__()
+        self.attend = nn.MultiheadAttention(16, 2, batch_first=True, **options)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As x."""
+        y: Tensor = self.attend(x, x, x)[0]
+        return y
+
+
+def test_what_is_not_supported_is_named() -> None:
+    wanted = r"inside 'attend' \(MultiheadAttention\): add_bias_kv=True is not supported.*float"
+    with pytest.raises(UnsupportedError, match=wanted):
+        prepare_qat(Options(add_bias_kv=True), inputs=torch.randn(3, 6, 16))
+
+
+def test_layers_without_shortcuts_compute_what_torch_trains() -> None:
+    torch.manual_seed(0)
+    model = nn.Transformer(16, 2, 1, 1, 32, 0.0, batch_first=True)
+    x, y = torch.randn(8, 6, 16), torch.randn(8, 6, 16)
+    wanted = model(x, y, tgt_mask=CAUSAL, src_key_padding_mask=torch.where(PADDED, -torch.inf, 0.0))
+    plain = without_shortcuts(model)
+    got = plain(x, y, tgt_mask=CAUSAL, src_key_padding_mask=PADDED)
+    assert torch.allclose(got, wanted, atol=1e-5)
+    assert plain.state_dict().keys() == model.state_dict().keys()
