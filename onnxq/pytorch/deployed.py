@@ -23,7 +23,7 @@ from onnxq.errors import UnsupportedError
 from onnxq.graph.expose import expose
 from onnxq.ort import runtime
 from onnxq.pytorch.arguments.bound_inputs import bind
-from onnxq.pytorch.exporting.check import flatten
+from onnxq.pytorch.arguments.forward import flatten
 from onnxq.pytorch.nn.quantized import Requantize
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.numerics.group import GroupMember

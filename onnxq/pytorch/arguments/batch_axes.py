@@ -21,7 +21,7 @@ from torch import nn
 
 from onnxq.errors import ModelError, QConfigError
 from onnxq.pytorch.arguments.axes import BATCH, Axes
-from onnxq.pytorch.exporting.check import FORWARD_RAISES, compute, flatten
+from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute, flatten
 
 if TYPE_CHECKING:
     from onnxq.pytorch.arguments.bound_inputs import BoundInputs

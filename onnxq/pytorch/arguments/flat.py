@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx, nn
 
+from onnxq.pytorch.arguments.forward import flatten
 from onnxq.pytorch.arguments.nesting import attribute_access, children, joined, leaves, unique
-from onnxq.pytorch.exporting.check import flatten
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -15,6 +15,7 @@ from onnxq.pytorch.modules.float_functional import FloatFunctional
 from onnxq.pytorch.modules.hooks import carry_over
 from onnxq.pytorch.modules.places import exchanged, places
 from onnxq.pytorch.modules.stubs import QuantWrapper
+from onnxq.pytorch.nn.quantized.observed import observe_output
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.qconfig import QConfig
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     import torch
-    from torch import Tensor
 
 
 def add_observer_(
@@ -137,12 +137,6 @@ def attach_observer(module: nn.Module, device: torch.device | str | None) -> Non
     module.activation_post_process = fake if device is None else fake.to(device)
     if not isinstance(module, FloatFunctional):
         module.register_forward_hook(observe_output, prepend=True)
-
-
-def observe_output(module: nn.Module, args: object, result: Tensor) -> Tensor:  # noqa: ARG001
-    """The hook: what a module returns goes through its activation_post_process."""
-    processed: Tensor = module.activation_post_process(result)  # type: ignore[operator]
-    return processed
 
 
 def add_quant_dequant(module: nn.Module) -> nn.Module:

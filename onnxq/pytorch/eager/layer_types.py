@@ -2,49 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torch import nn
 
 from onnxq.pytorch.modules.stubs import DeQuantStub, QuantStub
-from onnxq.pytorch.nn import intrinsic, qat
-from onnxq.pytorch.nn.intrinsic import qat as fused
+from onnxq.pytorch.nn import intrinsic
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-QAT_MAPPING: Mapping[type[nn.Module], type[nn.Module]] = {
-    nn.Conv1d: qat.Conv1d,
-    nn.Conv2d: qat.Conv2d,
-    nn.Conv3d: qat.Conv3d,
-    nn.ConvTranspose1d: qat.ConvTranspose1d,
-    nn.ConvTranspose2d: qat.ConvTranspose2d,
-    nn.ConvTranspose3d: qat.ConvTranspose3d,
-    nn.Linear: qat.Linear,
-    nn.Embedding: qat.Embedding,
-    intrinsic.ConvBn1d: fused.ConvBn1d,
-    intrinsic.ConvBn2d: fused.ConvBn2d,
-    intrinsic.ConvBn3d: fused.ConvBn3d,
-    intrinsic.ConvBnReLU1d: fused.ConvBnReLU1d,
-    intrinsic.ConvBnReLU2d: fused.ConvBnReLU2d,
-    intrinsic.ConvBnReLU3d: fused.ConvBnReLU3d,
-    intrinsic.ConvReLU1d: fused.ConvReLU1d,
-    intrinsic.ConvReLU2d: fused.ConvReLU2d,
-    intrinsic.ConvReLU3d: fused.ConvReLU3d,
-    intrinsic.ConvTransposeBn1d: fused.ConvTransposeBn1d,
-    intrinsic.ConvTransposeBn2d: fused.ConvTransposeBn2d,
-    intrinsic.ConvTransposeBn3d: fused.ConvTransposeBn3d,
-    intrinsic.ConvTransposeBnReLU1d: fused.ConvTransposeBnReLU1d,
-    intrinsic.ConvTransposeBnReLU2d: fused.ConvTransposeBnReLU2d,
-    intrinsic.ConvTransposeBnReLU3d: fused.ConvTransposeBnReLU3d,
-    intrinsic.ConvTransposeReLU1d: fused.ConvTransposeReLU1d,
-    intrinsic.ConvTransposeReLU2d: fused.ConvTransposeReLU2d,
-    intrinsic.ConvTransposeReLU3d: fused.ConvTransposeReLU3d,
-    intrinsic.LinearReLU: fused.LinearReLU,
-    intrinsic.LinearBn1d: fused.LinearBn1d,
-}
-"""What prepare_qat puts in the place of a float module with a qconfig."""
+from onnxq.pytorch.train.mappings import QAT_MAPPING
 
 COMPUTING: tuple[type[nn.Module], ...] = (
     QuantStub,

@@ -20,7 +20,7 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 from onnxq.errors import ModelError, QConfigError, listed
 from onnxq.pytorch.eager.add_observer import add_observer_
 from onnxq.pytorch.eager.custom_config import OBSERVED_CLASSES, PREPARING, entries_of
-from onnxq.pytorch.eager.layer_types import QAT_MAPPING, UNFOLDED, WHOLE
+from onnxq.pytorch.eager.layer_types import UNFOLDED, WHOLE
 from onnxq.pytorch.eager.propagation import propagate_qconfig_
 from onnxq.pytorch.eager.torch_ao import own_module
 from onnxq.pytorch.modules.hooks import carry_over
@@ -28,6 +28,7 @@ from onnxq.pytorch.modules.open_attention import why_whole
 from onnxq.pytorch.modules.places import exchanged, places
 from onnxq.pytorch.nn import quantizable
 from onnxq.pytorch.placing.graph_prepare import prepare_graph, prepare_graph_qat
+from onnxq.pytorch.train.mappings import QAT_MAPPING
 from onnxq.pytorch.train.sources import watch_first_pass
 from onnxq.qconfig import FakeQuantSpec, QConfig
 

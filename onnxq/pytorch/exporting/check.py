@@ -21,25 +21,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import fx, nn
+from torch import nn
 
 from onnxq.errors import ModelError, UnsupportedError, VerificationError
-from onnxq.pytorch.arguments.nesting import leaves, shown
+from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute, described, flatten
 
 if TYPE_CHECKING:
     from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 
 SAFETY = 8  # layers that amplify (normalization of small values) and few, correlated errors
-
-# What forward raises on inputs that it does not take.
-FORWARD_RAISES = (
-    ArithmeticError,
-    AssertionError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
 
 Arrays = Sequence[npt.NDArray[np.generic]]
 Pair = tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]
@@ -52,34 +42,6 @@ def relative_tolerance(module: nn.Module) -> float:
     layers = max(1, len(weights))
     terms = max((p[0].numel() for p in weights), default=1)
     return SAFETY * layers * math.sqrt(terms) * 2.0**-24
-
-
-def flatten(outputs: object) -> list[torch.Tensor]:
-    """The tensors of a module's result, however nested, in order; None is left out.
-
-    Raises:
-        UnsupportedError: something else in it.
-    """
-    found = []
-    for path, leaf in leaves(outputs):
-        if isinstance(leaf, torch.Tensor):
-            found.append(leaf)
-        elif leaf is not None:
-            where = f", as {shown(('result', *path))}" if path else ""
-            raise UnsupportedError(
-                f"forward returned a {type(leaf).__name__}{where}; wanted tensors, None, or "
-                "sequences, mappings or dataclasses of them. Wrap the module in one that returns "
-                "tensors."
-            )
-    return found
-
-
-def compute(module: nn.Module, inputs: BoundInputs) -> object:
-    """What the module returns for the inputs, without gradients."""
-    # fx's own __call__ prints what forward raises, which the search for a batch axis expects
-    call = nn.Module.__call__ if isinstance(module, fx.GraphModule) else type(module).__call__
-    with torch.no_grad():
-        return call(module, *inputs.args, **inputs.kwargs)
 
 
 def check_dtypes(module: nn.Module) -> None:
@@ -110,27 +72,6 @@ def check_projections(module: nn.Module) -> None:
                 "ONNX's LSTM has no projection of the state. Leave proj_size out, with a Linear "
                 "behind the LSTM, or write its steps as a loop of your own."
             )
-
-
-def first_run(module: nn.Module, inputs: BoundInputs) -> object:
-    """As `compute`, with what the module raises as an error that names its inputs.
-
-    Raises:
-        ModelError: forward fails on the inputs.
-    """
-    try:
-        return compute(module, inputs)
-    except FORWARD_RAISES as error:
-        raise ModelError(
-            f"{type(module).__name__} fails on the example inputs {_described(inputs, error)}. "
-            "Give inputs that forward takes; on the command line --input NAME=DTYPE[SHAPE] or "
-            "--samples FILE."
-        ) from error
-
-
-def _described(inputs: BoundInputs, error: Exception) -> str:
-    """Names, dtypes and shapes of the inputs, and what forward says of them."""
-    return f"{inputs}: {' '.join(str(error).split())[:400]}"
 
 
 def check_against(
@@ -169,7 +110,7 @@ def run_both(module: nn.Module, run: Run, inputs: BoundInputs) -> tuple[str, lis
     except FORWARD_RAISES as error:
         raise ModelError(
             f"{type(module).__name__} takes its example inputs, but not with another number of "
-            f"rows, {_described(inputs, error)}. Say with dynamic_axes which axes are dynamic, "
+            f"rows, {described(inputs, error)}. Say with dynamic_axes which axes are dynamic, "
             "and which of them are the batch; {} fixes every shape."
         ) from error
     wanted = [x.cpu().numpy() for x in flatten(outputs)]

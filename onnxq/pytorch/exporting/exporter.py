@@ -22,11 +22,11 @@ from onnxq.pytorch.arguments.batch_axes import batch_axes
 from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs, bind
 from onnxq.pytorch.arguments.flat import flattened, is_flat
 from onnxq.pytorch.arguments.flat import output_names as names_of
+from onnxq.pytorch.arguments.forward import first_run
 from onnxq.pytorch.exporting.check import (
     check_against,
     check_dtypes,
     check_projections,
-    first_run,
     relative_tolerance,
 )
 from onnxq.pytorch.exporting.check_quantized import check_in_steps

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import fx, nn
 
-from onnxq.pytorch.exporting.check import first_run
+from onnxq.pytorch.arguments.forward import first_run
 from onnxq.pytorch.importers.activation_grid import Constants
 from onnxq.pytorch.importers.packed import make_printable
 from onnxq.pytorch.importers.quantized_ops import OPERATORS

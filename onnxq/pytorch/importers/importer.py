@@ -19,7 +19,7 @@ from onnxq.graph import io
 from onnxq.ort import runtime
 from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.arguments.examples import example_inputs
-from onnxq.pytorch.exporting.check import flatten
+from onnxq.pytorch.arguments.forward import flatten
 from onnxq.pytorch.exporting.check_quantized import check_in_steps
 from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET, export
 from onnxq.pytorch.importers.converted import is_converted, traceable

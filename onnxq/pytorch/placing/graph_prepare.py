@@ -18,8 +18,7 @@ from torch.nn import functional
 
 from onnxq.errors import QConfigError, UnsupportedError
 from onnxq.pytorch.arguments.bound_inputs import bind
-from onnxq.pytorch.eager.fuse_modules import folded
-from onnxq.pytorch.eager.layer_types import QAT_MAPPING
+from onnxq.pytorch.modules.folding import folded
 from onnxq.pytorch.modules.stubs import DeQuantStub
 from onnxq.pytorch.nn.intrinsic import FUSED
 from onnxq.pytorch.nn.quantized.observed import bind_input
@@ -28,6 +27,7 @@ from onnxq.pytorch.numerics.group import GroupMember, WholeBatch
 from onnxq.pytorch.placing.placements import place
 from onnxq.pytorch.placing.tracing import WEIGHTED, module_of, trace
 from onnxq.pytorch.train.agreeing_sums import keep_sums
+from onnxq.pytorch.train.mappings import QAT_MAPPING
 from onnxq.pytorch.train.placed import PLACEMENTS, operand
 from onnxq.qconfig import (
     FakeQuantSpec,

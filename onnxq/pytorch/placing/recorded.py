@@ -8,7 +8,7 @@ import torch
 from torch import fx
 
 from onnxq.errors import ModelError
-from onnxq.pytorch.exporting.check import FORWARD_RAISES
+from onnxq.pytorch.arguments.forward import FORWARD_RAISES
 
 if TYPE_CHECKING:
     from onnxq.pytorch.arguments.bound_inputs import BoundInputs

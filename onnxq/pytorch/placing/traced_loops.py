@@ -15,7 +15,7 @@ import torch
 from torch import fx
 
 from onnxq.errors import ModelError, UnsupportedError
-from onnxq.pytorch.exporting.check import FORWARD_RAISES
+from onnxq.pytorch.arguments.forward import FORWARD_RAISES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

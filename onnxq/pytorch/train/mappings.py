@@ -124,3 +124,36 @@ def check_mapping(mapping: object) -> None:
                 f"mapping[{key.__name__}] is {name}; wanted a module type with from_float, such as "
                 f"those of onnxq.pytorch.nn.quantized.{nearest(name, known)}"
             )
+
+
+QAT_MAPPING: Mapping[type[nn.Module], type[nn.Module]] = {
+    nn.Conv1d: qat.Conv1d,
+    nn.Conv2d: qat.Conv2d,
+    nn.Conv3d: qat.Conv3d,
+    nn.ConvTranspose1d: qat.ConvTranspose1d,
+    nn.ConvTranspose2d: qat.ConvTranspose2d,
+    nn.ConvTranspose3d: qat.ConvTranspose3d,
+    nn.Linear: qat.Linear,
+    nn.Embedding: qat.Embedding,
+    intrinsic.ConvBn1d: fused.ConvBn1d,
+    intrinsic.ConvBn2d: fused.ConvBn2d,
+    intrinsic.ConvBn3d: fused.ConvBn3d,
+    intrinsic.ConvBnReLU1d: fused.ConvBnReLU1d,
+    intrinsic.ConvBnReLU2d: fused.ConvBnReLU2d,
+    intrinsic.ConvBnReLU3d: fused.ConvBnReLU3d,
+    intrinsic.ConvReLU1d: fused.ConvReLU1d,
+    intrinsic.ConvReLU2d: fused.ConvReLU2d,
+    intrinsic.ConvReLU3d: fused.ConvReLU3d,
+    intrinsic.ConvTransposeBn1d: fused.ConvTransposeBn1d,
+    intrinsic.ConvTransposeBn2d: fused.ConvTransposeBn2d,
+    intrinsic.ConvTransposeBn3d: fused.ConvTransposeBn3d,
+    intrinsic.ConvTransposeBnReLU1d: fused.ConvTransposeBnReLU1d,
+    intrinsic.ConvTransposeBnReLU2d: fused.ConvTransposeBnReLU2d,
+    intrinsic.ConvTransposeBnReLU3d: fused.ConvTransposeBnReLU3d,
+    intrinsic.ConvTransposeReLU1d: fused.ConvTransposeReLU1d,
+    intrinsic.ConvTransposeReLU2d: fused.ConvTransposeReLU2d,
+    intrinsic.ConvTransposeReLU3d: fused.ConvTransposeReLU3d,
+    intrinsic.LinearReLU: fused.LinearReLU,
+    intrinsic.LinearBn1d: fused.LinearBn1d,
+}
+"""What prepare_qat puts in the place of a float module with a qconfig."""

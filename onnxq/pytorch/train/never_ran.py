@@ -14,11 +14,11 @@ import torch
 from torch import nn
 
 from onnxq.errors import CalibrationError
-from onnxq.pytorch.eager.add_observer import observe_output
 from onnxq.pytorch.modules.float_functional import FloatFunctional, NeverCalled
 from onnxq.pytorch.modules.hooks import move_hooks, move_pre_hooks, remove_hooks
 from onnxq.pytorch.modules.places import exchanged
 from onnxq.pytorch.nn.qat import QatModule
+from onnxq.pytorch.nn.quantized.observed import observe_output
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.numerics.group import GroupMember
 

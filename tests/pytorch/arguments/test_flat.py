@@ -12,7 +12,7 @@ from onnxq.errors import UnsupportedError
 from onnxq.pytorch import export
 from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.arguments.flat import flattened, is_flat, output_names
-from onnxq.pytorch.exporting.check import flatten
+from onnxq.pytorch.arguments.forward import flatten
 from onnxq.pytorch.placing.symbolic import symbolic
 
 pytestmark = pytest.mark.oracle

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from onnxq.pytorch.eager.layer_types import COMPUTING, QAT_MAPPING, UNFOLDED
-from onnxq.pytorch.train.mappings import STATIC_MAPPING
+from onnxq.pytorch.eager.layer_types import COMPUTING, UNFOLDED
+from onnxq.pytorch.train.mappings import QAT_MAPPING, STATIC_MAPPING
 
 IN_FLOAT_BETWEEN_CODES = {
     # convert leaves these as they are, with the grid of their result behind them

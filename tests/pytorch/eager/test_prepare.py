@@ -24,11 +24,11 @@ from onnxq.pytorch import (
     prepare_qat,
     propagate_qconfig_,
 )
-from onnxq.pytorch.eager.add_observer import observe_output
 from onnxq.pytorch.eager.convert import convert
 from onnxq.pytorch.nn import intrinsic, qat
 from onnxq.pytorch.nn.intrinsic import qat as fused
 from onnxq.pytorch.nn.quantized import Requantize
+from onnxq.pytorch.nn.quantized.observed import observe_output
 from onnxq.qconfig import (
     QConfig,
     default_qconfig,

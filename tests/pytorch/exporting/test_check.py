@@ -10,7 +10,8 @@ from torch import nn
 
 from onnxq.errors import UnsupportedError, VerificationError
 from onnxq.pytorch.arguments.bound_inputs import bind
-from onnxq.pytorch.exporting.check import check_against, flatten, relative_tolerance
+from onnxq.pytorch.arguments.forward import flatten
+from onnxq.pytorch.exporting.check import check_against, relative_tolerance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

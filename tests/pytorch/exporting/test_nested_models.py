@@ -18,8 +18,8 @@ from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import DynamicForm
 from onnxq.ort import runtime
 from onnxq.pytorch import convert, export, feeds, prepare, prepare_qat, quantize_dynamic
+from onnxq.pytorch.arguments.forward import flatten
 from onnxq.pytorch.deployed import Feeding, compare
-from onnxq.pytorch.exporting.check import flatten
 from onnxq.qconfig import QConfigDynamic
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from onnxq.errors import CalibrationError, UnsupportedError
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 
 def fake_quantize_of(mod: nn.Module, wanted_by: str) -> FakeQuantize:
@@ -66,3 +66,9 @@ def check_observed(fake: FakeQuantize, owner: str) -> None:
             f"{owner}: no data was seen. Run the prepared model on representative data (or train "
             "it) before you convert it."
         )
+
+
+def observe_output(module: nn.Module, args: object, result: Tensor) -> Tensor:  # noqa: ARG001
+    """The hook: what a module returns goes through its activation_post_process."""
+    processed: Tensor = module.activation_post_process(result)  # type: ignore[operator]
+    return processed

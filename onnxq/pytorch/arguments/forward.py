@@ -1,0 +1,73 @@
+"""Results of a module's forward on bound inputs, and its errors on inputs that it does not take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import fx, nn
+
+from onnxq.errors import ModelError, UnsupportedError
+from onnxq.pytorch.arguments.nesting import leaves, shown
+
+if TYPE_CHECKING:
+    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
+
+FORWARD_RAISES = (
+    ArithmeticError,
+    AssertionError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What forward raises on inputs that it does not take."""
+
+
+def flatten(outputs: object) -> list[torch.Tensor]:
+    """The tensors of a module's result, however nested, in order; None is left out.
+
+    Raises:
+        UnsupportedError: something else in it.
+    """
+    found = []
+    for path, leaf in leaves(outputs):
+        if isinstance(leaf, torch.Tensor):
+            found.append(leaf)
+        elif leaf is not None:
+            where = f", as {shown(('result', *path))}" if path else ""
+            raise UnsupportedError(
+                f"forward returned a {type(leaf).__name__}{where}; wanted tensors, None, or "
+                "sequences, mappings or dataclasses of them. Wrap the module in one that returns "
+                "tensors."
+            )
+    return found
+
+
+def compute(module: nn.Module, inputs: BoundInputs) -> object:
+    """What the module returns for the inputs, without gradients."""
+    # fx's own __call__ prints what forward raises, which the search for a batch axis expects
+    call = nn.Module.__call__ if isinstance(module, fx.GraphModule) else type(module).__call__
+    with torch.no_grad():
+        return call(module, *inputs.args, **inputs.kwargs)
+
+
+def first_run(module: nn.Module, inputs: BoundInputs) -> object:
+    """As `compute`, with what the module raises as an error that names its inputs.
+
+    Raises:
+        ModelError: forward fails on the inputs.
+    """
+    try:
+        return compute(module, inputs)
+    except FORWARD_RAISES as error:
+        raise ModelError(
+            f"{type(module).__name__} fails on the example inputs {described(inputs, error)}. "
+            "Give inputs that forward takes; on the command line --input NAME=DTYPE[SHAPE] or "
+            "--samples FILE."
+        ) from error
+
+
+def described(inputs: BoundInputs, error: Exception) -> str:
+    """Names, dtypes and shapes of the inputs, and what forward says of them."""
+    return f"{inputs}: {' '.join(str(error).split())[:400]}"
