@@ -15,11 +15,11 @@ written through the `Site` that a lowering is given: onnxq.operator has both.
 
 from __future__ import annotations
 
-from onnxq.operators._around import lower_around, lower_function, table_kernel
-from onnxq.operators._examples import codes as random_codes
-from onnxq.operators._examples import normal as random_reals
+from onnxq.operator.examples import codes as random_codes
+from onnxq.operator.examples import normal as random_reals
+from onnxq.operator.nodes import constant, has_input, is_constant, shape
+from onnxq.operators._function import lower_around, lower_function, table_kernel
 from onnxq.operators._gemm import centred, integer_matmul, product
-from onnxq.operators._nodes import constant, has_input, is_constant, shape
 
 __all__ = [
     "centred",

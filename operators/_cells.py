@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from onnxq.errors import UnsupportedError
+from onnxq.operator.nodes import call_of
 from onnxq.operators._activations import TAKES, Activation
-from onnxq.operators._nodes import call_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from onnxq.errors import UnsupportedError
 from onnxq.operator import DynamicForm, DynamicRule, DynamicSite, DynamicWeight, Float, NodeSite
+from onnxq.operator.nodes import is_constant, shape
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._dynamic import (
     block_reals,
@@ -17,7 +18,6 @@ from onnxq.operators._dynamic import (
     quantized_at_run_time,
     step,
 )
-from onnxq.operators._nodes import is_constant, shape
 from onnxq.qparams import PerBlock
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxq.errors import ShapeError
 from onnxq.operator import Array, AttributeValue, Case, IntegerCall, NodeCall, NodePlan
-from onnxq.operators._examples import codes, scales, zero
+from onnxq.operator.examples import codes, scales, zero
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

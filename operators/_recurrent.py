@@ -20,8 +20,8 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.operator import DynamicForm, DynamicRule, DynamicSite, DynamicWeight, Float
+from onnxq.operator.nodes import constant, has_input, is_constant, shape
 from onnxq.operators._dynamic import lower_stored, step
-from onnxq.operators._nodes import constant, has_input, is_constant, shape
 from onnxq.operators._steps import Codes, Matrix, Steps
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxq.errors import ShapeError
 from onnxq.operator import Float, NodeCall
-from onnxq.operators._nodes import call_of, constant, has_input, shape
+from onnxq.operator.nodes import call_of, constant, has_input, shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

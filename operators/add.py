@@ -17,10 +17,10 @@ from onnxq.operator import (
     Site,
     register,
 )
-from onnxq.operators._examples import normal
+from onnxq.operator.examples import normal
+from onnxq.operator.nodes import infinite_operand
 from onnxq.operators._fixed_sum import fixed_sum
 from onnxq.operators._fma import fma
-from onnxq.operators._nodes import infinite_operand
 from onnxq.operators._tables import Codes, all_codes, look_up_pairs
 from onnxq.operators._unfused_sum import unfused_sum
 

@@ -22,10 +22,10 @@ from onnxq.operator import (
     Site,
     register,
 )
-from onnxq.operators._around import lower_around
-from onnxq.operators._examples import normal
+from onnxq.operator.examples import normal
+from onnxq.operator.nodes import has_input
+from onnxq.operators._function import lower_around
 from onnxq.operators._heads import merge_heads, split_heads
-from onnxq.operators._nodes import has_input
 from onnxq.qparams import dequantize, quantize
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from onnxq.operator import (
     Site,
     register,
 )
-from onnxq.operators._examples import normal
+from onnxq.operator.examples import normal
 from onnxq.operators._windows import Windows, blocks, pool_geometry, sliding, tap
 from onnxq.operators.global_average_pool import GlobalAveragePool, scales_apart
 from onnxq.qparams import dequantize

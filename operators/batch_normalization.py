@@ -23,8 +23,8 @@ from onnxq.operator import (
     Site,
     register,
 )
-from onnxq.operators._examples import normal
-from onnxq.operators._nodes import constant, shape
+from onnxq.operator.examples import normal
+from onnxq.operator.nodes import constant, shape
 from onnxq.operators._normalize import EPSILON
 from onnxq.qparams import MAX_BIAS_CODE, MIN_SCALE, PerChannel, QParams, requantize
 

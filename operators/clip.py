@@ -18,9 +18,9 @@ from onnxq.operator import (
     Site,
     register,
 )
+from onnxq.operator.examples import normal
+from onnxq.operator.nodes import constant, has_input
 from onnxq.operators._clamp import Bounds, clamp_codes, lower_clamp
-from onnxq.operators._examples import normal
-from onnxq.operators._nodes import constant, has_input
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

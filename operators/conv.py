@@ -26,8 +26,9 @@ from onnxq.operator import (
     WeightSlot,
     register,
 )
+from onnxq.operator.examples import normal
+from onnxq.operator.nodes import has_input, is_constant, shape
 from onnxq.operators._dynamic import lower_stored
-from onnxq.operators._examples import normal
 from onnxq.operators._gemm import (
     Floats,
     Ints,
@@ -38,7 +39,6 @@ from onnxq.operators._gemm import (
     reach,
     shifted,
 )
-from onnxq.operators._nodes import has_input, is_constant, shape
 from onnxq.operators._pair_windows import conv_correction
 from onnxq.operators._windows import Windows, geometry, sliding
 from onnxq.qparams import requantize

@@ -15,8 +15,8 @@ from onnxq.operator import (
     IntegerOperator,
     register_integer,
 )
+from onnxq.operator.examples import codes, zero
 from onnxq.operator.integer_call import stored
-from onnxq.operators._examples import codes, zero
 from onnxq.operators._gemm import centred
 from onnxq.operators._pair_windows import conv_integer_correction, conv_integer_risks
 from onnxq.operators._windows import geometry

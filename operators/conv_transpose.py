@@ -26,11 +26,11 @@ from onnxq.operator import (
     WeightSlot,
     register,
 )
+from onnxq.operator.examples import normal
+from onnxq.operator.nodes import call_of, has_input, is_constant, shape
 from onnxq.operators._dynamic import lower_stored
-from onnxq.operators._examples import normal
 from onnxq.operators._gemm import centred
 from onnxq.operators._interleave import interleaved
-from onnxq.operators._nodes import call_of, has_input, is_constant, shape
 from onnxq.operators._transposed import (
     phase_axis,
     phase_weight,

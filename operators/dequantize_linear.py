@@ -19,10 +19,10 @@ from onnxq.operator import (
     IntegerOperator,
     register_integer,
 )
+from onnxq.operator.examples import codes as random_codes
+from onnxq.operator.examples import ints32, scales, zero
 from onnxq.operator.integer_call import QDTYPES, stored
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._examples import codes as random_codes
-from onnxq.operators._examples import ints32, scales, zero
 from onnxq.operators._linear import REALS, SMALL_FLOATS, linear_qparams, small_float_scales, spread
 from onnxq.qparams import dequantize
 

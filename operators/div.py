@@ -18,9 +18,9 @@ from onnxq.operator import (
     Site,
     register,
 )
-from onnxq.operators._around import around_kernel, lower_around
-from onnxq.operators._examples import normal
-from onnxq.operators._nodes import constant, infinite_operand, is_constant
+from onnxq.operator.examples import normal
+from onnxq.operator.nodes import constant, infinite_operand, is_constant
+from onnxq.operators._function import around_kernel, lower_around
 from onnxq.operators._number import is_scale, lower_with_number, number_kernel
 from onnxq.operators._tables import is_tabulable
 

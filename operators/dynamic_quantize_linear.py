@@ -15,7 +15,7 @@ from onnxq.operator import (
     IntegerOperator,
     register_integer,
 )
-from onnxq.operators._examples import normal
+from onnxq.operator.examples import normal
 from onnxq.qparams import QParams, per_tensor, quantize
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from onnxq.operator import (
     IntegerOperator,
     register_integer,
 )
+from onnxq.operator.examples import codes, ints32, normal
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._activations import activations
-from onnxq.operators._examples import codes, ints32, normal
 from onnxq.operators._lstm import GATES, OP, Cell, Lengths, State, Weights, run_direction
 from onnxq.operators._pairs import product_risks
 from onnxq.targets.accumulation import EXACT, joined

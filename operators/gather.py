@@ -24,10 +24,10 @@ from onnxq.operator import (
     Site,
     register,
 )
+from onnxq.operator.examples import ints, normal
+from onnxq.operator.nodes import constant, infinite_operand
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._dynamic import spread, step
-from onnxq.operators._examples import ints, normal
-from onnxq.operators._nodes import constant, infinite_operand
 from onnxq.qparams import PerBlock
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from onnxq.operator import (
     IntegerOperator,
     register_integer,
 )
+from onnxq.operator.examples import normal
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._examples import normal
 from onnxq.operators._linear import REALS
 
 if TYPE_CHECKING:

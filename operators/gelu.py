@@ -19,8 +19,8 @@ from onnxq.operator import (
     Site,
     register,
 )
-from onnxq.operators._around import lower_around, table_kernel
-from onnxq.operators._examples import normal
+from onnxq.operator.examples import normal
+from onnxq.operators._function import lower_around, table_kernel
 from onnxq.operators.erf import erf
 
 if TYPE_CHECKING:

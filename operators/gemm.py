@@ -25,6 +25,8 @@ from onnxq.operator import (
     WeightSlot,
     register,
 )
+from onnxq.operator.examples import normal
+from onnxq.operator.nodes import has_input, is_constant, shape
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._dynamic import lower_stored, step
 from onnxq.operators._dynamic_product import (
@@ -34,9 +36,7 @@ from onnxq.operators._dynamic_product import (
     right_rule,
     write_product,
 )
-from onnxq.operators._examples import normal
 from onnxq.operators._gemm import centred, product, reach
-from onnxq.operators._nodes import has_input, is_constant, shape
 from onnxq.operators._pairs import product_correction
 from onnxq.qparams import requantize
 from onnxq.targets.accumulation import EXACT

@@ -18,7 +18,7 @@ from onnxq.operator import (
     Site,
     register,
 )
-from onnxq.operators._examples import normal
+from onnxq.operator.examples import normal
 from onnxq.qparams import requantize
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from onnxq.operator import (
     Operator,
     register,
 )
+from onnxq.operator.examples import ints32, normal
+from onnxq.operator.nodes import call_of
 from onnxq.operators._cells import as_named, gate
-from onnxq.operators._examples import ints32, normal
-from onnxq.operators._nodes import call_of
 from onnxq.operators._recurrence import FloatCell, run
 from onnxq.operators._recurrent import (
     Biases,

@@ -21,9 +21,9 @@ from onnxq.operator import (
     Site,
     register,
 )
-from onnxq.operators._around import lower_around, table_kernel
+from onnxq.operator.examples import normal
 from onnxq.operators._clamp import bound_codes
-from onnxq.operators._examples import normal
+from onnxq.operators._function import lower_around, table_kernel
 from onnxq.operators._number import is_scale, lower_with_number, number_kernel, one_code
 from onnxq.operators._tables import is_tabulable
 from onnxq.operators.add import Add

@@ -18,8 +18,8 @@ from onnxq.operator import (
     Site,
     register,
 )
-from onnxq.operators._around import around_kernel, lower_around
-from onnxq.operators._examples import normal
+from onnxq.operator.examples import normal
+from onnxq.operators._function import around_kernel, lower_around
 from onnxq.operators._normalize import EPSILON, normalized
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from onnxq.operator import (
     Site,
     register,
 )
-from onnxq.operators._examples import normal
+from onnxq.operator.examples import normal
 from onnxq.operators._tables import look_up, table_of
 
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ from onnxq.operator import (
     Rule,
     register,
 )
+from onnxq.operator.examples import ints32, normal
+from onnxq.operator.nodes import is_constant, shape
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._activations import FUNCTIONS
 from onnxq.operators._dynamic import REAL, step, stored_reals
-from onnxq.operators._examples import ints32, normal
-from onnxq.operators._nodes import is_constant, shape
 from onnxq.operators._recurrent import dynamic_entry, is_batch_first, not_rows
 from onnxq.qparams import PerChannel, PerTensor
 

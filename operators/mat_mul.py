@@ -22,6 +22,8 @@ from onnxq.operator import (
     WeightSlot,
     register,
 )
+from onnxq.operator.examples import normal
+from onnxq.operator.nodes import is_constant, shape
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._dynamic import lower_stored
 from onnxq.operators._dynamic_product import (
@@ -31,9 +33,7 @@ from onnxq.operators._dynamic_product import (
     right_rule,
     write_product,
 )
-from onnxq.operators._examples import normal
 from onnxq.operators._gemm import centred, product, reach
-from onnxq.operators._nodes import is_constant, shape
 from onnxq.qparams import requantize
 
 if TYPE_CHECKING:

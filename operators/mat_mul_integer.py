@@ -13,9 +13,9 @@ from onnxq.operator import (
     IntegerOperator,
     register_integer,
 )
+from onnxq.operator.examples import codes, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operators._columns import check_sum, columns, product
-from onnxq.operators._examples import codes, zero
 from onnxq.operators._pairs import product_risks
 from onnxq.targets.accumulation import EXACT
 

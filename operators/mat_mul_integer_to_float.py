@@ -13,10 +13,10 @@ from onnxq.operator import (
     IntegerOperator,
     register_integer,
 )
+from onnxq.operator.examples import codes, normal, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_signs, check_sum, late_columns, product, to_float
-from onnxq.operators._examples import codes, normal, scales, zero
 from onnxq.operators._pairs import product_risks
 from onnxq.targets.accumulation import EXACT
 

@@ -18,8 +18,8 @@ from onnxq.operator import (
     IntegerOperator,
     register_integer,
 )
+from onnxq.operator.examples import codes, normal
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._examples import codes, normal
 from onnxq.operators._linear import REALS
 from onnxq.qparams import PerBlock, QParams, per_tensor, quantize
 

@@ -21,7 +21,7 @@ from onnxq.operator import (
     Site,
     register,
 )
-from onnxq.operators._examples import normal
+from onnxq.operator.examples import normal
 from onnxq.operators._windows import Windows, blocks, pool_geometry, sliding, tap
 
 if TYPE_CHECKING:

@@ -27,6 +27,8 @@ from onnxq.operator import (
     Rule,
     register,
 )
+from onnxq.operator.examples import ints32, normal
+from onnxq.operator.nodes import has_input, is_constant, shape
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._dynamic import (
     REAL,
@@ -37,9 +39,7 @@ from onnxq.operators._dynamic import (
     quantized_at_run_time,
     step,
 )
-from onnxq.operators._examples import ints32, normal
 from onnxq.operators._heads import attend, heads_of, merge_heads
-from onnxq.operators._nodes import has_input, is_constant, shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -20,8 +20,8 @@ from onnxq.operator import (
     Site,
     register,
 )
-from onnxq.operators._examples import normal
-from onnxq.operators._nodes import infinite_operand
+from onnxq.operator.examples import normal
+from onnxq.operator.nodes import infinite_operand
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -17,8 +17,8 @@ from onnxq.operator import (
     Site,
     register,
 )
-from onnxq.operators._examples import normal
-from onnxq.operators._nodes import infinite_operand
+from onnxq.operator.examples import normal
+from onnxq.operator.nodes import infinite_operand
 from onnxq.operators._tables import Codes, look_up_pairs
 
 if TYPE_CHECKING:

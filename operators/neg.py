@@ -16,8 +16,8 @@ from onnxq.operator import (
     Site,
     register,
 )
-from onnxq.operators._around import lower_around
-from onnxq.operators._examples import normal
+from onnxq.operator.examples import normal
+from onnxq.operators._function import lower_around
 from onnxq.operators._number import lower_with_number, number_kernel
 from onnxq.operators._tables import is_tabulable
 

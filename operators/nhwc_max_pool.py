@@ -16,8 +16,8 @@ from onnxq.operator import (
     NodePlan,
     register_integer,
 )
+from onnxq.operator.examples import codes
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._examples import codes
 from onnxq.operators.max_pool import MaxPool
 from onnxq.qparams import per_tensor
 

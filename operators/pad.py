@@ -19,8 +19,8 @@ from onnxq.operator import (
     Site,
     register,
 )
-from onnxq.operators._examples import ints, normal
-from onnxq.operators._nodes import constant, has_input, infinite
+from onnxq.operator.examples import ints, normal
+from onnxq.operator.nodes import constant, has_input, infinite
 from onnxq.qparams import IntArray, QParams, quantize
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from onnxq.operator import (
     Site,
     register,
 )
-from onnxq.operators._around import around_kernel, lower_around, lower_function, table_kernel
-from onnxq.operators._examples import ints, normal
-from onnxq.operators._nodes import constant, infinite_operand, is_constant
+from onnxq.operator.examples import ints, normal
+from onnxq.operator.nodes import constant, infinite_operand, is_constant
+from onnxq.operators._function import around_kernel, lower_around, lower_function, table_kernel
 from onnxq.operators._tables import is_tabulable
 from onnxq.operators.mul import Mul
 

@@ -21,10 +21,10 @@ from onnxq.operator import (
     Site,
     register,
 )
-from onnxq.operators._around import around_kernel, lower_around
-from onnxq.operators._examples import normal
+from onnxq.operator.examples import normal
+from onnxq.operator.nodes import constant, infinite_operand
+from onnxq.operators._function import around_kernel, lower_around
 from onnxq.operators._lookup import lower_table
-from onnxq.operators._nodes import constant, infinite_operand
 from onnxq.operators._tables import is_tabulable, look_up_each, tabulate
 from onnxq.operators.leaky_relu import LeakyRelu
 

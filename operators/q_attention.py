@@ -15,10 +15,10 @@ from onnxq.operator import (
     IntegerOperator,
     register_integer,
 )
+from onnxq.operator.examples import codes, ints32, normal, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_sum, columns, product, to_float
-from onnxq.operators._examples import codes, ints32, normal, scales, zero
 from onnxq.operators._heads import attend, attention_bound, heads_of, merge_heads
 from onnxq.operators._pairs import product_risks
 from onnxq.targets.accumulation import EXACT

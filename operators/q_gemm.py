@@ -15,10 +15,10 @@ from onnxq.operator import (
     NodePlan,
     register_integer,
 )
+from onnxq.operator.examples import codes, ints32, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_signs, check_sum
-from onnxq.operators._examples import codes, ints32, scales, zero
 from onnxq.operators._pairs import product_risks
 from onnxq.operators.gemm import quantized_gemm
 from onnxq.targets.accumulation import EXACT

@@ -14,8 +14,8 @@ from onnxq.operator import (
     IntegerOperator,
     register_integer,
 )
+from onnxq.operator.examples import codes, scales, zero
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._examples import codes, scales, zero
 from onnxq.operators._fixed_sum import fixed_sum
 from onnxq.operators._qlinear import binary, binary_cases
 from onnxq.operators._tables import all_codes

@@ -13,8 +13,8 @@ from onnxq.operator import (
     NodePlan,
     register_integer,
 )
+from onnxq.operator.examples import codes, scales, zero
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._examples import codes, scales, zero
 from onnxq.operators._qlinear import part
 from onnxq.operators._tables import requantize_codes
 from onnxq.operators.concat import Concat

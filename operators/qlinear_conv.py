@@ -15,9 +15,9 @@ from onnxq.operator import (
     NodePlan,
     register_integer,
 )
+from onnxq.operator.examples import codes, ints32, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._examples import codes, ints32, scales, zero
 from onnxq.operators._pair_windows import conv_risks
 from onnxq.operators._qlinear import channels_first, channels_last
 from onnxq.operators.conv import quantized_conv

@@ -14,9 +14,9 @@ from onnxq.operator import (
     IntegerOperator,
     register_integer,
 )
+from onnxq.operator.examples import codes, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operators._columns import check_signs, check_sum, columns, product
-from onnxq.operators._examples import codes, scales, zero
 from onnxq.operators._pairs import product_risks
 from onnxq.qparams import requantize
 from onnxq.targets.accumulation import EXACT

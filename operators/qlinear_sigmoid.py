@@ -11,8 +11,8 @@ from onnxq.operator import (
     IntegerOperator,
     register_integer,
 )
+from onnxq.operator.examples import scales, zero
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._examples import scales, zero
 from onnxq.operators._qlinear import unary, unary_cases
 from onnxq.operators.sigmoid import Sigmoid
 

@@ -14,8 +14,8 @@ from onnxq.operator import (
     IntegerOperator,
     register_integer,
 )
+from onnxq.operator.examples import codes, scales, zero
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._examples import codes, scales, zero
 from onnxq.operators._qlinear import unary
 from onnxq.operators.softmax import OPSET, Softmax
 

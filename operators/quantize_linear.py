@@ -18,9 +18,9 @@ from onnxq.operator import (
     IntegerOperator,
     register_integer,
 )
+from onnxq.operator.examples import normal, scales, zero
 from onnxq.operator.integer_call import QDTYPES, as_tensor
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._examples import normal, scales, zero
 from onnxq.operators._linear import REALS, SMALL_FLOATS, linear_qparams, small_float_scales
 from onnxq.qparams import quantize
 

@@ -24,8 +24,8 @@ from onnxq.operator import (
     Site,
     register,
 )
-from onnxq.operators._around import lower_around
-from onnxq.operators._examples import ints, normal
+from onnxq.operator.examples import ints, normal
+from onnxq.operators._function import lower_around
 from onnxq.operators._qlinear import channels_first, channels_last
 from onnxq.operators._reduce import NOT_KNOWN, axes_of, axes_of_node
 from onnxq.operators._sums import count_over, sum_over

@@ -17,7 +17,7 @@ from onnxq.operator import (
     Site,
     register,
 )
-from onnxq.operators._examples import ints, normal
+from onnxq.operator.examples import ints, normal
 from onnxq.operators._reduce import reduce_codes
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from onnxq.operator import (
     Site,
     register,
 )
+from onnxq.operator.examples import normal
 from onnxq.operators._clamp import clamp_codes, lower_clamp
-from onnxq.operators._examples import normal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

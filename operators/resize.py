@@ -21,9 +21,9 @@ from onnxq.operator import (
     Site,
     register,
 )
+from onnxq.operator.examples import ints, normal
 from onnxq.operators._antialias import antialiased
-from onnxq.operators._around import lower_around
-from onnxq.operators._examples import ints, normal
+from onnxq.operators._function import lower_around
 from onnxq.operators._interpolate import Reals, blend, cubic, linear_taps
 from onnxq.operators._resample import CROP, Axis, nearest, resized_axes
 from onnxq.operators._resize_codes import antialiased_codes, linear_codes

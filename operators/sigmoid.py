@@ -18,7 +18,7 @@ from onnxq.operator import (
     Site,
     register,
 )
-from onnxq.operators._examples import normal
+from onnxq.operator.examples import normal
 from onnxq.operators._logistic import logistic
 from onnxq.operators._tables import look_up, table_of
 

@@ -20,8 +20,8 @@ from onnxq.operator import (
     Site,
     register,
 )
-from onnxq.operators._examples import normal
-from onnxq.operators._nodes import shape
+from onnxq.operator.examples import normal
+from onnxq.operator.nodes import shape
 from onnxq.operators._tables import all_codes
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from onnxq.operator import (
     Site,
     register,
 )
+from onnxq.operator.examples import normal
+from onnxq.operator.nodes import infinite_operand
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._around import lower_around
-from onnxq.operators._examples import normal
-from onnxq.operators._nodes import infinite_operand
+from onnxq.operators._function import lower_around
 from onnxq.operators._number import one_code
 from onnxq.operators._tables import is_tabulable
 from onnxq.operators.add import Add

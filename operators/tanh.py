@@ -21,8 +21,8 @@ from onnxq.operator import (
     Site,
     register,
 )
-from onnxq.operators._around import lower_function, table_kernel
-from onnxq.operators._examples import normal
+from onnxq.operator.examples import normal
+from onnxq.operators._function import lower_function, table_kernel
 from onnxq.operators._tables import TABLE_BITS
 from onnxq.operators._tanh import tanh
 from onnxq.operators.sigmoid import Sigmoid

@@ -18,8 +18,8 @@ from onnxq.operator import (
     Site,
     register,
 )
-from onnxq.operators._around import lower_around, table_kernel
-from onnxq.operators._examples import normal
+from onnxq.operator.examples import normal
+from onnxq.operators._function import lower_around, table_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

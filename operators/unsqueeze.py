@@ -17,7 +17,7 @@ from onnxq.operator import (
     Site,
     register,
 )
-from onnxq.operators._examples import ints, normal
+from onnxq.operator.examples import ints, normal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -18,9 +18,9 @@ from onnxq.operator import (
     Site,
     register,
 )
+from onnxq.operator.examples import normal
+from onnxq.operator.nodes import infinite_operand
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._examples import normal
-from onnxq.operators._nodes import infinite_operand
 from onnxq.operators._tables import recoded
 
 if TYPE_CHECKING:

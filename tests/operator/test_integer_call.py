@@ -6,8 +6,8 @@ import pytest
 
 from onnxq.dtypes import INT4, INT8, INT32, UINT8
 from onnxq.errors import ShapeError
+from onnxq.operator.examples import codes, ints32, scales, zero
 from onnxq.operator.integer_call import QDTYPES, IntegerCall, as_tensor, stored
-from onnxq.operators._examples import codes, ints32, scales, zero
 from onnxq.qparams import PerChannel, per_tensor
 
 CALL = IntegerCall("Op", [])

@@ -5,8 +5,8 @@ import pytest
 
 from onnxq.errors import ShapeError
 from onnxq.operator import IntegerCall
+from onnxq.operator.examples import codes, scales, zero
 from onnxq.operators._columns import columns, late_columns
-from onnxq.operators._examples import codes, scales, zero
 
 B = codes(5, 4, dtype="int8")
 STACK = codes(2, 5, 4, dtype="int8")

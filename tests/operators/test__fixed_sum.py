@@ -7,7 +7,7 @@ import pytest
 
 from onnxq.dtypes import INT8, UINT8, QDType
 from onnxq.operator import IntegerCall
-from onnxq.operators._examples import codes, scales, zero
+from onnxq.operator.examples import codes, scales, zero
 from onnxq.operators._fixed_sum import fixed_sum
 from onnxq.operators.add import add_codes
 from onnxq.operators.qlinear_add import QLinearAdd

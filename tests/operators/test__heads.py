@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.errors import ShapeError
 from onnxq.operator import NodeCall
-from onnxq.operators._examples import normal
+from onnxq.operator.examples import normal
 from onnxq.operators._heads import (
     LOWEST,
     Heads,

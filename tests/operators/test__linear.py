@@ -7,7 +7,7 @@ import pytest
 
 from onnxq.dtypes import UINT8
 from onnxq.operator import IntegerCall
-from onnxq.operators._examples import scales
+from onnxq.operator.examples import scales
 from onnxq.operators._linear import linear_qparams, spread
 from onnxq.qparams import Granularity, PerBlock, PerChannel, PerTensor
 

@@ -9,7 +9,7 @@ import pytest
 from onnxq import catalog
 from onnxq.errors import UnsupportedError
 from onnxq.operator import Case, IntegerCall
-from onnxq.operators._examples import codes, ints, zero
+from onnxq.operator.examples import codes, ints, zero
 from onnxq.operators._plain import PlainOnCodes
 from tests.operators.test_integer_contract import assert_equals_onnx_runtime
 

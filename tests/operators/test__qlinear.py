@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.errors import ShapeError
 from onnxq.operator import IntegerCall
-from onnxq.operators._examples import codes, scales, zero
+from onnxq.operator.examples import codes, scales, zero
 from onnxq.operators._qlinear import channels_first, channels_last, unary
 
 

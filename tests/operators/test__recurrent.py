@@ -15,7 +15,7 @@ from onnxq.dtypes import INT4, UINT8
 from onnxq.errors import UnsupportedError
 from onnxq.observers import NoopObserver
 from onnxq.operator import Case, DynamicForm, Float
-from onnxq.operators._examples import normal
+from onnxq.operator.examples import normal
 from onnxq.operators.gru import GRU
 from onnxq.operators.rnn import RNN
 from onnxq.pipeline import plan_dynamic

@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.errors import ShapeError
 from onnxq.operator import NodeCall
-from onnxq.operators._examples import ints
+from onnxq.operator.examples import ints
 from onnxq.operators._resample import Axis, coordinates, nearest, resized_axes
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxq.operator import Case, NodeCall
-from onnxq.operators._examples import ints
+from onnxq.operator.examples import ints
 from onnxq.operators._sums import count_over, sum_over
 from onnxq.operators.reduce_sum import ReduceSum
 from tests.operators import builder

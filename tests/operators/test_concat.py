@@ -6,7 +6,7 @@ import pytest
 from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import ShapeError
 from onnxq.operator import Call, Case, NodePlan
-from onnxq.operators._examples import normal
+from onnxq.operator.examples import normal
 from onnxq.operators.concat import Concat
 from onnxq.qparams import per_tensor
 from tests.operators import builder

@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.errors import ShapeError
 from onnxq.operator import IntegerCall
-from onnxq.operators._examples import codes, zero
+from onnxq.operator.examples import codes, zero
 from onnxq.operators.conv_integer import ConvInteger
 
 X, W = codes(1, 4, 5, 5), codes(6, 2, 3, 3, dtype="int8")

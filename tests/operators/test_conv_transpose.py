@@ -10,7 +10,7 @@ from onnx_ir.tape import Tape
 from onnxq.dtypes import UINT8
 from onnxq.errors import ShapeError
 from onnxq.operator import Call, Case, Float, Form, Site
-from onnxq.operators._examples import normal
+from onnxq.operator.examples import normal
 from onnxq.operators.conv_transpose import ConvTranspose
 from onnxq.qparams import PerChannel, PerTensor, QParams
 from tests.operators import builder

@@ -8,7 +8,7 @@ import pytest
 from onnxq import catalog
 from onnxq.errors import ShapeError
 from onnxq.operator import Case, IntegerCall
-from onnxq.operators._examples import codes, ints32, scales, zero
+from onnxq.operator.examples import codes, ints32, scales, zero
 from onnxq.operators.dequantize_linear import DequantizeLinear, onnx_only_cases
 from tests.operators import builder
 from tests.operators.test_integer_contract import assert_equals_onnx_runtime

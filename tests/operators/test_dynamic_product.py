@@ -28,7 +28,7 @@ from onnxq.operator import (
     Float,
     Operator,
 )
-from onnxq.operators._examples import normal
+from onnxq.operator.examples import normal
 from onnxq.operators.gemm import Gemm
 from onnxq.operators.mat_mul import MatMul
 from onnxq.qconfig import QConfigDynamic, QConfigMapping, onnxq_default_qconfig

@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.errors import UnsupportedError
 from onnxq.operator import IntegerCall
-from onnxq.operators._examples import codes, normal, scales
+from onnxq.operator.examples import codes, normal, scales
 from onnxq.operators.dynamic_quantize_linear import DynamicQuantizeLinear
 from onnxq.operators.dynamic_quantize_mat_mul import DynamicQuantizeMatMul
 from onnxq.operators.mat_mul_integer_to_float import MatMulIntegerToFloat

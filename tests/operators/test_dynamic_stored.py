@@ -12,7 +12,7 @@ import pytest
 from onnxq import cross_check
 from onnxq.errors import ModelError
 from onnxq.operator import Case, DynamicForm, DynamicRule, Float, Operator
-from onnxq.operators._examples import normal
+from onnxq.operator.examples import normal
 from onnxq.operators.conv import Conv
 from onnxq.operators.conv_transpose import ConvTranspose
 from onnxq.operators.gather import Gather

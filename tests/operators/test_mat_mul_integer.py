@@ -7,7 +7,7 @@ import pytest
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import IntegerCall
-from onnxq.operators._examples import codes, zero
+from onnxq.operator.examples import codes, zero
 from onnxq.operators.mat_mul_integer import MatMulInteger
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import IntegerCall
-from onnxq.operators._examples import codes, normal, scales
+from onnxq.operator.examples import codes, normal, scales
 from onnxq.operators.mat_mul_integer_to_float import MatMulIntegerToFloat
 
 A, B = codes(3, 5), codes(5, 4, dtype="int8", seed=1)

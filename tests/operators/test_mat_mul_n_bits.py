@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import AttributeValue, Case, IntegerCall
-from onnxq.operators._examples import codes, normal
+from onnxq.operator.examples import codes, normal
 from onnxq.operators.mat_mul_n_bits import MatMulNBits
 from tests.operators import builder
 from tests.operators.test_integer_contract import assert_equals_onnx_runtime

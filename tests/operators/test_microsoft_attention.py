@@ -12,7 +12,7 @@ from onnxq import catalog, cross_check, targets
 from onnxq.errors import ModelError, ShapeError, UnsupportedError
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import Case, DynamicForm, DynamicRule, Float, NodeCall, Rule
-from onnxq.operators._examples import normal
+from onnxq.operator.examples import normal
 from onnxq.operators.attention import Attention
 from onnxq.operators.microsoft_attention import MicrosoftAttention
 from onnxq.qconfig import QConfigDynamic, QConfigMapping

@@ -7,7 +7,7 @@ import pytest
 
 from onnxq.errors import ShapeError
 from onnxq.operator import IntegerCall
-from onnxq.operators._examples import codes
+from onnxq.operator.examples import codes
 from onnxq.operators.max_pool import MaxPool
 from onnxq.operators.nhwc_max_pool import NhwcMaxPool
 from tests.operators.builder import copied

@@ -8,7 +8,7 @@ import pytest
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import Array, AttributeValue, Case, IntegerCall
-from onnxq.operators._examples import codes, normal, scales, zero
+from onnxq.operator.examples import codes, normal, scales, zero
 from onnxq.operators.mat_mul_integer_to_float import MatMulIntegerToFloat
 from onnxq.operators.q_attention import QAttention
 from onnxq.targets.accumulation import Accumulator, Arithmetic

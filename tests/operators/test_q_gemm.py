@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import IntegerCall
-from onnxq.operators._examples import codes, ints32, scales, zero
+from onnxq.operator.examples import codes, ints32, scales, zero
 from onnxq.operators.q_gemm import QGemm
 
 A, B = codes(3, 5), codes(5, 4, dtype="int8", seed=1)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxq.operator import IntegerCall
-from onnxq.operators._examples import scales, zero
+from onnxq.operator.examples import scales, zero
 from onnxq.operators.qlinear_leaky_relu import QLinearLeakyRelu
 
 P = (scales(0.5), zero(100))

@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import IntegerCall
-from onnxq.operators._examples import codes, scales, zero
+from onnxq.operator.examples import codes, scales, zero
 from onnxq.operators.qlinear_softmax import QLinearSoftmax
 
 P = (scales(0.05), zero(128))

@@ -8,7 +8,7 @@ import pytest
 from onnxq import catalog
 from onnxq.errors import ShapeError
 from onnxq.operator import Case, IntegerCall
-from onnxq.operators._examples import normal, scales, zero
+from onnxq.operator.examples import normal, scales, zero
 from onnxq.operators._linear import SMALL_FLOATS
 from onnxq.operators.quantize_linear import QuantizeLinear, onnx_only_cases
 from tests.operators import builder

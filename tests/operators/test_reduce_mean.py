@@ -8,7 +8,7 @@ import pytest
 from onnxq.dtypes import UINT8, UINT16
 from onnxq.errors import ShapeError
 from onnxq.operator import Call, Case, Float, Form, NodePlan
-from onnxq.operators._examples import codes, ints
+from onnxq.operator.examples import codes, ints
 from onnxq.operators.reduce_mean import ReduceMean, pool_layout
 from onnxq.qparams import per_tensor
 from tests.operators import builder

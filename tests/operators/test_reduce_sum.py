@@ -7,7 +7,7 @@ import pytest
 
 from onnxq.errors import ShapeError
 from onnxq.operator import Case, Float, Form
-from onnxq.operators._examples import codes, ints
+from onnxq.operator.examples import codes, ints
 from onnxq.operators.reduce_sum import ReduceSum
 from tests.operators import builder
 from tests.operators.builder import copied

@@ -12,7 +12,7 @@ from onnxq import catalog
 from onnxq.dtypes import UINT8
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import AttributeValue, Call, Case, Float, Form, IntegerCall, NodePlan, Role
-from onnxq.operators._examples import codes, ints
+from onnxq.operator.examples import codes, ints
 from onnxq.operators._resample import ROUNDINGS, TRANSFORMATIONS
 from onnxq.operators.resize import Resize
 from onnxq.qparams import per_tensor

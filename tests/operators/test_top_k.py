@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import Call, Case, Float, IntegerCall, NodePlan
-from onnxq.operators._examples import codes, ints
+from onnxq.operator.examples import codes, ints
 from onnxq.operators._plain import PlainOnCodes
 from onnxq.operators.top_k import TopK
 from tests.operators import builder

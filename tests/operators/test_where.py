@@ -4,7 +4,7 @@ import numpy as np
 
 from onnxq.dtypes import UINT8
 from onnxq.operator import Call, Case, Float, NodePlan
-from onnxq.operators._examples import normal
+from onnxq.operator.examples import normal
 from onnxq.operators.where import Where
 from onnxq.qparams import per_tensor
 from tests.operators import builder

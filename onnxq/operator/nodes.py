@@ -1,4 +1,4 @@
-"""What a rule may look at: constants, presence and shapes of a node's inputs."""
+"""Constants, presence and shapes of a node's inputs: all that a rule may look at."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.operator import Array, Float, NodeCall
+from onnxq.operator.call import Array, NodeCall
+from onnxq.operator.rule import Float
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import onnx_ir as ir
 
-UNBOUNDED = (
+STANDS_FOR_INFINITY = (
     1e6  # masks write infinity as -1e9, -3.4e38, -inf: one scale cannot hold it and the data
 )
 
@@ -53,7 +54,9 @@ def infinite(value: Array) -> bool:
     """Whether the constant holds numbers that stand for infinity."""
     if not value.size or not np.issubdtype(value.dtype, np.floating):
         return False
-    return not bool(value.min() > -UNBOUNDED and value.max() < UNBOUNDED)  # NaN fails both
+    return not bool(
+        value.min() > -STANDS_FOR_INFINITY and value.max() < STANDS_FOR_INFINITY
+    )  # NaN fails both
 
 
 def infinite_operand(node: ir.Node, slots: Iterable[int]) -> Float | None:

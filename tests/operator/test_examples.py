@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxq.operators._examples import ints, normal
+from onnxq.operator.examples import ints, normal
 
 
 def test_arrays_are_the_same_at_every_call_and_differ_by_seed() -> None:

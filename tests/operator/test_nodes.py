@@ -5,7 +5,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxq.operator import Float
-from onnxq.operators._nodes import (
+from onnxq.operator.nodes import (
     constant,
     has_input,
     infinite,

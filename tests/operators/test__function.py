@@ -9,7 +9,7 @@ import onnxq
 from onnxq.dtypes import INT16, UINT8, UINT16
 from onnxq.errors import ShapeError
 from onnxq.operator import Call, Case, NodePlan
-from onnxq.operators._around import SIGNED_UNIT, around_kernel, table_kernel
+from onnxq.operators._function import SIGNED_UNIT, around_kernel, table_kernel
 from onnxq.operators.elu import Elu
 from onnxq.operators.sqrt import Sqrt
 from onnxq.ort import runtime
