@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import UnsupportedError
-from onnxq.operators._logistic import logistic
-from onnxq.operators._tanh import tanh
+from onnxq.operators._logistic import logistic, tanh
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,8 +8,14 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.errors import ShapeError
-from onnxq.operators._lookup import lower_table
-from onnxq.operators._tables import TABLE_BITS, is_tabulable, look_up, rounded, tabulate
+from onnxq.operators._tables import (
+    TABLE_BITS,
+    is_tabulable,
+    look_up,
+    lower_table,
+    rounded,
+    tabulate,
+)
 from onnxq.qparams import dequantize, quantize
 
 if TYPE_CHECKING:

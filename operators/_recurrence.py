@@ -11,7 +11,7 @@ import numpy as np
 from onnxq.errors import ShapeError
 from onnxq.operators._activations import FUNCTIONS
 from onnxq.operators._cells import clip_limit
-from onnxq.operators._tanh import tanh
+from onnxq.operators._logistic import tanh
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -19,10 +19,9 @@ from onnxq.operator import (
 )
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import infinite_operand
-from onnxq.operators._fixed_sum import fixed_sum
 from onnxq.operators._fma import fma
+from onnxq.operators._machine_sums import fixed_sum, unfused_sum
 from onnxq.operators._tables import Codes, all_codes, look_up_pairs
-from onnxq.operators._unfused_sum import unfused_sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

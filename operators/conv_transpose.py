@@ -30,8 +30,8 @@ from onnxq.operator.examples import normal
 from onnxq.operator.nodes import call_of, has_input, is_constant, shape
 from onnxq.operators._dynamic import lower_stored
 from onnxq.operators._gemm import centred
-from onnxq.operators._interleave import interleaved
 from onnxq.operators._transposed import (
+    interleaved,
     phase_axis,
     phase_weight,
     scatter,

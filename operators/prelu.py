@@ -24,8 +24,7 @@ from onnxq.operator import (
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import constant, infinite_operand
 from onnxq.operators._function import around_kernel, lower_around
-from onnxq.operators._lookup import lower_table
-from onnxq.operators._tables import is_tabulable, look_up_each, tabulate
+from onnxq.operators._tables import is_tabulable, look_up_each, lower_table, tabulate
 from onnxq.operators.leaky_relu import LeakyRelu
 
 if TYPE_CHECKING:

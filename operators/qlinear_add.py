@@ -16,10 +16,9 @@ from onnxq.operator import (
 )
 from onnxq.operator.examples import codes, scales, zero
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._fixed_sum import fixed_sum
+from onnxq.operators._machine_sums import fixed_sum, unfused_sum, unfused_sum_of_scalar
 from onnxq.operators._qlinear import binary, binary_cases
 from onnxq.operators._tables import all_codes
-from onnxq.operators._unfused_sum import unfused_sum, unfused_sum_of_scalar
 from onnxq.operators.add import Add, add_codes, scalar_inside, sums
 from onnxq.targets.accumulation import Effect, Overflows
 
@@ -38,8 +37,8 @@ OP = "QLinearAdd"
 class QLinearAdd(IntegerOperator):
     """C = A + B of codes: A, A_scale, A_zp, B, B_scale, B_zp, C_scale, C_zp.
 
-    com.microsoft; broadcasts. Arithmetic: see Add; on ARM, _fixed_sum; on x86 without AVX2,
-    _unfused_sum.
+    com.microsoft; broadcasts. Arithmetic: see Add; on other machines,
+    _machine_sums.
     """
 
     op_type = OP

@@ -23,8 +23,8 @@ from onnxq.operator import (
 )
 from onnxq.operator.examples import normal
 from onnxq.operators._function import lower_function, table_kernel
+from onnxq.operators._logistic import tanh
 from onnxq.operators._tables import TABLE_BITS
-from onnxq.operators._tanh import tanh
 from onnxq.operators.sigmoid import Sigmoid
 from onnxq.qparams import QParams
 

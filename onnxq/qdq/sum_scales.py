@@ -3,10 +3,10 @@
 x86 adds tensors of codes (QLinearAdd, which Add, Sub and HardSigmoid become) in float32, with fused
 multiply-adds from AVX2 on and without them before; ARM adds in fixed point. For nearly all codes
 they round to the same; near ties they may not: with any scales, 0 to 3 of all 65,536 pairs of codes
-differ on ARM (operators/_unfused_sum.py has the count without AVX2), with scales that are powers of
-two up to a quarter of them. Whether a pair differs depends on the last bits of the scales. So the
-scale of the result is raised to the first that makes all pairs agree: usually by 1 in a million,
-and by LARGEST at most.
+differ on ARM (operators/_machine_sums.py has the count without AVX2), with scales that are powers
+of two up to a quarter of them. Whether a pair differs depends on the last bits of the scales. So
+the scale of the result is raised to the first that makes all pairs agree: usually by 1 in a
+million, and by LARGEST at most.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@
     WRAPS              the same, in matrix products and dense convolutions too: ARM, plain NEON
 
 Which codes make a pair, and which kernels add pairs at all, is in onnxq.operators._pairs, as
-measured. One thing more differs: two tensors of codes are added (QLinearAdd) in fixed point on ARM
-(onnxq.operators._fixed_sum), and without fused multiply-adds on x86 without AVX2 (_unfused_sum),
-which round otherwise. All other integers are the same on every machine.
+measured. One thing more differs: two tensors of codes are added (QLinearAdd) in fixed point on ARM,
+and without fused multiply-adds on x86 without AVX2 (onnxq.operators._machine_sums), which round
+otherwise. All other integers are the same on every machine.
 """
 
 from __future__ import annotations

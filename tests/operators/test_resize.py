@@ -11,10 +11,20 @@ from hypothesis import strategies as st
 from onnxq import catalog
 from onnxq.dtypes import UINT8
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import AttributeValue, Call, Case, Float, Form, IntegerCall, NodePlan, Role
+from onnxq.operator import (
+    AttributeValue,
+    Call,
+    Case,
+    Float,
+    Form,
+    IntegerCall,
+    NodeCall,
+    NodePlan,
+    Role,
+)
 from onnxq.operator.examples import codes, ints
-from onnxq.operators._resample import ROUNDINGS, TRANSFORMATIONS
-from onnxq.operators.resize import Resize
+from onnxq.operators._resample import ROUNDINGS, TRANSFORMATIONS, Axis
+from onnxq.operators.resize import Resize, antialiased_codes, linear_codes
 from onnxq.qparams import per_tensor
 from tests.operators import builder
 from tests.operators.builder import SHARED, copied
@@ -185,3 +195,28 @@ def test_ranks_that_onnx_runtime_does_not_interpolate_are_refused(
 ) -> None:
     with pytest.raises(UnsupportedError, match="spatial axes"):
         copied(OP, codes(*shape), None, np.array(scales, np.float32), mode="linear")
+
+
+DOUBLED = Axis(2, 4, np.float32(2))
+
+
+def test_truncation_is_toward_0() -> None:
+    x = np.array([[-3, 0]], np.int8)
+    assert linear_codes(NodeCall("Op", ()), x, {1: DOUBLED}).tolist() == [[-3, -2, 0, 0]]
+
+
+def test_channels_last_count_in_steps_of_1024() -> None:
+    x = np.array([-3, 0], np.int8).reshape(1, 1, 2, 1)
+    axes = {1: Axis(1, 1, np.float32(1)), 2: DOUBLED}
+    assert linear_codes(NodeCall("Op", ()), x, axes).ravel().tolist() == [-3, -2, 0, 0]
+
+
+def test_the_filter_rounds() -> None:
+    x = np.array([[1, 2]], np.uint8)
+    halved = Axis(2, 1, np.float32(0.5))
+    assert antialiased_codes(NodeCall("Op", ()), x, {1: halved}, "linear").tolist() == [[2]]
+
+
+def test_int8_is_refused_with_the_reason() -> None:
+    with pytest.raises(UnsupportedError, match="as if they were uint8"):
+        antialiased_codes(NodeCall("Op", ()), np.zeros((1, 2), np.int8), {1: DOUBLED}, "linear")

@@ -1,4 +1,6 @@
-"""QLinearAdd as ONNX Runtime computes it on ARM: in fixed point.
+"""QLinearAdd as ONNX Runtime computes it on machines that round otherwise than x86 with AVX2.
+
+On ARM, in fixed point (`fixed_sum`):
 
     ra = a_scale / c_scale, rb = b_scale / c_scale          float32
     s = 21 - floor(log2(max(ra, rb))), m = rint(2^s r)      22 bits each
@@ -11,6 +13,16 @@ that are powers of two up to 25 % of the results differ, with others 0 to 3 of 6
 
 Where a ratio is below 2^-14 or not below 256, ARM computes c = rint(fma(a - a_zp, a_scale,
 b_scale (b - b_zp)) / c_scale, saturated, + c_zp) in float32, a being the operand that is no scalar.
+
+On x86 without AVX2, which has no fused multiply-add (`unfused_sum`):
+
+    r = c_zp - (ra a_zp + rb b_zp)
+    c = saturate(rint((r + a ra) + b rb)),   (r + b rb) + a ra where B is a scalar
+
+in float32, each product and each sum rounded. Near ties that may be another code than fused
+multiply-adds give: of 200 random choices of scales with four decimals, in 98, 1 to 938 pairs of
+65,536. Equal to ONNX Runtime 1.31 on an emulated Sandy Bridge for all pairs of codes in 40 choices,
+and for scalars and broadcasts on either side.
 """
 
 from __future__ import annotations
@@ -24,6 +36,22 @@ from onnxq.operators._fma import fma
 if TYPE_CHECKING:
     from onnxq.operators._tables import Codes
     from onnxq.qparams import IntArray, QParams
+
+
+def unfused_sum(a: Codes, b: Codes, p: QParams, q: QParams, out: QParams) -> IntArray:
+    """Codes of the sum of broadcasting int32 arrays; p, q, out: qparams of a, b, result."""
+    ratio_a, ratio_b = np.float32(p.scale / out.scale), np.float32(q.scale / out.scale)
+    zeros = [np.float32(each.zero_point) for each in (p, q, out)]
+    rest = zeros[2] - (ratio_a * zeros[0] + ratio_b * zeros[1])
+    first = rest + np.asarray(a, np.float32) * ratio_a
+    value = np.rint(first + np.asarray(b, np.float32) * ratio_b)
+    return np.asarray(np.clip(value, out.dtype.qmin, out.dtype.qmax).astype(out.dtype.storage))
+
+
+def unfused_sum_of_scalar(a: Codes, b: Codes, p: QParams, q: QParams, out: QParams) -> IntArray:
+    """As `unfused_sum`, where b is a scalar: it is added first."""
+    return unfused_sum(b, a, q, p, out)
+
 
 BITS = 21  # of the greater multiplier, besides its leading one
 LEAST_RATIO, RATIO_LIMIT = 2.0**-14, 2.0**8
