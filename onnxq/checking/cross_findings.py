@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
-import json
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from onnxq.errors import CalibrationError, VerificationError
+from onnxq.core.saved import Saved
+from onnxq.errors import VerificationError
 from onnxq.static.arguments import check_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Sequence
 
-FORMAT = "onnxq cross-check 2"
 NOT_REACHED = "no sample reached it"
 """Why a node that did not run was not compared."""
 MAX_NAMED = 5  # broken bounds named in a message; the rest are counted
@@ -114,7 +111,7 @@ class _Bounds:
 
 
 @dataclass(frozen=True)
-class CrossFindings:
+class CrossFindings(Saved):
     """ONNX Runtime and the reference kernels on the same samples, node by node and end to end.
 
     Attributes:
@@ -132,6 +129,11 @@ class CrossFindings:
         weights_alone: by design no node computes in integers: onnxq wrote the file, and quantized
             weights in it at most. Only the outputs are compared.
     """
+
+    FORMAT: ClassVar[str] = "onnxq cross-check 2"
+    NOUN: ClassVar[str] = "cross-check findings"
+    ANEW: ClassVar[str] = "Run cross_check anew."
+    DERIVED: ClassVar[tuple[str, ...]] = ("differing", "exact")
 
     model_hash: str
     batches: int
@@ -277,43 +279,6 @@ class CrossFindings:
             "max_output_steps; for nodes that were not checked --allow-unchecked."
         )
 
-    def to_dict(self) -> dict[str, object]:
-        """Plain values for JSON."""
-        fields = dataclasses.asdict(self)
-        return {"format": FORMAT, **fields, "differing": self.differing, "exact": self.exact}
-
-    def to_json(self) -> str:
-        """`to_dict` as text."""
-        return json.dumps(self.to_dict(), indent=1, allow_nan=False)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, object]) -> CrossFindings:
-        """CrossFindings from what `to_dict` gave.
-
-        Raises:
-            CalibrationError: data of another form or version.
-        """
-        try:
-            return _from_dict(data)
-        except (KeyError, TypeError, ValueError) as error:
-            raise CalibrationError(
-                f"not cross-check findings that this version of onnxq wrote ({error!r}); run "
-                "cross_check anew."
-            ) from error
-
-    @classmethod
-    def load(cls, path: str | Path) -> CrossFindings:
-        """Reads a file of `to_json`.
-
-        Raises:
-            CalibrationError: missing file, or of another form or version.
-        """
-        try:
-            data = json.loads(Path(path).read_text("utf-8"))
-        except (OSError, ValueError) as error:
-            raise CalibrationError(f"findings '{path}': cannot be read ({error}).") from error
-        return cls.from_dict(data)
-
 
 def _not_checked(node: UncheckedNode) -> str:
     return f"{node.op_type} '{node.name}' was not checked: {node.reason}"
@@ -345,34 +310,3 @@ def _beyond(
     too_far = max_steps is not None and found.largest > max_steps
     too_many = max_differing is not None and found.differing > max_differing * found.elements
     return too_far or too_many
-
-
-def _rows(rest: Mapping[str, object], key: str) -> Iterator[dict[str, object]]:
-    entries = rest[key]
-    if not isinstance(entries, list | tuple):
-        raise TypeError(key)
-    for entry in entries:
-        if not isinstance(entry, dict):
-            raise TypeError(key)
-        yield entry
-
-
-def _from_dict(data: Mapping[str, object]) -> CrossFindings:
-    rest = dict(data)
-    if rest.pop("format") != FORMAT:
-        raise ValueError("format")
-    for key in ("differing", "exact"):  # follow from the rest
-        rest.pop(key)
-    kinds: Collection[tuple[str, type]] = (
-        ("nodes", NodeFinding),
-        ("unchecked", UncheckedNode),
-        ("floats", FloatNode),
-        ("outputs", OutputAgreement),
-    )
-    for key, kind in kinds:
-        rest[key] = tuple(kind(**row) for row in _rows(rest, key))
-    instrumented = rest["instrumented"]
-    if not isinstance(instrumented, list | tuple):
-        raise TypeError("instrumented")
-    rest["instrumented"] = tuple(str(name) for name in instrumented)
-    return CrossFindings(**rest)  # type: ignore[arg-type]  # a wrong type was caught above

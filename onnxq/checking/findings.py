@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import math
+from collections.abc import Mapping  # noqa: TC003  # the codec reads annotations at run time
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from onnxq.errors import CalibrationError, VerificationError
+from onnxq.core.saved import Saved
+from onnxq.errors import VerificationError
 from onnxq.static.arguments import check_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-FORMAT = "onnxq findings 1"
 MAX_NAMED = 5  # broken bounds named in a message; the rest are counted
 
 
@@ -101,7 +98,7 @@ class Execution:
 
 
 @dataclass(frozen=True)
-class Findings:
+class Findings(Saved):
     """Float and quantized model side by side on samples.
 
     Attributes:
@@ -113,6 +110,10 @@ class Findings:
         unmatched: what could not be compared.
         execution: which nodes really run in integers.
     """
+
+    FORMAT: ClassVar[str] = "onnxq findings 1"
+    NOUN: ClassVar[str] = "findings"
+    ANEW: ClassVar[str] = "Run verify anew."
 
     float_hash: str
     quantized_hash: str
@@ -167,42 +168,6 @@ class Findings:
                 yield f"output '{o.name}'", o.max_error_steps
         yield from ((f"tensor '{t.name}'", t.max_error_steps) for t in self.tensors)
 
-    def to_dict(self) -> dict[str, object]:
-        """Plain values for JSON; numbers that it lacks are the strings "inf", "-inf" and "nan"."""
-        fields = {k: _plain(v) for k, v in dataclasses.asdict(self).items()}
-        return {"format": FORMAT, **fields}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, object]) -> Findings:
-        """Findings from what `to_dict` gave.
-
-        Raises:
-            CalibrationError: data of another form or version.
-        """
-        try:
-            return _from_dict(data)
-        except (KeyError, TypeError, ValueError) as error:
-            raise CalibrationError(
-                f"not findings that this version of onnxq wrote ({error!r}); run verify anew."
-            ) from error
-
-    def to_json(self) -> str:
-        """`to_dict` as text."""
-        return json.dumps(self.to_dict(), indent=1, allow_nan=False)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Findings:
-        """Reads a file of `to_json`.
-
-        Raises:
-            CalibrationError: missing file, or of another form or version.
-        """
-        try:
-            data = json.loads(Path(path).read_text())
-        except (OSError, ValueError) as error:
-            raise CalibrationError(f"findings '{path}': cannot be read ({error}).") from error
-        return cls.from_dict(data)
-
 
 def _below(bound: float, got: list[tuple[str, float]]) -> list[str]:
     if not got:
@@ -223,56 +188,3 @@ def _above(bound: float, got: list[tuple[str, float]]) -> list[str]:
         for where, v in got
         if not v <= bound
     ]
-
-
-def _plain(value: object) -> object:
-    match value:
-        case float() if not math.isfinite(value):
-            return str(value)
-        case dict():
-            return {k: _plain(v) for k, v in value.items()}
-        case list() | tuple():
-            return [_plain(v) for v in value]
-    return value
-
-
-def _number(value: object) -> float:
-    if not isinstance(value, int | float | str):
-        raise TypeError(f"wanted a number, got {value!r}")
-    return float(value)
-
-
-_NUMBERS = (
-    "scale",
-    "sqnr_db",
-    "cosine",
-    "max_error",
-    "max_error_steps",
-    "saturated_share",
-    "top1_agreement",
-)
-
-
-def _row(entry: Mapping[str, object]) -> dict[str, object]:
-    return {k: _number(v) if k in _NUMBERS and v is not None else v for k, v in entry.items()}
-
-
-def _from_dict(data: Mapping[str, object]) -> Findings:
-    rest = dict(data)
-    if rest.pop("format") != FORMAT:
-        raise ValueError("format")
-    for key, kind in (
-        ("tensors", TensorFinding),
-        ("outputs", OutputFinding),
-        ("unmatched", Unmatched),
-    ):
-        entries = rest[key]
-        if not isinstance(entries, list):
-            raise TypeError(key)
-        rest[key] = tuple(kind(**_row(e)) for e in entries)  # type: ignore[arg-type]  # as below
-    execution = rest["execution"]
-    if not isinstance(execution, dict):
-        raise TypeError("execution")
-    fallbacks = tuple(Fallback(**f) for f in execution["fallbacks"])
-    rest["execution"] = Execution(**{**execution, "fallbacks": fallbacks})
-    return Findings(**rest)  # type: ignore[arg-type]  # a wrong type was caught above or is a TypeError

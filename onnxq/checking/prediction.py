@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from onnxq.core.saved import Saved
 from onnxq.errors import DifferenceError, QConfigError, listed, nearest
 from onnxq.targets import resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from onnxq.targets import Target
 
-FORMAT = "onnxq prediction 1"
 WEIGHTS, CODES = "weights", "codes"
 MAX_PAIRS = 8  # of a layer that are named; the rest are counted
 
@@ -145,7 +142,7 @@ class MachinePrediction:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Prediction(Saved):
     """On which machines a model's integers differ from exact ones, where, by how much, and why.
 
     Floats that nodes round are the machine's own in their last bits, and left aside: see `floats`.
@@ -160,6 +157,11 @@ class Prediction:
         behind_floats: names of the nodes that make such codes or compute with them, in graph order.
         float_outputs: names of the outputs that are computed from such floats.
     """
+
+    FORMAT: ClassVar[str] = "onnxq prediction 1"
+    NOUN: ClassVar[str] = "a prediction"
+    ANEW: ClassVar[str] = "Run predict anew."
+    DERIVED: ClassVar[tuple[str, ...]] = ("differing", "may_differ")
 
     model_hash: str
     batches: int
@@ -215,13 +217,3 @@ class Prediction:
             + "\nQuantize for all of them with `--target portable` (its notes name sums that "
             "still differ somewhere), or for the target that it will run on."
         )
-
-    def to_json(self) -> str:
-        """All of it, and what follows from it for each target."""
-        value = {
-            "format": FORMAT,
-            **dataclasses.asdict(self),
-            "differing": list(self.differing),
-            "may_differ": list(self.may_differ),
-        }
-        return json.dumps(value, indent=2, allow_nan=False)

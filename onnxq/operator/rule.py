@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from onnxq.core.saved import Key, OpenEnds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,7 +88,7 @@ class Rule:
     shares_qparams: bool = False
     needs_output: bool = True
     output_range: tuple[float, float] | None = None
-    clamp: tuple[float, float] | None = None
+    clamp: Annotated[tuple[float, float] | None, OpenEnds()] = None
     form: Form = Form.QDQ
     saturating_pairs: bool = False
     pair_axes: tuple[int, ...] = ()
@@ -105,7 +107,7 @@ class Float:
             no node behind can have a scale for it.
     """
 
-    reason: str
+    reason: Annotated[str, Key("float")]
     unbounded: bool = field(default=False, compare=False)
 
 

@@ -5,26 +5,22 @@ It may only demote a node to float, with a reason.
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from onnxq import catalog
-from onnxq.core.atomic import write_atomically
+from onnxq.core.saved import Saved
 from onnxq.dynamic.dynamic_decision import (
     Objective,
     QuantizeDynamic,
-    dynamic_part,
-    dynamic_to_dict,
 )
 from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.tied_weights import notes_on_both_parts
-from onnxq.errors import CalibrationError, OnnxqError, UnsupportedError
+from onnxq.errors import UnsupportedError
 from onnxq.graph.collector import without_collector
 from onnxq.graph.walk import attribute_values, node_name, walk
 from onnxq.operator import Call, Float, NodePlan
@@ -32,7 +28,7 @@ from onnxq.qparams import QParams, quantize
 from onnxq.static.arguments import check_prepared, check_statistics
 from onnxq.static.placing.candidates import DYNAMICALLY
 from onnxq.static.placing.channel_gains import gains_of
-from onnxq.static.placing.decision import Decision, Quantize, decision_from_dict, decision_to_dict
+from onnxq.static.placing.decision import Decision, Quantize
 from onnxq.static.planning.activation_qparams import tensor_qparams, untaken_branches
 from onnxq.static.planning.constants import BiasPlan, WeightPlan, plan_bias, plan_weight, with_gain
 from onnxq.static.planning.pair_range import check_saturated, reduced
@@ -40,7 +36,7 @@ from onnxq.static.planning.plan_sums import let_sums_agree
 from onnxq.targets.range_reduction import RangeReduction, Reduction
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Container
 
     import numpy.typing as npt
     import onnx_ir as ir
@@ -51,14 +47,11 @@ if TYPE_CHECKING:
     from onnxq.static.statistics import Statistics
 
 
-FORMAT = "onnxq plan 2"
 CLIPPED_BITS = 8  # ONNX Runtime has Clip for int8 and uint8
-UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, OnnxqError)
-"""Errors that reading another file, or an altered one, raises."""
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
+@dataclass(frozen=True)
+class Plan(Saved):
     """Every decision with its numbers; `rewrite` carries it out and decides nothing.
 
     Attributes:
@@ -78,6 +71,10 @@ class Plan:
         reductions: node name -> how much its weight gave up; the others nothing.
     """
 
+    FORMAT: ClassVar[str] = "onnxq plan 2"
+    NOUN: ClassVar[str] = "a plan"
+    ANEW: ClassVar[str] = "Make it anew with `onnxq quantize --save-plan`."
+
     model_hash: str
     target: str
     decisions: Mapping[str, Decision]
@@ -91,73 +88,8 @@ class Plan:
     range_reduction: RangeReduction = RangeReduction.WORST_CASE
     reductions: Mapping[str, Reduction] = field(default_factory=dict)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Plan) and self.to_dict() == other.to_dict()
-
     def __hash__(self) -> int:
         return hash(self.model_hash)
-
-    def to_dict(self) -> dict[str, object]:
-        """Plain values that JSON can hold; float32 survives exactly."""
-        return {
-            "format": FORMAT,
-            "model_hash": self.model_hash,
-            "target": self.target,
-            "decisions": {k: decision_to_dict(d) for k, d in self.decisions.items()},
-            "tensors": {k: p.to_dict() for k, p in self.tensors.items()},
-            "code_bounds": {k: list(b) for k, b in self.code_bounds.items()},
-            "gains": {k: list(g) for k, g in self.gains.items()},
-            "weights": {k: w.to_dict() for k, w in self.weights.items()},
-            "biases": {k: b.to_dict() for k, b in self.biases.items()},
-            "notes": list(self.notes),
-            "dynamic": {k: dynamic_to_dict(d) for k, d in self.dynamic.items()},
-            "range_reduction": self.range_reduction.value,
-            "reductions": {k: dataclasses.asdict(r) for k, r in self.reductions.items()},
-        }
-
-    def save(self, path: str | Path) -> None:
-        """Writes JSON, atomically.
-
-        Raises:
-            OutputError: the path cannot be written.
-        """
-        text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
-        write_atomically(Path(path), lambda file: file.write(text.encode()))
-
-    @classmethod
-    def load(cls, path: str | Path) -> Plan:
-        """Reads what `save` wrote.
-
-        Raises:
-            CalibrationError: the file is missing or is not a plan of this version.
-        """
-        try:
-            return _from_dict(json.loads(Path(path).read_text()))
-        except UNREADABLE as error:
-            raise CalibrationError(
-                f"{path}: not a plan that this version of onnxq wrote ({error!r}). "
-                "Make it anew with `onnxq quantize --save-plan`."
-            ) from error
-
-
-def _from_dict(data: Any) -> Plan:
-    """The inverse of Plan.to_dict; whatever JSON held, so any of the errors that `load` catches."""
-    if data["format"] != FORMAT:
-        raise ValueError(f"format {data['format']}")
-    return Plan(
-        data["model_hash"],
-        data["target"],
-        {k: decision_from_dict(d) for k, d in data["decisions"].items()},
-        {k: QParams.from_dict(p) for k, p in data["tensors"].items()},
-        {k: (b[0], b[1]) for k, b in data["code_bounds"].items()},
-        {k: tuple(g) for k, g in data["gains"].items()},
-        {k: WeightPlan.from_dict(w) for k, w in data["weights"].items()},
-        {k: BiasPlan.from_dict(b) for k, b in data["biases"].items()},
-        tuple(data["notes"]),
-        dynamic_part(data["dynamic"]),
-        RangeReduction(data["range_reduction"]),
-        {k: Reduction(**r) for k, r in data["reductions"].items()},
-    )
 
 
 @without_collector()

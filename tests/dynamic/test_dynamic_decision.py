@@ -13,11 +13,8 @@ from onnxq.dynamic.dynamic_decision import (
     Objective,
     QuantizeDynamic,
     as_objective,
-    dynamic_part,
-    dynamic_plan_from,
-    dynamic_to_dict,
 )
-from onnxq.errors import CalibrationError, OutputError, QConfigError
+from onnxq.errors import CalibrationError, QConfigError
 from onnxq.operator import DynamicForm, DynamicNodePlan, Float
 from onnxq.qparams import PerChannel, QParams
 
@@ -44,13 +41,7 @@ def test_quantized_leaves_out_what_stays_float() -> None:
 
 
 def test_plain_values_are_read_back_exactly() -> None:
-    assert dynamic_plan_from(json.loads(json.dumps(PLAN.to_dict()))) == PLAN
-    assert dynamic_part({"a": dynamic_to_dict(CHOSEN)}) == {"a": CHOSEN}
-
-
-def test_a_part_of_a_static_plan_holds_no_float_nodes() -> None:
-    with pytest.raises(ValueError, match="dynamic"):
-        dynamic_part({"b": {"float": "why"}})
+    assert DynamicPlan.from_dict(json.loads(PLAN.to_json())) == PLAN
 
 
 @pytest.mark.parametrize(
@@ -60,11 +51,6 @@ def test_another_file_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(text)
     with pytest.raises(CalibrationError, match=r"not a dynamic plan .* --save-plan"):
         DynamicPlan.load(tmp_path / "plan.json")
-
-
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(OutputError):
-        PLAN.save(tmp_path / "nowhere" / "plan.json")
 
 
 def test_objectives_have_names() -> None:

@@ -215,6 +215,12 @@ def test_an_altered_plan_is_refused(tmp_path: Path, old: str, new: str) -> None:
         Plan.load(tmp_path / "p.json")
 
 
+def test_the_dynamic_part_holds_no_float_nodes() -> None:
+    made, _, _ = planned(model())
+    with pytest.raises(CalibrationError, match=r"dynamic\['n'\].*QuantizeDynamic"):
+        Plan.from_dict({**made.to_dict(), "dynamic": {"n": {"float": "why"}}})
+
+
 @pytest.mark.parametrize("content", ["", "{}", '{"format": "onnxq plan 0"}', "[1]"])
 def test_file_that_is_no_plan_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "p.json").write_text(content)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +24,6 @@ from onnxq.qparams import (
 from onnxq.static.placing.decision import weight_limit, weight_observer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import onnx_ir as ir
 
     from onnxq.operator import Rule
@@ -48,21 +46,6 @@ class WeightPlan:
     code_limit: int | None
     gain: tuple[float, ...] | None = None
 
-    def to_dict(self) -> dict[str, object]:
-        """Plain values that JSON can hold."""
-        return {
-            "tensor": self.tensor,
-            "qparams": self.qparams.to_dict(),
-            "code_limit": self.code_limit,
-            "gain": self.gain,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> WeightPlan:
-        """The inverse of to_dict."""
-        qparams = QParams.from_dict(data["qparams"])
-        return cls(data["tensor"], qparams, data["code_limit"], _gain(data["gain"]))
-
 
 @dataclass(frozen=True, slots=True)
 class BiasPlan:
@@ -77,19 +60,6 @@ class BiasPlan:
     tensor: str
     qparams: QParams
     gain: tuple[float, ...] | None = None
-
-    def to_dict(self) -> dict[str, object]:
-        """Plain values that JSON can hold."""
-        return {"tensor": self.tensor, "qparams": self.qparams.to_dict(), "gain": self.gain}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> BiasPlan:
-        """The inverse of to_dict."""
-        return cls(data["tensor"], QParams.from_dict(data["qparams"]), _gain(data["gain"]))
-
-
-def _gain(data: list[float] | None) -> tuple[float, ...] | None:
-    return None if data is None else tuple(data)
 
 
 def plan_weight(

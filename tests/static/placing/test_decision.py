@@ -5,9 +5,10 @@ import json
 import onnx_ir as ir
 import pytest
 
+from onnxq.core.saved import plain, read
 from onnxq.graph.walk import subgraphs, walk
 from onnxq.operator import Float, Form, Role, Rule, WeightSlot
-from onnxq.static.placing.decision import Decision, Quantize, decision_from_dict, decision_to_dict
+from onnxq.static.placing.decision import Decision, Quantize
 
 NESTED = """<ir_version: 10, opset_import: ["" : 21]>
 g (bool k, int64 n, float[2] x) => (float[2] y, float[2] z) {
@@ -31,8 +32,8 @@ DECISIONS = [
 
 @pytest.mark.parametrize("decision", DECISIONS, ids=["float", "conv", "clip", "concat", "relu"])
 def test_a_decision_survives_json(decision: Decision) -> None:
-    text = json.dumps(decision_to_dict(decision))
-    assert decision_from_dict(json.loads(text)) == decision
+    text = json.dumps(plain(decision), allow_nan=False)
+    assert read(Quantize | Float, json.loads(text)) == decision
 
 
 def test_bodies_come_before_the_node_that_holds_them() -> None:
