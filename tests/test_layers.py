@@ -16,8 +16,13 @@ ROOMS = (
     "reference", "dynamic", "static", "checking", "report", "pipeline", "pytorch", "cli",
     "__main__",
 )
-# fmt: on
 """Folders and single files of onnxq, lowest first: each is named by what it knows."""
+TORCH_ROOMS = (
+    "arguments", "numerics", "modules", "tensor_quant", "nn", "train", "exporting", "placing",
+    "importers", "eager", "deployed",
+)
+# fmt: on
+"""Likewise of onnxq/pytorch."""
 LINK = ROOT / "onnxq" / "operators"
 FACADE = "onnxq"
 RUNTIME = "onnxq.ort.runtime"
@@ -61,6 +66,13 @@ def floor(module: str) -> int:
     return ROOMS.index(room)
 
 
+def torch_floor(module: str) -> int:
+    """Place in TORCH_ROOMS of what lies in onnxq.pytorch; the facade is above all of them."""
+    room = module.removeprefix("onnxq.pytorch").removeprefix(".").split(".")[0]
+    assert not room or room in TORCH_ROOMS, f"{module}: add '{room}' to TORCH_ROOMS"
+    return TORCH_ROOMS.index(room) if room else len(TORCH_ROOMS)
+
+
 def is_own(module: str) -> bool:
     return module.startswith("onnxq.")
 
@@ -76,6 +88,13 @@ def test_imports_go_downwards(name: str) -> None:
         assert top != "torch" or name.startswith("onnxq.pytorch"), f"{name} imports torch"
         if is_own(imported):
             assert floor(imported) <= floor(name), f"{name} imports {imported}, which is above it"
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("onnxq.pytorch")])
+def test_imports_go_downwards_in_the_torch_room(name: str) -> None:
+    for imported in IMPORTS[name]:
+        if imported.startswith("onnxq.pytorch"):
+            assert torch_floor(imported) <= torch_floor(name), f"{name} imports {imported}"
 
 
 def test_no_two_files_import_each_other_however_far_around() -> None:

@@ -8,6 +8,7 @@ A quantized module (of `convert`) becomes a quantized model, a prepared one is c
 from __future__ import annotations
 
 import contextlib
+import copy
 import textwrap
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -37,6 +38,7 @@ from onnxq.pytorch.exporting.whole_layers import RECURRENT_TABLE, WholeLayers, m
 from onnxq.pytorch.modules.transformers import twin_without_shortcuts, zeroes_padding
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.train.agreeing_sums import warn_of_sums
+from onnxq.pytorch.train.conversion import check_prepared, convert_in_place
 from onnxq.pytorch.train.never_ran import NOT_REACHED
 from onnxq.qdq import tidy as quantized_graph
 from onnxq.qdq.qoperator import check_format
@@ -144,9 +146,8 @@ def export(
     if path is not None:
         io.check_writable(path)  # before the work, not after it
     if any(isinstance(part, FakeQuantize) for part in module.modules()):
-        from onnxq.pytorch.eager.convert import convert
-
-        module = convert(module)
+        check_prepared(module)
+        module = convert_in_place(copy.deepcopy(module))
     check_dtypes(module)
     check_projections(module)
     given = bind(module, inputs, input_names)

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _KEY = "onnxq_sums"
 _ENDING = ".activation_post_process"
 _OF_A_POWER = 0.5  # mantissa of a power of two, as frexp gives it
+_OF_EXPORT = 4  # stacklevel of a warning that names the line with onnxq.export
+_OF_CONVERT = 5  # likewise with convert, which calls `convert_in_place`
 
 
 def keep_sums(prepared: nn.Module, sums: Iterable[Sum]) -> None:
@@ -81,11 +83,9 @@ def let_sums_agree(module: nn.Module) -> None:
     for name, fake in fakes.items():
         if tensors[name] is not before[name]:
             fake.fix(tensors[name])
-    _warn(
-        [one.name for one in kept if not one.agrees(tensors)],
-        "their scales were asked for as powers of two, and stay",
-    )
-    _warn([one.name for one in left], "no scale near avoids it")
+    asked = [one.name for one in kept if not one.agrees(tensors)]
+    _warn(asked, "their scales were asked for as powers of two, and stay", _OF_CONVERT)
+    _warn([one.name for one in left], "no scale near avoids it", _OF_CONVERT)
 
 
 def _found(module: nn.Module, fakes: dict[str, FakeQuantize]) -> Iterator[Sum]:
@@ -142,7 +142,8 @@ def warn_of_sums(module: nn.Module, model: ir.Model) -> None:
             return  # placement knows all of them, and for which target
         known.update(_result_scale(root, one) for one in sums_in(root))
     unknown = [name for name, scale in disagreeing_sums(model).items() if scale not in known]
-    _warn(unknown, "convert raises scales of what prepare or prepare_qat returned, as a whole")
+    reason = "convert raises scales of what prepare or prepare_qat returned, as a whole"
+    _warn(unknown, reason, _OF_EXPORT)
 
 
 def _result_scale(root: nn.Module, one: Sum) -> float:
@@ -153,14 +154,14 @@ def _result_scale(root: nn.Module, one: Sum) -> float:
     return float(getattr(part, "scale", np.nan))
 
 
-def _warn(names: list[str], reason: str) -> None:
+def _warn(names: list[str], reason: str, caller: int) -> None:
     if names:
         warnings.warn(
             f"{listed(names)}: ARM or x86 without AVX2 may round some of these sums of codes to "
             f"the next code: {reason}. onnxq.predict, or `onnxq verify --isa all`, names the pairs "
             "of codes.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=caller,
         )
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from onnxq.errors import QConfigError, nearest
 from onnxq.pytorch.modules.float_functional import FloatFunctional
 from onnxq.pytorch.modules.stubs import DeQuantStub, QuantStub
 from onnxq.pytorch.nn import intrinsic, qat
@@ -100,30 +99,6 @@ DYNAMIC_MAPPING: Mapping[type[nn.Module], type[nn.Module]] = {
     nn.RNNCell: dynamic.RNNCell,
 }
 """For modules whose qconfig is a QConfigDynamic: nothing needs to be observed."""
-
-
-def check_mapping(mapping: object) -> None:
-    """Passes {module type: module type with from_float}.
-
-    Raises:
-        QConfigError: it is something else; the message names the nearest quantized module.
-    """
-    if not hasattr(mapping, "items"):
-        raise QConfigError(
-            f"mapping is a {type(mapping).__name__}; wanted a dict {{module type: quantized type}}."
-        )
-    known = {t.__name__: t for t in (*STATIC_MAPPING.values(), *DYNAMIC_MAPPING.values())}
-    for key, value in mapping.items():
-        if not (isinstance(key, type) and issubclass(key, nn.Module)):
-            raise QConfigError(
-                f"mapping: key {key!r} is no module type; wanted one like nn.Conv2d."
-            )
-        if not isinstance(value, type) or not hasattr(value, "from_float"):
-            name = value.__name__ if isinstance(value, type) else str(value)
-            raise QConfigError(
-                f"mapping[{key.__name__}] is {name}; wanted a module type with from_float, such as "
-                f"those of onnxq.pytorch.nn.quantized.{nearest(name, known)}"
-            )
 
 
 QAT_MAPPING: Mapping[type[nn.Module], type[nn.Module]] = {

@@ -55,7 +55,7 @@ def leave_float(module: nn.Module, custom: Collection[type[nn.Module]]) -> None:
             "left in float, and not for export. If that is part of what is deployed, run the "
             "prepared model on data that reaches it, then convert it again.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

@@ -1,0 +1,221 @@
+"""Conversion: quantized modules in the place of prepared ones.
+
+    prepared module --check_prepared, convert_in_place--> quantized module
+
+`onnxq.export` converts what is not converted yet; `onnxq.pytorch.convert` has the documented
+arguments beside.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from torch import fx, nn
+from torch.nn.utils.parametrize import type_before_parametrizations
+
+from onnxq.errors import ModelError, OnnxqError, UnsupportedError, listed
+from onnxq.pytorch.modules.hooks import move_hooks, move_pre_hooks, remove_hooks
+from onnxq.pytorch.modules.places import places
+from onnxq.pytorch.modules.stubs import DeQuantStub
+from onnxq.pytorch.nn.qat import QatModule
+from onnxq.pytorch.nn.quantized import DeQuantize
+from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
+from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
+from onnxq.pytorch.train.agreeing_sums import let_sums_agree
+from onnxq.pytorch.train.grid_keeping import keep_rounding
+from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING, STATIC_MAPPING
+from onnxq.pytorch.train.never_ran import leave_float
+from onnxq.pytorch.train.placed import PLACEMENTS
+from onnxq.pytorch.train.sources import is_watching
+from onnxq.qconfig import QConfig, QConfigDynamic
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Types = Mapping[type[nn.Module], type[nn.Module]]
+
+# Parameters that a module may have and yet compute in float between two grids, as it was trained.
+_FLOAT_BETWEEN_CODES = (nn.PReLU,)
+
+
+@dataclass(frozen=True, slots=True)
+class Successors:
+    """Module types and what takes their place.
+
+    Attributes:
+        static: {type: quantized type with from_float}.
+        dynamic: the same for modules whose qconfig is a QConfigDynamic; empty: `static` holds for
+            these, too.
+        custom: {observed type: quantized type with from_observed}.
+        leaves_float: whether layers with weights and a qconfig that have no successor stay; else
+            they are refused.
+    """
+
+    static: Types
+    dynamic: Types = field(default_factory=dict)
+    custom: Mapping[type[nn.Module], Any] = field(default_factory=dict)
+    leaves_float: bool = False
+
+    def of(self, module: nn.Module) -> type[nn.Module] | None:
+        """The quantized type with from_float for a module; None: it stays."""
+        is_dynamic = isinstance(getattr(module, "qconfig", None), QConfigDynamic)
+        table = self.dynamic if is_dynamic and self.dynamic else self.static
+        return table.get(type_before_parametrizations(module))
+
+
+USUAL = Successors(STATIC_MAPPING, DYNAMIC_MAPPING)
+
+
+def check_prepared(module: nn.Module, successors: Successors = USUAL) -> None:
+    """Passes a module in which something was prepared; warns where nothing of it is quantized.
+
+    Raises:
+        ModelError: it would come back in float, as it is.
+        UnsupportedError: modules with weights and a qconfig that have no quantized form.
+    """
+    if not successors.leaves_float:
+        _refuse_unsupported(module, successors)
+    if any(_is_convertible(part, successors) for part in module.modules()):
+        return
+    if any(_placements(part) is not None for part in module.modules()):
+        warnings.warn(
+            f"convert: nothing in {type(module).__name__} is quantized, so that it stays in float. "
+            "print(onnxq.pytorch.placements(model, inputs, qconfig)) says why.",
+            UserWarning,
+            stacklevel=3,
+        )
+        return
+    raise ModelError(
+        f"convert: nothing in {type(module).__name__} is prepared: it has no FakeQuantize, and no "
+        "module with a qconfig that has a quantized form; it would come back in float, as it is. "
+        "Convert what prepare(model) or prepare_qat(model) returned, after it has seen data (with "
+        "inputs=example they need no stubs and qconfigs). For dynamic quantization call "
+        "quantize_dynamic(model), or propagate_qconfig_ with a QConfigDynamic before convert."
+    )
+
+
+def convert_in_place(module: nn.Module, successors: Successors = USUAL) -> nn.Module:
+    """The module with quantized modules in place of those that were observed or trained.
+
+    Args:
+        module: of `prepare` or `prepare_qat`, after it has seen data; passed by `check_prepared`.
+        successors: what takes the place of what.
+
+    Raises:
+        CalibrationError: no data was seen; the message names the module.
+    """
+    leave_float(module, successors.custom)
+    let_sums_agree(module)
+    result = _converted(module, successors, "", {})
+    for part in result.modules():
+        remove_hooks(part, is_watching)
+    return result
+
+
+def swapped(mod: nn.Module, successors: Successors) -> nn.Module:
+    """The module's quantized counterpart, if it has one and was prepared; else the module.
+
+    Raises:
+        CalibrationError: it was prepared, but has seen no data.
+    """
+    own = successors.custom.get(type_before_parametrizations(mod))
+    if own is not None:
+        return _with_hooks(mod, own.from_observed(mod))
+    kind = successors.of(mod)
+    if kind is None or not _is_prepared(mod):
+        return mod
+    if getattr(kind, "keeps_grid", False) and output_fake_quantize(mod) is not None:
+        return mod  # it was trained with a grid of its own, which its FakeQuantize becomes
+    return _with_hooks(mod, kind.from_float(mod))  # type: ignore[attr-defined]
+
+
+def _with_hooks(mod: nn.Module, made: nn.Module) -> nn.Module:
+    """The new module, with the mode and the user's hooks of the old."""
+    made.train(mod.training)
+    move_pre_hooks(mod, made)
+    move_hooks(mod, made)
+    remove_hooks(made, _is_own_hook)
+    keep_rounding(mod, made)
+    return made
+
+
+def _is_own_hook(hook: object) -> bool:
+    """Whether onnxq registered it, to observe the output."""
+    where = getattr(hook, "__module__", None) or type(hook).__module__
+    return where.startswith("onnxq.pytorch.")
+
+
+def _is_prepared(mod: nn.Module) -> bool:
+    """Whether the module has something to say of how it is quantized."""
+    if isinstance(mod, FakeQuantize | QatModule | DeQuantStub):
+        return True
+    return output_fake_quantize(mod) is not None or isinstance(
+        getattr(mod, "qconfig", None), QConfig | QConfigDynamic
+    )
+
+
+def _converted(
+    module: nn.Module,
+    successors: Successors,
+    path: str,
+    done: dict[nn.Module, nn.Module],
+) -> nn.Module:
+    """The module, or what takes its place; one that stands in two places is converted once."""
+    if module in done:
+        return done[module]
+    try:
+        result = swapped(module, successors)
+    except OnnxqError as error:
+        raise type(error)(f"'{path or type(module).__name__}': {error}") from error
+    done[module] = result
+    if result is module and not isinstance(module, QatModule | FakeQuantize):
+        for name, child in places(module):
+            inner = f"{path}.{name}" if path else name
+            setattr(module, name, _converted(child, successors, inner, done))
+        module.__dict__.pop("input_fake_quant", None)
+    return result
+
+
+def _placements(part: nn.Module) -> object:
+    return part.meta.get(PLACEMENTS) if isinstance(part, fx.GraphModule) else None
+
+
+def _is_convertible(part: nn.Module, successors: Successors) -> bool:
+    """Whether it was prepared, is to be dynamic, or is quantized already."""
+    kind = type_before_parametrizations(part)
+    quantized = {*STATIC_MAPPING.values(), *DYNAMIC_MAPPING.values(), *successors.static.values()}
+    if isinstance(part, FakeQuantize | QatModule) or kind in successors.custom:
+        return True
+    if kind in quantized - {DeQuantize}:  # a float module has DeQuantStubs, too
+        return True
+    qconfig = getattr(part, "qconfig", None)
+    if isinstance(qconfig, QConfigDynamic) and kind in DYNAMIC_MAPPING:
+        return True
+    return isinstance(qconfig, QConfig | QConfigDynamic) and kind in successors.static
+
+
+def _refuse_unsupported(module: nn.Module, successors: Successors) -> None:
+    """Refuses leaves that have weights and a qconfig, and no quantized form."""
+    found = [
+        f"{name or type(part).__name__} ({type(part).__name__})"
+        for name, part in module.named_modules()
+        if _is_unsupported(part, {**successors.static, **successors.custom})
+    ]
+    if found:
+        raise UnsupportedError(
+            f"convert: no quantized form of {listed(found)}, which have weights and a qconfig. Set "
+            "their qconfig to None before prepare, between a DeQuantStub and a QuantStub, to leave "
+            "them in float; or give a mapping for their types."
+        )
+
+
+def _is_unsupported(part: nn.Module, known: Types) -> bool:
+    if type_before_parametrizations(part) in known or isinstance(part, FakeQuantize):
+        return False
+    if not isinstance(getattr(part, "qconfig", None), QConfig):
+        return False
+    inner = [child for child in part.children() if not isinstance(child, FakeQuantize)]
+    weights = list(part.parameters(recurse=False))
+    return not inner and bool(weights) and not isinstance(part, _FLOAT_BETWEEN_CODES)
