@@ -1,0 +1,164 @@
+"""QuantizeLinear and DequantizeLinear (Q, DQ), read: which nodes they are, and their qparams.
+
+    zero point      absent: 0
+    scale           one number, of shape () or (1,): per tensor, whatever the axis says
+                    a vector: per channel of `axis`, 1 by default
+                    with block_size: per block along `axis`
+    type of codes   Q: the zero point's, else output_dtype, else uint8; DQ: that of its codes
+    domain          "", "ai.onnx" or com.microsoft; the arithmetic is the same
+
+ONNX Runtime reads them so (tests/qdq/test_read.py asks it).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeGuard
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq import dtypes
+from onnxq.errors import ShapeError
+from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
+
+if TYPE_CHECKING:
+    from onnxq.dtypes import QDType
+    from onnxq.operator import Array
+    from onnxq.qparams import Granularity
+
+QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
+DOMAINS = ("", "ai.onnx", "com.microsoft")
+SCALE, ZERO_POINT = 1, 2
+"""Slots of Q and DQ."""
+WEIGHT, BIAS = 1, 2
+"""Slots of Conv, ConvTranspose and Gemm."""
+DEFAULT_AXIS = 1
+# reversed: a registered type may be stored as int8, but int8 codes are int8
+STORED = {t.onnx: t for t in reversed(dtypes.all_qdtypes()) if t.is_integer}
+"""ONNX's name of a type of codes -> the type."""
+SCALE_TYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+"""Types of scales that float32 holds exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Why a Q or DQ has no qparams before the model runs."""
+
+    reason: str
+
+
+def is_quantize(node: ir.Node | None) -> TypeGuard[ir.Node]:
+    """Whether it is a QuantizeLinear."""
+    return node is not None and node.op_type == QUANTIZE and node.domain in DOMAINS
+
+
+def is_dequantize(node: ir.Node | None) -> TypeGuard[ir.Node]:
+    """Whether it is a DequantizeLinear."""
+    return node is not None and node.op_type == DEQUANTIZE and node.domain in DOMAINS
+
+
+def dequantizer(value: ir.Value | None) -> ir.Node | None:
+    """The DequantizeLinear that makes the value, if one does."""
+    producer = None if value is None else value.producer()
+    return producer if is_dequantize(producer) else None
+
+
+def from_dequantize(value: ir.Value, reader: ir.Node) -> bool:
+    """Whether a DQ of the reader's own graph makes it: fusion does not cross graphs."""
+    source = dequantizer(value)
+    return source is not None and source.graph is reader.graph
+
+
+def is_constant(dequantizer: ir.Node | None) -> bool:
+    """Whether its codes are an initializer."""
+    codes = None if dequantizer is None else dequantizer.inputs[0]
+    return codes is not None and codes.is_initializer()
+
+
+def zero_point_of(node: ir.Node) -> ir.Value | None:
+    """The zero point of a Q or DQ; None: it is absent, and 0."""
+    return node.inputs[ZERO_POINT] if len(node.inputs) > ZERO_POINT else None
+
+
+def array_of(node: ir.Node, slot: int) -> Array | None:
+    """The constant in that slot, that nobody can override; None: there is none."""
+    tensor = _tensor(node.inputs[slot] if slot < len(node.inputs) else None)
+    return None if tensor is None else tensor.numpy()
+
+
+def scale_rank(node: ir.Node) -> int | None:
+    """Rank of the scale of a Q or DQ; None: it is not constant."""
+    scale = array_of(node, SCALE)
+    return None if scale is None else scale.ndim
+
+
+def code_type(node: ir.Node) -> ir.DataType | None:
+    """Type of the codes of a Q or DQ; None: that of a DQ whose inputs have no types."""
+    of_zero_point = _type_of(zero_point_of(node))
+    if of_zero_point is not None:
+        return of_zero_point
+    if node.op_type == DEQUANTIZE:
+        return _type_of(node.inputs[0])
+    named = node.attributes.get_int("output_dtype", 0)
+    return ir.DataType(named) if named else ir.DataType.UINT8
+
+
+def qparams_of(node: ir.Node) -> QParams | Unread:
+    """QParams of a Q or DQ whose scale and zero point are constants.
+
+    A float16 scale is widened: codes are those of the node; real values are rounded to float16
+    behind its DQ.
+    """
+    zero_point = zero_point_of(node)
+    scale_tensor, zero_tensor = _tensor(node.inputs[SCALE]), _tensor(zero_point)
+    if scale_tensor is None or (zero_point is not None and zero_tensor is None):
+        return Unread("its scale or zero point is computed at run time")
+    if scale_tensor.dtype not in SCALE_TYPES:
+        return Unread(f"its scale is {scale_tensor.dtype.name.lower()}")
+    kind = code_type(node)
+    dtype = None if kind is None else STORED.get(kind.name)
+    if dtype is None:
+        return Unread(f"its codes are {'of no known type' if kind is None else kind.name.lower()}")
+    scale = scale_tensor.numpy()
+    zeros = np.zeros(scale.shape, dtype.storage) if zero_tensor is None else zero_tensor.numpy()
+    size = node.attributes.get_int("block_size", 0)
+    return qparams_from(scale, zeros, dtype, node.attributes.get_int("axis", DEFAULT_AXIS), size)
+
+
+def qparams_from(
+    scale: Array, zero_point: Array, dtype: QDType, axis: int = DEFAULT_AXIS, block_size: int = 0
+) -> QParams | Unread:
+    """QParams of arrays as ONNX stores them.
+
+    Args:
+        scale: float, of one number, one per channel, or one per block.
+        zero_point: as many numbers.
+        dtype: of the codes.
+        axis: of the channels or blocks.
+        block_size: elements of a block; 0: no blocks.
+    """
+    scales = scale.astype(np.float32)
+    granularity: Granularity = PerBlock(axis, block_size) if block_size else PerChannel(axis)
+    if scales.size == 1 and scales.ndim <= 1 and not block_size:
+        granularity, scales = PerTensor(), scales.reshape(())
+    if zero_point.size != scales.size:
+        return Unread(f"it has {scales.size} scales and {zero_point.size} zero points")
+    zeros = zero_point.reshape(scales.shape).astype(dtype.storage)
+    try:
+        return QParams(scales, zeros, dtype, granularity)
+    except ShapeError as error:  # 0 or infinite, or of a rank that says nothing
+        return Unread(str(error).rstrip("."))
+
+
+def _tensor(value: ir.Value | None) -> ir.TensorProtocol | None:
+    if value is None or value.is_graph_input():  # a caller may give another
+        return None
+    return ir.convenience.get_const_tensor(value)
+
+
+def _type_of(value: ir.Value | None) -> ir.DataType | None:
+    if value is None or value.dtype is not None:
+        return None if value is None else value.dtype
+    tensor = _tensor(value)
+    return None if tensor is None else tensor.dtype
