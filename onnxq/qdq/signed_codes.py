@@ -20,7 +20,7 @@ import onnx_ir as ir
 from onnxq.graph.edit import FreeNames
 from onnxq.qdq.edits import from_dequantize, graph_of
 from onnxq.qdq.fuse.moved import PASSED
-from onnxq.qdq.fuse.scales import is_quantize
+from onnxq.qdq.read import is_quantize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

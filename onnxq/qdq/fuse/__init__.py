@@ -15,8 +15,9 @@ from onnxq.graph.edit import use_short_domain
 from onnxq.graph.passes.lift_constants import LiftConstants
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.types import infer_types
-from onnxq.qdq.fuse.scales import Int8Codes, is_dequantize, is_quantize
+from onnxq.qdq.fuse.scales import Int8Codes
 from onnxq.qdq.fuse.writer import QPARAMS_KEY, Writer
+from onnxq.qdq.read import is_dequantize, is_quantize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -18,8 +18,8 @@ from onnxq import catalog
 from onnxq.operator import Float
 from onnxq.qdq.fuse.fusion import Flattened, Fusion, Kept
 from onnxq.qdq.fuse.judge import site
-from onnxq.qdq.fuse.scales import from_dequantize
 from onnxq.qdq.fuse.view import float_view, view_of
+from onnxq.qdq.read import from_dequantize
 
 if TYPE_CHECKING:
     from onnxq.qdq.fuse.scales import Scales

@@ -20,7 +20,7 @@ import onnx_ir as ir
 
 from onnxq import dtypes
 from onnxq.graph.weights import constant
-from onnxq.qdq.fuse.scales import is_dequantize
+from onnxq.qdq.read import dequantizer
 from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
 
 if TYPE_CHECKING:
@@ -72,8 +72,9 @@ def _quantize_bias(node: ir.Node, b: Floats, scale: Floats, names: FreeNames) ->
 
 def _dequantized(value: ir.Value | None, scales: Scales) -> QParams | None:
     """The constant qparams of the DequantizeLinear that makes the value."""
-    producer = None if value is None else value.producer()
-    return scales.of(producer) if producer is not None and is_dequantize(producer) else None
+    source = dequantizer(value)
+    found = None if source is None else scales.of(source)
+    return found if isinstance(found, QParams) else None
 
 
 def _is_per_output(w: QParams, b: Floats, node: ir.Node) -> bool:

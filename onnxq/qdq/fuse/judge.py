@@ -13,10 +13,11 @@ from onnxq.graph.weights import constant
 from onnxq.operator import Float, Form, NodePlan, Operator, Role, Rule, WeightSlot
 from onnxq.qdq.fuse.fusion import Fusion, Kept
 from onnxq.qdq.fuse.results import goes_to_quantize, results_of
-from onnxq.qdq.fuse.scales import CODES, from_dequantize, zero_point_of
+from onnxq.qdq.fuse.scales import CODES
 from onnxq.qdq.fuse.signed import why_not_fused
 from onnxq.qdq.fuse.taken_bias import take_bias
 from onnxq.qdq.fuse.view import float_view
+from onnxq.qdq.read import Unread, from_dequantize, zero_point_of
 from onnxq.qparams import PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def _take_codes(
     producer = value.producer()
     assert producer is not None, "from_dequantize looked"
     qparams = scales.of(producer)
-    if qparams is None:
+    if isinstance(qparams, Unread):
         return f"the scale of input {slot} is computed at run time, or there is one per block"
     if qparams.dtype.name not in CODES:
         return f"input {slot} is {qparams.dtype}; integer kernels take uint8 and int8"

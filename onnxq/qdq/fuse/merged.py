@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.qdq.fuse.scales import is_dequantize, is_quantize
+from onnxq.qdq.read import Unread, is_dequantize, is_quantize
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -23,7 +23,7 @@ def merge_alike(graph: ir.Graph, scales: Scales) -> None:
         if not (is_quantize(node) or is_dequantize(node)):
             continue
         qparams = scales.of(node)
-        if qparams is None:
+        if isinstance(qparams, Unread):
             continue
         result = node.outputs[0]
         kept = first.setdefault((node.op_type, node.inputs[0], qparams), result)

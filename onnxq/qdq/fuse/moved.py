@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxq.qdq.fuse.scales import is_dequantize, is_quantize
+from onnxq.qdq.read import Unread, is_dequantize, is_quantize
 from onnxq.qparams import PerTensor
 
 if TYPE_CHECKING:
@@ -69,7 +69,9 @@ def _move_down(dequantize: ir.Node, scales: Scales, names: FreeNames) -> None:
 def _one_scale(node: ir.Node, scales: Scales) -> QParams | None:
     """The qparams of a Q or DQ where they are constant, one for the tensor."""
     qparams = scales.of(node)
-    return qparams if qparams is not None and qparams.granularity == PerTensor() else None
+    if isinstance(qparams, Unread) or qparams.granularity != PerTensor():
+        return None
+    return qparams
 
 
 def _passes(node: ir.Node) -> bool:

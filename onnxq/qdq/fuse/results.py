@@ -10,8 +10,9 @@ import numpy as np
 from onnxq import catalog
 from onnxq.operator import Rule
 from onnxq.qdq.fuse.fusion import Kept
-from onnxq.qdq.fuse.scales import CODES, Scales, is_quantize
+from onnxq.qdq.fuse.scales import CODES, Scales
 from onnxq.qdq.fuse.view import float_view
+from onnxq.qdq.read import Unread, is_quantize
 from onnxq.qparams import PerTensor, QParams
 
 if TYPE_CHECKING:
@@ -48,15 +49,16 @@ def results_of(node: ir.Node, rule: Rule, scales: Scales) -> Results | Kept:
         if not quantizing or len(quantizing) < len(readers) or value.is_graph_output():
             return Kept("its result is read in float32 too, or not quantized at all")
         found = [scales.of(r) for r in quantizing]
-        if any(p is None or p != found[0] for p in found) or found[0] is None:
+        qparams = found[0]
+        if isinstance(qparams, Unread) or any(p != qparams for p in found):
             return Kept("its result is quantized in more than one way, or with unknown scales")
         if clamp is not None and value is clamp.outputs[0]:
-            if not _redundant(clamp, quantizing[0], found[0]):
+            if not _redundant(clamp, quantizing[0], qparams):
                 return Kept(f"{clamp.op_type} behind it bounds more than its codes do")
             results.absorbed.append(clamp)
-        if found[0].dtype.name not in CODES or found[0].granularity != PerTensor():
-            return Kept(f"its result is {found[0].dtype}, or has one scale per channel")
-        results.quantizers[slot], results.qparams[slot] = quantizing, found[0]
+        if qparams.dtype.name not in CODES or qparams.granularity != PerTensor():
+            return Kept(f"its result is {qparams.dtype}, or has one scale per channel")
+        results.quantizers[slot], results.qparams[slot] = quantizing, qparams
     return results
 
 

@@ -17,7 +17,8 @@ import onnx_ir as ir
 from onnxq.dtypes import INT8
 from onnxq.graph.weights import constant
 from onnxq.operator import Role, Rule
-from onnxq.qdq.fuse.scales import Int8Codes, is_dequantize, is_quantize, zero_point_of
+from onnxq.qdq.fuse.scales import Int8Codes
+from onnxq.qdq.read import is_dequantize, is_quantize, zero_point_of
 from onnxq.qparams import SHIFT
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.dtypes import INT32
 from onnxq.graph.weights import constant
-from onnxq.qdq.fuse.scales import from_dequantize
+from onnxq.qdq.read import Unread, from_dequantize
 
 if TYPE_CHECKING:
     from onnxq.qdq.fuse.fusion import Fusion
@@ -33,7 +34,7 @@ def take_bias(made: Fusion, scales: Scales) -> str:
     producer = value.producer()
     if producer is not None and from_dequantize(value, made.node):
         qparams = scales.of(producer)
-        if qparams is None or qparams.dtype.name != "int32" or np.any(qparams.zero_point):
+        if isinstance(qparams, Unread) or qparams.dtype != INT32 or qparams.zero_point.any():
             return "its bias is not int32 with constant scales and zero point 0"
         checked = made.operator.op_type not in UNCHECKED
         if checked and not np.allclose(qparams.scale, wanted, rtol=BIAS_SCALE_TOLERANCE, atol=0):

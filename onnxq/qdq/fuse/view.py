@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnxq.graph.weights import constant
-from onnxq.qdq.fuse.scales import is_dequantize
+from onnxq.qdq.read import Unread, dequantizer
 from onnxq.qparams import QParams, dequantize
 
 if TYPE_CHECKING:
@@ -47,12 +47,11 @@ def view_of(
 
 
 def _seen(value: ir.Value, scales: Scales) -> ir.Value:
-    producer = value.producer()
-    if producer is None or not is_dequantize(producer):
+    source = dequantizer(value)
+    if source is None:
         return _copy(value, constant(value))
-    codes = producer.inputs[0]
-    tensor, qparams = constant(codes), scales.of(producer)
-    if codes is None or tensor is None or qparams is None:
+    tensor, qparams = constant(source.inputs[0]), scales.of(source)
+    if tensor is None or isinstance(qparams, Unread):
         return _copy(value, None)
     return _copy(value, _real(tensor, qparams))
 

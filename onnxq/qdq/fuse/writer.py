@@ -18,8 +18,9 @@ from onnxq.qdq.fuse.fusion import Fusion, Kept
 from onnxq.qdq.fuse.judge import judge
 from onnxq.qdq.fuse.merged import merge_alike
 from onnxq.qdq.fuse.moved import move_quantizers
-from onnxq.qdq.fuse.scales import Int8Codes, Scales, is_dequantize, is_quantize
+from onnxq.qdq.fuse.scales import Int8Codes, Scales
 from onnxq.qdq.fuse.signed import shift_to_uint8
+from onnxq.qdq.read import is_dequantize, is_quantize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
