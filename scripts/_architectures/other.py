@@ -127,14 +127,15 @@ class ManyInputs(nn.Module):
 
     def __init__(self, c: int) -> None:
         super().__init__()
-        self.image = conv_bn((3, c), 3, 2)
-        self.meta = nn.Sequential(nn.Linear(6, c), nn.ReLU())
+        self.layers = conv_bn((3, c), 3, 2)
+        # not called `meta`: torch's exporter fails on a module of the name of an input
+        self.factors = nn.Sequential(nn.Linear(6, c), nn.ReLU())
         self.body = GroupedBlock(c, 2 * c, c, 2)
         self.classify, self.segment = nn.Linear(2 * c, 4), nn.Conv2d(2 * c, 2, 1)
 
     def forward(self, image: Tensor, meta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Logits (N, 4), logits (N, 2, H/4, W/4), features (N, 2c)."""
-        x = self.body(self.image(image) * self.meta(meta)[:, :, None, None])
+        x = self.body(self.layers(image) * self.factors(meta)[:, :, None, None])
         mean = x.mean((2, 3))
         return self.classify(mean), self.segment(x), mean
 
