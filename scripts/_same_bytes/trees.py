@@ -30,6 +30,10 @@ BUILDERS = (
 """Files of the working tree that decide, beside the package, which bytes are written."""
 READ = {".py", ".npz", ".safetensors"}
 
+# torch.onnx.export names values by the hashes of strings: 'offsets_6' or 'offsets_7' in dlrm
+SETTINGS = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+"""Environment of the processes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tree:
@@ -105,13 +109,13 @@ def write_files(trees: Sequence[Tree], names: Sequence[str], jobs: int) -> None:
 
 
 def _run(tree: Tree, names: list[str]) -> None:
-    """One process; no thread of it waits for one that is not running."""
+    """One process, whose kernels of NumPy and torch have one thread."""
     paths = os.pathsep.join([str(tree.package), str(ROOT)])
     subprocess.run(
         [
             *(sys.executable, "-P", "-m", "scripts._same_bytes.job"),
             *(str(tree.package), str(tree.files), *names),
         ],
-        env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, **SETTINGS, "PYTHONPATH": paths},
         check=False,
     )
