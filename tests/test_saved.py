@@ -1,0 +1,141 @@
+"""Files that version 0.1 saved are read by today's code, and mean what they meant.
+
+tests/saved/make.py made them; a later version gets a folder of its own beside this one.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+
+import onnxq
+from onnxq import qtensor
+from onnxq.checking.cross_findings import CrossFindings
+from onnxq.checking.findings import Findings
+from onnxq.dynamic.dynamic_decision import DynamicPlan, Objective
+from onnxq.graph.io import save
+from onnxq.pytorch import convert
+from onnxq.pytorch.tensor_quant import QuantDescriptor
+from onnxq.qconfig import QConfigMapping
+from onnxq.static.plan import Plan
+from onnxq.static.statistics import Statistics
+from scripts._same_bytes.sums import first_number, read
+from tests.saved import samples
+from tests.saved.make import descriptor, prepared_modules, run
+
+if TYPE_CHECKING:
+    from onnxq.static.prepare import Prepared
+
+FOLDER = Path(__file__).parent / "saved" / "v0_1"
+MODULES = prepared_modules()
+CLOSE: Any = {"rtol": 0, "atol": 1e-5}  # sums of at most 32 products of about 1, in any order
+
+
+def parsed(name: str) -> Any:
+    return json.loads((FOLDER / name).read_text())
+
+
+def state(name: str) -> Any:
+    return torch.load(FOLDER / f"{name}.pt", weights_only=True)
+
+
+def prepared() -> Prepared:
+    return onnxq.prepare(FOLDER / "float.onnx", samples.chain_qconfig(), "portable")
+
+
+def test_statistics_give_the_qparams_that_they_gave() -> None:
+    loaded = Statistics.load(FOLDER / "chain.stats")
+    assert {name: one.spec for name, one in loaded.observers.items()} == samples.OBSERVERS
+    found = {n: one.calculate_qparams().to_dict() for n, one in loaded.observers.items()}
+    assert found == parsed("qparams.json")
+    assert list(loaded.batches) == [0, 1, 2]
+
+
+def test_statistics_go_on_where_they_ended() -> None:
+    loaded = Statistics.load(FOLDER / "chain.stats")
+    more = onnxq.calibrate(prepared(), samples.samples(), statistics=loaded)
+    assert len(more.batches) == 6
+
+
+@pytest.mark.parametrize("name", samples.ALL_OBSERVERS)
+def test_an_observer_takes_its_state(name: str) -> None:
+    with np.load(FOLDER / "observers.npz") as arrays:
+        state = {k.partition("/")[2]: arrays[k] for k in arrays if k.startswith(f"{name}/")}
+    observer = samples.ALL_OBSERVERS[name].restore(state)
+    if name not in samples.WITHOUT_QPARAMS:
+        assert observer.calculate_qparams().to_dict() == parsed("observers.json")[name]
+    assert observer.state().keys() == state.keys()
+
+
+def test_a_plan_is_rewritten_to_the_same_integers(tmp_path: Path) -> None:
+    plan = Plan.load(FOLDER / "plan.json")
+    assert json.loads(json.dumps(plan.to_dict())) == parsed("plan.json")
+    save(onnxq.rewrite(prepared(), plan), tmp_path / "int8.onnx")
+    assert first_number(read(tmp_path / "int8.onnx"), read(FOLDER / "int8.onnx")) is None
+
+
+def test_statistics_are_planned_as_they_were() -> None:
+    loaded = Statistics.load(FOLDER / "chain.stats")
+    assert onnxq.plan(prepared(), loaded, Objective.SIZE) == Plan.load(FOLDER / "plan.json")
+
+
+def test_a_dynamic_plan_reads_back() -> None:
+    plan = DynamicPlan.load(FOLDER / "dynamic_plan.json")
+    assert json.loads(json.dumps(plan.to_dict())) == parsed("dynamic_plan.json")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(Findings, "findings"), (CrossFindings, "cross_findings")]
+)
+def test_findings_read_back(kind: type[Findings | CrossFindings], name: str) -> None:
+    path = FOLDER / f"{name}.json"
+    assert json.loads(kind.load(path).to_json()) == parsed(path.name)
+
+
+def test_a_prediction_has_the_keys_that_it_had() -> None:
+    found = onnxq.predict(FOLDER / "int8.onnx", samples.samples())
+    assert json.loads(found.to_json()) == parsed("prediction.json")
+
+
+def test_yaml_of_a_qconfig_means_the_same() -> None:
+    assert QConfigMapping.from_yaml(FOLDER / "qconfig.yaml") == samples.every_entry()
+
+
+def test_yaml_of_a_descriptor_means_the_same() -> None:
+    assert QuantDescriptor.from_yaml((FOLDER / "descriptor.yaml").read_text()) == descriptor()
+
+
+@pytest.mark.parametrize("name", samples.tensors())
+def test_a_quantized_tensor_reads_back(name: str) -> None:
+    loaded, wanted = qtensor.load(FOLDER / f"{name}.npz"), samples.tensors()[name]
+    assert loaded.qparams == wanted.qparams
+    np.testing.assert_array_equal(loaded.int_repr(), wanted.int_repr())
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_prepared_module_takes_its_state_and_computes_the_same(name: str) -> None:
+    fresh, _, x = MODULES[name]
+    module = fresh()
+    module.load_state_dict(state(name))
+    with np.load(FOLDER / f"{name}.npz") as wanted:
+        np.testing.assert_allclose(run(module, x), wanted["y"], **CLOSE)
+        if "converted" in wanted:
+            module.load_state_dict(state(name))  # its observers have just watched x
+            converted = convert(module.eval())
+            np.testing.assert_allclose(run(converted, x), wanted["converted"], **CLOSE)
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name != "described"])
+def test_a_converted_module_takes_its_state_and_computes_the_same(name: str) -> None:
+    fresh, seen, x = MODULES[name]
+    module = fresh()
+    module(seen[0])  # other weights and ranges than those of the state
+    converted = convert(module.eval())
+    converted.load_state_dict(state(f"{name}.converted"))
+    with np.load(FOLDER / f"{name}.npz") as wanted:
+        np.testing.assert_allclose(run(converted, x), wanted["converted"], **CLOSE)
