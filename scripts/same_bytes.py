@@ -31,7 +31,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 from scripts._same_bytes.lists import OtherMachineError, SumList
 from scripts._same_bytes.selection import add_selection, selected
 from scripts._same_bytes.sums import first_field, first_number, read, sums
-from scripts._same_bytes.trees import ROOT, Tree, cache_of, checked_out, commit_of, write_files
+from scripts._same_bytes.trees import (
+    Tree,
+    cache_of,
+    checked_out,
+    commit_of,
+    working_copy,
+    write_files,
+)
 
 EQUAL, BYTES, INTEGERS, MISSING = "equal", "bytes differ", "integers differ", "not made"
 
@@ -104,22 +111,22 @@ def main() -> int:
     args = parser.parse_args()
     names = selected(parser, args.names)
     files = Path(tempfile.mkdtemp(prefix="onnxq-same-bytes-"))
-    ours = Tree(ROOT, files)
     if Path(args.against).is_file():
         try:
             known = SumList.read(Path(args.against))
         except OtherMachineError as error:
             print(f"scripts/same_bytes: {error}", file=sys.stderr)
             return 2
-        write_files([ours], names, args.jobs)
+        with working_copy() as package:
+            write_files([Tree(package, files)], names, args.jobs)
         wanted = {file for file in known.files if file.partition("/")[0] in names}
         every = sorted(files_in(files, names) | wanted)
         verdicts = [compared_with_list(file, files, known) for file in every]
     else:
         commit = commit_of(args.against)
         cache = cache_of(commit)
-        with checked_out(commit) as package:
-            write_files([Tree(package, cache), ours], names, args.jobs)
+        with checked_out(commit) as package, working_copy() as own:
+            write_files([Tree(package, cache), Tree(own, files)], names, args.jobs)
         every = sorted(files_in(files, names) | files_in(cache, names))
         verdicts = [compared(file, files, cache) for file in every]
         print(f"those of {commit[:12]} are in {cache}")

@@ -20,7 +20,7 @@ from scripts._same_bytes.lists import SumList
 from scripts._same_bytes.machine import this_machine
 from scripts._same_bytes.selection import add_selection, selected
 from scripts._same_bytes.sums import sums
-from scripts._same_bytes.trees import ROOT, Tree, commit_of, write_files
+from scripts._same_bytes.trees import ROOT, Tree, commit_of, working_copy, write_files
 
 
 def main() -> int:
@@ -38,7 +38,8 @@ def main() -> int:
         parser.error("the working tree has changes; commit them, so that the list names a commit")
     with tempfile.TemporaryDirectory(prefix="onnxq-sums-") as folder:
         files = Path(folder)
-        write_files([Tree(ROOT, files)], names, args.jobs)
+        with working_copy() as package:
+            write_files([Tree(package, files)], names, args.jobs)
         if failed := [name for name in names if not (files / name).is_dir()]:
             print(f"scripts/write_sums: not made: {', '.join(failed)}", file=sys.stderr)
             return 1

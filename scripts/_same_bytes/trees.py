@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -70,6 +71,20 @@ def checked_out(commit: str) -> Iterator[Path]:
         )
         with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
             tar.extractall(folder, filter="data")
+        yield Path(folder)
+
+
+@contextmanager
+def working_copy() -> Iterator[Path]:
+    """A temporary folder with the package as it is now: a rebase meanwhile does not reach it."""
+    with tempfile.TemporaryDirectory(prefix="onnxq-") as folder:
+        for name in PACKAGE:
+            shutil.copytree(
+                ROOT / name,
+                Path(folder) / name,
+                symlinks=True,
+                ignore=shutil.ignore_patterns("__pycache__"),
+            )
         yield Path(folder)
 
 
