@@ -23,8 +23,8 @@ from onnxq.dynamic.dynamic_decision import (
     QuantizeDynamic,
 )
 from onnxq.dynamic.dynamic_weights import (
-    Observed,
     StorageKey,
+    observe_stored,
     plan_half,
     plan_stored,
 )
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.qconfig import QConfigMapping
+    from onnxq.qparams import QParams
     from onnxq.targets import Target
 
 BLOCK_SIZE = 32  # weights per scale where the qconfig names none; ONNX Runtime's kernels want >= 16
@@ -122,7 +123,7 @@ class _Planner:
     target: Target
     objective: Objective
     notes: list[str]
-    observed: Observed = field(default_factory=dict)
+    observed: dict[StorageKey, QParams] = field(default_factory=dict)
     limits: dict[StorageKey, int] = field(default_factory=dict)
     slower: list[str] = field(default_factory=list)
     twins: dict[str, str] = field(default_factory=dict)
@@ -180,11 +181,12 @@ class _Planner:
             assert value is not None
             stored: DynamicWeightPlan | Float
             if choice.form is DynamicForm.HALF:
-                stored = plan_half(value, weight, self.notes)
+                stored, notes = plan_half(value, weight)
+                self.notes += notes
             else:
                 key = self._key(choice, weight)
-                limit = self.limits[key]
-                stored = plan_stored(value, weight, key, limit, self.observed, self.notes)
+                qparams = self._observed_once(value, key)
+                stored = plan_stored(weight, key, self.limits[key], qparams)
                 if self._may_have_one_scale(choice, weight, value):
                     stored = with_one_scale(stored)
             if isinstance(stored, Float):
@@ -193,6 +195,14 @@ class _Planner:
         how = _how(choice.form, weights)
         missing = f"; {choice.rule.missing}" if choice.rule.missing else ""
         return QuantizeDynamic(choice.form, how + missing, tuple(weights))
+
+    def _observed_once(self, value: ir.Value, key: StorageKey) -> QParams:
+        """The qparams of the key's weight, shared by the nodes that agree in the key."""
+        if key not in self.observed:
+            limit = self.limits[key]
+            self.observed[key], notes = observe_stored(constant_array(value), key, limit)
+            self.notes += notes
+        return self.observed[key]
 
     def _may_have_one_scale(self, choice: _Chosen, weight: DynamicWeight, value: ir.Value) -> bool:
         """Whether nothing but speed is asked for, and one scale for all columns would be faster."""

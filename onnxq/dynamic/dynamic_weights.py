@@ -11,6 +11,7 @@ import numpy as np
 from onnxq.dtypes import INT8
 from onnxq.dynamic.dynamic_decision import DynamicWeightPlan
 from onnxq.errors import ModelError
+from onnxq.graph.walk import value_name
 from onnxq.graph.weights import constant_array
 from onnxq.observers.weight_observation import WeightKey, observe_weight
 from onnxq.operator import DynamicWeight, Float
@@ -39,35 +40,17 @@ class StorageKey:
     observer: ObserverSpec
 
 
-Observed = dict[StorageKey, QParams]
-"""qparams of the weights seen so far, in the float model's layout."""
-
-
 def plan_stored(
-    value: ir.Value,
-    weight: DynamicWeight,
-    key: StorageKey,
-    limit: int,
-    observed: Observed,
-    notes: list[str],
+    weight: DynamicWeight, key: StorageKey, limit: int, qparams: QParams
 ) -> DynamicWeightPlan:
-    """One weight of a node: its observer's scales, within the codes that the target runs exactly.
+    """Plan of one weight of a node, stored as integers.
 
     Args:
-        value: the float initializer.
         weight: what the operator's rule says of it.
-        key: how it is observed.
+        key: names the tensor.
         limit: int8 codes stay within [-limit, limit], for all nodes that agree in the key.
-        observed: grows.
-        notes: what a user should know; grows.
-
-    Raises:
-        ModelError: the weight holds NaN or Inf.
-        QConfigError: the observer gives codes that the target cannot run exactly.
+        qparams: what `observe_stored` found for the key.
     """
-    if key not in observed:
-        observed[key] = _observe(constant_array(value), key, limit, notes)
-    qparams = observed[key]
     return DynamicWeightPlan(
         weight.slot,
         key.tensor,
@@ -78,14 +61,13 @@ def plan_stored(
 
 
 def plan_half(
-    value: ir.Value, weight: DynamicWeight, notes: list[str]
-) -> DynamicWeightPlan | Float:
-    """One weight stored as float16, or why float16 does not hold it.
+    value: ir.Value, weight: DynamicWeight
+) -> tuple[DynamicWeightPlan | Float, list[str]]:
+    """One weight stored as float16, or why float16 does not hold it; notes.
 
     Args:
         value: the float initializer.
         weight: what the operator's rule says of it.
-        notes: what a user should know; grows where many numbers are too small for float16.
 
     Raises:
         ModelError: the weight holds NaN or Inf.
@@ -95,15 +77,13 @@ def plan_half(
         raise ModelError(f"weight '{value.name}' holds NaN or Inf; repair the model.")
     sizes = np.abs(array)
     largest = float(sizes.max(initial=0.0))
+    name = f"its weight '{value.name}' reaches"
     if largest > float(np.finfo(np.float16).max):
-        return Float(f"its weight '{value.name}' reaches {largest:g}, which float16 does not hold")
+        return Float(f"{name} {largest:g}, which float16 does not hold"), []
     if 0 < largest <= HALF_ZERO:
-        return Float(
-            f"its weight '{value.name}' reaches only {largest:g}: in float16 all of it would be 0"
-        )
-    notes += _notes_on_small(value, sizes)
-    assert value.name
-    return DynamicWeightPlan(weight.slot, value.name, weight.perm, None)
+        return Float(f"{name} only {largest:g}: in float16 all of it would be 0"), []
+    plan = DynamicWeightPlan(weight.slot, value_name(value), weight.perm, None)
+    return plan, _notes_on_small(value, sizes)
 
 
 def _notes_on_small(value: ir.Value, sizes: npt.NDArray[np.float32]) -> list[str]:
@@ -121,25 +101,35 @@ def _notes_on_small(value: ir.Value, sizes: npt.NDArray[np.float32]) -> list[str
     ]
 
 
-def _observe(
-    array: npt.NDArray[np.float32], key: StorageKey, limit: int, notes: list[str]
-) -> QParams:
-    """The qparams in the float model's layout."""
+def observe_stored(
+    array: npt.NDArray[np.float32], key: StorageKey, limit: int
+) -> tuple[QParams, list[str]]:
+    """QParams of the key's weight, in the float model's layout; notes.
+
+    Args:
+        array: the float weight.
+        key: how it is observed.
+        limit: int8 codes stay within [-limit, limit].
+
+    Raises:
+        ModelError: the weight holds NaN or Inf.
+        QConfigError: the observer gives codes that the target cannot run exactly.
+    """
     if key.block_size is not None:
-        return _observe_blocks(array, key, key.block_size, limit, notes)
+        return _observe_blocks(array, key, key.block_size, limit)
     axis = 0 if key.axis is None else key.axis % array.ndim
     rows = array.reshape(1, -1) if key.axis is None else array
     named = WeightKey(key.tensor, axis, limit, key.observer)
-    qparams = observe_weight(rows, named, notes)
+    qparams, notes = observe_weight(rows, named)
     if key.axis is not None or isinstance(qparams.granularity, PerTensor):
-        return qparams
+        return qparams, notes
     scale, zero_point = qparams.scale.reshape(()), qparams.zero_point.reshape(())
-    return QParams(scale, zero_point, qparams.dtype, PerTensor())
+    return QParams(scale, zero_point, qparams.dtype, PerTensor()), notes
 
 
 def _observe_blocks(
-    array: npt.NDArray[np.float32], key: StorageKey, size: int, limit: int, notes: list[str]
-) -> QParams:
+    array: npt.NDArray[np.float32], key: StorageKey, size: int, limit: int
+) -> tuple[QParams, list[str]]:
     """One scale per `size` elements of the axis that is summed over: the other one of a matrix.
 
     The blocks are what the observer sees as channels; the last one is filled up with zeros.
@@ -152,7 +142,7 @@ def _observe_blocks(
     padded = np.zeros((blocks * size, count), np.float32)
     padded[:length] = columns
     rows = np.moveaxis(padded.reshape(blocks, size, count), 1, 2).reshape(blocks * count, size)
-    qparams = observe_weight(rows, WeightKey(key.tensor, 0, limit, key.observer), notes)
+    qparams, notes = observe_weight(rows, WeightKey(key.tensor, 0, limit, key.observer))
     shape = (blocks, count)
     scale = np.broadcast_to(qparams.scale.reshape(shape if qparams.scale.ndim else ()), shape)
     zero_point = np.broadcast_to(
@@ -161,7 +151,7 @@ def _observe_blocks(
     summed = 1 - key.axis % MATRIX
     if summed:
         scale, zero_point = scale.T, zero_point.T
-    return QParams(scale, zero_point, qparams.dtype, PerBlock(summed, size))
+    return QParams(scale, zero_point, qparams.dtype, PerBlock(summed, size)), notes
 
 
 def permuted(qparams: QParams, perm: tuple[int, ...] | None) -> QParams:

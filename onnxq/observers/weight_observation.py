@@ -36,13 +36,12 @@ class WeightKey:
     observer: ObserverSpec
 
 
-def observe_weight(weight: npt.NDArray[np.float32], key: WeightKey, notes: list[str]) -> QParams:
-    """QParams by the key's observer of the weight, its range cut to the key's limit.
+def observe_weight(weight: npt.NDArray[np.float32], key: WeightKey) -> tuple[QParams, list[str]]:
+    """QParams by the key's observer of the weight, its range cut to the key's limit; notes.
 
     Args:
         weight: float32; weight.shape[key.axis] channels where the observer has some.
         key: names the tensor, its channel axis, the code limit and the observer.
-        notes: what a user should know; grows.
 
     Raises:
         ModelError: the weight holds NaN or Inf.
@@ -60,10 +59,9 @@ def observe_weight(weight: npt.NDArray[np.float32], key: WeightKey, notes: list[
     qparams = observer.calculate_qparams()
     # a symmetric range inside the limit gives codes inside it; others are counted
     inside = -key.limit <= observer.quant_min and observer.quant_max <= key.limit
-    if qparams.dtype == INT8 and not (observer.qscheme.symmetric and inside):
-        _check_codes(weight, qparams, key, notes)
-    notes += _notes_on_least_scale(weight, qparams, key, observer)
-    return qparams
+    counted = qparams.dtype == INT8 and not (observer.qscheme.symmetric and inside)
+    notes = notes_on_codes_outside(weight, qparams, key) if counted else []
+    return qparams, notes + _notes_on_least_scale(weight, qparams, key, observer)
 
 
 def limited_to(spec: ObserverSpec, limit: int, ch_axis: int) -> ObserverSpec:
@@ -114,26 +112,30 @@ def _limited(spec: ObserverSpec, observer: Observer, limit: int) -> ObserverSpec
     return spec.with_args(reduce_range=False) if spec.accepts("reduce_range") else spec
 
 
-def _check_codes(
-    weight: npt.NDArray[np.float32], qparams: QParams, key: WeightKey, notes: list[str]
-) -> None:
-    """Counts codes outside the limit: noted at 127, refused where products would saturate."""
+def notes_on_codes_outside(
+    weight: npt.NDArray[np.float32], qparams: QParams, key: WeightKey
+) -> list[str]:
+    """One note on int8 codes outside the key's limit, if there are any.
+
+    Raises:
+        QConfigError: the limit is below 127, where products of such codes would saturate.
+    """
     outside = sum(
         int(np.count_nonzero(np.abs(quantize(piece, p).astype(np.int16)) > key.limit))
         for piece, p in _pieces(weight, qparams)
     )
     if not outside:
-        return
+        return []
     if key.limit < INT8.qmax:
         raise QConfigError(
             f"weight '{key.tensor}': {key.observer.name} gives {outside} codes outside "
             f"[-{key.limit}, {key.limit}], which the target does not run exactly. Use a symmetric "
             "observer with quant_max, reduce_range=True, or a target such as 'x86-vnni'."
         )
-    notes.append(
+    return [
         f"weight '{key.tensor}': {outside} of {weight.size} codes of -128 were clipped to -127; "
         "sums with -128 wrap on ARM"
-    )
+    ]
 
 
 def _pieces(

@@ -80,36 +80,42 @@ class Sum:
 
 
 def raise_scales(
-    sums: Sequence[Sum], groups: Mapping[str, Collection[str]], tensors: dict[str, QParams]
-) -> list[Sum]:
-    """Raises scales of results until every sum agrees; the sums that no scale near helps.
+    sums: Sequence[Sum], groups: Mapping[str, Collection[str]], tensors: Mapping[str, QParams]
+) -> tuple[dict[str, QParams], list[Sum]]:
+    """Scales of results, raised until every sum agrees; and the sums that no scale near helps.
 
     Args:
         sums: in the order in which they are computed.
         groups: name of a result -> the tensors that share its scale, itself among them.
-        tensors: name -> qparams, per tensor; changed in place.
+        tensors: name -> qparams, per tensor.
+
+    Returns:
+        (name -> qparams, sums that still do not agree).
     """
+    raised = dict(tensors)
     for _ in range(ROUNDS):
-        upset = [one for one in sums if not one.agrees(tensors)]
+        upset = [one for one in sums if not one.agrees(raised)]
         if not upset:
-            return []
+            return raised, []
         for one in upset:
-            if not one.agrees(tensors):  # another one may have helped
+            if not one.agrees(raised):  # another one may have helped
                 result = next(name for name in one.outputs if name is not None)
-                _raise(one, groups[result], tensors)
-    return [one for one in sums if not one.agrees(tensors)]
+                raised |= _raised(one, groups[result], raised)
+    return raised, [one for one in sums if not one.agrees(raised)]
 
 
-def _raise(one: Sum, members: Collection[str], tensors: dict[str, QParams]) -> None:
-    """The nearest scale of the group for which the node agrees; as it was where there is none."""
-    before = {member: tensors[member] for member in members}
+def _raised(
+    one: Sum, members: Collection[str], tensors: Mapping[str, QParams]
+) -> dict[str, QParams]:
+    """The group at its nearest scale for which the node agrees; empty where there is none."""
     for factor in _factors():
-        for member, qparams in before.items():
-            scale = np.asarray(qparams.scale * np.float32(factor), np.float32)
-            tensors[member] = replace(qparams, scale=scale)
-        if one.agrees(tensors):
-            return
-    tensors.update(before)
+        raised = {}
+        for member in members:
+            scale = np.asarray(tensors[member].scale * np.float32(factor), np.float32)
+            raised[member] = replace(tensors[member], scale=scale)
+        if one.agrees({**tensors, **raised}):
+            return raised
+    return {}
 
 
 def _factors() -> Iterator[float]:

@@ -22,7 +22,16 @@ from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.tied_weights import notes_on_both_parts
 from onnxq.errors import UnsupportedError
 from onnxq.graph.collector import without_collector
-from onnxq.graph.walk import attribute_values, node_name, walk
+from onnxq.graph.walk import (
+    attribute_values,
+    find_input,
+    input_at,
+    node_name,
+    value_name,
+    walk,
+)
+from onnxq.graph.weights import constant_array
+from onnxq.observers.weight_observation import observe_weight
 from onnxq.operator import Call, Float, NodePlan
 from onnxq.qparams import QParams, quantize
 from onnxq.static.arguments import check_prepared, check_statistics
@@ -30,9 +39,16 @@ from onnxq.static.placing.candidates import DYNAMICALLY
 from onnxq.static.placing.channel_gains import gains_of
 from onnxq.static.placing.decision import Decision, Quantize
 from onnxq.static.planning.activation_qparams import tensor_qparams, untaken_branches
-from onnxq.static.planning.constants import BiasPlan, WeightPlan, plan_bias, plan_weight, with_gain
+from onnxq.static.planning.constants import (
+    BiasPlan,
+    WeightPlan,
+    plan_bias,
+    plan_weight,
+    weight_key,
+    with_gain,
+)
 from onnxq.static.planning.pair_range import check_saturated, reduced
-from onnxq.static.planning.plan_sums import let_sums_agree
+from onnxq.static.planning.plan_sums import with_agreeing_sums
 from onnxq.targets.range_reduction import RangeReduction, Reduction
 
 if TYPE_CHECKING:
@@ -118,36 +134,18 @@ def plan(
     check_statistics(statistics, "plan")
     statistics.check_model(prepared.model_hash)
     check_saturated(prepared.target, saturated)
-    notes: list[str] = []
-    tensors, unseen = tensor_qparams(prepared, statistics, notes)
+    tensors, unseen, notes = tensor_qparams(prepared, statistics)
     notes += untaken_branches(prepared, statistics)
     decisions = _demote(prepared, unseen, tensors)
     if prepared.target.agreeing_sums:
-        let_sums_agree(prepared, decisions, tensors, notes)
-    nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
-    weights: dict[str, WeightPlan] = {}
-    biases: dict[str, BiasPlan] = {}
-    reductions: dict[str, Reduction] = {}
-    observed: dict[WeightKey, QParams] = {}
+        tensors, more = with_agreeing_sums(prepared, decisions, tensors)
+        notes += more
     gains = _gains(prepared, statistics, tensors, decisions)
-    for name, decision in decisions.items():
-        if isinstance(decision, Float) or decision.rule.weight is None or decision.folded_into:
-            continue
-        node = nodes[name]
-        x = _tensor_name(node, decision.rule.activations[0])
-        made = gains.get(decision.results[0]) if decision.results else None
-        weight = plan_weight(prepared, node, decision.rule, observed, notes)
-        if made is not None or x in gains:
-            weight = with_gain(weight, made, gains.get(x))
-        weight, reduction = reduced(weight, node, decision.rule, prepared.target, saturated)
-        if reduction is not None:
-            reductions[name] = reduction
-        if decision.rule.bias is not None and _has_input(node, decision.rule.bias):
-            weight, biases[name] = plan_bias(node, decision.rule, tensors[x], weight, notes, made)
-        weights[name] = weight
-    dynamic, reasons = _dynamic(prepared, objective, notes)
+    constants = _constants(prepared, decisions, tensors, gains, saturated)
+    dynamic, reasons, of_dynamic = _dynamic(prepared, objective)
     decisions |= reasons
-    notes += notes_on_both_parts({weight.tensor for weight in weights.values()}, dynamic.values())
+    stored = {weight.tensor for weight in constants.weights.values()}
+    notes += [*constants.notes, *of_dynamic, *notes_on_both_parts(stored, dynamic.values())]
     return Plan(
         prepared.model_hash,
         prepared.target.name,
@@ -155,28 +153,73 @@ def plan(
         tensors,
         _code_bounds(_clamps(prepared, gains), tensors),
         {tensor: tuple(gain.tolist()) for tensor, gain in gains.items()},
-        weights,
-        biases,
+        constants.weights,
+        constants.biases,
         (*prepared.notes, *notes),
         dynamic,
         prepared.target.range_reduction,
-        reductions,
+        constants.reductions,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Constants:
+    """Weights, biases and reductions as a Plan has them, and notes on them."""
+
+    weights: dict[str, WeightPlan]
+    biases: dict[str, BiasPlan]
+    reductions: dict[str, Reduction]
+    notes: list[str]
+
+
+def _constants(
+    prepared: Prepared,
+    decisions: Mapping[str, Decision],
+    tensors: Mapping[str, QParams],
+    gains: Mapping[str, npt.NDArray[np.float32]],
+    saturated: Saturated | None,
+) -> _Constants:
+    """Weights and biases of the nodes that run in integers; nodes of one key share qparams."""
+    nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
+    observed: dict[WeightKey, QParams] = {}
+    planned = _Constants({}, {}, {}, [])
+    for name, decision in decisions.items():
+        if isinstance(decision, Float) or decision.rule.weight is None or decision.folded_into:
+            continue
+        node, rule = nodes[name], decision.rule
+        x = value_name(input_at(node, rule.activations[0]))
+        made = gains.get(decision.results[0]) if decision.results else None
+        key = weight_key(prepared, node, rule)
+        if key not in observed:
+            array = constant_array(input_at(node, decision.rule.weight.slot))
+            observed[key], notes = observe_weight(array, key)
+            planned.notes.extend(notes)
+        weight = plan_weight(key, observed[key])
+        if made is not None or x in gains:
+            weight = with_gain(weight, made, gains.get(x))
+        weight, reduction = reduced(weight, node, rule, prepared.target, saturated)
+        if reduction is not None:
+            planned.reductions[name] = reduction
+        if rule.bias is not None and find_input(node, rule.bias) is not None:
+            weight, bias, notes = plan_bias(node, rule, tensors[x], weight, made)
+            planned.biases[name] = bias
+            planned.notes.extend(notes)
+        planned.weights[name] = weight
+    return planned
 
 
 def _dynamic(
-    prepared: Prepared, objective: Objective, notes: list[str]
-) -> tuple[dict[str, QuantizeDynamic], dict[str, Float]]:
-    """(nodes that are quantized dynamically, what to say of every node that was to be)."""
+    prepared: Prepared, objective: Objective
+) -> tuple[dict[str, QuantizeDynamic], dict[str, Float], tuple[str, ...]]:
+    """(nodes that are quantized dynamically, a reason for every other that was to be, notes)."""
     if not prepared.qconfig.has_dynamic:
-        return {}, {}
+        return {}, {}, ()
     made = dynamic_plan(
         prepared.model, prepared.qconfig, prepared.target, objective, (), prepared.model_hash
     )
-    notes += made.notes
     asked = {n for n, d in prepared.decisions.items() if d == Float(DYNAMICALLY)}
     reasons = {n: d for n in asked if isinstance(d := made.decisions[n], Float)}
-    return made.quantized, reasons
+    return made.quantized, reasons, made.notes
 
 
 def _gains(
@@ -203,7 +246,7 @@ def _demote(
         name = node_name(node)
         decision = prepared.decisions[name]
         if isinstance(decision, Quantize):
-            read = [_tensor_name(node, slot) for slot in decision.rule.activations]
+            read = [value_name(input_at(node, slot)) for slot in decision.rule.activations]
             missing = [unseen[t] for t in (*read, *decision.results) if t in unseen]
             reason = missing[0] if missing else _misfit(node, decision, tensors)
             if reason:
@@ -223,7 +266,7 @@ def _misfit(node: ir.Node, decision: Quantize, tensors: Mapping[str, QParams]) -
     rule = decision.rule
     if operator is None or decision.folded_into or len(decision.results) < len(rule.outputs):
         return ""
-    inputs = {slot: tensors[_tensor_name(node, slot)] for slot in rule.activations}
+    inputs = {slot: tensors[value_name(input_at(node, slot))] for slot in rule.activations}
     outputs = dict(zip(rule.outputs, (tensors[t] for t in decision.results), strict=True))
     plan = NodePlan(
         tuple(inputs.get(slot) for slot in range(len(node.inputs))),
@@ -256,17 +299,3 @@ def _code_bounds(
             )
         bounds[tensor] = (low, high)
     return bounds
-
-
-# --- small things
-
-
-def _has_input(node: ir.Node, slot: int) -> bool:
-    return slot < len(node.inputs) and node.inputs[slot] is not None
-
-
-def _tensor_name(node: ir.Node, slot: int) -> str:
-    value = node.inputs[slot]
-    assert value is not None
-    assert value.name
-    return value.name

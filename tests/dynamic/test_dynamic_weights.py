@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 import pytest
 from hypothesis import given
@@ -8,9 +9,9 @@ from hypothesis import strategies as st
 
 from onnxq.dynamic.dynamic_decision import DynamicWeightPlan
 from onnxq.dynamic.dynamic_weights import (
-    Observed,
     StorageKey,
     can_be_in_blocks,
+    observe_stored,
     permuted,
     plan_half,
     plan_stored,
@@ -32,10 +33,13 @@ def value(array: Array) -> ir.Value:
 
 
 def planned(
-    array: Array, axis: int | None, size: int | None = None, perm: tuple[int, ...] | None = None
+    array: npt.NDArray[np.float32],
+    axis: int | None,
+    size: int | None = None,
+    perm: tuple[int, ...] | None = None,
 ) -> QParams:
     key = StorageKey("w", axis, size, NARROW)
-    plan = plan_stored(value(array), DynamicWeight(1, axis, perm), key, 127, {}, [])
+    plan = plan_stored(DynamicWeight(1, axis, perm), key, 127, observe_stored(array, key, 127)[0])
     assert plan.qparams is not None
     return plan.qparams
 
@@ -69,7 +73,7 @@ def test_blocks_lie_along_the_axis_that_is_summed_over(axis: int) -> None:
 def test_an_observer_of_one_scale_gives_every_block_the_same() -> None:
     w = weights(0, 6, 10)
     key = StorageKey("w", 1, 4, MinMaxObserver.with_args(dtype="uint8"))
-    plan = plan_stored(value(w), DynamicWeight(1, 1), key, 127, {}, [])
+    plan = plan_stored(DynamicWeight(1, 1), key, 127, observe_stored(w, key, 127)[0])
     assert plan.qparams is not None
     assert plan.qparams.scale.shape == (2, 10)
     assert len(np.unique(plan.qparams.scale)) == 1
@@ -98,26 +102,23 @@ def test_blocks_follow_their_codes_too(axis: int) -> None:
     assert permuted(permuted(plain, (1, 0)), (1, 0)) == plain
 
 
-def test_a_weight_is_observed_once() -> None:
-    observed: Observed = {}
+def test_nodes_that_share_a_weight_store_it_in_their_own_layouts() -> None:
     key = StorageKey("w", 1, None, NARROW)
-    w = value(weights(0, 5, 7))
-    first = plan_stored(w, DynamicWeight(1, 1), key, 64, observed, [])
-    again = plan_stored(w, DynamicWeight(1, 1, (1, 0)), key, 64, observed, [])
-    assert len(observed) == 1
-    assert first.qparams is not None
-    assert again.qparams == permuted(first.qparams, (1, 0))
+    qparams, _ = observe_stored(weights(0, 5, 7), key, 64)
+    assert plan_stored(DynamicWeight(1, 1), key, 64, qparams).qparams == qparams
+    turned = plan_stored(DynamicWeight(1, 1, (1, 0)), key, 64, qparams)
+    assert turned.qparams == permuted(qparams, (1, 0))
 
 
 def test_float16_has_no_qparams() -> None:
     w = value(weights(0, 5, 7))
-    assert plan_half(w, DynamicWeight(1, 1), []) == DynamicWeightPlan(1, "w", None, None)
+    assert plan_half(w, DynamicWeight(1, 1)) == (DynamicWeightPlan(1, "w", None, None), [])
 
 
 def test_float16_refuses_nan_and_leaves_large_numbers_in_float() -> None:
     with pytest.raises(ModelError, match="weight 'w' holds NaN or Inf"):
-        plan_half(value(np.array([np.nan], np.float32)), DynamicWeight(1, 0), [])
-    verdict = plan_half(value(np.array([65520, 1], np.float32)), DynamicWeight(1, 0), [])
+        plan_half(value(np.array([np.nan], np.float32)), DynamicWeight(1, 0))
+    verdict, _ = plan_half(value(np.array([65520, 1], np.float32)), DynamicWeight(1, 0))
     assert isinstance(verdict, Float)
     assert "reaches 65520" in verdict.reason
 
@@ -130,18 +131,17 @@ def test_blocks_are_for_matrices_with_channels() -> None:
 
 def test_weights_that_are_all_zero_in_float16_stay_float() -> None:
     small = value(np.array([[2.0**-25, -1e-9], [0, 1e-12]], np.float32))
-    decision = plan_half(small, DynamicWeight(1, None), [])
+    decision, _ = plan_half(small, DynamicWeight(1, None))
     assert isinstance(decision, Float)
     assert "'w' reaches only 2.98023e-08: in float16 all of it would be 0" in decision.reason
-    assert isinstance(plan_half(value(np.zeros(4)), DynamicWeight(1, None), []), DynamicWeightPlan)
+    zeros, _ = plan_half(value(np.zeros(4)), DynamicWeight(1, None))
+    assert isinstance(zeros, DynamicWeightPlan)
 
 
 def test_the_share_of_small_weights_that_float16_loses_is_noted() -> None:
-    notes: list[str] = []
-    plan_half(value(weights(0, 64, 64)), DynamicWeight(1, None), notes)
+    _, notes = plan_half(value(weights(0, 64, 64)), DynamicWeight(1, None))
     assert notes == []
     mixed = np.array([0, 1, 1e-9, 1e-5, 1], np.float32)
-    plan_half(value(mixed), DynamicWeight(1, None), notes)
-    (note,) = notes
+    _, (note,) = plan_half(value(mixed), DynamicWeight(1, None))
     assert "weight 'w' in float16: 25.00% of its nonzero numbers become 0" in note
     assert "25.00% more lose precision" in note

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from onnxq.observers import Observer
     from onnxq.qdq.sum_scales import Sum
-    from onnxq.qparams import QParams
 
 _KEY = "onnxq_sums"
 _ENDING = ".activation_post_process"
@@ -77,9 +76,8 @@ def let_sums_agree(module: nn.Module) -> None:
         return
     before = {name: fake.qparams() for name, fake in fakes.items()}
     kept = [one for one in sums if any(_is_asked_for(fakes[str(name)]) for name in one.outputs)]
-    tensors: dict[str, QParams] = dict(before)
     others = [one for one in sums if one not in kept]
-    left = raise_scales(others, {name: (name,) for name in fakes}, tensors)
+    tensors, left = raise_scales(others, {name: (name,) for name in fakes}, before)
     for name, fake in fakes.items():
         if tensors[name] is not before[name]:
             fake.fix(tensors[name])

@@ -28,14 +28,13 @@ NEARLY_ALL = 0.95  # share of the codes in use, from which on the others are not
 
 
 def tensor_qparams(
-    prepared: Prepared, statistics: Statistics, notes: list[str]
-) -> tuple[dict[str, QParams], dict[str, str]]:
-    """(tensor -> qparams, tensor -> why it has none).
+    prepared: Prepared, statistics: Statistics
+) -> tuple[dict[str, QParams], dict[str, str], list[str]]:
+    """(tensor -> qparams, tensor -> why it has none, notes).
 
     Args:
         prepared: its groups are read.
         statistics: of its model.
-        notes: what a user should know; grows.
 
     Raises:
         CalibrationError: the statistics lack a tensor that is observed.
@@ -43,6 +42,7 @@ def tensor_qparams(
     """
     tensors: dict[str, QParams] = {}
     unseen: dict[str, str] = {}
+    notes: list[str] = []
     constants = {
         name: value
         for graph in prepared.model.graphs()
@@ -56,11 +56,13 @@ def tensor_qparams(
         if group.range is not None:
             qparams = qparams_of_range(group.range, group.observer().dtype)
         else:
-            qparams = _observed_qparams(_merged(group, constants, statistics), group, notes)
+            observer = _merged(group, constants, statistics)
+            qparams = observer.calculate_qparams()
+            notes += _notes_on_least_scale(observer, qparams, group)
         if len(group.members) == 1 and group.members[0] in prepared.clamps:
             qparams = _fitted(qparams, prepared.clamps[group.members[0]])
         tensors.update(dict.fromkeys(group.members, stored_as(qparams, group.dtype)))
-    return tensors, unseen
+    return tensors, unseen, notes
 
 
 def _why_unknown(group: TensorGroup, statistics: Statistics) -> str:
@@ -97,34 +99,32 @@ def _merged(
     return functools.reduce(lambda a, b: a.merge(b), observers)
 
 
-def _observed_qparams(observer: Observer, group: TensorGroup, notes: list[str]) -> QParams:
-    """The observer's qparams; notes it where its smallest scale, not the data, decided.
+def _notes_on_least_scale(observer: Observer, qparams: QParams, group: TensorGroup) -> list[str]:
+    """One note where the observer's smallest scale, not the data, decided.
 
     Values that are all 0 say nothing of the scale: observers then give EPS or their larger floor.
     """
-    qparams = observer.calculate_qparams()
     if qparams.scale.ndim or not observer.spec.accepts("eps"):
-        return qparams
+        return []
     floor = np.float32(observer.eps)
     if qparams.scale > max(floor, np.float32(EPS)):
-        return qparams
+        return []
     if _saw_only_zeros(observer):
-        notes.append(
+        return [
             f"tensor '{group.members[0]}' was 0 in every sample: its scale is a guess, and other "
             "values will be cut off near 0. Check the samples and the model, or leave the tensor "
             "float."
-        )
-        return qparams
+        ]
     if qparams.scale > floor:
-        return qparams
+        return []
     finer = observer.spec.with_args(eps=float(MIN_SCALE)).restore(observer.state())
-    if finer.calculate_qparams().scale < floor:
-        notes.append(
-            f"tensor '{group.members[0]}': its values are so small that the observer's smallest "
-            f"scale, eps = {observer.eps:.3g}, leaves them few codes or none. Give its observer a "
-            "smaller eps, or leave the tensor float."
-        )
-    return qparams
+    if finer.calculate_qparams().scale >= floor:
+        return []
+    return [
+        f"tensor '{group.members[0]}': its values are so small that the observer's smallest "
+        f"scale, eps = {observer.eps:.3g}, leaves them few codes or none. Give its observer a "
+        "smaller eps, or leave the tensor float."
+    ]
 
 
 def _saw_only_zeros(observer: Observer) -> bool:

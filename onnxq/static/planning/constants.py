@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from onnxq.dtypes import INT8, INT32
 from onnxq.errors import ModelError
+from onnxq.graph.walk import value_name
 from onnxq.graph.weights import constant_array
-from onnxq.observers.weight_observation import WeightKey, observe_weight
+from onnxq.observers.weight_observation import WeightKey
 from onnxq.qparams import (
     MIN_SCALE,
     PerChannel,
@@ -62,40 +63,28 @@ class BiasPlan:
     gain: tuple[float, ...] | None = None
 
 
-def plan_weight(
-    prepared: Prepared,
-    node: ir.Node,
-    rule: Rule,
-    observed: dict[WeightKey, QParams],
-    notes: list[str],
-) -> WeightPlan:
-    """The weight of one node: its observer's scale, within the codes that the target runs exactly.
+def weight_key(prepared: Prepared, node: ir.Node, rule: Rule) -> WeightKey:
+    """Key of a node's weight: its tensor, its observer, the codes that the target runs exactly.
 
     Args:
         prepared: target and qconfig are read.
         node: the float node.
-        rule: its operator's.
-        observed: qparams of the weights seen so far; grows.
-        notes: what a user should know; grows.
-
-    Raises:
-        ModelError: the weight holds NaN or Inf.
-        QConfigError: the observer gives codes that the target cannot run exactly.
+        rule: its operator's, with a weight.
     """
     assert rule.weight is not None
     value = node.inputs[rule.weight.slot]
     assert value is not None
-    assert value.name
     spec = weight_observer(node, rule, prepared.qconfig)
     limit = weight_limit(rule, prepared.target)
     if not spec().qscheme.symmetric and rule.saturating_pairs:
         # a larger scale moves codes towards the zero point, which may itself be too large
         limit = prepared.target.weight_qmax_saturating
-    key = WeightKey(value.name, rule.weight.axis, limit, spec)
-    if key not in observed:
-        observed[key] = observe_weight(constant_array(value), key, notes)
-    qparams = observed[key]
-    return WeightPlan(value.name, qparams, limit if qparams.dtype == INT8 else None)
+    return WeightKey(value_name(value), rule.weight.axis, limit, spec)
+
+
+def plan_weight(key: WeightKey, qparams: QParams) -> WeightPlan:
+    """Plan of the key's weight, with qparams that `observe_weight` found for it."""
+    return WeightPlan(key.tensor, qparams, key.limit if qparams.dtype == INT8 else None)
 
 
 def with_gain(
@@ -126,17 +115,15 @@ def plan_bias(
     rule: Rule,
     x: QParams,
     weight: WeightPlan,
-    notes: list[str],
     made: npt.NDArray[np.float32] | None = None,
-) -> tuple[WeightPlan, BiasPlan]:
-    """The bias at x_scale * w_scale; raises w_scale of channels whose bias would leave int32.
+) -> tuple[WeightPlan, BiasPlan, list[str]]:
+    """The bias at x_scale * w_scale; the weight, with a larger scale where it left int32; notes.
 
     Args:
         node: the float node.
         rule: its operator's.
         x: of the input.
         weight: with its gain, if it has one.
-        notes: what a user should know; grows.
         made: float32 (channels,), gains of the node's result; None: none.
 
     Raises:
@@ -155,12 +142,12 @@ def plan_bias(
         bias = bias * made
     w_scale = weight.qparams.scale
     raised = raised_scale(w_scale, bias, np.asarray(x.scale))
-    count = int(np.count_nonzero(raised > w_scale))
-    if count:
-        notes.append(
+    notes = []
+    if count := int(np.count_nonzero(raised > w_scale)):
+        notes = [
             f"'{node.name}': the weight scale of {count} channel(s) was raised so that the bias "
             "fits int32 at x_scale * w_scale"
-        )
+        ]
         weight = dataclasses.replace(
             weight, qparams=dataclasses.replace(weight.qparams, scale=raised)
         )
@@ -172,4 +159,5 @@ def plan_bias(
     rows = bias.ndim > 1 and bias.shape[0] > 1
     granularity = PerChannel(int(rows)) if raised.ndim else PerTensor()
     qparams = QParams(scale, np.zeros(scale.shape, np.int32), INT32, granularity)
-    return weight, BiasPlan(value.name, qparams, None if made is None else tuple(made.tolist()))
+    gain = None if made is None else tuple(made.tolist())
+    return weight, BiasPlan(value.name, qparams, gain), notes

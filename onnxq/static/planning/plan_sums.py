@@ -23,26 +23,27 @@ if TYPE_CHECKING:
     from onnxq.static.prepare import Prepared
 
 
-def let_sums_agree(
-    prepared: Prepared,
-    decisions: Mapping[str, Decision],
-    tensors: dict[str, QParams],
-    notes: list[str],
-) -> None:
-    """Raises scales in `tensors` until every sum of codes is the same on all machines.
+def with_agreeing_sums(
+    prepared: Prepared, decisions: Mapping[str, Decision], tensors: Mapping[str, QParams]
+) -> tuple[dict[str, QParams], list[str]]:
+    """`tensors`, scales raised until every sum of codes is the same on all machines; notes.
 
     Args:
         prepared: canonical graph, and the groups of tensors that share a scale.
         decisions: node name -> Quantize or Float.
-        tensors: activation tensor -> qparams; changed in place.
-        notes: what a user should know; grows where no such scale is near.
+        tensors: activation tensor -> qparams.
+
+    Returns:
+        (tensor -> qparams, a note for each sum that no scale near helps).
     """
     groups = {member: group.members for group in prepared.groups for member in group.members}
-    notes += [
+    raised, left = raise_scales(find_sums(prepared, decisions), groups, tensors)
+    notes = [
         f"'{one.name}': ARM or x86 without AVX2 may round some of its sums to the next code; no "
         "scale near avoids it"
-        for one in raise_scales(find_sums(prepared, decisions), groups, tensors)
+        for one in left
     ]
+    return raised, notes
 
 
 def find_sums(prepared: Prepared, decisions: Mapping[str, Decision]) -> list[Sum]:

@@ -18,11 +18,23 @@ from onnxq.observers import (
     PerChannelMinMaxObserver,
     weight_observation,
 )
-from onnxq.observers.weight_observation import WeightKey
+from onnxq.observers.weight_observation import (
+    WeightKey,
+    notes_on_codes_outside,
+    observe_weight,
+)
 from onnxq.qconfig import QConfig, QConfigMapping
 from onnxq.qparams import MAX_BIAS_CODE, PerChannel, PerTensor, QParams, per_tensor, quantize
+from onnxq.static.calibrate import calibrate
 from onnxq.static.placing.decision import Quantize
-from onnxq.static.planning.constants import BiasPlan, WeightPlan, plan_bias, plan_weight
+from onnxq.static.plan import plan
+from onnxq.static.planning.constants import (
+    BiasPlan,
+    WeightPlan,
+    plan_bias,
+    plan_weight,
+    weight_key,
+)
 from onnxq.static.prepare import Prepared, prepare
 from tests.examples import model, weights
 
@@ -70,19 +82,25 @@ def rule_of(made: Prepared, node: ir.Node) -> Rule:
     return decision.rule
 
 
-def planned(made: Prepared, notes: list[str] | None = None) -> WeightPlan:
+def planned(made: Prepared) -> WeightPlan:
+    return with_notes(made)[0]
+
+
+def with_notes(made: Prepared) -> tuple[WeightPlan, list[str]]:
     node = made.model.graph.node(0)
-    return plan_weight(made, node, rule_of(made, node), {}, [] if notes is None else notes)
+    key = weight_key(made, node, rule_of(made, node))
+    qparams, notes = observe_weight(weight_of(made), key)
+    return plan_weight(key, qparams), notes
 
 
 def biased(
     made: Prepared, scale: npt.NDArray[np.float32], x: QParams = X
 ) -> tuple[WeightPlan, BiasPlan, list[str]]:
-    node, notes = made.model.graph.node(0), list[str]()
+    node = made.model.graph.node(0)
     granularity = PerChannel(1) if scale.ndim else PerTensor()
     zero_point = np.zeros(scale.shape, np.int8)
     weight = WeightPlan("w", QParams(scale, zero_point, INT8, granularity), 127)
-    return *plan_bias(node, rule_of(made, node), x, weight, notes), notes
+    return plan_bias(node, rule_of(made, node), x, weight)
 
 
 @pytest.mark.parametrize(("op", "shape", "axis"), [("Gemm", (4, 4), 1), ("Conv", (4, 4, 1, 1), 0)])
@@ -96,7 +114,7 @@ def test_scales_run_along_the_output_channels(op: str, shape: tuple[int, ...], a
 
 def test_a_tied_weight_is_observed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made = prepared(weights(1, 4, 4), weights(2, 4))
-    observed: dict[WeightKey, QParams] = {}
+    statistics = calibrate(made, [{"x": weights(3, 2, 4)}])
     calls: list[int] = []
     observe = NarrowRangeObserver.observe
 
@@ -105,9 +123,7 @@ def test_a_tied_weight_is_observed_once(monkeypatch: pytest.MonkeyPatch) -> None
         observe(self, x, index)
 
     monkeypatch.setattr(NarrowRangeObserver, "observe", counted)
-    first, second = (
-        plan_weight(made, node, rule_of(made, node), observed, []) for node in made.model.graph
-    )
+    first, second = plan(made, statistics).weights.values()
     assert first == second
     assert first.qparams is second.qparams
     assert calls == [0]
@@ -141,7 +157,7 @@ def test_codes_that_the_target_cannot_run_exactly_are_refused() -> None:
     key = WeightKey("w", 1, 64, AFFINE)
     full_range = per_tensor(1 / 255, -128, INT8)
     with pytest.raises(QConfigError, match=r"weight 'w': .* outside \[-64, 64\].*'x86-vnni'"):
-        weight_observation._check_codes(weight_of(made), full_range, key, [])
+        notes_on_codes_outside(weight_of(made), full_range, key)
 
 
 def weight_of(made: Prepared) -> Floats:
@@ -154,8 +170,7 @@ def test_codes_of_minus_128_are_counted_and_noted(
 ) -> None:
     monkeypatch.setattr(weight_observation, "CHUNK_ELEMENTS", chunk)
     weight = np.linspace(0, 1, 16, dtype="f").reshape(4, 4)  # affine: 0 is the code -128
-    notes: list[str] = []
-    made = planned(prepared(weight, weights(2, 4), AFFINE, "x86-vnni"), notes)
+    made, notes = with_notes(prepared(weight, weights(2, 4), AFFINE, "x86-vnni"))
     count = int((quantize(weight, made.qparams) == -128).sum())
     assert count >= 1
     assert notes == [
@@ -253,8 +268,7 @@ def test_a_weight_that_the_least_scale_robs_of_its_codes_is_noted(
     spec: object, size: float, noted: str | None
 ) -> None:
     weight = np.where(np.arange(16).reshape(4, 4) % 2, size, -size).astype(np.float32)
-    notes: list[str] = []
-    planned(prepared(weight, weights(1, 4), spec), notes)
+    _, notes = with_notes(prepared(weight, weights(1, 4), spec))
     found = [note for note in notes if "least scale" in note]
     assert len(found) == (noted is not None)
     for note in found:

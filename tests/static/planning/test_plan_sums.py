@@ -11,11 +11,11 @@ from onnxq import catalog
 from onnxq.checking.predict import predict
 from onnxq.dtypes import INT8, UINT8
 from onnxq.operator import Call, NodePlan
+from onnxq.qdq import sum_scales
 from onnxq.qdq.sum_scales import Sum
 from onnxq.qparams import QParams, per_tensor
 from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import Plan, plan
-from onnxq.static.planning import plan_sums as agreeing_sums
 from onnxq.static.prepare import prepare
 from tests.examples import model, weights
 
@@ -121,7 +121,7 @@ def test_a_falling_line_has_no_sum_to_agree_on() -> None:
 
 def test_a_sum_that_no_scale_near_its_own_helps_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = made_for("x86-vnni").tensors
-    monkeypatch.setattr(agreeing_sums, "_factors", lambda: iter(()))
+    monkeypatch.setattr(sum_scales, "_factors", lambda: iter(()))
     made = made_for("portable")
     assert any(
         "'first': ARM or x86 without AVX2 may round some of its sums" in note for note in made.notes
