@@ -11,8 +11,8 @@ median over the rounds of what was measured in the same round. Above 1, the vari
 with a scale per column, which onnxq writes; with an attention_bias, which QAttention lacks, against
 float with one; with one scale; with its product split off, as DynamicQuantizeMatMul, Split and
 MultiHeadAttention; and with stored weights. A session has several of them, and the time of a
-session without any is taken off. Prints a table for people, then the same numbers as they stand in
-onnxq/targets/attention_gains.py, which planning uses.
+session without any is taken off. Prints a table for people, and writes the same numbers to
+onnxq/targets/attention_gains.csv, which planning uses.
 `layer`: 12 heads, width 768, inner width 3072, in the operators that ONNX Runtime's transformer
 tools fuse, at sequence 128, 16 and 1; against float and against
 onnxruntime.quantization.quantize_dynamic in each of its variants, with the SQNR of the output.
@@ -34,6 +34,7 @@ from onnx import TensorProto, helper, numpy_helper
 import onnxq
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import DynamicForm
+from scripts._gains import write_gains
 from scripts.bench_dynamic import peers, quantized, ratios, session, taking_turns
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def bound_run(each: onnxruntime.InferenceSession, rows: int) -> Callable[[], obj
 
 
 def print_sizes() -> None:
-    """A table for people, and ATTENTION of onnxq/targets/attention_gains.py."""
+    """A table for people, and attention_gains.csv for planning."""
     head = (CHOSEN, BIASED, ONE_SCALE, SPLIT, STORED)
     print("| hidden | rows | float, us | " + " | ".join(head) + " |")
     print("|---" * (len(head) + 3) + "|")
@@ -207,10 +208,13 @@ def print_sizes() -> None:
                 table.setdefault(hidden, []).append(gains[head.index(name)])
             cells = " | ".join(f"{gain:.2f}" for gain in gains)
             print(f"| {hidden} | {rows} | {plain.min() / copies * 1e6:.0f} | {cells} |", flush=True)
-    for name, table in tables.items():
-        print(f"\n{name}:")
-        for hidden, found in table.items():
-            print(f"    {hidden}: ({', '.join(f'{ratio:.2f}' for ratio in found)}),")
+    kinds = {"Attention": tables[CHOSEN], "MultiHeadAttention": tables[BIASED]}
+    gains = {
+        (kind, "integer", 8, hidden, 3 * hidden): found
+        for kind, table in kinds.items()
+        for hidden, found in table.items()
+    }
+    write_gains("attention_gains.csv", ROWS, gains)
 
 
 # --- layer

@@ -10,8 +10,8 @@ median over the rounds of what was measured in the same round. Above 1, the vari
 dynamic form; float runs the two nodes as one kernel, which no dynamic form does, so that other
 products gain at least as much. A session has up to 16 of them, each with an input and a weight of
 its own, and the time of a session with these inputs and no product is taken off: what is left is
-what a product costs inside a model. Prints a table for people, then the same numbers as rows of
-PRODUCTS in onnxq/targets/dynamic_gains.py, which planning uses.
+what a product costs inside a model. Prints a table for people, and writes the same numbers to
+onnxq/targets/product_gains.csv, which planning uses.
 `layer`: 12 heads, width 768, inner width 3072, at sequence 128 and 1; against float and against
 onnxruntime.quantization.quantize_dynamic in each of its variants.
 What both printed is in scripts/bench_dynamic.md.
@@ -38,6 +38,8 @@ import onnxq
 from onnxq.observers import LeastErrorObserver, NarrowRangeObserver, ObserverSpec
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
+from onnxq.targets.gains import PRODUCT_OPS
+from scripts._gains import write_gains
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -218,23 +220,22 @@ def measured() -> Iterator[tuple[int, int, dict[str, list[float]]]]:
 
 
 def print_shapes() -> None:
-    """A table for people, and PRODUCTS of onnxq/targets/dynamic_gains.py."""
+    """A table for people, and product_gains.csv for planning."""
     head = [ONE_SCALE, STORED, *(f"{name} {bits}" for name, bits in FORMS)]
     print("| K x N | M | " + " | ".join(head) + " |")
     print("|---" * (len(head) + 2) + "|")
-    found = []
+    found = {}
     for k, n, gains in measured():
-        found.append((k, n, gains))
+        found[k, n] = gains
         for i, rows in enumerate(ROWS):
             cells = " | ".join(f"{gains[name][i]:.2f}" for name in head)
             print(f"| {k} x {n} | {rows} | {cells} |", flush=True)
-    print()
-    for name, bits in FORMS:
-        print(f'    ("{name}", {bits}): {{')
-        for k, n, gains in found:
-            cells = ", ".join(f"{gain:.2f}" for gain in gains[f"{name} {bits}"])
-            print(f"        ({k}, {n}): ({cells}),")
-        print("    },")
+    by_form = {
+        (" ".join(PRODUCT_OPS), form, bits, k, n): gains[f"{form} {bits}"]
+        for form, bits in FORMS
+        for (k, n), gains in found.items()
+    }
+    write_gains("product_gains.csv", ROWS, by_form)
 
 
 # --- layer

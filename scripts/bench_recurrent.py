@@ -8,7 +8,8 @@ median over the rounds of what was measured in the same round. Above 1, the vari
 
 `sizes`: each operator in float and in each form, input size = hidden size, batch 1 and 8; and what
 objective 'speed' and 'size' choose. `float again` is a second session of the float model: how far
-from 1 a ratio is by chance. With --gains, as rows of the committed table that planning uses.
+from 1 a ratio is by chance. With --gains, writes onnxq/targets/recurrent_gains.csv, which planning
+uses.
 `forms`: other ways to write a GRU in integers that were tried: the body in a Loop, all steps
 written out, the fused operators of com.microsoft written by hand, float products in the Scan, and
 stored weights by DequantizeLinear.
@@ -38,6 +39,8 @@ from onnxq.errors import OnnxqError
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
+from onnxq.targets.gains import GATES
+from scripts._gains import write_gains
 from scripts._gru_variants import VARIANTS
 
 if TYPE_CHECKING:
@@ -48,7 +51,6 @@ if TYPE_CHECKING:
 STEPS = 32
 BATCHES = (1, 8)
 HIDDEN = (32, 64, 128, 192, 256, 384, 512, 1024)
-GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 ROUNDS = 15
 TIME_S = 0.02  # of one variant in one round, at least
 INT8 = NarrowRangeObserver.with_args()
@@ -193,20 +195,19 @@ def print_sizes() -> None:
 
 
 def print_gains() -> None:
-    """Rows of the committed table; of a GRU, the slower of its two kinds.
+    """Writes the table that planning reads; of a GRU, the slower of its two kinds.
 
     `stored` runs the float kernel on the same floats, so that its ratios differ from 1 by chance
     alone: it has no rows, and counts as fast as float.
     """
-    found: dict[tuple[str, int, int], float] = {}
+    found: dict[tuple[str, str, int, int, int], dict[int, float]] = {}
     for net in nets():
         ratio = measured(net)[1]["integer"]
-        key = (net.op_type, net.hidden, net.batch)
-        found[key] = min(ratio, found.get(key, ratio))
-    for (op_type, hidden, batch), ratio in found.items():
-        n = GATES[op_type] * hidden
-        row = f'"{op_type}", "integer", 8, {hidden}, {n}, {batch * STEPS}, {ratio:.2f}'
-        print(f"DynamicGain({row}),", flush=True)
+        key = (net.op_type, "integer", 8, net.hidden, GATES[net.op_type] * net.hidden)
+        by_batch = found.setdefault(key, {})
+        by_batch[net.batch] = min(ratio, by_batch.get(net.batch, ratio))
+    gains = {key: [by_batch[batch] for batch in BATCHES] for key, by_batch in found.items()}
+    write_gains("recurrent_gains.csv", BATCHES, gains)
 
 
 def print_forms() -> None:
@@ -228,7 +229,7 @@ def main() -> None:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("what", choices=("sizes", "forms"))
-    parser.add_argument("--gains", action="store_true", help="print rows of the committed table")
+    parser.add_argument("--gains", action="store_true", help="write the table that planning reads")
     arguments = parser.parse_args()
     if arguments.what == "forms":
         print_forms()

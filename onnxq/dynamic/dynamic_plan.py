@@ -50,7 +50,7 @@ from onnxq.observers import ObserverSpec
 from onnxq.operator import DynamicForm, DynamicRule, DynamicWeight, Float
 from onnxq.qconfig import QConfigDynamic, onnxq_default_dynamic_qconfig
 from onnxq.qparams import PerTensor
-from onnxq.targets.dynamic_gains import PRODUCT_OPS
+from onnxq.targets.gains import PRODUCT_OPS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,8 +12,7 @@ from onnxq.errors import QConfigError
 from onnxq.graph.walk import node_name
 from onnxq.operator import DynamicForm, DynamicRule, Float
 from onnxq.targets import AS_FAST
-from onnxq.targets.dynamic_gains import PRODUCT_OPS
-from onnxq.targets.recurrent_gains import GATES, R_SLOT
+from onnxq.targets.gains import GATES, PRODUCT_OPS, R_SLOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,16 +5,15 @@ The table is in onnxq.targets.machines, which says where its numbers come from.
 
 from __future__ import annotations
 
+from onnxq.targets.gains import DYNAMIC_GAINS, DynamicGain
 from onnxq.targets.machines import (
     AS_FAST,
     AUTO,
     BACKENDS,
-    DYNAMIC_GAINS,
     FIXED_POINT,
     SLOW_IN_INTEGERS,
     UNFUSED_SUMS,
     UNPROVEN,
-    DynamicGain,
     Proof,
     Target,
     Throughput,

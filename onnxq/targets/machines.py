@@ -43,14 +43,12 @@ from typing import TYPE_CHECKING
 
 from onnxq.errors import QConfigError, nearest
 from onnxq.targets.accumulation import Arithmetic
-from onnxq.targets.attention_gains import ATTENTION, ATTENTION_ROWS
 from onnxq.targets.detection import this_machine
-from onnxq.targets.dynamic_gains import PRODUCT_OPS, PRODUCTS, ROWS
+from onnxq.targets.gains import DYNAMIC_GAINS, DynamicGain
 from onnxq.targets.range_reduction import RangeReduction
-from onnxq.targets.recurrent_gains import GATES, RECURRENT, STEP_ROWS, STORED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
 TypePair = tuple[str, str]
@@ -69,62 +67,6 @@ SLOW_IN_INTEGERS: Mapping[str, float] = {
     "Where": 0.09,
 }
 
-
-@dataclass(frozen=True, slots=True)
-class DynamicGain:
-    """How much faster a dynamically quantized node was than the float one, as measured.
-
-    Attributes:
-        op_type: of the float node.
-        form: how it runs; a DynamicForm's value: "integer", "blocks", "stored", "half".
-        bits: of the weight's codes.
-        k: numbers that are summed per result; of an LSTM, GRU or RNN, the hidden size.
-        n: results per row: columns of the weight.
-        m: rows of the activation: batch times sequence.
-        ratio: time in float / time so quantized, one thread; above 1, it gains.
-    """
-
-    op_type: str
-    form: str
-    bits: int
-    k: int
-    n: int
-    m: int
-    ratio: float
-
-
-def _recurrent_gains() -> Iterator[DynamicGain]:
-    for op_type, sizes in RECURRENT.items():
-        for hidden, ratios in sizes.items():
-            n = GATES[op_type] * hidden
-            for m, ratio in zip(STEP_ROWS, ratios, strict=True):
-                yield DynamicGain(op_type, "integer", 8, hidden, n, m, ratio)
-                yield DynamicGain(op_type, "stored", 8, hidden, n, m, STORED)
-
-
-def _product_gains() -> Iterator[DynamicGain]:
-    for op_type in PRODUCT_OPS:
-        for (form, bits), shapes in PRODUCTS.items():
-            for (k, n), ratios in shapes.items():
-                for m, ratio in zip(ROWS, ratios, strict=True):
-                    yield DynamicGain(op_type, form, bits, k, n, m, ratio)
-                    if form == "integer":
-                        yield DynamicGain(op_type, "stored", bits, k, n, m, STORED)
-
-
-def _attention_gains() -> Iterator[DynamicGain]:
-    for op_type, sizes in ATTENTION.items():
-        for hidden, ratios in sizes.items():
-            for m, ratio in zip(ATTENTION_ROWS, ratios, strict=True):
-                yield DynamicGain(op_type, "integer", 8, hidden, 3 * hidden, m, ratio)
-                yield DynamicGain(op_type, "stored", 8, hidden, 3 * hidden, m, STORED)
-
-
-DYNAMIC_GAINS: tuple[DynamicGain, ...] = (
-    *_product_gains(),
-    *_recurrent_gains(),
-    *_attention_gains(),
-)
 
 AS_FAST = 1.0
 """Ratio of a form that runs as fast as float."""

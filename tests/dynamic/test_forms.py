@@ -21,7 +21,7 @@ from onnxq.operators.gru import GRU
 from onnxq.operators.lstm import LSTM
 from onnxq.operators.mat_mul import MatMul
 from onnxq.targets import DynamicGain, Target
-from onnxq.targets.recurrent_gains import GATES
+from onnxq.targets.gains import GATES
 from tests.dynamic_models import UNMEASURED
 from tests.examples import weights
 

@@ -12,10 +12,10 @@ from onnxq import targets
 from onnxq.errors import QConfigError
 from onnxq.targets import AS_FAST, UNPROVEN, DynamicGain, Proof, Target
 from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.gains import STORED
 from onnxq.targets.range_reduction import RangeReduction
-from onnxq.targets.recurrent_gains import STORED
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 NAMES = [
     "portable",
     "x86-sse",
@@ -161,7 +161,7 @@ def test_every_target_says_how_it_is_known(target: Target) -> None:
 
 
 def test_emulated_cores_are_those_that_the_tests_run_on() -> None:
-    script = (Path(__file__).parent.parent / "scripts" / "setup_isa").read_text("utf-8")
+    script = (ROOT / "scripts" / "setup_isa").read_text("utf-8")
     unpacked = set(re.findall(r"^machine \w+ (cortex-a\d+|max)", script, re.MULTILINE))
     evidence = " ".join(t.evidence for t in targets.all_targets() if t.name.startswith("arm64"))
     assert {f"cortex-{n}" for n in re.findall(r"a\d+", evidence.lower())} | {"max"} == unpacked

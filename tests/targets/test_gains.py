@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from onnxq import targets
+from onnxq.targets import gains
+from onnxq.targets.gains import DYNAMIC_GAINS, GATES, PRODUCT_OPS, STORED, TABLES, measured_gains
+from scripts import bench_attention, bench_dynamic, bench_recurrent
+from scripts._gains import FOLDER, gains_text
+
+SCRIPTS = Path(__file__).resolve().parent.parent.parent / "scripts"
+
+
+def test_each_node_was_measured_once() -> None:
+    shapes = [(g.op_type, g.form, g.bits, g.k, g.n, g.m) for g in DYNAMIC_GAINS]
+    assert len(set(shapes)) == len(shapes)
+    assert all(0 < g.ratio < math.inf for g in DYNAMIC_GAINS)
+    assert {g.form for g in DYNAMIC_GAINS} == {"integer", "blocks", "stored"}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_is_written_as_it_was_read(table: str) -> None:
+    found: dict[tuple[str, str, int, int, int], list[float]] = {}
+    rows: dict[int, None] = {}
+    for g in measured_gains(table):
+        if g.op_type == "Gemm":  # in one row with MatMul
+            continue
+        operators = " ".join(PRODUCT_OPS) if g.op_type in PRODUCT_OPS else g.op_type
+        found.setdefault((operators, g.form, g.bits, g.k, g.n), []).append(g.ratio)
+        rows[g.m] = None
+    assert gains_text(list(rows), found) == (FOLDER / table).read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("op,form,bits,k,n,1\n", "got columns .* wanted operators, form"),
+        ("operators,form,bits,k,n,1,4\nGemm,integer,8,32,32,0.5\n", "shorter"),
+        ("operators,form,bits,k,n,1\nGemm,integer,8,32,32,fast\n", "fast"),
+    ],
+)
+def test_an_altered_table_is_refused(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gains.csv").write_text(text)
+    monkeypatch.setattr(gains.resources, "files", lambda _: tmp_path)
+    with pytest.raises(ValueError, match=message):
+        list(measured_gains("gains.csv"))
+
+
+# --- products
+
+
+def test_gains_of_products_are_those_that_the_script_printed() -> None:
+    """Each line: K x N, M, one scale, stored, then FORMS in their order."""
+    text = (SCRIPTS / "bench_dynamic.md").read_text()
+    lines = re.findall(r"^\| (\d+) x (\d+) \| (\d+) \|(.*)\|$", text, re.MULTILINE)
+    printed = {
+        (op_type, *form, int(k), int(n), int(m)): float(cell)
+        for k, n, m, cells in lines
+        for form, cell in zip(bench_dynamic.FORMS, cells.split("|")[2:], strict=True)
+        for op_type in PRODUCT_OPS
+    }
+    assert printed == {
+        (g.op_type, g.form, g.bits, g.k, g.n, g.m): g.ratio
+        for g in measured_gains("product_gains.csv")
+    }
+
+
+def test_gains_of_products_are_of_the_shapes_that_the_script_measures() -> None:
+    measured = list(measured_gains("product_gains.csv"))
+    assert {(g.form, g.bits) for g in measured} == set(bench_dynamic.FORMS)
+    assert {g.m for g in measured} == set(bench_dynamic.ROWS)
+    assert {(g.k, g.n) for g in measured} == set(bench_dynamic.SHAPES)
+
+
+@pytest.mark.parametrize("op_type", ["MatMul", "Gemm"])
+@pytest.mark.parametrize("bits", [8, 4, 2])
+@pytest.mark.parametrize("shape", [(32, 32, 64), (64, 64, 4), (128, 128, 1), (16, 2048, None)])
+def test_small_products_are_faster_in_float(
+    op_type: str, bits: int, shape: tuple[int, int, int | None]
+) -> None:
+    """A session of one small product hides that: most of its time is the session's own."""
+    target = targets.find("portable")
+    forms = ("blocks", "integer", "stored")
+    found = {form: target.dynamic_gain(op_type, form, bits, *shape) for form in forms}
+    assert all(gain < 1 for gain in found.values() if gain is not None)
+    assert found["stored"] == (STORED if bits == 8 else None)
+
+
+@pytest.mark.parametrize("op_type", ["MatMul", "Gemm"])
+def test_large_weights_gain_in_integers(op_type: str) -> None:
+    target = targets.find("portable")
+    large = target.dynamic_gain(op_type, "integer", 8, 768, 768, None)
+    assert large is not None
+    assert large > 2
+
+
+def test_blocks_gain_with_one_row_and_lose_with_many() -> None:
+    target = targets.find("portable")
+    one, many = (target.dynamic_gain("MatMul", "blocks", 4, 512, 512, m) for m in (1, 256))
+    assert one is not None
+    assert many is not None
+    assert one > 2 > 1 > many
+
+
+# --- recurrent layers
+
+
+def test_gains_of_layers_are_of_the_sizes_that_the_script_measures() -> None:
+    measured = {(g.op_type, g.k, g.n, g.m): g.ratio for g in measured_gains("recurrent_gains.csv")}
+    assert measured.keys() == {
+        (op_type, hidden, rows * hidden, batch)
+        for op_type, rows in GATES.items()
+        for hidden in bench_recurrent.HIDDEN
+        for batch in bench_recurrent.BATCHES
+    }
+
+
+@pytest.mark.parametrize("op_type", GATES)
+def test_integers_gain_more_the_larger_the_layer_is(op_type: str) -> None:
+    target = targets.find("portable")
+    n = GATES[op_type]
+    sizes = bench_recurrent.HIDDEN
+    found = [target.dynamic_gain(op_type, "integer", 8, h, n * h, 1) or 0 for h in sizes]
+    assert found == sorted(found)
+
+
+def test_a_batch_that_is_not_known_counts_as_the_slower_one() -> None:
+    target = targets.find("portable")
+    assert target.dynamic_gain("GRU", "integer", 8, 256, 768, None) == 0.96
+    assert target.dynamic_gain("GRU", "integer", 8, 256, 768, 8) == 1.79
+
+
+# --- attention
+
+
+def test_gains_of_attention_are_those_that_the_script_printed() -> None:
+    """Each line: hidden size, rows, time in float, then both kinds in their order, and others."""
+    line = r"^\| (\d+) \| (\d+) \| \d+ \| ([\d.]+) \| ([\d.]+) \|"
+    text = (SCRIPTS / "bench_attention.md").read_text()
+    printed = {
+        (kind, int(hidden), int(rows)): float(gain)
+        for hidden, rows, *found in re.findall(line, text, re.MULTILINE)
+        for kind, gain in zip(("Attention", "MultiHeadAttention"), found, strict=True)
+    }
+    measured = list(measured_gains("attention_gains.csv"))
+    assert printed == {(g.op_type, g.k, g.m): g.ratio for g in measured}
+    assert {g.k for g in measured} == set(bench_attention.SIZES)
+    assert {g.m for g in measured} == set(bench_attention.ROWS)
+
+
+def test_bert_gains_and_a_small_one_with_few_rows_does_not() -> None:
+    target = targets.find("portable")
+    bert = target.dynamic_gain("Attention", "integer", 8, 768, 3 * 768, None)
+    small = target.dynamic_gain("Attention", "integer", 8, 64, 3 * 64, 1)
+    assert bert is not None
+    assert small is not None
+    assert small < 1 < 2 < bert
+
+
+def test_stored_weights_run_at_floats_speed() -> None:
+    target = targets.find("portable")
+    assert target.dynamic_gain("Attention", "stored", 8, 768, 3 * 768, 128) == STORED < 1
+
+
+def test_a_bias_of_scores_needs_a_larger_size() -> None:
+    target = targets.find("portable")
+    found = [
+        target.dynamic_gain(kind, "integer", 8, 128, 3 * 128, 1)
+        for kind in ("Attention", "MultiHeadAttention")
+    ]
+    assert found[0] is not None
+    assert found[1] is not None
+    assert found[0] > 1 > found[1]
