@@ -12,7 +12,7 @@ from onnxq.qconfig import QConfigDynamic
 from tests.dynamic_models import quantized
 from tests.golden_models import DYNAMIC, HALF
 
-GOLDEN = Path(__file__).parent.parent.parent / "golden"
+GOLDEN = Path(__file__).parent.parent / "golden"
 
 
 def text(graph: ir.Graph, indent: str = "") -> str:
