@@ -4,6 +4,8 @@ The operators of this package use the same functions; the private modules that t
 change, the names here stay. Examples: examples/onnxq-example, and every file of operators/.
 
     the node     has_input, is_constant, constant, shape: for a rule
+    formulas     function: an operator that is a formula of Reals, element by element; for its cases
+                 anywhere, positive; SIGNED_UNIT: the range of results in [-1, 1]
     functions    lower_function, table_kernel: a function of one operand as a table of 256 codes
     float        lower_around: DequantizeLinear, the operator itself, QuantizeLinear
     products     centred, product, integer_matmul: exact modulo 2^32, at the speed of BLAS
@@ -18,17 +20,31 @@ from __future__ import annotations
 from onnxq.operator.examples import codes as random_codes
 from onnxq.operator.examples import normal as random_reals
 from onnxq.operator.nodes import constant, has_input, is_constant, shape
-from onnxq.operators._function import lower_around, lower_function, table_kernel
+from onnxq.operators._function import (
+    SIGNED_UNIT,
+    Reals,
+    anywhere,
+    function,
+    lower_around,
+    lower_function,
+    positive,
+    table_kernel,
+)
 from onnxq.operators._gemm import centred, integer_matmul, product
 
 __all__ = [
+    "SIGNED_UNIT",
+    "Reals",
+    "anywhere",
     "centred",
     "constant",
+    "function",
     "has_input",
     "integer_matmul",
     "is_constant",
     "lower_around",
     "lower_function",
+    "positive",
     "product",
     "random_codes",
     "random_reals",

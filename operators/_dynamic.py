@@ -203,14 +203,4 @@ def lower_stored(site: DynamicSite, rule: DynamicRule) -> list[ir.Value]:
             float_weight = site.node.inputs[weight.slot]
             reals.shape = None if float_weight is None else float_weight.shape
         slots[weight.slot] = reals
-    outputs = site.tape.op_multi_out(
-        site.node.op_type,
-        slots,
-        site.attributes(),
-        num_outputs=len(site.node.outputs),
-        domain=site.node.domain,
-        name=site.node.name,
-    )
-    for value, old in zip(outputs, site.node.outputs, strict=True):
-        value.type, value.shape = old.type, old.shape
-    return list(outputs)
+    return site.float_node(slots)

@@ -1,13 +1,44 @@
-"""Functions without an integer kernel: around the float operator, or a table of all codes."""
+"""Operators that are a formula of reals, with no kernel for codes in ONNX Runtime.
+
+A function of one tensor, element by element, is written in one of three forms, by what it costs:
+
+    written    an operator that has a kernel for codes (QLinearLeakyRelu), where there is one
+    table      a table of all 256 codes, that GatherElements reads: TABLE_NS per element
+    around     DequantizeLinear, the float operator, QuantizeLinear: the operator's own ns_around
+
+A table is exact: the function in float64, rounded once. Around float, ONNX Runtime's result is
+within a step of that.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+import inspect
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.errors import ShapeError
+from onnxq.operator import (
+    Array,
+    Call,
+    Case,
+    Float,
+    Form,
+    NodeCall,
+    Operator,
+    Role,
+    Rule,
+    Site,
+    enter,
+)
+from onnxq.operator.examples import normal
+from onnxq.operator.nodes import call_of
 from onnxq.operators._tables import (
     TABLE_BITS,
     is_tabulable,
@@ -19,17 +50,152 @@ from onnxq.operators._tables import (
 from onnxq.qparams import dequantize, quantize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    import numpy.typing as npt
-
-    from onnxq.operator import Call, Site
     from onnxq.qparams import IntArray
 
-    Reals = npt.NDArray[np.float64]
+Reals = npt.NDArray[np.float64]
+
+TABLE_NS = 0.69
+"""A table, measured in an int8 network, ns per element (scripts/bench_elementwise.py)."""
 
 SIGNED_UNIT = (-1.0, 128 / 127)
 """For results in [-1, 1]: 8 bits get the scale 1/127, so that -1, 0 and 1 are codes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Formula(Operator):
+    """An operator whose result is a formula of reals.
+
+    Attributes:
+        op_type: of the operator.
+        formula: of float64 arrays. Its keyword-only parameters are the node's attributes, with the
+            defaults of the ONNX schema; floats are rounded to float32, as they are in the model.
+        examples: small ones, the nasty ones included.
+        domain: of the operator.
+    """
+
+    op_type: str
+    formula: Callable[..., Reals]
+    examples: Callable[[], Iterable[Case]]
+    domain: str = ""
+
+    @abstractmethod
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """As `Operator.rule`."""
+
+    def cases(self) -> Iterable[Case]:
+        """The examples."""
+        return self.examples()
+
+    def with_attributes(self, call: NodeCall) -> Callable[..., Reals]:
+        """The formula of the operands alone.
+
+        Raises:
+            ShapeError: an attribute is of another type.
+        """
+        parameters = inspect.signature(self.formula).parameters.values()
+        given = {
+            p.name: _read(call, p.name, p.default) for p in parameters if p.kind is p.KEYWORD_ONLY
+        }
+        return functools.partial(self.formula, **given)
+
+
+def _read(call: NodeCall, name: str, default: float | str) -> float | int | str:
+    if isinstance(default, str):
+        return call.text(name, default)
+    if isinstance(default, int):
+        return call.integer(name, default)
+    return float(np.float32(call.real(name, default)))
+
+
+@dataclass(frozen=True, eq=False)
+class Function(Formula):
+    """A function of one tensor, element by element.
+
+    Attributes:
+        ns_around: measured in an int8 network, ns per element: DequantizeLinear, the operator and
+            QuantizeLinear; infinity: not measured.
+        output_range: as in Rule.
+        variants: attributes of one example more each.
+        written: writes 8-bit codes in an operator that has a kernel for them; None: there is none.
+    """
+
+    ns_around: float = math.inf
+    output_range: tuple[float, float] | None = None
+    variants: Sequence[Mapping[str, float | str]] = ()
+    written: Callable[[Site], Sequence[ir.Value]] | None = None
+
+    @property
+    def form(self) -> Form:
+        """CODES, for `written` or a table, unless the float operator costs less."""
+        on_codes = self.written is not None or self.ns_around > TABLE_NS
+        return Form.CODES if on_codes else Form.FLOAT
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """Element-wise; the result is observed, unless it has a range whatever the data."""
+        return Rule(Role.ELEMENTWISE, output_range=self.output_range, form=self.form)
+
+    def cases(self) -> Iterable[Case]:
+        """The examples, and one with each of the variants."""
+        yield from self.examples()
+        for attributes in self.variants:
+            name = ", ".join(f"{key} {value}" for key, value in attributes.items())
+            yield Case(name, (normal(2, 3, 4),), (), attributes)
+
+    def lower(self, site: Site) -> Sequence[ir.Value]:
+        """The form; wide codes go around float."""
+        if self.form is Form.FLOAT or not is_tabulable(site.plan):
+            return lower_around(site)
+        if self.written is not None:
+            return self.written(site)
+        return lower_function(site, self.with_attributes(call_of(site.node)))
+
+    def kernel(self, call: Call) -> tuple[Array, ...]:
+        """Codes of Y. Raises ShapeError where dtypes or qparams do not fit."""
+        return (table_kernel(call, self.with_attributes(call)),)
+
+
+def anywhere(widest: float = 100.0) -> Iterable[Case]:
+    """Examples of a function that is defined everywhere, up to some times `widest`."""
+    yield Case("plain", (normal(2, 3, 4),))
+    yield Case("wide", (np.float32(widest) * normal(2, 3, 4),))
+    yield Case("rank 0", (normal(),))
+    yield Case("empty batch", (normal(0, 3),))
+
+
+def positive() -> Iterable[Case]:
+    """Examples of a function of numbers above 0."""
+    x = np.abs(normal(2, 3, 4)) + np.float32(0.5)
+    yield Case("plain", (x,))
+    yield Case("small and large", (x**9,))
+    yield Case("rank 0", (np.array(0.7, np.float32),))
+    yield Case("empty batch", (x[:0],))
+
+
+Decorated = TypeVar("Decorated", bound="Callable[..., Reals]")
+
+
+def function(
+    op_type: str,
+    *,
+    domain: str = "",
+    ns_around: float = math.inf,
+    output_range: tuple[float, float] | None = None,
+    cases: Callable[[], Iterable[Case]] = anywhere,
+    variants: Sequence[Mapping[str, float | str]] = (),
+    written: Callable[[Site], Sequence[ir.Value]] | None = None,
+) -> Callable[[Decorated], Decorated]:
+    """Makes the formula known as an operator; arguments as `Function` has them.
+
+    More than five of them: they are the operator's whole data, beside its formula.
+    """
+
+    def known(formula: Decorated) -> Decorated:
+        enter(Function(op_type, formula, cases, domain, ns_around, output_range, variants, written))
+        return formula
+
+    return known
 
 
 def lower_around(site: Site) -> list[ir.Value]:
@@ -44,17 +210,9 @@ def lower_around(site: Site) -> list[ir.Value]:
         )
         for i, value in enumerate(site.inputs)
     ]
-    results = site.tape.op_multi_out(
-        site.node.op_type,
-        reals,
-        site.attributes(),
-        num_outputs=len(site.node.outputs),
-        domain=site.node.domain,
-        name=site.node.name,
-    )
+    results = site.float_node(reals)
     outputs = []
     for i, (value, old) in enumerate(zip(results, site.node.outputs, strict=True)):
-        value.type, value.shape = old.type, old.shape
         if i >= len(site.plan.outputs) or site.plan.outputs[i] is None:
             outputs.append(value)
             continue

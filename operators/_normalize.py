@@ -1,13 +1,57 @@
-"""Normalization by statistics of the data itself, in float64."""
+"""Normalization by statistics of the data themselves, which ONNX Runtime computes between codes."""
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-Reals = npt.NDArray[np.float64]
+import numpy as np
+
+from onnxq.operator import Array, Call, Case, Float, Form, Role, Rule, Site, enter
+from onnxq.operators._function import Formula, Reals, around_kernel, lower_around
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import onnx_ir as ir
+
+    from onnxq.operators._function import Decorated
 
 EPSILON = 1e-5  # of the ONNX schemas
+
+
+@dataclass(frozen=True, eq=False)
+class Normalization(Formula):
+    """A formula of X and of parameters that stay float; the operands behind it are optional."""
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """X alone is an activation; the result is observed."""
+        if len(node.outputs) > 1:
+            return Float("its mean and deviation are read too")
+        return Rule(Role.ELEMENTWISE, form=Form.FLOAT)
+
+    def lower(self, site: Site) -> Sequence[ir.Value]:
+        """The operator between DequantizeLinear and QuantizeLinear."""
+        return lower_around(site)
+
+    def kernel(self, call: Call) -> tuple[Array, ...]:
+        """Codes of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        given = list(call.inputs)
+        while given and given[-1] is None:
+            given.pop()
+        return (around_kernel(replace(call, inputs=given), self.with_attributes(call)),)
+
+
+def normalization(
+    op_type: str, *, cases: Callable[[], Iterable[Case]]
+) -> Callable[[Decorated], Decorated]:
+    """Makes the formula known as an operator; arguments as `Normalization` has them."""
+
+    def known(formula: Decorated) -> Decorated:
+        enter(Normalization(op_type, formula, cases))
+        return formula
+
+    return known
 
 
 def normalized(x: Reals, axes: tuple[int, ...], epsilon: float) -> Reals:
@@ -23,6 +67,17 @@ def root_mean_square_normalized(x: Reals, axes: tuple[int, ...], epsilon: float)
     if not x.size:
         return x
     return np.asarray(x / np.sqrt(np.square(x).mean(axes, keepdims=True) + epsilon))
+
+
+def axes_from(axis: int, rank: int) -> tuple[int, ...]:
+    """The axes from that one on, counted from the front.
+
+    Raises:
+        ValueError: a tensor of that rank has no such axis.
+    """
+    if not -rank <= axis < rank:
+        raise ValueError(f"axis {axis} is outside a tensor of rank {rank}.")
+    return tuple(range(axis % rank, rank))
 
 
 def per_channel(values: Reals, rank: int) -> Reals:

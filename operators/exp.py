@@ -2,56 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Float,
-    Form,
-    Operator,
-    Role,
-    Rule,
-    Site,
-    register,
-)
-from onnxq.operator.examples import normal
-from onnxq.operators._function import lower_around, table_kernel
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import onnx_ir as ir
+from onnxq.operators._function import Reals, anywhere, function
 
 
-@register
-class Exp(Operator):
-    """Y = exp(X); ONNX Exp-13. Infinity saturates.
-
-    Measured in an int8 network, ns per element: DequantizeLinear, it and QuantizeLinear .26,
-    a table .69. So it runs in float32 between codes, within a step of the exact result.
-    """
-
-    op_type = "Exp"
-
-    def rule(self, node: ir.Node) -> Rule | Float:
-        """Element-wise, in float32 between codes; the result is observed."""
-        return Rule(Role.ELEMENTWISE, form=Form.FLOAT)
-
-    def cases(self) -> Iterable[Case]:
-        """The plain one, the nasty ones, an empty batch."""
-        yield Case("plain", (normal(2, 3, 4),))
-        yield Case("wide", (10 * normal(2, 3, 4),))
-        yield Case("rank 0", (normal(),))
-        yield Case("empty batch", (normal(0, 3),))
-
-    def lower(self, site: Site) -> Sequence[ir.Value]:
-        """Exp between DequantizeLinear and QuantizeLinear."""
-        return lower_around(site)
-
-    def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Y. Raises ShapeError where dtypes or qparams do not fit."""
-        return (table_kernel(call, np.exp),)
+@function("Exp", ns_around=0.26, cases=lambda: anywhere(10))
+def exp(x: Reals) -> Reals:
+    """Y = exp(X); ONNX Exp-13. Infinity saturates."""
+    return np.exp(x)

@@ -2,57 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Float,
-    Form,
-    Operator,
-    Role,
-    Rule,
-    Site,
-    register,
+from onnxq.operators._function import Reals, function
+
+
+@function(
+    "ThresholdedRelu",
+    ns_around=0.23,
+    variants=(
+        {"alpha": 0.3},
+        {"alpha": -0.3},
+    ),
 )
-from onnxq.operator.examples import normal
-from onnxq.operators._function import lower_around, table_kernel
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import onnx_ir as ir
-
-
-@register
-class ThresholdedRelu(Operator):
-    """Y = X where X > alpha, else 0; ONNX ThresholdedRelu-10.
-
-    Measured in an int8 network, ns per element: DequantizeLinear, it and QuantizeLinear .23,
-    a table .69. So it runs in float32 between codes, within a step of the exact result.
-    """
-
-    op_type = "ThresholdedRelu"
-
-    def rule(self, node: ir.Node) -> Rule | Float:
-        """Element-wise, in float32 between codes; the result is observed."""
-        return Rule(Role.ELEMENTWISE, form=Form.FLOAT)
-
-    def cases(self) -> Iterable[Case]:
-        """The plain one, the nasty ones, an empty batch."""
-        yield Case("plain", (normal(2, 3, 4),))
-        yield Case("alpha", (normal(2, 3, 4),), (), {"alpha": 0.3})
-        yield Case("negative alpha", (normal(2, 3, 4),), (), {"alpha": -0.3})
-        yield Case("empty batch", (normal(0, 3),))
-
-    def lower(self, site: Site) -> Sequence[ir.Value]:
-        """ThresholdedRelu between DequantizeLinear and QuantizeLinear."""
-        return lower_around(site)
-
-    def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Y. Raises ShapeError where dtypes or qparams do not fit."""
-        alpha = np.float32(call.real("alpha", 1.0))
-        return (table_kernel(call, lambda x: np.where(x > alpha, x, 0.0)),)
+def thresholded_relu(x: Reals, *, alpha: float = 1.0) -> Reals:
+    """Y = X where X > alpha, else 0; ONNX ThresholdedRelu-10."""
+    return np.where(x > alpha, x, 0.0)

@@ -14,6 +14,7 @@ from onnxq.operator.call import Array, AttributeValue, Call, NodeCall
 from onnxq.operator.contract import (
     IntegerOperator,
     Operator,
+    enter,
     integer_registry,
     register,
     register_integer,
@@ -55,6 +56,7 @@ __all__ = [
     "Rule",
     "Site",
     "WeightSlot",
+    "enter",
     "integer_registry",
     "register",
     "register_integer",

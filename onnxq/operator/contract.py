@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class Operator(ABC):
     """One ONNX operator: its quantization rule, integer lowering, reference kernel and cases."""
 
-    op_type: ClassVar[str]
-    domain: ClassVar[str] = ""
+    op_type: str
+    domain: str = ""
 
     @abstractmethod
     def rule(self, node: ir.Node) -> Rule | Float:
@@ -186,20 +186,26 @@ class IntegerOperator(ABC):
 
 
 registry: dict[tuple[str, str], Operator] = {}
-"""(domain, op_type) -> operator; filled by `register`, read through onnxq.catalog."""
+"""(domain, op_type) -> operator; filled by `enter`, read through onnxq.catalog."""
 
 integer_registry: dict[tuple[str, str], IntegerOperator] = {}
 """(domain, op_type) -> operator on codes; filled by `register_integer`."""
+
+
+def enter(operator: Operator) -> None:
+    """Makes the operator known under its (domain, op_type)."""
+    key = (operator.domain, operator.op_type)
+    if key in registry:
+        raise ValueError(f"operator {key} is registered twice")
+    registry[key] = operator
+
 
 OperatorClass = TypeVar("OperatorClass", bound=type[Operator])
 
 
 def register(cls: OperatorClass) -> OperatorClass:
     """Class decorator: makes the operator known under its (domain, op_type)."""
-    key = (cls.domain, cls.op_type)
-    if key in registry:
-        raise ValueError(f"operator {key} is registered twice")
-    registry[key] = cls()
+    enter(cls())
     return cls
 
 

@@ -17,6 +17,7 @@ import onnxruntime
 from onnx import helper
 from onnx_ir.tape import Tape
 
+from onnxq import catalog
 from onnxq.dtypes import INT8, INT32, UINT8, QDType
 from onnxq.operator import (
     Array,
@@ -101,6 +102,13 @@ def float_model(operator: Operator, case: Case) -> onnx.ModelProto:
 def node_of(operator: Operator, case: Case) -> ir.Node:
     """The case's node inside a graph."""
     return ir.from_proto(float_model(operator, case)).graph[0]
+
+
+def operator(op_type: str, domain: str = "") -> Operator:
+    """The operator of that name."""
+    found = catalog.find(op_type, domain)
+    assert found is not None, op_type
+    return found
 
 
 def rule_of(operator: Operator, case: Case) -> Rule:

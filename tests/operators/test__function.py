@@ -8,10 +8,17 @@ import pytest
 import onnxq
 from onnxq.dtypes import INT16, UINT8, UINT16
 from onnxq.errors import ShapeError
-from onnxq.operator import Call, Case, NodePlan
-from onnxq.operators._function import SIGNED_UNIT, around_kernel, table_kernel
-from onnxq.operators.elu import Elu
-from onnxq.operators.sqrt import Sqrt
+from onnxq.operator import Call, Case, Form, NodeCall, NodePlan
+from onnxq.operators._function import (
+    SIGNED_UNIT,
+    TABLE_NS,
+    Function,
+    Reals,
+    anywhere,
+    around_kernel,
+    positive,
+    table_kernel,
+)
 from onnxq.ort import runtime
 from onnxq.qconfig import default_qconfig, default_qconfig_mapping
 from onnxq.qparams import per_tensor
@@ -131,8 +138,9 @@ def test_wide_codes_are_computed_one_by_one() -> None:
     assert got.tolist() == [[2005, 1005], [5, 2005]]
 
 
-@pytest.mark.parametrize("operator", [Sqrt(), Elu()], ids=lambda op: op.op_type)
-def test_wide_codes_are_lowered_around_float(operator: Sqrt | Elu) -> None:
+@pytest.mark.parametrize("op_type", ["Sqrt", "Elu"])
+def test_wide_codes_are_lowered_around_float(op_type: str) -> None:
+    operator = builder.operator(op_type)
     x, wide = np.arange(8, dtype=np.uint16), per_tensor(0.01, 0, UINT16)
     case, plan = Case("", (x.astype(np.float32),)), NodePlan((wide,), (wide,))
     (got,) = builder.run(builder.lowered_model(operator, case, plan, [x]), case, [x])
@@ -153,3 +161,31 @@ def test_other_operands_are_refused() -> None:
         around_kernel(Call("Div", [u8([9]), None], plan), np.divide)
     with pytest.raises(ShapeError, match="broadcast"):
         around_kernel(Call("Div", [u8([9, 9]), np.ones(3, np.float32)], plan), np.divide)
+
+
+def square(x: Reals, *, alpha: float = 0.1, mode: str = "once", count: int = 2) -> Reals:
+    """Y = alpha * X^count."""
+    return np.asarray(alpha * x**count) if mode == "once" else x
+
+
+def test_the_form_follows_from_the_measured_cost() -> None:
+    for ns, form in ((TABLE_NS - 0.01, Form.FLOAT), (TABLE_NS + 0.01, Form.CODES)):
+        assert Function("Mine", square, anywhere, ns_around=ns).form is form
+    assert Function("Mine", square, anywhere).form is Form.CODES  # not measured
+    written = Function("Mine", square, anywhere, ns_around=0.1, written=lambda _: [])
+    assert written.form is Form.CODES
+
+
+def test_keyword_parameters_are_the_nodes_attributes() -> None:
+    made, x = Function("Mine", square, anywhere), np.array([3.0])
+    alpha = float(np.float32(0.1))  # as the model holds it
+    assert made.with_attributes(NodeCall("Mine", []))(x).tolist() == [alpha * 9]
+    given = NodeCall("Mine", [], attributes={"alpha": 1.0, "count": 1, "mode": b"once"})
+    assert made.with_attributes(given)(x).tolist() == [3]
+    with pytest.raises(ShapeError, match="attribute count is 'x'; wanted an int"):
+        made.with_attributes(NodeCall("Mine", [], attributes={"count": "x"}))
+
+
+def test_variants_are_examples_with_attributes() -> None:
+    made = Function("Mine", square, positive, variants=({"alpha": 0.3, "mode": "twice"},))
+    assert [case.name for case in made.cases()][-1] == "alpha 0.3, mode twice"

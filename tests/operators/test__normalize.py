@@ -1,9 +1,24 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from onnxq.operators._normalize import normalized, per_channel, root_mean_square_normalized
+from onnxq.operator import Form
+from onnxq.operators._normalize import (
+    axes_from,
+    normalized,
+    per_channel,
+    root_mean_square_normalized,
+)
+from tests.operators import builder
 
+NAMES = (
+    "GroupNormalization",
+    "InstanceNormalization",
+    "LayerNormalization",
+    "LpNormalization",
+    "RMSNormalization",
+)
 X = np.random.default_rng(0).standard_normal((2, 3, 5)) * 3 + 7
 
 
@@ -32,3 +47,17 @@ def test_nothing_stays_nothing() -> None:
 
 def test_channels_broadcast_along_axis_1() -> None:
     assert per_channel(np.arange(3.0), 4).shape == (3, 1, 1)
+
+
+def test_axes_count_from_either_end_and_exist() -> None:
+    assert axes_from(1, 3) == axes_from(-2, 3) == (1, 2)
+    with pytest.raises(ValueError, match="axis 3 is outside a tensor of rank 3"):
+        axes_from(3, 3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_normalization_computes_in_float_and_only_its_data_are_codes(name: str) -> None:
+    operator = builder.operator(name)
+    for case in operator.cases():
+        rule = builder.rule_of(operator, case)
+        assert (rule.form, rule.activations, rule.weight) == (Form.FLOAT, (0,), None)

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from onnxq.operators.abs import Abs
-from tests.operators.builder import copied, u8
+from tests.operators.builder import copied, operator, u8
 
-OP = Abs()
+OP = operator("Abs")
 
 
 def test_both_signs_lose_theirs() -> None:

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from onnxq.operators.ceil import Ceil
-from tests.operators.builder import copied, u8
+from tests.operators.builder import copied, operator, u8
 
-OP = Ceil()
+OP = operator("Ceil")
 
 
 def test_halves_go_up() -> None:

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from onnxq.operators.celu import Celu
-from tests.operators.builder import copied, u8
+from tests.operators.builder import copied, operator, u8
 
-OP = Celu()
+OP = operator("Celu")
 
 
 def test_it_ends_at_minus_alpha() -> None:

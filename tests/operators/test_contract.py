@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from onnxq import catalog
 from onnxq.dtypes import INT8, INT32, UINT8
 from onnxq.errors import OnnxqError, ShapeError
-from onnxq.operator import Array, Call, Case, Form, NodePlan, Operator, Role
+from onnxq.operator import Array, Call, Case, Form, IntegerOperator, NodePlan, Operator, Role
+from onnxq.operators._function import Formula
 from onnxq.qparams import PerChannel, QParams, dequantize
 from tests.operators import builder
 from tests.operators.builder import Types
@@ -344,29 +345,37 @@ def name(operator: Operator) -> str:
     return f"{operator.domain}.{operator.op_type}" if operator.domain else operator.op_type
 
 
+def definition(operator: Operator | IntegerOperator) -> type | Callable[..., object]:
+    """The class or the decorated formula."""
+    return operator.formula if isinstance(operator, Formula) else type(operator)
+
+
+def home(operator: Operator | IntegerOperator) -> str:
+    """Name of the file that defines it."""
+    return definition(operator).__module__.rpartition(".")[2]
+
+
 def test_every_operator_states_its_equation_and_onnx_version() -> None:
     for operator in OPERATORS:
-        assert operator.__doc__
+        text = definition(operator).__doc__
         wanted = f"{operator.domain or 'ONNX'} {operator.op_type}-"
-        assert wanted in operator.__doc__, operator.op_type
+        assert text is not None, operator.op_type
+        assert wanted in text, operator.op_type
 
 
 def test_every_file_has_a_twin_test_and_one_operator_named_like_it() -> None:
     files = {path.stem for path in FOLDER.glob("*.py") if not path.name.startswith("_")}
     twins = {path.stem.removeprefix("test_") for path in Path(__file__).parent.glob("test_*.py")}
     assert files <= twins
-    homes = [(type(op).__module__.rpartition(".")[2], op.op_type) for op in OPERATORS]
-    homes += [
-        (type(op).__module__.rpartition(".")[2], op.op_type)
-        for op in catalog.all_integer_operators()
-    ]
-    assert sorted(home for home, _ in homes) == sorted(files)
-    for home, op_type in homes:
-        assert home.replace("_", "").removeprefix(_publisher(home)) == op_type.lower()
+    homes = [(home(op), op.op_type) for op in OPERATORS]
+    homes += [(home(op), op.op_type) for op in catalog.all_integer_operators()]
+    assert sorted(file for file, _ in homes) == sorted(files)
+    for file, op_type in homes:
+        assert file.replace("_", "").removeprefix(_publisher(file)) == op_type.lower()
 
 
-def _publisher(home: str) -> str:
+def _publisher(file: str) -> str:
     """Before the name of an operator that ai.onnx has too: the last part of its own domain."""
-    found = [op for op in OPERATORS if type(op).__module__.endswith(f".{home}") and op.domain]
+    found = [op for op in OPERATORS if home(op) == file and op.domain]
     clashes = [op for op in found if catalog.find(op.op_type) is not None]
     return clashes[0].domain.rpartition(".")[2] if clashes else ""

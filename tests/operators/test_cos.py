@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from onnxq.operators.cos import Cos
-from tests.operators.builder import copied, u8
+from tests.operators.builder import copied, operator, u8
 
-OP = Cos()
+OP = operator("Cos")
 
 
 def test_cosine_of_zero() -> None:

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from onnxq.operators.erf import Erf
-from tests.operators.builder import copied, u8
+from tests.operators.builder import copied, operator, u8
 
-OP = Erf()
+OP = operator("Erf")
 
 
 def test_far_away_it_is_the_sign() -> None:

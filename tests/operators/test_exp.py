@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from onnxq.operators.exp import Exp
-from tests.operators.builder import copied, u8
+from tests.operators.builder import copied, operator, u8
 
-OP = Exp()
+OP = operator("Exp")
 
 
 def test_large_results_get_the_highest_code() -> None:

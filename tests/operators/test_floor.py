@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from onnxq.operators.floor import Floor
-from tests.operators.builder import copied, u8
+from tests.operators.builder import copied, operator, u8
 
-OP = Floor()
+OP = operator("Floor")
 
 
 def test_halves_go_down() -> None:

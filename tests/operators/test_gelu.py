@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from onnxq.operators.gelu import Gelu
-from tests.operators.builder import copied, u8
+from tests.operators.builder import copied, operator, u8
 
-OP = Gelu()
+OP = operator("Gelu")
 
 
 def test_large_numbers_pass() -> None:

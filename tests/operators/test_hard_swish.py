@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from onnxq.operators.hard_swish import HardSwish
-from tests.operators.builder import copied, u8
+from tests.operators.builder import copied, operator, u8
 
-OP = HardSwish()
+OP = operator("HardSwish")
 
 
 def test_it_is_zero_below_minus_three_and_the_identity_above_three() -> None:

@@ -2,22 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxq.operator import Call, Form
-from onnxq.operators.instance_normalization import InstanceNormalization
+from onnxq.operator import Call
 from onnxq.qparams import quantize
 from tests.operators import builder
 from tests.operators.builder import Types
 
-OP = InstanceNormalization()
+OP = builder.operator("InstanceNormalization")
 CASES = {case.name: case for case in OP.cases()}
-
-
-def test_it_computes_in_float_and_only_its_data_are_codes() -> None:
-    for case in CASES.values():
-        rule = builder.rule_of(OP, case)
-        assert rule.form is Form.FLOAT
-        assert rule.activations == (0,)
-        assert rule.weight is None
 
 
 def test_planes_of_one_value_give_the_bias() -> None:

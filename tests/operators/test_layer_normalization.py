@@ -4,22 +4,13 @@ import dataclasses
 
 import numpy as np
 
-from onnxq.operator import Call, Float, Form
-from onnxq.operators.layer_normalization import LayerNormalization
+from onnxq.operator import Call, Float
 from onnxq.qparams import quantize
 from tests.operators import builder
 from tests.operators.builder import Types
 
-OP = LayerNormalization()
+OP = builder.operator("LayerNormalization")
 CASES = {case.name: case for case in OP.cases()}
-
-
-def test_it_computes_in_float_and_only_its_data_are_codes() -> None:
-    for case in CASES.values():
-        rule = builder.rule_of(OP, case)
-        assert rule.form is Form.FLOAT
-        assert rule.activations == (0,)
-        assert rule.weight is None
 
 
 def test_mean_and_deviation_that_are_read_leave_it_in_float() -> None:

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from onnxq.operators.log import Log
-from tests.operators.builder import copied, u8
+from tests.operators.builder import copied, operator, u8
 
-OP = Log()
+OP = operator("Log")
 
 
 def test_zero_and_below_get_the_lowest_code() -> None:

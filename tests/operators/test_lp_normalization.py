@@ -1,20 +1,11 @@
 from __future__ import annotations
 
-from onnxq.operator import Call, Form
-from onnxq.operators.lp_normalization import LpNormalization
+from onnxq.operator import Call
 from tests.operators import builder
 from tests.operators.builder import Types
 
-OP = LpNormalization()
+OP = builder.operator("LpNormalization")
 CASES = {case.name: case for case in OP.cases()}
-
-
-def test_it_computes_in_float_and_only_its_data_are_codes() -> None:
-    for case in CASES.values():
-        rule = builder.rule_of(OP, case)
-        assert rule.form is Form.FLOAT
-        assert rule.activations == (0,)
-        assert rule.weight is None
 
 
 def test_rows_of_zeros_stay_zero() -> None:

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from onnxq.operators.reciprocal import Reciprocal
-from tests.operators.builder import copied, u8
+from tests.operators.builder import copied, operator, u8
 
-OP = Reciprocal()
+OP = operator("Reciprocal")
 
 
 def test_zero_gives_the_highest_code() -> None:

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from onnxq.operators.round import Round
-from tests.operators.builder import copied, u8
+from tests.operators.builder import copied, operator, u8
 
-OP = Round()
+OP = operator("Round")
 
 
 def test_halves_go_to_even() -> None:

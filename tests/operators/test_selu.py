@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from onnxq.operators.selu import Selu
-from tests.operators.builder import copied, u8
+from tests.operators.builder import copied, operator, u8
 
-OP = Selu()
+OP = operator("Selu")
 
 
 def test_it_ends_at_minus_alpha_times_gamma() -> None:

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from onnxq.operators.sign import Sign
-from tests.operators.builder import copied, u8
+from tests.operators.builder import copied, operator, u8
 
-OP = Sign()
+OP = operator("Sign")
 
 
 def test_results_are_minus_one_zero_and_one() -> None:

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from onnxq.operators.sin import Sin
-from tests.operators.builder import copied, u8
+from tests.operators.builder import copied, operator, u8
 
-OP = Sin()
+OP = operator("Sin")
 
 
 def test_sine_of_half_pi() -> None:

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from onnxq.operators.softplus import Softplus
-from tests.operators.builder import copied, u8
+from tests.operators.builder import copied, operator, u8
 
-OP = Softplus()
+OP = operator("Softplus")
 
 
 def test_it_does_not_overflow() -> None:

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from onnxq.operators.softsign import Softsign
-from tests.operators.builder import copied, u8
+from tests.operators.builder import copied, operator, u8
 
-OP = Softsign()
+OP = operator("Softsign")
 
 
 def test_it_bends_towards_one() -> None:

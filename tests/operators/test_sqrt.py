@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from onnxq.operators.sqrt import Sqrt
-from tests.operators.builder import copied, u8
+from tests.operators.builder import copied, operator, u8
 
-OP = Sqrt()
+OP = operator("Sqrt")
 
 
 def test_root_of_four_is_two() -> None:

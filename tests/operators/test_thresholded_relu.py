@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from onnxq.operators.thresholded_relu import ThresholdedRelu
-from tests.operators.builder import copied, u8
+from tests.operators.builder import copied, operator, u8
 
-OP = ThresholdedRelu()
+OP = operator("ThresholdedRelu")
 
 
 def test_the_threshold_itself_becomes_zero() -> None:
