@@ -12,12 +12,7 @@ from onnxq.errors import UnsupportedError
 from onnxq.operator import DynamicForm, DynamicRule, DynamicSite, DynamicWeight, Float, NodeSite
 from onnxq.operator.nodes import is_constant, shape
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._dynamic import (
-    block_reals,
-    integer_product,
-    quantized_at_run_time,
-    step,
-)
+from onnxq.operators._dynamic import block_reals, integer_product, quantized_at_run_time, step
 from onnxq.qparams import PerBlock
 
 if TYPE_CHECKING:

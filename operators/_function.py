@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -80,9 +79,9 @@ class Formula(Operator):
     examples: Callable[[], Iterable[Case]]
     domain: str = ""
 
-    @abstractmethod
-    def rule(self, node: ir.Node) -> Rule | Float:
-        """As `Operator.rule`."""
+    def definition(self) -> Callable[..., Reals]:
+        """The formula."""
+        return self.formula
 
     def cases(self) -> Iterable[Case]:
         """The examples."""

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import ShapeError
-from onnxq.operator import Float, NodeCall
+from onnxq.operator import Case, Float, NodeCall
+from onnxq.operator.examples import ints, normal
 from onnxq.operator.nodes import call_of, constant, has_input, shape
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
 
@@ -56,3 +57,14 @@ def reduce_codes(call: NodeCall, x: IntArray, function: np.ufunc) -> IntArray:
         return x.copy()
     keep = bool(call.integer("keepdims", 1))
     return np.asarray(function.reduce(x, axis=tuple(axes), keepdims=keep))
+
+
+def cases() -> Iterable[Case]:
+    """Axes given and not, kept and dropped, as an attribute; an empty batch."""
+    x = normal(2, 3, 4)
+    yield Case("axes", (x, ints(0, -1)), (1,))
+    yield Case("all axes", (x,))
+    yield Case("no axes left", (x, ints()), (1,), {"noop_with_empty_axes": 1})
+    yield Case("axes dropped", (x, ints(1)), (1,), {"keepdims": 0})
+    yield Case("attribute of opset 13", (x,), (), {"axes": [1]}, opset=13)
+    yield Case("empty batch", (normal(0, 3), ints(1)), (1,))

@@ -6,18 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Float,
-    Form,
-    Operator,
-    Role,
-    Rule,
-    Site,
-    register,
-)
+from onnxq.operator import Array, Call, Case, Float, Form, Operator, Role, Rule, Site, register
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import constant, has_input
 from onnxq.operators._clamp import Bounds, clamp_codes, lower_clamp

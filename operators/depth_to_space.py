@@ -5,61 +5,38 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq.errors import ShapeError
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Float,
-    Operator,
-    Role,
-    Rule,
-    Site,
-    register,
-)
+from onnxq.operator import Array, Call, Case
 from onnxq.operator.examples import normal
+from onnxq.operators._select import selection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    import onnx_ir as ir
+    from onnxq.qparams import IntArray
 
 
-@register
-class DepthToSpace(Operator):
+def cases() -> Iterable[Case]:
+    """The plain one, the nasty ones, an empty batch."""
+    x = normal(2, 8, 2, 3)
+    yield Case("DCR", (x,), (), {"blocksize": 2})
+    yield Case("CRD", (x,), (), {"blocksize": 2, "mode": "CRD"})
+    yield Case("empty batch", (normal(0, 8, 2, 3),), (), {"blocksize": 2})
+
+
+@selection("DepthToSpace", cases=cases)
+def depth_to_space(call: Call, x: IntArray) -> Array:
     """Y[n, c, h * b + i, w * b + j] = X[n, d, h, w]; ONNX DepthToSpace-13.
 
     Mode DCR: d = (i * b + j) * C + c; CRD: d = (c * b + i) * b + j;
     b is the blocksize, C = channels / b^2.
     """
-
-    op_type = "DepthToSpace"
-
-    def rule(self, node: ir.Node) -> Rule | Float:
-        """Copies codes, so the output has the input's qparams."""
-        return Rule(Role.MOVEMENT, shares_qparams=True)
-
-    def cases(self) -> Iterable[Case]:
-        """The plain one, the nasty ones, an empty batch."""
-        x = normal(2, 8, 2, 3)
-        yield Case("DCR", (x,), (), {"blocksize": 2})
-        yield Case("CRD", (x,), (), {"blocksize": 2, "mode": "CRD"})
-        yield Case("empty batch", (normal(0, 8, 2, 3),), (), {"blocksize": 2})
-
-    def lower(self, site: Site) -> Sequence[ir.Value]:
-        """DepthToSpace on codes."""
-        return site.on_codes()
-
-    def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = call.codes(0)
-        call.shared()
-        block = call.integer("blocksize", 0)
-        if x.ndim != 4 or block < 1 or x.shape[1] % block**2:
-            raise ShapeError(f"DepthToSpace: x {x.shape}, blocksize {block}.")
-        n, depth, height, width = x.shape
-        channels = depth // block**2
-        if call.text("mode", "DCR") == "DCR":
-            y = x.reshape(n, block, block, channels, height, width).transpose(0, 3, 4, 1, 5, 2)
-        else:
-            y = x.reshape(n, channels, block, block, height, width).transpose(0, 1, 4, 2, 5, 3)
-        return (y.reshape(n, channels, height * block, width * block),)
+    block = call.integer("blocksize", 0)
+    if x.ndim != 4 or block < 1 or x.shape[1] % block**2:
+        raise ShapeError(f"{call.op_type}: x {x.shape}, blocksize {block}.")
+    n, depth, height, width = x.shape
+    channels = depth // block**2
+    if call.text("mode", "DCR") == "DCR":
+        y = x.reshape(n, block, block, channels, height, width).transpose(0, 3, 4, 1, 5, 2)
+    else:
+        y = x.reshape(n, channels, block, block, height, width).transpose(0, 1, 4, 2, 5, 3)
+    return y.reshape(n, channels, height * block, width * block)

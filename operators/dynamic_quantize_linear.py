@@ -8,13 +8,7 @@ import numpy as np
 
 from onnxq.dtypes import UINT8
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import (
-    Array,
-    Case,
-    IntegerCall,
-    IntegerOperator,
-    register_integer,
-)
+from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
 from onnxq.operator.examples import normal
 from onnxq.qparams import QParams, per_tensor, quantize
 

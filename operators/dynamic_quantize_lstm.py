@@ -9,13 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import (
-    Array,
-    Case,
-    IntegerCall,
-    IntegerOperator,
-    register_integer,
-)
+from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
 from onnxq.operator.examples import codes, ints32, normal
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT

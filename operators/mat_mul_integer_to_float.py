@@ -6,13 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.operator import (
-    Array,
-    Case,
-    IntegerCall,
-    IntegerOperator,
-    register_integer,
-)
+from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
 from onnxq.operator.examples import codes, normal, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT

@@ -6,17 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Float,
-    Operator,
-    Role,
-    Rule,
-    Site,
-    register,
-)
+from onnxq.operator import Array, Call, Case, Float, Operator, Role, Rule, Site, register
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import infinite_operand
 from onnxq.operators._tables import Codes, look_up_pairs

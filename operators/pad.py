@@ -7,18 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import ShapeError
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Float,
-    Form,
-    Operator,
-    Role,
-    Rule,
-    Site,
-    register,
-)
+from onnxq.operator import Array, Call, Case, Float, Form, Operator, Role, Rule, Site, register
 from onnxq.operator.examples import ints, normal
 from onnxq.operator.nodes import constant, has_input, infinite
 from onnxq.qparams import IntArray, QParams, quantize

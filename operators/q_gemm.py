@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import ShapeError
-from onnxq.operator import (
-    Array,
-    Case,
-    IntegerCall,
-    IntegerOperator,
-    NodePlan,
-    register_integer,
-)
+from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, NodePlan, register_integer
 from onnxq.operator.examples import codes, ints32, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT

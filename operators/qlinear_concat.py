@@ -5,14 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq.errors import ShapeError
-from onnxq.operator import (
-    Array,
-    Case,
-    IntegerCall,
-    IntegerOperator,
-    NodePlan,
-    register_integer,
-)
+from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, NodePlan, register_integer
 from onnxq.operator.examples import codes, scales, zero
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._qlinear import part

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import ShapeError
-from onnxq.operator import (
-    Array,
-    Case,
-    IntegerCall,
-    IntegerOperator,
-    register_integer,
-)
+from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
 from onnxq.operator.examples import codes, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operators._columns import check_signs, check_sum, columns, product

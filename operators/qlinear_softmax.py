@@ -6,14 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    IntegerCall,
-    IntegerOperator,
-    register_integer,
-)
+from onnxq.operator import Array, Call, Case, IntegerCall, IntegerOperator, register_integer
 from onnxq.operator.examples import codes, scales, zero
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._qlinear import unary

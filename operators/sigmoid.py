@@ -6,18 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Float,
-    NodeCall,
-    Operator,
-    Role,
-    Rule,
-    Site,
-    register,
-)
+from onnxq.operator import Array, Call, Case, Float, NodeCall, Operator, Role, Rule, Site, register
 from onnxq.operator.examples import normal
 from onnxq.operators._logistic import logistic
 from onnxq.operators._tables import look_up, table_of

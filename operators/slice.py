@@ -5,68 +5,44 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq.errors import ShapeError
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Float,
-    Operator,
-    Role,
-    Rule,
-    Site,
-    register,
-)
+from onnxq.operator import Array, Call, Case
 from onnxq.operator.examples import ints, normal
+from onnxq.operators._select import selection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    import onnx_ir as ir
+    from onnxq.qparams import IntArray
 
 
-@register
-class Slice(Operator):
+def cases() -> Iterable[Case]:
+    """The plain one, the nasty ones, an empty batch."""
+    x = normal(4, 5, 6)
+    yield Case("two axes", (x, ints(1, 2), ints(3, 5), ints(0, 2)), (1, 2, 3))
+    yield Case("no axes", (x, ints(1), ints(3)), (1, 2))
+    yield Case("steps", (x, ints(0, 0), ints(9, 9), ints(0, -1), ints(2, 3)), (1, 2, 3, 4))
+    yield Case("backwards", (x, ints(9), ints(-(2**40)), ints(1), ints(-2)), (1, 2, 3, 4))
+    yield Case("ends computed at run time", (x, ints(1), ints(-1), ints(1)))
+    yield Case("nothing left", (x, ints(3), ints(3)), (1, 2))
+    yield Case("empty batch", (normal(0, 5), ints(1), ints(3), ints(1)), (1, 2, 3))
+
+
+@selection("Slice", cases=cases)
+def sliced(call: Call, x: IntArray) -> Array:
     """Y = X[start : end : step] along the given axes; ONNX Slice-13."""
-
-    op_type = "Slice"
-
-    def rule(self, node: ir.Node) -> Rule | Float:
-        """Copies codes, so the output has the input's qparams."""
-        return Rule(Role.MOVEMENT, shares_qparams=True)
-
-    def cases(self) -> Iterable[Case]:
-        """The plain one, the nasty ones, an empty batch."""
-        x = normal(4, 5, 6)
-        yield Case("two axes", (x, ints(1, 2), ints(3, 5), ints(0, 2)), (1, 2, 3))
-        yield Case("no axes", (x, ints(1), ints(3)), (1, 2))
-        yield Case("steps", (x, ints(0, 0), ints(9, 9), ints(0, -1), ints(2, 3)), (1, 2, 3, 4))
-        yield Case("backwards", (x, ints(9), ints(-(2**40)), ints(1), ints(-2)), (1, 2, 3, 4))
-        yield Case("ends computed at run time", (x, ints(1), ints(-1), ints(1)))
-        yield Case("nothing left", (x, ints(3), ints(3)), (1, 2))
-        yield Case("empty batch", (normal(0, 5), ints(1), ints(3), ints(1)), (1, 2, 3))
-
-    def lower(self, site: Site) -> Sequence[ir.Value]:
-        """Slice on codes."""
-        return site.on_codes()
-
-    def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = call.codes(0)
-        call.shared()
-        starts, ends = call.vector(1), call.vector(2)
-        count = len(starts)
-        axes, steps = (call.optional_vector(slot) for slot in (3, 4))
-        along = range(count) if axes is None else axes
-        by = [1] * count if steps is None else steps
-        if not len(along) == len(by) == len(ends) == count:
-            raise ShapeError(
-                f"Slice: {count} starts, {len(ends)} ends, {len(along)} axes, {len(by)} steps."
-            )
-        index = [slice(None)] * x.ndim
-        with call.shape_errors():
-            for axis, start, end, step in zip(along, starts, ends, by, strict=True):
-                index[axis] = _range(start, end, step, x.shape[axis])
-            return (x[tuple(index)].copy(),)
+    starts, ends = call.vector(1), call.vector(2)
+    count = len(starts)
+    axes, steps = (call.optional_vector(slot) for slot in (3, 4))
+    along = range(count) if axes is None else axes
+    by = [1] * count if steps is None else steps
+    if not len(along) == len(by) == len(ends) == count:
+        raise ShapeError(
+            f"{call.op_type}: {count} starts, {len(ends)} ends, {len(along)} axes, {len(by)} steps."
+        )
+    index = [slice(None)] * x.ndim
+    for axis, start, end, step in zip(along, starts, ends, by, strict=True):
+        index[axis] = _range(start, end, step, x.shape[axis])
+    return x[tuple(index)].copy()
 
 
 def _range(start: int, end: int, step: int, size: int) -> slice:

@@ -9,17 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import UnsupportedError
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Float,
-    Operator,
-    Role,
-    Rule,
-    Site,
-    register,
-)
+from onnxq.operator import Array, Call, Case, Float, Operator, Role, Rule, Site, register
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import shape
 from onnxq.operators._tables import all_codes

@@ -7,18 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Float,
-    NodeCall,
-    Operator,
-    Role,
-    Rule,
-    Site,
-    register,
-)
+from onnxq.operator import Array, Call, Case, Float, NodeCall, Operator, Role, Rule, Site, register
 from onnxq.operator.examples import ints, normal
 
 if TYPE_CHECKING:

@@ -84,7 +84,7 @@ def test_the_catalog_finds_both_operators(folder: Path) -> None:
     assert run_json(
         folder,
         "import json; from onnxq import catalog\n"
-        "print(json.dumps([catalog.find('QuickGelu', 'com.microsoft').formula.__module__,"
+        "print(json.dumps([catalog.find('QuickGelu', 'com.microsoft').definition().__module__,"
         " type(catalog.find_integer('MatMulInteger16', 'com.microsoft')).__module__]))",
     ) == ["onnxq_example.quick_gelu", "onnxq_example.mat_mul_integer16"]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from onnxq.operator.rule import Float
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import onnx_ir as ir
 
@@ -38,6 +38,10 @@ class Operator(ABC):
         May look at attributes, at the constant values, types and ranks of inputs; never at
         neighbours.
         """
+
+    def definition(self) -> type | Callable[..., object]:
+        """The class or decorated function that an author wrote; its docstring has the equation."""
+        return type(self)
 
     def fused_rule(self, node: ir.Node) -> Rule | Float:
         """The rule of a node between DQ and Q: ONNX Runtime may fuse what `rule` leaves float."""

@@ -31,14 +31,7 @@ from onnxq.operator import (
     Rule,
     Site,
 )
-from onnxq.qparams import (
-    PerChannel,
-    PerTensor,
-    QParams,
-    dequantize,
-    per_tensor,
-    quantize,
-)
+from onnxq.qparams import PerChannel, PerTensor, QParams, dequantize, per_tensor, quantize
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

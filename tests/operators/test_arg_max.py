@@ -3,11 +3,10 @@ from __future__ import annotations
 import numpy as np
 
 from onnxq.operator import Case
-from onnxq.operators.arg_max import ArgMax
 from tests.operators import builder
 from tests.operators.builder import copied
 
-OP = ArgMax()
+OP = builder.operator("ArgMax")
 
 
 def test_result_is_not_quantized() -> None:

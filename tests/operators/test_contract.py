@@ -18,7 +18,6 @@ from onnxq import catalog
 from onnxq.dtypes import INT8, INT32, UINT8
 from onnxq.errors import OnnxqError, ShapeError
 from onnxq.operator import Array, Call, Case, Form, IntegerOperator, NodePlan, Operator, Role
-from onnxq.operators._function import Formula
 from onnxq.qparams import PerChannel, QParams, dequantize
 from tests.operators import builder
 from tests.operators.builder import Types
@@ -345,19 +344,15 @@ def name(operator: Operator) -> str:
     return f"{operator.domain}.{operator.op_type}" if operator.domain else operator.op_type
 
 
-def definition(operator: Operator | IntegerOperator) -> type | Callable[..., object]:
-    """The class or the decorated formula."""
-    return operator.formula if isinstance(operator, Formula) else type(operator)
-
-
 def home(operator: Operator | IntegerOperator) -> str:
     """Name of the file that defines it."""
-    return definition(operator).__module__.rpartition(".")[2]
+    made = operator.definition() if isinstance(operator, Operator) else type(operator)
+    return made.__module__.rpartition(".")[2]
 
 
 def test_every_operator_states_its_equation_and_onnx_version() -> None:
     for operator in OPERATORS:
-        text = definition(operator).__doc__
+        text = operator.definition().__doc__
         wanted = f"{operator.domain or 'ONNX'} {operator.op_type}-"
         assert text is not None, operator.op_type
         assert wanted in text, operator.op_type

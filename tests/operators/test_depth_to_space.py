@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from onnxq.operators.depth_to_space import DepthToSpace
+from tests.operators import builder
 from tests.operators.builder import codes, copied
 
-OP = DepthToSpace()
+OP = builder.operator("DepthToSpace")
 
 
 def test_modes_order_channels_differently() -> None:

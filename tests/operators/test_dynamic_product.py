@@ -14,11 +14,7 @@ import onnxq
 from onnxq import cross_check
 from onnxq.dtypes import INT4, INT8
 from onnxq.errors import UnsupportedError
-from onnxq.observers import (
-    LeastErrorObserver,
-    NarrowRangeObserver,
-    PerChannelMinMaxObserver,
-)
+from onnxq.observers import LeastErrorObserver, NarrowRangeObserver, PerChannelMinMaxObserver
 from onnxq.operator import (
     Case,
     DynamicForm,

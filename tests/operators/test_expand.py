@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from onnxq.operators.expand import Expand
+from tests.operators import builder
 from tests.operators.builder import codes, copied
 
-OP = Expand()
+OP = builder.operator("Expand")
 
 
 def test_a_one_in_the_shape_keeps_the_input() -> None:

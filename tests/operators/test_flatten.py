@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from onnxq.operators.flatten import Flatten
+from tests.operators import builder
 from tests.operators.builder import codes, copied
 
-OP = Flatten()
+OP = builder.operator("Flatten")
 
 
 def test_axis_zero_gives_one_row() -> None:

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxq.operators.gather_elements import GatherElements
+from tests.operators import builder
 from tests.operators.builder import codes, copied
 
-OP = GatherElements()
+OP = builder.operator("GatherElements")
 
 
 def test_indices_may_be_shorter_along_other_axes() -> None:

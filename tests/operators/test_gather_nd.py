@@ -3,10 +3,9 @@ from __future__ import annotations
 import numpy as np
 
 from onnxq.operator import Case, Form
-from onnxq.operators.gather_nd import GatherND
 from tests.operators import builder
 
-OP = GatherND()
+OP = builder.operator("GatherND")
 
 
 def test_onnx_runtime_has_the_kernel_but_no_fusion() -> None:

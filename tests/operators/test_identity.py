@@ -6,11 +6,11 @@ import pytest
 from onnxq.dtypes import UINT8
 from onnxq.errors import ShapeError
 from onnxq.operator import Call, NodePlan
-from onnxq.operators.identity import Identity
 from onnxq.qparams import per_tensor
+from tests.operators import builder
 from tests.operators.builder import SHARED, codes, copied
 
-OP = Identity()
+OP = builder.operator("Identity")
 
 
 def test_result_is_a_copy() -> None:

@@ -3,11 +3,10 @@ from __future__ import annotations
 import numpy as np
 
 from onnxq.operator import Case, Float, Form
-from onnxq.operators.max import Max
 from tests.operators import builder
 from tests.operators.builder import copied
 
-OP = Max()
+OP = builder.operator("Max")
 
 
 def test_operands_of_several_shapes_broadcast() -> None:

@@ -3,11 +3,10 @@ from __future__ import annotations
 import numpy as np
 
 from onnxq.operator import Case, Float, Form
-from onnxq.operators.min import Min
 from tests.operators import builder
 from tests.operators.builder import copied
 
-OP = Min()
+OP = builder.operator("Min")
 
 
 def test_operands_of_several_shapes_broadcast() -> None:

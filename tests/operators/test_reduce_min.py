@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxq.operators.reduce_min import ReduceMin
+from tests.operators import builder
 from tests.operators.builder import copied
 
-OP = ReduceMin()
+OP = builder.operator("ReduceMin")
 
 
 def test_axes_are_an_input_or_an_attribute() -> None:

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from onnxq.operators.reshape import Reshape
+from tests.operators import builder
 from tests.operators.builder import codes, copied
 
-OP = Reshape()
+OP = builder.operator("Reshape")
 
 
 def test_zero_keeps_a_size_and_minus_one_is_inferred() -> None:

@@ -5,11 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxq.operator import Call, Case, NodePlan
-from onnxq.operators.slice import Slice
 from tests.operators import builder
 from tests.operators.builder import SHARED, codes
 
-OP = Slice()
+OP = builder.operator("Slice")
 
 
 @given(

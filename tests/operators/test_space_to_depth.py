@@ -3,10 +3,9 @@ from __future__ import annotations
 import numpy as np
 
 from onnxq.operator import Case, Form
-from onnxq.operators.space_to_depth import SpaceToDepth
 from tests.operators import builder
 
-OP = SpaceToDepth()
+OP = builder.operator("SpaceToDepth")
 
 
 def test_onnx_runtime_has_the_kernel_but_no_fusion() -> None:

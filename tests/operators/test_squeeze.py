@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from onnxq.operators.squeeze import Squeeze
+from tests.operators import builder
 from tests.operators.builder import codes, copied
 
-OP = Squeeze()
+OP = builder.operator("Squeeze")
 
 
 def test_only_axes_of_size_one_go() -> None:

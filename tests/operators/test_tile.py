@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from onnxq.operators.tile import Tile
+from tests.operators import builder
 from tests.operators.builder import codes, copied
 
-OP = Tile()
+OP = builder.operator("Tile")
 
 
 def test_copies_stand_side_by_side() -> None:

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from onnxq.operators.transpose import Transpose
+from tests.operators import builder
 from tests.operators.builder import codes, copied
 
-OP = Transpose()
+OP = builder.operator("Transpose")
 
 
 def test_axes_are_reversed_without_perm() -> None:

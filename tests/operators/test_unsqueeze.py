@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from onnxq.operators.unsqueeze import Unsqueeze
+from tests.operators import builder
 from tests.operators.builder import codes, copied
 
-OP = Unsqueeze()
+OP = builder.operator("Unsqueeze")
 
 
 def test_axes_count_in_the_result() -> None:

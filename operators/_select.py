@@ -1,0 +1,146 @@
+"""Operators that move or select codes: the result has the qparams of what it is made of.
+
+Scales are positive, so that codes are ordered as the numbers are.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from onnxq.errors import ShapeError
+from onnxq.operator import Array, Call, Case, Float, Form, Operator, Role, Rule, Site, enter
+from onnxq.operator.examples import normal
+from onnxq.operator.nodes import infinite_operand
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import onnx_ir as ir
+
+    from onnxq.qparams import IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Selection(Operator):
+    """An operator that copies codes of its first input; others are sizes, axes or places.
+
+    Attributes:
+        op_type: of the operator.
+        formula: of the call and the codes of the first input; gives the result. NumPy's refusals
+            become ShapeError.
+        examples: small ones, the nasty ones included.
+        form: CODES where ONNX Runtime does not fuse it between DequantizeLinear and QuantizeLinear.
+        outputs: slots of results that are codes.
+    """
+
+    op_type: str
+    formula: Callable[[Call, IntArray], Array]
+    examples: Callable[[], Iterable[Case]]
+    form: Form = Form.QDQ
+    outputs: tuple[int, ...] = (0,)
+
+    def definition(self) -> Callable[[Call, IntArray], Array]:
+        """The formula."""
+        return self.formula
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """Copies codes, so the output has the input's qparams."""
+        return Rule(Role.MOVEMENT, outputs=self.outputs, shares_qparams=True, form=self.form)
+
+    def cases(self) -> Iterable[Case]:
+        """The examples."""
+        return self.examples()
+
+    def lower(self, site: Site) -> Sequence[ir.Value]:
+        """The operator on codes."""
+        return site.on_codes()
+
+    def kernel(self, call: Call) -> tuple[Array, ...]:
+        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        x = call.codes(0)
+        call.shared()
+        with call.shape_errors():
+            return (self.formula(call, x),)
+
+
+Selecting = TypeVar("Selecting", bound="Callable[[Call, IntArray], Array]")
+
+
+def selection(
+    op_type: str,
+    *,
+    cases: Callable[[], Iterable[Case]],
+    form: Form = Form.QDQ,
+    outputs: tuple[int, ...] = (0,),
+) -> Callable[[Selecting], Selecting]:
+    """Makes the formula known as an operator; arguments as `Selection` has them."""
+
+    def known(formula: Selecting) -> Selecting:
+        enter(Selection(op_type, formula, cases, form, outputs))
+        return formula
+
+    return known
+
+
+@dataclass(frozen=True, eq=False)
+class Extremum(Operator):
+    """The operand that is furthest in one direction, element by element, with broadcasting.
+
+    Attributes:
+        op_type: of the operator.
+        formula: of two operands.
+    """
+
+    op_type: str
+    formula: Callable[[IntArray, IntArray], IntArray]
+
+    def definition(self) -> Callable[[IntArray, IntArray], IntArray]:
+        """The formula."""
+        return self.formula
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """Selects codes, so operands and result have the same qparams."""
+        slots = tuple(range(len(node.inputs)))
+        return infinite_operand(node, slots) or Rule(
+            Role.MOVEMENT, activations=slots, shares_qparams=True, form=Form.CODES
+        )
+
+    def cases(self) -> Iterable[Case]:
+        """The plain one, the nasty ones, an empty batch."""
+        x = normal(2, 3, 4)
+        yield Case("two", (x, normal(2, 3, 4, seed=1)))
+        yield Case("constant", (x, np.array(0.25, np.float32)), (1,))
+        yield Case("three", (x, normal(3, 1, seed=1), normal(4, seed=2)))
+        yield Case("one", (x,))
+        yield Case("empty batch", (normal(0, 3), normal(3, seed=1)), (1,))
+
+    def lower(self, site: Site) -> Sequence[ir.Value]:
+        """The operator on codes."""
+        return site.on_codes()
+
+    def kernel(self, call: Call) -> tuple[Array, ...]:
+        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        slots = range(len(call.inputs))
+        if not slots:
+            raise ShapeError(f"{call.op_type}: it has no inputs; wanted at least one.")
+        operands = [call.codes(slot) for slot in slots]
+        call.shared(slots)
+        with call.shape_errors():
+            return (np.asarray(functools.reduce(self.formula, operands)),)
+
+
+Comparing = TypeVar("Comparing", bound="Callable[[IntArray, IntArray], IntArray]")
+
+
+def extremum(op_type: str) -> Callable[[Comparing], Comparing]:
+    """Makes the formula of two operands known as an operator of any number of them."""
+
+    def known(formula: Comparing) -> Comparing:
+        enter(Extremum(op_type, formula))
+        return formula
+
+    return known
