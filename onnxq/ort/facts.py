@@ -1,0 +1,255 @@
+"""Facts about ONNX Runtime: one record per operator of what it does with it.
+
+    facts.of(node)              of the installed version: what will run here
+    facts.of(node, OLDEST)      of the oldest supported one: what a plan may rely on
+
+An operator without a record has the defaults of `Fact`. Measured on x86-64, on ONNX Runtime 1.23 to
+1.31; `tests/ort/test_facts.py` asks the installed one about every operator that it can run, in both
+directions. What fails there after a new release is its change log: end the row with `until`, and
+write one of what holds `since`.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from dataclasses import KW_ONLY, dataclass
+
+import onnx_ir as ir
+
+from onnxq.ort.version import OLDEST, Version, installed
+
+DOMAINS = ("", "ai.onnx", "com.microsoft")
+"""Domains that ONNX Runtime knows; what has one name in two of them has the same facts in both."""
+UINT8, INT8 = ir.DataType.UINT8, ir.DataType.INT8
+
+
+class Rounding(enum.Enum):
+    """How float results are rounded, which decides whether two machines agree on them."""
+
+    NONE = "none"
+    """Elements of the inputs, bounds, whole numbers, or no floats at all."""
+    ONCE = "once"
+    """One operation of IEEE 754 each: alike everywhere, unless it is fused with another one."""
+    OWN = "own"
+    """Sums and series in an order of the machine's own: last bits may differ."""
+
+
+class Conversion(enum.Enum):
+    """Between which kinds of numbers an operator converts."""
+
+    TO_CODES = "to codes"
+    FROM_CODES = "from codes"
+    TYPES = "types"
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What ONNX Runtime does with an operator; where attributes decide, what it may do.
+
+    Attributes:
+        op_type: of ai.onnx or com.microsoft.
+        fuses: DQ -> op -> Q becomes an operator on codes.
+        without_q: DQ -> op becomes one already.
+        takes_int8: it does so for int8 codes that cannot become uint8, too.
+        rounds_constants: DQ -> op(x, float constants) -> Q has its constants quantized.
+        moved_past: a Q behind it goes ahead of it, and a DQ ahead of it goes behind it.
+        removed: it vanishes where it changes nothing, so that Q and DQ around it are neighbours.
+        swallowed: it vanishes ahead of a Q whose codes end where its results do.
+        slowdown: time on codes over time on floats, where a Q is moved ahead of it behind a node
+            whose results are not channels last.
+        lacks: types of codes that its ONNX schema allows and ONNX Runtime has no kernel for.
+        rounding: of its float results.
+        on_codes: it is defined on codes, and computes in integers.
+        converts: between which kinds of numbers.
+        since: the first version that this holds for, the oldest supported one at least.
+        until: the first version that it no longer holds for; None: it holds for the newest.
+    """
+
+    op_type: str
+    _: KW_ONLY
+    fuses: bool = False
+    without_q: bool = False
+    takes_int8: bool = True
+    rounds_constants: bool = False
+    moved_past: bool = False
+    removed: bool = False
+    swallowed: bool = False
+    slowdown: float = 1.0
+    lacks: frozenset[ir.DataType] = frozenset()
+    rounding: Rounding = Rounding.OWN
+    on_codes: bool = False
+    converts: Conversion | None = None
+    since: Version = OLDEST
+    until: Version | None = None
+
+    @property
+    def stays_float(self) -> bool:
+        """Whether the node computes on its own floats, though Q and DQ stand around it."""
+        return not (self.fuses or self.without_q or self.rounds_constants)
+
+    def holds(self, version: Version) -> bool:
+        """Whether this is so in that version."""
+        return self.since <= version and (self.until is None or version < self.until)
+
+
+def of(node: ir.Node, version: Version | None = None) -> Fact:
+    """The fact that holds for a node's operator.
+
+    Args:
+        node: of any domain; one that ONNX Runtime does not know has the defaults.
+        version: of ONNX Runtime; None: the installed one. Newer ones than were measured, and older
+            ones than are supported, are taken to be as the nearest that was.
+    """
+    if node.domain not in DOMAINS:
+        return Fact(node.op_type)
+    return named(node.op_type, version)
+
+
+def named(op_type: str, version: Version | None = None) -> Fact:
+    """The fact that holds for an operator of ai.onnx or com.microsoft; else as `of`."""
+    at = max(installed() if version is None else version, OLDEST)
+    held = [fact for fact in _by_name().get(op_type, ()) if fact.holds(at)]
+    return held[0] if held else Fact(op_type)
+
+
+@functools.cache
+def _by_name() -> dict[str, tuple[Fact, ...]]:
+    return {
+        name: tuple(f for f in FACTS if f.op_type == name) for name in {f.op_type for f in FACTS}
+    }
+
+
+_NONE, _ONCE = Rounding.NONE, Rounding.ONCE
+_ALL_BUT_INT8, _NEITHER = frozenset({INT8}), frozenset({UINT8, INT8})
+
+FACTS = (
+    # fused with Q and DQ around
+    Fact("Add", fuses=True, rounding=_ONCE),
+    Fact("ArgMax", without_q=True),
+    Fact("AveragePool", fuses=True),
+    Fact("Concat", fuses=True, rounding=_NONE),
+    Fact("Conv", fuses=True, takes_int8=False, rounds_constants=True),
+    Fact("ConvTranspose", rounds_constants=True),
+    Fact("DepthToSpace", fuses=True, rounding=_NONE, lacks=_ALL_BUT_INT8, until=(1, 28)),
+    Fact("DepthToSpace", fuses=True, rounding=_NONE, since=(1, 28)),
+    Fact("Flatten", fuses=True, rounding=_NONE),
+    Fact("Gather", fuses=True, rounding=_NONE),
+    Fact("GatherElements", fuses=True, rounding=_NONE),
+    Fact("Gemm", fuses=True, without_q=True, rounds_constants=True),
+    Fact("GlobalAveragePool", fuses=True),
+    Fact("LeakyRelu", fuses=True),
+    Fact("MatMul", fuses=True, without_q=True, takes_int8=False),
+    Fact("Mul", fuses=True, rounding=_ONCE),
+    Fact("ReduceMax", fuses=True, rounding=_NONE),
+    Fact("ReduceMin", fuses=True, rounding=_NONE),
+    Fact("Resize", fuses=True),
+    Fact("Sigmoid", fuses=True),
+    Fact("Softmax", fuses=True),
+    Fact("Split", fuses=True, rounding=_NONE),
+    Fact("Tile", fuses=True, rounding=_NONE),
+    Fact("Where", fuses=True, rounding=_NONE, lacks=_ALL_BUT_INT8, until=(1, 31)),
+    Fact("Where", fuses=True, rounding=_NONE, since=(1, 31)),
+    # moved past by Q and DQ
+    Fact("MaxPool", fuses=True, moved_past=True, slowdown=20.0, rounding=_NONE),
+    Fact("Reshape", fuses=True, moved_past=True, rounding=_NONE),
+    Fact("Slice", fuses=True, moved_past=True, rounding=_NONE),
+    Fact("Squeeze", fuses=True, moved_past=True, rounding=_NONE),
+    Fact("Transpose", fuses=True, moved_past=True, rounding=_NONE),
+    Fact("Unsqueeze", fuses=True, moved_past=True, rounding=_NONE),
+    # removed or swallowed
+    Fact("Cast", removed=True, rounding=_NONE, converts=Conversion.TYPES),
+    Fact("Dropout", removed=True, rounding=_NONE),
+    Fact("Expand", fuses=True, removed=True, rounding=_NONE),
+    Fact("Identity", removed=True, rounding=_NONE),
+    Fact("Clip", swallowed=True, rounding=_NONE),
+    Fact("Relu", swallowed=True, rounding=_NONE),
+    # nothing of that; some lack kernels on codes
+    Fact("Max", rounding=_NONE, lacks=_NEITHER, until=(1, 24)),
+    Fact("Max", rounding=_NONE, since=(1, 24)),
+    Fact("Min", rounding=_NONE, lacks=_NEITHER, until=(1, 24)),
+    Fact("Min", rounding=_NONE, since=(1, 24)),
+    Fact("NonZero", lacks=_ALL_BUT_INT8),
+    Fact("SpaceToDepth", rounding=_NONE, lacks=_NEITHER, until=(1, 28)),
+    Fact("SpaceToDepth", rounding=_NONE, since=(1, 28)),
+    Fact("TopK", rounding=_NONE, lacks=_NEITHER, until=(1, 26)),
+    Fact("TopK", rounding=_NONE, since=(1, 26)),
+    Fact("Trilu", rounding=_NONE, lacks=_NEITHER),
+    Fact("Unique", rounding=_NONE, lacks=frozenset({UINT8})),
+    *(
+        Fact(name, lacks=_NEITHER)
+        for name in (
+            "Col2Im",
+            "Einsum",
+            "EyeLike",
+            "GridSample",
+            "OneHot",
+            "RandomNormalLike",
+            "RandomUniformLike",
+            "SplitToSequence",
+        )
+    ),
+    # rounding alone
+    *(Fact(name, rounding=_ONCE) for name in ("Div", "Sqrt", "Sub")),
+    *(
+        Fact(name, rounding=_NONE)
+        for name in (
+            "Abs",
+            "Bernoulli",
+            "CastLike",
+            "Ceil",
+            "CenterCropPad",
+            "Compress",
+            "Constant",
+            "ConstantOfShape",
+            "ExpandDims",
+            "Floor",
+            "GatherND",
+            "GlobalMaxPool",
+            "Hardmax",
+            "Neg",
+            "Pad",
+            "Round",
+            "Sign",
+            "ThresholdedRelu",
+            "UnfoldTensor",
+        )
+    ),
+    # on codes by definition
+    Fact("QuantizeLinear", rounding=_NONE, converts=Conversion.TO_CODES),
+    Fact("DequantizeLinear", rounding=_NONE, converts=Conversion.FROM_CODES),
+    Fact("DynamicQuantizeLinear", converts=Conversion.TO_CODES),
+    *(
+        Fact(name, on_codes=True, rounding=_NONE)
+        for name in (
+            "ConvInteger",
+            "MatMulInteger",
+            "MatMulInteger16",
+            "QGemm",
+            "QLinearAdd",
+            "QLinearAveragePool",
+            "QLinearConcat",
+            "QLinearConv",
+            "QLinearGlobalAveragePool",
+            "QLinearLeakyRelu",
+            "QLinearMatMul",
+            "QLinearMul",
+            "QLinearReduceMean",
+            "QLinearSigmoid",
+            "QLinearSoftmax",
+            "QLinearWhere",
+        )
+    ),
+    *(
+        Fact(name, on_codes=True)
+        for name in (
+            "DynamicQuantizeLSTM",
+            "DynamicQuantizeMatMul",
+            "MatMulIntegerToFloat",
+            "MatMulNBits",
+            "QAttention",
+            "QEmbedLayerNormalization",
+        )
+    ),
+)
+"""Every record; of one operator, each for versions of its own."""
