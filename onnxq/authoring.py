@@ -5,7 +5,7 @@ change, the names here stay. Examples: examples/onnxq-example, and every file of
 
     the node     has_input, is_constant, constant, shape: for a rule
     formulas     function: an operator that is a formula of Reals, element by element; for its cases
-                 anywhere, positive; SIGNED_UNIT: the range of results in [-1, 1]
+                 anywhere, positive
     functions    lower_function, table_kernel: a function of one operand as a table of 256 codes
     float        lower_around: DequantizeLinear, the operator itself, QuantizeLinear
     products     centred, product, integer_matmul: exact modulo 2^32, at the speed of BLAS
@@ -21,7 +21,6 @@ from onnxq.operator.examples import codes as random_codes
 from onnxq.operator.examples import normal as random_reals
 from onnxq.operator.nodes import constant, has_input, is_constant, shape
 from onnxq.operators._function import (
-    SIGNED_UNIT,
     Reals,
     anywhere,
     function,
@@ -33,7 +32,6 @@ from onnxq.operators._function import (
 from onnxq.operators._gemm import centred, integer_matmul, product
 
 __all__ = [
-    "SIGNED_UNIT",
     "Reals",
     "anywhere",
     "centred",
