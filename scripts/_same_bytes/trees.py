@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import io
 import json
@@ -29,7 +30,7 @@ BUILDERS = (
     *("models", "tests/golden_models.py", "tests/examples.py"),
 )
 """Files of the working tree that decide, beside the package, which bytes are written."""
-READ = {".py", ".npz", ".safetensors"}
+WEIGHTS = {".npz", ".safetensors"}
 
 # torch.onnx.export names values by the hashes of strings: 'offsets_6' or 'offsets_7' in dlrm
 SETTINGS = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
@@ -105,12 +106,28 @@ def cache_of(commit: str) -> Path:
         path = ROOT / entry
         files = [path] if path.is_file() else sorted(path.rglob("*"))
         for file in files:
-            if file.suffix in READ:
+            if file.suffix == ".py":
+                key.update(_code(file.read_text("utf-8")))
+            elif file.suffix in WEIGHTS:
                 key.update(file.read_bytes())
     parent = Path(common.stdout.strip()).parent
     folder = parent / ".cache" / "same_bytes" / f"{commit[:12]}-{key.hexdigest()[:12]}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def _code(text: str) -> bytes:
+    """What a module runs: without comments, docstrings and line numbers."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [  # type: ignore[attr-defined]  # it has one
+                one
+                for one in body
+                if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+            ]
+    return ast.dump(tree).encode()
 
 
 def write_files(trees: Sequence[Tree], names: Sequence[str], jobs: int) -> None:

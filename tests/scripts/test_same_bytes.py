@@ -12,6 +12,7 @@ import pytest
 from onnx import numpy_helper
 
 from scripts import same_bytes
+from scripts._same_bytes import trees
 from scripts._same_bytes.lists import OtherMachineError, SumList
 from scripts._same_bytes.machine import this_machine
 from scripts._same_bytes.nets import GROUPS, SMALL, all_names
@@ -211,6 +212,12 @@ def test_unknown_names_are_refused(
     with pytest.raises(SystemExit):
         main()
     assert "no such net: no_such_net" in capsys.readouterr().err
+
+
+def test_files_are_kept_while_the_code_that_builds_models_does_the_same() -> None:
+    before = trees._code('"""Doc."""\n\ndef f():\n    """It."""\n    return 1\n')
+    assert trees._code("# why\ndef f():\n    return 1\n") == before
+    assert trees._code("def f():\n    return 2\n") != before
 
 
 def test_every_net_has_one_name() -> None:
