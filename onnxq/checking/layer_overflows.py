@@ -14,6 +14,7 @@ from onnxq.checking.prediction import CODES, MAX_PAIRS, WEIGHTS, LayerPrediction
 from onnxq.graph.walk import attribute_values
 from onnxq.graph.weights import constant
 from onnxq.operator import IntegerCall
+from onnxq.operator.nodes import input_at
 from onnxq.ort.node_kinds import value_types
 from onnxq.targets.accumulation import Arithmetic, Overflows, joined
 
@@ -122,9 +123,8 @@ def _layer(
     inputs = [_stand_in(value, types) for value in node.inputs]
     unknown = [slot for slot in operator.weights if constant(node.inputs[slot]) is None]
     for slot in unknown:
-        value, x = node.inputs[slot], inputs[slot]
-        assert value is not None, "operators need their weights"
-        assert x is not None
+        value, x = input_at(node, slot), inputs[slot]
+        assert x is not None, "operators need their weights"
         rank = 2 if value.shape is None else len(value.shape)
         inputs[slot] = np.full([UNKNOWN] * min(rank, 2) + [1] * (rank - 2), _lowest(x))
     call = IntegerCall(node.op_type, inputs, attributes=attribute_values(node))

@@ -48,6 +48,7 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.observers import ObserverSpec
 from onnxq.operator import DynamicForm, DynamicRule, DynamicWeight, Float
+from onnxq.operator.nodes import find_input, input_at, tensor_of
 from onnxq.qconfig import QConfigDynamic, onnxq_default_dynamic_qconfig
 from onnxq.qparams import PerTensor
 from onnxq.targets.gains import PRODUCT_OPS
@@ -177,8 +178,7 @@ class _Planner:
         """The decision with its numbers."""
         weights = []
         for weight in choice.rule.weights:
-            value = choice.node.inputs[weight.slot]
-            assert value is not None
+            value = input_at(choice.node, weight.slot)
             stored: DynamicWeightPlan | Float
             if choice.form is DynamicForm.HALF:
                 stored, notes = plan_half(value, weight)
@@ -216,12 +216,10 @@ class _Planner:
         return _few_rows(choice, weight) and self._observer(value, choice.entry) == default
 
     def _key(self, choice: _Chosen, weight: DynamicWeight) -> StorageKey:
-        value = choice.node.inputs[weight.slot]
-        assert value is not None
-        assert value.const_value is not None
+        value = input_at(choice.node, weight.slot)
         blocks = choice.form is DynamicForm.BLOCKS
         size = (choice.entry.block_size or BLOCK_SIZE) if blocks else None
-        rank = len(value.const_value.shape)
+        rank = len(tensor_of(value).shape)
         axis = None if weight.axis is None else weight.axis % max(rank, 1)
         return StorageKey(value_name(value), axis, size, self._observer(value, choice.entry))
 
@@ -258,7 +256,7 @@ class _Planner:
     def _why_weights_forbid(self, node: ir.Node, rule: DynamicRule) -> str:
         """Why a weight of this node cannot be stored as integers, or the empty string."""
         for weight in rule.weights:
-            value = node.inputs[weight.slot] if weight.slot < len(node.inputs) else None
+            value = find_input(node, weight.slot)
             if value is None:
                 return "a weight that it needs is absent"
             if not value.is_initializer() or value.const_value is None or value.is_graph_input():

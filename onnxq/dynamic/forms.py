@@ -11,6 +11,7 @@ from onnxq.dynamic.dynamic_weights import can_be_in_blocks
 from onnxq.errors import QConfigError
 from onnxq.graph.walk import node_name
 from onnxq.operator import DynamicForm, DynamicRule, Float
+from onnxq.operator.nodes import input_at, tensor_of
 from onnxq.targets import AS_FAST
 from onnxq.targets.gains import GATES, PRODUCT_OPS, R_SLOT
 
@@ -205,10 +206,7 @@ def matrix_sizes(node: ir.Node, rule: DynamicRule) -> tuple[int, int]:
 
 def _shape(node: ir.Node, slot: int) -> tuple[int, ...]:
     """Sizes of a constant input."""
-    value = node.inputs[slot]
-    assert value is not None
-    assert value.const_value is not None
-    return tuple(value.const_value.shape.numpy())
+    return tuple(tensor_of(input_at(node, slot)).shape.numpy())
 
 
 def known_rows(node: ir.Node, rule: DynamicRule) -> int | None:

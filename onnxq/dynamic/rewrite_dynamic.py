@@ -28,6 +28,7 @@ from onnxq.graph.edit import all_nodes, all_values
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import DynamicSite
+from onnxq.operator.nodes import input_at, tensor_of
 from onnxq.qdq.edits import graph_of
 from onnxq.qdq.initializers import Initializers
 from onnxq.qparams import PerBlock
@@ -140,8 +141,7 @@ class _DynamicWriter:
         graph = graph_of(node)
         inputs = list(node.inputs)
         for weight in decision.weights:
-            value = inputs[weight.slot]
-            assert value is not None
+            value = input_at(node, weight.slot)
             assert value.name == weight.tensor, "the plan is of this model"
             inputs[weight.slot] = self._stored(value, weight, node)
         tape = Tape()
@@ -203,13 +203,11 @@ class _DynamicWriter:
             moved: its nodes that go to the main graph, as what they read has to.
         """
         for value in tape.initializers:
-            tensor = value.const_value
-            assert tensor is not None
             if not value.uses():
                 continue
             wanted = value_name(value)
             home = self.model.graph if any(use.node in moved for use in value.uses()) else graph
-            key = (home, wanted, tensor.tobytes())
+            key = (home, wanted, tensor_of(value).tobytes())
             if key not in self.constants:
                 value.name = self.new.unique(wanted)
                 home.register_initializer(value)

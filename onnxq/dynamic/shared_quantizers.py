@@ -19,6 +19,8 @@ import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames
 from onnxq.graph.weights import constant
+from onnxq.operator.nodes import input_at
+from onnxq.qdq.edits import graph_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,15 +55,12 @@ def share_quantizers(model: ir.Model) -> None:
 
 def _merged(node: ir.Node, quantizers: dict[ir.Value, ir.Node]) -> bool:
     """Whether an earlier quantizer of the same tensor took the node's place."""
-    x, graph = node.inputs[0], node.graph
-    assert x is not None
-    assert graph is not None
-    first = quantizers.setdefault(x, node)
+    first = quantizers.setdefault(input_at(node, 0), node)
     if first is node or any(value.is_graph_output() for value in node.outputs):
         return False
     for mine, other in zip(node.outputs, first.outputs, strict=True):
         mine.replace_all_uses_with(other)
-    graph.remove(node, safe=True)
+    graph_of(node).remove(node, safe=True)
     return True
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnxq.dynamic.tied_weights import find_twins
+from onnxq.graph.walk import value_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,9 +36,8 @@ def store_tied_codes_once(values: Iterable[ir.Value]) -> None:
 
 def _turn(value: ir.Value, source: ir.Value) -> None:
     """The value becomes the result of a Transpose at the start of its graph."""
-    graph, name = value.graph, value.name
+    graph, name = value.graph, value_name(value)
     assert isinstance(graph, ir.Graph)
-    assert name is not None
     node = ir.node("Transpose", [source], {"perm": [1, 0]}, num_outputs=1, name=f"{name}_transpose")
     (turned,) = node.outputs
     turned.type, turned.shape = value.type, value.shape

@@ -13,6 +13,7 @@ from onnxq.dtypes import INT8
 from onnxq.dynamic.dynamic_weights import can_turn, unpermuted
 from onnxq.errors import listed
 from onnxq.graph.walk import node_name, value_name
+from onnxq.operator.nodes import tensor_of
 from onnxq.qparams import PerBlock, PerChannel
 
 if TYPE_CHECKING:
@@ -45,8 +46,7 @@ def find_twins(weights: Iterable[ir.Value]) -> dict[ir.Value, ir.Value]:
         if shape[::-1] not in by_shape or (len(values) == 1 and shape == shape[::-1]):
             continue
         for value in values:
-            assert value.const_value is not None
-            array = value.const_value.numpy()
+            array = tensor_of(value).numpy()
             row, column = array[:1].tobytes(), array[:, :1].tobytes()
             alike = rows.get((shape[::-1], column), [])
             twin = next((other for other in alike if is_transpose_of(value, other)), None)

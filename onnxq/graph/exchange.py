@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames
+from onnxq.graph.walk import value_name
 from onnxq.graph.weights import is_private
+from onnxq.operator.nodes import find_input
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -51,7 +53,7 @@ class ConstantExchange:
             new_name: of the constant where the present one is left to other readers.
             made_by: equal for two calls only if they make equal tensors of equal constants.
         """
-        value = node.inputs[slot] if slot < len(node.inputs) else None
+        value = find_input(node, slot)
         origin = (self.origin(value), made_by)
         if value is None or not is_private(value):
             value = self._added(node, slot, new_name, tensor)
@@ -64,7 +66,7 @@ class ConstantExchange:
         self, node: ir.Node, slot: int, new_name: str, tensor: ir.TensorProtocol
     ) -> ir.Value:
         """A new constant in the slot, of the graph of the one that it stands for."""
-        present = node.inputs[slot] if slot < len(node.inputs) else None
+        present = find_input(node, slot)
         graph = node.graph if present is None else present.graph
         assert graph is not None
         self._names = self._names or FreeNames(self._model)
@@ -93,5 +95,4 @@ class ConstantExchange:
             value.replace_all_uses_with(one)
             graph = value.graph
             assert isinstance(graph, ir.Graph)
-            assert value.name is not None
-            del graph.initializers[value.name]
+            del graph.initializers[value_name(value)]

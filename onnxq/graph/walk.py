@@ -24,18 +24,6 @@ def node_name(node: ir.Node) -> str:
     return node.name
 
 
-def input_at(node: ir.Node, slot: int) -> ir.Value:
-    """The value in an input slot that the node has, and that is not left out."""
-    value = node.inputs[slot]
-    assert value is not None
-    return value
-
-
-def find_input(node: ir.Node, slot: int) -> ir.Value | None:
-    """The value in an input slot; None where it is left out, or lies behind the node's last."""
-    return node.inputs[slot] if slot < len(node.inputs) else None
-
-
 def attribute_values(node: ir.Node) -> dict[str, AttributeValue]:
     """Attributes as kernels take them: name -> value, without references to a function's."""
     return {name: a.value for name, a in node.attributes.items() if not a.is_ref()}

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq.operator.nodes import tensor_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -89,5 +91,4 @@ def renamed(tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
 
 def constant_array(value: ir.Value) -> npt.NDArray[np.float32]:
     """The initializer's array, mapped from disk where it is external."""
-    assert value.const_value is not None
-    return value.const_value.numpy()
+    return tensor_of(value).numpy()

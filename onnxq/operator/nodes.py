@@ -1,4 +1,7 @@
-"""Constants, presence and shapes of a node's inputs: all that a rule may look at."""
+"""Presence, constants and shapes of a node's inputs: all that a rule may look at.
+
+ONNX IR's types leave open what canonical graphs guarantee; here they do not.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +22,38 @@ STANDS_FOR_INFINITY = (
 )
 
 
+def input_at(node: ir.Node, slot: int) -> ir.Value:
+    """The value in an input slot that the node needs, so that it is connected."""
+    value = node.inputs[slot]
+    assert value is not None
+    return value
+
+
+def find_input(node: ir.Node, slot: int) -> ir.Value | None:
+    """The value in an input slot; None where it is left out, or lies behind the node's last."""
+    return node.inputs[slot] if slot < len(node.inputs) else None
+
+
 def has_input(node: ir.Node, slot: int) -> bool:
     """Whether something is connected to the input slot."""
-    return slot < len(node.inputs) and node.inputs[slot] is not None
+    return find_input(node, slot) is not None
+
+
+def tensor_of(value: ir.Value) -> ir.TensorProtocol:
+    """The tensor of a value that is a constant."""
+    assert value.const_value is not None
+    return value.const_value
 
 
 def is_constant(node: ir.Node, slot: int) -> bool:
     """Whether the input is an initializer that no caller can override; reads no data."""
-    value = node.inputs[slot] if slot < len(node.inputs) else None
+    value = find_input(node, slot)
     return value is not None and value.const_value is not None and not value.is_graph_input()
 
 
 def constant(node: ir.Node, slot: int) -> Array | None:
     """The constant in an input slot; None where it is absent or computed at run time."""
-    value = node.inputs[slot] if is_constant(node, slot) else None
-    return None if value is None or value.const_value is None else value.const_value.numpy()
+    return tensor_of(input_at(node, slot)).numpy() if is_constant(node, slot) else None
 
 
 def call_of(node: ir.Node) -> NodeCall:
@@ -44,7 +64,7 @@ def call_of(node: ir.Node) -> NodeCall:
 
 def shape(node: ir.Node, slot: int) -> tuple[int | None, ...] | None:
     """Sizes of an input, None for those not known; None where not even the rank is known."""
-    value = node.inputs[slot] if slot < len(node.inputs) else None
+    value = find_input(node, slot)
     if value is None or value.shape is None:
         return None
     return tuple(size if isinstance(size, int) else None for size in value.shape)

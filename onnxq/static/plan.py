@@ -24,8 +24,6 @@ from onnxq.errors import UnsupportedError
 from onnxq.graph.collector import without_collector
 from onnxq.graph.walk import (
     attribute_values,
-    find_input,
-    input_at,
     node_name,
     value_name,
     walk,
@@ -33,11 +31,12 @@ from onnxq.graph.walk import (
 from onnxq.graph.weights import constant_array
 from onnxq.observers.weight_observation import observe_weight
 from onnxq.operator import Call, Float, NodePlan
+from onnxq.operator.nodes import has_input, input_at
 from onnxq.qparams import QParams, quantize
 from onnxq.static.arguments import check_prepared, check_statistics
 from onnxq.static.placing.candidates import DYNAMICALLY
 from onnxq.static.placing.channel_gains import gains_of
-from onnxq.static.placing.decision import Decision, Quantize
+from onnxq.static.placing.decision import Decision, Quantize, weight_of
 from onnxq.static.planning.activation_qparams import tensor_qparams, untaken_branches
 from onnxq.static.planning.constants import (
     BiasPlan,
@@ -191,8 +190,7 @@ def _constants(
         made = gains.get(decision.results[0]) if decision.results else None
         key = weight_key(prepared, node, rule)
         if key not in observed:
-            array = constant_array(input_at(node, decision.rule.weight.slot))
-            observed[key], notes = observe_weight(array, key)
+            observed[key], notes = observe_weight(constant_array(weight_of(node, rule)), key)
             planned.notes.extend(notes)
         weight = plan_weight(key, observed[key])
         if made is not None or x in gains:
@@ -200,7 +198,7 @@ def _constants(
         weight, reduction = reduced(weight, node, rule, prepared.target, saturated)
         if reduction is not None:
             planned.reductions[name] = reduction
-        if rule.bias is not None and find_input(node, rule.bias) is not None:
+        if rule.bias is not None and has_input(node, rule.bias):
             weight, bias, notes = plan_bias(node, rule, tensors[x], weight, made)
             planned.biases[name] = bias
             planned.notes.extend(notes)

@@ -7,11 +7,14 @@ import pytest
 from onnxq.operator import Float
 from onnxq.operator.nodes import (
     constant,
+    find_input,
     has_input,
     infinite,
     infinite_operand,
+    input_at,
     is_constant,
     shape,
+    tensor_of,
 )
 
 
@@ -24,6 +27,15 @@ def node(array: np.ndarray | None = None) -> ir.Node:
 
 def test_absent_inputs_are_not_connected() -> None:
     assert [has_input(node(), slot) for slot in range(4)] == [True, False, True, False]
+
+
+def test_inputs_that_a_node_needs_are_read_without_a_check() -> None:
+    made = node(np.ones(2, np.float32))
+    assert input_at(made, 0) is made.inputs[0]
+    assert [find_input(made, slot) for slot in range(4)] == [*made.inputs, None]
+    assert tensor_of(input_at(made, 2)).shape == (2,)
+    with pytest.raises(AssertionError):
+        input_at(made, 1)
 
 
 def test_only_initializers_are_constant() -> None:

@@ -7,6 +7,7 @@ import onnx_ir as ir
 
 from onnxq.graph.edit import all_nodes
 from onnxq.graph.exchange import ConstantExchange
+from onnxq.operator.nodes import find_input, has_input, input_at
 
 _WEIGHT, _BIAS = 1, 2  # slots
 _MATRIX = 2
@@ -23,8 +24,7 @@ class GiveAttentionBias(ir.passes.InPlacePass):
         bare = [node for node in all_nodes(model) if _is_bare(node)]
         exchange = ConstantExchange(model)
         for node in bare:
-            weight = node.inputs[_WEIGHT]
-            assert weight is not None
+            weight = input_at(node, _WEIGHT)
             assert weight.shape is not None
             columns = weight.shape[1]
             assert isinstance(columns, int)
@@ -37,9 +37,9 @@ class GiveAttentionBias(ir.passes.InPlacePass):
 def _is_bare(node: ir.Node) -> bool:
     if (node.domain, node.op_type) != ("com.microsoft", "Attention"):
         return False
-    if len(node.inputs) > _BIAS and node.inputs[_BIAS] is not None:
+    if has_input(node, _BIAS):
         return False
-    weight = node.inputs[_WEIGHT] if len(node.inputs) > _WEIGHT else None
+    weight = find_input(node, _WEIGHT)
     if weight is None or weight.shape is None or len(weight.shape) != _MATRIX:
         return False
     return isinstance(weight.shape[1], int)

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from onnxq.graph.edit import all_nodes, bypass
 from onnxq.graph.exchange import ConstantExchange
 from onnxq.graph.weights import Array, constant, derived
+from onnxq.operator.nodes import find_input, input_at, tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,12 +99,8 @@ def _channels(node: ir.Node, shape: tuple[int, ...]) -> int:
     return shape[0] if node.attributes.get_int("transB", 0) else shape[1]
 
 
-def _bias(node: ir.Node) -> ir.Value | None:
-    return node.inputs[_BIAS] if len(node.inputs) > _BIAS else None
-
-
 def _bias_folds(node: ir.Node, channels: int) -> bool:
-    value = _bias(node)
+    value = find_input(node, _BIAS)
     if value is None:
         return True
     tensor = constant(value)  # Gemm's C may also be a whole matrix
@@ -112,10 +109,8 @@ def _bias_folds(node: ir.Node, channels: int) -> bool:
 
 
 def _fold(node: ir.Node, affine: _Affine, exchange: ConstantExchange) -> None:
-    weight = node.inputs[_WEIGHT]
-    assert weight is not None
-    stored = constant(weight)
-    assert stored is not None
+    weight = input_at(node, _WEIGHT)
+    stored = tensor_of(weight)
     bias, scaled = _scaled_bias(node, affine), _scaler(node, stored, affine)
     tensor = derived(scaled, ir.DataType.FLOAT, stored.shape.numpy())
     # a bias that was not there is made of the weight's batch norm, and of nothing else's
@@ -133,7 +128,7 @@ def _layout(node: ir.Node) -> tuple[int, int]:
 
 
 def _scaled_bias(node: ir.Node, affine: _Affine) -> npt.NDArray[np.float32]:
-    tensor = constant(_bias(node))
+    tensor = constant(find_input(node, _BIAS))
     bias = np.zeros(1) if tensor is None else tensor.numpy().astype(np.float64).reshape(-1)
     if node.op_type == "Gemm":
         bias = bias * node.attributes.get_float("beta", 1.0)

@@ -8,6 +8,7 @@ import onnx_ir as ir
 from onnxq.graph.edit import all_nodes
 from onnxq.graph.exchange import ConstantExchange
 from onnxq.graph.weights import constant, derived
+from onnxq.operator.nodes import find_input, has_input, input_at, tensor_of
 
 _A, _B, _C = 0, 1, 2  # slots
 _ONE_NUMBER = ((), (1,), (1, 1))  # shapes of C
@@ -45,7 +46,7 @@ def _fold_alpha(node: ir.Node, exchange: ConstantExchange) -> bool:
 
 def _fold_beta(node: ir.Node, exchange: ConstantExchange) -> bool:
     beta = node.attributes.get_float("beta", 1.0)
-    has_bias = len(node.inputs) > _C and node.inputs[_C] is not None
+    has_bias = has_input(node, _C)
     if beta == 1.0 or (has_bias and beta != 0.0 and _float_constant(node, _C) is None):
         return False
     if has_bias and beta != 0.0:
@@ -63,23 +64,20 @@ def _one_number_per_column(node: ir.Node, exchange: ConstantExchange) -> bool:
     columns = weight.shape.numpy()[0 if node.attributes.get_int("transB", 0) else 1]
     if bias.shape.numpy() == (columns,):
         return False
-    value = node.inputs[_C]
-    assert value is not None
     row = derived(lambda: np.full(columns, bias.numpy()), ir.DataType.FLOAT, (columns,))
-    exchange.put(node, _C, row, f"{value.name}_row", ("row", columns))
+    exchange.put(node, _C, row, f"{input_at(node, _C).name}_row", ("row", columns))
     return True
 
 
 def _float_constant(node: ir.Node, slot: int) -> ir.TensorProtocol | None:
-    tensor = constant(node.inputs[slot]) if len(node.inputs) > slot else None
+    tensor = constant(find_input(node, slot))
     return tensor if tensor is not None and tensor.dtype == ir.DataType.FLOAT else None
 
 
 def _scale(node: ir.Node, slot: int, factor: float, exchange: ConstantExchange) -> None:
     """Puts factor * constant into the constant's slot."""
-    value, tensor = node.inputs[slot], _float_constant(node, slot)
-    assert value is not None
-    assert tensor is not None
+    value = input_at(node, slot)
+    tensor = tensor_of(value)
     scaled = derived(
         lambda: tensor.numpy() * np.float32(factor), ir.DataType.FLOAT, tensor.shape.numpy()
     )

@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, all_nodes
 from onnxq.graph.weights import constant
+from onnxq.operator.nodes import has_input, input_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +53,7 @@ def _is_spatial_mean(node: ir.Node) -> bool:
 
 def _axes(node: ir.Node) -> Sequence[int] | None:
     """Constant axes: input 1 since opset 18, attribute before; None: absent or computed."""
-    if len(node.inputs) > 1 and node.inputs[1] is not None:
+    if has_input(node, 1):
         tensor = constant(node.inputs[1])
         return None if tensor is None else [int(a) for a in tensor.numpy().reshape(-1)]
     return node.attributes.get_ints("axes")
@@ -60,8 +61,7 @@ def _axes(node: ir.Node) -> Sequence[int] | None:
 
 def _flatten(pool: ir.Node, names: FreeNames) -> None:
     """Appends y = Flatten(pooled): (N, C, 1...) to (N, C)."""
-    x, y, graph = pool.inputs[0], pool.outputs[0], pool.graph
-    assert x is not None
+    x, y, graph = input_at(pool, 0), pool.outputs[0], pool.graph
     assert x.shape is not None
     assert graph is not None
     name = names.node(f"{pool.name}_flatten") if pool.name else None

@@ -12,6 +12,7 @@ from onnxq.catalog import has_dynamic_form
 from onnxq.dtypes import INT8, UINT8
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Float, Form, Role, Rule
+from onnxq.operator.nodes import find_input
 from onnxq.qconfig import QConfigDynamic
 from onnxq.static.placing.decision import weight_observer
 
@@ -122,15 +123,14 @@ def _why_slots_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> str
             return f"tensor '{value.name}' is {value.dtype.name.lower()}, not float32"
         if qconfig.for_tensor(value_name(value)) is None:
             return f"the qconfig leaves tensor '{value.name}' in float"
-    slots = [rule.bias, None if rule.weight is None else rule.weight.slot]
-    for name in (_input_name(node, slot) for slot in slots if slot is not None):
-        if name is not None and qconfig.for_tensor(name) is None:
-            return f"the qconfig leaves tensor '{name}' in float"
-    if rule.weight is not None and _constant(node, rule.weight.slot) is None:
-        return f"its weight '{_input_name(node, rule.weight.slot)}' is computed at run time"
-    has_bias = rule.bias is not None and _input_name(node, rule.bias) is not None
-    if rule.bias is not None and has_bias and _constant(node, rule.bias) is None:
-        return f"its bias '{_input_name(node, rule.bias)}' is computed at run time"
+    weight = None if rule.weight is None else find_input(node, rule.weight.slot)
+    bias = None if rule.bias is None else find_input(node, rule.bias)
+    for value in (bias, weight):
+        if value is not None and qconfig.for_tensor(value_name(value)) is None:
+            return f"the qconfig leaves tensor '{value.name}' in float"
+    for what, value in (("weight", weight), ("bias", bias)):
+        if value is not None and not value.is_initializer():
+            return f"its {what} '{value.name}' is computed at run time"
     return ""
 
 
@@ -151,17 +151,6 @@ def _why_types_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> str
         return ""
     weights = "" if rule.weight is None else f" with {w} weights"
     return f"its integer form has no kernel for {x} activations{weights}"
-
-
-def _input_name(node: ir.Node, slot: int) -> str | None:
-    value = node.inputs[slot] if slot < len(node.inputs) else None
-    return None if value is None else value.name
-
-
-def _constant(node: ir.Node, slot: int) -> ir.TensorProtocol | None:
-    """The constant in an input slot, or None."""
-    value = node.inputs[slot] if slot < len(node.inputs) else None
-    return None if value is None or not value.is_initializer() else value.const_value
 
 
 def _only_reader(value: ir.Value) -> ir.Node | None:

@@ -9,6 +9,7 @@ from onnxq.core.saved import Key
 from onnxq.graph.walk import node_name, value_name
 from onnxq.observers import ObserverSpec
 from onnxq.operator import Float, Rule
+from onnxq.operator.nodes import input_at
 from onnxq.targets.range_reduction import RangeReduction
 
 if TYPE_CHECKING:
@@ -39,6 +40,12 @@ class Quantize:
 Decision = Quantize | Float
 
 
+def weight_of(node: ir.Node, rule: Rule) -> ir.Value:
+    """The constant that a rule with a weight quantizes."""
+    assert rule.weight is not None
+    return input_at(node, rule.weight.slot)
+
+
 def weight_observer(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> ObserverSpec:
     """The observer of the node's weight: the one named for the tensor, else the node's.
 
@@ -47,10 +54,7 @@ def weight_observer(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> Obser
         rule: its operator's, with a weight.
         qconfig: what was asked for.
     """
-    assert rule.weight is not None
-    value = node.inputs[rule.weight.slot]
-    assert value is not None
-    named = qconfig.for_tensor(value_name(value))
+    named = qconfig.for_tensor(value_name(weight_of(node, rule)))
     entry = qconfig.for_node(node_name(node), node.op_type)
     assert entry is not None  # a node without an entry is float
     return named if isinstance(named, ObserverSpec) else entry.weight_observer

@@ -11,10 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq.errors import QConfigError, listed
-from onnxq.graph.walk import node_name, tensor_names, walk
+from onnxq.graph.walk import node_name, tensor_names, value_name, walk
 from onnxq.observers import ObserverSpec
 from onnxq.operator import Float
-from onnxq.static.placing.decision import Quantize
+from onnxq.operator.nodes import find_input
+from onnxq.static.placing.decision import Quantize, weight_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -75,12 +76,13 @@ def check_overrides(
         if not isinstance(decision, Quantize):
             continue
         if decision.rule.weight is not None and not decision.folded_into:
-            effective.add(_input(node, decision.rule.weight.slot))
-        if decision.rule.bias is not None and _input(node, decision.rule.bias) in asked:
+            effective.add(value_name(weight_of(node, decision.rule)))
+        bias = None if decision.rule.bias is None else find_input(node, decision.rule.bias)
+        if bias is not None and bias.name in asked:
             raise QConfigError(
-                f"qconfig: tensor '{_input(node, decision.rule.bias)}' is the bias of "
-                f"'{node.name}', which is int32 at input scale * weight scale, without an "
-                "observer. Take the entry out, or give null to leave the node float."
+                f"qconfig: tensor '{bias.name}' is the bias of '{node.name}', which is int32 at "
+                "input scale * weight scale, without an observer. Take the entry out, or give "
+                "null to leave the node float."
             )
         for value in node.outputs:
             if value.name in asked and value.name not in effective:
@@ -127,8 +129,3 @@ def _refuse_folded(
         f"qconfig: tensor '{tensor}' is not written in the quantized model: the nodes behind it "
         f"are part of '{decision.folded_into or node.name}'. Name '{base.results[0]}' instead."
     )
-
-
-def _input(node: ir.Node, slot: int) -> str:
-    value = node.inputs[slot] if slot < len(node.inputs) else None
-    return "" if value is None else str(value.name)

@@ -14,6 +14,7 @@ from onnxq.errors import ModelError
 from onnxq.graph.walk import value_name
 from onnxq.graph.weights import constant_array
 from onnxq.observers.weight_observation import WeightKey
+from onnxq.operator.nodes import input_at
 from onnxq.qparams import (
     MIN_SCALE,
     PerChannel,
@@ -22,7 +23,7 @@ from onnxq.qparams import (
     raised_scale,
     sum_scale,
 )
-from onnxq.static.placing.decision import weight_limit, weight_observer
+from onnxq.static.placing.decision import weight_limit, weight_observer, weight_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -72,14 +73,12 @@ def weight_key(prepared: Prepared, node: ir.Node, rule: Rule) -> WeightKey:
         rule: its operator's, with a weight.
     """
     assert rule.weight is not None
-    value = node.inputs[rule.weight.slot]
-    assert value is not None
     spec = weight_observer(node, rule, prepared.qconfig)
     limit = weight_limit(rule, prepared.target)
     if not spec().qscheme.symmetric and rule.saturating_pairs:
         # a larger scale moves codes towards the zero point, which may itself be too large
         limit = prepared.target.weight_qmax_saturating
-    return WeightKey(value_name(value), rule.weight.axis, limit, spec)
+    return WeightKey(value_name(weight_of(node, rule)), rule.weight.axis, limit, spec)
 
 
 def plan_weight(key: WeightKey, qparams: QParams) -> WeightPlan:
@@ -130,9 +129,7 @@ def plan_bias(
         ModelError: the bias holds NaN or Inf.
     """
     assert rule.bias is not None
-    value = node.inputs[rule.bias]
-    assert value is not None
-    assert value.name
+    value = input_at(node, rule.bias)
     bias = constant_array(value).astype(np.float64)
     if not np.isfinite(bias).all():
         raise ModelError(
@@ -160,4 +157,4 @@ def plan_bias(
     granularity = PerChannel(int(rows)) if raised.ndim else PerTensor()
     qparams = QParams(scale, np.zeros(scale.shape, np.int32), INT32, granularity)
     gain = None if made is None else tuple(made.tolist())
-    return weight, BiasPlan(value.name, qparams, gain), notes
+    return weight, BiasPlan(value_name(value), qparams, gain), notes

@@ -22,6 +22,7 @@ from onnxq.dtypes import INT8
 from onnxq.errors import CalibrationError
 from onnxq.graph.weights import constant_array
 from onnxq.qparams import PerChannel, QParams, quantize
+from onnxq.static.placing.decision import weight_of
 from onnxq.targets.range_reduction import RangeReduction, Reduction
 
 if TYPE_CHECKING:
@@ -78,13 +79,10 @@ def reduced(
     if weight.code_limit == target.weight_qmax_saturating:
         factor = target.weight_qmax / target.weight_qmax_saturating
         return weight, Reduction(count, count, factor, factor)
-    assert rule.weight is not None
-    value = node.inputs[rule.weight.slot]
-    assert value is not None
     channels = None
     if target.range_reduction is RangeReduction.OBSERVED:
         channels = (saturated or {}).get(weight.tensor, frozenset())
-    return fit_pairs(weight, constant_array(value), rule, channels)
+    return fit_pairs(weight, constant_array(weight_of(node, rule)), rule, channels)
 
 
 def fit_pairs(
@@ -98,7 +96,6 @@ def fit_pairs(
         rule: says which of its axis has channels, and which products are neighbours.
         channels: whose scales may grow; None: all.
     """
-    assert rule.weight is not None
     assert weight.qparams.dtype == INT8
     assert not weight.qparams.zero_point.any()
     if weight.gain is not None:  # as the rewrite writes it

@@ -20,6 +20,7 @@ from onnx_ir.tape import Tape
 from onnxq import catalog
 from onnxq.graph.walk import node_name, subgraphs, value_name, walk
 from onnxq.operator import DynamicForm, Float, Form, NodePlan, Rule, Site
+from onnxq.operator.nodes import input_at
 from onnxq.qdq.edits import (
     granularity_attributes,
     graph_of,
@@ -81,8 +82,7 @@ class _QdqWriter:
         self._sweep(self.model.graph)
         read = [v for n in self.dead for v in n.inputs if v is not None and v.is_initializer()]
         for node in reversed(self.dead):
-            assert isinstance(node.graph, ir.Graph)
-            node.graph.remove(node, safe=True)
+            graph_of(node).remove(node, safe=True)
         for value in dict.fromkeys((*self.new.replaced, *self.new.quantized, *read)):
             graph = value.graph
             if isinstance(graph, ir.Graph) and not value.uses() and not value.is_graph_output():
@@ -115,9 +115,7 @@ class _QdqWriter:
         rule = decision.rule
         self._float_inputs(node, rule.activations)
         for slot in rule.activations:
-            value = node.inputs[slot]
-            assert value is not None
-            node.replace_input_with(slot, self._dequantized(value, node))
+            node.replace_input_with(slot, self._dequantized(input_at(node, slot), node))
         self._weight_and_bias(node, rule)
         for slot, tensor in zip(rule.outputs, decision.results, strict=False):
             raw = node.outputs[slot]
@@ -135,8 +133,7 @@ class _QdqWriter:
         in_qparams: list[QParams | None] = [None] * len(inputs)
         out_qparams: list[QParams | None] = [None] * len(node.outputs)
         for slot in rule.activations:
-            value = inputs[slot]
-            assert value is not None
+            value = input_at(node, slot)
             inputs[slot] = self._codes(value)
             in_qparams[slot] = self.plan.tensors[self.tensor_of[value]]
         for slot, codes, _, qparams in self._constants(node, rule):
@@ -186,13 +183,11 @@ class _QdqWriter:
         name = node_name(node)
         if rule.weight is not None:
             weight = self.plan.weights[name]
-            value = node.inputs[rule.weight.slot]
-            assert value is not None
+            value = input_at(node, rule.weight.slot)
             codes, stem = self.new.codes(value, weight.qparams, weight.code_limit, weight.gain)
             yield rule.weight.slot, codes, stem, weight.qparams
         if rule.bias is not None and name in self.plan.biases:
-            value, bias = node.inputs[rule.bias], self.plan.biases[name]
-            assert value is not None
+            value, bias = input_at(node, rule.bias), self.plan.biases[name]
             codes, stem = self.new.codes(value, bias.qparams, None, bias.gain)
             yield rule.bias, codes, stem, bias.qparams
 
@@ -200,9 +195,8 @@ class _QdqWriter:
         """Keeps ONNX Runtime from quantizing by itself a node that is to stay float."""
         slots = inputs_to_guard(node, self.plan)
         if slots:
-            value = node.inputs[slots[0]]
-            assert value is not None
-            node.replace_input_with(slots[0], self._copied(value, node))
+            guarded = self._copied(input_at(node, slots[0]), node)
+            node.replace_input_with(slots[0], guarded)
         # ONNX Runtime moves a Q ahead of it
         if (slots and moves_data(node)) or slow_on_codes(node):
             for output in node.outputs:
