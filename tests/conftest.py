@@ -31,9 +31,10 @@ def pytest_collection_finish() -> None:
     A full collection looks at every object of torch and of 15,000 tests, and exports set off many.
     """
     if "torch" in sys.modules:  # tests without it do not wait for its import
-        from tests.quick_export import install
+        from tests import export_memo, quick_export
 
-        install()
+        quick_export.install()
+        export_memo.install()
     gc.collect()
     gc.freeze()
 
@@ -44,3 +45,17 @@ def _same_random_numbers() -> None:
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.manual_seed(0)
+
+
+@pytest.fixture
+def exports_anew() -> None:
+    """Asked for by tests whose claim is about tracing itself: nothing is taken from a memo."""
+
+
+@pytest.fixture(autouse=True)
+def _export_memo(request: pytest.FixtureRequest) -> None:
+    """No memo in tests that patch code, or that read what the exporter says."""
+    found = sys.modules.get("tests.export_memo")
+    if found is not None:
+        others = {"exports_anew", "monkeypatch", "caplog", "capsys", "recwarn"}
+        found.memo.paused = bool(others & set(request.fixturenames))

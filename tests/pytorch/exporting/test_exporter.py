@@ -14,7 +14,7 @@ from onnxq.errors import ModelError, OutputError, QConfigError, UnsupportedError
 from onnxq.ort import runtime
 from onnxq.pytorch import export
 
-pytestmark = pytest.mark.oracle
+pytestmark = [pytest.mark.oracle, pytest.mark.usefixtures("exports_anew")]
 
 X = torch.linspace(-1, 1, 6).reshape(2, 3)
 
