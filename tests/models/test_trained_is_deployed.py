@@ -61,9 +61,9 @@ def test_layer_by_layer_the_codes_are_those_of_onnx_runtime(bits: int) -> None:
 def test_free_running_the_classes_are_those_of_onnx_runtime(bits: int) -> None:
     module, exported = model(bits)
     with runtime.open_session(exported) as session, torch.no_grad():
-        (logits,) = session.run({"image": images().numpy()})
-        same = module(images()).numpy().argmax(1) == logits.argmax(1)
-    assert len(same) == 1000
+        (logits,) = session.run({"image": images()[:500].numpy()})
+        same = module(images()[:500]).numpy().argmax(1) == logits.argmax(1)
+    assert len(same) == 500
     assert same.mean() >= EQUAL
 
 
