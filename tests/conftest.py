@@ -2,16 +2,70 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # as many processes as cores: a thread for each
+from tests import cpu_seconds
+from tests.nightly_table import Table
+
+IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+
+if IS_WORKER:  # as many processes as cores: a thread for each
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+METER = pytest.StashKey[cpu_seconds.Meter]()
+TABLE = pytest.StashKey[Table]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """--write-cpu-seconds, --table."""
+    parser.addoption(
+        "--write-cpu-seconds",
+        action="store_true",
+        help=f"replace {cpu_seconds.FILE.name}, from which `slow` follows, by what this run costs",
+    )
+    parser.addoption("--table", type=Path, help="where to write each test's outcome as a table")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Measures where it is asked to, in all processes."""
+    if config.getoption("--write-cpu-seconds") or config.getoption("--table"):
+        config.stash[METER], config.stash[TABLE] = cpu_seconds.Meter(), Table()
+        config.pluginmanager.register(config.stash[METER])
+        config.pluginmanager.register(config.stash[TABLE])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Writes what was measured."""
+    if IS_WORKER or METER not in config.stash:
+        return
+    if config.getoption("--write-cpu-seconds"):
+        cpu_seconds.write(config.stash[METER].seconds)
+    path: Path | None = config.getoption("--table")
+    if path is not None:
+        path.write_text(config.stash[TABLE].text(), encoding="utf-8")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks what is slow; leaves out what is nightly unless -m asks for it."""
+    seconds = cpu_seconds.read()
+    for item in items:
+        if seconds.get(cpu_seconds.function_of(item.nodeid), 0) > cpu_seconds.SLOW_S:
+            item.add_marker("slow")
+    if "nightly" in config.getoption("markexpr"):
+        return
+    nightly = [item for item in items if item.get_closest_marker("nightly")]
+    if nightly:
+        config.hook.pytest_deselected(items=nightly)
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
@@ -35,8 +89,17 @@ def pytest_collection_finish() -> None:
 
         quick_export.install()
         export_memo.install()
+    if IS_WORKER:
+        from onnxq.ort import runtime
+
+        runtime._options = functools.partial(_one_thread, runtime._options)
     gc.collect()
     gc.freeze()
+
+
+def _one_thread(options: Any, threads: int | None, optimization: object) -> Any:
+    """Session options, with one thread where none is asked for: idle ones spin for 2/5 of a run."""
+    return options(threads or 1, optimization)
 
 
 @pytest.fixture(autouse=True)

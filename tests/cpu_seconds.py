@@ -1,0 +1,75 @@
+"""CPU seconds of tests: measured as they run, kept in a file, and what follows from them.
+
+A test function that costs more than SLOW_S in all its cases together is marked `slow`. The file is
+written by `scripts/test --write-cpu-seconds`, which runs everything but what is nightly.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
+FILE = Path(__file__).parent / "cpu_seconds.txt"
+SLOW_S = 0.5
+"""The rest takes two cores about a minute."""
+
+PROPERTY = "cpu_s"
+
+
+def spent() -> float:
+    """CPU seconds of this process and of those that it waited for."""
+    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    used = [resource.getrusage(kind) for kind in kinds]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def function_of(nodeid: str) -> str:
+    """The test without its case: tests/a.py::test_b[c] -> tests/a.py::test_b."""
+    return nodeid.partition("[")[0]
+
+
+def seconds_of(report: pytest.TestReport) -> float:
+    """CPU seconds that a meter added to a report."""
+    return sum(float(str(value)) for name, value in report.user_properties if name == PROPERTY)
+
+
+def read() -> dict[str, float]:
+    """Seconds by function, of those that are worth a line."""
+    lines = FILE.read_text(encoding="utf-8").splitlines()
+    return {name: float(seconds) for seconds, name in (line.split() for line in lines)}
+
+
+def write(seconds: Mapping[str, float]) -> None:
+    """Replaces the file; the cheapest functions have no line."""
+    rows = sorted((name, s) for name, s in seconds.items() if s > SLOW_S / 2)
+    FILE.write_text("".join(f"{s:6.1f} {name}\n" for name, s in rows), encoding="utf-8")
+
+
+class Meter:
+    """A pytest plugin: adds its CPU seconds to each report, and up those of all workers."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+        self._last = spent()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self) -> None:
+        self._last = spent()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        now = spent()
+        report.user_properties.append((PROPERTY, now - self._last))
+        self._last = now
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds[function_of(report.nodeid)] += seconds_of(report)

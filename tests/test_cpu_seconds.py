@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests import cpu_seconds
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_every_line_names_a_test_that_is_there() -> None:
+    gone = []
+    for name in cpu_seconds.read():
+        file, _, function = name.partition("::")
+        path = ROOT / file
+        if not (path.exists() and f"def {function}(" in path.read_text(encoding="utf-8")):
+            gone.append(name)
+    assert not gone, "run scripts/test --write-cpu-seconds, or rename them in the file"
+
+
+def test_cases_of_a_function_count_together() -> None:
+    assert cpu_seconds.function_of("tests/test_a.py::test_b[c::d[0]]") == "tests/test_a.py::test_b"
