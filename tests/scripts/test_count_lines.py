@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scripts import count_lines
 from scripts.count_lines import FOLDERS, code_lines, main
 
 if TYPE_CHECKING:
@@ -18,8 +19,16 @@ def test_blank_lines_comments_and_docstrings_do_not_count(tmp_path: Path) -> Non
     assert code_lines(file) == 5
 
 
-def test_every_folder_is_counted_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_folder_is_counted_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, folder in enumerate(FOLDERS, 1):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "m.py").write_text("x = 1\n" * number)
+    (tmp_path / "onnxq" / "operators").symlink_to(tmp_path / "operators")
+    monkeypatch.setattr(count_lines, "ROOT", tmp_path)
+    monkeypatch.setattr(count_lines, "LINK", tmp_path / "onnxq" / "operators")
     main()
     lines = capsys.readouterr().out.splitlines()[-len(FOLDERS) :]
-    assert [line.split()[1] for line in lines] == [f"{folder}/" for folder in FOLDERS]
-    assert all(int(line.split()[0]) > 0 for line in lines)
+    wanted = [f"{n:6} {folder}/ (1 files)" for n, folder in enumerate(FOLDERS, 1)]
+    assert lines == wanted
