@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from onnxq.ort import node_kinds as kernels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     import onnx_ir as ir
 
@@ -48,24 +48,24 @@ def behind_floats(integer: ir.Model, feedback: Mapping[str, str] | None = None) 
     for use in uses.values():
         if use.rounds:
             counts[use.op_type] = counts.get(use.op_type, 0) + 1
-    touched: set[ir.Value] = set()
+    fed: set[ir.Value] = set()
     inputs = {str(value.name): value for value in integer.graph.inputs}
     while True:  # once more for each output that goes round as an input
-        behind = _sweep(integer.graph, uses, touched)
+        behind, touched = _sweep(integer.graph, uses, fed)
         outputs = tuple(str(v.name) for v in integer.graph.outputs if v in touched)
-        fed = {inputs[i] for o, i in (feedback or {}).items() if o in outputs and i in inputs}
-        if fed <= touched:
+        back = {inputs[i] for o, i in (feedback or {}).items() if o in outputs and i in inputs}
+        if back <= touched:
             break
-        touched |= fed
+        fed |= back
     floats = dict(sorted(counts.items(), key=lambda item: -item[1]))
     return BehindFloats(floats, tuple(_name(node) for node in behind), outputs)
 
 
 def _sweep(
-    graph: ir.Graph, uses: Mapping[ir.Node, kernels.NodeUse], touched: set[ir.Value]
-) -> list[ir.Node]:
-    """Nodes with codes behind floats; `touched` grows by the values that are."""
-    behind = []
+    graph: ir.Graph, uses: Mapping[ir.Node, kernels.NodeUse], fed: Collection[ir.Value]
+) -> tuple[list[ir.Node], set[ir.Value]]:
+    """Nodes with codes behind floats, and the values that are, `fed` among them."""
+    behind, touched = [], set(fed)
     for node in graph:
         inside = list(_inside(node))
         nodes = [node, *inside]
@@ -75,7 +75,7 @@ def _sweep(
         touched.update(value for n in nodes for value in n.outputs)
         if reads or inside:
             behind += [n for n in nodes if uses[n].has_codes]
-    return behind
+    return behind, touched
 
 
 def _inside(node: ir.Node) -> Iterator[ir.Node]:

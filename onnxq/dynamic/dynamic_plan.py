@@ -41,7 +41,7 @@ from onnxq.dynamic.tied_weights import (
     find_twins,
     notes_on_copies,
     notes_on_twins,
-    share_limits,
+    shared_limits,
 )
 from onnxq.graph.io import model_hash
 from onnxq.graph.walk import node_name, value_name, walk
@@ -134,14 +134,14 @@ class _Planner:
         choices = {node_name(node): self._choose(node) for node in nodes}
         twins = find_twins(_matrices(nodes))
         if self.objective is Objective.SPEED:
-            self._keep_tables(choices, twins)
+            choices |= self._kept_tables(choices, twins)
         chosen = [c for c in choices.values() if isinstance(c, _Chosen)]
         for choice in chosen:
             for weight in choice.rule.weights:
                 key, limit = self._key(choice, weight), self._limit(choice)
                 self.limits[key] = min(limit, self.limits.get(key, limit))
         self.twins = {value_name(value): value_name(twin) for value, twin in twins.items()}
-        share_limits(self.limits, self.twins)
+        self.limits = shared_limits(self.limits, self.twins)
         decisions = {
             name: self._planned(choice) if isinstance(choice, _Chosen) else choice
             for name, choice in choices.items()
@@ -161,18 +161,20 @@ class _Planner:
         named = {node_name(node): node.op_type for node in nodes}
         return {n for n, op_type in named.items() if self.qconfig.for_node(n, op_type) is not None}
 
-    def _keep_tables(
-        self, choices: dict[str, _Chosen | Float], twins: dict[ir.Value, ir.Value]
-    ) -> None:
-        """Leaves in float the tables that float products keep in the file; changes `choices`."""
+    def _kept_tables(
+        self, choices: Mapping[str, _Chosen | Float], twins: dict[ir.Value, ir.Value]
+    ) -> dict[str, Float]:
+        """Readers of the tables that float products keep in the file: they stay in float."""
+        left: dict[str, Float] = {}
         chosen = {name: c for name, c in choices.items() if isinstance(c, _Chosen)}
         nodes = {c.node for c in chosen.values()}
         for name, choice in chosen.items():
             if choice.entry.form is not None or choice.form is DynamicForm.HALF:
                 continue
             if kept := kept_in_float(choice.node, nodes, twins):
-                choices[name] = Float(kept.reason)
+                left[name] = Float(kept.reason)
                 self.slower.append(name)
+        return left
 
     def _planned(self, choice: _Chosen) -> DynamicDecision:
         """The decision with its numbers."""

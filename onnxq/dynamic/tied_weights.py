@@ -17,7 +17,7 @@ from onnxq.operator.nodes import tensor_of
 from onnxq.qparams import PerBlock, PerChannel
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, MutableMapping
+    from collections.abc import Container, Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
     import onnx_ir as ir
@@ -70,20 +70,24 @@ def is_transpose_of(value: ir.Value, other: ir.Value) -> bool:
     return np.array_equal(left, right.T)
 
 
-def share_limits(limits: MutableMapping[StorageKey, int], twins: dict[str, str]) -> None:
-    """Gives a weight and its twin the narrower range of the two, so that their codes are equal.
+def shared_limits(
+    limits: Mapping[StorageKey, int], twins: Mapping[str, str]
+) -> dict[StorageKey, int]:
+    """`limits`, with the narrower one for a weight and its twin, so that their codes are equal.
 
     Args:
-        limits: largest code of each stored weight; changed.
+        limits: largest code of each stored weight.
         twins: name -> name of the matrix whose transpose it is (`find_twins`).
     """
-    for key in list(limits):
+    shared = dict(limits)
+    for key in limits:
         source = twins.get(key.tensor)
         if source is None or key.axis is None or key.block_size is not None:
             continue
         mirror = type(key)(source, 1 - key.axis, None, key.observer)
-        if mirror in limits:
-            limits[key] = limits[mirror] = min(limits[key], limits[mirror])
+        if mirror in shared:
+            shared[key] = shared[mirror] = min(shared[key], shared[mirror])
+    return shared
 
 
 def notes_on_twins(plans: Iterable[DynamicWeightPlan], twins: Mapping[str, str]) -> list[str]:
