@@ -25,8 +25,7 @@ from onnxq.pytorch.modules.hooks import (
     move_hooks,
     move_pre_hooks,
 )
-from onnxq.pytorch.nn import intrinsic
-from onnxq.pytorch.nn.intrinsic import FUSED
+from onnxq.pytorch.nn.intrinsic import FUSED, FusedModule, without_batch_norm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,34 +33,21 @@ if TYPE_CHECKING:
     Fuser = Callable[..., nn.Module]
     Pattern = tuple[type[nn.Module], ...]
 
-_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _TRAINED: Mapping[Pattern, Fuser] = {kind.PARTS: kind for kind in FUSED}
+"""What modules in train mode become: batch norm is kept, and trained."""
 
 
-def _with_relu(fused: type[intrinsic.FusedModule]) -> Fuser:
-    return lambda conv, bn, relu: fused(folded(conv, bn), relu)
+def _evaluated(kind: type[FusedModule]) -> Fuser:
+    """What such modules become in eval mode: batch norm is folded into the layer before it."""
+    if not kind.folds_batch_norm():
+        return kind
+    left = without_batch_norm(kind)
+    if not issubclass(left, FusedModule):
+        return folded
+    return lambda layer, bn, *others: left(folded(layer, bn), *others)
 
 
-_EVALUATED: Mapping[Pattern, Fuser] = {
-    **{
-        pattern: made
-        for pattern, made in _TRAINED.items()
-        if not set(pattern[1:]) & {*_BATCH_NORMS}
-    },
-    (nn.Conv1d, nn.BatchNorm1d): folded,
-    (nn.Conv2d, nn.BatchNorm2d): folded,
-    (nn.Conv3d, nn.BatchNorm3d): folded,
-    (nn.ConvTranspose1d, nn.BatchNorm1d): folded,
-    (nn.ConvTranspose2d, nn.BatchNorm2d): folded,
-    (nn.ConvTranspose3d, nn.BatchNorm3d): folded,
-    (nn.Linear, nn.BatchNorm1d): folded,
-    (nn.Conv1d, nn.BatchNorm1d, nn.ReLU): _with_relu(intrinsic.ConvReLU1d),
-    (nn.Conv2d, nn.BatchNorm2d, nn.ReLU): _with_relu(intrinsic.ConvReLU2d),
-    (nn.Conv3d, nn.BatchNorm3d, nn.ReLU): _with_relu(intrinsic.ConvReLU3d),
-    (nn.ConvTranspose1d, nn.BatchNorm1d, nn.ReLU): _with_relu(intrinsic.ConvTransposeReLU1d),
-    (nn.ConvTranspose2d, nn.BatchNorm2d, nn.ReLU): _with_relu(intrinsic.ConvTransposeReLU2d),
-    (nn.ConvTranspose3d, nn.BatchNorm3d, nn.ReLU): _with_relu(intrinsic.ConvTransposeReLU3d),
-}
+_EVALUATED: Mapping[Pattern, Fuser] = {kind.PARTS: _evaluated(kind) for kind in FUSED}
 
 
 def fuse_known_modules(

@@ -1,43 +1,21 @@
-"""Which modules are quantized: what trains in place of what, and whose result is observed."""
+"""Types of modules that `prepare` looks at: whose result is observed, what is not looked into."""
 
 from __future__ import annotations
 
 from torch import nn
 
-from onnxq.pytorch.modules.stubs import DeQuantStub, QuantStub
-from onnxq.pytorch.nn import intrinsic
-from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
-from onnxq.pytorch.train.mappings import QAT_MAPPING
+from onnxq.pytorch.modules.float_functional import FloatFunctional
+from onnxq.pytorch.modules.stubs import DeQuantStub
+from onnxq.pytorch.nn.intrinsic import FUSED
+from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, LearnableFakeQuantize
+from onnxq.pytorch.train.mappings import STATIC_MAPPING
 
-COMPUTING: tuple[type[nn.Module], ...] = (
-    QuantStub,
-    nn.Conv1d,
-    nn.Conv2d,
-    nn.Conv3d,
-    nn.ConvTranspose1d,
-    nn.ConvTranspose2d,
-    nn.ConvTranspose3d,
-    nn.Linear,
-    nn.Embedding,
-    nn.EmbeddingBag,
-    nn.BatchNorm2d,
-    nn.BatchNorm3d,
-    nn.InstanceNorm1d,
-    nn.InstanceNorm2d,
-    nn.InstanceNorm3d,
-    nn.LayerNorm,
-    nn.GroupNorm,
-    nn.ELU,
+IN_FLOAT_BETWEEN_CODES: tuple[type[nn.Module], ...] = (
     nn.GELU,
     nn.Hardsigmoid,
-    nn.Hardswish,
     nn.Hardtanh,
-    nn.LeakyReLU,
     nn.PReLU,
-    nn.ReLU6,
     nn.SiLU,
-    nn.Sigmoid,
-    nn.Softmax,
     nn.Tanh,
     nn.AvgPool1d,
     nn.AvgPool2d,
@@ -47,34 +25,23 @@ COMPUTING: tuple[type[nn.Module], ...] = (
     nn.AdaptiveAvgPool3d,
     nn.Upsample,
     nn.UpsamplingBilinear2d,
-    intrinsic.ConvReLU1d,
-    intrinsic.ConvReLU2d,
-    intrinsic.ConvReLU3d,
-    intrinsic.ConvTransposeReLU1d,
-    intrinsic.ConvTransposeReLU2d,
-    intrinsic.ConvTransposeReLU3d,
-    intrinsic.LinearReLU,
-    intrinsic.BNReLU2d,
-    intrinsic.BNReLU3d,
-    *QAT_MAPPING.values(),
+)
+"""Types without a quantized form: the float module computes on codes, and its result is rounded."""
+
+# FloatFunctional has a place for its observer, the others round by themselves or not at all
+_OBSERVED_OTHERWISE = {DeQuantStub, FakeQuantize, LearnableFakeQuantize, FloatFunctional}
+
+COMPUTING: tuple[type[nn.Module], ...] = (
+    *(
+        kind
+        for kind, quantized in STATIC_MAPPING.items()
+        if kind not in _OBSERVED_OTHERWISE and not getattr(quantized, "keeps_grid", False)
+    ),
+    *IN_FLOAT_BETWEEN_CODES,
 )
 """Types whose result is observed, or fake-quantized."""
 
-UNFOLDED = (
-    intrinsic.ConvBn1d,
-    intrinsic.ConvBn2d,
-    intrinsic.ConvBn3d,
-    intrinsic.ConvBnReLU1d,
-    intrinsic.ConvBnReLU2d,
-    intrinsic.ConvBnReLU3d,
-    intrinsic.ConvTransposeBn1d,
-    intrinsic.ConvTransposeBn2d,
-    intrinsic.ConvTransposeBn3d,
-    intrinsic.ConvTransposeBnReLU1d,
-    intrinsic.ConvTransposeBnReLU2d,
-    intrinsic.ConvTransposeBnReLU3d,
-    intrinsic.LinearBn1d,
-)
+UNFOLDED = tuple(kind for kind in FUSED if kind.folds_batch_norm())
 """Batch norm that was fused in train mode."""
 
 WHOLE = (*COMPUTING, FakeQuantize, DeQuantStub, nn.MultiheadAttention, *UNFOLDED)

@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
+def arguments_of(conv: Any) -> dict[str, Any]:
+    """The constructor's arguments of a convolution, transposed or not."""
+    names = "in_channels out_channels kernel_size stride padding dilation groups padding_mode"
+    if isinstance(conv, TRANSPOSED):
+        names += " output_padding"
+    return {name: getattr(conv, name) for name in names.split()} | {"bias": conv.bias is not None}
+
+
 def channel_axis(shape: Sequence[int], groups: int) -> int:
     """Axis of a transposed convolution's weight along which scales lie.
 

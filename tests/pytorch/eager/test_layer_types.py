@@ -1,35 +1,21 @@
 from __future__ import annotations
 
-from torch import nn
-
-from onnxq.pytorch.eager.layer_types import COMPUTING, UNFOLDED
+from onnxq.pytorch.eager.layer_types import COMPUTING, IN_FLOAT_BETWEEN_CODES, UNFOLDED
 from onnxq.pytorch.train.mappings import QAT_MAPPING, STATIC_MAPPING
 
-IN_FLOAT_BETWEEN_CODES = {
-    # convert leaves these as they are, with the grid of their result behind them
-    nn.GELU,
-    nn.Hardsigmoid,
-    nn.Hardtanh,
-    nn.PReLU,
-    nn.SiLU,
-    nn.Tanh,
-    nn.AvgPool1d,
-    nn.AvgPool2d,
-    nn.AvgPool3d,
-    nn.AdaptiveAvgPool1d,
-    nn.AdaptiveAvgPool2d,
-    nn.AdaptiveAvgPool3d,
-    nn.Upsample,
-    nn.UpsamplingBilinear2d,
-}
+
+def test_what_is_observed_has_a_deployed_form_or_computes_in_float_between_codes() -> None:
+    assert set(COMPUTING) - set(STATIC_MAPPING) == {*IN_FLOAT_BETWEEN_CODES}
 
 
-def test_what_is_observed_has_a_deployed_form() -> None:
-    assert set(COMPUTING) - set(STATIC_MAPPING) <= IN_FLOAT_BETWEEN_CODES
-
-
-def test_what_trains_is_observed_and_takes_its_float_type() -> None:
+def test_what_trains_is_observed() -> None:
     assert set(QAT_MAPPING.values()) <= set(COMPUTING)
     assert set(QAT_MAPPING) <= {*COMPUTING, *UNFOLDED}
-    for kind, trained in QAT_MAPPING.items():
-        assert kind in trained.FLOAT  # type: ignore[attr-defined]
+
+
+def test_what_is_not_observed_by_itself_moves_values_or_has_a_place_of_its_own() -> None:
+    left = {kind.__name__ for kind in set(STATIC_MAPPING) - set(COMPUTING)}
+    assert left == {
+        *("ReLU", "MaxPool2d"),
+        *("DeQuantStub", "FakeQuantize", "LearnableFakeQuantize", "FloatFunctional"),
+    }

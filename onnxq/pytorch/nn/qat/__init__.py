@@ -1,8 +1,14 @@
 """Layers for quantization-aware training: float arithmetic on fake-quantized weights."""
 
 from onnxq.pytorch.nn.qat.base import QatModule
-from onnxq.pytorch.nn.qat.conv import Conv1d, Conv2d, Conv3d
-from onnxq.pytorch.nn.qat.conv_transpose import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from onnxq.pytorch.nn.qat.conv import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
 from onnxq.pytorch.nn.qat.embedding import Embedding
 from onnxq.pytorch.nn.qat.linear import Linear
 

@@ -1,6 +1,6 @@
-"""What modules with a fake-quantized weight share: the arithmetic that will be deployed.
+"""QatModule, a layer with a fake-quantized weight: the arithmetic that will be deployed.
 
-    y = op(x, fq(weight), fq32(bias))        weight and bias with batch norm folded in
+    y = layer(x, fq(weight), fq32(bias))     weight and bias with batch norm folded in
     fq32(b) = rint(b / (x_scale * w_scale)) * (x_scale * w_scale)
 
 so that what is trained is what ONNX Runtime adds up in integers: sum((xq - xz) * wq) + bq, times
@@ -15,21 +15,26 @@ the first forward pass of a prepared model. Without one the bias stays as it is.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import ModelError, QConfigError
 from onnxq.pytorch.modules.transposed import along_channels
+from onnxq.pytorch.nn.counterpart import Counterpart
+from onnxq.pytorch.nn.intrinsic import FusedModule, without_batch_norm
 from onnxq.pytorch.nn.quantized.bias_codes import bias_scale, bias_steps, raised_scale
 from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.qconfig import FakeQuantSpec, QConfig
 
 
-class QatModule(nn.Module):
+class QatModule(Counterpart):
     """A layer with `weight`, `bias` and `weight_fake_quant`.
+
+    A family (convolutions, ...) says `layer` and `arguments`; a class of it says its `float_type`,
+    and what follows from it, a ReLU or batch norm behind the layer, is not said again.
 
     Attributes:
         weight_fake_quant: rounds the weight, with batch norm folded in where there is one.
@@ -37,13 +42,28 @@ class QatModule(nn.Module):
             neither a submodule nor in the state_dict.
     """
 
-    FLOAT: ClassVar[tuple[type[nn.Module], ...]] = ()
-    """Types that from_float takes."""
-
     weight: Tensor
     bias: Any  # Tensor | None; the bases, torch's, say each something else of it
     weight_fake_quant: FakeQuantize
     input_fake_quant: FakeQuantize | None = None
+
+    @classmethod
+    def deployed_type(cls) -> type[nn.Module]:
+        """Float module that computes what is deployed: batch norm folded into the layer."""
+        return without_batch_norm(cls.float_type)
+
+    @classmethod
+    def arguments(cls, layer: Any) -> dict[str, Any]:
+        """The constructor's arguments of a layer, float or trained; the family says it."""
+        raise NotImplementedError
+
+    def layer(self, x: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> Tensor:
+        """The layer with these parameters; the family says it."""
+        raise NotImplementedError
+
+    def pre_activation(self, x: Tensor, *others: Any) -> Tensor:
+        """The result of the layer before a ReLU; `others` go to `layer`."""
+        return self.layer(x, *self.deployed(), *others)
 
     def set_qconfig(self, qconfig: QConfig | None) -> None:
         """Keeps the qconfig and makes the weight's FakeQuantize of it; part of the constructors.
@@ -80,7 +100,7 @@ class QatModule(nn.Module):
         return self.weight, self.bias
 
     def deployed(self) -> tuple[Tensor, Tensor | None]:
-        """(weight, bias) as `folded`, rounded as they will be deployed.
+        """(weight, bias) of `folded`, rounded to what will be deployed.
 
         Where the bias would leave int32 at x_scale * w_scale, w_scale of that channel is raised, as
         onnxq.plan does.
@@ -102,11 +122,10 @@ class QatModule(nn.Module):
             ModelError: the module is of another type.
             QConfigError: it has no qconfig.
         """
-        if type_before_parametrizations(mod) not in cls.FLOAT:
-            wanted = " or ".join(t.__name__ for t in cls.FLOAT)
+        if type_before_parametrizations(mod) is not cls.float_type:
             raise ModelError(
                 f"{cls.__module__}.{cls.__name__}.from_float: got {type(mod).__name__}; "
-                f"wanted {wanted}."
+                f"wanted {cls.float_type.__name__}."
             )
         qconfig = getattr(mod, "qconfig", None)
         if qconfig is None:
@@ -116,11 +135,40 @@ class QatModule(nn.Module):
             )
         return qconfig  # type: ignore[no-any-return]  # any attribute of a module
 
-    def take(self, weight: Tensor, bias: Tensor | None) -> Self:
-        """Makes these its parameters: the float module's own, not copies."""
-        self.weight, self.bias = weight, bias
-        self.weight_fake_quant.to(weight.device)
-        return self
+    @classmethod
+    def from_float(cls, mod: nn.Module) -> Self:
+        """The module with the parameters of a float one that has a qconfig.
+
+        Raises:
+            ModelError: another type of module, or batch norm that cannot be folded.
+            QConfigError: no qconfig.
+        """
+        qconfig = cls.check_float(mod)
+        parts: Any = mod if isinstance(mod, FusedModule) else [mod]
+        made = cls(**cls.arguments(parts[0]), qconfig=qconfig)
+        made.take(parts)
+        return made.train(mod.training)
+
+    def take(self, parts: Any) -> None:
+        """Makes the float layer's parameters its own: not copies.
+
+        Args:
+            parts: the layer, and what is fused with it.
+        """
+        self.weight, self.bias = parts[0].weight, parts[0].bias
+        self.weight_fake_quant.to(self.weight.device)
+
+    def to_float(self) -> nn.Module:
+        """The float module with the parameters as they are now, batch norm folded in."""
+        kind = self.deployed_type()
+        parts = kind.PARTS if issubclass(kind, FusedModule) else (kind,)
+        weight, bias = self.folded()
+        layer: Any = parts[0](**self.arguments(self) | {"bias": bias is not None})
+        layer.weight = nn.Parameter(weight.detach())
+        layer.bias = None if bias is None else nn.Parameter(bias.detach())
+        made: Any = kind(layer, *(part() for part in parts[1:])) if len(parts) > 1 else layer
+        made.qconfig = layer.qconfig = self.qconfig
+        return made.train(self.training)  # type: ignore[no-any-return]
 
 
 def round_bias(bias: Tensor, scale: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import torch.nn.functional as F  # noqa: N812  # its usual name
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ class Embedding(QatModule, nn.Embedding):
         QConfigError: no qconfig, or one that does not round weights.
     """
 
-    FLOAT = (nn.Embedding,)
+    float_type = nn.Embedding
     bias = None
 
     def __init__(
@@ -67,26 +67,19 @@ class Embedding(QatModule, nn.Embedding):
         )
 
     @classmethod
-    def from_float(cls, mod: nn.Module) -> Self:
-        """The module with the table of a float one that has a qconfig.
+    def arguments(cls, layer: Any) -> dict[str, Any]:
+        """Sizes of the table, and what changes it or its gradient."""
+        names = "num_embeddings embedding_dim padding_idx max_norm norm_type scale_grad_by_freq"
+        return {name: getattr(layer, name) for name in (*names.split(), "sparse")}
 
-        Raises:
-            ModelError: another type of module.
-            QConfigError: no qconfig.
-        """
-        qconfig = cls.check_float(mod)
-        made = cls(**_arguments(mod), qconfig=qconfig)
-        embedding: Any = mod
-        return made.take(embedding.weight, None).train(mod.training)
+    def take(self, parts: Any) -> None:
+        """Makes the float layer's table its own."""
+        self.weight = parts[0].weight
+        self.weight_fake_quant.to(self.weight.device)
 
     def to_float(self) -> nn.Module:
         """The float module again, with the table as it is now."""
-        embedding: Any = nn.Embedding(**_arguments(self))
+        embedding: Any = nn.Embedding(**self.arguments(self))
         embedding.weight = nn.Parameter(self.weight.detach())
         embedding.qconfig = self.qconfig
         return embedding.train(self.training)  # type: ignore[no-any-return]
-
-
-def _arguments(mod: Any) -> dict[str, Any]:
-    names = "num_embeddings embedding_dim padding_idx max_norm norm_type scale_grad_by_freq sparse"
-    return {name: getattr(mod, name) for name in names.split()}

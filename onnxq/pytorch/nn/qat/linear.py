@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch.nn.functional as F  # noqa: N812  # its usual name
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ class Linear(QatModule, nn.Linear):
         QConfigError: no qconfig, or one that does not round weights.
     """
 
-    FLOAT: ClassVar[tuple[type[nn.Module], ...]] = (nn.Linear,)
+    float_type: ClassVar[type[nn.Module]] = nn.Linear
 
     def __init__(
         self,
@@ -36,28 +36,16 @@ class Linear(QatModule, nn.Linear):
         nn.Linear.__init__(self, in_features, out_features, bias, device, dtype)
         self.set_qconfig(qconfig)
 
+    @classmethod
+    def arguments(cls, layer: Any) -> dict[str, Any]:
+        """Sizes, and whether there is a bias."""
+        sizes = {"in_features": layer.in_features, "out_features": layer.out_features}
+        return sizes | {"bias": layer.bias is not None}
+
+    def layer(self, x: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> Tensor:  # noqa: ARG002
+        """The product x @ weight.T + bias."""
+        return F.linear(x, weight, bias)
+
     def forward(self, x: Tensor) -> Tensor:
         """The product x @ fq(weight).T + fq32(bias)."""
-        return F.linear(x, *self.deployed())
-
-    @classmethod
-    def from_float(cls, mod: nn.Module) -> Self:
-        """The module with the parameters of a float one that has a qconfig.
-
-        Raises:
-            ModelError: another type of module.
-            QConfigError: no qconfig.
-        """
-        qconfig = cls.check_float(mod)
-        linear: Any = mod[0] if isinstance(mod, nn.Sequential) else mod
-        made = cls(linear.in_features, linear.out_features, linear.bias is not None, qconfig)
-        return made.take(linear.weight, linear.bias).train(mod.training)
-
-    def to_float(self) -> nn.Module:
-        """The float module again, with the parameters as they are now."""
-        weight, bias = self.folded()
-        linear: Any = nn.Linear(self.in_features, self.out_features, bias is not None)
-        linear.weight = nn.Parameter(weight.detach())
-        linear.bias = None if bias is None else nn.Parameter(bias.detach())
-        linear.qconfig = self.qconfig
-        return linear.train(self.training)  # type: ignore[no-any-return]
+        return self.activated(self.pre_activation(x))

@@ -15,8 +15,10 @@ from onnxq.pytorch.nn.quantized.activation import (
     Sigmoid,
     Softmax,
 )
-from onnxq.pytorch.nn.quantized.conv import Conv1d, Conv2d, Conv3d
-from onnxq.pytorch.nn.quantized.conv_transpose import (
+from onnxq.pytorch.nn.quantized.conv import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
     ConvTranspose1d,
     ConvTranspose2d,
     ConvTranspose3d,

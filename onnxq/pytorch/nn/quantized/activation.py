@@ -22,24 +22,26 @@ UINT8 = torch.uint8
 class ReLU(nn.ReLU):
     """max(x, 0): on the grid where x is, because 0 is a point of every grid."""
 
+    float_type = nn.ReLU
     keeps_grid = True
 
     @classmethod
     def from_float(cls, mod: nn.Module) -> Self:
         """The module; a float one holds no numbers. Raises UnsupportedError for another type."""
-        check_type(mod, (nn.ReLU,), cls.__name__)
+        check_type(mod, cls.float_type, cls.__name__)
         return cls()
 
 
 class MaxPool2d(nn.MaxPool2d):
     """The largest of each window: on the grid where x is."""
 
+    float_type = nn.MaxPool2d
     keeps_grid = True
 
     @classmethod
     def from_float(cls, mod: nn.Module) -> Self:
         """The module with the windows of a float one. Raises UnsupportedError for another type."""
-        check_type(mod, (nn.MaxPool2d,), cls.__name__)
+        check_type(mod, cls.float_type, cls.__name__)
         assert isinstance(mod, nn.MaxPool2d)
         return cls(
             mod.kernel_size,
@@ -59,6 +61,8 @@ class ReLU6(nn.ReLU6):
             where it is the point nearest to 6 there).
     """
 
+    float_type = nn.ReLU6
+
     def __init__(self, inplace: bool = False, output: Requantize | None = None) -> None:
         super().__init__(inplace)
         self.output = output
@@ -71,7 +75,7 @@ class ReLU6(nn.ReLU6):
     @classmethod
     def from_float(cls, mod: nn.Module) -> Self:
         """The module with the grid that was observed. Raises UnsupportedError for another type."""
-        check_type(mod, (nn.ReLU6,), cls.__name__)
+        check_type(mod, cls.float_type, cls.__name__)
         fake = output_fake_quantize(mod)
         return cls(output=None if fake is None else Requantize.from_float(fake))
 
@@ -112,7 +116,7 @@ class _OnGrid(OutputGrid, nn.Module):
             UnsupportedError: another type, or no FakeQuantize for its output.
             CalibrationError: no data was seen.
         """
-        check_type(mod, (cls.float_type,), cls.__name__)
+        check_type(mod, cls.float_type, cls.__name__)
         output = Requantize.from_float(mod)
         made = cls._like(mod, output)
         made.output = output
@@ -135,7 +139,7 @@ class Hardswish(_OnGrid):
     float_type = nn.Hardswish
 
     def computed(self, x: torch.Tensor) -> torch.Tensor:
-        """In float32."""
+        """The function in float32."""
         return F.hardswish(x)
 
 
@@ -145,7 +149,7 @@ class Sigmoid(_OnGrid):
     float_type = nn.Sigmoid
 
     def computed(self, x: torch.Tensor) -> torch.Tensor:
-        """In float32."""
+        """The function in float32."""
         return torch.sigmoid(x)
 
 
@@ -165,7 +169,7 @@ class ELU(_OnGrid):
         self.alpha = alpha
 
     def computed(self, x: torch.Tensor) -> torch.Tensor:
-        """In float32."""
+        """The function in float32."""
         return F.elu(x, self.alpha)
 
     @classmethod
@@ -174,7 +178,7 @@ class ELU(_OnGrid):
         return cls(float(output.scale), int(output.zero_point), mod.alpha, output.zero_point.dtype)
 
     def extra_repr(self) -> str:
-        """What is not its grid."""
+        """The argument beside the grid."""
         return f"alpha={self.alpha}"
 
 
@@ -195,7 +199,7 @@ class LeakyReLU(_OnGrid):
         self.negative_slope = negative_slope
 
     def computed(self, x: torch.Tensor) -> torch.Tensor:
-        """In float32."""
+        """The function in float32."""
         return F.leaky_relu(x, self.negative_slope)
 
     @classmethod
@@ -205,7 +209,7 @@ class LeakyReLU(_OnGrid):
         return cls(float(output.scale), int(output.zero_point), mod.negative_slope, dtype=dtype)
 
     def extra_repr(self) -> str:
-        """What is not its grid."""
+        """The argument beside the grid."""
         return f"negative_slope={self.negative_slope}"
 
 
@@ -225,7 +229,7 @@ class Softmax(_OnGrid):
         self.dim = dim
 
     def computed(self, x: torch.Tensor) -> torch.Tensor:
-        """In float32."""
+        """The function in float32."""
         return F.softmax(x, self.dim)
 
     @classmethod
@@ -235,5 +239,5 @@ class Softmax(_OnGrid):
         return cls(mod.dim, float(output.scale), int(output.zero_point), dtype)
 
     def extra_repr(self) -> str:
-        """What is not its grid."""
+        """The argument beside the grid."""
         return f"dim={self.dim}"

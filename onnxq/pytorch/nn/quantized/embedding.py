@@ -9,8 +9,9 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812  # as everywhere
 
 from onnxq.errors import QConfigError
+from onnxq.pytorch.nn.counterpart import Counterpart
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
-from onnxq.pytorch.nn.quantized.prepared import check_type, float_weights
+from onnxq.pytorch.nn.quantized.prepared import check_layer, float_weights
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 from onnxq.pytorch.nn.quantized.stored_weight import StoredWeight
 from onnxq.pytorch.numerics.code_types import qdtype_of, torch_dtype
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 MODES = ("sum", "mean", "max")
 
 
-class _Table(StoredWeight):
-    """What both share.
+class _Table(StoredWeight, Counterpart):
+    """A table of embeddings, looked up by index.
 
     Attributes:
         output: grid of the result; None: float32.
@@ -116,6 +117,8 @@ class Embedding(_Table):
         QConfigError: max_norm.
     """
 
+    float_type = nn.Embedding
+
     def __init__(
         self,
         num_embeddings: int,
@@ -145,9 +148,7 @@ class Embedding(_Table):
         Raises:
             UnsupportedError: another type of module.
         """
-        from onnxq.pytorch.nn import qat  # which imports this package
-
-        check_type(mod, (nn.Embedding, qat.Embedding), cls.__name__)
+        check_layer(mod, cls.float_type, cls.__name__)
         table: Any = mod
         made = cls(table.num_embeddings, table.embedding_dim, table.padding_idx, table.max_norm)
         return made.take(mod)
@@ -159,6 +160,8 @@ class EmbeddingBag(_Table):
     Raises:
         QConfigError: max_norm, or a mode that is not known.
     """
+
+    float_type = nn.EmbeddingBag
 
     def __init__(
         self,
@@ -215,7 +218,7 @@ class EmbeddingBag(_Table):
         Raises:
             UnsupportedError: another type of module.
         """
-        check_type(mod, (nn.EmbeddingBag,), cls.__name__)
+        check_layer(mod, cls.float_type, cls.__name__)
         bag: Any = mod
         made = cls(
             bag.num_embeddings,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812  # as everywhere
 
-from onnxq.pytorch.nn.quantized.prepared import check_type, float_weights
+from onnxq.pytorch.nn.quantized.prepared import check_layer, float_weights
 from onnxq.pytorch.nn.quantized.weighted import Weighted
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ class Linear(Weighted):
 
     The arguments are those of torch.nn.quantized.Linear; bias=... is taken too, as torch.nn's.
     """
+
+    float_type: ClassVar[type[nn.Module]] = nn.Linear
 
     def __init__(
         self,
@@ -42,8 +44,8 @@ class Linear(Weighted):
         return self.in_rows(x, lambda rows: self.requantized(self.computed(rows)))
 
     def computed(self, x: torch.Tensor) -> torch.Tensor:
-        """The sums in float32, not yet on the grid of the result."""
-        return F.linear(x, self.real_weight(), self.bias())
+        """The sums and their ReLU in float32, not yet on the grid of the result."""
+        return self.activated(F.linear(x, self.real_weight(), self.bias()))
 
     @staticmethod
     def in_rows(x: torch.Tensor, of_rows: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
@@ -61,19 +63,10 @@ class Linear(Weighted):
             UnsupportedError: another type of module.
             CalibrationError: no data was seen.
         """
-        check_type(mod, cls.accepted(), cls.__name__)
+        check_layer(mod, cls.float_type, cls.__name__)
         source = float_weights(mod, cls.__name__)
         out_features, in_features = source.weight.shape
         return cls(in_features, out_features, source.bias is not None).take(mod, source)
-
-    @classmethod
-    def accepted(cls) -> tuple[type[nn.Module], ...]:
-        """Types that from_float takes."""
-        # these modules import this package
-        from onnxq.pytorch.nn import qat
-        from onnxq.pytorch.nn.intrinsic import qat as fused
-
-        return (nn.Linear, qat.Linear, fused.LinearBn1d)
 
     def extra_repr(self) -> str:
         """Sizes, scale and zero point."""

@@ -5,11 +5,12 @@ It has no integer kernel for them. Batch norm is better fused into the convoluti
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import nn
 
+from onnxq.pytorch.nn.counterpart import Counterpart
 from onnxq.pytorch.nn.quantized.output_grid import OutputGrid
 from onnxq.pytorch.nn.quantized.prepared import check_type
 from onnxq.pytorch.nn.quantized.requantize import Requantize
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Gridded(OutputGrid, nn.Module):
-    """What they share: a grid for the result, `output`, with its scale and zero point."""
+class Gridded(OutputGrid, Counterpart):
+    """A normalization with a grid for its result, `output`, and its scale and zero point."""
 
     output: Requantize
 
@@ -30,15 +31,15 @@ class Gridded(OutputGrid, nn.Module):
                 setattr(self, name, nn.Parameter(value.detach().clone(), requires_grad=False))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Normalized, on the grid of the result."""
+        """The normalized x, and its ReLU, on the grid of the result."""
         y: torch.Tensor = self.output(self.computed(x))
         return y
 
     def computed(self, x: torch.Tensor) -> torch.Tensor:
-        """Normalized, in float32."""
+        """The normalized x, and its ReLU where one is fused, in float32."""
         # the float module is the next base class
         y: torch.Tensor = super().forward(x)
-        return y
+        return self.activated(y)
 
     def __repr__(self) -> str:
         return f"Quantized{type(self).__name__}({self.extra_repr()}, {self.output.extra_repr()})"
@@ -67,29 +68,30 @@ class _BatchNorm(Gridded):
             UnsupportedError: another type, or no FakeQuantize for its output.
             CalibrationError: no data was seen.
         """
-        check_type(mod, cls.accepted(), cls.__name__)
+        check_type(mod, cls.float_type, cls.__name__)
         norm: Any = mod[0] if isinstance(mod, nn.Sequential) else mod
         made = cls(norm.num_features, norm.eps, norm.momentum)
         made.load_state_dict(norm.state_dict(), strict=False)  # all but the grid
         made.output = Requantize.from_float(mod)
         return made.to(norm.running_mean.device)
 
-    @classmethod
-    def accepted(cls) -> tuple[type[nn.Module], ...]:
-        """Types that from_float takes."""
-        return tuple(base for base in cls.__mro__ if base in (nn.BatchNorm2d, nn.BatchNorm3d))
-
 
 class BatchNorm2d(_BatchNorm, nn.BatchNorm2d):
     """torch.nn.BatchNorm2d with its running statistics; x (batch, channels, height, width)."""
+
+    float_type: ClassVar[type[nn.Module]] = nn.BatchNorm2d
 
 
 class BatchNorm3d(_BatchNorm, nn.BatchNorm3d):
     """torch.nn.BatchNorm3d with its running statistics; x (batch, channels, *3 axes)."""
 
+    float_type: ClassVar[type[nn.Module]] = nn.BatchNorm3d
+
 
 class LayerNorm(Gridded, nn.LayerNorm):
     """torch.nn.LayerNorm; weight and bias are given, or None for 1 and 0."""
+
+    float_type = nn.LayerNorm
 
     def __init__(
         self,
@@ -110,8 +112,13 @@ class LayerNorm(Gridded, nn.LayerNorm):
 
     @classmethod
     def from_float(cls, mod: nn.Module) -> Self:
-        """As BatchNorm2d's."""
-        check_type(mod, (nn.LayerNorm,), cls.__name__)
+        """The module with the parameters of a float one and the grid that was observed.
+
+        Raises:
+            UnsupportedError: another type, or no FakeQuantize for its output.
+            CalibrationError: no data was seen.
+        """
+        check_type(mod, cls.float_type, cls.__name__)
         norm: Any = mod
         affine = norm.elementwise_affine
         made = cls(norm.normalized_shape, norm.weight, norm.bias, 1.0, 0, norm.eps, affine)
@@ -123,6 +130,8 @@ class LayerNorm(Gridded, nn.LayerNorm):
 
 class GroupNorm(Gridded, nn.GroupNorm):
     """torch.nn.GroupNorm; weight and bias are given, or None for 1 and 0."""
+
+    float_type = nn.GroupNorm
 
     def __init__(
         self,
@@ -145,8 +154,13 @@ class GroupNorm(Gridded, nn.GroupNorm):
 
     @classmethod
     def from_float(cls, mod: nn.Module) -> Self:
-        """As BatchNorm2d's."""
-        check_type(mod, (nn.GroupNorm,), cls.__name__)
+        """The module with the parameters of a float one and the grid that was observed.
+
+        Raises:
+            UnsupportedError: another type, or no FakeQuantize for its output.
+            CalibrationError: no data was seen.
+        """
+        check_type(mod, cls.float_type, cls.__name__)
         norm: Any = mod
         made = cls(
             norm.num_groups,
@@ -194,9 +208,13 @@ class _InstanceNorm(Gridded):
 
     @classmethod
     def from_float(cls, mod: nn.Module) -> Self:
-        """As BatchNorm2d's."""
-        kinds = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
-        check_type(mod, tuple(base for base in cls.__mro__ if base in kinds), cls.__name__)
+        """The module with the parameters of a float one and the grid that was observed.
+
+        Raises:
+            UnsupportedError: another type, or no FakeQuantize for its output.
+            CalibrationError: no data was seen.
+        """
+        check_type(mod, cls.float_type, cls.__name__)
         norm: Any = mod
         made = cls(
             norm.num_features,
@@ -217,10 +235,16 @@ class _InstanceNorm(Gridded):
 class InstanceNorm1d(_InstanceNorm, nn.InstanceNorm1d):
     """torch.nn.InstanceNorm1d; x (batch, channels, length)."""
 
+    float_type = nn.InstanceNorm1d
+
 
 class InstanceNorm2d(_InstanceNorm, nn.InstanceNorm2d):
     """torch.nn.InstanceNorm2d; x (batch, channels, height, width)."""
 
+    float_type = nn.InstanceNorm2d
+
 
 class InstanceNorm3d(_InstanceNorm, nn.InstanceNorm3d):
     """torch.nn.InstanceNorm3d; x (batch, channels, depth, height, width)."""
+
+    float_type = nn.InstanceNorm3d

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -14,15 +14,16 @@ from onnxq.pytorch.nn.quantized.weighted import FloatWeights
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.qconfig import QConfig
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 @runtime_checkable
 class Trained(Protocol):
     """A module of nn.qat or nn.intrinsic.qat."""
 
     weight_fake_quant: FakeQuantize
+
+    @classmethod
+    def deployed_type(cls) -> type[nn.Module]:
+        """Float module that computes what is deployed: batch norm folded into the layer."""
 
     def folded(self) -> tuple[torch.Tensor, torch.Tensor | None]:
         """(weight, bias) in float32, batch norm folded with its running statistics."""
@@ -67,18 +68,38 @@ def _observed(fake: FakeQuantize, weight: torch.Tensor) -> FakeQuantize:
     return fake.enable_observer(watching)
 
 
-def check_type(mod: object, accepted: Sequence[type], wanted_by: str) -> None:
-    """Passes a module of exactly one of the types: a subclass may compute something else.
+def check_type(mod: object, float_type: type[nn.Module], wanted_by: str) -> None:
+    """Passes a module of exactly that type: a subclass may compute something else.
 
     Raises:
         UnsupportedError: it is something else.
     """
-    got = type_before_parametrizations(mod) if isinstance(mod, nn.Module) else type(mod)
-    if got not in accepted:
-        names = ", ".join(_name(t) for t in accepted)
+    got = _type_of(mod)
+    if got is not float_type:
         raise UnsupportedError(
-            f"{wanted_by}.from_float: got a {_name(got)}; wanted one of {names}, prepared."
+            f"{wanted_by}.from_float: got a {_name(got)}; wanted a {_name(float_type)}, prepared."
         )
+
+
+def check_layer(mod: object, float_type: type[nn.Module], wanted_by: str) -> None:
+    """Passes a module of exactly that type, or a trained one that is deployed as it.
+
+    Raises:
+        UnsupportedError: it is something else; a subclass, which may compute something else.
+    """
+    got = _type_of(mod)
+    kind = got
+    if isinstance(mod, Trained) and "float_type" in vars(got):
+        kind = mod.deployed_type()
+    if kind is not float_type:
+        raise UnsupportedError(
+            f"{wanted_by}.from_float: got a {_name(got)}; wanted a {_name(float_type)}, prepared, "
+            "or a module that was trained in its place."
+        )
+
+
+def _type_of(mod: object) -> type:
+    return type_before_parametrizations(mod) if isinstance(mod, nn.Module) else type(mod)
 
 
 def _name(kind: type) -> str:

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from onnxq.errors import UnsupportedError
+from onnxq.pytorch.modules.float_functional import FloatFunctional
 from onnxq.pytorch.nn.quantized.observed import check_observed, output_fake_quantize
 from onnxq.pytorch.nn.quantized.output_grid import OutputGrid
 from onnxq.pytorch.nn.quantized.requantize import Requantize
@@ -25,6 +26,8 @@ class QFunctional(OutputGrid, nn.Module):
     Attributes:
         activation_post_process: grid of the result.
     """
+
+    float_type = FloatFunctional
 
     def __init__(self) -> None:
         super().__init__()

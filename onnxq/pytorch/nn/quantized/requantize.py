@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -10,10 +10,12 @@ from torch import nn
 
 from onnxq.dtypes import INT32
 from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.pytorch.modules.stubs import DeQuantStub, QuantStub
 from onnxq.pytorch.nn.quantized.observed import check_observed, fake_quantize_of
 from onnxq.pytorch.nn.quantized.stored import Stored, qparams_of, tensors_of
 from onnxq.pytorch.numerics.boundary import leave_integers
 from onnxq.pytorch.numerics.code_types import qdtype_of
+from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.numerics.rounding_ops import NO_AXIS, dequantize_linear, quantize_linear
 from onnxq.qparams import PerTensor, QParams
 
@@ -53,6 +55,8 @@ class Requantize(Stored):
         ShapeError: scale or zero point out of range, or of more than one element.
         QConfigError: dtype is not known.
     """
+
+    float_type: ClassVar[type[nn.Module]] = FakeQuantize
 
     scale: torch.Tensor
     zero_point: torch.Tensor
@@ -187,6 +191,8 @@ class Quantize(Requantize):
     As `Requantize`: the result is float32 on the grid, not a tensor of another type.
     """
 
+    float_type = QuantStub
+
     def __init__(
         self,
         scale: float | torch.Tensor,
@@ -205,6 +211,8 @@ class DeQuantize(nn.Module):
     Its input is float32 on a grid already, so that nothing is computed. What follows stays in
     float, also in the exported model.
     """
+
+    float_type = DeQuantStub
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The input as it is."""

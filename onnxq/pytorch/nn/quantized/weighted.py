@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import torch
 
 from onnxq.errors import ModelError, ShapeError
+from onnxq.pytorch.nn.counterpart import Counterpart
 from onnxq.pytorch.nn.quantized.bias_codes import bias_codes, bias_scale, raised_scale
 from onnxq.pytorch.nn.quantized.observed import (
     check_observed,
@@ -38,8 +39,10 @@ class FloatWeights(NamedTuple):
     fake: FakeQuantize
 
 
-class Weighted(OutputGrid, StoredWeight):
+class Weighted(OutputGrid, StoredWeight, Counterpart):
     """y = [requantize](op(x, (weight_codes - zp) * weight_scale, bias_codes * bias_scale)).
+
+    `op` ends in a ReLU where one is fused with the layer.
 
     Attributes:
         bias_codes: int32 (channels,), or None.

@@ -5,16 +5,16 @@ from onnxq.pytorch.nn.intrinsic.qat.batch_norm import (
     freeze_bn_stats,
     update_bn_stats,
 )
-from onnxq.pytorch.nn.intrinsic.qat.conv_bn import (
+from onnxq.pytorch.nn.intrinsic.qat.conv_fused import (
     ConvBn1d,
     ConvBn2d,
     ConvBn3d,
     ConvBnReLU1d,
     ConvBnReLU2d,
     ConvBnReLU3d,
-)
-from onnxq.pytorch.nn.intrinsic.qat.conv_relu import ConvReLU1d, ConvReLU2d, ConvReLU3d
-from onnxq.pytorch.nn.intrinsic.qat.conv_transpose import (
+    ConvReLU1d,
+    ConvReLU2d,
+    ConvReLU3d,
     ConvTransposeBn1d,
     ConvTransposeBn2d,
     ConvTransposeBn3d,
@@ -25,7 +25,7 @@ from onnxq.pytorch.nn.intrinsic.qat.conv_transpose import (
     ConvTransposeReLU2d,
     ConvTransposeReLU3d,
 )
-from onnxq.pytorch.nn.intrinsic.qat.linear import LinearBn1d, LinearReLU
+from onnxq.pytorch.nn.intrinsic.qat.linear_fused import LinearBn1d, LinearReLU
 
 __all__ = [
     "ConvBn1d",

@@ -5,10 +5,10 @@
 
 While batch statistics are live (Krishnamoorthi 2018, 3.2.2, in the form with one pass):
 
-    y = bn(op(x, fq(w f)) / f + b)
+    y = bn(layer(x, fq(w f)) / f + b)
 
 with batch statistics inside bn. In eval mode, and in train mode once they are frozen, the deployed
-arithmetic: y = op(x, fq(w f), fq32(folded bias)).
+arithmetic: y = layer(x, fq(w f), fq32(folded bias)).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor, nn
 
+from onnxq.errors import ModelError
 from onnxq.pytorch.nn.qat.base import QatModule, along
 from onnxq.pytorch.numerics.compiling import never_compiled
 
@@ -38,19 +39,27 @@ class WithBatchNorm(QatModule):
     bn: BatchNorm
     freeze_bn: bool = False
 
-    def set_batch_norm(self, bn: BatchNorm, frozen: bool) -> None:
-        """Takes the batch norm; part of the constructors."""
-        self.bn = bn.to(self.weight.device)
+    def make_batch_norm(
+        self, features: int, eps: float, momentum: float | None, frozen: bool
+    ) -> None:
+        """Makes the batch norm that `float_type` has; part of the constructors."""
+        fused: Any = self.float_type
+        self.bn = fused.PARTS[1](features, eps, momentum).to(self.weight.device)
         self.freeze_bn_stats() if frozen else self.update_bn_stats()
 
-    def op(self, x: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> Tensor:
-        """The layer without batch norm; the subclass says it."""
-        raise NotImplementedError
+    def take(self, parts: Any) -> None:
+        """Makes the parameters of the float layer and its batch norm its own.
+
+        Raises:
+            ModelError: batch norm without running statistics, or without weight and bias.
+        """
+        super().take(parts)
+        self.bn = check_batch_norm(parts[1])
 
     def pre_activation(self, x: Tensor, *others: Any) -> Tensor:
-        """What the layer and its batch norm give, before a ReLU; `others` go to `op`."""
+        """The result of the layer and its batch norm before a ReLU; `others` go to `layer`."""
         if not self.bn.training:
-            return self.op(x, *self.deployed(), *others)
+            return super().pre_activation(x, *others)
         # a value of its own: compiled code keeps what it was given for the backward pass, and bn
         # changes running_var in place
         factor = self.bn.weight / _value(self._running_std())
@@ -59,7 +68,7 @@ class WithBatchNorm(QatModule):
         # statistics, and the gradient of gamma, right
         dead = factor == 0
         scaled = torch.where(self.per_weight(dead), self.weight, scaled)
-        result = self.op(x, scaled, None, *others)
+        result = self.layer(x, scaled, None, *others)
         result = result / along(torch.where(dead, 1.0, factor), result.ndim, 1)
         if self.bias is not None:
             result = result + along(self.bias, result.ndim, 1)
@@ -114,6 +123,21 @@ class WithBatchNorm(QatModule):
 @never_compiled
 def _value(x: Tensor) -> Tensor:
     return x.detach()
+
+
+def check_batch_norm(bn: BatchNorm) -> BatchNorm:
+    """The batch norm, if it can be folded.
+
+    Raises:
+        ModelError: it has no running statistics, or no weight and bias.
+    """
+    if bn.running_var is None or bn.running_mean is None or not bn.affine:
+        raise ModelError(
+            f"{bn}: wanted affine=True and track_running_stats=True; what is deployed is the "
+            "convolution with running statistics, weight and bias folded in."
+        )
+    bn.__dict__.pop("qconfig", None)  # it is quantized with the layer, not by itself
+    return bn
 
 
 def update_bn_stats(module: nn.Module) -> None:

@@ -1,58 +1,49 @@
-"""Convolution and ReLU."""
+"""Convolution and ReLU, transposed too."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import torch
-
 from onnxq.pytorch.nn import intrinsic
-from onnxq.pytorch.nn.quantized.conv import Conv1d, Conv2d, Conv3d
-
-if TYPE_CHECKING:
-    from torch import nn
+from onnxq.pytorch.nn.quantized.conv import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
 
 
 class ConvReLU1d(Conv1d):
     """max(conv1d(x), 0) on its grid."""
 
-    def computed(self, x: torch.Tensor) -> torch.Tensor:
-        """The sums above 0, in float32."""
-        return torch.relu(super().computed(x))
-
-    @classmethod
-    def accepted(cls) -> tuple[type[nn.Module], ...]:
-        """Types that from_float takes."""
-        from onnxq.pytorch.nn.intrinsic import qat as fused  # which imports nn.quantized
-
-        return (intrinsic.ConvReLU1d, fused.ConvReLU1d, fused.ConvBnReLU1d)
+    float_type = intrinsic.ConvReLU1d
 
 
 class ConvReLU2d(Conv2d):
     """max(conv2d(x), 0) on its grid."""
 
-    def computed(self, x: torch.Tensor) -> torch.Tensor:
-        """The sums above 0, in float32."""
-        return torch.relu(super().computed(x))
-
-    @classmethod
-    def accepted(cls) -> tuple[type[nn.Module], ...]:
-        """Types that from_float takes."""
-        from onnxq.pytorch.nn.intrinsic import qat as fused  # which imports nn.quantized
-
-        return (intrinsic.ConvReLU2d, fused.ConvReLU2d, fused.ConvBnReLU2d)
+    float_type = intrinsic.ConvReLU2d
 
 
 class ConvReLU3d(Conv3d):
     """max(conv3d(x), 0) on its grid."""
 
-    def computed(self, x: torch.Tensor) -> torch.Tensor:
-        """The sums above 0, in float32."""
-        return torch.relu(super().computed(x))
+    float_type = intrinsic.ConvReLU3d
 
-    @classmethod
-    def accepted(cls) -> tuple[type[nn.Module], ...]:
-        """Types that from_float takes."""
-        from onnxq.pytorch.nn.intrinsic import qat as fused  # which imports nn.quantized
 
-        return (intrinsic.ConvReLU3d, fused.ConvReLU3d, fused.ConvBnReLU3d)
+class ConvTransposeReLU1d(ConvTranspose1d):
+    """max(conv_transpose1d(x), 0) on its grid."""
+
+    float_type = intrinsic.ConvTransposeReLU1d
+
+
+class ConvTransposeReLU2d(ConvTranspose2d):
+    """max(conv_transpose2d(x), 0) on its grid."""
+
+    float_type = intrinsic.ConvTransposeReLU2d
+
+
+class ConvTransposeReLU3d(ConvTranspose3d):
+    """max(conv_transpose3d(x), 0) on its grid."""
+
+    float_type = intrinsic.ConvTransposeReLU3d

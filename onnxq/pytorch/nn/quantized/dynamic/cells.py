@@ -52,7 +52,7 @@ class _Cell(nn.Module):
             UnsupportedError: another type of module, or weights that are to be float16.
             QConfigError: a qconfig of another kind.
         """
-        check_type(mod, (cls.float_type,), cls.__name__)
+        check_type(mod, cls.float_type, cls.__name__)
         cell: Any = mod
         made = cls._like(cell)
         made.to(cell.weight_ih.device)

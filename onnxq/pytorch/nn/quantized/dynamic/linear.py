@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import nn
@@ -27,6 +27,7 @@ class Linear(StoredWeight):
         bias_values: float32 (out_features,), or None.
     """
 
+    float_type: ClassVar[type[nn.Module]] = nn.Linear
     fixed_shapes = ("weight_codes", "bias_values")
     bias_values: torch.Tensor | None
 
@@ -83,7 +84,7 @@ class Linear(StoredWeight):
             UnsupportedError: another type of module, or weights that are to be float16.
             QConfigError: a qconfig of another kind.
         """
-        check_type(mod, (nn.Linear,), cls.__name__)
+        check_type(mod, cls.float_type, cls.__name__)
         linear: Any = mod
         made = cls(linear.in_features, linear.out_features, linear.bias is not None)
         made.to(linear.weight.device)

@@ -87,7 +87,7 @@ class _Recurrent(Stored):
                 zero points.
             QConfigError: a qconfig of another kind.
         """
-        check_type(mod, (cls.float_type,), cls.__name__)
+        check_type(mod, cls.float_type, cls.__name__)
         source: Any = mod
         if source.proj_size:
             raise UnsupportedError(
