@@ -252,7 +252,8 @@ class Observing(nn.Module):
             if value is None or value.shape == held.shape:
                 continue
             if value.ndim == held.ndim or name.startswith(_SEEN):
-                self._set(name, value.detach())  # another number of channels
+                # another number of channels; of our own, as the caller keeps the state
+                self._set(name, value.detach().clone())
         self._load_observer(state_dict, prefix + _STATE)
         self._stale = False
         super()._load_from_state_dict(

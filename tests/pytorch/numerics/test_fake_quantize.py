@@ -118,6 +118,16 @@ def test_a_fresh_module_takes_over_the_state_and_goes_on_as_the_old_one(
     assert torch.equal(new.zero_point, old.zero_point)
 
 
+@pytest.mark.parametrize("spec", SPECS, ids=LABELS)
+def test_what_was_loaded_does_not_change_with_the_module(spec: ObserverSpec) -> None:
+    state = trained(spec).state_dict()
+    kept = {name: value.clone() for name, value in state.items()}
+    fresh = FakeQuantize(spec)
+    fresh.load_state_dict(dict(state))
+    fresh(torch.full((4, 6, 5), 100.0))
+    assert all(torch.equal(value, kept[name]) for name, value in state.items())
+
+
 def test_switches_survive_the_state_dict() -> None:
     old, new = FakeQuantize(), FakeQuantize()
     old.disable_fake_quant().disable_observer()
