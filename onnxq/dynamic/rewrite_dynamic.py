@@ -24,12 +24,11 @@ from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.checks import FORMAT_KEY
 from onnxq.graph.collector import without_collector
-from onnxq.graph.edit import all_nodes, all_values
+from onnxq.graph.edit import all_nodes, all_values, graph_of
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import DynamicSite
 from onnxq.operator.nodes import input_at, tensor_of
-from onnxq.qdq.edits import graph_of
 from onnxq.qdq.initializers import Initializers
 from onnxq.qparams import PerBlock
 

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.graph.edit import FreeNames
+from onnxq.graph.edit import FreeNames, graph_of
 from onnxq.graph.weights import constant
 from onnxq.operator.nodes import input_at
-from onnxq.qdq.edits import graph_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Moves that several passes share: visit all nodes, take one out, find a free name."""
+"""Moves that several passes share: visit all nodes, take one out, put one in, find a free name."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import onnx_ir as ir
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    import numpy as np
+    import numpy.typing as npt
 
 
 def all_nodes(model: ir.Model) -> Iterator[ir.Node]:
@@ -55,6 +58,63 @@ def bypass(node: ir.Node) -> bool:
     if is_output:
         x.name = name
     return True
+
+
+def graph_of(node: ir.Node) -> ir.Graph:
+    """The graph that holds the node."""
+    assert isinstance(node.graph, ir.Graph)
+    return node.graph
+
+
+def graphs_of(model: ir.Model, nodes: Iterable[ir.Node]) -> list[ir.Graph]:
+    """The main graph, then each other graph that holds one of the nodes."""
+    return [model.graph, *dict.fromkeys(graph_of(n) for n in nodes if n.graph is not model.graph)]
+
+
+def insert_behind(value: ir.Value, node: ir.Node, graph: ir.Graph) -> None:
+    """Inserts the node right behind the value's producer, or first where that is elsewhere."""
+    producer = value.producer()
+    if producer is not None and producer.graph is graph:
+        graph.insert_after(producer, node)
+    elif len(graph):
+        graph.insert_before(graph[0], node)
+    else:
+        graph.append(node)
+
+
+def replace(node: ir.Node, made: ir.Node, names: FreeNames) -> None:
+    """Puts a node of one output in the place of another, under its result's name."""
+    old, new = node.outputs[0], made.outputs[0]
+    new.type, new.shape = old.type, old.shape
+    old.replace_all_uses_with(new, replace_graph_outputs=True)
+    stem = old.name
+    old.name = names.value(f"{stem}_replaced")
+    new.name = stem
+    graph_of(node).insert_before(node, made)
+    graph_of(node).remove(node, safe=True)
+
+
+def new_initializer(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir.Value:
+    """A new initializer of the graph.
+
+    Args:
+        graph: that gets it.
+        name: free, and the tensor's.
+        tensor: its data.
+    """
+    value = ir.Value(
+        name=name,
+        type=ir.TensorType(tensor.dtype),
+        shape=ir.Shape(tensor.shape.numpy()),
+        const_value=tensor,
+    )
+    graph.register_initializer(value)
+    return value
+
+
+def new_constant(node: ir.Node, name: str, array: npt.NDArray[np.generic]) -> ir.Value:
+    """A new initializer of the graph that holds the node; the name is free."""
+    return new_initializer(graph_of(node), name, ir.Tensor(array, name=name))
 
 
 class NamePool:

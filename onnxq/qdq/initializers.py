@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxq.graph.edit import NamePool
+from onnxq.graph.edit import NamePool, new_initializer
 from onnxq.graph.walk import value_name
 from onnxq.qdq.tensors import (
     half_tensor,
@@ -66,7 +66,7 @@ class Initializers:
     def array(self, graph: ir.Graph, name: str, array: npt.NDArray[np.generic]) -> ir.Value:
         """A new initializer of that graph, of that name where it is free."""
         unique = self.unique(name)
-        return _register(graph, unique, ir.Tensor(array, name=unique))
+        return new_initializer(graph, unique, ir.Tensor(array, name=unique))
 
     def adopt(self, graph: ir.Graph, value: ir.Value) -> None:
         """Registers a constant that a lowering made, or lets its readers read an equal one.
@@ -137,15 +137,15 @@ class Initializers:
         graph: ir.Graph,
     ) -> ir.Value:
         self.replaced[value] = None
-        return _register(graph, name, tensor)
+        return new_initializer(graph, name, tensor)
 
     def qparams(self, graph: ir.Graph, stem: str, qparams: QParams) -> tuple[ir.Value, ir.Value]:
         """Scale and zero point of the tensor `stem`, as initializers of this graph."""
         if (stem, graph) not in self._qparams:
             scale, zero_point = (self.unique(f"{stem}_{part}") for part in ("scale", "zero_point"))
             self._qparams[stem, graph] = (
-                _register(graph, scale, scale_tensor(qparams, scale)),
-                _register(graph, zero_point, zero_point_tensor(qparams, zero_point)),
+                new_initializer(graph, scale, scale_tensor(qparams, scale)),
+                new_initializer(graph, zero_point, zero_point_tensor(qparams, zero_point)),
             )
         return self._qparams[stem, graph]
 
@@ -153,14 +153,3 @@ class Initializers:
 def _owner(value: ir.Value) -> ir.Graph:
     assert isinstance(value.graph, ir.Graph)
     return value.graph
-
-
-def _register(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir.Value:
-    value = ir.Value(
-        name=name,
-        type=ir.TensorType(tensor.dtype),
-        shape=ir.Shape(tensor.shape.numpy()),
-        const_value=tensor,
-    )
-    graph.register_initializer(value)
-    return value

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.graph.edit import FreeNames
-from onnxq.qdq.edits import from_dequantize, graph_of
+from onnxq.graph.edit import FreeNames, graph_of
 from onnxq.qdq.fuse.moved import PASSED
 from onnxq.qdq.read import is_quantize
+from onnxq.qdq.write import from_dequantize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

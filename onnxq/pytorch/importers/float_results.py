@@ -17,22 +17,12 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.errors import listed
-from onnxq.graph.edit import FreeNames
+from onnxq.graph.edit import FreeNames, graph_of, new_constant, replace
 from onnxq.observers import MinMaxObserver
 from onnxq.ort import runtime
 from onnxq.pytorch.importers.notes import note
-from onnxq.qdq.edits import graph_of
 from onnxq.qdq.tidy import tidy_quantized
-from onnxq.qdq.tidy.reading import (
-    BIAS,
-    DEQUANTIZE,
-    QUANTIZE,
-    array_of,
-    dequantizer,
-    is_constant,
-    new_constant,
-    replace,
-)
+from onnxq.qdq.tidy.reading import BIAS, DEQUANTIZE, QUANTIZE, array_of, dequantizer, is_constant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

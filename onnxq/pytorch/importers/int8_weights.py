@@ -17,21 +17,13 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog, targets
-from onnxq.graph.edit import FreeNames
+from onnxq.graph.edit import FreeNames, graph_of, new_constant
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.operator import Rule
 from onnxq.pytorch.importers.notes import note
 from onnxq.pytorch.importers.patterns import WEIGHTS
-from onnxq.qdq.edits import graph_of
 from onnxq.qdq.tidy.biases import store_bias
-from onnxq.qdq.tidy.reading import (
-    BIAS,
-    DEQUANTIZE,
-    array_of,
-    dequantizer,
-    is_constant,
-    new_constant,
-)
+from onnxq.qdq.tidy.reading import BIAS, DEQUANTIZE, array_of, dequantizer, is_constant
 from onnxq.targets.accumulation import Arithmetic
 
 if TYPE_CHECKING:

@@ -20,17 +20,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnxq.graph.edit import FreeNames
+from onnxq.graph.edit import FreeNames, graph_of, new_constant, replace
 from onnxq.graph.passes.unused import RemoveUnused
-from onnxq.qdq.edits import graph_of
-from onnxq.qdq.tidy.reading import (
-    DEQUANTIZE,
-    QUANTIZE,
-    array_of,
-    dequantizer,
-    new_constant,
-    replace,
-)
+from onnxq.qdq.tidy.reading import DEQUANTIZE, QUANTIZE, array_of, dequantizer
 
 F32 = npt.NDArray[np.float32]
 

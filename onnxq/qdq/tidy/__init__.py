@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.graph.edit import FreeNames, bypass
+from onnxq.graph.edit import FreeNames, bypass, new_constant, replace
 from onnxq.graph.passes.global_pool import MeanToGlobalPool
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.graph.types import infer_types
@@ -42,15 +42,7 @@ from onnxq.qdq.tidy.movement import drop_round_trip, onto_grid, quantize_before
 from onnxq.qdq.tidy.naming import name_codes, name_outputs
 from onnxq.qdq.tidy.norms import fold_norm
 from onnxq.qdq.tidy.quantizers import share_quantizers
-from onnxq.qdq.tidy.reading import (
-    DEQUANTIZE,
-    QUANTIZE,
-    array_of,
-    dequantizer,
-    new_constant,
-    replace,
-    scale_rank,
-)
+from onnxq.qdq.tidy.reading import DEQUANTIZE, QUANTIZE, array_of, dequantizer, scale_rank
 from onnxq.qdq.tidy.stored_constants import store_codes
 from onnxq.qdq.tidy.unsigned import store_unsigned
 

@@ -12,15 +12,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.dtypes import INT32
-from onnxq.qdq.edits import graph_of
-from onnxq.qdq.tidy.reading import (
-    BIAS,
-    DEQUANTIZE,
-    QUANTIZE,
-    array_of,
-    dequantizer,
-    new_constant,
-)
+from onnxq.graph.edit import graph_of, new_constant
+from onnxq.qdq.tidy.reading import BIAS, DEQUANTIZE, QUANTIZE, array_of, dequantizer
 from onnxq.qdq.tidy.stored_constants import DEAD
 from onnxq.qdq.tidy.stored_weights import weight_of
 from onnxq.qparams import PerChannel, PerTensor, QParams, product_scale, quantize, raised_scale

@@ -8,15 +8,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog
+from onnxq.graph.edit import graph_of, insert_behind, new_constant
 from onnxq.operator import Role, Rule
-from onnxq.qdq.edits import graph_of, insert_behind
-from onnxq.qdq.tidy.reading import (
-    DEQUANTIZE,
-    QUANTIZE,
-    new_constant,
-    qparams_of,
-    scale_rank,
-)
+from onnxq.qdq.tidy.reading import DEQUANTIZE, QUANTIZE, qparams_of, scale_rank
 from onnxq.qparams import quantize
 
 if TYPE_CHECKING:

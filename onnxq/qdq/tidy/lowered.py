@@ -10,16 +10,11 @@ from typing import TYPE_CHECKING
 from onnx_ir.tape import Tape
 
 from onnxq import catalog
+from onnxq.graph.edit import graph_of
 from onnxq.operator import Form, NodePlan, Role, Rule, Site
-from onnxq.qdq.edits import graph_of
 from onnxq.qdq.fuse.scales import Scales
 from onnxq.qdq.fuse.view import float_view
-from onnxq.qdq.tidy.reading import (
-    QUANTIZE,
-    dequantizer,
-    is_constant,
-    qparams_of,
-)
+from onnxq.qdq.tidy.reading import QUANTIZE, dequantizer, is_constant, qparams_of
 from onnxq.qparams import PerTensor, QParams
 
 if TYPE_CHECKING:

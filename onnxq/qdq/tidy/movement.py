@@ -9,19 +9,11 @@ import onnx_ir as ir
 from onnx_ir.tape import Tape
 
 from onnxq import catalog
+from onnxq.graph.edit import graph_of, new_constant, replace
 from onnxq.operator import Form, NodePlan, Role, Rule, Site
-from onnxq.qdq.edits import graph_of
 from onnxq.qdq.tidy.lowered import write
 from onnxq.qdq.tidy.marks import MARK
-from onnxq.qdq.tidy.reading import (
-    DEQUANTIZE,
-    QUANTIZE,
-    dequantizer,
-    is_constant,
-    new_constant,
-    qparams_of,
-    replace,
-)
+from onnxq.qdq.tidy.reading import DEQUANTIZE, QUANTIZE, dequantizer, is_constant, qparams_of
 from onnxq.qparams import QParams, quantize
 
 if TYPE_CHECKING:

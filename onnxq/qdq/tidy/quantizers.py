@@ -10,12 +10,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxq.qdq.edits import graph_of
-from onnxq.qdq.tidy.reading import (
-    QUANTIZE,
-    array_of,
-    qparams_of,
-)
+from onnxq.graph.edit import graph_of
+from onnxq.qdq.tidy.reading import QUANTIZE, array_of, qparams_of
 
 
 def share_quantizers(model: ir.Model) -> None:

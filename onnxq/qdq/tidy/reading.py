@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from onnxq.dtypes import all_qdtypes
-from onnxq.qdq.edits import graph_of
 from onnxq.qparams import PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
-    from onnxq.graph.edit import FreeNames
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 WEIGHT, BIAS = 1, 2
@@ -57,23 +54,3 @@ def qparams_of(node: ir.Node) -> QParams | None:
     dtype = _STORED[ir.DataType.from_numpy(zero_point.dtype).name]
     axis = node.attributes.get_int("axis", 1)
     return QParams(scale, zero_point, dtype, PerChannel(axis) if scale.ndim else PerTensor())
-
-
-def new_constant(node: ir.Node, name: str, array: npt.NDArray[np.generic]) -> ir.Value:
-    """A new initializer of the graph that holds the node."""
-    tensor = ir.Tensor(array, name=name)
-    value = ir.val(name, tensor.dtype, array.shape, const_value=tensor)
-    graph_of(node).register_initializer(value)
-    return value
-
-
-def replace(node: ir.Node, made: ir.Node, names: FreeNames) -> None:
-    """Puts a node of one output in the place of another, under its result's name."""
-    old, new = node.outputs[0], made.outputs[0]
-    new.type, new.shape = old.type, old.shape
-    old.replace_all_uses_with(new, replace_graph_outputs=True)
-    stem = old.name
-    old.name = names.value(f"{stem}_replaced")
-    new.name = stem
-    graph_of(node).insert_before(node, made)
-    graph_of(node).remove(node, safe=True)

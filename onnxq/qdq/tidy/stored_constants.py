@@ -12,14 +12,8 @@ import onnx_ir as ir
 
 from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import UnsupportedError
-from onnxq.qdq.edits import graph_of
-from onnxq.qdq.tidy.reading import (
-    DEQUANTIZE,
-    QUANTIZE,
-    array_of,
-    new_constant,
-    qparams_of,
-)
+from onnxq.graph.edit import graph_of, new_constant
+from onnxq.qdq.tidy.reading import DEQUANTIZE, QUANTIZE, array_of, qparams_of
 from onnxq.qparams import quantize
 
 if TYPE_CHECKING:

@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.qdq.edits import graph_of
-from onnxq.qdq.tidy.reading import (
-    DEQUANTIZE,
-    WEIGHT,
-    array_of,
-    dequantizer,
-    is_constant,
-    new_constant,
-)
+from onnxq.graph.edit import graph_of, new_constant
+from onnxq.qdq.tidy.reading import DEQUANTIZE, WEIGHT, array_of, dequantizer, is_constant
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -17,6 +17,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog
+from onnxq.graph.edit import new_constant
 from onnxq.operator import Form, Role, Rule
 from onnxq.qdq.tidy.reading import (
     DEQUANTIZE,
@@ -24,7 +25,6 @@ from onnxq.qdq.tidy.reading import (
     array_of,
     dequantizer,
     is_constant,
-    new_constant,
     scale_rank,
 )
 from onnxq.qparams import SHIFT

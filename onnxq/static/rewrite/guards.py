@@ -14,7 +14,7 @@ import onnx_ir as ir
 from onnxq import catalog
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Role, Rule
-from onnxq.qdq.edits import from_dequantize
+from onnxq.qdq.write import from_dequantize
 
 if TYPE_CHECKING:
     from onnxq.static.plan import Plan

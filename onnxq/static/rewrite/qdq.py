@@ -18,16 +18,12 @@ import onnx_ir as ir
 from onnx_ir.tape import Tape
 
 from onnxq import catalog
+from onnxq.graph.edit import graph_of, graphs_of, insert_behind
 from onnxq.graph.walk import node_name, subgraphs, value_name, walk
 from onnxq.operator import DynamicForm, Float, Form, NodePlan, Rule, Site
 from onnxq.operator.nodes import input_at
-from onnxq.qdq.edits import (
-    granularity_attributes,
-    graph_of,
-    graphs_of,
-    insert_behind,
-)
 from onnxq.qdq.initializers import Initializers
+from onnxq.qdq.write import granularity_attributes
 from onnxq.static.placing.channel_gains import GAINS_KEY
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.rewrite.guards import inputs_to_guard, moves_data, slow_on_codes

@@ -1,0 +1,27 @@
+"""Around a node that the writer makes: whether its input is dequantized, and its axis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq.qparams import PerChannel, PerTensor, QParams
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+def from_dequantize(value: ir.Value) -> bool:
+    """Whether a DequantizeLinear makes the value."""
+    producer = value.producer()
+    return producer is not None and producer.op_type == "DequantizeLinear"
+
+
+def granularity_attributes(qparams: QParams) -> dict[str, int]:
+    """Attributes axis and block_size of a (De)QuantizeLinear with these qparams."""
+    match qparams.granularity:
+        case PerTensor():
+            return {}
+        case PerChannel(axis):
+            return {"axis": axis}
+        case block:
+            return {"axis": block.axis, "block_size": block.size}
