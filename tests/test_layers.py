@@ -11,8 +11,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 # fmt: off
 ROOMS = (
-    "errors", "core", "dtypes", "qparams", "observers", "qtensor", "targets", "operator",
-    "operators", "catalog", "authoring", "functional", "qconfig", "graph", "samples", "ort", "qdq",
+    "errors", "core", "dtypes", "qparams", "observers", "targets", "operator", "operators",
+    "catalog", "authoring", "qconfig", "graph", "samples", "ort", "qdq", "qtensor", "functional",
     "reference", "dynamic", "static", "checking", "report", "pipeline", "pytorch", "cli",
     "__main__",
 )

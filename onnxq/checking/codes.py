@@ -6,21 +6,21 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import onnx_ir as ir
 
-from onnxq import dtypes
+from onnxq.dtypes import INT8, INT16, UINT8, UINT16
 from onnxq.graph.expose import observable
 from onnxq.qdq.fuse import QPARAMS_KEY
-from onnxq.qparams import QParams
+from onnxq.qdq.read import Unread, is_dequantize, is_quantize, qparams_from, qparams_of
+from onnxq.qparams import PerTensor, QParams
 from onnxq.static.placing.channel_gains import GAINS_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 SUFFIX = "_quantized"
 
-_DTYPES = {dtypes.find(n).onnx: dtypes.find(n) for n in ("uint8", "int8", "uint16", "int16")}
+HANDED_OUT = (UINT8, INT8, UINT16, INT16)
 """Types of codes that ONNX Runtime hands out as NumPy arrays, one element per code."""
 
 
@@ -73,12 +73,12 @@ def _initializers(model: ir.Model) -> Iterator[ir.Value]:
 def _needs_codes(value: ir.Value) -> bool:
     """An output of QuantizeLinear, unless a Clip on codes behind it has the final ones."""
     node = value.producer()
-    if node is None or node.op_type != "QuantizeLinear":
+    if not is_quantize(node):
         return False
     return not any(use.node.op_type == "Clip" for use in value.uses())
 
 
-def _codes(value: ir.Value, initializers: dict[str | None, ir.Value]) -> Codes:
+def _codes(value: ir.Value, initializers: Mapping[str | None, ir.Value]) -> Codes:
     name = str(value.name)
     tensor = name.removesuffix(SUFFIX)
     if tensor == name:
@@ -86,22 +86,15 @@ def _codes(value: ir.Value, initializers: dict[str | None, ir.Value]) -> Codes:
     if QPARAMS_KEY in value.metadata_props:
         told = QParams.from_dict(json.loads(value.metadata_props[QPARAMS_KEY]))
         return Codes(name, tensor, told, gain=_gain(value))
-    scale, zero_point = _parameters(value, tensor, initializers)
-    if scale is None:
-        return Codes(name, tensor, None, "its scale is not a constant of the model")
-    if scale.size != 1:
-        return Codes(name, tensor, None, f"it has {scale.size} scales; one per tensor is compared")
-    kind = None if value.dtype is None else value.dtype.name
-    if zero_point is not None:
-        kind = kind or zero_point.dtype.name.upper()
-    dtype = _DTYPES.get(kind or "UINT8")
-    if dtype is None:
-        return Codes(
-            name, tensor, None, f"ONNX Runtime does not hand out {str(kind).lower()} codes"
-        )
-    zero = np.zeros((), dtype.storage) if zero_point is None else zero_point.reshape(())
-    qparams = QParams(scale.reshape(()).astype(np.float32), zero, dtype)
-    return Codes(name, tensor, qparams, gain=_gain(value))
+    found = _qparams(value, tensor, initializers)
+    if isinstance(found, Unread):
+        return Codes(name, tensor, None, found.reason)
+    if found.granularity != PerTensor():
+        many = found.scale.size
+        return Codes(name, tensor, None, f"it has {many} scales; one per tensor is compared")
+    if found.dtype not in HANDED_OUT:
+        return Codes(name, tensor, None, f"ONNX Runtime does not hand out {found.dtype} codes")
+    return Codes(name, tensor, found, gain=_gain(value))
 
 
 def _gain(value: ir.Value) -> tuple[float, ...] | None:
@@ -109,25 +102,20 @@ def _gain(value: ir.Value) -> tuple[float, ...] | None:
     return None if text is None else tuple(json.loads(text))
 
 
-def _parameters(
-    value: ir.Value, tensor: str, initializers: dict[str | None, ir.Value]
-) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """(scale, zero point): of a Q or DQ at the value, else initializers named after the tensor."""
-    at = [use.node for use in value.uses() if use.node.op_type == "DequantizeLinear"]
+def _qparams(
+    value: ir.Value, tensor: str, initializers: Mapping[str | None, ir.Value]
+) -> QParams | Unread:
+    """QParams of a Q or DQ at the value, else of initializers named after the tensor."""
+    at = [use.node for use in value.uses() if is_dequantize(use.node)]
     producer = value.producer()
-    if producer is not None and producer.op_type == "QuantizeLinear":
+    if is_quantize(producer):
         at.insert(0, producer)
     for node in at:
-        scale = _array(node.inputs[1])
-        if scale is not None:
-            return scale, _array(node.inputs[2]) if len(node.inputs) > 2 else None
-    return (
-        _array(initializers.get(f"{tensor}_scale")),
-        _array(initializers.get(f"{tensor}_zero_point")),
-    )
-
-
-def _array(value: ir.Value | None) -> np.ndarray | None:
-    if value is None or value.const_value is None:
-        return None
-    return value.const_value.numpy()
+        found = qparams_of(node)
+        if isinstance(found, QParams):
+            return found
+    scale, zero_point = (initializers.get(f"{tensor}_{part}") for part in ("scale", "zero_point"))
+    if scale is None:
+        return Unread("its scale is not a constant of the model")
+    of_zero_point = None if zero_point is None else zero_point.dtype
+    return qparams_from(scale, zero_point, value.dtype or of_zero_point or ir.DataType.UINT8)

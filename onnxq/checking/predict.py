@@ -21,7 +21,7 @@ from onnxq.checking.layer_overflows import Layer, find_layers
 from onnxq.checking.prediction import MachinePrediction, OutputPrediction, Prediction
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.graph.io import load, model_hash
-from onnxq.graph.weights import constant
+from onnxq.qdq.read import code_type, is_quantize
 from onnxq.reference.float_nodes import FloatNodes
 from onnxq.samples import input_specs, open_samples
 from onnxq.samples.state import State, as_feedback, check_feedback
@@ -190,12 +190,8 @@ class _Session:
 
 def _has_int8_activations(target: ir.Model) -> bool:
     """Whether x86 and ARM may run the model in different forms."""
-    zeros = (
-        constant(node.inputs[2])
-        for node in target.graph.all_nodes()
-        if node.op_type == "QuantizeLinear" and len(node.inputs) > 2
-    )
-    return any(zero is not None and zero.dtype == ir.DataType.INT8 for zero in zeros)
+    quantizers = filter(is_quantize, target.graph.all_nodes())
+    return any(code_type(node) == ir.DataType.INT8 for node in quantizers)
 
 
 def _kinds(

@@ -27,8 +27,8 @@ from onnxq.pytorch.arguments.forward import flatten
 from onnxq.pytorch.nn.quantized import Requantize
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.numerics.group import GroupMember
+from onnxq.qdq.read import array_of, is_dequantize, is_quantize, one_scale
 from onnxq.qdq.sum_scales import LARGEST
-from onnxq.qdq.tidy.reading import DEQUANTIZE, QUANTIZE, array_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -223,15 +223,13 @@ def _quantized(model: ir.Model) -> dict[str, tuple[float, int]]:
     found = {}
     for node in model.graph:
         source = node.inputs[0] if node.inputs else None
-        if node.op_type != QUANTIZE or source is None or source.is_initializer():
-            continue
-        scale, zero_point = array_of(node, 1), array_of(node, 2)
-        if scale is None or zero_point is None or scale.ndim:
+        qparams = one_scale(node) if is_quantize(node) else None
+        if qparams is None or source is None or source.is_initializer():
             continue
         codes = node.outputs[0]
-        clips = [reader for reader in codes.consumers() if reader.op_type != DEQUANTIZE]
+        clips = [reader for reader in codes.consumers() if not is_dequantize(reader)]
         value = clips[0].outputs[0] if clips and clips[0].op_type == "Clip" else codes
-        found[str(value.name)] = (float(scale), int(zero_point))
+        found[str(value.name)] = (float(qparams.scale), int(qparams.zero_point))
     return found | _written_out(model)
 
 

@@ -13,7 +13,7 @@ ONNX Runtime reads them so (tests/qdq/test_read.py asks it).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import onnx_ir as ir
@@ -23,9 +23,9 @@ from onnxq.errors import ShapeError
 from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
-    from onnxq.dtypes import QDType
-    from onnxq.operator import Array
-    from onnxq.qparams import Granularity
+    import numpy.typing as npt
+
+    from onnxq.qparams import FloatArray, Granularity
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 DOMAINS = ("", "ai.onnx", "com.microsoft")
@@ -81,16 +81,10 @@ def zero_point_of(node: ir.Node) -> ir.Value | None:
     return node.inputs[ZERO_POINT] if len(node.inputs) > ZERO_POINT else None
 
 
-def array_of(node: ir.Node, slot: int) -> Array | None:
+def array_of(node: ir.Node, slot: int) -> npt.NDArray[Any] | None:
     """The constant in that slot, that nobody can override; None: there is none."""
     tensor = _tensor(node.inputs[slot] if slot < len(node.inputs) else None)
     return None if tensor is None else tensor.numpy()
-
-
-def scale_rank(node: ir.Node) -> int | None:
-    """Rank of the scale of a Q or DQ; None: it is not constant."""
-    scale = array_of(node, SCALE)
-    return None if scale is None else scale.ndim
 
 
 def code_type(node: ir.Node) -> ir.DataType | None:
@@ -110,45 +104,60 @@ def qparams_of(node: ir.Node) -> QParams | Unread:
     A float16 scale is widened: codes are those of the node; real values are rounded to float16
     behind its DQ.
     """
-    zero_point = zero_point_of(node)
-    scale_tensor, zero_tensor = _tensor(node.inputs[SCALE]), _tensor(zero_point)
+    axis = node.attributes.get_int("axis", DEFAULT_AXIS)
+    size = node.attributes.get_int("block_size", 0)
+    return qparams_from(node.inputs[SCALE], zero_point_of(node), code_type(node), axis, size)
+
+
+def qparams_from(
+    scale: ir.Value | None,
+    zero_point: ir.Value | None,
+    codes: ir.DataType | None,
+    axis: int = DEFAULT_AXIS,
+    block_size: int = 0,
+) -> QParams | Unread:
+    """QParams of a scale and a zero point that stand in a graph.
+
+    Args:
+        scale: one number, one per channel, or one per block.
+        zero_point: as many numbers, or as many in another shape; None: 0.
+        codes: their type; None: not known.
+        axis: of the channels or blocks.
+        block_size: elements of a block; 0: no blocks.
+    """
+    scale_tensor, zero_tensor = _tensor(scale), _tensor(zero_point)
     if scale_tensor is None or (zero_point is not None and zero_tensor is None):
         return Unread("its scale or zero point is computed at run time")
     if scale_tensor.dtype not in SCALE_TYPES:
         return Unread(f"its scale is {scale_tensor.dtype.name.lower()}")
-    kind = code_type(node)
-    dtype = None if kind is None else STORED.get(kind.name)
+    dtype = None if codes is None else STORED.get(codes.name)
     if dtype is None:
-        return Unread(f"its codes are {'of no known type' if kind is None else kind.name.lower()}")
-    scale = scale_tensor.numpy()
-    zeros = np.zeros(scale.shape, dtype.storage) if zero_tensor is None else zero_tensor.numpy()
-    size = node.attributes.get_int("block_size", 0)
-    return qparams_from(scale, zeros, dtype, node.attributes.get_int("axis", DEFAULT_AXIS), size)
-
-
-def qparams_from(
-    scale: Array, zero_point: Array, dtype: QDType, axis: int = DEFAULT_AXIS, block_size: int = 0
-) -> QParams | Unread:
-    """QParams of arrays as ONNX stores them.
-
-    Args:
-        scale: float, of one number, one per channel, or one per block.
-        zero_point: as many numbers.
-        dtype: of the codes.
-        axis: of the channels or blocks.
-        block_size: elements of a block; 0: no blocks.
-    """
-    scales = scale.astype(np.float32)
-    granularity: Granularity = PerBlock(axis, block_size) if block_size else PerChannel(axis)
-    if scales.size == 1 and scales.ndim <= 1 and not block_size:
-        granularity, scales = PerTensor(), scales.reshape(())
-    if zero_point.size != scales.size:
-        return Unread(f"it has {scales.size} scales and {zero_point.size} zero points")
-    zeros = zero_point.reshape(scales.shape).astype(dtype.storage)
+        kind = "of no known type" if codes is None else codes.name.lower()
+        return Unread(f"its codes are {kind}")
+    numbers = scale_tensor.numpy().astype(np.float32)
+    zeros = np.zeros(numbers.shape, np.int64) if zero_tensor is None else zero_tensor.numpy()
+    if zeros.size != numbers.size:
+        return Unread(f"it has {numbers.size} scales and {zeros.size} zero points")
+    if numbers.size == 1 and numbers.ndim <= 1 and not block_size:
+        numbers = numbers.reshape(())
     try:
-        return QParams(scales, zeros, dtype, granularity)
+        granularity = _granularity(numbers, axis, block_size)
+        zeros = zeros.reshape(numbers.shape).astype(dtype.storage)
+        return QParams(numbers, zeros, dtype, granularity)
     except ShapeError as error:  # 0 or infinite, or of a rank that says nothing
         return Unread(str(error).rstrip("."))
+
+
+def _granularity(scale: FloatArray, axis: int, block_size: int) -> Granularity:
+    if block_size:
+        return PerBlock(axis, block_size)
+    return PerChannel(axis) if scale.ndim else PerTensor()
+
+
+def one_scale(node: ir.Node | None) -> QParams | None:
+    """QParams of a Q or DQ that has one constant scale for the tensor; None: of other nodes."""
+    found = None if node is None else qparams_of(node)
+    return found if isinstance(found, QParams) and found.granularity == PerTensor() else None
 
 
 def _tensor(value: ir.Value | None) -> ir.TensorProtocol | None:

@@ -19,8 +19,7 @@ import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, graph_of
 from onnxq.qdq.fuse.moved import PASSED
-from onnxq.qdq.read import is_quantize
-from onnxq.qdq.write import from_dequantize
+from onnxq.qdq.read import dequantizer, is_quantize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,11 +88,8 @@ def _copy_in_front(node: ir.Node, names: FreeNames) -> None:
 
 def _is_signed(x: ir.Value | None) -> bool:
     """Whether x is dequantized int8 codes."""
-    if x is None or not from_dequantize(x):
-        return False
-    producer = x.producer()
-    assert producer is not None, "from_dequantize looked"
-    codes = producer.inputs[0]
+    source = dequantizer(x)
+    codes = None if source is None else source.inputs[0]
     return codes is not None and codes.dtype == ir.DataType.INT8
 
 

@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from onnxq.qparams import PerChannel, PerTensor, QParams
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-
-def from_dequantize(value: ir.Value) -> bool:
-    """Whether a DequantizeLinear makes the value."""
-    producer = value.producer()
-    return producer is not None and producer.op_type == "DequantizeLinear"
 
 
 def granularity_attributes(qparams: QParams) -> dict[str, int]:

@@ -14,9 +14,19 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnxq import dtypes
-from onnxq.errors import ModelError, UnsupportedError
-from onnxq.qparams import Granularity, PerBlock, PerChannel, PerTensor, QParams
+from onnxq.errors import ModelError, ShapeError, UnsupportedError
+from onnxq.qdq.read import (
+    DEFAULT_AXIS,
+    DEQUANTIZE,
+    SCALE,
+    STORED,
+    ZERO_POINT,
+    Unread,
+    array_of,
+    is_dequantize,
+    qparams_of,
+)
+from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
 from onnxq.qtensor.tensor import QTensor, check_tensor
 
 if TYPE_CHECKING:
@@ -25,10 +35,10 @@ if TYPE_CHECKING:
     import onnx
 
     from onnxq.dtypes import QDType
+    from onnxq.operator import Array
     from onnxq.qparams import IntArray
 
 BYTE = 8  # bits; narrower codes are packed in the file
-OP_TYPE = "DequantizeLinear"
 
 
 def to_ir(tensor: QTensor, name: str) -> ir.Node:
@@ -54,7 +64,7 @@ def to_ir(tensor: QTensor, name: str) -> ir.Node:
         case _:
             attributes = {}
     output = ir.val(name, ir.DataType.FLOAT, tensor.shape)
-    return ir.node(OP_TYPE, inputs, attributes, outputs=[output], name=f"{name}_dequantize")
+    return ir.node(DEQUANTIZE, inputs, attributes, outputs=[output], name=f"{name}_dequantize")
 
 
 def from_ir(node: ir.Node) -> QTensor:
@@ -65,25 +75,37 @@ def from_ir(node: ir.Node) -> QTensor:
         UnsupportedError: codes or a scale of a type that onnxq has no qparams for.
         ShapeError: shapes or values that do not fit together.
     """
-    if node.op_type != OP_TYPE or node.domain not in ("", "ai.onnx", "com.microsoft"):
-        raise ModelError(f"from_ir: node '{node.name}' is a {node.op_type}; wanted {OP_TYPE}.")
-    arrays = [_array(node, slot) for slot in range(len(node.inputs))]
-    codes, scale = arrays[0], arrays[1] if len(arrays) > 1 else None
+    if not is_dequantize(node):
+        raise ModelError(f"from_ir: node '{node.name}' is a {node.op_type}; wanted {DEQUANTIZE}.")
+    where = f"from_ir: {DEQUANTIZE} '{node.name}'"
+    codes, scale, _ = (_array(node, slot) for slot in (0, SCALE, ZERO_POINT))
     if codes is None or scale is None:
-        raise ModelError(f"from_ir: {OP_TYPE} '{node.name}' has no codes or no scale.")
+        raise ModelError(f"{where} has no codes or no scale.")
     if scale.dtype != np.float32:
         raise UnsupportedError(
-            f"from_ir: {OP_TYPE} '{node.name}' has a scale of {scale.dtype}; wanted float32. "
+            f"{where} has a scale of {scale.dtype}; wanted float32. "
             "Cast the scale, or work on the codes."
         )
-    dtype = _qdtype(node, codes.dtype)
-    zero_point = arrays[2] if len(arrays) > 2 else None
-    zeros = np.zeros(scale.shape, np.int64) if zero_point is None else zero_point.astype(np.int64)
-    granularity = _granularity(node, codes.shape, scale.shape)
-    if granularity == PerTensor():
-        scale, zeros = scale.reshape(()), zeros.reshape(())
-    scales = scale.astype(np.float32)
-    return QTensor(codes.astype(dtype.storage), QParams(scales, zeros, dtype, granularity))
+    if ir.DataType.from_numpy(codes.dtype).name not in STORED:
+        known = ", ".join(str(qdtype) for qdtype in STORED.values())
+        raise UnsupportedError(f"{where} has codes of {codes.dtype}; onnxq has {known}.")
+    found = qparams_of(node)
+    if isinstance(found, Unread):
+        raise ShapeError(f"{where}: {found.reason}.")
+    return QTensor(codes.astype(found.dtype.storage), _with_channel(node, codes, scale, found))
+
+
+def _with_channel(node: ir.Node, codes: Array, scale: Array, found: QParams) -> QParams:
+    """Per channel, where one channel has the one scale: such a tensor comes back as it was.
+
+    ONNX Runtime calls it per tensor, as `found` does; the numbers are the same.
+    """
+    axis = node.attributes.get_int("axis", DEFAULT_AXIS)
+    inside = -codes.ndim <= axis < codes.ndim
+    if found.granularity != PerTensor() or not (scale.ndim and inside and codes.shape[axis] == 1):
+        return found
+    scales, zeros = found.scale.reshape(1), found.zero_point.reshape(1)
+    return QParams(scales, zeros, found.dtype, PerChannel(axis))
 
 
 def to_onnx(tensor: QTensor, name: str) -> tuple[onnx.NodeProto, tuple[onnx.TensorProto, ...]]:
@@ -124,35 +146,15 @@ def _constant(name: str, array: npt.NDArray[np.generic]) -> ir.Value:
     )
 
 
-def _array(node: ir.Node, slot: int) -> npt.NDArray[np.generic] | None:
-    value = node.inputs[slot]
-    if value is None:
-        return None
-    if value.const_value is None:
+def _array(node: ir.Node, slot: int) -> Array | None:
+    value = node.inputs[slot] if slot < len(node.inputs) else None
+    array = array_of(node, slot)
+    if value is not None and array is None:
         raise ModelError(
-            f"from_ir: {OP_TYPE} '{node.name}': input '{value.name}' is no initializer; "
+            f"from_ir: {DEQUANTIZE} '{node.name}': input '{value.name}' is no initializer; "
             "only constants have codes before the model runs."
         )
-    return value.const_value.numpy()
-
-
-def _qdtype(node: ir.Node, dtype: np.dtype[np.generic]) -> QDType:
-    known = {str(qdtype): qdtype for qdtype in dtypes.all_qdtypes() if qdtype.is_integer}
-    if dtype.name not in known:
-        raise UnsupportedError(
-            f"from_ir: {OP_TYPE} '{node.name}' has codes of {dtype}; onnxq has {', '.join(known)}."
-        )
-    return known[dtype.name]
-
-
-def _granularity(node: ir.Node, shape: tuple[int, ...], scale: tuple[int, ...]) -> Granularity:
-    """ONNX: one scale is per tensor, a vector is per channel, a block_size says blocks."""
-    axis, size = node.attributes.get_int("axis", 1), node.attributes.get_int("block_size", 0)
-    if size:
-        return PerBlock(axis, size)
-    # older exporters write one scale as a vector, whatever the axis
-    alone = scale == (1,) and not (-len(shape) <= axis < len(shape) and shape[axis] == 1)
-    return PerTensor() if scale == () or alone else PerChannel(axis)
+    return array
 
 
 def _stored(codes: IntArray, dtype: QDType) -> npt.NDArray[np.generic]:

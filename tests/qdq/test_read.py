@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
@@ -12,11 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxq import dtypes
-from onnxq.checking.codes import find_codes
 from onnxq.dtypes import INT8, INT32, UINT8, QDType
-from onnxq.errors import OnnxqError
 from onnxq.ort.runtime import Optimization, open_session
-from onnxq.qdq.fuse.scales import Scales
 from onnxq.qdq.read import (
     DEQUANTIZE,
     QUANTIZE,
@@ -24,17 +20,14 @@ from onnxq.qdq.read import (
     code_type,
     is_dequantize,
     is_quantize,
+    one_scale,
     qparams_of,
 )
-from onnxq.qdq.tidy import reading
 from onnxq.qparams import PerTensor, QParams, dequantize, per_tensor, quantize
-from onnxq.qtensor import from_ir
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Array = npt.NDArray[np.generic]
 MICROSOFT = "com.microsoft"
+X = ir.val("x", ir.DataType.FLOAT, [2])
 OPSETS = (10, 13, 19, 21, 23, 25)
 BLOCKS, HALF = 21, 19  # first opsets that have them
 
@@ -187,68 +180,12 @@ def test_qparams_of_a_legal_node_are_those_that_onnx_runtime_computes_with(case:
     np.testing.assert_array_equal(stood_for(case, found), ran(case))
 
 
-def by_fuse(case: Legal) -> QParams | Unread | None:
-    return Scales().of(case.model().graph.node(0))
-
-
-def by_tidy(case: Legal) -> QParams | None:
-    return reading.qparams_of(case.model().graph.node(0))
-
-
-def by_qtensor(case: Legal) -> QParams | None:
-    return from_ir(case.model().graph.node(0)).qparams
-
-
-def by_verify(case: Legal) -> QParams | None:
-    return find_codes(case.model())[0].qparams
-
-
-def has_one_channel(case: Legal) -> bool:
-    axis = case.attributes.get("axis", 1)
-    return case.scale.shape == (1,) and axis < len(case.shape) and case.shape[axis] == 1
-
-
-DISAGREE: dict[Callable[[Legal], QParams | Unread | None], dict[str, Callable[[Legal], bool]]] = {
-    by_fuse: {
-        "blocks": lambda c: c.in_blocks,
-        "float16": lambda c: c.scale.dtype == np.float16,
-    },
-    by_tidy: {
-        "no zero point": lambda c: c.zero_point is None,
-        "one scale as a vector": lambda c: c.scale.shape == (1,),
-        "shapes () and (1,)": lambda c: not c.same_shapes,
-        "blocks": lambda c: c.in_blocks,
-    },
-    by_qtensor: {
-        "float16": lambda c: c.scale.dtype == np.float16,
-        "one channel": has_one_channel,
-    },
-    by_verify: {
-        "channels, blocks": lambda c: not c.one_number,
-        "types that are not handed out": lambda c: c.dtype.bits < 8,
-        "output_dtype of an untyped result": lambda c: "output_dtype" in c.attributes,
-    },
-}
-
-
-@pytest.mark.parametrize("reader", DISAGREE, ids=lambda reader: reader.__name__)
-@settings(max_examples=300, deadline=None)
-@given(case=legal())
-def test_older_readers_agree_but_for_what_is_listed(
-    reader: Callable[[Legal], QParams | Unread | None], case: Legal
-) -> None:
-    other = {"by_qtensor": QUANTIZE, "by_verify": DEQUANTIZE}
-    if case.op_type == other.get(reader.__name__):
-        return
-    listed = any(differs(case) for differs in DISAGREE[reader].values())
-    try:
-        found = reader(case)
-    except OnnxqError:
-        found = None
-    assert listed == (found != qparams_of(case.model().graph.node(0)))
-
-
-X = ir.val("x", ir.DataType.FLOAT, [2])
+def test_one_scale_as_a_vector_is_one_number() -> None:
+    one = ir.node(QUANTIZE, [X, constant(np.full(1, 0.5, np.float32), "s")], {"axis": 3})
+    assert one_scale(one) == per_tensor(0.5, 0, UINT8)
+    many = ir.node(QUANTIZE, [X, constant(np.full(2, 0.5, np.float32), "s")], {"axis": 0})
+    assert one_scale(many) is None
+    assert one_scale(None) is None
 
 
 def constant(array: Array, name: str) -> ir.Value:

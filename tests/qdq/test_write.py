@@ -1,19 +1,11 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx_ir as ir
 import pytest
 
 from onnxq.dtypes import INT4, INT8
-from onnxq.qdq.write import from_dequantize, granularity_attributes
+from onnxq.qdq.write import granularity_attributes
 from onnxq.qparams import PerBlock, PerChannel, QParams, per_tensor
-
-
-def test_only_a_dequantize_linear_dequantizes() -> None:
-    x, scale = ir.val("x"), ir.val("s")
-    assert not from_dequantize(x)
-    assert not from_dequantize(ir.node("Relu", [x]).outputs[0])
-    assert from_dequantize(ir.node("DequantizeLinear", [x, scale]).outputs[0])
 
 
 @pytest.mark.parametrize(

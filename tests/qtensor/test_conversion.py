@@ -37,6 +37,7 @@ TENSORS = {
     "int32": quantize_per_tensor(X, 0.4, 0, "int32"),
     "channels": quantize_per_channel(X, np.linspace(0.1, 1, 4), range(4), 0, qtensor.qint8),
     "last axis": quantize_per_channel(X, np.linspace(0.1, 1, 6), range(6), 1, qtensor.quint8),
+    "one channel": quantize_per_channel(X[:1], [0.1], [3], 0, qtensor.qint8),
     "blocks": BLOCKED,
     "rank 0": quantize_per_tensor(X[0, 0], 0.1, 0, "quint8"),
     "empty": quantize_per_tensor(X[:0], 0.1, 0, "quint8"),

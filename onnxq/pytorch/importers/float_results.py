@@ -21,8 +21,16 @@ from onnxq.graph.edit import FreeNames, graph_of, new_constant, replace
 from onnxq.observers import MinMaxObserver
 from onnxq.ort import runtime
 from onnxq.pytorch.importers.notes import note
+from onnxq.qdq.read import (
+    BIAS,
+    DEQUANTIZE,
+    QUANTIZE,
+    array_of,
+    dequantizer,
+    is_constant,
+    is_quantize,
+)
 from onnxq.qdq.tidy import tidy_quantized
-from onnxq.qdq.tidy.reading import BIAS, DEQUANTIZE, QUANTIZE, array_of, dequantizer, is_constant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,7 +92,7 @@ def _has_float_result(node: ir.Node) -> bool:
     if weight is None or not is_constant(weight):
         return False
     readers = list(_clamped(node).consumers())
-    return not readers or any(reader.op_type != QUANTIZE for reader in readers)
+    return not readers or not all(map(is_quantize, readers))
 
 
 def _clamped(node: ir.Node) -> ir.Value:

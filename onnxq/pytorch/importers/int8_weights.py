@@ -22,8 +22,8 @@ from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.operator import Rule
 from onnxq.pytorch.importers.notes import note
 from onnxq.pytorch.importers.patterns import WEIGHTS
+from onnxq.qdq.read import BIAS, DEQUANTIZE, array_of, dequantizer, is_constant
 from onnxq.qdq.tidy.biases import store_bias
-from onnxq.qdq.tidy.reading import BIAS, DEQUANTIZE, array_of, dequantizer, is_constant
 from onnxq.targets.accumulation import Arithmetic
 
 if TYPE_CHECKING:

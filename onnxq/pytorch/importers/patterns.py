@@ -22,7 +22,7 @@ import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, graph_of, new_constant, replace
 from onnxq.graph.passes.unused import RemoveUnused
-from onnxq.qdq.tidy.reading import DEQUANTIZE, QUANTIZE, array_of, dequantizer
+from onnxq.qdq.read import DEQUANTIZE, QUANTIZE, array_of, dequantizer
 
 F32 = npt.NDArray[np.float32]
 

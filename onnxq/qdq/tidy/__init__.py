@@ -32,6 +32,16 @@ from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.graph.types import infer_types
 from onnxq.qdq.fuse import Int8Codes
 from onnxq.qdq.qoperator import FORMATS
+from onnxq.qdq.read import (
+    DEQUANTIZE,
+    QUANTIZE,
+    SCALE,
+    array_of,
+    dequantizer,
+    is_dequantize,
+    is_quantize,
+    one_scale,
+)
 from onnxq.qdq.signed_codes import keep_loadable
 from onnxq.qdq.tidy.bias_scales import check_bias
 from onnxq.qdq.tidy.biases import store_bias
@@ -42,12 +52,13 @@ from onnxq.qdq.tidy.movement import drop_round_trip, onto_grid, quantize_before
 from onnxq.qdq.tidy.naming import name_codes, name_outputs
 from onnxq.qdq.tidy.norms import fold_norm
 from onnxq.qdq.tidy.quantizers import share_quantizers
-from onnxq.qdq.tidy.reading import DEQUANTIZE, QUANTIZE, array_of, dequantizer, scale_rank
 from onnxq.qdq.tidy.stored_constants import store_codes
 from onnxq.qdq.tidy.unsigned import store_unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from onnxq.operator import Array
 
 # Tensors that an operator rounds. An LSTM rounds its input and h at every step; what is off by a
 # step in h fades within a few steps.
@@ -64,7 +75,7 @@ def tidy_quantized(model: ir.Model) -> None:
         ModelError: an integer bias is stored at another scale than x_scale * w_scale.
     """
     for node in model.graph:
-        if node.op_type in (QUANTIZE, DEQUANTIZE):
+        if is_quantize(node) or is_dequantize(node):
             _drop_defaults(node)
     infer_types(model)
     MeanToGlobalPool()(model)
@@ -110,16 +121,14 @@ def output_scales(model: ir.Model) -> list[tuple[str, float | None]]:
     """Name and scale of each output; None where it does not come from codes."""
     found: list[tuple[str, float | None]] = []
     for value in model.graph.outputs:
-        source = dequantizer(value)
-        scale = None if source is None else array_of(source, 1)
-        single = scale is not None and scale.ndim == 0
-        found.append((str(value.name), float(scale) if scale is not None and single else None))
+        qparams = one_scale(dequantizer(value))
+        found.append((str(value.name), None if qparams is None else float(qparams.scale)))
     return found
 
 
 def holds_codes(model: ir.Model) -> bool:
     """Whether anything in the model is quantized."""
-    return any(node.op_type in (QUANTIZE, DEQUANTIZE) for node in model.graph)
+    return any(is_quantize(node) or is_dequantize(node) for node in model.graph)
 
 
 def count_grids(model: ir.Model) -> int:
@@ -135,7 +144,7 @@ def computes_in_threads(model: ir.Model) -> bool:
 
 def _is_constant(node: ir.Node) -> bool:
     x = node.inputs[0] if node.inputs else None
-    return node.op_type == QUANTIZE and x is not None and x.is_initializer()
+    return is_quantize(node) and x is not None and x.is_initializer()
 
 
 def _drop_defaults(node: ir.Node) -> None:
@@ -143,8 +152,13 @@ def _drop_defaults(node: ir.Node) -> None:
     for name, default in _DEFAULTS.items():
         if name in node.attributes and node.attributes[name].value == default:
             del node.attributes[name]
-    if scale_rank(node) == 0:
+    if _is_number(array_of(node, SCALE)):
         node.attributes.pop("axis", None)
+
+
+def _is_number(array: Array | None) -> bool:
+    """Whether it has rank 0: a scale of shape (1,), of a weight of one channel, keeps its axis."""
+    return array is not None and array.ndim == 0
 
 
 def _drop_marks(model: ir.Model) -> None:
@@ -159,7 +173,7 @@ def _reaches_codes(node: ir.Node) -> bool:
     while waiting:
         for output in waiting.pop().outputs:
             for reader in output.consumers():
-                if reader.op_type == QUANTIZE:
+                if is_quantize(reader):
                     return True
                 if reader not in seen:
                     seen.add(reader)
@@ -182,7 +196,9 @@ def _turn_weight(node: ir.Node, names: FreeNames) -> None:
         node.outputs[0].replace_all_uses_with(turned)
         return
     axis = source.attributes.get_int("axis", 1)
-    attributes = {} if scale_rank(source) == 0 else {"axis": list(perm).index(axis % len(perm))}
+    attributes = (
+        {} if _is_number(array_of(source, SCALE)) else {"axis": list(perm).index(axis % len(perm))}
+    )
     made = ir.node(
         DEQUANTIZE,
         [turned, *source.inputs[1:]],

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import ModelError
-from onnxq.qdq.tidy.reading import BIAS, array_of, dequantizer
-from onnxq.qparams import product_scale
+from onnxq.qdq.read import BIAS, dequantizer, qparams_of
+from onnxq.qparams import QParams, sum_scale
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -25,22 +25,21 @@ def check_bias(node: ir.Node) -> None:
     """
     if node.op_type not in WITH_BIAS or len(node.inputs) <= BIAS:
         return
-    x, w, b = (dequantizer(value) for value in node.inputs[: BIAS + 1])
-    if x is None or w is None or b is None:
+    sources = [dequantizer(value) for value in node.inputs[: BIAS + 1]]
+    x, w, b = (None if source is None else qparams_of(source) for source in sources)
+    if not (isinstance(x, QParams) and isinstance(w, QParams) and isinstance(b, QParams)):
         return
-    x_scale, w_scale, b_scale = (array_of(part, 1) for part in (x, w, b))
-    if x_scale is None or w_scale is None or b_scale is None:
-        return
-    wanted = product_scale(x_scale, w_scale)
+    wanted = sum_scale(x, w)
     if wanted.ndim:  # groups of a transposed convolution share scales
-        wanted = np.tile(wanted, b_scale.size // wanted.size)
-    if np.allclose(b_scale, wanted, rtol=SAME, atol=0):
+        wanted = np.tile(wanted, b.scale.size // wanted.size)
+    if np.allclose(b.scale, wanted, rtol=SAME, atol=0):
         return
-    index = int(np.argmax(np.abs(np.broadcast_to(b_scale, wanted.shape) / wanted - 1)))
-    stored = np.broadcast_to(b_scale, wanted.shape).flat[index]
-    codes = b.inputs[0]
+    index = int(np.argmax(np.abs(np.broadcast_to(b.scale, wanted.shape) / wanted - 1)))
+    stored = np.broadcast_to(b.scale, wanted.shape).flat[index]
+    source = sources[BIAS]
+    codes = None if source is None else source.inputs[0]
     raise ModelError(
         f"bias '{'' if codes is None else codes.name}' is stored at scale {stored:.6g}; its input "
         f"and weight have {wanted.flat[index]:.6g}. Give set_weight_bias the input_scale "
-        f"{float(x_scale.flat[0]):.6g} of the tensor that the layer reads."
+        f"{float(x.scale.flat[0]):.6g} of the tensor that the layer reads."
     )

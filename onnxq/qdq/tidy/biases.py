@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from onnxq.dtypes import INT32
 from onnxq.graph.edit import graph_of, new_constant
-from onnxq.qdq.tidy.reading import BIAS, DEQUANTIZE, QUANTIZE, array_of, dequantizer
+from onnxq.qdq.read import BIAS, DEQUANTIZE, array_of, dequantizer, is_quantize, one_scale
 from onnxq.qdq.tidy.stored_constants import DEAD
 from onnxq.qdq.tidy.stored_weights import weight_of
 from onnxq.qparams import PerChannel, PerTensor, QParams, product_scale, quantize, raised_scale
@@ -35,15 +35,15 @@ def store_bias(node: ir.Node, names: FreeNames) -> None:
         return
     weight, source = weight_of(node), dequantizer(node.inputs[0])
     bias = array_of(node, BIAS)
-    x_scale = None if source is None else array_of(source, 1)
-    if weight is None or bias is None or x_scale is None or x_scale.ndim:
+    x = one_scale(source)
+    if weight is None or bias is None or x is None:
         return
     if bias.dtype != np.float32 or bias.shape != (weight.channels,) or not _plain(node):
         return
     if not np.isfinite(bias).all():
         return  # as the module has it
-    weight = _with_room(_with_fine_scales(weight, node, names), bias, x_scale, node, names)
-    scale = product_scale(x_scale, weight.scale)
+    weight = _with_room(_with_fine_scales(weight, node, names), bias, x.scale, node, names)
+    scale = product_scale(x.scale, weight.scale)
     granularity = PerChannel(0) if scale.ndim else PerTensor()
     qparams = QParams(scale, np.zeros(scale.shape, np.int32), INT32, granularity)
     codes = quantize(bias, qparams)
@@ -111,7 +111,7 @@ def _to_codes(node: ir.Node) -> bool:
     readers = list(value.consumers())
     if node.op_type == "Gemm":
         return True  # QGemm gives float32, too
-    return len(readers) == 1 and readers[0].op_type == QUANTIZE and not value.is_graph_output()
+    return len(readers) == 1 and is_quantize(readers[0]) and not value.is_graph_output()
 
 
 def _plain(node: ir.Node) -> bool:

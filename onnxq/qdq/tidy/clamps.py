@@ -10,7 +10,11 @@ import onnx_ir as ir
 from onnxq import catalog
 from onnxq.graph.edit import graph_of, insert_behind, new_constant
 from onnxq.operator import Role, Rule
-from onnxq.qdq.tidy.reading import DEQUANTIZE, QUANTIZE, qparams_of, scale_rank
+from onnxq.qdq.read import (
+    is_dequantize,
+    is_quantize,
+    one_scale,
+)
 from onnxq.qparams import quantize
 
 if TYPE_CHECKING:
@@ -20,9 +24,9 @@ if TYPE_CHECKING:
 
 def fold_clamps(node: ir.Node, names: FreeNames) -> None:
     """Q(clip(x)) = clip(Q(x)): a Clip on codes takes its place, where it cuts codes off."""
-    if node.op_type != QUANTIZE or scale_rank(node) != 0:
+    qparams = one_scale(node) if is_quantize(node) else None
+    if qparams is None:
         return
-    qparams = qparams_of(node)
     x = node.inputs[0]
     clamps: list[ir.Node] = []
     low, high = -np.inf, np.inf
@@ -38,9 +42,9 @@ def fold_clamps(node: ir.Node, names: FreeNames) -> None:
         above = producer.inputs[0]
         assert above is not None
         x, producer = above, above.producer()
-    if not clamps or qparams is None:
+    if not clamps:
         return
-    if producer is not None and producer.op_type == DEQUANTIZE:
+    if is_dequantize(producer):
         return  # a clamp of codes on another grid: it stays where it is
     node.replace_input_with(0, x)
     for clamp in clamps:

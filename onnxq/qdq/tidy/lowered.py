@@ -14,10 +14,18 @@ from onnxq.graph.edit import graph_of
 from onnxq.operator import Form, NodePlan, Role, Rule, Site
 from onnxq.qdq.fuse.scales import Scales
 from onnxq.qdq.fuse.view import float_view
-from onnxq.qdq.tidy.reading import QUANTIZE, dequantizer, is_constant, qparams_of
-from onnxq.qparams import PerTensor, QParams
+from onnxq.qdq.read import (
+    dequantizer,
+    is_constant,
+    is_quantize,
+    one_scale,
+    qparams_of,
+)
+from onnxq.qparams import PerBlock, PerTensor, QParams
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     import onnx_ir as ir
 
     from onnxq.graph.edit import FreeNames
@@ -38,22 +46,13 @@ def lower_layer(node: ir.Node, model: ir.Model, names: FreeNames) -> None:
     quantizer = _quantizer(node)
     if rule.role is not Role.COMPUTE or rule.weight is None or quantizer is None:
         return
-    made, result = qparams_of(quantizer), quantizer.outputs[0]
-    sources = [None if value is None else dequantizer(value) for value in node.inputs]
-    read = [None if source is None else qparams_of(source) for source in sources]
-    constants = {rule.weight.slot, rule.bias}
-    for slot, value in enumerate(node.inputs):
-        if value is None:
-            continue
-        source, qparams = sources[slot], read[slot]
-        if source is None or qparams is None or is_constant(source) != (slot in constants):
-            return
-        if slot in constants and qparams.zero_point.any():
-            return
-        if slot not in constants and qparams.granularity != PerTensor():
-            return
-    if made is None or made.granularity != PerTensor():
+    made, result = one_scale(quantizer), quantizer.outputs[0]
+    read = [_read(node, slot, {rule.weight.slot, rule.bias}) for slot in range(len(node.inputs))]
+    if made is None or any(
+        (v is None) != (q is None) for v, q in zip(node.inputs, read, strict=True)
+    ):
         return
+    sources = [dequantizer(value) for value in node.inputs]
     inputs = [None if source is None else source.inputs[0] for source in sources]
     results: tuple[QParams | None, ...] = (made, *[None] * (len(node.outputs) - 1))
     tape = Tape()
@@ -66,6 +65,18 @@ def lower_layer(node: ir.Node, model: ir.Model, names: FreeNames) -> None:
     codes.name = stem
     graph = graph_of(node)
     graph.remove([quantizer, node], safe=True)
+
+
+def _read(node: ir.Node, slot: int, constants: Collection[int | None]) -> QParams | None:
+    """QParams of the codes in that slot; None: it is absent, or they do not suit a lowering."""
+    source = dequantizer(node.inputs[slot])
+    qparams = None if source is None else qparams_of(source)
+    if not isinstance(qparams, QParams) or is_constant(source) != (slot in constants):
+        return None
+    if slot not in constants:
+        return qparams if qparams.granularity == PerTensor() else None
+    suits = not isinstance(qparams.granularity, PerBlock) and not qparams.zero_point.any()
+    return qparams if suits else None
 
 
 def write(tape: Tape, node: ir.Node, model: ir.Model, names: FreeNames) -> None:
@@ -88,4 +99,4 @@ def _quantizer(node: ir.Node) -> ir.Node | None:
     readers = list(value.consumers())
     if len(node.outputs) != 1 or len(readers) != 1 or value.is_graph_output():
         return None
-    return readers[0] if readers[0].op_type == QUANTIZE else None
+    return readers[0] if is_quantize(readers[0]) else None

@@ -11,9 +11,19 @@ from onnx_ir.tape import Tape
 from onnxq import catalog
 from onnxq.graph.edit import graph_of, new_constant, replace
 from onnxq.operator import Form, NodePlan, Role, Rule, Site
+from onnxq.qdq.read import (
+    DEQUANTIZE,
+    QUANTIZE,
+    Unread,
+    dequantizer,
+    is_constant,
+    is_dequantize,
+    is_quantize,
+    one_scale,
+    qparams_of,
+)
 from onnxq.qdq.tidy.lowered import write
 from onnxq.qdq.tidy.marks import MARK
-from onnxq.qdq.tidy.reading import DEQUANTIZE, QUANTIZE, dequantizer, is_constant, qparams_of
 from onnxq.qparams import QParams, quantize
 
 if TYPE_CHECKING:
@@ -24,7 +34,7 @@ if TYPE_CHECKING:
 
 def onto_grid(node: ir.Node, model: ir.Model, names: FreeNames) -> None:
     """Gives what only moves data, or clips, codes of its own: those that come in."""
-    if node.op_type in (QUANTIZE, DEQUANTIZE, MARK):
+    if is_quantize(node) or is_dequantize(node) or node.op_type == MARK:
         return
     operator = catalog.find(node.op_type, node.domain)
     rule = None if operator is None else operator.rule(node)
@@ -33,7 +43,7 @@ def onto_grid(node: ir.Node, model: ir.Model, names: FreeNames) -> None:
     sources = [dequantizer(node.inputs[slot]) for slot in rule.activations]
     found = [None if source is None else qparams_of(source) for source in sources]
     qparams = found[0] if found else None
-    if qparams is None or any(other != qparams for other in found):
+    if not isinstance(qparams, QParams) or any(other != qparams for other in found):
         return
     if any(is_constant(source) for source in sources):
         return
@@ -60,7 +70,7 @@ def _is_on_grid(node: ir.Node, rule: Rule, qparams: QParams) -> bool:
     """Whether every reader of its results quantizes them to the same grid already."""
     readers = [reader for slot in rule.outputs for reader in node.outputs[slot].consumers()]
     return bool(readers) and all(
-        reader.op_type == QUANTIZE and qparams_of(reader) == qparams for reader in readers
+        is_quantize(reader) and qparams_of(reader) == qparams for reader in readers
     )
 
 
@@ -156,11 +166,13 @@ def _lower(node: ir.Node, rule: Rule, qparams: QParams, model: ir.Model, names: 
 
 def drop_round_trip(node: ir.Node) -> None:
     """Q(DQ(codes)) = codes, on one grid."""
-    source = dequantizer(node.inputs[0]) if node.op_type == QUANTIZE else None
-    if source is None or is_constant(source) or qparams_of(node) is None:
+    source = dequantizer(node.inputs[0]) if is_quantize(node) else None
+    if source is None or is_constant(source):
         return
-    codes = source.inputs[0]
-    if qparams_of(source) != qparams_of(node) or codes is None or node.outputs[0].is_graph_output():
+    codes, qparams = source.inputs[0], qparams_of(node)
+    if isinstance(qparams, Unread) or qparams_of(source) != qparams:
+        return
+    if codes is None or node.outputs[0].is_graph_output():
         return
     node.outputs[0].replace_all_uses_with(codes)
     graph_of(node).remove(node, safe=True)
@@ -173,8 +185,8 @@ def quantize_before(node: ir.Node, names: FreeNames) -> None:
         node: a QuantizeLinear; above it may be several movements.
         names: for the new nodes.
     """
-    qparams = qparams_of(node) if node.op_type == QUANTIZE else None
-    if qparams is None or qparams.scale.ndim:
+    qparams = one_scale(node) if is_quantize(node) else None
+    if qparams is None:
         return
     parameters = node.inputs[1:]
     value = node.inputs[0]

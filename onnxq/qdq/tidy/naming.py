@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.qdq.tidy.reading import DEQUANTIZE, QUANTIZE, dequantizer
+from onnxq.qdq.read import dequantizer, is_dequantize, is_quantize
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -17,7 +17,7 @@ _OWN_NAMES = ("dequantize_linear", "leave_integers")  # after operators that are
 def name_codes(model: ir.Model, names: FreeNames) -> None:
     """`<tensor>_quantized` and `<tensor>_dequantized`, as onnxq writes them everywhere."""
     for node in model.graph:
-        if node.op_type != QUANTIZE or node.inputs[0] is None:
+        if not is_quantize(node) or node.inputs[0] is None:
             continue
         codes = _last_codes(node)
         if codes.is_graph_output():
@@ -25,7 +25,7 @@ def name_codes(model: ir.Model, names: FreeNames) -> None:
         stem = node.inputs[0].name
         codes.name = names.value(f"{stem}_quantized")
         for reader in codes.consumers():
-            if reader.op_type == DEQUANTIZE and not reader.outputs[0].is_graph_output():
+            if is_dequantize(reader) and not reader.outputs[0].is_graph_output():
                 reader.outputs[0].name = names.value(f"{stem}_dequantized")
 
 
@@ -39,7 +39,7 @@ def name_outputs(model: ir.Model, names: FreeNames) -> None:
         while codes is not None and codes.producer() is not None:
             producer = codes.producer()
             assert producer is not None
-            if producer.op_type not in (QUANTIZE, "Clip"):
+            if not (is_quantize(producer) or producer.op_type == "Clip"):
                 break
             codes = producer.inputs[0]
         if codes is None or codes.name is None or codes.is_graph_input() or codes.is_graph_output():

@@ -15,7 +15,7 @@ import numpy as np
 
 from onnxq.dtypes import INT8
 from onnxq.graph.edit import bypass, new_constant
-from onnxq.qdq.tidy.reading import BIAS, array_of
+from onnxq.qdq.read import BIAS, array_of
 from onnxq.qdq.tidy.stored_constants import DEAD
 from onnxq.qdq.tidy.stored_weights import weight_of
 

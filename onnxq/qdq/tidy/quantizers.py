@@ -11,7 +11,8 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxq.graph.edit import graph_of
-from onnxq.qdq.tidy.reading import QUANTIZE, array_of, qparams_of
+from onnxq.qdq.read import array_of, is_quantize, qparams_of
+from onnxq.qparams import QParams
 
 
 def share_quantizers(model: ir.Model) -> None:
@@ -21,7 +22,7 @@ def share_quantizers(model: ir.Model) -> None:
         for reader in list(value.consumers()):
             twin = next((node for node in kept if _equal(node, reader)), None)
             if twin is None:
-                kept += [reader] if reader.op_type in (QUANTIZE, "Clip") else []
+                kept += [reader] if is_quantize(reader) or reader.op_type == "Clip" else []
                 continue
             if reader.outputs[0].is_graph_output():
                 continue
@@ -31,9 +32,9 @@ def share_quantizers(model: ir.Model) -> None:
 def _equal(one: ir.Node, other: ir.Node) -> bool:
     if one.op_type != other.op_type or one.inputs[0] is not other.inputs[0]:
         return False
-    if one.op_type == QUANTIZE:
+    if is_quantize(one):
         qparams = qparams_of(one)
-        return qparams is not None and qparams == qparams_of(other)
+        return isinstance(qparams, QParams) and qparams == qparams_of(other)
     ends = [(array_of(one, slot), array_of(other, slot)) for slot in (1, 2)]
     return all(a is not None and b is not None and a == b for a, b in ends)
 

@@ -13,7 +13,13 @@ import onnx_ir as ir
 from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import UnsupportedError
 from onnxq.graph.edit import graph_of, new_constant
-from onnxq.qdq.tidy.reading import DEQUANTIZE, QUANTIZE, array_of, qparams_of
+from onnxq.qdq.read import (
+    Unread,
+    array_of,
+    is_dequantize,
+    is_quantize,
+    qparams_of,
+)
 from onnxq.qparams import quantize
 
 if TYPE_CHECKING:
@@ -30,12 +36,14 @@ _MIDDLE = 128
 
 def store_codes(node: ir.Node, names: FreeNames) -> None:
     """Computes a QuantizeLinear of a constant, and the Clip on its codes, in place."""
-    if node.op_type != QUANTIZE:
+    if not is_quantize(node):
         return
     real, qparams = array_of(node, 0), qparams_of(node)
-    if real is None and qparams is not None:
+    if isinstance(qparams, Unread):
+        return
+    if real is None:
         _check_live(node, qparams)
-    if real is None or qparams is None or real.dtype != np.float32:
+    if real is None or real.dtype != np.float32:
         return
     codes: npt.NDArray[np.generic] = quantize(real, qparams)
     last = node.outputs[0]
@@ -73,7 +81,7 @@ def _scale_dead_channels(
     """Channels of amax 0 get a small scale: products with that of x stay finite, biases fine."""
     dead = qparams.scale >= EVERYTHING
     readers = list(value.consumers())
-    if not dead.any() or any(reader.op_type != DEQUANTIZE for reader in readers):
+    if not dead.any() or not all(map(is_dequantize, readers)):
         return
     top = qparams.scale[~dead].max() if not dead.all() else np.float32(1)
     scale = np.where(dead, np.float32(top * DEAD), qparams.scale).astype(np.float32)
@@ -102,7 +110,7 @@ def _around_zero(
     readers = list(value.consumers())
     if qparams.dtype != UINT8 or not (qparams.zero_point == _MIDDLE).all():
         return codes
-    if not readers or any(reader.op_type != DEQUANTIZE for reader in readers):
+    if not readers or not all(map(is_dequantize, readers)):
         return codes
     zero = np.zeros(qparams.zero_point.shape, INT8.storage)
     middle = new_constant(node, names.value(f"{value.name}_zero_point"), zero)

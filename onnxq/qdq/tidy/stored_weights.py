@@ -8,8 +8,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.dtypes import INT8
 from onnxq.graph.edit import graph_of, new_constant
-from onnxq.qdq.tidy.reading import DEQUANTIZE, WEIGHT, array_of, dequantizer, is_constant
+from onnxq.qdq.read import (
+    DEQUANTIZE,
+    SCALE,
+    WEIGHT,
+    Unread,
+    array_of,
+    dequantizer,
+    is_constant,
+    qparams_of,
+)
+from onnxq.qparams import PerBlock, PerChannel, PerTensor
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -88,16 +99,23 @@ def weight_of(node: ir.Node) -> StoredWeight | None:
     source = dequantizer(node.inputs[WEIGHT]) if axis is not None else None
     if axis is None or source is None or not is_constant(source):
         return None
-    codes, scale, middle = (array_of(source, slot) for slot in range(3))
-    if codes is None or codes.dtype != np.int8 or scale is None:
+    codes, scale, qparams = array_of(source, 0), array_of(source, SCALE), qparams_of(source)
+    if codes is None or scale is None or isinstance(qparams, Unread):
         return None
-    if middle is not None and middle.any():
+    if qparams.dtype != INT8 or qparams.zero_point.any():
         return None
-    if scale.ndim and source.attributes.get_int("axis", 1) % codes.ndim != axis:
+    along = qparams.granularity
+    if isinstance(along, PerBlock) or not _lies_along(along, axis, codes.ndim):
         return None
+    if scale.shape != (codes.shape[axis],):  # else a weight of one channel keeps its shape (1,)
+        scale = qparams.scale
     value = source.inputs[0]
     assert value is not None
     return StoredWeight(str(value.name), codes, scale, axis)
+
+
+def _lies_along(granularity: PerTensor | PerChannel, axis: int, rank: int) -> bool:
+    return isinstance(granularity, PerTensor) or granularity.axis % rank == axis
 
 
 def _output_axis(node: ir.Node) -> int | None:

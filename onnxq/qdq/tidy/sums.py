@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onnxq.qdq.read import dequantizer, is_quantize, one_scale
 from onnxq.qdq.sum_scales import ADD, Sum
-from onnxq.qdq.tidy.reading import QUANTIZE, dequantizer, qparams_of, scale_rank
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-    from onnxq.qparams import QParams
 
 
 def disagreeing_sums(model: ir.Model) -> dict[str, float]:
@@ -28,16 +26,12 @@ def disagreeing_sums(model: ir.Model) -> dict[str, float]:
         if node.op_type != ADD or node.domain:
             continue
         readers = list(node.outputs[0].consumers())
-        if len(readers) != 1 or readers[0].op_type != QUANTIZE:
+        if len(readers) != 1 or not is_quantize(readers[0]):
             continue
-        a, b, c = (_grid(one) for one in (*map(dequantizer, node.inputs), readers[0]))
+        a, b, c = map(one_scale, (*map(dequantizer, node.inputs), readers[0]))
         if a is None or b is None or c is None:
             continue
         one = Sum(str(node.name), ADD, "", ("a", "b"), ("c",))
         if not one.agrees({"a": a, "b": b, "c": c}):
             found[one.name] = float(c.scale)
     return found
-
-
-def _grid(node: ir.Node | None) -> QParams | None:
-    return None if node is None or scale_rank(node) != 0 else qparams_of(node)

@@ -19,13 +19,14 @@ import onnx_ir as ir
 from onnxq import catalog
 from onnxq.graph.edit import new_constant
 from onnxq.operator import Form, Role, Rule
-from onnxq.qdq.tidy.reading import (
-    DEQUANTIZE,
-    QUANTIZE,
+from onnxq.qdq.read import (
+    ZERO_POINT,
     array_of,
     dequantizer,
     is_constant,
-    scale_rank,
+    is_dequantize,
+    is_quantize,
+    one_scale,
 )
 from onnxq.qparams import SHIFT
 
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
     from onnxq.graph.edit import FreeNames
 
-ZERO_POINT = 2
-"""Slot of Q and DQ."""
 UINT8 = ir.TensorType(ir.DataType.UINT8)
 
 Constants = list[tuple[ir.Node, int]]
@@ -46,9 +45,9 @@ def store_unsigned(model: ir.Model, names: FreeNames) -> None:
     """Rewrites the main graph in place; codes of weights are constants at their DQ by now."""
     shifted: dict[ir.Value, ir.Value] = {}
     for node in list(model.graph):
-        if node.op_type == QUANTIZE:
+        if is_quantize(node):
             found = _from_quantizer(node)
-        elif node.op_type == DEQUANTIZE and is_constant(node) and _is_activation(node):
+        elif is_dequantize(node) and is_constant(node) and _is_activation(node):
             found = [(node, 0), (node, ZERO_POINT)], []
         else:
             continue
@@ -75,7 +74,7 @@ def _from_quantizer(quantizer: ir.Node) -> tuple[Constants, list[ir.Value]] | No
         if value.is_graph_output():
             return None
         for reader, slot in value.uses():
-            if reader.op_type == DEQUANTIZE:
+            if is_dequantize(reader):
                 constants.append((reader, ZERO_POINT))
             elif reader.op_type == "Clip" and slot == 0:
                 constants += [(reader, end) for end in (1, 2)]
@@ -104,7 +103,7 @@ def _moves(node: ir.Node) -> bool:
 def _is_activation(dequantize: ir.Node) -> bool:
     """Whether a constant is read as an activation, by all of its readers."""
     uses = list(dequantize.outputs[0].uses())
-    if scale_rank(dequantize) != 0 or not uses or dequantize.outputs[0].is_graph_output():
+    if one_scale(dequantize) is None or not uses or dequantize.outputs[0].is_graph_output():
         return False
     return all(_reads_activation(reader, slot) for reader, slot in uses)
 

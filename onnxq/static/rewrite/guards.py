@@ -14,7 +14,7 @@ import onnx_ir as ir
 from onnxq import catalog
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Role, Rule
-from onnxq.qdq.write import from_dequantize
+from onnxq.qdq.read import dequantizer
 
 if TYPE_CHECKING:
     from onnxq.static.plan import Plan
@@ -158,7 +158,7 @@ def _dequantized(value: ir.Value) -> bool:
         if above is None:
             return False
         value, producer = above, above.producer()
-    return from_dequantize(value)
+    return dequantizer(value) is not None
 
 
 def _quantized(value: ir.Value, plan: Plan) -> bool:

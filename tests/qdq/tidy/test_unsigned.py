@@ -15,7 +15,7 @@ from onnxq.observers import MovingAverageMinMaxObserver
 from onnxq.ort import runtime
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigMapping, onnxq_default_qat_qconfig
 from onnxq.qdq import tidy
-from onnxq.qdq.tidy.reading import array_of, dequantizer
+from onnxq.qdq.read import array_of, dequantizer
 from onnxq.qdq.tidy.unsigned import store_unsigned
 
 pytestmark = pytest.mark.oracle
