@@ -16,6 +16,7 @@ from onnxq.qdq.tensors import (
     transposed,
     zero_point_tensor,
 )
+from onnxq.qdq.write import Grid, grid_from
 from onnxq.qparams import QParams
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Initializers:
     def __init__(self, used: set[str]) -> None:
         self._names = NamePool(used)
         self._codes: dict[_Codes, tuple[ir.Value, str]] = {}
-        self._qparams: dict[tuple[str, ir.Graph], tuple[ir.Value, ir.Value]] = {}
+        self._grids: dict[tuple[str, ir.Graph], Grid] = {}
         self._adopted: dict[tuple[ir.Graph, ir.DataType, bytes], ir.Value] = {}
         self.replaced: dict[ir.Value, None] = {}
 
@@ -139,15 +140,16 @@ class Initializers:
         self.replaced[value] = None
         return new_initializer(graph, name, tensor)
 
-    def qparams(self, graph: ir.Graph, stem: str, qparams: QParams) -> tuple[ir.Value, ir.Value]:
+    def grid(self, graph: ir.Graph, stem: str, qparams: QParams) -> Grid:
         """Scale and zero point of the tensor `stem`, as initializers of this graph."""
-        if (stem, graph) not in self._qparams:
+        if (stem, graph) not in self._grids:
             scale, zero_point = (self.unique(f"{stem}_{part}") for part in ("scale", "zero_point"))
-            self._qparams[stem, graph] = (
+            self._grids[stem, graph] = grid_from(
                 new_initializer(graph, scale, scale_tensor(qparams, scale)),
                 new_initializer(graph, zero_point, zero_point_tensor(qparams, zero_point)),
+                qparams,
             )
-        return self._qparams[stem, graph]
+        return self._grids[stem, graph]
 
 
 def _owner(value: ir.Value) -> ir.Graph:

@@ -45,7 +45,7 @@ def integer_tensor(
         codes = quantize(x, qparams)
         if code_limit is not None:
             np.clip(codes, -code_limit, code_limit, out=codes)
-        return ir.Tensor(_stored(codes, qparams.dtype), name=name)
+        return ir.Tensor(stored_codes(codes, qparams.dtype), name=name)
 
     if source.nbytes < LAZY_BYTES:
         return make()
@@ -70,6 +70,12 @@ def transposed(source: ir.TensorProtocol, perm: tuple[int, ...] | None) -> ir.Te
     return derived(lambda: np.transpose(source.numpy(), perm), source.dtype, shape, source.name)
 
 
+def stored_codes(codes: npt.NDArray[np.integer], dtype: QDType) -> npt.NDArray[np.generic]:
+    """Codes in the NumPy dtype that onnx_ir packs (int4 and narrower)."""
+    narrow = getattr(ml_dtypes, dtype.name, None) if dtype.bits < 8 else None
+    return codes if narrow is None else codes.astype(narrow)
+
+
 def scale_tensor(qparams: QParams, name: str) -> ir.TensorProtocol:
     """The scale initializer; rank 0 for per-tensor qparams (QLinearAdd refuses rank 1)."""
     return ir.Tensor(qparams.scale, name=name)
@@ -77,13 +83,7 @@ def scale_tensor(qparams: QParams, name: str) -> ir.TensorProtocol:
 
 def zero_point_tensor(qparams: QParams, name: str) -> ir.TensorProtocol:
     """The zero point initializer, of the codes' type."""
-    return ir.Tensor(_stored(qparams.zero_point, qparams.dtype), name=name)
-
-
-def _stored(codes: npt.NDArray[np.integer], dtype: QDType) -> npt.NDArray[np.generic]:
-    """Codes in the NumPy dtype that onnx_ir packs (int4 and narrower)."""
-    narrow = getattr(ml_dtypes, dtype.name, None) if dtype.bits < 8 else None
-    return codes if narrow is None else codes.astype(narrow)
+    return ir.Tensor(stored_codes(qparams.zero_point, qparams.dtype), name=name)
 
 
 def _becomes_vector(source: ir.TensorProtocol, qparams: QParams) -> bool:

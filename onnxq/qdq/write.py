@@ -1,12 +1,201 @@
-"""Around a node that the writer makes: whether its input is dequantized, and its axis."""
+"""QuantizeLinear and DequantizeLinear (Q, DQ), written: every pass on graphs makes them here.
+
+x -> Q -> codes -> DQ -> readers     Grid, quantize_behind
+constant codes -> DQ -> a slot       new_codes
+Q -> Clip on codes                   clip_codes
+"""
 
 from __future__ import annotations
 
-from onnxq.qparams import PerChannel, PerTensor, QParams
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.graph.edit import graph_of, new_constant
+from onnxq.qdq.read import (
+    DEQUANTIZE,
+    QUANTIZE,
+    SCALE,
+    zero_point_of,
+)
+from onnxq.qdq.tensors import stored_codes
+from onnxq.qparams import PerChannel, PerTensor, quantize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from onnxq.dtypes import QDType
+    from onnxq.graph.edit import FreeNames
+    from onnxq.operator import Array
+    from onnxq.qparams import QParams
+
+OUTPUT_DTYPE_OPSET = 21  # where QuantizeLinear got its output_dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Scale and zero point as values of a graph, which a Q and the DQ behind it share.
+
+    Attributes:
+        scale: its value.
+        zero_point: its value; None: 0.
+        codes: type of the codes.
+        attributes: axis and block_size, where there are several scales.
+        domain: of the nodes.
+    """
+
+    scale: ir.Value
+    zero_point: ir.Value | None
+    codes: ir.DataType
+    attributes: Mapping[str, int] = field(default_factory=dict)
+    domain: str = ""
+
+    def quantize(self, x: ir.Value, name: str, result: str | None = None) -> ir.Node:
+        """A QuantizeLinear of x, not in a graph yet; `result` names its codes."""
+        attributes = dict(self.attributes)
+        if self.zero_point is None and self.codes != ir.DataType.UINT8:
+            attributes["output_dtype"] = self.codes.value
+        return self._node(QUANTIZE, x, attributes, (name, result), self.codes)
+
+    def dequantize(self, codes: ir.Value, name: str, result: str | None = None) -> ir.Node:
+        """A DequantizeLinear of codes, not in a graph yet; `result` names its real values."""
+        real = self.scale.dtype or ir.DataType.FLOAT
+        return self._node(DEQUANTIZE, codes, self.attributes, (name, result), real)
+
+    def _node(
+        self,
+        op_type: str,
+        x: ir.Value,
+        attributes: Mapping[str, int],
+        names: tuple[str, str | None],
+        dtype: ir.DataType,
+    ) -> ir.Node:
+        inputs = [x, self.scale, *([] if self.zero_point is None else [self.zero_point])]
+        node = ir.node(op_type, inputs, attributes, domain=self.domain, name=names[0])
+        made = node.outputs[0]
+        made.name, made.type, made.shape = names[1], ir.TensorType(dtype), x.shape
+        return node
+
+
+def grid_of(node: ir.Node, qparams: QParams) -> Grid:
+    """The grid of a Q or DQ that has these qparams.
+
+    Of a DQ without zero point, Q takes the type of codes from output_dtype; below opset 21, it
+    gives uint8, also where ONNX Runtime writes it behind a DQ of int8.
+    """
+    scale, zero_point = node.inputs[SCALE], zero_point_of(node)
+    assert scale is not None, "it has qparams"
+    codes = ir.DataType[qparams.dtype.onnx]
+    is_old = node.version is not None and node.version < OUTPUT_DTYPE_OPSET
+    if zero_point is None and is_old:
+        codes = ir.DataType.UINT8
+    return Grid(scale, zero_point, codes, granularity_attributes(qparams), node.domain)
+
+
+def grid_from(scale: ir.Value, zero_point: ir.Value, qparams: QParams) -> Grid:
+    """The grid of these qparams, which the two values hold."""
+    codes = ir.DataType[qparams.dtype.onnx]
+    return Grid(scale, zero_point, codes, granularity_attributes(qparams))
+
+
+def new_grid(node: ir.Node, stem: str, qparams: QParams, names: FreeNames) -> Grid:
+    """A grid in the graph that holds the node: `<stem>_scale` and `<stem>_zero_point`."""
+    scale = new_constant(node, names.value(f"{stem}_scale"), qparams.scale)
+    zeros = stored_codes(qparams.zero_point, qparams.dtype)
+    zero_point = new_constant(node, names.value(f"{stem}_zero_point"), zeros)
+    return grid_from(scale, zero_point, qparams)
+
+
+def new_codes(
+    node: ir.Node, stem: str, codes: Array, qparams: QParams, names: FreeNames
+) -> tuple[ir.Value, Grid]:
+    """Constant codes, `<stem>_quantized`, and their grid, in the graph that holds the node."""
+    value = new_constant(node, names.value(f"{stem}_quantized"), codes)
+    return value, new_grid(node, stem, qparams, names)
+
+
+def feed(node: ir.Node, slot: int, made: ir.Node) -> None:
+    """Puts a new node of one output before the node, which reads it in that slot."""
+    graph_of(node).insert_before(node, made)
+    node.replace_input_with(slot, made.outputs[0])
+
+
+def quantize_behind(
+    value: ir.Value,
+    grid: Grid,
+    names: FreeNames,
+    uses: Iterable[tuple[ir.Node, int]] | None = None,
+) -> ir.Value:
+    """Inserts value -> Q -> DQ -> its readers; what the DQ gives.
+
+    Args:
+        value: that a node makes; a graph output hands its name on.
+        grid: of Q and DQ.
+        names: for the new nodes.
+        uses: the slots that read it then; None: all of them, and the graph's output.
+    """
+    producer = value.producer()
+    assert producer is not None, "a node makes it"
+    stem = str(value.name)
+    quantizer = grid.quantize(
+        value, names.node(f"{stem}_quantize"), names.value(f"{stem}_quantized")
+    )
+    back = grid.dequantize(quantizer.outputs[0], names.node(f"{stem}_dequantize"))
+    real, is_output = back.outputs[0], uses is None and value.is_graph_output()
+    if uses is None:
+        value.replace_all_uses_with(real, replace_graph_outputs=True)
+        quantizer.replace_input_with(0, value)
+    for reader, slot in uses or ():
+        reader.replace_input_with(slot, real)
+    if is_output:
+        value.name, real.name = names.value(f"{stem}_moved"), stem
+    else:
+        real.name = names.value(f"{stem}_dequantized")
+    graph_of(producer).insert_after(producer, [quantizer, back])
+    return real
+
+
+def clip_codes(
+    codes: ir.Value,
+    dtype: QDType,
+    bounds: tuple[int, int],
+    stem: str,
+    new: Callable[[str, Array], ir.Value],
+) -> ir.Node:
+    """A Clip on codes, not in a graph yet, and without names.
+
+    Args:
+        codes: of a Q, or of another node on codes.
+        dtype: of the codes.
+        bounds: lowest and largest code.
+        stem: of the names of the bounds.
+        new: makes a constant of that name.
+    """
+    ends = [
+        new(f"{stem}_{end}", np.array(code, dtype.storage))
+        for end, code in zip(("min", "max"), bounds, strict=True)
+    ]
+    node = ir.node("Clip", [codes, *ends])
+    result = node.outputs[0]
+    result.type, result.shape = ir.TensorType(ir.DataType[dtype.onnx]), codes.shape
+    return node
+
+
+def constants_of(node: ir.Node, names: FreeNames) -> Callable[[str, Array], ir.Value]:
+    """Makes constants in the graph that holds the node, for `clip_codes`."""
+    return lambda name, array: new_constant(node, names.value(name), array)
+
+
+def code_bounds(clamp: tuple[float, float], qparams: QParams) -> tuple[int, int]:
+    """Codes of the two ends of a clamp: Q(clip(x)) = clip(Q(x)), since rounding keeps order."""
+    low, high = quantize(np.array(clamp, np.float32), qparams)
+    return int(low), int(high)
 
 
 def granularity_attributes(qparams: QParams) -> dict[str, int]:
-    """Attributes axis and block_size of a (De)QuantizeLinear with these qparams."""
+    """Attributes axis and block_size of a Q or DQ with these qparams."""
     match qparams.granularity:
         case PerTensor():
             return {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
@@ -26,7 +25,9 @@ from onnxq.qdq.read import (
     is_dequantize,
     qparams_of,
 )
-from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
+from onnxq.qdq.tensors import stored_codes
+from onnxq.qdq.write import grid_from
+from onnxq.qparams import PerChannel, PerTensor, QParams
 from onnxq.qtensor.tensor import QTensor, check_tensor
 
 if TYPE_CHECKING:
@@ -34,11 +35,7 @@ if TYPE_CHECKING:
 
     import onnx
 
-    from onnxq.dtypes import QDType
     from onnxq.operator import Array
-    from onnxq.qparams import IntArray
-
-BYTE = 8  # bits; narrower codes are packed in the file
 
 
 def to_ir(tensor: QTensor, name: str) -> ir.Node:
@@ -51,20 +48,10 @@ def to_ir(tensor: QTensor, name: str) -> ir.Node:
         ShapeError: tensor is no QTensor.
     """
     p = check_tensor("to_ir", tensor, "tensor").qparams
-    inputs = [
-        _constant(f"{name}_quantized", _stored(tensor.int_repr(), p.dtype)),
-        _constant(f"{name}_scale", p.scale),
-        _constant(f"{name}_zero_point", _stored(p.zero_point, p.dtype)),
-    ]
-    match p.granularity:
-        case PerChannel(axis):
-            attributes = {"axis": axis}
-        case PerBlock(axis, size):
-            attributes = {"axis": axis, "block_size": size}
-        case _:
-            attributes = {}
-    output = ir.val(name, ir.DataType.FLOAT, tensor.shape)
-    return ir.node(DEQUANTIZE, inputs, attributes, outputs=[output], name=f"{name}_dequantize")
+    codes = _constant(f"{name}_quantized", stored_codes(tensor.int_repr(), p.dtype))
+    scale = _constant(f"{name}_scale", p.scale)
+    zero_point = _constant(f"{name}_zero_point", stored_codes(p.zero_point, p.dtype))
+    return grid_from(scale, zero_point, p).dequantize(codes, f"{name}_dequantize", name)
 
 
 def from_ir(node: ir.Node) -> QTensor:
@@ -155,9 +142,3 @@ def _array(node: ir.Node, slot: int) -> Array | None:
             "only constants have codes before the model runs."
         )
     return array
-
-
-def _stored(codes: IntArray, dtype: QDType) -> npt.NDArray[np.generic]:
-    """Codes in the NumPy dtype that onnx_ir packs (int4 and narrower)."""
-    narrow = getattr(ml_dtypes, dtype.name, None) if dtype.bits < BYTE else None
-    return codes if narrow is None else codes.astype(narrow)

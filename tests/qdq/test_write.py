@@ -1,24 +1,153 @@
 from __future__ import annotations
 
+import dataclasses
+
+import ml_dtypes
 import numpy as np
+import onnx_ir as ir
 import pytest
 
-from onnxq.dtypes import INT4, INT8
-from onnxq.qdq.write import granularity_attributes
+from onnxq.dtypes import INT4, INT8, UINT8
+from onnxq.graph.edit import FreeNames, new_constant
+from onnxq.ort.runtime import Optimization, open_session
+from onnxq.qdq.fuse import fuse
+from onnxq.qdq.read import qparams_of
+from onnxq.qdq.write import (
+    clip_codes,
+    code_bounds,
+    constants_of,
+    feed,
+    granularity_attributes,
+    grid_of,
+    new_codes,
+    new_grid,
+    quantize_behind,
+)
 from onnxq.qparams import PerBlock, PerChannel, QParams, per_tensor
+from tests.examples import tensor_of
+
+P = per_tensor(0.5, 3, UINT8)
+CHANNELS = QParams(np.ones(3, "f"), np.zeros(3, np.int8), INT8, PerChannel(1))
+BLOCKS = QParams(np.ones((4, 3), "f"), np.zeros((4, 3), np.int8), INT4, PerBlock(0, 16))
+
+
+@pytest.fixture
+def model() -> ir.Model:
+    return ir.from_onnx_text(
+        """<ir_version: 10, opset_import: ["" : 21]>
+        g (float[4,3] x) => (float[4,3] y, float[4,3] z) { y = Relu(x) z = Neg(y) }"""
+    )
+
+
+def ops(model: ir.Model) -> list[str]:
+    return [node.op_type for node in model.graph]
 
 
 @pytest.mark.parametrize(
     ("qparams", "wanted"),
-    [
-        (per_tensor(1, 0, INT8), {}),
-        (QParams(np.ones(3, "f"), np.zeros(3, np.int8), INT8, PerChannel(1)), {"axis": 1}),
-        (
-            QParams(np.ones((4, 3), "f"), np.zeros((4, 3), np.int8), INT4, PerBlock(0, 16)),
-            {"axis": 0, "block_size": 16},
-        ),
-    ],
+    [(P, {}), (CHANNELS, {"axis": 1}), (BLOCKS, {"axis": 0, "block_size": 16})],
     ids=["tensor", "channel", "block"],
 )
 def test_attributes_are_those_of_the_granularity(qparams: QParams, wanted: dict[str, int]) -> None:
     assert granularity_attributes(qparams) == wanted
+
+
+@pytest.mark.parametrize("qparams", [P, CHANNELS, BLOCKS], ids=["tensor", "channel", "block"])
+def test_what_is_written_is_read_again(model: ir.Model, qparams: QParams) -> None:
+    relu = model.graph.node(0)
+    grid = new_grid(relu, "x", qparams, FreeNames(model))
+    x = model.graph.inputs[0]
+    quantizer = grid.quantize(x, "q", "codes")
+    back = grid.dequantize(quantizer.outputs[0], "dq", "real")
+    assert qparams_of(quantizer) == qparams_of(back) == qparams
+    assert grid_of(quantizer, qparams) == grid_of(back, qparams) == grid
+    assert (quantizer.outputs[0].name, back.outputs[0].name) == ("codes", "real")
+    assert back.outputs[0].type == x.type
+    assert back.outputs[0].shape == x.shape
+
+
+def test_narrow_zero_points_are_stored_in_their_own_type(model: ir.Model) -> None:
+    grid = new_grid(model.graph.node(0), "x", BLOCKS, FreeNames(model))
+    assert grid.zero_point is not None
+    assert tensor_of(grid.zero_point).numpy().dtype == ml_dtypes.int4
+
+
+def test_without_zero_point_the_type_of_codes_is_said_from_opset_21_on(model: ir.Model) -> None:
+    x = model.graph.inputs[0]
+    whole = new_grid(model.graph.node(0), "x", per_tensor(0.5, 0, INT8), FreeNames(model))
+    grid = dataclasses.replace(whole, zero_point=None)
+    quantizer = grid.quantize(x, "q")
+    assert quantizer.attributes.get_int("output_dtype") == ir.DataType.INT8
+    back = grid.dequantize(quantizer.outputs[0], "dq")
+    qparams = qparams_of(back)
+    assert isinstance(qparams, QParams)
+    back.version = 20
+    assert grid_of(back, qparams).codes == ir.DataType.UINT8
+    back.version = 21
+    assert grid_of(back, qparams).codes == ir.DataType.INT8
+
+
+@pytest.mark.parametrize("opset", [13, 20, 21, 23])
+def test_what_moves_down_without_zero_point_has_the_codes_that_onnx_runtime_gives(
+    opset: int,
+) -> None:
+    """Below opset 21, that of int8 becomes uint8 behind what it moved past: negatives become 0."""
+    model = ir.from_onnx_text(
+        f"""<ir_version: 8, opset_import: ["" : {opset}]>
+        g (float[1,2,4] x) => (float[1,2,4] y)
+        <float s = {{0.5}}, int8 z = {{0}}, int64[3] shape = {{1,2,4}}> {{
+            q = QuantizeLinear(x, s, z)  t = Transpose<perm=[0,1,2]>(q)
+            d = DequantizeLinear(t, s)  r = Reshape(d, shape)  y = Sigmoid(r) }}"""
+    )
+    x = np.linspace(-3, 3, 8, dtype=np.float32).reshape(1, 2, 4)
+    fused = fuse(model).model
+    with (
+        open_session(model) as session,
+        open_session(fused, optimization=Optimization.NONE) as plain,
+    ):
+        wanted, got = (np.asarray(one.run({"x": x})[0], np.float32) for one in (session, plain))
+    np.testing.assert_allclose(got, wanted, rtol=1e-6)
+
+
+def test_what_is_quantized_behind_a_node_keeps_its_name_where_it_is_an_output(
+    model: ir.Model,
+) -> None:
+    names = FreeNames(model)
+    y = model.graph.node(0).outputs[0]
+    real = quantize_behind(y, new_grid(model.graph.node(0), "y", P, names), names)
+    assert ops(model) == ["Relu", "QuantizeLinear", "DequantizeLinear", "Neg"]
+    assert (y.name, real.name) == ("y_moved", "y")
+    assert model.graph.outputs[0] is real
+    assert model.graph.node(3).inputs[0] is real
+
+
+def test_only_the_uses_that_are_named_read_what_is_quantized(model: ir.Model) -> None:
+    names = FreeNames(model)
+    relu, neg = model.graph
+    grid = new_grid(relu, "y", P, names)
+    real = quantize_behind(relu.outputs[0], grid, names, [(neg, 0)])
+    assert real.name == "y_dequantized"
+    assert neg.inputs[0] is real
+    assert model.graph.outputs[0] is relu.outputs[0]
+
+
+def test_constant_codes_feed_a_slot(model: ir.Model) -> None:
+    neg, names = model.graph.node(1), FreeNames(model)
+    codes, grid = new_codes(neg, "w", np.ones((4, 3), np.int8), CHANNELS, names)
+    feed(neg, 0, grid.dequantize(codes, "w_dequantize", "w_dequantized"))
+    assert list(model.graph.initializers) == ["w_quantized", "w_scale", "w_zero_point"]
+    assert ops(model) == ["Relu", "DequantizeLinear", "Neg"]
+
+
+def test_a_clip_on_codes_has_the_bounds_of_the_clamp(model: ir.Model) -> None:
+    bounds = code_bounds((0.0, 6.0), P)
+    assert bounds == (3, 15)
+    relu = model.graph.node(0)
+    codes = new_constant(relu, "codes", np.zeros(2, np.uint8))
+    clip = clip_codes(codes, UINT8, bounds, "y_code", constants_of(relu, FreeNames(model)))
+    low, high = clip.inputs[1:]
+    assert low is not None
+    assert high is not None
+    assert (low.name, high.name) == ("y_code_min", "y_code_max")
+    assert tensor_of(high).numpy() == 15
+    assert clip.outputs[0].dtype == ir.DataType.UINT8

@@ -23,14 +23,13 @@ from onnxq.ort import runtime
 from onnxq.pytorch.importers.notes import note
 from onnxq.qdq.read import (
     BIAS,
-    DEQUANTIZE,
-    QUANTIZE,
     array_of,
     dequantizer,
     is_constant,
     is_quantize,
 )
 from onnxq.qdq.tidy import tidy_quantized
+from onnxq.qdq.write import new_grid, quantize_behind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -179,18 +178,4 @@ def _requantize(value: ir.Value, array: npt.NDArray[np.float32], names: FreeName
     qparams = observer.calculate_qparams()
     node = value.producer()
     assert node is not None
-    stem = str(value.name)
-    parameters = [
-        new_constant(node, names.value(f"{stem}_scale"), qparams.scale),
-        new_constant(node, names.value(f"{stem}_zero_point"), qparams.zero_point),
-    ]
-    quantizer = ir.node(QUANTIZE, [value, *parameters], name=names.node(f"{stem}_quantize"))
-    back = ir.node(
-        DEQUANTIZE, [quantizer.outputs[0], *parameters], name=names.node(f"{stem}_dequantize")
-    )
-    quantizer.outputs[0].name = names.value(f"{stem}_codes")
-    real = back.outputs[0]
-    real.name, real.type, real.shape = names.value(f"{stem}_real"), value.type, value.shape
-    value.replace_all_uses_with(real, replace_graph_outputs=True)
-    quantizer.replace_input_with(0, value)
-    graph_of(node).insert_after(node, [quantizer, back])
+    quantize_behind(value, new_grid(node, str(value.name), qparams, names), names)

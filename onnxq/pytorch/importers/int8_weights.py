@@ -17,13 +17,16 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog, targets
-from onnxq.graph.edit import FreeNames, graph_of, new_constant
+from onnxq.dtypes import INT8
+from onnxq.graph.edit import FreeNames, new_constant
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.operator import Rule
 from onnxq.pytorch.importers.notes import note
 from onnxq.pytorch.importers.patterns import WEIGHTS
-from onnxq.qdq.read import BIAS, DEQUANTIZE, array_of, dequantizer, is_constant
+from onnxq.qdq.read import BIAS, WEIGHT, array_of, dequantizer, is_constant
 from onnxq.qdq.tidy.biases import store_bias
+from onnxq.qdq.write import feed, new_grid
+from onnxq.qparams import PerChannel, PerTensor, QParams
 from onnxq.targets.accumulation import Arithmetic
 
 if TYPE_CHECKING:
@@ -129,19 +132,13 @@ def _narrow(node: ir.Node, codes: Codes, limit: int, names: FreeNames) -> None:
     assert scale is not None
     narrowed, new_scale = within(codes, scale, limit, axis)
     stem = str(old.inputs[0].name) if old.inputs[0] is not None else str(node.name)
-    constants = [
-        new_constant(node, names.value(f"{stem}_narrow"), narrowed),
-        new_constant(node, names.value(f"{stem}_narrow_scale"), new_scale),
-    ]
-    if zero_point is not None:
-        constants.append(new_constant(node, names.value(f"{stem}_narrow_zero_point"), zero_point))
-    attributes = {"axis": axis} if scale.ndim else {}
-    made = ir.node(DEQUANTIZE, constants, attributes, name=names.node(f"{old.name}_narrow"))
-    real = made.outputs[0]
-    real.name = names.value(f"{old.outputs[0].name}_narrow")
-    real.type, real.shape = old.outputs[0].type, old.outputs[0].shape
-    graph_of(node).insert_before(node, made)
-    node.replace_input_with(1, real)
+    stored = new_constant(node, names.value(f"{stem}_narrow"), narrowed)
+    zeros = np.zeros(new_scale.shape, np.int8) if zero_point is None else zero_point
+    granularity = PerChannel(axis) if scale.ndim else PerTensor()
+    qparams = QParams(new_scale, zeros, INT8, granularity)
+    grid = new_grid(node, f"{stem}_narrow", qparams, names)
+    name, real = names.node(f"{old.name}_narrow"), names.value(f"{old.outputs[0].name}_narrow")
+    feed(node, WEIGHT, grid.dequantize(stored, name, real))
     _renew_bias(node, names)
 
 

@@ -15,14 +15,20 @@ channel, which are found again.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import onnx_ir as ir
 
-from onnxq.graph.edit import FreeNames, graph_of, new_constant, replace
+from onnxq.dtypes import INT8, UINT8
+from onnxq.graph.edit import FreeNames, graph_of, replace
 from onnxq.graph.passes.unused import RemoveUnused
-from onnxq.qdq.read import DEQUANTIZE, QUANTIZE, array_of, dequantizer
+from onnxq.qdq.read import WEIGHT, array_of, dequantizer
+from onnxq.qdq.write import clip_codes, constants_of, feed, new_grid
+from onnxq.qparams import PerChannel, PerTensor, QParams
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 F32 = npt.NDArray[np.float32]
 
@@ -207,13 +213,12 @@ def _write(found: _Found, names: FreeNames) -> bool:
     values are the same, and these are the types that ONNX Runtime has its fastest kernels for.
     """
     is_weight = found.x.is_initializer()
-    dtype = np.dtype("int8" if is_weight else "uint8")
+    dtype = INT8 if is_weight else UINT8
     shift = HALF if not is_weight and found.low < 0 else 0
     if is_weight and found.high > INT8_MAX:
         shift = -HALF
     low, high, zero = found.low + shift, found.high + shift, found.zero_point + shift
-    every = np.iinfo(dtype)
-    if not (every.min <= low and high <= every.max and every.min <= zero <= every.max):
+    if not (dtype.qmin <= low and high <= dtype.qmax and dtype.qmin <= zero <= dtype.qmax):
         return False
     axis = _axis(found)
     if axis is None:
@@ -221,26 +226,19 @@ def _write(found: _Found, names: FreeNames) -> bool:
     node = found.y.producer()
     assert node is not None
     scale = found.scale.reshape(-1) if axis >= 0 else found.scale.reshape(())
+    granularity = PerChannel(axis) if axis >= 0 else PerTensor()
+    qparams = QParams(scale, np.full(scale.shape, zero), dtype, granularity)
     stem = str(found.y.name)
-    parameters = [
-        new_constant(node, names.value(f"{stem}_scale"), scale.astype(np.float32)),
-        new_constant(node, names.value(f"{stem}_zero_point"), np.full(scale.shape, zero, dtype)),
-    ]
-    attributes = {"axis": axis} if axis >= 0 else {}
-    quantizer = ir.node(QUANTIZE, [found.x, *parameters], attributes, name=names.node(f"{stem}_q"))
-    made, codes = [quantizer], quantizer.outputs[0]
-    codes.name = names.value(f"{stem}_codes")
-    if (low, high) != (every.min, every.max):
-        ends = [
-            new_constant(node, names.value(f"{codes.name}_{name}"), np.array(end, dtype))
-            for name, end in (("min", low), ("max", high))
-        ]
-        made.append(ir.node("Clip", [codes, *ends], name=names.node(f"{stem}_clip")))
-        codes = made[-1].outputs[0]
-        codes.name = names.value(f"{stem}_clipped")
+    grid = new_grid(node, stem, qparams, names)
+    made = [grid.quantize(found.x, names.node(f"{stem}_q"), names.value(f"{stem}_codes"))]
+    codes = made[0].outputs[0]
+    if (low, high) != (dtype.qmin, dtype.qmax):
+        clip = clip_codes(codes, dtype, (low, high), str(codes.name), constants_of(node, names))
+        made.append(clip)
+        codes = clip.outputs[0]
+        clip.name, codes.name = names.node(f"{stem}_clip"), names.value(f"{stem}_clipped")
     graph_of(node).insert_before(node, made)
-    back = ir.node(DEQUANTIZE, [codes, *parameters], attributes, name=names.node(f"{stem}_dq"))
-    replace(node, back, names)
+    replace(node, grid.dequantize(codes, names.node(f"{stem}_dq")), names)
     return True
 
 
@@ -272,24 +270,14 @@ def _restore_weight(node: ir.Node, names: FreeNames) -> None:
     scale = np.array([_step_of(row) for row in rows], np.float32)
     if not np.isfinite(scale).all():
         return
-    parameters = [
-        new_constant(node, names.value(f"{value.name}_scale"), scale),
-        new_constant(node, names.value(f"{value.name}_zero_point"), np.zeros(len(scale), np.int8)),
-    ]
-    stem = str(value.name)
-    quantizer = ir.node(
-        QUANTIZE, [value, *parameters], {"axis": axis}, name=names.node(f"{stem}_q")
+    stem, zeros = str(value.name), np.zeros(len(scale), np.int8)
+    grid = new_grid(node, stem, QParams(scale, zeros, INT8, PerChannel(axis)), names)
+    quantizer = grid.quantize(value, names.node(f"{stem}_q"), names.value(f"{stem}_codes"))
+    codes = quantizer.outputs[0]
+    graph_of(node).insert_before(node, quantizer)
+    feed(
+        node, WEIGHT, grid.dequantize(codes, names.node(f"{stem}_dq"), names.value(f"{stem}_real"))
     )
-    quantizer.outputs[0].name = names.value(f"{stem}_codes")
-    back = ir.node(
-        DEQUANTIZE,
-        [quantizer.outputs[0], *parameters],
-        {"axis": axis},
-        name=names.node(f"{stem}_dq"),
-    )
-    back.outputs[0].name = names.value(f"{stem}_real")
-    graph_of(node).insert_before(node, [quantizer, back])
-    node.replace_input_with(1, back.outputs[0])
 
 
 def _step_of(row: F32) -> float:

@@ -19,20 +19,20 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq import dtypes
+from onnxq.graph.edit import new_constant
 from onnxq.graph.weights import constant
-from onnxq.qdq.read import dequantizer
+from onnxq.qdq.read import BIAS, WEIGHT, dequantizer
+from onnxq.qdq.write import Grid, feed, new_codes
 from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
 
 if TYPE_CHECKING:
     from onnxq.graph.edit import FreeNames
-    from onnxq.operator import Array
     from onnxq.qdq.fuse.scales import Scales
 
 Floats = npt.NDArray[np.float32]
 
 OF = frozenset({"Conv", "ConvTranspose", "Gemm"})
 PASSED = frozenset({"Relu", "Clip"})
-BIAS = 2  # slot
 
 
 def quantize_float_weights(graph: ir.Graph, scales: Scales, names: FreeNames) -> None:
@@ -57,7 +57,8 @@ def _quantize(node: ir.Node, scales: Scales, names: FreeNames) -> None:
             return
     else:
         w = _qparams_of(weight)
-        _read_codes(node, 1, quantize(weight, w), (w.scale, w.zero_point), names)
+        codes = quantize(weight, w)
+        _read_codes(node, WEIGHT, *new_codes(node, _stem(node, WEIGHT), codes, w, names), names)
     if b is not None:
         _quantize_bias(node, b, np.asarray(x.scale * w.scale), names)
 
@@ -67,7 +68,11 @@ def _quantize_bias(node: ir.Node, b: Floats, scale: Floats, names: FreeNames) ->
         codes = np.rint(np.asarray(b / scale, np.float32))
     # beyond int32: what a conversion gives on x86
     codes = np.where(np.abs(codes) < 2.0**31, codes.astype(np.float64), -(2.0**31))
-    _read_codes(node, BIAS, codes.astype(np.int32), (scale,), names)
+    stem = _stem(node, BIAS)
+    stored = new_constant(node, names.value(f"{stem}_quantized"), codes.astype(np.int32))
+    scales = new_constant(node, names.value(f"{stem}_scale"), scale)  # may be 0, as there
+    grid = Grid(scales, None, ir.DataType.INT32, {"axis": 0} if scale.ndim else {})
+    _read_codes(node, BIAS, stored, grid, names)
 
 
 def _dequantized(value: ir.Value | None, scales: Scales) -> QParams | None:
@@ -121,32 +126,19 @@ def _qparams_of(weight: Floats) -> QParams:
     return QParams(np.asarray(scale), np.asarray(zero_point, np.int8), dtypes.INT8, PerTensor())
 
 
-def _read_codes(
-    node: ir.Node, slot: int, codes: Array, parameters: tuple[Array, ...], names: FreeNames
-) -> None:
+def _stem(node: ir.Node, slot: int) -> str:
+    value = node.inputs[slot]
+    assert value is not None, "its numbers were read"
+    return str(value.name)
+
+
+def _read_codes(node: ir.Node, slot: int, stored: ir.Value, grid: Grid, names: FreeNames) -> None:
     """The node reads DQ(codes) in the slot; the float constant goes where nobody else reads it."""
-    old, graph = node.inputs[slot], node.graph
-    assert old is not None
-    assert isinstance(graph, ir.Graph)
-    suffixes = ("quantized", "scale", "zero_point")
-    inputs = []
-    for array, suffix in zip((codes, *parameters), suffixes, strict=False):
-        name = names.value(f"{old.name}_{suffix}")
-        value = ir.val(name, const_value=ir.tensor(array, name=name))
-        graph.register_initializer(value)
-        inputs.append(value)
-    dequantize = ir.node(
-        "DequantizeLinear",
-        inputs,
-        {"axis": 0} if parameters[0].ndim else {},
-        name=names.node(f"{old.name}_dequantize"),
-    )
-    dequantize.version = graph.opset_imports.get("", node.version)
-    real = dequantize.outputs[0]
-    real.name, real.type = names.value(f"{old.name}_dequantized"), ir.TensorType(ir.DataType.FLOAT)
-    real.shape = ir.Shape(codes.shape)
-    graph.insert_before(node, dequantize)
-    node.replace_input_with(slot, real)
-    if not old.uses() and old.is_initializer() and not old.is_graph_output():
+    old, stem = node.inputs[slot], _stem(node, slot)
+    name = names.node(f"{stem}_dequantize")
+    made = grid.dequantize(stored, name, names.value(f"{stem}_dequantized"))
+    made.version = node.version
+    feed(node, slot, made)
+    if old is not None and not old.uses() and old.is_initializer() and not old.is_graph_output():
         assert isinstance(old.graph, ir.Graph)
         del old.graph.initializers[str(old.name)]

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import onnx_ir as ir
-
 from onnxq.qdq.read import Unread, is_dequantize, is_quantize
+from onnxq.qdq.write import grid_of, quantize_behind
 from onnxq.qparams import PerTensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    import onnx_ir as ir
 
     from onnxq.graph.edit import FreeNames
     from onnxq.qdq.fuse.scales import Scales
@@ -38,8 +37,10 @@ def move_quantizers(graph: ir.Graph, scales: Scales, names: FreeNames) -> None:
 
 
 def _move_up(quantize: ir.Node, scales: Scales, names: FreeNames) -> None:
-    if _one_scale(quantize, scales) is None:
+    qparams = _one_scale(quantize, scales)
+    if qparams is None:
         return
+    grid = grid_of(quantize, qparams)
     value = quantize.inputs[0]
     while value is not None and (passed := _alone(value, quantize)) is not None:
         value = passed.inputs[0]
@@ -48,12 +49,14 @@ def _move_up(quantize: ir.Node, scales: Scales, names: FreeNames) -> None:
             return
         if is_dequantize(source) or len(value.uses()) != 1 or value.is_graph_output():
             return
-        _insert(value, [(passed, 0)], quantize, names)
+        quantize_behind(value, grid, names, [(passed, 0)])
 
 
 def _move_down(dequantize: ir.Node, scales: Scales, names: FreeNames) -> None:
-    if _one_scale(dequantize, scales) is None:
+    qparams = _one_scale(dequantize, scales)
+    if qparams is None:
         return
+    grid = grid_of(dequantize, qparams)
     work = [dequantize.outputs[0]]  # several readers: each has a DQ of its own in ONNX Runtime
     while work:
         value = work.pop()
@@ -63,7 +66,7 @@ def _move_down(dequantize: ir.Node, scales: Scales, names: FreeNames) -> None:
             result = reader.outputs[0]
             uses = [(u.node, u.idx) for u in result.uses() if not is_quantize(u.node)]
             if uses and not result.is_graph_output():
-                work.append(_insert(result, uses, dequantize, names))
+                work.append(quantize_behind(result, grid, names, uses))
 
 
 def _one_scale(node: ir.Node, scales: Scales) -> QParams | None:
@@ -85,40 +88,3 @@ def _alone(value: ir.Value, reader: ir.Node) -> ir.Node | None:
         return None
     alone = len(value.uses()) == 1 and not value.is_graph_output()
     return producer if alone else None
-
-
-def _insert(
-    value: ir.Value, uses: Iterable[tuple[ir.Node, int]], like: ir.Node, names: FreeNames
-) -> ir.Value:
-    """Inserts value -> Q -> DQ -> these uses, with the qparams of `like`; what the DQ gives."""
-    producer = value.producer()
-    assert producer is not None
-    assert isinstance(producer.graph, ir.Graph)
-    parameters = list(like.inputs[1:])
-    codes = like.outputs[0] if is_quantize(like) else like.inputs[0]
-    assert codes is not None
-    quantize = ir.node(
-        "QuantizeLinear",
-        [value, *parameters],
-        domain=like.domain,
-        name=names.node(f"{value.name}_quantize"),
-    )
-    _describe(quantize.outputs[0], names.value(f"{value.name}_quantized"), codes.type, value.shape)
-    dequantize = ir.node(
-        "DequantizeLinear",
-        [quantize.outputs[0], *parameters],
-        domain=like.domain,
-        name=names.node(f"{value.name}_dequantize"),
-    )
-    real = dequantize.outputs[0]
-    _describe(real, names.value(f"{value.name}_dequantized"), value.type, value.shape)
-    producer.graph.insert_after(producer, [quantize, dequantize])
-    for reader, slot in uses:
-        reader.replace_input_with(slot, real)
-    return real
-
-
-def _describe(
-    value: ir.Value, name: str, kind: ir.TypeProtocol | None, shape: ir.Shape | None
-) -> None:
-    value.name, value.type, value.shape = name, kind, shape

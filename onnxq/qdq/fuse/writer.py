@@ -51,6 +51,8 @@ class Writer:
         self._opset = model.opset_imports.get("", CODES_OPSET)
         self._dead: list[ir.Node] = []
         self._made: dict[ir.Value, tuple[ir.Value | None, QParams | None]] = {}
+        for node in model.graph.all_nodes():  # what an attribute means depends on it
+            node.version = model.opset_imports.get(node.domain)
 
     def quantize_float_weights(self) -> None:
         """Quantizes the float weights between DQ and Q, once Q and DQ are where they move to."""
@@ -61,8 +63,6 @@ class Writer:
     def write(self) -> None:
         """Fuses every graph of the model."""
         graphs = list(self._model.graphs())
-        for node in self._model.graph.all_nodes():  # what an attribute means depends on it
-            node.version = self._model.opset_imports.get(node.domain)
         for graph in graphs:
             merge_alike(graph, self._scales)
             move_quantizers(graph, self._scales, self._names)

@@ -21,10 +21,10 @@ looked at: torch.export leaves bodies to torch.cond.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, bypass, new_constant, replace
 from onnxq.graph.passes.global_pool import MeanToGlobalPool
@@ -33,7 +33,7 @@ from onnxq.graph.types import infer_types
 from onnxq.qdq.fuse import Int8Codes
 from onnxq.qdq.qoperator import FORMATS
 from onnxq.qdq.read import (
-    DEQUANTIZE,
+    DEFAULT_AXIS,
     QUANTIZE,
     SCALE,
     array_of,
@@ -41,6 +41,7 @@ from onnxq.qdq.read import (
     is_dequantize,
     is_quantize,
     one_scale,
+    qparams_of,
 )
 from onnxq.qdq.signed_codes import keep_loadable
 from onnxq.qdq.tidy.bias_scales import check_bias
@@ -54,9 +55,13 @@ from onnxq.qdq.tidy.norms import fold_norm
 from onnxq.qdq.tidy.quantizers import share_quantizers
 from onnxq.qdq.tidy.stored_constants import store_codes
 from onnxq.qdq.tidy.unsigned import store_unsigned
+from onnxq.qdq.write import Grid, grid_of
+from onnxq.qparams import PerBlock, QParams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    import onnx_ir as ir
 
     from onnxq.operator import Array
 
@@ -97,9 +102,9 @@ def tidy_quantized(model: ir.Model) -> None:
     each(lambda node: store_bias(node, names))
     name_codes(model, names)
     each(drop_round_trip)
-    each(lambda node: onto_grid(node, model, names))
+    each(lambda node: onto_grid(node, names))
     each(drop_round_trip, check_bias)
-    each(lambda node: lower_layer(node, model, names))
+    each(lambda node: lower_layer(node, names))
     name_outputs(model, names)
     RemoveUnused()(model)
     keep_loadable(model)
@@ -190,19 +195,29 @@ def _turn_weight(node: ir.Node, names: FreeNames) -> None:
     codes = node.inputs[0] if source is None else source.inputs[0]
     if codes is None or not codes.is_initializer() or codes.const_value is None:
         return
+    if source is not None and not _can_turn(source):
+        return
     array = np.ascontiguousarray(np.transpose(codes.const_value.numpy(), perm))
     turned = new_constant(node, names.value(f"{codes.name}_transposed"), array)
     if source is None:
         node.outputs[0].replace_all_uses_with(turned)
         return
-    axis = source.attributes.get_int("axis", 1)
-    attributes = (
-        {} if _is_number(array_of(source, SCALE)) else {"axis": list(perm).index(axis % len(perm))}
-    )
-    made = ir.node(
-        DEQUANTIZE,
-        [turned, *source.inputs[1:]],
-        attributes,
-        name=names.node(f"{node.name}_dequantize"),
-    )
-    replace(node, made, names)
+    grid = _turned(source, perm)
+    name = names.node(f"{node.name}_dequantize")
+    replace(node, grid.dequantize(turned, name), names)
+
+
+def _can_turn(source: ir.Node) -> bool:
+    found = qparams_of(source)
+    return isinstance(found, QParams) and not isinstance(found.granularity, PerBlock)
+
+
+def _turned(source: ir.Node, perm: Sequence[int]) -> Grid:
+    """The grid of a DQ whose codes are transposed."""
+    qparams = qparams_of(source)
+    assert isinstance(qparams, QParams), "_turn_weight looked"
+    if _is_number(array_of(source, SCALE)):
+        return grid_of(source, qparams)
+    axis = source.attributes.get_int("axis", DEFAULT_AXIS)
+    attributes = {"axis": list(perm).index(axis % len(perm))}
+    return dataclasses.replace(grid_of(source, qparams), attributes=attributes)

@@ -9,16 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx_ir as ir
 
 from onnxq.dtypes import INT32
-from onnxq.graph.edit import graph_of, new_constant
-from onnxq.qdq.read import BIAS, DEQUANTIZE, array_of, dequantizer, is_quantize, one_scale
+from onnxq.qdq.read import BIAS, array_of, dequantizer, is_quantize, one_scale
 from onnxq.qdq.tidy.stored_constants import DEAD
 from onnxq.qdq.tidy.stored_weights import weight_of
+from onnxq.qdq.write import feed, new_codes
 from onnxq.qparams import PerChannel, PerTensor, QParams, product_scale, quantize, raised_scale
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from onnxq.graph.edit import FreeNames
     from onnxq.qdq.tidy.stored_weights import StoredWeight
 
@@ -46,23 +47,12 @@ def store_bias(node: ir.Node, names: FreeNames) -> None:
     scale = product_scale(x.scale, weight.scale)
     granularity = PerChannel(0) if scale.ndim else PerTensor()
     qparams = QParams(scale, np.zeros(scale.shape, np.int32), INT32, granularity)
-    codes = quantize(bias, qparams)
     value = node.inputs[BIAS]
     assert value is not None
-    parts = [codes, qparams.scale, qparams.zero_point]
-    endings = ("quantized", "scale", "zero_point")
-    constants = [
-        new_constant(node, names.value(f"{value.name}_{ending}"), part)
-        for ending, part in zip(endings, parts, strict=True)
-    ]
-    attributes = {"axis": 0} if scale.ndim else {}
-    made = ir.node(DEQUANTIZE, constants, attributes, name=names.node(f"{value.name}_dequantize"))
-    real = made.outputs[0]
-    real.name, real.type, real.shape = (
-        names.value(f"{value.name}_dequantized"), value.type, value.shape
-    )  # fmt: skip
-    graph_of(node).insert_before(node, made)
-    node.replace_input_with(BIAS, real)
+    stem = str(value.name)
+    codes, grid = new_codes(node, stem, quantize(bias, qparams), qparams, names)
+    name = names.node(f"{stem}_dequantize")
+    feed(node, BIAS, grid.dequantize(codes, name, names.value(f"{stem}_dequantized")))
 
 
 def _with_fine_scales(weight: StoredWeight, node: ir.Node, names: FreeNames) -> StoredWeight:

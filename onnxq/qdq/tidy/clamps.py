@@ -8,14 +8,14 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog
-from onnxq.graph.edit import graph_of, insert_behind, new_constant
+from onnxq.graph.edit import graph_of, insert_behind
 from onnxq.operator import Role, Rule
 from onnxq.qdq.read import (
     is_dequantize,
     is_quantize,
     one_scale,
 )
-from onnxq.qparams import quantize
+from onnxq.qdq.write import clip_codes, code_bounds, constants_of
 
 if TYPE_CHECKING:
     from onnxq.dtypes import QDType
@@ -50,24 +50,20 @@ def fold_clamps(node: ir.Node, names: FreeNames) -> None:
     for clamp in clamps:
         assert isinstance(clamp.graph, ir.Graph)
         clamp.graph.remove(clamp, safe=True)
-    codes = [int(c) for c in quantize(np.array([low, high], np.float32), qparams)]
-    if codes != [qparams.dtype.qmin, qparams.dtype.qmax]:
-        _clip_codes(node, codes, qparams.dtype, names)
+    codes = code_bounds((low, high), qparams)
+    if codes != (qparams.dtype.qmin, qparams.dtype.qmax):
+        _clip_behind(node, qparams.dtype, codes, names)
 
 
-def _clip_codes(quantizer: ir.Node, codes: list[int], dtype: QDType, names: FreeNames) -> None:
+def _clip_behind(
+    quantizer: ir.Node, dtype: QDType, bounds: tuple[int, int], names: FreeNames
+) -> None:
     value = quantizer.outputs[0]
-    ends = [
-        new_constant(quantizer, names.value(f"{value.name}_{end}"), np.array(code, dtype.storage))
-        for end, code in zip(("min", "max"), codes, strict=True)
-    ]
-    node = ir.node("Clip", [value, *ends], name=names.node(f"{quantizer.name}_clip"))
+    new = constants_of(quantizer, names)
+    node = clip_codes(value, dtype, bounds, str(value.name), new)
+    node.name = names.node(f"{quantizer.name}_clip")
     result = node.outputs[0]
-    result.name, result.type, result.shape = (
-        names.value(f"{value.name}_clipped"),
-        value.type,
-        value.shape,
-    )
+    result.name = names.value(f"{value.name}_clipped")
     value.replace_all_uses_with(result, replace_graph_outputs=True)
     node.replace_input_with(0, value)
     insert_behind(value, node, graph_of(quantizer))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from onnxq.graph.edit import FreeNames
 
 
-def lower_layer(node: ir.Node, model: ir.Model, names: FreeNames) -> None:
+def lower_layer(node: ir.Node, names: FreeNames) -> None:
     """Writes the operator's own form on codes in place of DQ -> node -> Q.
 
     Where weight or bias are float, or the result is read unrounded, the node stays as it is.
@@ -57,7 +57,7 @@ def lower_layer(node: ir.Node, model: ir.Model, names: FreeNames) -> None:
     results: tuple[QParams | None, ...] = (made, *[None] * (len(node.outputs) - 1))
     tape = Tape()
     (codes,) = operator.lower(Site(tape, view, inputs, NodePlan(tuple(read), results)))
-    write(tape, node, model, names)
+    write(tape, node, names)
     codes.type, codes.shape = result.type, result.shape
     stem = result.name
     result.replace_all_uses_with(codes, replace_graph_outputs=True)
@@ -79,14 +79,14 @@ def _read(node: ir.Node, slot: int, constants: Collection[int | None]) -> QParam
     return qparams if suits else None
 
 
-def write(tape: Tape, node: ir.Node, model: ir.Model, names: FreeNames) -> None:
+def write(tape: Tape, node: ir.Node, names: FreeNames) -> None:
     """Puts what is on the tape ahead of the node, under free names."""
     graph = graph_of(node)
     for value in tape.initializers:
         value.name = names.value(str(value.name))
         graph.register_initializer(value)
     for made in tape.nodes:
-        model.opset_imports.setdefault(made.domain, 1)
+        graph.opset_imports.setdefault(made.domain, 1)
         made.name = names.node(made.name or str(node.name))
         for value in made.outputs:
             value.name = names.value(value.name or f"{made.name}_codes")

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-import onnx_ir as ir
 from onnx_ir.tape import Tape
 
 from onnxq import catalog
-from onnxq.graph.edit import graph_of, new_constant, replace
+from onnxq.graph.edit import graph_of, replace
 from onnxq.operator import Form, NodePlan, Role, Rule, Site
 from onnxq.qdq.read import (
-    DEQUANTIZE,
-    QUANTIZE,
     Unread,
     dequantizer,
     is_constant,
@@ -24,15 +20,16 @@ from onnxq.qdq.read import (
 )
 from onnxq.qdq.tidy.lowered import write
 from onnxq.qdq.tidy.marks import MARK
-from onnxq.qparams import QParams, quantize
+from onnxq.qdq.write import Grid, clip_codes, code_bounds, constants_of, grid_of, quantize_behind
+from onnxq.qparams import QParams
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import onnx_ir as ir
 
     from onnxq.graph.edit import FreeNames
 
 
-def onto_grid(node: ir.Node, model: ir.Model, names: FreeNames) -> None:
+def onto_grid(node: ir.Node, names: FreeNames) -> None:
     """Gives what only moves data, or clips, codes of its own: those that come in."""
     if is_quantize(node) or is_dequantize(node) or node.op_type == MARK:
         return
@@ -49,17 +46,17 @@ def onto_grid(node: ir.Node, model: ir.Model, names: FreeNames) -> None:
         return
     first = sources[0]
     assert first is not None
-    parameters = first.inputs[1:]
+    grid = grid_of(first, qparams)
     if rule.role is Role.CLAMP:
-        _clip_to_grid(node, rule, qparams, parameters, names)
+        _clip_to_grid(node, rule, qparams, grid, names)
         return
     if _is_on_grid(node, rule, qparams):
         return
     if rule.form is Form.CODES:
-        _lower(node, rule, qparams, model, names)
+        _lower(node, rule, qparams, grid, names)
         return
     for slot in rule.outputs:
-        _quantize_behind(node.outputs[slot], parameters, qparams, names)
+        quantize_behind(node.outputs[slot], grid, names)
 
 
 def _keeps_grid(rule: Rule) -> bool:
@@ -74,37 +71,8 @@ def _is_on_grid(node: ir.Node, rule: Rule, qparams: QParams) -> bool:
     )
 
 
-def _quantize_behind(
-    value: ir.Value, parameters: Sequence[ir.Value | None], qparams: QParams, names: FreeNames
-) -> None:
-    """`value` -> Q -> DQ -> its readers, under the value's own name where it is a graph output."""
-    producer = value.producer()
-    assert producer is not None
-    stem = str(value.name)
-    quantizer = ir.node(QUANTIZE, [value, *parameters], name=names.node(f"{stem}_quantize"))
-    codes = quantizer.outputs[0]
-    codes.name = names.value(f"{stem}_quantized")
-    codes.type, codes.shape = ir.TensorType(ir.DataType[qparams.dtype.onnx]), value.shape
-    back = ir.node(DEQUANTIZE, [codes, *parameters], name=names.node(f"{stem}_dequantize"))
-    real = back.outputs[0]
-    real.type, real.shape = value.type, value.shape
-    is_output = value.is_graph_output()
-    value.replace_all_uses_with(real, replace_graph_outputs=True)
-    quantizer.replace_input_with(0, value)
-    if is_output:
-        value.name = names.value(f"{stem}_moved")
-        real.name = stem
-    else:
-        real.name = names.value(f"{stem}_dequantized")
-    graph_of(producer).insert_after(producer, [quantizer, back])
-
-
 def _clip_to_grid(
-    node: ir.Node,
-    rule: Rule,
-    qparams: QParams,
-    parameters: Sequence[ir.Value | None],
-    names: FreeNames,
+    node: ir.Node, rule: Rule, qparams: QParams, grid: Grid, names: FreeNames
 ) -> None:
     """DQ -> Relu -> readers becomes DQ -> Q -> Clip on codes -> DQ: the first two are one copy."""
     assert rule.clamp is not None
@@ -112,50 +80,39 @@ def _clip_to_grid(
     assert source is not None
     value = source.inputs[0]
     assert value is not None
-    low, high = (int(c) for c in quantize(np.array(rule.clamp, np.float32), qparams))
-    ends = [
-        new_constant(
-            node, names.value(f"{node.name}_code_{end}"), np.array(code, qparams.dtype.storage)
-        )
-        for end, code in (("min", low), ("max", high))
-    ]
-    clip = ir.node("Clip", [value, *ends], name=names.node(f"{node.name}_clip"))
+    bounds = code_bounds(rule.clamp, qparams)
+    new = constants_of(node, names)
+    clip = clip_codes(value, qparams.dtype, bounds, f"{node.name}_code", new)
+    clip.name = names.node(f"{node.name}_clip")
     codes = clip.outputs[0]
     codes.name = names.value(f"{node.outputs[0].name}_quantized")
-    codes.type, codes.shape = ir.TensorType(ir.DataType[qparams.dtype.onnx]), value.shape
     graph_of(node).insert_before(node, clip)
-    back = ir.node(DEQUANTIZE, [codes, *parameters], name=names.node(f"{node.name}_dequantize"))
-    replace(node, back, names)
+    replace(node, grid.dequantize(codes, names.node(f"{node.name}_dequantize")), names)
 
 
-def _lower(node: ir.Node, rule: Rule, qparams: QParams, model: ir.Model, names: FreeNames) -> None:
+def _lower(node: ir.Node, rule: Rule, qparams: QParams, grid: Grid, names: FreeNames) -> None:
     """The operator's own form on codes, then DQ."""
     operator = catalog.find(node.op_type, node.domain)
     assert operator is not None
     inputs = list(node.inputs)
     in_qparams: list[QParams | None] = [None] * len(inputs)
-    parameters: Sequence[ir.Value | None] = []
     for slot in rule.activations:
         source = dequantizer(inputs[slot])
         assert source is not None
-        inputs[slot], in_qparams[slot], parameters = (
-            source.inputs[0],
-            qparams,
-            list(source.inputs[1:]),
-        )
+        inputs[slot], in_qparams[slot] = source.inputs[0], qparams
     out_qparams = [qparams if i in rule.outputs else None for i in range(len(node.outputs))]
     tape = Tape()
     plan = NodePlan(tuple(in_qparams), tuple(out_qparams))
     results = operator.lower(Site(tape, node, inputs, plan))
     graph = graph_of(node)
-    write(tape, node, model, names)
+    write(tape, node, names)
     for slot, codes in enumerate(results):
         old = node.outputs[slot]
         if slot not in rule.outputs:
             old.replace_all_uses_with(codes, replace_graph_outputs=True)
             continue
         codes.name = names.value(f"{old.name}_quantized")
-        back = ir.node(DEQUANTIZE, [codes, *parameters], name=names.node(f"{old.name}_dequantize"))
+        back = grid.dequantize(codes, names.node(f"{old.name}_dequantize"))
         real, stem = back.outputs[0], old.name
         real.type, real.shape = old.type, old.shape
         old.replace_all_uses_with(real, replace_graph_outputs=True)
@@ -188,7 +145,7 @@ def quantize_before(node: ir.Node, names: FreeNames) -> None:
     qparams = one_scale(node) if is_quantize(node) else None
     if qparams is None:
         return
-    parameters = node.inputs[1:]
+    grid = grid_of(node, qparams)
     value = node.inputs[0]
     while value is not None:
         producer = value.producer()
@@ -197,7 +154,7 @@ def quantize_before(node: ir.Node, names: FreeNames) -> None:
             return
         if len(list(above.uses())) != 1 or above.is_graph_output():
             return  # others read it unrounded
-        _quantize_behind(above, parameters, qparams, names)
+        quantize_behind(above, grid, names)
         value = above
 
 

@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx_ir as ir
 
 from onnxq.dtypes import INT8
-from onnxq.graph.edit import graph_of, new_constant
 from onnxq.qdq.read import (
-    DEQUANTIZE,
     SCALE,
     WEIGHT,
     Unread,
@@ -20,10 +17,12 @@ from onnxq.qdq.read import (
     is_constant,
     qparams_of,
 )
-from onnxq.qparams import PerBlock, PerChannel, PerTensor
+from onnxq.qdq.write import feed, new_codes
+from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    import onnx_ir as ir
 
     from onnxq.graph.edit import FreeNames
 
@@ -72,22 +71,12 @@ class StoredWeight:
         old = dequantizer(node.inputs[WEIGHT])
         assert old is not None, "weight_of looked"
         stem = f"{self.stem}_folded"
-        constants = [
-            new_constant(node, names.value(f"{stem}_quantized"), codes),
-            new_constant(node, names.value(f"{stem}_scale"), scale),
-            new_constant(node, names.value(f"{stem}_zero_point"), np.zeros(scale.shape, np.int8)),
-        ]
-        attributes = {"axis": self.axis} if scale.ndim else {}
-        made = ir.node(DEQUANTIZE, constants, attributes, name=names.node(f"{old.name}_folded"))
-        real, before = made.outputs[0], old.outputs[0]
-        real.name, real.type, real.shape = (
-            names.value(f"{stem}_dequantized"),
-            before.type,
-            before.shape,
-        )
-        graph_of(node).insert_before(node, made)
-        node.replace_input_with(WEIGHT, real)
-        return StoredWeight(str(constants[0].name), codes, scale, self.axis)
+        granularity = PerChannel(self.axis) if scale.ndim else PerTensor()
+        qparams = QParams(scale, np.zeros(scale.shape, np.int8), INT8, granularity)
+        stored, grid = new_codes(node, stem, codes, qparams, names)
+        name = names.node(f"{old.name}_folded")
+        feed(node, WEIGHT, grid.dequantize(stored, name, names.value(f"{stem}_dequantized")))
+        return StoredWeight(str(stored.name), codes, scale, self.axis)
 
 
 def weight_of(node: ir.Node) -> StoredWeight | None:

@@ -13,17 +13,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import numpy as np
 import onnx_ir as ir
 from onnx_ir.tape import Tape
 
 from onnxq import catalog
 from onnxq.graph.edit import graph_of, graphs_of, insert_behind
 from onnxq.graph.walk import node_name, subgraphs, value_name, walk
-from onnxq.operator import DynamicForm, Float, Form, NodePlan, Rule, Site
+from onnxq.operator import Array, DynamicForm, Float, Form, NodePlan, Rule, Site
 from onnxq.operator.nodes import input_at
 from onnxq.qdq.initializers import Initializers
-from onnxq.qdq.write import granularity_attributes
+from onnxq.qdq.write import clip_codes
 from onnxq.static.placing.channel_gains import GAINS_KEY
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.rewrite.guards import inputs_to_guard, moves_data, slow_on_codes
@@ -227,12 +226,10 @@ class _QdqWriter:
         qparams = self.plan.tensors[tensor]
         graph = raw.graph
         assert isinstance(graph, ir.Graph)
-        scale, zero_point = self.new.qparams(graph, tensor, qparams)
-        node = self._node("QuantizeLinear", [raw, scale, zero_point], tensor, qparams, "quantize")
-        codes = node.outputs[0]
-        codes.type, codes.shape = ir.TensorType(ir.DataType[qparams.dtype.onnx]), raw.shape
+        grid = self.new.grid(graph, tensor, qparams)
+        node = grid.quantize(raw, self.new.unique(f"{tensor}_quantize"))
         insert_behind(raw, node, graph)
-        return self._bounded(codes, tensor, node)
+        return self._bounded(node.outputs[0], tensor, node)
 
     def _bounded(self, codes: ir.Value, tensor: str, behind: ir.Node) -> ir.Value:
         """The codes of a tensor, named after it, within the bounds of what is folded into it."""
@@ -250,15 +247,14 @@ class _QdqWriter:
         """Clip on codes: exact for Relu and Clip, because rounding to a grid keeps order."""
         graph = graph_of(behind)
         dtype = self.plan.tensors[tensor].dtype
-        ends = [
-            self.new.array(graph, f"{tensor}_code_{end}", np.array(code, dtype.storage))
-            for end, code in zip(("min", "max"), bounds, strict=True)
-        ]
-        node = ir.node("Clip", [codes, *ends], name=self.new.unique(f"{tensor}_clip"))
-        result = node.outputs[0]
-        result.type, result.shape = codes.type, codes.shape
+
+        def new(name: str, end: Array) -> ir.Value:
+            return self.new.array(graph, name, end)
+
+        node = clip_codes(codes, dtype, bounds, f"{tensor}_code", new)
+        node.name = self.new.unique(f"{tensor}_clip")
         graph.insert_after(behind, node)
-        return result
+        return node.outputs[0]
 
     def _dequantized(self, value: ir.Value, reader: ir.Node | ir.Graph) -> ir.Value:
         """The DQ of a tensor in the graph of its reader: fusion does not cross graphs."""
@@ -275,19 +271,15 @@ class _QdqWriter:
         graph = graph_of(reader) if isinstance(reader, ir.Node) else reader
         if (stem, graph) in self.float_codes:
             return self.float_codes[stem, graph]
-        scale, zero_point = self.new.qparams(graph, stem, qparams)
-        node = self._node(
-            "DequantizeLinear", [codes, scale, zero_point], stem, qparams, "dequantize"
-        )
-        result = node.outputs[0]
-        result.name = self.new.unique(f"{stem}_dequantized")
-        result.type, result.shape = ir.TensorType(ir.DataType.FLOAT), codes.shape
+        grid = self.new.grid(graph, stem, qparams)
+        name = self.new.unique(f"{stem}_dequantize")
+        node = grid.dequantize(codes, name, self.new.unique(f"{stem}_dequantized"))
         if codes.is_initializer() and isinstance(reader, ir.Node):
             graph.insert_before(reader, node)  # the first of its readers, in graph order
         else:
             insert_behind(codes, node, graph)
-        self.float_codes[stem, graph] = result
-        return result
+        self.float_codes[stem, graph] = node.outputs[0]
+        return node.outputs[0]
 
     # --- small things
 
@@ -299,12 +291,6 @@ class _QdqWriter:
             value.name = self.new.unique(f"{tensor}_float")
         result.name = tensor
         return result
-
-    def _node(
-        self, op_type: str, inputs: list[ir.Value], stem: str, qparams: QParams, verb: str
-    ) -> ir.Node:
-        name = self.new.unique(f"{stem}_{verb}")
-        return ir.node(op_type, inputs, granularity_attributes(qparams), name=name)
 
 
 def _is_clamp(plan: Plan, node: ir.Node) -> bool:
