@@ -12,8 +12,8 @@ from onnxq.checking.cross_findings import OutputAgreement
 from onnxq.checking.differences import SCALES, ULPS, Differences
 from onnxq.checking.execution import original_name
 from onnxq.errors import OnnxqError
-from onnxq.graph.weights import constant
 from onnxq.ort.node_kinds import EXACT_ON_FLOATS
+from onnxq.qdq.read import is_dequantize, one_scale
 from onnxq.reference.float_nodes import FloatNodes
 
 if TYPE_CHECKING:
@@ -194,9 +194,5 @@ def output_differences(value: ir.Value) -> Differences:
     while producer is not None and producer.op_type in MOVES and not producer.domain:
         source = producer.inputs[0]
         producer = None if source is None else source.producer()
-    if producer is None or producer.op_type != "DequantizeLinear":
-        return Differences()
-    scale = constant(producer.inputs[1])
-    if scale is None or scale.size != 1:
-        return Differences()
-    return Differences(SCALES, float(scale.numpy().reshape(())))
+    qparams = one_scale(producer) if is_dequantize(producer) else None
+    return Differences() if qparams is None else Differences(SCALES, float(qparams.scale))

@@ -20,6 +20,7 @@ from onnxq.checking.findings import Execution, Fallback
 from onnxq.graph.io import load
 from onnxq.ort import runtime
 from onnxq.ort.runtime import Arithmetic
+from onnxq.qdq.read import DEQUANTIZE, dequantizer, is_constant, is_dequantize, is_quantize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +41,7 @@ def execution(model: ir.Model | Path) -> Execution:
     """
     uses = runtime.integer_nodes(runtime.optimized_graph(model))
     in_float = {original_name(use.name) for use in uses if use.arithmetic is Arithmetic.FLOAT}
-    kept = {original_name(use.name) for use in uses if use.op_type == "DequantizeLinear"}
+    kept = {original_name(use.name) for use in uses if use.op_type == DEQUANTIZE}
     return Execution(
         dict(runtime.count(uses, Arithmetic.INTEGER)),
         dict(runtime.count(uses, Arithmetic.FLOAT)),
@@ -56,15 +57,15 @@ def execution(model: ir.Model | Path) -> Execution:
 def meant_in_integers(model: ir.Model) -> Iterator[ir.Node]:
     """Nodes of a file between DequantizeLinear and QuantizeLinear, and products by blocks."""
     for node in model.graph.all_nodes():
-        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+        if is_quantize(node) or is_dequantize(node):
             continue
         if _has_blocks(node):
             yield node
             continue
         varying = [v for v in node.inputs if v is not None and not _is_constant(v)]
-        if not varying or not all(_is_dequantized(v) or not _is_float(v) for v in varying):
+        if not varying or not all(dequantizer(v) or not _is_float(v) for v in varying):
             continue
-        if not any(_is_dequantized(v) for v in varying):
+        if not any(map(dequantizer, varying)):
             continue
         if _has_quantized_weight(node) or all(_is_requantized(v) for v in node.outputs):
             yield node
@@ -90,20 +91,9 @@ def _weight_dequantizers(node: ir.Node) -> Iterator[str]:
             yield producer.name
 
 
-def _is_dequantized(value: ir.Value) -> bool:
-    producer = value.producer()
-    return producer is not None and producer.op_type == "DequantizeLinear"
-
-
 def _is_constant(value: ir.Value) -> bool:
     """An initializer, or the DequantizeLinear of one."""
-    if value.is_initializer():
-        return True
-    producer = value.producer()
-    if producer is None or producer.op_type != "DequantizeLinear":
-        return False
-    codes = producer.inputs[0]
-    return codes is not None and codes.is_initializer()
+    return value.is_initializer() or is_constant(dequantizer(value))
 
 
 def _is_float(value: ir.Value) -> bool:
@@ -119,4 +109,4 @@ def _is_requantized(value: ir.Value) -> bool:
     readers = [use.node for use in value.uses()]
     if len(readers) == 1 and readers[0].op_type in _CLAMPS:
         return _is_requantized(readers[0].outputs[0])
-    return bool(readers) and all(reader.op_type == "QuantizeLinear" for reader in readers)
+    return bool(readers) and all(map(is_quantize, readers))

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.graph.edit import FreeNames, all_nodes
+from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_constant
 from onnxq.graph.weights import constant
+from onnxq.qdq.read import SCALE, Unread, array_of, dequantizer, qparams_of
+from onnxq.qparams import PerBlock, QParams
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -45,23 +47,24 @@ def _dequantize_of(node: ir.Node) -> ir.Node | None:
     plain = all(node.attributes.get_int(name, 0) == 0 for name in ("transA", "transB"))
     plain = plain and all(node.attributes.get_float(f, 1.0) == 1.0 for f in ("alpha", "beta"))
     weight = node.inputs[1]
-    producer = None if weight is None else weight.producer()
-    if not plain or producer is None or producer.op_type != "DequantizeLinear":
+    source = dequantizer(weight)
+    if not plain or source is None:
         return None
-    codes_of = producer.inputs[0]
+    codes_of, qparams = source.inputs[0], qparams_of(source)
     codes = _folded(codes_of)
-    size, axis = (producer.attributes.get_int(name, 0) for name in ("block_size", "axis"))
     if (
         codes is None
         or codes_of is None
-        or max(len(value.uses()) for value in (codes_of, producer.outputs[0])) > 1
+        or max(len(value.uses()) for value in (codes_of, source.outputs[0])) > 1
         or len(codes.shape) != MATRIX
-        or axis % MATRIX
-        or constant(producer.inputs[1]) is None
+        or isinstance(qparams, Unread)
+        or not isinstance(qparams.granularity, PerBlock)
+        or qparams.granularity.axis % MATRIX
     ):
         return None
+    size = qparams.granularity.size
     fits = MIN_BLOCK <= size <= MAX_BLOCK and size & (size - 1) == 0
-    return producer if fits and codes.dtype.bitwidth in WIDTHS else None
+    return source if fits and codes.dtype.bitwidth in WIDTHS else None
 
 
 def _folded(value: ir.Value | None) -> ir.TensorProtocol | None:
@@ -77,29 +80,27 @@ def _folded(value: ir.Value | None) -> ir.TensorProtocol | None:
 
 
 def _replace(model: ir.Model, node: ir.Node, dequantize: ir.Node, names: FreeNames) -> None:
-    tensor, scale = _folded(dequantize.inputs[0]), constant(dequantize.inputs[1])
-    assert tensor is not None
+    tensor, scale = _folded(dequantize.inputs[0]), array_of(dequantize, SCALE)
+    qparams = qparams_of(dequantize)
+    assert tensor is not None, "_dequantize_of looked"
     assert scale is not None
+    assert isinstance(qparams, QParams)
     bits, size = tensor.dtype.bitwidth, dequantize.attributes.get_int("block_size", 0)
     offset = 1 << (bits - 1) if tensor.dtype.is_signed() else 0
     inner, columns = tensor.shape.numpy()
     blocks = -(-inner // size)
-    zero = dequantize.inputs[2] if len(dequantize.inputs) > 2 else None
-    points = np.zeros((blocks, columns), np.int16)
-    if zero is not None and zero.const_value is not None:
-        points = zero.const_value.numpy().astype(np.int16)
+    points = qparams.zero_point.astype(np.int16)
     padded = np.full((columns, blocks * size), offset, np.uint8)
     padded[:, :inner] = (tensor.numpy().astype(np.int16) + offset).T
     arrays = {
         "packed": _packed(padded, bits).reshape(columns, blocks, -1),
-        "scales": np.ascontiguousarray(scale.numpy().T).reshape(-1),
+        "scales": np.ascontiguousarray(scale.T).reshape(-1),
         "points": _packed((points + offset).T.astype(np.uint8), bits).reshape(-1),
     }
-    graph = node.graph
-    assert isinstance(graph, ir.Graph)
+    graph = graph_of(node)
     slots = [
         node.inputs[0],
-        *(_register(graph, names.value(f"{node.name}_{n}"), a) for n, a in arrays.items()),
+        *(new_constant(node, names.value(f"{node.name}_{n}"), a) for n, a in arrays.items()),
     ]
     if len(node.inputs) > MATRIX and node.inputs[MATRIX] is not None:
         slots += [None, node.inputs[MATRIX]]
@@ -120,18 +121,6 @@ def _replace(model: ir.Model, node: ir.Node, dequantize: ir.Node, names: FreeNam
     if not dequantize.outputs[0].uses() and isinstance(dequantize.graph, ir.Graph):
         dequantize.graph.remove(dequantize, safe=True)
     model.opset_imports.setdefault(MICROSOFT, 1)
-
-
-def _register(graph: ir.Graph, name: str, array: npt.NDArray[np.generic]) -> ir.Value:
-    tensor = ir.Tensor(array, name=name)
-    value = ir.Value(
-        name=name,
-        type=ir.TensorType(tensor.dtype),
-        shape=ir.Shape(array.shape),
-        const_value=tensor,
-    )
-    graph.register_initializer(value)
-    return value
 
 
 def _packed(codes: Codes, bits: int) -> Codes:

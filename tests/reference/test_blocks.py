@@ -12,7 +12,7 @@ from onnxq.ort import runtime
 from onnxq.qconfig import QConfigDynamic
 from onnxq.reference.blocks import write_block_products
 from tests.dynamic_models import ROWS, SIDE, normal, op_types, parsed, product, quantized
-from tests.examples import model, weights
+from tests.examples import as_ir, model, weights
 
 # sums of 32 products in float32, in another order: a few roundings of the largest of them
 MAX_ULPS = 64
@@ -109,3 +109,16 @@ def test_blocks_that_onnxruntime_has_no_kernel_for_stay(monkeypatch: pytest.Monk
     before = op_types(made)
     write_block_products(made)
     assert op_types(made) == before
+
+
+@pytest.mark.parametrize("attributes", [{}, {"axis": 1}], ids=["axis 1 by default", "axis 1"])
+def test_blocks_along_the_columns_stay(attributes: dict[str, int]) -> None:
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s"], ["d"], block_size=16, **attributes),
+        helper.make_node("MatMul", ["x", "d"], ["y"]),
+    ]
+    constants = {"w": np.ones((32, 32), np.int8), "s": np.ones((32, 2), np.float32)}
+    made = as_ir(model(nodes, constants, {"x": ["N", 32]}, opset=21))
+    write_block_products(made)
+    assert op_types(made) == ["DequantizeLinear", "MatMul"]
+    assert "MatMulNBits" not in op_types(runtime.optimized_graph(made))

@@ -21,7 +21,7 @@ import onnx_ir as ir
 from onnxq import dtypes
 from onnxq.graph.edit import new_constant
 from onnxq.graph.weights import constant
-from onnxq.qdq.read import BIAS, WEIGHT, dequantizer
+from onnxq.qdq.read import BIAS, WEIGHT, dequantizer, is_quantize
 from onnxq.qdq.write import Grid, feed, new_codes
 from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
 
@@ -110,7 +110,7 @@ def _goes_to_quantize(node: ir.Node) -> bool:
         if len(readers) != 1:
             return False
         (node,) = readers
-        if node.op_type == "QuantizeLinear":
+        if is_quantize(node):
             return True
         if node.op_type not in PASSED:
             return False
