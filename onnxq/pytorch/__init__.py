@@ -14,7 +14,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from onnxq.pytorch.arguments.bound_inputs import Inputs, feeds
-from onnxq.pytorch.arguments.examples import (
+from onnxq.pytorch.arguments.example_inputs import (
     example_inputs,
     nested_inputs,
     parse_axis,
@@ -43,7 +43,7 @@ from onnxq.pytorch.numerics.fake_quantize import (
     enable_observer,
     fake_quantize_module,
 )
-from onnxq.pytorch.placing.placements import placements
+from onnxq.pytorch.placing.search import placements
 
 __all__ = [
     "DeQuantStub",

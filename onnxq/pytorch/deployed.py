@@ -54,7 +54,7 @@ class Feeding(enum.Enum):
 
 
 @dataclass(slots=True)
-class Agreement:
+class TensorAgreement:
     """How the codes of one tensor compare.
 
     Attributes:
@@ -96,7 +96,7 @@ class Deployed:
     """
 
     feeding: Feeding
-    tensors: dict[str, Agreement] = field(default_factory=dict)
+    tensors: dict[str, TensorAgreement] = field(default_factory=dict)
     rows: int = 0
     same_top: int = 0
 
@@ -209,7 +209,7 @@ class _Runner(fx.Interpreter):
                 "as it is now?"
             )
         nearest = min(unused, key=lambda name: np.count_nonzero(self._arrays[name] != codes))
-        self._found.tensors[node.name] = Agreement(node.name, nearest)
+        self._found.tensors[node.name] = TensorAgreement(node.name, nearest)
         self._matched.add(nearest)
 
 

@@ -49,7 +49,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ForwardCall:
     """How forward is called; in place of each tensor there is a Slot.
 
     Attributes:
@@ -82,7 +82,7 @@ class BoundInputs:
     """
 
     tensors: dict[str, torch.Tensor]
-    call: Call
+    call: ForwardCall
 
     @property
     def args(self) -> tuple[Any, ...]:
@@ -135,7 +135,7 @@ class BoundInputs:
 def positional(tensors: Mapping[str, torch.Tensor]) -> BoundInputs:
     """Tensors that are passed by position, in this order."""
     slots = {name: Slot(name, (name,)) for name in tensors}
-    return BoundInputs(dict(tensors), Call(tuple(slots.values()), {}, dict(slots)))
+    return BoundInputs(dict(tensors), ForwardCall(tuple(slots.values()), {}, dict(slots)))
 
 
 def bind(module: nn.Module, inputs: Inputs, names: Sequence[str] | None = None) -> BoundInputs:
@@ -182,7 +182,7 @@ def bind(module: nn.Module, inputs: Inputs, names: Sequence[str] | None = None) 
         else:
             made = replaced(value, slot, (name,))
         bound.arguments[name] = made
-    return BoundInputs(tensors, Call(bound.args, bound.kwargs, _by_name(bound)))
+    return BoundInputs(tensors, ForwardCall(bound.args, bound.kwargs, _by_name(bound)))
 
 
 def feeds(

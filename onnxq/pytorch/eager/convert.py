@@ -13,14 +13,14 @@ from torch import nn
 
 from onnxq.errors import QConfigError, UnsupportedError, nearest
 from onnxq.pytorch.eager.custom_config import QUANTIZED_CLASSES, entries_of
-from onnxq.pytorch.train.conversion import (
+from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING, STATIC_MAPPING
+from onnxq.pytorch.train.successors import (
     USUAL,
     Successors,
     check_prepared,
     convert_in_place,
     swapped,
 )
-from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING, STATIC_MAPPING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

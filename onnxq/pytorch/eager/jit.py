@@ -66,7 +66,7 @@ def quantize_jit(
     check_format(format)
     _check(model, inplace, debug)
     entries = _entries(model, qconfig_dict, QConfig)
-    observed = Observed(model.eval(), entries, target)
+    observed = ObservedScript(model.eval(), entries, target)
     run_fn(observed, *run_args)
     if observed.prepared is None:
         raise CalibrationError(
@@ -107,7 +107,7 @@ def quantize_dynamic_jit(
     return quantize_dynamic(exported, by_node(exported, entries), target=target)
 
 
-class Observed(nn.Module):
+class ObservedScript(nn.Module):
     """What run_fn calls: computes as the float model, whose ONNX form observes the same batches.
 
     Attributes:

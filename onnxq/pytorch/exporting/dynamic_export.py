@@ -26,7 +26,7 @@ from onnxq.graph.canonical import canonicalize
 from onnxq.graph.walk import node_name, walk
 from onnxq.ort import runtime
 from onnxq.pipeline import quantize_dynamic as quantize_model
-from onnxq.pytorch.arguments.examples import example_inputs
+from onnxq.pytorch.arguments.example_inputs import example_inputs
 from onnxq.pytorch.exporting.exporter import export
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
 

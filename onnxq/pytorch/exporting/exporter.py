@@ -38,8 +38,8 @@ from onnxq.pytorch.exporting.whole_layers import RECURRENT_TABLE, WholeLayers, m
 from onnxq.pytorch.modules.transformers import twin_without_shortcuts, zeroes_padding
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.train.agreeing_sums import warn_of_sums
-from onnxq.pytorch.train.conversion import check_prepared, convert_in_place
 from onnxq.pytorch.train.never_ran import NOT_REACHED
+from onnxq.pytorch.train.successors import check_prepared, convert_in_place
 from onnxq.qdq import tidy as quantized_graph
 from onnxq.qdq.qoperator import check_format
 

@@ -18,7 +18,7 @@ from onnxq.errors import QConfigError, UnsupportedError, listed, nearest
 from onnxq.graph import io
 from onnxq.ort import runtime
 from onnxq.pytorch.arguments.bound_inputs import bind
-from onnxq.pytorch.arguments.examples import example_inputs
+from onnxq.pytorch.arguments.example_inputs import example_inputs
 from onnxq.pytorch.arguments.forward import flatten
 from onnxq.pytorch.exporting.check_quantized import check_in_steps
 from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET, export
@@ -242,7 +242,7 @@ def _torch_ao(model: nn.Module, inputs: Inputs, options: _Options) -> ir.Model:
     if not static and not twins.paths:
         return _written_out(made, exported, bound, options)
     if static:
-        _check(made if twins.paths else _Floats(model).eval(), exported, bound, options)
+        _check(made if twins.paths else _Dequantized(model).eval(), exported, bound, options)
     if twins.paths:
         exported = quantize_twins(made, exported, twins, _limit(options))
     return _finished(exported, bound, options)
@@ -350,7 +350,7 @@ def _check(reference: nn.Module, exported: ir.Model, bound: BoundInputs, options
         check_in_steps(reference, session.run, outputs, bound, grids, options.tolerance)
 
 
-class _Floats(nn.Module):
+class _Dequantized(nn.Module):
     """A module whose quantized results are dequantized."""
 
     def __init__(self, model: nn.Module) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
+class WindowSizes:
     """Attributes of a convolution."""
 
     stride: list[int]
@@ -44,7 +44,7 @@ class Windows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Quantized:
+class TorchCodes:
     """What a quantized tensor of torch holds.
 
     Attributes:
@@ -60,7 +60,7 @@ class Quantized:
     axis: int
 
 
-def read_quantized(x: Tensor, where: str) -> Quantized:
+def read_quantized(x: Tensor, where: str) -> TorchCodes:
     """Codes and qparams of a weight that torch has quantized.
 
     Raises:
@@ -74,13 +74,13 @@ def read_quantized(x: Tensor, where: str) -> Quantized:
     codes = x.int_repr().contiguous()  # fbgemm unpacks as channels_last, which would spread
     if x.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
         scale = torch.tensor(x.q_scale(), dtype=torch.float32)
-        return Quantized(codes, scale, torch.tensor(x.q_zero_point(), dtype=torch.int8), NO_AXIS)
+        return TorchCodes(codes, scale, torch.tensor(x.q_zero_point(), dtype=torch.int8), NO_AXIS)
     if x.qscheme() not in (torch.per_channel_affine, torch.per_channel_symmetric):
         raise UnsupportedError(
             f"{where}: its weight has zero points that are no integers ({x.qscheme()}), which "
             "ONNX has no form for. Quantize it with a per-channel symmetric observer."
         )
-    return Quantized(
+    return TorchCodes(
         codes,
         x.q_per_channel_scales().to(torch.float32),
         x.q_per_channel_zero_points().to(torch.int8),
@@ -106,7 +106,7 @@ class PackedWeight(nn.Module):
     weight_zero_point: Tensor
 
     def __init__(
-        self, weight: Tensor, bias: Tensor | None, windows: Windows | None, where: str
+        self, weight: Tensor, bias: Tensor | None, windows: WindowSizes | None, where: str
     ) -> None:
         super().__init__()
         read = read_quantized(weight, where)
@@ -210,7 +210,7 @@ def _read(script: Any, where: str) -> PackedWeight:
         return PackedWeight(weight, bias, None, where)
     if kind.startswith("Conv"):
         weight, bias = script.unpack()
-        windows = Windows(
+        windows = WindowSizes(
             script.stride(),
             script.padding(),
             script.output_padding(),

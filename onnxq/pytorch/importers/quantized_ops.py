@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from onnxq.pytorch.importers.activation_grid import Grid
-    from onnxq.pytorch.importers.packed import PackedWeight, Windows
+    from onnxq.pytorch.importers.packed import PackedWeight, WindowSizes
     from onnxq.pytorch.importers.region import Region
 
     Handler = Callable[..., Any]
@@ -46,7 +46,7 @@ def _same(x: Tensor) -> Tensor:
 # --- products
 
 
-def _windows(x: Tensor, w: Tensor, b: Tensor | None, windows: Windows) -> Tensor:
+def _windows(x: Tensor, w: Tensor, b: Tensor | None, windows: WindowSizes) -> Tensor:
     """The convolution in float32."""
     dims = x.ndim - 2
     skipped = len(windows.stride) - dims  # conv1d is packed as a conv2d of height 1

@@ -35,7 +35,7 @@ MASK_PER_HEAD = 3  # rank of (batch * heads, length, length)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class AttentionCall:
     """How a MultiheadAttention is called.
 
     Attributes:
@@ -65,7 +65,7 @@ class Call:
         attn_mask: Tensor | None = None,
         average_attn_weights: bool = True,  # noqa: ARG003
         is_causal: bool = False,  # noqa: ARG003
-    ) -> Call:
+    ) -> AttentionCall:
         """What there is to know of these arguments of forward."""
         mask, padding = attn_mask, key_padding_mask
         is_batched = query.ndim == BATCHED
@@ -80,7 +80,7 @@ class Call:
 
 
 def taken_apart(model: nn.Module, inputs: BoundInputs) -> nn.Module:
-    """The model with an Attention for each MultiheadAttention; changed in place, but for itself.
+    """The model with MultiheadAttention made OpenAttention; changed in place, but for itself.
 
     One that forward does not call, or that `why_whole` has a reason for, stays as it is.
 
@@ -104,7 +104,7 @@ def taken_apart(model: nn.Module, inputs: BoundInputs) -> nn.Module:
                 "quantized for one of these. Use a module of its own for each."
             )
         assert isinstance(module, nn.MultiheadAttention), "calls are of these"
-        made[module] = Attention(module, seen[0])
+        made[module] = OpenAttention(module, seen[0])
     return exchanged(model, made)
 
 
@@ -119,11 +119,11 @@ def why_whole(module: nn.Module | None) -> str:
     return "add_zero_attn=True is not supported" if module.add_zero_attn else ""
 
 
-def _calls(model: nn.Module, inputs: BoundInputs) -> dict[nn.Module, list[Call]]:
-    seen: dict[nn.Module, list[Call]] = {}
+def _calls(model: nn.Module, inputs: BoundInputs) -> dict[nn.Module, list[AttentionCall]]:
+    seen: dict[nn.Module, list[AttentionCall]] = {}
 
     def note(module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        seen.setdefault(module, []).append(Call.of(*args, **kwargs))
+        seen.setdefault(module, []).append(AttentionCall.of(*args, **kwargs))
 
     attending = [m for m in model.modules() if isinstance(m, nn.MultiheadAttention)]
     if not attending:
@@ -138,7 +138,7 @@ def _calls(model: nn.Module, inputs: BoundInputs) -> dict[nn.Module, list[Call]]
     return seen
 
 
-class Attention(nn.Module):
+class OpenAttention(nn.Module):
     """What the head of this module says, for torch.fx to trace.
 
     Args:
@@ -146,7 +146,7 @@ class Attention(nn.Module):
         call: how forward is called.
     """
 
-    def __init__(self, source: nn.MultiheadAttention, call: Call) -> None:
+    def __init__(self, source: nn.MultiheadAttention, call: AttentionCall) -> None:
         super().__init__()
         self.call, self.batch_first = call, source.batch_first
         self.heads, self.head_size = source.num_heads, source.head_dim

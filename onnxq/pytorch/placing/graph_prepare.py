@@ -24,11 +24,11 @@ from onnxq.pytorch.nn.intrinsic import FUSED
 from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.pytorch.numerics.group import GroupMember, WholeBatch
-from onnxq.pytorch.placing.placements import place
+from onnxq.pytorch.placing.search import place
 from onnxq.pytorch.placing.tracing import WEIGHTED, module_of, trace
 from onnxq.pytorch.train.agreeing_sums import keep_sums
 from onnxq.pytorch.train.mappings import QAT_MAPPING
-from onnxq.pytorch.train.placed import PLACEMENTS, operand
+from onnxq.pytorch.train.placements import PLACEMENTS, operand
 from onnxq.qconfig import (
     FakeQuantSpec,
     QConfig,
@@ -41,7 +41,7 @@ from onnxq.static.prepare import backend_of
 
 if TYPE_CHECKING:
     from onnxq.pytorch.arguments.bound_inputs import Inputs
-    from onnxq.pytorch.train.placed import PlacedGroup, PlacedWeight, Placements
+    from onnxq.pytorch.train.placements import PlacedGroup, PlacedWeight, Placements
     from onnxq.qdq.sum_scales import Sum
     from onnxq.targets import Target
 

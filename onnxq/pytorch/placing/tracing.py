@@ -26,7 +26,7 @@ from torch import fx, nn
 from torch.nn import functional
 
 from onnxq.errors import UnsupportedError
-from onnxq.pytorch.modules.open_attention import Attention, added_mask, attended, taken_apart
+from onnxq.pytorch.modules.open_attention import OpenAttention, added_mask, attended, taken_apart
 from onnxq.pytorch.modules.transformers import without_shortcuts
 from onnxq.pytorch.modules.transposed import TRANSPOSED
 from onnxq.pytorch.placing.recorded import record
@@ -149,7 +149,7 @@ def is_zero_padding(graph: fx.GraphModule, node: fx.Node) -> bool:
 def _scope(node: fx.Node) -> str:
     stack = node.meta.get("nn_module_stack") or {"": None}
     if node.op == "call_module":
-        around = [entry for entry in stack.values() if entry and entry[1] is Attention]
+        around = [entry for entry in stack.values() if entry and entry[1] is OpenAttention]
         return str(around[-1][0] if around else node.target)
     return str(list(stack)[-1])
 

@@ -14,9 +14,9 @@ from onnxq.errors import UnsupportedError
 from onnxq.pytorch import convert, disable_observer, export, prepare_qat
 from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.deployed import Feeding, compare
-from onnxq.pytorch.modules.open_attention import Attention, Call, taken_apart
+from onnxq.pytorch.modules.open_attention import AttentionCall, OpenAttention, taken_apart
 from onnxq.pytorch.modules.transformers import without_shortcuts
-from onnxq.pytorch.train.placed import PLACEMENTS
+from onnxq.pytorch.train.placements import PLACEMENTS
 from onnxq.qconfig import QConfigMapping, get_default_qat_qconfig
 from onnxq.static.prepare import Quantize
 
@@ -160,7 +160,7 @@ def test_it_computes_what_torch_computes(
     query = torch.randn(*lead, 16)
     key = query if form == "self" else torch.randn(*lead, sizes.get("kdim", 16))
     value = torch.randn(*lead, 12) if form == "sizes" else key
-    made = Attention(source, Call.of(query, key, value, **masks))
+    made = OpenAttention(source, AttentionCall.of(query, key, value, **masks))
     got = made(query, key, value, need_weights=need_weights, **masks)
     wanted = source(query, key, value, need_weights=need_weights, **masks)
     assert torch.allclose(got[0], wanted[0], atol=1e-5)
@@ -174,7 +174,7 @@ def test_one_sequence_and_attention_weights_per_head() -> None:
     source = nn.MultiheadAttention(16, 2, bias=False)
     x, y = torch.randn(6, 16), torch.randn(4, 16)
     padding = torch.tensor([False, False, False, True])
-    made = Attention(source, Call.of(x, y, y, padding))
+    made = OpenAttention(source, AttentionCall.of(x, y, y, padding))
     got = made(x, y, y, padding, average_attn_weights=False)
     wanted = source(x, y, y, padding, average_attn_weights=False)
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(got, wanted, strict=True))
@@ -191,7 +191,7 @@ def test_one_sequence_is_placed() -> None:
 def test_its_packed_weight_is_the_modules_own() -> None:
     source = nn.MultiheadAttention(16, 2)
     x = torch.randn(6, 1, 16)
-    made: Any = Attention(source, Call.of(x, x, x))
+    made: Any = OpenAttention(source, AttentionCall.of(x, x, x))
     assert made.in_proj.weight is source.in_proj_weight
 
 

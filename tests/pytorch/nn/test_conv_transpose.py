@@ -29,7 +29,7 @@ from onnxq.pytorch.nn import intrinsic, qat
 from onnxq.pytorch.nn import quantized as nnq
 from onnxq.pytorch.nn.intrinsic import qat as fused
 from onnxq.pytorch.nn.intrinsic.qat import freeze_bn_stats
-from onnxq.pytorch.train.placed import PLACEMENTS
+from onnxq.pytorch.train.placements import PLACEMENTS
 from onnxq.qconfig import (
     QConfigMapping,
     get_default_qat_qconfig,

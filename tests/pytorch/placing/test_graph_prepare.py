@@ -19,7 +19,7 @@ from onnxq.errors import QConfigError, UnsupportedError
 from onnxq.ort import runtime
 from onnxq.pytorch import FakeQuantize, convert, export, load_module, prepare, prepare_qat
 from onnxq.pytorch.nn.intrinsic.qat import ConvBn2d, ConvBnReLU2d
-from onnxq.pytorch.train.placed import PLACEMENTS
+from onnxq.pytorch.train.placements import PLACEMENTS
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping, get_default_qat_qconfig
 from onnxq.static.prepare import Quantize
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.pytorch.train.placed import Placements
+    from onnxq.pytorch.train.placements import Placements
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 MAPPING = QConfigMapping(get_default_qat_qconfig())

@@ -13,7 +13,7 @@ from onnxq.pytorch.nn.counterpart import Counterpart
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
 from onnxq.pytorch.nn.quantized.prepared import check_layer, float_weights
 from onnxq.pytorch.nn.quantized.requantize import Requantize
-from onnxq.pytorch.nn.quantized.stored_weight import StoredWeight
+from onnxq.pytorch.nn.quantized.weight_buffers import WeightBuffers
 from onnxq.pytorch.numerics.code_types import qdtype_of, torch_dtype
 from onnxq.pytorch.numerics.rounding_ops import dequantize_linear
 from onnxq.qtensor import QTensor
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MODES = ("sum", "mean", "max")
 
 
-class _Table(StoredWeight, Counterpart):
+class _Table(WeightBuffers, Counterpart):
     """A table of embeddings, looked up by index.
 
     Attributes:

@@ -18,7 +18,7 @@ from onnxq.pytorch.nn.quantized.observed import (
 from onnxq.pytorch.nn.quantized.output_grid import OutputGrid
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 from onnxq.pytorch.nn.quantized.stored import qparams_of, tensors_of
-from onnxq.pytorch.nn.quantized.stored_weight import StoredWeight
+from onnxq.pytorch.nn.quantized.weight_buffers import WeightBuffers
 from onnxq.pytorch.numerics.rounding_ops import dequantize_linear, quantize_linear
 from onnxq.qparams import quantize
 from onnxq.qtensor import QTensor
@@ -39,7 +39,7 @@ class FloatWeights(NamedTuple):
     fake: FakeQuantize
 
 
-class Weighted(OutputGrid, StoredWeight, Counterpart):
+class Weighted(OutputGrid, WeightBuffers, Counterpart):
     """y = [requantize](op(x, (weight_codes - zp) * weight_scale, bias_codes * bias_scale)).
 
     `op` ends in a ReLU where one is fused with the layer.

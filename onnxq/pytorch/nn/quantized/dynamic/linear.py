@@ -9,14 +9,14 @@ from torch import nn
 
 from onnxq.pytorch.nn.quantized.dynamic.weight_codes import quantized, weight_part
 from onnxq.pytorch.nn.quantized.prepared import check_type
-from onnxq.pytorch.nn.quantized.stored_weight import StoredWeight
+from onnxq.pytorch.nn.quantized.weight_buffers import WeightBuffers
 from onnxq.pytorch.numerics.dynamic_ops import dynamic_quantize_linear, matmul_integer
 
 if TYPE_CHECKING:
     from onnxq.qtensor import QTensor
 
 
-class Linear(StoredWeight):
+class Linear(WeightBuffers):
     """y = float32(sum (xq - x_zp) (wq - w_zp)) * (x_scale * w_scale) + b.
 
     xq, x_scale and x_zp are those of DynamicQuantizeLinear of the whole x, uint8. In the exported

@@ -21,8 +21,6 @@ from onnxq.pytorch.numerics.dynamic_ops import (
     stored_recurrence,
 )
 
-State = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
-
 
 class _Recurrent(Stored):
     """Layers of a recurrence; arguments are torch.nn's. Dropout between layers is for training.

@@ -37,7 +37,7 @@ from onnxq.pytorch.placing.tracing import (
     module_of,
     trace,
 )
-from onnxq.pytorch.train.placed import PlacedGroup, PlacedWeight, Placements, Unplaced, operand
+from onnxq.pytorch.train.placements import PlacedGroup, PlacedWeight, Placements, Unplaced, operand
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigMapping, get_default_qat_qconfig
 from onnxq.qdq.sum_scales import ADD
 from onnxq.static.placing.decision import Quantize, weight_observer

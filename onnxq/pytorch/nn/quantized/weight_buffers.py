@@ -14,7 +14,7 @@ from onnxq.qparams import PerChannel, QParams
 from onnxq.qtensor import QTensor
 
 
-class StoredWeight(Stored):
+class WeightBuffers(Stored):
     """Holds real weights (weight_codes - weight_zero_point) * weight_scale.
 
     Attributes:

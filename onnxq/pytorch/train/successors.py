@@ -27,7 +27,7 @@ from onnxq.pytorch.train.agreeing_sums import let_sums_agree
 from onnxq.pytorch.train.grid_keeping import keep_rounding
 from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING, STATIC_MAPPING
 from onnxq.pytorch.train.never_ran import leave_float
-from onnxq.pytorch.train.placed import PLACEMENTS
+from onnxq.pytorch.train.placements import PLACEMENTS
 from onnxq.pytorch.train.sources import is_watching
 from onnxq.qconfig import QConfig, QConfigDynamic
 
