@@ -45,12 +45,12 @@ _IN_PLACE = ("Reshape", "Transpose", "Slice", "Clip")
 
 
 class Feeding(enum.Enum):
-    """What the parts of the module are given."""
+    """Choice of what the parts of the module are given."""
 
     LAYER_BY_LAYER = "layer by layer"
     """The codes that ONNX Runtime computed ahead of them."""
     FREE_RUNNING = "free running"
-    """What the module itself computed ahead of them."""
+    """Values that the module itself computed ahead of them."""
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class TensorAgreement:
 
     @property
     def share(self) -> float:
-        """Of the elements that are equal."""
+        """Share of the elements that are equal."""
         return 1 - self.differing / max(self.elements, 1)
 
     def add(self, got: Array, wanted: Array) -> None:
@@ -86,7 +86,7 @@ class TensorAgreement:
 
 @dataclass(slots=True)
 class Deployed:
-    """What `compare` found.
+    """Findings of `compare`, tensor by tensor.
 
     Attributes:
         feeding: what the parts of the module were given.

@@ -1,1 +1,1 @@
-"""What a module is called with: nested, named, and which axes are the batch."""
+"""Arguments of a module's forward: nested, named, and which axes are the batch."""

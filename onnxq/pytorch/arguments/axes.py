@@ -91,7 +91,7 @@ def resolved(axes: DynamicAxes, bound: BoundInputs) -> Axes:
 
 
 class _Reading:
-    """What has been read so far."""
+    """Axes that have been read so far."""
 
     def __init__(self, bound: BoundInputs) -> None:
         self.of: dict[str, dict[int, str]] = {}

@@ -72,7 +72,7 @@ def _as_axes(found: Assignment) -> Axes:
 
 
 def _failure(module: nn.Module, bound: BoundInputs, axes: Assignment) -> Exception | None:
-    """What forward raises for one row, or for one row more."""
+    """Error that forward raises for one row, or for one row more."""
     named = {name: (axis,) for name, axis in axes.items()}
     rows = max(bound.tensors[name].shape[axis] for name, axis in axes.items())
     try:

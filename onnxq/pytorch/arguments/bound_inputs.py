@@ -188,7 +188,7 @@ def bind(module: nn.Module, inputs: Inputs, names: Sequence[str] | None = None) 
 def feeds(
     module: nn.Module, inputs: Inputs, names: Sequence[str] | None = None
 ) -> dict[str, npt.NDArray[np.generic]]:
-    """What the exported model is to be fed with: arrays by input name.
+    """Arrays by input name, to feed the exported model with.
 
     Args:
         module: that was exported.

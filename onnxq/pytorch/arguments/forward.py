@@ -21,7 +21,7 @@ FORWARD_RAISES = (
     TypeError,
     ValueError,
 )
-"""What forward raises on inputs that it does not take."""
+"""Exceptions of a forward on inputs that it does not take."""
 
 
 def flatten(outputs: object) -> list[torch.Tensor]:
@@ -45,7 +45,7 @@ def flatten(outputs: object) -> list[torch.Tensor]:
 
 
 def compute(module: nn.Module, inputs: BoundInputs) -> object:
-    """What the module returns for the inputs, without gradients."""
+    """The module's result for the inputs, without gradients."""
     # fx's own __call__ prints what forward raises, which the search for a batch axis expects
     call = nn.Module.__call__ if isinstance(module, fx.GraphModule) else type(module).__call__
     with torch.no_grad():
@@ -53,7 +53,7 @@ def compute(module: nn.Module, inputs: BoundInputs) -> object:
 
 
 def first_run(module: nn.Module, inputs: BoundInputs) -> object:
-    """As `compute`, with what the module raises as an error that names its inputs.
+    """The module's result for the example inputs; an exception of forward names them.
 
     Raises:
         ModelError: forward fails on the inputs.

@@ -63,7 +63,7 @@ def _is_known(value: object) -> bool:
 
 
 def _keys(value: object, count: int) -> list[str | int]:
-    """What the parts are called, as far as the type says; else their positions."""
+    """Names of the parts, as far as the type says them; else their positions."""
     if pytree.is_namedtuple_instance(value):
         return list(value._fields)  # type: ignore[attr-defined]  # of every named tuple
     if isinstance(value, MutableMapping):

@@ -22,7 +22,7 @@ _OF_GRAPH_MODE = "preserved_attributes"  # in all of torch's; modules keep all t
 def entries_of(
     config: Mapping[str, Any] | None, argument: str, known: tuple[str, ...]
 ) -> dict[str, Any]:
-    """What the dictionary says, by key.
+    """Entries of the dictionary, by key.
 
     Args:
         config: None: nothing.

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     Pattern = tuple[type[nn.Module], ...]
 
 _TRAINED: Mapping[Pattern, Fuser] = {kind.PARTS: kind for kind in FUSED}
-"""What modules in train mode become: batch norm is kept, and trained."""
+"""Makers of modules in train mode: batch norm is kept, and trained."""
 
 
 def _evaluated(kind: type[FusedModule]) -> Fuser:
-    """What such modules become in eval mode: batch norm is folded into the layer before it."""
+    """Maker of modules in eval mode: batch norm is folded into the layer before it."""
     if not kind.folds_batch_norm():
         return kind
     left = without_batch_norm(kind)
@@ -172,7 +172,7 @@ def fuse_modules_qat(
     fuser_func: Callable[..., Sequence[nn.Module]] = fuse_known_modules,
     fuse_custom_config_dict: Mapping[str, Any] | None = None,
 ) -> nn.Module:
-    """As fuse_modules, of a model that is to be trained.
+    """The model with modules fused, and batch norm kept, so that it can be trained.
 
     Raises:
         ModelError: the model is in eval mode.

@@ -108,7 +108,7 @@ def quantize_dynamic_jit(
 
 
 class ObservedScript(nn.Module):
-    """What run_fn calls: computes as the float model, whose ONNX form observes the same batches.
+    """A stand-in for the float model that run_fn calls; its ONNX form observes the same batches.
 
     Attributes:
         prepared: None before the first call, which exports the model.

@@ -1,4 +1,4 @@
-"""What existing code holds of torch.ao, as onnxq's: QConfigs, stubs, fused float modules.
+"""Parts of torch.ao that existing code holds, as onnxq's: QConfigs, stubs, fused float modules.
 
 Told by their module and class names, so that torch.ao need not be there.
 """
@@ -34,7 +34,7 @@ _WITHOUT_MEANING = ("factory_kwargs", "is_dynamic", "compute_dtype", "custom_op_
 
 
 def own_module(mod: nn.Module) -> nn.Module:
-    """Of onnxq, in place of torch.ao's stub, FloatFunctional or fused module; others as is."""
+    """The module of onnxq for torch.ao's stub, FloatFunctional or fused module; else itself."""
     kind = type(mod)
     own = _MODULES.get(kind.__name__)
     if own is None or not kind.__module__.startswith(FOREIGN) or hasattr(mod, "weight_fake_quant"):

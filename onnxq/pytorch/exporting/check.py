@@ -95,7 +95,7 @@ def check_against(
 
 
 def run_both(module: nn.Module, run: Run, inputs: BoundInputs) -> tuple[str, list[Pair]]:
-    """What is compared, for messages, and each output as (the model's, the module's).
+    """A phrase for messages that says what is compared, and outputs as (the model's, the module's).
 
     Args:
         module: in eval mode.

@@ -207,7 +207,7 @@ def _trace(
     opset: int,
     output_names: Sequence[str] | None,
 ) -> ir.Model:
-    """What torch's exporter makes of a module whose forward takes the tensors of `bound`."""
+    """The ONNX model that torch's exporter makes of a module that takes the tensors of `bound`."""
     # None, not {}, for an input without dynamic axes: torch wants an entry per input
     shapes = {name: axes.of.get(name) or None for name in bound.tensors}
     flat = bound.is_flat
@@ -233,7 +233,7 @@ def _trace(
 
 
 class Limits(NamedTuple):
-    """What the check of an exported model goes by.
+    """Limits that the check of an exported model goes by.
 
     Attributes:
         grids: number of tensors that are rounded; 0: a float model.
@@ -245,7 +245,7 @@ class Limits(NamedTuple):
 
 
 def _explained(module: nn.Module, error: BaseException) -> str:
-    """What failed in one line, the exporter's own reason, and the remedy where it is known."""
+    """The failure in one line, the exporter's own reason, and the remedy where it is known."""
     reasons = []
     cause: BaseException | None = error
     while cause is not None:

@@ -1,4 +1,4 @@
-"""What the exporter returned: held against what was asked, and cleaned up."""
+"""The model that the exporter returned: held against what was asked, and cleaned up."""
 
 from __future__ import annotations
 

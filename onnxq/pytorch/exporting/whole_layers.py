@@ -35,7 +35,7 @@ def lstm(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What torch.lstm computes: y (steps, batch, directions * hidden), h and c as in hx."""
+    """Results of torch.lstm: y (steps, batch, directions * hidden), h and c as in hx."""
     options = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
     run: Any = torch.lstm  # whose types want lists
     y, h, c = run(x, hx, params, *options)
@@ -60,7 +60,7 @@ def gru(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[Tensor, Tensor]:
-    """What torch.gru computes: y (steps, batch, directions * hidden), h as hx."""
+    """Results of torch.gru: y (steps, batch, directions * hidden), h as hx."""
     options = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
     run: Any = torch.gru
     y, h = run(x, hx, params, *options)

@@ -45,9 +45,9 @@ class FloatResults(enum.Enum):
     FLOAT = "float"
     """In float32, as in torch; a warning names them."""
     INTEGER = "integer"
-    """As ConvInteger: integer products, a float result, exact and slow."""
+    """ConvInteger: integer products, a float result, exact and slow."""
     REQUANTIZE = "requantize"
-    """As QLinearConv: the result gets 8 bits, its range taken from the example inputs."""
+    """QLinearConv: the result gets 8 bits, its range taken from the example inputs."""
 
 
 def treat_float_results(
@@ -162,7 +162,7 @@ def _computed(
     values: list[ir.Value],
     inputs: Mapping[str, npt.NDArray[np.generic]],
 ) -> list[npt.NDArray[np.float32]]:
-    """What the values are for the inputs."""
+    """Arrays of the values for the inputs."""
     shown = model.clone()
     by_name = {v.name: v for node in shown.graph for v in node.outputs}
     before = len(shown.graph.outputs)

@@ -282,7 +282,7 @@ def _written_out(
 
 
 def _inputs_of(program: ExportedProgram, inputs: Inputs | None) -> Inputs:
-    """Those given, or those that the program was exported with.
+    """The inputs that were given, or that the program was exported with.
 
     Raises:
         QConfigError: there are none.

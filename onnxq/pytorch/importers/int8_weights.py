@@ -50,12 +50,12 @@ _DYNAMIC = {
 
 
 class ImportedWeights(enum.Enum):
-    """What becomes of the codes of weights."""
+    """Ways to treat the codes of weights."""
 
     KEEP = "keep"
-    """They stay as torch has them; a warning names the machines that they endanger."""
+    """Codes stay as torch has them; a warning names the machines that they endanger."""
     NARROW = "narrow"
-    """They are brought within what the target computes exactly."""
+    """Codes are brought within what the target computes exactly."""
 
 
 def warn_of_endangered(model: ir.Model, target: Target | None) -> None:

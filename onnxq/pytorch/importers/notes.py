@@ -1,4 +1,4 @@
-"""What a user should know of an imported model: collected while it is read, given as warnings."""
+"""Notes for the user on an imported model: collected while it is read, given as warnings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ImportedModelWarning(UserWarning):
-    """What was imported is not what it should be, in some channels or on some machines."""
+    """An imported model is not what it should be, in some channels or on some machines."""
 
 
 _notes: ContextVar[list[str] | None] = ContextVar("onnxq_import_notes", default=None)

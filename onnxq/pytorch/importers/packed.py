@@ -45,7 +45,7 @@ class WindowSizes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TorchCodes:
-    """What a quantized tensor of torch holds.
+    """Codes and qparams of a quantized tensor of torch.
 
     Attributes:
         codes: integers.

@@ -83,7 +83,7 @@ def restore_quantizers(model: ir.Model) -> int:
 
 @dataclass(slots=True)
 class _Chain:
-    """What has been applied to v = x / scale: min(max(round(v), low), high) + offset."""
+    """Steps applied so far to v = x / scale: min(max(round(v), low), high) + offset."""
 
     low: float = -np.inf
     high: float = np.inf

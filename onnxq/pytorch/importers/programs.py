@@ -144,7 +144,7 @@ def _replace(module: fx.GraphModule, node: fx.Node, name: str) -> None:
 
 
 def _computed(module: fx.GraphModule, node: fx.Node) -> Tensor:
-    """What a node of constants gives, by torch's own kernel."""
+    """Value of a node of constants, by torch's own kernel."""
     assert isinstance(node.target, torch._ops.OpOverload)
     found = [_value(module, argument) for argument in node.args]
     arguments = [old if new is None else new for old, new in zip(node.args, found, strict=True)]

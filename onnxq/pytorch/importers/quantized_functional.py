@@ -24,7 +24,7 @@ _SAME = (
     "hardtanh", "interpolate", "max_pool1d", "max_pool2d", "upsample", "upsample_bilinear",
     "upsample_nearest",
 )  # fmt: skip
-"""Those that are torch.nn.functional's, behind the question."""
+"""Functions that are torch.nn.functional's, behind the question."""
 
 
 def _elu(input: Tensor, scale: float, zero_point: int, alpha: float = 1.0) -> Any:

@@ -1,4 +1,4 @@
-"""What torch.ops.quantized.<name> computes, on float tensors on a grid.
+"""Functions that compute torch.ops.quantized.<name> on float tensors on a grid.
 
     conv, linear     op(x, weight, bias)          weights and biases from integers, then relu ...
     add, mul, cat    on real numbers              then the grid of the result

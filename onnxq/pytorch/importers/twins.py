@@ -31,7 +31,7 @@ FUSED = "torch.ao.nn.intrinsic.quantized.dynamic"
 
 @dataclass(slots=True)
 class Twins:
-    """What was put in, and the scales that give the codes back.
+    """Modules that were put in, and the scales that give the codes back.
 
     Attributes:
         paths: module -> whether its weights are int8 (else float16).

@@ -39,7 +39,7 @@ def folded(layer: Any, bn: Any) -> nn.Module:
 
 
 def _folded_transposed(layer: Any, bn: Any) -> nn.Module:
-    """As `folded`; torch's own function has the channels of the groups in another order."""
+    """The transposed layer, folded; torch's own function orders the groups' channels otherwise."""
     made: Any = copy.deepcopy(layer)
     with torch.no_grad():
         factor = torch.rsqrt(bn.running_var + bn.eps)

@@ -66,7 +66,7 @@ class AttentionCall:
         average_attn_weights: bool = True,  # noqa: ARG003
         is_causal: bool = False,  # noqa: ARG003
     ) -> AttentionCall:
-        """What there is to know of these arguments of forward."""
+        """The kind of call that these arguments of forward make."""
         mask, padding = attn_mask, key_padding_mask
         is_batched = query.ndim == BATCHED
         return cls(
@@ -139,7 +139,7 @@ def _calls(model: nn.Module, inputs: BoundInputs) -> dict[nn.Module, list[Attent
 
 
 class OpenAttention(nn.Module):
-    """What the head of this module says, for torch.fx to trace.
+    """Attention in the steps at the head of this module, for torch.fx to trace.
 
     Args:
         source: its parameters become those of layers here; rows of packed weights are copied.
@@ -183,7 +183,7 @@ class OpenAttention(nn.Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,  # noqa: ARG002  # torch's: a hint of what attn_mask is
     ) -> tuple[Tensor, Tensor | None]:
-        """As nn.MultiheadAttention's."""
+        """The results of nn.MultiheadAttention: (y, attention weights where they are asked for)."""
         q, k, v = self._projected(query, key, value)
         batch = q.size(1)
         q, k, v = (
@@ -223,7 +223,7 @@ class OpenAttention(nn.Module):
     def _mask(
         self, mask: Tensor | None, padding: Tensor | None, batch: int, length: int
     ) -> Tensor | None:
-        """What is added to scores: (1, L, S) or (batch * heads, L or 1, S)."""
+        """Summand of the scores: (1, L, S) or (batch * heads, L or 1, S)."""
         if mask is not None:
             mask = added_mask(mask) if self.call.bool_mask else mask
             mask = mask if self.call.mask_rank == MASK_PER_HEAD else mask.unsqueeze(0)

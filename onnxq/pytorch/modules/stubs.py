@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class QuantStub(nn.Module):
-    """Its input, unchanged; `prepare` and `prepare_qat` observe or fake-quantize it here.
+    """Start of a quantized part: its input, which `prepare` observes and `prepare_qat` rounds here.
 
     Args:
         qconfig: how; None: that of a module around it.
@@ -28,7 +28,7 @@ class QuantStub(nn.Module):
 
 
 class DeQuantStub(nn.Module):
-    """Its input, unchanged; what follows stays in float.
+    """End of a quantized part: its input, unchanged; what follows stays in float.
 
     Args:
         qconfig: as that of QuantStub; there is nothing to quantize.

@@ -33,7 +33,7 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        """As torch's, in training."""
+        """The result of torch's module, in the way that it takes in training."""
         x = src
         if self.norm_first:
             x = x + self._sa_block(self.norm1(x), src_mask, src_key_padding_mask, is_causal)
@@ -57,7 +57,7 @@ class TransformerEncoder(nn.TransformerEncoder):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
     ) -> Tensor:
-        """As torch's, in training."""
+        """The result of torch's module, in the way that it takes in training."""
         y = src
         for layer in self.layers:
             y = layer(
@@ -83,7 +83,7 @@ class TransformerDecoder(nn.TransformerDecoder):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """As torch's."""
+        """The result of torch's module."""
         y = tgt
         for layer in self.layers:
             y = layer(
@@ -116,7 +116,7 @@ class Transformer(nn.Transformer):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """As torch's."""
+        """The result of torch's module."""
         memory = self.encoder(
             src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal
         )

@@ -1,4 +1,4 @@
-"""What transposed convolutions have otherwise than convolutions: where channels lie, padding.
+"""Transposed convolutions, where they differ from others: channels of the weight, padding.
 
 Their weight has shape (in_channels, out_channels / groups, *kernel). Output channels lie along axis
 1, and groups share scales; a depthwise one has its channels along axis 0 (the rule of
@@ -75,7 +75,7 @@ def per_weight(values: torch.Tensor, weight: torch.Tensor, groups: int) -> torch
 def output_padding(
     conv: Any, x: torch.Tensor, output_size: Sequence[int] | None
 ) -> tuple[int, ...]:
-    """What is added to one side of the result, so that it has the size that was asked for.
+    """Padding on one side of the result, so that it has the size that was asked for.
 
     Args:
         conv: with stride, padding, dilation, kernel_size and output_padding, tuples.

@@ -1,4 +1,4 @@
-"""What torch.compile is to leave alone."""
+"""Functions that torch.compile is to leave alone."""
 
 from __future__ import annotations
 

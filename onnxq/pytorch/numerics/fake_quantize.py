@@ -167,7 +167,7 @@ class FakeQuantize(Observing):
         return self.enable_fake_quant(False)
 
     def extra_repr(self) -> str:
-        """What tells two of them apart."""
+        """Settings that tell two modules apart."""
         return (
             f"{self.observer}, codes={self.quant_min}..{self.quant_max}, "
             f"observer_enabled={self.observer_enabled}, "

@@ -118,7 +118,7 @@ class Observing(nn.Module):
 
     @property
     def granularity(self) -> Granularity:
-        """What one scale covers."""
+        """Part of the tensor that one scale covers."""
         return PerChannel(self.ch_axis) if self.is_per_channel else PerTensor()
 
     def watch(self, x: Tensor) -> None:

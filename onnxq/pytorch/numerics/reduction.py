@@ -1,4 +1,4 @@
-"""What a tensor's smallest and largest values are, found on the device that holds it."""
+"""Smallest and largest values of a tensor, found on the device that holds it."""
 
 from __future__ import annotations
 

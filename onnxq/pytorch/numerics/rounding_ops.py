@@ -117,7 +117,7 @@ def _(codes: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:  #
 def fake_quantize(
     x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int, axis: int
 ) -> Tensor:
-    """What is left of x after a round trip through codes in [qmin, qmax].
+    """The real values of x after a round trip through codes in [qmin, qmax].
 
     Gradient: 1 where rint(x / scale) + zero_point lies in [qmin, qmax], 0 elsewhere; none for scale
     and zero_point.
@@ -143,7 +143,7 @@ def fake_quantize(
 def learned_fake_quantize(
     x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int, axis: int
 ) -> Tensor:
-    """As fake_quantize, with LSQ's gradient for scale (Esser et al. 2020, equations 3 and 5).
+    """The result of fake_quantize, with LSQ's gradient for scale (Esser et al. 2020, eq. 3 and 5).
 
     d out / d scale = rint(v) - v where v = x / scale lies inside, qmin - zp below, qmax - zp
     above;   times 1 / sqrt(n qmax), n the number of elements that share the scale

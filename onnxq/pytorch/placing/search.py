@@ -145,7 +145,7 @@ class _Placing:
         self._matcher = Matcher(traced, inputs, prepared.model, self._asked())
 
     def run(self) -> Placements:
-        """What was found, and what was not."""
+        """Placements that were found, and what was not."""
         constants = prepared_constants(self._prepared)
         for tensor in self._values:  # graph order
             if tensor in self._group_of and tensor not in constants:
@@ -388,7 +388,7 @@ class _Placing:
                 yield cores[0].name
 
     def _sums(self) -> Iterator[Sum]:
-        """What ONNX Runtime makes a QLinearAdd of, where the target wants sums to agree."""
+        """Sums that ONNX Runtime runs as QLinearAdd, where the target wants sums to agree."""
         if not self._prepared.target.agreeing_sums:
             return
         for one in find_sums(self._prepared, self._prepared.decisions):

@@ -62,7 +62,7 @@ def parts(value: Sequence[Any] | torch.Tensor, count: int) -> Sequence[Any]:
 
 
 class ExampleRun:
-    """What the nodes of a growing graph give for the example inputs.
+    """Values of the nodes of a growing graph for the example inputs.
 
     Args:
         root: the traced module.
@@ -78,7 +78,7 @@ class ExampleRun:
         ).arguments
 
     def value(self, node: fx.Node) -> object:
-        """What a node of the graph gives; each node runs once.
+        """Value of a node of the graph; each node runs once.
 
         Raises:
             ModelError: the module fails on the inputs.

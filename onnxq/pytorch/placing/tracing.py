@@ -262,7 +262,7 @@ def _silus(traced: fx.GraphModule) -> None:
 
 
 def _products_of_attention(traced: fx.GraphModule) -> None:
-    """As the exporter writes it, reshapes included, so that each tensor has a node."""
+    """Writes attention as the exporter does, reshapes included, so that each tensor has a node."""
     tracer = fx.proxy.GraphAppendingTracer(traced.graph)
     for node in _calls(traced, {functional.scaled_dot_product_attention: None}):
         names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale")
@@ -288,7 +288,7 @@ def _products_of_attention(traced: fx.GraphModule) -> None:
 
 
 def _mask_of_attention(bound: dict[str, Any], tracer: fx.proxy.TracerBase) -> Any:
-    """What is added to the scores, of attn_mask or is_causal; None where there is nothing."""
+    """Summand of the scores, of attn_mask or is_causal; None where there is nothing."""
     mask = bound.get("attn_mask")
     if bound.get("is_causal"):
         query, key = (_proxy(bound[name], tracer) for name in ("query", "key"))
@@ -301,7 +301,7 @@ def _mask_of_attention(bound: dict[str, Any], tracer: fx.proxy.TracerBase) -> An
 
 
 def _proxy(node: fx.Node, tracer: fx.proxy.TracerBase) -> Any:
-    """What stands for the node's tensor in functions that are traced."""
+    """A stand-in for the node's tensor in functions that are traced."""
     return fx.Proxy(node, tracer)
 
 

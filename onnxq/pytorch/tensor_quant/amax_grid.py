@@ -25,7 +25,7 @@ class OnnxGridFunction(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, amax: Tensor, lowest: int, bound: int) -> Tensor:
-        """Of the shape and type of x; computed in float32, as ONNX Runtime does."""
+        """The rounded x in its shape and type; computed in float32, as ONNX Runtime does."""
         ctx.save_for_backward(x, amax)
         scale = scale_of(amax, bound)
         codes = torch.clamp(torch.round(x.to(torch.float32) / scale), lowest, bound)

@@ -188,7 +188,7 @@ class ScaledQuantDescriptor:
         return cls(**plain)
 
     def weight_part(self) -> FakeQuantSpec:
-        """What a QConfig holds for weights of this description: int8 (or int16) around 0.
+        """The part of a QConfig for weights of this description: int8 (or int16) around 0.
 
         max, signed, with nothing else asked: NarrowRangeObserver, else AmaxObserver. The codes lie
         in [-bound, bound], whatever narrow_range: no value exceeds the amax of its own tensor but
@@ -211,7 +211,7 @@ class ScaledQuantDescriptor:
         return self._part(self._amax_observer(0))
 
     def activation_part(self) -> FakeQuantSpec:
-        """What a QConfig holds for activations: uint8 (or uint16) codes, 0 in the middle if signed.
+        """The part of a QConfig for activations: uint8 or uint16 codes, 0 in the middle if signed.
 
         The values are those of int8 around 0; ONNX Runtime runs them in integers in more places.
 

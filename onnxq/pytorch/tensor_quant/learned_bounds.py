@@ -40,7 +40,7 @@ class Clip(nn.Module):
                 self.register_buffer(name, bound)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Of the shape and type of inputs."""
+        """The clipped inputs, of their shape and type."""
         if torch.compiler.is_exporting():  # the same values, as one node
             return torch.clamp(inputs, self.clip_value_min, self.clip_value_max)
         low, high = self.clip_value_min.to(inputs.dtype), self.clip_value_max.to(inputs.dtype)

@@ -271,7 +271,7 @@ class TensorQuantizer(nn.Module):
         self.amax = found
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Of the shape and type of inputs."""
+        """The quantized inputs, of their shape and type."""
         if self._disabled:
             return inputs
         if self._if_calib and not torch.compiler.is_exporting():

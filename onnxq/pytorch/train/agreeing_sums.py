@@ -51,7 +51,7 @@ def keep_sums(prepared: nn.Module, sums: Iterable[Sum]) -> None:
 
 
 def sums_in(module: nn.Module) -> tuple[Sum, ...]:
-    """What `keep_sums` noted of this very module."""
+    """Sums that `keep_sums` noted of this very module."""
     return _notes(module).get(_KEY, ())
 
 

@@ -1,4 +1,4 @@
-"""What placement finds, as values: which nodes of a traced module are quantized, and how."""
+"""Placements as values: which nodes of a traced module are quantized, and how."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Unplaced:
 
 @dataclass(frozen=True, slots=True)
 class Placements:
-    """What onnxq.prepare decides of a module's ONNX form, in terms of its traced nodes.
+    """Decisions of onnxq.prepare on a module's ONNX form, in terms of its traced nodes.
 
     Attributes:
         groups: activations.

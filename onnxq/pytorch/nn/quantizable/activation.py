@@ -80,7 +80,7 @@ class MultiheadAttention(nn.Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,  # torch's: a hint of what attn_mask is
     ) -> tuple[Tensor, Tensor | None]:
-        """As nn.MultiheadAttention's: (y, attention weights where they are asked for).
+        """The results of nn.MultiheadAttention: (y, attention weights where they are asked for).
 
         Raises:
             ModelError: is_causal without a mask.
@@ -116,7 +116,7 @@ class MultiheadAttention(nn.Module):
     def _masks(
         self, mask: Tensor | None, padding: Tensor | None, scores: Tensor
     ) -> Sequence[Tensor]:
-        """What is added to scores (N, heads, L, S)."""
+        """Summand of the scores (N, heads, L, S)."""
         found = []
         if mask is not None:
             mask = added_mask(mask) if mask.dtype == torch.bool else mask
@@ -198,7 +198,7 @@ class MultiheadAttention(nn.Module):
 
 
 def _float_weights(layer: Any) -> tuple[Tensor, Tensor | None]:
-    """Of a Linear: float, in training, or quantized."""
+    """Weight and bias of a Linear in float: of a float one, in training, or quantized."""
     if hasattr(layer, "real_weight"):
         return layer.real_weight(), layer.bias()
     return layer.weight.detach(), None if layer.bias is None else layer.bias.detach()

@@ -12,7 +12,7 @@ LEAST = float(MIN_SCALE)  # torch.compile breaks its graph where NumPy's number 
 def bias_scale(
     input_scale: torch.Tensor, weight_scale: torch.Tensor, channels: int | None = None
 ) -> torch.Tensor:
-    """As onnxq.qparams.sum_scale: float32 x_scale * w_scale; never 0.
+    """Scale of a bias, float32 x_scale * w_scale, never 0: onnxq.qparams.sum_scale on tensors.
 
     Args:
         input_scale: float32 ().

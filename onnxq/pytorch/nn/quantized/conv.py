@@ -49,7 +49,7 @@ class _ConvNd(Weighted):
         return made.take(mod, source)
 
     def extra_repr(self) -> str:
-        """As torch's: what is not a default, scale and zero point."""
+        """Sizes, scale and zero point, and the arguments that are not defaults, as torch's."""
         text = (
             f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, "
             f"stride={self.stride}, {self.grid_repr()}"

@@ -1,4 +1,4 @@
-"""What convert reads of a prepared module: its fake-quantize modules, and that these saw data."""
+"""Fake-quantize modules of a prepared module, and whether they saw data: what convert reads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fake_quantize_of(mod: nn.Module, wanted_by: str) -> FakeQuantize:
 
 
 def output_fake_quantize(mod: nn.Module) -> FakeQuantize | None:
-    """As `fake_quantize_of`, None where the result stays in float."""
+    """The FakeQuantize of a module's output; None where the result stays in float."""
     if isinstance(mod, FakeQuantize):
         return mod
     found = getattr(mod, "activation_post_process", None)

@@ -34,7 +34,7 @@ class OutputGrid:
 
     @property
     def scale(self) -> float:
-        """Of the result."""
+        """Scale of the result."""
         return float(self.output_grid().scale)
 
     @scale.setter
@@ -43,7 +43,7 @@ class OutputGrid:
 
     @property
     def zero_point(self) -> int:
-        """Of the result."""
+        """Zero point of the result."""
         return int(self.output_grid().zero_point)
 
     @zero_point.setter

@@ -1,4 +1,4 @@
-"""What modules with weights share: int8 codes, an int32 bias at x_scale * w_scale, from_float."""
+"""Modules with weights: int8 codes, an int32 bias at x_scale * w_scale, from_float."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class FloatWeights(NamedTuple):
-    """What a prepared module says of its weights: float32, batch norm folded."""
+    """Weights of a prepared module: float32, batch norm folded."""
 
     weight: torch.Tensor
     bias: torch.Tensor | None

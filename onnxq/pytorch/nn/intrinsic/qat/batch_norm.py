@@ -103,7 +103,7 @@ class WithBatchNorm(QatModule):
         self.bn.reset_running_stats()
 
     def train(self, mode: bool = True) -> Self:
-        """As nn.Module.train; frozen statistics stay frozen."""
+        """The module in train or eval mode; frozen statistics stay frozen."""
         super().train(mode)
         if self.freeze_bn:
             self.bn.eval()

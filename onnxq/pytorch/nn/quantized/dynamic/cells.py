@@ -16,7 +16,7 @@ NONLINEARITIES = {"tanh": torch.tanh, "relu": torch.relu}
 
 
 class _Cell(nn.Module):
-    """What they share: x W_ih^T + b_ih and h W_hh^T + b_hh.
+    """Products of a recurrent cell: x W_ih^T + b_ih and h W_hh^T + b_hh.
 
     Attributes:
         ih: of the input.

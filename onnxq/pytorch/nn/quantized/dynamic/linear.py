@@ -50,7 +50,7 @@ class Linear(WeightBuffers):
 
     @property
     def title(self) -> str:
-        """As torch's."""
+        """The class in messages and reprs, as torch's: DynamicQuantizedLinear."""
         return f"DynamicQuantized{type(self).__name__}"
 
     def bias(self) -> torch.Tensor | None:

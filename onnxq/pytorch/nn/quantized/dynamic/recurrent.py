@@ -193,7 +193,7 @@ class _Recurrent(Stored):
         return f"DynamicQuantized{type(self).__name__}({self.extra_repr()})"
 
     def extra_repr(self) -> str:
-        """What is not a default."""
+        """Arguments that are not defaults."""
         text = f"{self.input_size}, {self.hidden_size}"
         if self.num_layers != 1:
             text += f", num_layers={self.num_layers}"
