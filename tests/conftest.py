@@ -55,8 +55,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks what is slow; leaves out what is nightly unless -m asks for it."""
+    """Marks what is slow; leaves out what is nightly unless -m asks for it.
+
+    Workers are given the dearest files first, so that none computes alone at the end.
+    """
     seconds = cpu_seconds.read()
+    if IS_WORKER:
+        of_file = cpu_seconds.by_file(seconds)
+        items.sort(key=lambda item: -of_file.get(item.nodeid.partition("::")[0], 0.0))
     for item in items:
         if seconds.get(cpu_seconds.function_of(item.nodeid), 0) > cpu_seconds.SLOW_S:
             item.add_marker("slow")

@@ -46,6 +46,14 @@ def read() -> dict[str, float]:
     return {name: float(seconds) for seconds, name in (line.split() for line in lines)}
 
 
+def by_file(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Seconds of all functions of a file together."""
+    total: dict[str, float] = defaultdict(float)
+    for name, cost in seconds.items():
+        total[name.partition("::")[0]] += cost
+    return total
+
+
 def write(seconds: Mapping[str, float]) -> None:
     """Replaces the file; the cheapest functions have no line."""
     rows = sorted((name, s) for name, s in seconds.items() if s > SLOW_S / 2)

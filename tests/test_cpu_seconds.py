@@ -19,3 +19,8 @@ def test_every_line_names_a_test_that_is_there() -> None:
 
 def test_cases_of_a_function_count_together() -> None:
     assert cpu_seconds.function_of("tests/test_a.py::test_b[c::d[0]]") == "tests/test_a.py::test_b"
+
+
+def test_functions_of_a_file_count_together() -> None:
+    seconds = {"tests/a.py::test_b": 1.0, "tests/a.py::test_c": 0.5, "tests/d.py::test_b": 2.0}
+    assert cpu_seconds.by_file(seconds) == {"tests/a.py": 1.5, "tests/d.py": 2.0}
