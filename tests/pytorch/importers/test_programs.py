@@ -29,7 +29,13 @@ pytestmark = [
 ]
 
 
-@functools.cache  # training's patterns take half a minute to match
+# torchao's patterns of training take half a minute to match
+TRAINED = pytest.mark.parametrize(
+    "trained", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["static", "trained"]
+)
+
+
+@functools.cache
 def program(*, trained: bool = False, convert: bool = True, fold: bool = True) -> fx.GraphModule:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -56,7 +62,7 @@ def run(model: ir.Model) -> np.ndarray:
         return np.asarray(session.run({"x": IMAGES.numpy()})[0])
 
 
-@pytest.mark.parametrize("trained", [False, True])
+@TRAINED
 def test_programs_compute_what_torch_computes(trained: bool) -> None:
     quantized = program(trained=trained)
     with pytest.warns(ImportedModelWarning, match="conv2d_1.*float_results='requantize'"):
@@ -65,7 +71,7 @@ def test_programs_compute_what_torch_computes(trained: bool) -> None:
     assert Counter(n.op_type for n in model.graph)["Conv"] == 2
 
 
-@pytest.mark.parametrize("trained", [False, True])
+@TRAINED
 def test_convolutions_with_float_results_run_in_integers_on_request(trained: bool) -> None:
     quantized = program(trained=trained)
     wanted = quantized(IMAGES).detach().numpy()

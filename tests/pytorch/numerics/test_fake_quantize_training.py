@@ -111,6 +111,7 @@ def test_compiled_training_is_eager_training(kind: type[FakeQuantize], half: boo
 
 @pytest.mark.skipif(COMPILER is None, reason="torch.compile's inductor needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore")  # inductor warns of its own code and of the machine
+@pytest.mark.nightly  # compiles C++ for half a minute
 def test_inductor_trains_as_eager_does() -> None:
     net = Net(FakeQuantize)
     twin = copy.deepcopy(net)

@@ -217,7 +217,9 @@ def test_what_is_exported_is_quantized_where_post_training_quantization_quantize
     assert roles(exported) == roles(ptq)
 
 
-@pytest.mark.parametrize("name", ["resnet20", "transformer"])
+@pytest.mark.parametrize(
+    "name", ["resnet20", pytest.param("transformer", marks=pytest.mark.nightly)]
+)
 def test_whole_models_are_quantized_where_post_training_quantization_quantizes(name: str) -> None:
     module = "resnet" if name == "resnet20" else name
     model = load_module(f"models.{module}:{name}", ROOT / "models" / f"{name}.safetensors")
