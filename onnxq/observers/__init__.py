@@ -17,12 +17,13 @@ from onnxq.observers.channel_histogram import ChannelHistogramObserver
 from onnxq.observers.entropy import EntropyObserver
 from onnxq.observers.histogram import HistogramObserver
 from onnxq.observers.least_error import LeastErrorObserver
-from onnxq.observers.minmax import MinMaxObserver
-from onnxq.observers.moving_average import MovingAverageMinMaxObserver
-from onnxq.observers.moving_average_per_channel import MovingAveragePerChannelMinMaxObserver
+from onnxq.observers.minmax import MinMaxObserver, PerChannelMinMaxObserver
+from onnxq.observers.moving_average import (
+    MovingAverageMinMaxObserver,
+    MovingAveragePerChannelMinMaxObserver,
+)
 from onnxq.observers.narrow_range import NarrowRangeObserver
 from onnxq.observers.noop import NoopObserver
-from onnxq.observers.per_channel import PerChannelMinMaxObserver
 from onnxq.observers.percentile import PercentileObserver
 from onnxq.observers.recording import RecordingObserver
 

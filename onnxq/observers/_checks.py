@@ -1,4 +1,4 @@
-"""Guards that constructors of observers share."""
+"""Guard that constructors of observers share."""
 
 from __future__ import annotations
 
@@ -10,40 +10,19 @@ if TYPE_CHECKING:
     from onnxq.observers._base import Observer
 
 
-def check_per_tensor(observer: Observer) -> None:
-    """Guards an observer that has one range for the tensor.
+def check_qscheme(observer: Observer, ch_axis: int | None) -> None:
+    """Guards an observer that has a range for each channel along ch_axis; None: one range.
 
     Raises:
-        QConfigError: its qscheme is per channel.
+        QConfigError: its qscheme is of the other kind.
     """
-    if observer.qscheme.per_channel:
-        raise QConfigError(
-            f"{type(observer).__name__}: got qscheme {observer.qscheme.value}; it has one range "
-            "for the tensor. Use a per_tensor qscheme, or PerChannelMinMaxObserver."
-        )
-
-
-def check_per_channel(observer: Observer) -> None:
-    """Guards an observer that has a range per channel.
-
-    Raises:
-        QConfigError: its qscheme is per tensor.
-    """
-    if not observer.qscheme.per_channel:
-        raise QConfigError(
-            f"{type(observer).__name__}: got qscheme {observer.qscheme.value}; it has a range for "
-            "each channel. Use a per_channel qscheme, or MinMaxObserver."
-        )
-
-
-def check_averaging_constant(observer: Observer, constant: float) -> None:
-    """Guards the weight of a new batch in a moving average.
-
-    Raises:
-        QConfigError: it is not in (0, 1].
-    """
-    if not 0 < constant <= 1:
-        raise QConfigError(
-            f"{type(observer).__name__}: got averaging_constant {constant}; "
-            "wanted 0 < constant <= 1."
-        )
+    if observer.qscheme.per_channel == (ch_axis is not None):
+        return
+    has = (
+        "one range for the tensor. Use a per_tensor qscheme, or PerChannelMinMaxObserver."
+        if ch_axis is None
+        else "a range for each channel. Use a per_channel qscheme, or MinMaxObserver."
+    )
+    raise QConfigError(
+        f"{type(observer).__name__}: got qscheme {observer.qscheme.value}; it has {has}"
+    )

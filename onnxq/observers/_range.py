@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import CalibrationError, QConfigError
-from onnxq.qparams import Granularity, PerTensor, QParams, QScheme
+from onnxq.qparams import Granularity, PerChannel, PerTensor, QParams, QScheme
 
 if TYPE_CHECKING:
     from onnxq.dtypes import QDType
@@ -93,8 +93,13 @@ class QuantRange:
         floor = np.where(scale > 0, np.float32(self.eps), np.float32(max(self.eps, EPS)))
         return np.asarray(np.maximum(scale, floor), np.float32)
 
-    def check_width(self, minimum: np.float32, maximum: np.float32, index: int) -> None:
+    def check_width(self, minimum: npt.ArrayLike, maximum: npt.ArrayLike, index: int) -> None:
         """Guards against a range that qparams() will refuse, while the batch is known.
+
+        Args:
+            minimum: float32, shape () or (channels,).
+            maximum: same shape.
+            index: of the batch, for the message.
 
         Raises:
             CalibrationError: an affine qscheme, and max(0, maximum) - min(0, minimum) overflows
@@ -102,10 +107,12 @@ class QuantRange:
         """
         if self.qscheme.symmetric:
             return
-        width = max(float(maximum), 0.0) - min(float(minimum), 0.0)
-        if width > float(np.finfo(np.float32).max):
+        low, high = np.ravel(minimum).astype(np.float64), np.ravel(maximum).astype(np.float64)
+        width = np.maximum(high, 0) - np.minimum(low, 0)
+        worst = width.argmax()
+        if width[worst] > np.finfo(np.float32).max:
             raise CalibrationError(
-                f"batch {index}: values range from {minimum:.6g} to {maximum:.6g}, "
+                f"batch {index}: values range from {low[worst]:.6g} to {high[worst]:.6g}, "
                 "wider than float32 can say; use a symmetric qscheme, or leave the tensor float."
             )
 
@@ -199,6 +206,57 @@ def finite_range(x: F32Array, index: int) -> tuple[np.float32, np.float32]:
     if not (np.isfinite(minimum) and np.isfinite(maximum)):
         raise_not_finite(x, index)
     return np.float32(minimum), np.float32(maximum)
+
+
+def range_of(x: npt.ArrayLike, ch_axis: int | None, index: int) -> tuple[F32Array, F32Array]:
+    """Smallest and largest value of x (not empty), or of each of its channels.
+
+    Args:
+        x: real numbers, any shape.
+        ch_axis: axis of the channels; None: one range for the tensor.
+        index: of the batch, for messages.
+
+    Returns:
+        Two arrays of shape (), or (channels,).
+
+    Raises:
+        CalibrationError: x has no such axis, or holds other than real numbers; NaN or Inf in x.
+    """
+    values = as_float32(x, index)
+    if ch_axis is not None:
+        return channel_range(values, ch_axis, index)
+    low, high = finite_range(values, index)
+    return np.asarray(low), np.asarray(high)
+
+
+def folded(
+    pick: np.ufunc, seen: F32Array, more: F32Array, ch_axis: int | None, what: str
+) -> F32Array:
+    """Ends of ranges that cover two parts of the data: pick(seen, more).
+
+    Args:
+        pick: np.minimum or np.maximum.
+        seen: shape (), or (channels,); (0,) before any data, and then the result is `more`.
+        more: likewise.
+        ch_axis: axis of the channels, for the message.
+        what: the batch, or "merge", for the message.
+
+    Raises:
+        CalibrationError: the numbers of channels differ.
+    """
+    if seen.size == 0 or more.size == 0:
+        return more if seen.size == 0 else seen
+    if seen.shape != more.shape:
+        raise CalibrationError(
+            f"{what}: got {more.size} channels on axis {ch_axis}; before there were {seen.size}. "
+            "Is ch_axis the channels' axis?"
+        )
+    return np.asarray(pick(seen, more))
+
+
+def granularity_along(ch_axis: int | None) -> Granularity:
+    """PerChannel(ch_axis), or PerTensor where there is no axis."""
+    return PerTensor() if ch_axis is None else PerChannel(ch_axis)
 
 
 def channel_range(x: F32Array, axis: int, index: int) -> tuple[F32Array, F32Array]:

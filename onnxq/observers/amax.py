@@ -13,12 +13,12 @@ import numpy.typing as npt
 from onnxq import dtypes
 from onnxq.errors import CalibrationError, QConfigError, nearest
 from onnxq.observers._base import Observer, State, warn_unobserved
-from onnxq.observers._range import EPS, F32Array, as_float32, finite_range
+from onnxq.observers._range import EPS, F32Array, granularity_along, range_of
 from onnxq.observers.entropy import EntropyObserver
 from onnxq.observers.histogram import DEFAULT_BINS, HistogramObserver
 from onnxq.observers.narrow_range import NarrowRangeObserver
 from onnxq.observers.percentile import PercentileObserver
-from onnxq.qparams import PerChannel, PerTensor, QParams, QScheme
+from onnxq.qparams import QParams, QScheme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -131,7 +131,7 @@ class AmaxObserver(Observer):
         if x.size == 0:
             return
         if not self.dtype.signed and not self.middle:
-            low, _ = finite_range(as_float32(x, index), index)
+            low, _ = range_of(x, None, index)
             if low < 0:
                 raise CalibrationError(
                     f"batch {index}: values down to {low:.6g}, and codes of {self.dtype} from 0 "
@@ -169,7 +169,7 @@ class AmaxObserver(Observer):
         Raises:
             CalibrationError: another number of channels than amax was given for.
         """
-        granularity = PerTensor() if self.ch_axis is None else PerChannel(self.ch_axis)
+        granularity = granularity_along(self.ch_axis)
         if not self.has_observed:
             warn_unobserved(self)
             return self.range.default(granularity)

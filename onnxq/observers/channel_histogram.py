@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from onnxq import dtypes
-from onnxq.errors import CalibrationError
-from onnxq.observers._range import EPS, F32Array, as_float32, channel_range
+from onnxq.observers._range import EPS, F32Array, folded, range_of
 from onnxq.observers.histogram import DEFAULT_BINS, HistogramObserver
 from onnxq.qparams import QScheme
 
@@ -56,25 +55,17 @@ class ChannelHistogramObserver(HistogramObserver):
         """Counts the values of x, and raises each channel's absmax to that of x."""
         if x.size == 0:
             return
-        lows, highs = channel_range(as_float32(x, index), self.ch_axis, index)
-        absmax = self._raised(np.maximum(-lows, highs), f"batch {index}")
+        low, high = range_of(x, self.ch_axis, index)
+        absmax = np.maximum(-low, high)
+        absmax = folded(np.maximum, self.channel_absmax, absmax, self.ch_axis, f"batch {index}")
         super().observe(x, index)
         self.channel_absmax = absmax
-
-    def _raised(self, absmax: F32Array, what: str) -> F32Array:
-        if self.channel_absmax.size == 0 or absmax.size == 0:
-            return absmax if self.channel_absmax.size == 0 else self.channel_absmax
-        if absmax.shape != self.channel_absmax.shape:
-            raise CalibrationError(
-                f"{what}: got {absmax.size} channels on axis {self.ch_axis}; before there were "
-                f"{self.channel_absmax.size}. Is ch_axis the channels' axis?"
-            )
-        return np.asarray(np.maximum(self.channel_absmax, absmax))
 
     def merge(self, other: Self) -> Self:
         """The counts of both, and the larger absmax."""
         merged = super().merge(other)
-        merged.channel_absmax = self._raised(other.channel_absmax, "merge")
+        seen = self.channel_absmax, other.channel_absmax
+        merged.channel_absmax = folded(np.maximum, *seen, self.ch_axis, "merge")
         return merged
 
     def state(self) -> State:

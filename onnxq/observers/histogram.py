@@ -8,7 +8,7 @@ from onnxq import dtypes
 from onnxq.errors import QConfigError
 from onnxq.observers._base import Observer, State, warn_unobserved
 from onnxq.observers._bins import ZeroAnchoredHistogram
-from onnxq.observers._checks import check_per_tensor
+from onnxq.observers._checks import check_qscheme
 from onnxq.observers._range import EPS, as_float32, finite_range
 from onnxq.observers._search import search_qparams
 from onnxq.qparams import QParams, QScheme
@@ -63,7 +63,7 @@ class HistogramObserver(Observer):
         eps: float = EPS,
     ) -> None:
         super().__init__(dtype, qscheme, reduce_range, quant_min, quant_max, eps)
-        check_per_tensor(self)
+        check_qscheme(self, None)
         if not MIN_BINS <= bins <= MAX_BINS:
             raise QConfigError(f"bins: got {bins}; wanted {MIN_BINS} to {MAX_BINS}.")
         self.bins = bins

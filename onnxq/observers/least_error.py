@@ -9,7 +9,7 @@ import numpy as np
 from onnxq import dtypes
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.observers._base import Observer, State, warn_unobserved
-from onnxq.observers._checks import check_per_channel
+from onnxq.observers._checks import check_qscheme
 from onnxq.observers._exact_search import search_scales
 from onnxq.observers._range import FINE_EPS, F32Array, as_float32, channel_range
 from onnxq.qparams import PerChannel, QParams, QScheme
@@ -61,7 +61,7 @@ class LeastErrorObserver(Observer):
         if quant_min is None and quant_max is None and (found.bits, found.signed) == (8, True):
             quant_min, quant_max = -found.qmax, found.qmax
         super().__init__(dtype, qscheme, reduce_range, quant_min, quant_max, eps)
-        check_per_channel(self)
+        check_qscheme(self, ch_axis)
         if byte_limit <= 0:
             raise QConfigError(f"byte_limit: got {byte_limit}; wanted a positive number of bytes.")
         self.ch_axis = ch_axis
@@ -78,8 +78,7 @@ class LeastErrorObserver(Observer):
             return
         reals = as_float32(x, index)
         low, high = channel_range(reals, self.ch_axis, index)
-        worst = np.argmax(high.astype(np.float64) - low)
-        self.range.check_width(low[worst], high[worst], index)
+        self.range.check_width(low, high, index)
         rows = np.moveaxis(reals, self.ch_axis, 0).reshape(low.size, -1)
         self._check([rows], f"batch {index}")
         self.batches.append((index, np.array(rows)))

@@ -1,4 +1,4 @@
-"""MinMaxObserver: the range is that of all values seen."""
+"""MinMaxObserver and PerChannelMinMaxObserver: the range is that of all values seen."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ import numpy.typing as npt
 
 from onnxq import dtypes
 from onnxq.observers._base import Observer, State, warn_unobserved
-from onnxq.observers._checks import check_per_tensor
-from onnxq.observers._range import EPS, as_float32, finite_range
+from onnxq.observers._checks import check_qscheme
+from onnxq.observers._range import EPS, F32Array, folded, granularity_along, range_of
 from onnxq.qparams import QParams, QScheme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onnxq.dtypes import QDType
+
+_UNSEEN = np.asarray(np.inf, np.float32)
+_NO_CHANNELS = np.empty(0, np.float32)
 
 
 class MinMaxObserver(Observer):
@@ -29,6 +32,7 @@ class MinMaxObserver(Observer):
     """
 
     needs_range_alone = True
+    ch_axis: int | None = None  # one range; PerChannelMinMaxObserver sets it
 
     def __init__(
         self,
@@ -40,41 +44,79 @@ class MinMaxObserver(Observer):
         eps: float = EPS,
     ) -> None:
         super().__init__(dtype, qscheme, reduce_range, quant_min, quant_max, eps)
-        check_per_tensor(self)
-        self.min_val, self.max_val = np.float32(np.inf), np.float32(-np.inf)
+        check_qscheme(self, self.ch_axis)
+        one = self.ch_axis is None
+        self.min_val: F32Array = _UNSEEN if one else _NO_CHANNELS
+        self.max_val: F32Array = -_UNSEEN if one else _NO_CHANNELS
 
     def observe(self, x: npt.NDArray[np.generic], index: int) -> None:
-        """Widens the range to that of x."""
+        """Widens the range, or each channel's, to that of x."""
         if x.size == 0:
             return
-        minimum, maximum = finite_range(as_float32(x, index), index)
-        minimum, maximum = min(self.min_val, minimum), max(self.max_val, maximum)
-        self.range.check_width(minimum, maximum, index)
-        self.min_val, self.max_val = minimum, maximum
+        widened = self._widened(*range_of(x, self.ch_axis, index), f"batch {index}")
+        self.range.check_width(*widened, index)
+        self.min_val, self.max_val = widened
+
+    def _widened(self, low: F32Array, high: F32Array, what: str) -> tuple[F32Array, F32Array]:
+        return (
+            folded(np.minimum, self.min_val, low, self.ch_axis, what),
+            folded(np.maximum, self.max_val, high, self.ch_axis, what),
+        )
 
     def merge(self, other: Self) -> Self:
-        """The range that covers both."""
+        """The range, or ranges, that cover both.
+
+        Raises:
+            CalibrationError: the specs or the numbers of channels differ.
+        """
         merged = self._fresh_for(other)
-        merged.min_val = min(self.min_val, other.min_val)
-        merged.max_val = max(self.max_val, other.max_val)
+        merged.min_val, merged.max_val = self._widened(other.min_val, other.max_val, "merge")
         return merged
 
     def calculate_qparams(self) -> QParams:
-        """QParams of granularity PerTensor.
+        """QParams of granularity PerTensor, or PerChannel(ch_axis).
 
         Raises:
-            CalibrationError: the range overflows float32.
+            CalibrationError: a range overflows float32.
         """
-        if self.min_val > self.max_val:
+        granularity = granularity_along(self.ch_axis)
+        if not (self.min_val <= self.max_val).any():
             warn_unobserved(self)
-            return self.range.default()
-        return self.range.qparams(self.min_val, self.max_val)
+            return self.range.default(granularity)
+        return self.range.qparams(self.min_val, self.max_val, granularity)
 
     def state(self) -> State:
-        """{"min", "max"}: float32, shape (); inf and -inf before any data."""
-        return {"min": np.asarray(self.min_val), "max": np.asarray(self.max_val)}
+        """{"min", "max"}: float32, shape (), inf and -inf before any data; or (channels,)."""
+        return {"min": self.min_val, "max": self.max_val}
 
     def load_state(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
         """Takes over min and max."""
-        self.min_val = np.float32(state["min"])
-        self.max_val = np.float32(state["max"])
+        self.min_val = state["min"].astype(np.float32)
+        self.max_val = state["max"].astype(np.float32)
+
+
+class PerChannelMinMaxObserver(MinMaxObserver):
+    """A scale and zero_point per channel, for [min of its values, max of its values].
+
+    Args:
+        ch_axis: axis of the channels in x.
+        dtype: as Observer; the others too.
+
+    State: min, max: float32, shape (channels,); (0,) before any data.
+
+    Raises:
+        QConfigError: a per-tensor qscheme; arguments that do not fit together.
+    """
+
+    def __init__(
+        self,
+        ch_axis: int = 0,
+        dtype: QDType | str = dtypes.quint8,
+        qscheme: QScheme | str = QScheme.PER_CHANNEL_AFFINE,
+        reduce_range: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        eps: float = EPS,
+    ) -> None:
+        self.ch_axis: int = ch_axis
+        super().__init__(dtype, qscheme, reduce_range, quant_min, quant_max, eps)

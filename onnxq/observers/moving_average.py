@@ -1,30 +1,31 @@
-"""MovingAverageMinMaxObserver: the range is an exponential average of the batches' ranges."""
+"""MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver: averages of batches' ranges.
+
+m_0 = min(x_0),  m_i = m_(i-1) + averaging_constant * (min(x_i) - m_(i-1))    float32; max alike
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-import numpy as np
-import numpy.typing as npt
-
 from onnxq import dtypes
+from onnxq.errors import QConfigError
 from onnxq.observers._base import Observer, State, warn_unobserved
-from onnxq.observers._checks import check_averaging_constant, check_per_tensor
+from onnxq.observers._checks import check_qscheme
 from onnxq.observers._log import RangeLog
-from onnxq.observers._range import EPS, as_float32, finite_range
+from onnxq.observers._range import EPS, granularity_along, range_of
 from onnxq.qparams import QParams, QScheme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import numpy as np
+    import numpy.typing as npt
 
     from onnxq.dtypes import QDType
 
 
 class MovingAverageMinMaxObserver(Observer):
     """Scale and zero_point for the moving averages of the batches' min and max.
-
-        m_0 = min(x_0),  m_i = m_(i-1) + averaging_constant * (min(x_i) - m_(i-1))      float32; max
-        alike
 
     The result depends on the order of the batches by definition, so the observer keeps (index, min,
     max) of each, 16 bytes, and folds them in the order of their index. Two batches of the same
@@ -37,10 +38,12 @@ class MovingAverageMinMaxObserver(Observer):
     State: index: int64 (batches,), ascending; min, max: float32 (batches,).
 
     Raises:
-        QConfigError: a per-channel qscheme; arguments that do not fit together.
+        QConfigError: a per-channel qscheme; averaging_constant not in (0, 1]; arguments
+            that do not fit together.
     """
 
     needs_range_alone = True
+    ch_axis: int | None = None  # one range; MovingAveragePerChannelMinMaxObserver sets it
 
     def __init__(
         self,
@@ -53,21 +56,29 @@ class MovingAverageMinMaxObserver(Observer):
         eps: float = EPS,
     ) -> None:
         super().__init__(dtype, qscheme, reduce_range, quant_min, quant_max, eps)
-        check_per_tensor(self)
-        check_averaging_constant(self, averaging_constant)
+        check_qscheme(self, self.ch_axis)
+        if not 0 < averaging_constant <= 1:
+            raise QConfigError(
+                f"{type(self).__name__}: got averaging_constant {averaging_constant}; "
+                "wanted 0 < constant <= 1."
+            )
         self.averaging_constant = averaging_constant
         self.log = RangeLog()
 
     def observe(self, x: npt.NDArray[np.generic], index: int) -> None:
-        """Logs the range of x."""
+        """Logs the range of x, or of each of its channels."""
         if x.size == 0:
             return
-        minimum, maximum = finite_range(as_float32(x, index), index)
-        self.range.check_width(minimum, maximum, index)
-        self.log.add(index, np.asarray(minimum), np.asarray(maximum))
+        low, high = range_of(x, self.ch_axis, index)
+        self.range.check_width(low, high, index)
+        self.log.add(index, low, high)
 
     def merge(self, other: Self) -> Self:
-        """The log of both."""
+        """The log of both.
+
+        Raises:
+            CalibrationError: the specs or the numbers of channels differ.
+        """
         merged = self._fresh_for(other)
         merged.log = self.log.merged(other.log)
         return merged
@@ -78,20 +89,55 @@ class MovingAverageMinMaxObserver(Observer):
             self.log = RangeLog({0: self.log.moving_average(self.averaging_constant)})
 
     def calculate_qparams(self) -> QParams:
-        """QParams of granularity PerTensor.
+        """QParams of granularity PerTensor, or PerChannel(ch_axis).
 
         Raises:
-            CalibrationError: the range overflows float32.
+            CalibrationError: a range overflows float32.
         """
+        granularity = granularity_along(self.ch_axis)
         if not self.log:
             warn_unobserved(self)
-            return self.range.default()
-        return self.range.qparams(*self.log.moving_average(self.averaging_constant))
+            return self.range.default(granularity)
+        averages = self.log.moving_average(self.averaging_constant)
+        return self.range.qparams(*averages, granularity)
 
     def state(self) -> State:
-        """{"index", "min", "max"}: shape (batches,)."""
+        """{"index", "min", "max"}: shapes (batches,), of the ranges (batches, channels) too."""
         return self.log.state()
 
     def load_state(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
         """Takes over the log."""
         self.log = RangeLog.from_state(state)
+
+
+class MovingAveragePerChannelMinMaxObserver(MovingAverageMinMaxObserver):
+    """A scale and zero_point per channel, for the moving averages of its min and max.
+
+    The log takes 8 bytes per channel and batch.
+
+    Args:
+        averaging_constant: weight of a new batch, in (0, 1].
+        ch_axis: axis of the channels in x.
+        dtype: as Observer; the others too.
+
+    State: index: int64 (batches,), ascending; min, max: float32 (batches, channels).
+
+    Raises:
+        QConfigError: a per-tensor qscheme; arguments that do not fit together.
+    """
+
+    def __init__(
+        self,
+        averaging_constant: float = 0.01,
+        ch_axis: int = 0,
+        dtype: QDType | str = dtypes.quint8,
+        qscheme: QScheme | str = QScheme.PER_CHANNEL_AFFINE,
+        reduce_range: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        eps: float = EPS,
+    ) -> None:
+        self.ch_axis: int = ch_axis
+        super().__init__(
+            averaging_constant, dtype, qscheme, reduce_range, quant_min, quant_max, eps
+        )

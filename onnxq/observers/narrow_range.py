@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq import dtypes
-from onnxq.errors import CalibrationError, QConfigError
+from onnxq.errors import QConfigError
 from onnxq.observers._base import Observer, State, warn_unobserved
-from onnxq.observers._range import EPS, F32Array, as_float32, channel_range, finite_range
-from onnxq.qparams import PerChannel, PerTensor, QParams, QScheme
+from onnxq.observers._range import EPS, F32Array, folded, granularity_along, range_of
+from onnxq.qparams import QParams, QScheme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,23 +62,9 @@ class NarrowRangeObserver(Observer):
         """Raises each channel's absmax to that of x."""
         if x.size == 0:
             return
-        if self.ch_axis is None:
-            low, high = finite_range(as_float32(x, index), index)
-            absmax = np.asarray(max(-low, high), np.float32)
-        else:
-            lows, highs = channel_range(as_float32(x, index), self.ch_axis, index)
-            absmax = np.maximum(-lows, highs)
-        self.absmax = self._raised(absmax, f"batch {index}")
-
-    def _raised(self, absmax: F32Array, what: str) -> F32Array:
-        if self.absmax.size == 0 or absmax.size == 0:
-            return absmax if self.absmax.size == 0 else self.absmax
-        if absmax.shape != self.absmax.shape:
-            raise CalibrationError(
-                f"{what}: got {absmax.size} channels on axis {self.ch_axis}; before there were "
-                f"{self.absmax.size}. Is ch_axis the channels' axis?"
-            )
-        return np.asarray(np.maximum(self.absmax, absmax))
+        low, high = range_of(x, self.ch_axis, index)
+        absmax = np.asarray(np.maximum(-low, high))
+        self.absmax = folded(np.maximum, self.absmax, absmax, self.ch_axis, f"batch {index}")
 
     def merge(self, other: Self) -> Self:
         """The larger absmax of both.
@@ -87,12 +73,12 @@ class NarrowRangeObserver(Observer):
             CalibrationError: the specs or the numbers of channels differ.
         """
         merged = self._fresh_for(other)
-        merged.absmax = self._raised(other.absmax, "merge")
+        merged.absmax = folded(np.maximum, self.absmax, other.absmax, self.ch_axis, "merge")
         return merged
 
     def calculate_qparams(self) -> QParams:
         """QParams of granularity PerChannel(ch_axis), or PerTensor if that is None."""
-        granularity = PerTensor() if self.ch_axis is None else PerChannel(self.ch_axis)
+        granularity = granularity_along(self.ch_axis)
         if self.absmax.size == 0:
             warn_unobserved(self)
             return self.range.default(granularity)
