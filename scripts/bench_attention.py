@@ -209,12 +209,12 @@ def print_sizes() -> None:
             cells = " | ".join(f"{gain:.2f}" for gain in gains)
             print(f"| {hidden} | {rows} | {plain.min() / copies * 1e6:.0f} | {cells} |", flush=True)
     kinds = {"Attention": tables[CHOSEN], "MultiHeadAttention": tables[BIASED]}
-    gains = {
+    by_kind = {
         (kind, "integer", 8, hidden, 3 * hidden): found
         for kind, table in kinds.items()
         for hidden, found in table.items()
     }
-    write_gains("attention_gains.csv", ROWS, gains)
+    write_gains("attention_gains.csv", ROWS, by_kind)
 
 
 # --- layer

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import math
 import re
+from importlib import resources
 from pathlib import Path
 
 import pytest
 
 from onnxq import targets
-from onnxq.targets import gains
 from onnxq.targets.gains import DYNAMIC_GAINS, GATES, PRODUCT_OPS, STORED, TABLES, measured_gains
 from scripts import bench_attention, bench_dynamic, bench_recurrent
 from scripts._gains import FOLDER, gains_text
@@ -47,7 +47,7 @@ def test_an_altered_table_is_refused(
     text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "gains.csv").write_text(text)
-    monkeypatch.setattr(gains.resources, "files", lambda _: tmp_path)
+    monkeypatch.setattr(resources, "files", lambda _: tmp_path)
     with pytest.raises(ValueError, match=message):
         list(measured_gains("gains.csv"))
 
