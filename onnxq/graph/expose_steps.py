@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxq.graph.edit import NamePool, all_nodes, all_values
+from onnxq.graph.edit import NamePool, all_nodes, all_values, graph_of
 from onnxq.graph.expose import BRANCHES, lift
 
 if TYPE_CHECKING:
@@ -189,8 +189,7 @@ class _Opener:
 
     def _collect(self, loop: ir.Node, body: ir.Graph, inside: Iterable[Named]) -> list[Named]:
         """Puts a Loop in the place of this one that carries a sequence per tensor."""
-        graph = loop.graph
-        assert isinstance(graph, ir.Graph)
+        graph = graph_of(loop)
         states = len(body.inputs) - 2
         starts: list[ir.Value] = []
         carried = []

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from onnxq.graph.edit import NamePool, new_initializer
 from onnxq.graph.walk import value_name
+from onnxq.operator.nodes import tensor_of
 from onnxq.qdq.tensors import (
     half_tensor,
     integer_tensor,
@@ -74,8 +75,7 @@ class Initializers:
 
         Two calls of one module make the same weight twice.
         """
-        tensor = value.const_value
-        assert tensor is not None, "a lowering gives its constants values"
+        tensor = tensor_of(value)  # a lowering gives its constants values
         if tensor.nbytes >= _SHARED_BYTES:
             digest = hashlib.sha256(repr(tensor.shape.numpy()).encode() + tensor.tobytes()).digest()
             one = self._adopted.setdefault((graph, tensor.dtype, digest), value)
@@ -107,12 +107,11 @@ class Initializers:
         home = _owner(value) if graph is None else graph
         key = (value, qparams, code_limit, gain, perm, home)
         if key not in self._codes:
-            assert value.const_value is not None
             stem = value_name(value)
             if f"{stem}_quantized" in self._names:  # a second layout of a tied weight
                 stem = self.unique(f"{stem}_again")
             name = self.unique(f"{stem}_quantized")
-            source = transposed(value.const_value, perm)
+            source = transposed(tensor_of(value), perm)
             tensor = integer_tensor(source, qparams, code_limit, gain, name)
             self._codes[key] = (self._beside(value, tensor, name, home), stem)
         return self._codes[key]
@@ -124,9 +123,8 @@ class Initializers:
         home = _owner(value) if graph is None else graph
         key = (value, None, None, None, perm, home)
         if key not in self._codes:
-            assert value.const_value is not None
             name = self.unique(f"{value_name(value)}_half")
-            tensor = half_tensor(transposed(value.const_value, perm), name)
+            tensor = half_tensor(transposed(tensor_of(value), perm), name)
             self._codes[key] = (self._beside(value, tensor, name, home), name)
         return self._codes[key][0]
 

@@ -20,6 +20,7 @@ import onnx_ir as ir
 
 from onnxq import dtypes
 from onnxq.errors import ShapeError
+from onnxq.operator.nodes import find_input
 from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
@@ -78,12 +79,12 @@ def is_constant(dequantizer: ir.Node | None) -> bool:
 
 def zero_point_of(node: ir.Node) -> ir.Value | None:
     """The zero point of a Q or DQ; None: it is absent, and 0."""
-    return node.inputs[ZERO_POINT] if len(node.inputs) > ZERO_POINT else None
+    return find_input(node, ZERO_POINT)
 
 
 def array_of(node: ir.Node, slot: int) -> npt.NDArray[Any] | None:
     """The constant in that slot, that nobody can override; None: there is none."""
-    tensor = _tensor(node.inputs[slot] if slot < len(node.inputs) else None)
+    tensor = _tensor(find_input(node, slot))
     return None if tensor is None else tensor.numpy()
 
 

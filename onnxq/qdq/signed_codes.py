@@ -18,6 +18,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, graph_of
+from onnxq.operator.nodes import input_at
 from onnxq.qdq.fuse.moved import PASSED
 from onnxq.qdq.read import dequantizer, is_quantize
 
@@ -37,8 +38,7 @@ def keep_loadable(model: ir.Model) -> None:
         if _is_passed(node):
             _copy_in_front(node, names)
     for add, slot in list(_biased(model)):
-        bias = add.inputs[slot]
-        assert bias is not None
+        bias = input_at(add, slot)
         name = names.value(f"{bias.name}_row")
         add.replace_input_with(slot, _row(bias, add, name, names))
         graph = bias.graph
@@ -77,8 +77,7 @@ def _is_passed(node: ir.Node) -> bool:
 
 
 def _copy_in_front(node: ir.Node, names: FreeNames) -> None:
-    x = node.inputs[0]
-    assert x is not None, "_is_passed looked"
+    x = input_at(node, 0)
     copy = ir.node("Max", [x], name=names.node(f"{node.name}_copy"))
     result = copy.outputs[0]
     result.name, result.type, result.shape = names.value(f"{x.name}_copied"), x.type, x.shape

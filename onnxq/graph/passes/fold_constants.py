@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from onnxq.graph.edit import all_nodes
+from onnxq.graph.edit import all_nodes, graph_of
 from onnxq.graph.weights import EAGER_BYTES, Array, constant, derived
 
 if TYPE_CHECKING:
@@ -181,8 +181,7 @@ def _initializers(node: ir.Node, tensors: list[ir.TensorProtocol]) -> list[ir.Va
 
 def _replace(node: ir.Node, values: list[ir.Value]) -> None:
     """Who read the outputs reads the values; these are registered, if they are not yet."""
-    graph = node.graph
-    assert graph is not None
+    graph = graph_of(node)
     for y, value in zip(node.outputs, values, strict=True):
         y.replace_all_uses_with(value)
     graph.remove(node, safe=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxq.graph.edit import FreeNames, all_nodes
+from onnxq.graph.edit import FreeNames, all_nodes, graph_of
 from onnxq.graph.weights import constant
 from onnxq.operator.nodes import has_input, input_at
 
@@ -61,9 +61,8 @@ def _axes(node: ir.Node) -> Sequence[int] | None:
 
 def _flatten(pool: ir.Node, names: FreeNames) -> None:
     """Appends y = Flatten(pooled): (N, C, 1...) to (N, C)."""
-    x, y, graph = input_at(pool, 0), pool.outputs[0], pool.graph
+    x, y, graph = input_at(pool, 0), pool.outputs[0], graph_of(pool)
     assert x.shape is not None
-    assert graph is not None
     name = names.node(f"{pool.name}_flatten") if pool.name else None
     flatten = ir.node("Flatten", [], {"axis": 1}, num_outputs=1, name=name)
     flatten.metadata_props.update(pool.metadata_props)

@@ -19,6 +19,7 @@ import onnx_ir as ir
 from onnxq.errors import listed
 from onnxq.graph.edit import FreeNames, graph_of, new_constant, replace
 from onnxq.observers import MinMaxObserver
+from onnxq.operator.nodes import has_input
 from onnxq.ort import runtime
 from onnxq.pytorch.importers.notes import note
 from onnxq.qdq.read import (
@@ -146,7 +147,7 @@ def _as_conv_integer(node: ir.Node, names: FreeNames) -> None:
 
 
 def _real_bias(node: ir.Node) -> npt.NDArray[np.float32] | None:
-    if len(node.inputs) <= BIAS or node.inputs[BIAS] is None:
+    if not has_input(node, BIAS):
         return None
     source = dequantizer(node.inputs[BIAS])
     if source is None:

@@ -21,6 +21,7 @@ from onnxq.dtypes import INT8
 from onnxq.graph.edit import FreeNames, new_constant
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.operator import Rule
+from onnxq.operator.nodes import find_input
 from onnxq.pytorch.importers.notes import note
 from onnxq.pytorch.importers.patterns import WEIGHTS
 from onnxq.qdq.read import BIAS, WEIGHT, array_of, dequantizer, is_constant
@@ -144,7 +145,7 @@ def _narrow(node: ir.Node, codes: Codes, limit: int, names: FreeNames) -> None:
 
 def _renew_bias(node: ir.Node, names: FreeNames) -> None:
     """The int32 bias at the new x_scale * w_scale."""
-    bias = dequantizer(node.inputs[BIAS]) if len(node.inputs) > BIAS else None
+    bias = dequantizer(find_input(node, BIAS))
     if bias is None or not is_constant(bias):
         return
     codes, scale = array_of(bias, 0), array_of(bias, 1)

@@ -16,6 +16,7 @@ import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.operator import Float
+from onnxq.operator.nodes import input_at
 from onnxq.qdq.fuse.fusion import Flattened, Fusion, Kept
 from onnxq.qdq.fuse.judge import site
 from onnxq.qdq.fuse.view import float_view, view_of
@@ -37,9 +38,7 @@ def judge_biased(node: ir.Node, scales: Scales) -> Fusion | Kept | None:
     if add is None:
         return None
     bias_slot = 1 if add.inputs[0] is node.outputs[0] else 0
-    a, b, bias = node.inputs[0], node.inputs[1], add.inputs[bias_slot]
-    assert a is not None
-    assert b is not None
+    a, b, bias = input_at(node, 0), input_at(node, 1), add.inputs[bias_slot]
     if bias is None or not _becomes_gemm(a, b, bias):
         return None
     gemm = catalog.find("Gemm")
@@ -49,8 +48,7 @@ def judge_biased(node: ir.Node, scales: Scales) -> Fusion | Kept | None:
     view.name = node.name
     flattened = _flattened(a, b)
     if flattened is not None:
-        assert view.inputs[0] is not None
-        view.inputs[0].shape = ir.Shape(flattened.matrix)
+        input_at(view, 0).shape = ir.Shape(flattened.matrix)
         view.outputs[0].shape = ir.Shape([flattened.matrix[0], flattened.result[-1]])
     rule = gemm.rule(view)
     if isinstance(rule, Float):

@@ -21,6 +21,7 @@ import onnx_ir as ir
 from onnxq import dtypes
 from onnxq.graph.edit import new_constant
 from onnxq.graph.weights import constant
+from onnxq.operator.nodes import find_input, input_at
 from onnxq.qdq.read import BIAS, WEIGHT, dequantizer, is_quantize
 from onnxq.qdq.write import Grid, feed, new_codes
 from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
@@ -46,7 +47,7 @@ def _quantize(node: ir.Node, scales: Scales, names: FreeNames) -> None:
     x = _dequantized(node.inputs[0], scales)
     if x is None or x.granularity != PerTensor() or not _goes_to_quantize(node):
         return
-    bias = node.inputs[BIAS] if len(node.inputs) > BIAS else None
+    bias = find_input(node, BIAS)
     b = _floats(bias)
     if bias is not None and (b is None or b.ndim != 1):  # then it leaves the weight, too
         return
@@ -127,9 +128,7 @@ def _qparams_of(weight: Floats) -> QParams:
 
 
 def _stem(node: ir.Node, slot: int) -> str:
-    value = node.inputs[slot]
-    assert value is not None, "its numbers were read"
-    return str(value.name)
+    return str(input_at(node, slot).name)
 
 
 def _read_codes(node: ir.Node, slot: int, stored: ir.Value, grid: Grid, names: FreeNames) -> None:

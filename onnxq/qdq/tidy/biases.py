@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.dtypes import INT32
+from onnxq.operator.nodes import input_at
 from onnxq.qdq.read import BIAS, array_of, dequantizer, is_quantize, one_scale
 from onnxq.qdq.tidy.stored_constants import DEAD
 from onnxq.qdq.tidy.stored_weights import weight_of
@@ -47,9 +48,7 @@ def store_bias(node: ir.Node, names: FreeNames) -> None:
     scale = product_scale(x.scale, weight.scale)
     granularity = PerChannel(0) if scale.ndim else PerTensor()
     qparams = QParams(scale, np.zeros(scale.shape, np.int32), INT32, granularity)
-    value = node.inputs[BIAS]
-    assert value is not None
-    stem = str(value.name)
+    stem = str(input_at(node, BIAS).name)
     codes, grid = new_codes(node, stem, quantize(bias, qparams), qparams, names)
     name = names.node(f"{stem}_dequantize")
     feed(node, BIAS, grid.dequantize(codes, name, names.value(f"{stem}_dequantized")))

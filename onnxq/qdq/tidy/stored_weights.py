@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.dtypes import INT8
+from onnxq.operator.nodes import input_at
 from onnxq.qdq.read import (
     SCALE,
     WEIGHT,
@@ -98,9 +99,7 @@ def weight_of(node: ir.Node) -> StoredWeight | None:
         return None
     if scale.shape != (codes.shape[axis],):  # else a weight of one channel keeps its shape (1,)
         scale = qparams.scale
-    value = source.inputs[0]
-    assert value is not None
-    return StoredWeight(str(value.name), codes, scale, axis)
+    return StoredWeight(str(input_at(source, 0).name), codes, scale, axis)
 
 
 def _lies_along(granularity: PerTensor | PerChannel, axis: int, rank: int) -> bool:
