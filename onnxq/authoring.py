@@ -17,11 +17,11 @@ written through the `Site` that a lowering is given: onnxq.operator has both.
 
 from __future__ import annotations
 
+from onnxq.operator import Reals
 from onnxq.operator.examples import codes as random_codes
 from onnxq.operator.examples import normal as random_reals
 from onnxq.operator.nodes import constant, has_input, is_constant, shape
 from onnxq.operators._function import (
-    Reals,
     anywhere,
     function,
     lower_around,

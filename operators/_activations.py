@@ -6,25 +6,18 @@ machines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 
 from onnxq.errors import UnsupportedError
+from onnxq.operator import NodeCall, Singles
 from onnxq.operators._logistic import logistic, tanh
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from onnxq.operator import NodeCall
-
-
-Floats = npt.NDArray[np.float32]
-Function = Callable[[Floats, np.float32, np.float32], Floats]
+Function = Callable[[Singles, np.float32, np.float32], Singles]
 
 ZERO, ONE = np.float32(0), np.float32(1)
 
@@ -63,7 +56,7 @@ class Activation:
     alpha: float = 0.0
     beta: float = 0.0
 
-    def __call__(self, x: Floats) -> Floats:
+    def __call__(self, x: Singles) -> Singles:
         """float32, shape of x."""
         with np.errstate(over="ignore", under="ignore"):
             return FUNCTIONS[self.name](x, np.float32(self.alpha), np.float32(self.beta))

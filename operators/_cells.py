@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.errors import UnsupportedError
+from onnxq.operator import NodeCall
 from onnxq.operator.nodes import call_of
 from onnxq.operators._activations import TAKES, Activation
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.operator import NodeCall
-    from onnxq.operators._steps import Steps
+from onnxq.operators._steps import Steps
 
 OPERATORS = {
     "sigmoid": "Sigmoid",

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import onnx_ir as ir
 
+from onnxq.operator import Call, Site
 from onnxq.qparams import IntArray, QParams, quantize
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from onnxq.operator import Call, Site
-
 
 Bounds = tuple[float, float]
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.operator import Array, IntegerCall, Ints, Singles
 from onnxq.operator.integer_call import stored
 from onnxq.operators import _gemm
 from onnxq.operators._pairs import product_correction
-
-if TYPE_CHECKING:
-    from onnxq.operator import Array, IntegerCall
-    from onnxq.operators._gemm import Floats, Ints
-    from onnxq.qparams import QParams
-    from onnxq.targets.accumulation import Accumulator
+from onnxq.qparams import QParams
+from onnxq.targets.accumulation import Accumulator
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,10 +26,10 @@ class Columns:
         late: (N,), multiplied by last (see `late_columns`); None elsewhere.
     """
 
-    values: Floats
+    values: Singles
     reach: int
-    scale: Floats
-    late: Floats | None = None
+    scale: Singles
+    late: Singles | None = None
 
 
 def columns(
@@ -156,8 +152,8 @@ def product(
 
 
 def to_float(
-    call: IntegerCall, total: Ints, a_scale: Floats, b: Columns, bias: Array | None
-) -> Floats:
+    call: IntegerCall, total: Ints, a_scale: Singles, b: Columns, bias: Array | None
+) -> Singles:
     """float32(total) * (a_scale * b.scale) + bias, rounded after each step.
 
     Args:

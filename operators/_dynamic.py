@@ -11,21 +11,15 @@ step, as the operators do that they stand for: equal bit for bit, fused or not.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
+from onnx_ir.tape import Tape
 
 from onnxq.errors import UnsupportedError
-from onnxq.qparams import PerBlock, PerChannel, PerTensor
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from onnx_ir.tape import Tape
-
-    from onnxq.operator import Array, DynamicRule, DynamicSite, NodeSite
-    from onnxq.qparams import QParams
+from onnxq.operator import Array, DynamicRule, DynamicSite, NodeSite
+from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
 
 RunTimeCodes = tuple[ir.Value, ir.Value, ir.Value]
 """(codes, scale, zero point) of a tensor that is quantized when the model runs."""

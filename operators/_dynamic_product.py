@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
+from onnx_ir.tape import Tape
 
 from onnxq.errors import UnsupportedError
 from onnxq.operator import DynamicForm, DynamicRule, DynamicSite, DynamicWeight, Float, NodeSite
 from onnxq.operator.nodes import is_constant, shape
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._dynamic import block_reals, integer_product, quantized_at_run_time, step
-from onnxq.qparams import PerBlock
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    from onnx_ir.tape import Tape
-
-    from onnxq.qparams import QParams
+from onnxq.qparams import PerBlock, QParams
 
 ALL_FORMS = (DynamicForm.INTEGER, DynamicForm.BLOCKS, DynamicForm.STORED, DynamicForm.HALF)
 NOT_ROW_WISE = (DynamicForm.INTEGER, DynamicForm.STORED, DynamicForm.HALF)

@@ -15,11 +15,11 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.errors import ShapeError
@@ -31,6 +31,7 @@ from onnxq.operator import (
     Form,
     NodeCall,
     Operator,
+    Reals,
     Role,
     Rule,
     Site,
@@ -46,14 +47,7 @@ from onnxq.operators._tables import (
     rounded,
     tabulate,
 )
-from onnxq.qparams import dequantize, quantize
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from onnxq.qparams import IntArray
-
-Reals = npt.NDArray[np.float64]
+from onnxq.qparams import IntArray, dequantize, quantize
 
 TABLE_NS = 0.69
 """A table, measured in an int8 network, ns per element (scripts/bench_elementwise.py)."""

@@ -8,20 +8,13 @@ slower.)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-import numpy.typing as npt
 
 from onnxq.core.threads import in_parallel, shares, worker_count
+from onnxq.dtypes import QDType
 from onnxq.errors import ShapeError
+from onnxq.operator import Ints, Singles
 from onnxq.qparams import IntArray, PerTensor, QParams
-
-if TYPE_CHECKING:
-    from onnxq.dtypes import QDType
-
-Floats = npt.NDArray[np.float32]
-Ints = npt.NDArray[np.int32]
 
 EXACT_FLOAT32 = 1 << 24
 EXACT_FLOAT64 = 1 << 53
@@ -29,7 +22,7 @@ MIN_BLOCK = 32  # shorter blocks cost more in additions than float64 costs in BL
 WORTH_SHARING = 1 << 14  # elements; the product of less is over before a thread starts
 
 
-def centred(q: IntArray, p: QParams) -> Floats:
+def centred(q: IntArray, p: QParams) -> Singles:
     """Codes minus zero points as float32, exact for codes of up to 16 bits; shape of q."""
     values = q.astype(np.float32)
     if not p.zero_point.any():  # weights, as a rule
@@ -62,7 +55,7 @@ def origin(p: QParams, other: int, inner: int) -> int:
     return 0 if p.dtype.signed else 1 << (p.dtype.bits - 1)
 
 
-def shifted(q: IntArray, code: int) -> Floats:
+def shifted(q: IntArray, code: int) -> Singles:
     """Codes minus one code, as float32; shape of q."""
     values = q.astype(np.float32)
     if code:
@@ -75,7 +68,7 @@ def furthest(dtype: QDType, code: int) -> int:
     return max(dtype.qmax - code, code - dtype.qmin)
 
 
-def product(a: IntArray, a_qparams: QParams, b: Floats, b_reach: int) -> Ints:
+def product(a: IntArray, a_qparams: QParams, b: Singles, b_reach: int) -> Ints:
     """(a - a_zp) @ b, exact modulo 2^32; shapes as np.matmul.
 
     (a - a_zp) @ b = (a - code) @ b - (a_zp - code) * (sum of b's rows), code: see `origin`.
@@ -103,7 +96,7 @@ def product(a: IntArray, a_qparams: QParams, b: Floats, b_reach: int) -> Ints:
     return np.asarray(total.reshape(*rows, b.shape[-1]) if b.ndim == 2 else total)
 
 
-def integer_matmul(a: Floats, b: Floats, largest: int | None = None) -> Ints:
+def integer_matmul(a: Singles, b: Singles, largest: int | None = None) -> Ints:
     """The product a @ b of whole numbers in float32, exact modulo 2^32; shapes as np.matmul.
 
     Args:
@@ -126,7 +119,7 @@ def integer_matmul(a: Floats, b: Floats, largest: int | None = None) -> Ints:
     return np.concatenate(parts, axis=-1)
 
 
-def _matmul(a: Floats, b: Floats, bound: int) -> Ints:
+def _matmul(a: Singles, b: Singles, bound: int) -> Ints:
     """`integer_matmul` in one thread; `bound`: on |a| |b|."""
     inner = a.shape[-1]
     block = EXACT_FLOAT32 // max(bound, 1)
@@ -152,12 +145,12 @@ def _if_array(total: Ints) -> Ints | None:
     return total if isinstance(total, np.ndarray) else None
 
 
-def _largest(x: Floats) -> int:
+def _largest(x: Singles) -> int:
     """The largest |x|; two reductions, for |x| would be another array."""
     return max(int(x.max(initial=0)), -int(x.min(initial=0)))
 
 
-def _checked_inner(a: Floats | IntArray, b: Floats) -> int:
+def _checked_inner(a: Singles | IntArray, b: Singles) -> int:
     if a.ndim == 0 or b.ndim == 0:
         raise ShapeError(
             f"matrix product of shapes {a.shape} and {b.shape}: rank 0 has no columns."

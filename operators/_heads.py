@@ -11,21 +11,16 @@ apart the two can be.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.operator import Array, NodeCall, Reals, Singles
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onnxq.operator import Array, NodeCall
-
-Floats = npt.NDArray[np.float32]
-Reals = npt.NDArray[np.float64]
 Real = TypeVar("Real", bound=np.floating)
 
 MASKED = -10000.0  # default of mask_filter_value
@@ -48,14 +43,14 @@ class Heads:
         scale: of the products.
     """
 
-    q: Floats
-    k: Floats
-    v: Floats
-    added: Floats | None
+    q: Singles
+    k: Singles
+    v: Singles
+    added: Singles | None
     scale: float
 
 
-def split_heads(x: Floats, heads: int) -> Floats:
+def split_heads(x: Singles, heads: int) -> Singles:
     """(B, heads, S, H) of (B, S, heads * H)."""
     b, s, width = x.shape
     return np.ascontiguousarray(x.reshape(b, s, heads, width // heads).swapaxes(1, 2))
@@ -68,7 +63,7 @@ def merge_heads(y: npt.NDArray[Real]) -> npt.NDArray[Real]:
 
 
 def heads_of(
-    call: NodeCall, parts: Sequence[Floats], mask: Array | None, past: Array | None
+    call: NodeCall, parts: Sequence[Singles], mask: Array | None, past: Array | None
 ) -> Heads:
     """Q, K and V of every head, the past in front, and what the masks add.
 
@@ -87,7 +82,7 @@ def heads_of(
     return Heads(q, k, v, added, usual_scale(call.real("scale", 0.0), q.shape[3]))
 
 
-def added_mask(call: NodeCall, mask: Array | None, sizes: tuple[int, int, int]) -> Floats | None:
+def added_mask(call: NodeCall, mask: Array | None, sizes: tuple[int, int, int]) -> Singles | None:
     """float32 (B, 1, S, T) that is added to the scores; None: there is no mask.
 
     Args:
@@ -151,8 +146,8 @@ def _masked(
 
 
 def joined_with_past(
-    call: NodeCall, past: Array | None, k: Floats, v: Floats
-) -> tuple[Floats, Floats]:
+    call: NodeCall, past: Array | None, k: Singles, v: Singles
+) -> tuple[Singles, Singles]:
     """Keys and values, those of the past, (2, B, heads, P, H), in front: (B, heads, P + S, H).
 
     Raises:
@@ -176,7 +171,7 @@ def usual_scale(scale: float, size: int) -> float:
     return scale or float(np.float32(1) / np.sqrt(np.float32(size)))
 
 
-def attend(heads: Heads) -> Floats:
+def attend(heads: Heads) -> Singles:
     """Y (B, N, S, H_v), float32."""
     weights, _ = _weights(_rounded(heads, _scores(heads)))
     return np.asarray(weights @ heads.v.astype(np.float64), np.float32)

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from onnxq.operator import NodeCall, Singles
 from onnxq.operators._resample import Axis, Coordinates, Places, coordinates
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onnxq.operator import NodeCall
-
-Reals = npt.NDArray[np.float32]
-Tap = tuple[Places, Reals]
+Tap = tuple[Places, Singles]
 Number = TypeVar("Number", bound=np.generic)
 
 CUBIC_TAPS = 4
@@ -52,7 +48,7 @@ def linear_taps(call: NodeCall, axis: Axis) -> tuple[Tap, Tap]:
     return (before, far), (behind, near)
 
 
-def blend(x: Reals, taps: dict[int, tuple[Tap, Tap]]) -> Reals:
+def blend(x: Singles, taps: dict[int, tuple[Tap, Tap]]) -> Singles:
     """Sum over the corners of weight * element, the last axis counting fastest.
 
     Args:
@@ -60,7 +56,7 @@ def blend(x: Reals, taps: dict[int, tuple[Tap, Tap]]) -> Reals:
         taps: axis of x -> `linear_taps` of it, ascending.
     """
     axes = list(taps)
-    total: Reals | None = None
+    total: Singles | None = None
     for corner in itertools.product((0, 1), repeat=len(axes)):
         part, weight = x, np.ones((), np.float32)
         for axis, side in reversed(list(zip(axes, corner, strict=True))):
@@ -78,12 +74,12 @@ def along(values: npt.NDArray[Number], axis: int, rank: int) -> npt.NDArray[Numb
     return values.reshape([-1 if i == axis else 1 for i in range(rank)])
 
 
-def cubic(call: NodeCall, x: Reals, axes: dict[int, Axis]) -> Reals:
+def cubic(call: NodeCall, x: Singles, axes: dict[int, Axis]) -> Singles:
     """Cubic convolution over 4 taps per axis, the last axis first (Keys, 1981)."""
     order = sorted(axes, reverse=True)
     for axis in order:
         indices, weights, total = _cubic_taps(call, axes[axis])
-        y: Reals | None = None
+        y: Singles | None = None
         for index, weight in zip(indices, weights, strict=True):
             part, w = np.take(x, index, axis), along(weight, axis, x.ndim)
             if axis == order[0]:
@@ -96,7 +92,7 @@ def cubic(call: NodeCall, x: Reals, axes: dict[int, Axis]) -> Reals:
     return x
 
 
-def _cubic_taps(call: NodeCall, axis: Axis) -> tuple[list[Places], list[Reals], Reals]:
+def _cubic_taps(call: NodeCall, axis: Axis) -> tuple[list[Places], list[Singles], Singles]:
     """(elements, weights) of the 4 taps, and the sum to divide the weights by."""
     place = places_of(call, axis)
     first = np.floor(place)
@@ -114,14 +110,14 @@ def _cubic_taps(call: NodeCall, axis: Axis) -> tuple[list[Places], list[Reals], 
     return [np.clip(i, 0, axis.size - 1) for i in raw], weights, total
 
 
-def _keys(s: Reals, a: np.float32) -> list[Reals]:
+def _keys(s: Singles, a: np.float32) -> list[Singles]:
     """Weights of the taps at distances 1 + s, s, 1 - s and 2 - s."""
     one, two, three, four, five, eight = (np.float32(n) for n in (1, 2, 3, 4, 5, 8))
 
-    def outer(t: Reals) -> Reals:
+    def outer(t: Singles) -> Singles:
         return ((a * t - five * a) * t + eight * a) * t - four * a
 
-    def inner(t: Reals) -> Reals:
+    def inner(t: Singles) -> Singles:
         return ((a + two) * t - (a + three)) * t * t + one
 
     return [outer(s + one), inner(s), inner(one - s), outer(two - s)]
@@ -131,7 +127,7 @@ ONE = np.float32(1)
 HALF = np.float32(0.5)
 
 
-def antialiased(call: NodeCall, x: Reals, axes: dict[int, Axis], mode: str) -> Reals:
+def antialiased(call: NodeCall, x: Singles, axes: dict[int, Axis], mode: str) -> Singles:
     """Weighted sums along each of the axes whose size changes, the last axis first."""
     for axis in sorted(axes, reverse=True):
         if axes[axis].size == axes[axis].out:
@@ -145,7 +141,7 @@ def antialiased(call: NodeCall, x: Reals, axes: dict[int, Axis], mode: str) -> R
     return x
 
 
-def filter_weights(call: NodeCall, axis: Axis, mode: str) -> tuple[Places, Reals]:
+def filter_weights(call: NodeCall, axis: Axis, mode: str) -> tuple[Places, Singles]:
     """(first element, weights) of every output element.
 
     Returns:
@@ -179,7 +175,7 @@ def filter_weights(call: NodeCall, axis: Axis, mode: str) -> tuple[Places, Reals
     return inside_low, weights * inverse[:, None]
 
 
-def _fold(weights: Reals, low: int, high: int, size: int) -> None:
+def _fold(weights: Singles, low: int, high: int, size: int) -> None:
     """Adds the weights of elements outside to the first and last inside, in place."""
     taps = high - low
     before = min(max(-low, 0), taps - 1)
@@ -191,16 +187,16 @@ def _fold(weights: Reals, low: int, high: int, size: int) -> None:
     weights[: taps - before] = weights[before:taps].copy()
 
 
-def _triangle(x: Reals) -> Reals:
+def _triangle(x: Singles) -> Singles:
     return np.maximum(ONE - np.abs(x), np.float32(0))
 
 
-def _cubic(a: float) -> Callable[[Reals], Reals]:
+def _cubic(a: float) -> Callable[[Singles], Singles]:
     """The cubic convolution kernel with that parameter."""
     c = np.float32(a)
     two, three, four, five, eight = (np.float32(n) for n in (2, 3, 4, 5, 8))
 
-    def kernel(x: Reals) -> Reals:
+    def kernel(x: Singles) -> Singles:
         t = np.abs(x)
         inner = ((c + two) * t - (c + three)) * t * t + ONE
         outer = (((t - five) * t + eight) * t - four) * c

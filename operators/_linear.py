@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.dtypes import INT8
+from onnxq.dtypes import INT8, QDType
 from onnxq.errors import ShapeError
+from onnxq.operator import Array, IntegerCall
 from onnxq.qparams import Granularity, PerBlock, PerChannel, PerTensor, QParams
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onnxq.dtypes import QDType
-    from onnxq.operator import Array, IntegerCall
 
 REALS = (np.dtype(np.float32), np.dtype(np.float16))
 
@@ -30,7 +26,7 @@ SMALL_FLOATS = tuple(
         ml_dtypes.float4_e2m1fn,
     )
 )
-"""Floats that ONNX scales as it scales codes, without zero point. ONNX Runtime 1.31 has no kernel
+"""Singles that ONNX scales as it scales codes, without zero point. ONNX Runtime 1.31 has no kernel
 for float4_e2m1fn: that one follows the text of ONNX alone."""
 
 

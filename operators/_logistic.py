@@ -11,14 +11,11 @@ Tangent (MLAS tanh.cpp): x clamped to [-9, 9], y = x P(x^2) / Q(x^2), likewise.
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from onnxq.operators._fma import fma
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 LIMIT = np.float32(18)
 # MlasLogisticConstants: alpha_9, alpha_7 ... alpha_1, and beta_10, beta_8 ... beta_0

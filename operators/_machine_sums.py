@@ -27,18 +27,14 @@ and for scalars and broadcasts on either side.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from onnxq.operator import Ints
 from onnxq.operators._fma import fma
-
-if TYPE_CHECKING:
-    from onnxq.operators._tables import Codes
-    from onnxq.qparams import IntArray, QParams
+from onnxq.qparams import IntArray, QParams
 
 
-def unfused_sum(a: Codes, b: Codes, p: QParams, q: QParams, out: QParams) -> IntArray:
+def unfused_sum(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntArray:
     """Codes of the sum of broadcasting int32 arrays; p, q, out: qparams of a, b, result."""
     ratio_a, ratio_b = np.float32(p.scale / out.scale), np.float32(q.scale / out.scale)
     zeros = [np.float32(each.zero_point) for each in (p, q, out)]
@@ -48,7 +44,7 @@ def unfused_sum(a: Codes, b: Codes, p: QParams, q: QParams, out: QParams) -> Int
     return np.asarray(np.clip(value, out.dtype.qmin, out.dtype.qmax).astype(out.dtype.storage))
 
 
-def unfused_sum_of_scalar(a: Codes, b: Codes, p: QParams, q: QParams, out: QParams) -> IntArray:
+def unfused_sum_of_scalar(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntArray:
     """As `unfused_sum`, where b is a scalar: it is added first."""
     return unfused_sum(b, a, q, p, out)
 
@@ -57,7 +53,7 @@ BITS = 21  # of the greater multiplier, besides its leading one
 LEAST_RATIO, RATIO_LIMIT = 2.0**-14, 2.0**8
 
 
-def fixed_sum(a: Codes, b: Codes, p: QParams, q: QParams, out: QParams) -> IntArray:
+def fixed_sum(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntArray:
     """Codes of the sum on ARM of broadcasting int32 arrays; p, q, out: qparams of a, b, result."""
     left = np.asarray(a - p.zero_point.astype(np.int32))
     right = np.asarray(b - q.zero_point.astype(np.int32))

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
-from onnxq.operator import Array, Call, Case, Float, Form, Role, Rule, Site, enter
-from onnxq.operators._function import Formula, Reals, around_kernel, lower_around
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.operators._function import Decorated
+from onnxq.operator import Array, Call, Case, Float, Form, Reals, Role, Rule, Site, enter
+from onnxq.operators._function import Decorated, Formula, around_kernel, lower_around
 
 EPSILON = 1e-5  # of the ONNX schemas
 

@@ -6,20 +6,15 @@ The number n is one code of its own: n = (code - zero_point) * |n|, code - zero_
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
+from onnxq.dtypes import QDType
 from onnxq.operator import Call, NodePlan, Site
 from onnxq.operators.add import Add
 from onnxq.operators.mul import Mul
-from onnxq.qparams import MIN_SCALE, QParams, per_tensor
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from onnxq.dtypes import QDType
-    from onnxq.qparams import IntArray
+from onnxq.qparams import MIN_SCALE, IntArray, QParams, per_tensor
 
 OPERATORS = {"QLinearMul": Mul(), "QLinearAdd": Add()}
 

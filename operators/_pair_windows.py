@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.operator import Ints
 from onnxq.operators._pairs import (
     LOWEST,
     WRAP,
+    Places,
     Weight,
     adds_pairs,
     correction,
@@ -21,14 +23,8 @@ from onnxq.operators._pairs import (
     risks,
 )
 from onnxq.operators._windows import Windows, sliding, tap
+from onnxq.qparams import IntArray, QParams
 from onnxq.targets.accumulation import Accumulator, Arithmetic, Effect, Overflows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onnxq.operators._gemm import Ints
-    from onnxq.operators._pairs import Places
-    from onnxq.qparams import IntArray, QParams
 
 HIGHEST_SUM = 256  # of two weights: 256 * -128 is still within int16
 ELEMENTS = 1 << 24  # 16 MiB of codes: images unfolded at once

@@ -24,20 +24,15 @@ NEON's of int8 by int8 wrap as those of uint8 do.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.targets.accumulation import Arithmetic, Effect, Overflows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onnxq.operators._gemm import Ints
-    from onnxq.qparams import IntArray
-    from onnxq.targets.accumulation import Accumulator
+from onnxq.operator import Ints
+from onnxq.qparams import IntArray
+from onnxq.targets.accumulation import Accumulator, Arithmetic, Effect, Overflows
 
 Places = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
+from collections.abc import Iterable, Sequence
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 import onnx_ir as ir
@@ -23,9 +24,6 @@ from onnxq.operator import (
 )
 from onnxq.operator.integer_call import QDTYPES, stored
 from onnxq.qparams import QParams, per_tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 WIDE = {
     np.dtype(name): QDType(name, bits, name[0] != "u", np.dtype(name), name.upper(), 1)

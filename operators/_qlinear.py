@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from onnxq.dtypes import QDType
 from onnxq.errors import ShapeError
 from onnxq.operator import Array, AttributeValue, Case, IntegerCall, NodeCall, NodePlan
 from onnxq.operator.examples import codes, scales, zero
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from onnxq.dtypes import QDType
-    from onnxq.qparams import IntArray, QParams
+from onnxq.qparams import IntArray, QParams
 
 
 def unary(call: IntegerCall, names: tuple[str, str] = ("X", "Y")) -> tuple[Array, NodePlan]:

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from onnxq.errors import ShapeError
-from onnxq.operators._activations import FUNCTIONS
+from onnxq.operator import Array, NodeCall, Singles
+from onnxq.operators._activations import FUNCTIONS, Activation
 from onnxq.operators._cells import clip_limit
 from onnxq.operators._logistic import tanh
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from onnxq.operator import Array, NodeCall
-    from onnxq.operators._activations import Activation
-
-    Floats = npt.NDArray[np.float32]
 
 SLOTS = 6  # X, W, R, B, sequence_lens, initial_h
 
@@ -28,22 +20,22 @@ SLOTS = 6  # X, W, R, B, sequence_lens, initial_h
 class FloatCell:
     """One direction: R (G H, H), Rb (G H,), its functions and the bound of what goes into them."""
 
-    r: Floats
-    rb: Floats
+    r: Singles
+    rb: Singles
     functions: Sequence[Activation]
     clip: float | None
 
-    def gate(self, index: int, x: Floats) -> Floats:
+    def gate(self, index: int, x: Singles) -> Singles:
         """One of the functions, x clipped first where the node says so."""
         limit = self.clip
         return apply(self.functions[index], x if limit is None else np.clip(x, -limit, limit))
 
 
-Step = Callable[[FloatCell, "Floats", "Floats"], "Floats"]
+Step = Callable[[FloatCell, "Singles", "Singles"], "Singles"]
 """(cell, P_t (N, G H), h_t-1 (N, H)) -> h_t."""
 
 
-def apply(function: Activation, x: Floats) -> Floats:
+def apply(function: Activation, x: Singles) -> Singles:
     """function(x), float32."""
     alpha, beta = np.float32(function.alpha), np.float32(function.beta)
     if function.name == "elu":

@@ -13,24 +13,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
+from onnx_ir.tape import Tape
 
-from onnxq.operator import DynamicForm, DynamicRule, DynamicSite, DynamicWeight, Float
+from onnxq.operator import (
+    DynamicForm,
+    DynamicNodePlan,
+    DynamicRule,
+    DynamicSite,
+    DynamicWeight,
+    Float,
+    Singles,
+)
 from onnxq.operator.nodes import constant, has_input, is_constant, shape
+from onnxq.operators._activations import Activation
 from onnxq.operators._dynamic import lower_stored, step
 from onnxq.operators._steps import Codes, Matrix, Steps
-
-if TYPE_CHECKING:
-    from onnx_ir.tape import Tape
-
-    from onnxq.operator import DynamicNodePlan
-    from onnxq.operators._activations import Activation
-
-Floats = npt.NDArray[np.float32]
 
 X, W, R, B, LENGTHS, INITIAL = range(6)
 """Input slots."""
@@ -81,8 +81,8 @@ class Layout:
 class Biases:
     """One direction's: (G H,) beside X W^T, and (G H,) beside h R^T or None."""
 
-    outside: Floats
-    inside: Floats | None
+    outside: Singles
+    inside: Singles | None
 
 
 def dynamic_entry(op_type: str) -> str:
@@ -123,7 +123,7 @@ def is_batch_first(node: ir.Node) -> bool:
     return node.attributes.get_int("layout", 0) != 0
 
 
-def biases(node: ir.Node, directions: int) -> list[tuple[Floats, Floats]] | None:
+def biases(node: ir.Node, directions: int) -> list[tuple[Singles, Singles]] | None:
     """(Wb, Rb) per direction, (G H,) each; None where the node has no bias."""
     bias = constant(node, B)
     if bias is None:

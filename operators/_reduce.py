@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.errors import ShapeError
 from onnxq.operator import Case, Float, NodeCall
 from onnxq.operator.examples import ints, normal
 from onnxq.operator.nodes import call_of, constant, has_input, shape
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.qparams import IntArray
+from onnxq.qparams import IntArray
 
 NOT_KNOWN = Float("its axes, or the rank of its input, are not known before the model runs")
 

@@ -7,18 +7,14 @@ the neighbour of a tie, would be another tensor.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import ShapeError, UnsupportedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from onnxq.operator import Array, NodeCall
+from onnxq.operator import Array, NodeCall
 
 Coordinates = npt.NDArray[np.float32]
 Places = npt.NDArray[np.intp]

@@ -6,22 +6,18 @@ Scales are positive, so that codes are ordered as the numbers are.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.errors import ShapeError
 from onnxq.operator import Array, Call, Case, Float, Form, Operator, Role, Rule, Site, enter
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import infinite_operand
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.qparams import IntArray
+from onnxq.qparams import IntArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,23 +6,19 @@ A value in the body of a Scan must not have the name of one around it; so every 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 from onnx_ir.tape import Tape
 
+from onnxq.dtypes import QDType
 from onnxq.errors import UnsupportedError
 from onnxq.operator import NodeSite
 from onnxq.operators._dynamic import quantized_at_run_time
 from onnxq.qparams import PerChannel, PerTensor, QParams
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from onnxq.dtypes import QDType
 
 Attribute = int | float | list[int] | ir.Graph
 BYTE_BITS = 8

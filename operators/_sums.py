@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onnxq.operator import NodeCall
-
-Reals = npt.NDArray[np.float32]
+from onnxq.operator import NodeCall, Singles
 
 VECTOR = 4  # of float32: SSE, which ONNX Runtime is compiled for
 BLOCK = 4  # rows that MLAS multiplies at once
 
 
-def sum_over(call: NodeCall, x: Reals, axes: Sequence[int]) -> Reals:
+def sum_over(call: NodeCall, x: Singles, axes: Sequence[int]) -> Singles:
     """Sums in float32, in the order in which ONNX Runtime adds on x86; ONNX's keepdims.
 
     The order depends on how kept (K) and reduced (R) axes alternate, neighbours of a kind taken as
@@ -61,14 +55,14 @@ def _runs(shape: Sequence[int], axes: Sequence[int]) -> tuple[list[int], str]:
     return sizes, kinds
 
 
-def _one_by_one(x: Reals, axis: int) -> Reals:
+def _one_by_one(x: Singles, axis: int) -> Singles:
     """Sums along an axis in order; np.sum may add in pairs."""
     if x.shape[axis] == 0:
         return np.asarray(x.sum(axis=axis))
     return np.asarray(np.add.accumulate(x, axis).take(-1, axis))
 
 
-def _vector_sums(x: Reals) -> Reals:
+def _vector_sums(x: Singles) -> Singles:
     """Sums along the last axis as Eigen has them with vectors of 4 that start at aligned places."""
     rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     size = rows.shape[1]
@@ -80,7 +74,7 @@ def _vector_sums(x: Reals) -> Reals:
     return total.reshape(x.shape[:-1])
 
 
-def _aligned_sums(x: Reals, head: int) -> Reals:
+def _aligned_sums(x: Singles, head: int) -> Singles:
     """Sums of rows whose element `head` is the first that is aligned."""
     size = x.shape[1]
     vectors = (size - head) // VECTOR
@@ -98,7 +92,7 @@ def _aligned_sums(x: Reals, head: int) -> Reals:
     return _one_by_one(outside, 1)
 
 
-def _product_sums(x: Reals) -> Reals:
+def _product_sums(x: Singles) -> Singles:
     """Sums along the middle axis as MLAS multiplies a row of ones with a matrix: 4, 2 or 1 rows."""
     count = x.shape[1]
     whole = count - count % BLOCK

@@ -8,31 +8,22 @@ In a model, a table is read by GatherElements:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq.dtypes import QDType
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.qparams import dequantize, quantize
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from onnxq.dtypes import QDType
-    from onnxq.operator import Call, NodeCall, NodePlan, NodeSite, Site
-    from onnxq.qparams import IntArray, QParams
-
-    Reals = npt.NDArray[np.float64]
-
-Codes = npt.NDArray[np.int32]
+from onnxq.operator import Call, Ints, NodeCall, NodePlan, NodeSite, Reals, Site
+from onnxq.qparams import IntArray, QParams, dequantize, quantize
 
 TABLE_BITS = 8
 DIRECT = 1 << 14  # results that QLinearAdd computes in the time that its table takes
 
 
-def all_codes(dtype: QDType) -> Codes:
+def all_codes(dtype: QDType) -> Ints:
     """Every code of the type, ascending, as int32.
 
     Raises:
@@ -128,7 +119,7 @@ def _patterns(x: IntArray) -> npt.NDArray[np.uint8]:
 
 def look_up_pairs(
     call: NodeCall,
-    function: Callable[[Codes, Codes], IntArray],
+    function: Callable[[Ints, Ints], IntArray],
     a: tuple[IntArray, QDType],
     b: tuple[IntArray, QDType],
 ) -> IntArray:

@@ -13,23 +13,18 @@ have the zero point there, which adds nothing. `interleaved` writes the reading 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
+from onnx_ir.tape import Tape
 
 from onnxq.errors import ShapeError
-from onnxq.operators._gemm import Floats, Ints, integer_matmul
+from onnxq.operator import Ints, NodeCall, Singles
+from onnxq.operators._gemm import integer_matmul
 from onnxq.operators._windows import check_positive
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onnx_ir.tape import Tape
-
-    from onnxq.operator import NodeCall
-    from onnxq.qparams import IntArray, QParams
+from onnxq.qparams import IntArray, QParams
 
 AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
@@ -202,7 +197,7 @@ def phase_weight(
     return result.reshape(-1, channels, *taps)
 
 
-def scatter(x: Floats, w: Floats, group: int, axes: Sequence[TransposedAxis]) -> Ints:
+def scatter(x: Singles, w: Singles, group: int, axes: Sequence[TransposedAxis]) -> Ints:
     """The transposed convolution of whole numbers, exact modulo 2^32.
 
     Args:

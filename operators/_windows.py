@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from types import EllipsisType
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import ShapeError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from types import EllipsisType
-
-    from onnxq.operator import NodeCall
+from onnxq.operator import NodeCall
 
 BLOCK = 1 << 16  # elements: 256 KiB of float32
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operators._function import Reals, function
-
-if TYPE_CHECKING:
-    from onnxq.operator import Site
+from onnxq.operator import Reals, Site
+from onnxq.operators._function import function
 
 
 def as_leaky_relu(site: Site) -> list[ir.Value]:

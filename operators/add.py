@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
+import onnx_ir as ir
 
-from onnxq.operator import Array, Call, Case, Float, Operator, Role, Rule, Site, register
+from onnxq.operator import Array, Call, Case, Float, Ints, Operator, Role, Rule, Site, register
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import infinite_operand
 from onnxq.operators._fma import fma
 from onnxq.operators._machine_sums import fixed_sum, unfused_sum
-from onnxq.operators._tables import Codes, all_codes, look_up_pairs
+from onnxq.operators._tables import all_codes, look_up_pairs
+from onnxq.qparams import IntArray, QParams
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.qparams import IntArray, QParams
-
-    PairSum = Callable[[Codes, Codes, QParams, QParams, QParams], IntArray]
+PairSum = Callable[[Ints, Ints, QParams, QParams, QParams], IntArray]
 
 PAIR_BITS = 8  # of codes whose pairs are few enough to look at all of them
 
@@ -90,13 +85,13 @@ def sums(call: Call, pair_sum: PairSum) -> IntArray:
     if scalar_inside(a.shape, b.shape):
         a, b, p, q = b, a, q, p
 
-    def of_pairs(first: Codes, second: Codes) -> IntArray:
+    def of_pairs(first: Ints, second: Ints) -> IntArray:
         return pair_sum(first, second, p, q, out)
 
     return look_up_pairs(call, of_pairs, (a, p.dtype), (b, q.dtype))
 
 
-def add_codes(a: Codes, b: Codes, p: QParams, q: QParams, out: QParams) -> IntArray:
+def add_codes(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntArray:
     """QLinearAdd's arithmetic on broadcasting int32 arrays; p, q, out: qparams of a, b, result."""
     ratio_a, ratio_b = p.scale / out.scale, q.scale / out.scale
     zero_b = np.float32(ratio_b * q.zero_point.astype(np.float32))

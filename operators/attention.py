@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import onnx_ir as ir
 
 from onnxq.errors import ShapeError
 from onnxq.operator import (
@@ -19,6 +20,7 @@ from onnxq.operator import (
     Operator,
     Role,
     Rule,
+    Singles,
     Site,
     register,
 )
@@ -28,18 +30,11 @@ from onnxq.operators._function import lower_around
 from onnxq.operators._heads import merge_heads, split_heads
 from onnxq.qparams import dequantize, quantize
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import onnx_ir as ir
-
 OP = "Attention"
 MASK, PAST_KEY, PAST_VALUE, PAD_LENGTHS = 3, 4, 5, 6  # input slots
 SCORES = 3  # output slot
 HEADS_APART = 4  # rank of (batch, heads, length, size); 3: (batch, length, heads * size)
 LOWEST = np.finfo(np.float32).min  # what ONNX Runtime takes for minus infinity
-
-Floats = npt.NDArray[np.float32]
 
 
 @register
@@ -114,7 +109,7 @@ class Attention(Operator):
         return results[: len(call.plan.outputs)]
 
 
-def _split_heads(x: Floats, heads: int) -> Floats:
+def _split_heads(x: Singles, heads: int) -> Singles:
     """(batch, heads, length, size) of (batch, length, heads * size)."""
     if x.ndim != HEADS_APART - 1 or heads < 1 or x.shape[2] % heads:
         raise ShapeError(
@@ -124,13 +119,13 @@ def _split_heads(x: Floats, heads: int) -> Floats:
     return split_heads(x, heads)
 
 
-def _behind(past: Array | None, x: Floats) -> Floats:
+def _behind(past: Array | None, x: Singles) -> Singles:
     return x if past is None else np.concatenate([past.astype(np.float32), x], axis=2)
 
 
 def _attention(
-    call: NodeCall, q: Floats, k: Floats, v: Floats, mask: Array | None, past: int
-) -> Floats:
+    call: NodeCall, q: Singles, k: Singles, v: Singles, mask: Array | None, past: int
+) -> Singles:
     """softmax(q k^T * scale + mask) v; scores in float32, so that a mask of -3e38 swallows them.
 
     A row that is masked throughout, by False, -inf or the lowest float32, gives 0.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import onnx_ir as ir
 
 from onnxq.dtypes import INT8, INT32
 from onnxq.errors import ShapeError
@@ -18,8 +19,10 @@ from onnxq.operator import (
     Form,
     NodePlan,
     Operator,
+    Reals,
     Role,
     Rule,
+    Singles,
     Site,
     register,
 )
@@ -28,17 +31,9 @@ from onnxq.operator.nodes import constant, shape
 from onnxq.operators._normalize import EPSILON
 from onnxq.qparams import MAX_BIAS_CODE, MIN_SCALE, PerChannel, QParams, requantize
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import onnx_ir as ir
-
 OP = "BatchNormalization"
 PARAMETERS = {1: "scale", 2: "B", 3: "mean", 4: "var"}
 RANKS = (3, 4, 5)
-
-Floats = npt.NDArray[np.float32]
-Reals = npt.NDArray[np.float64]
 
 
 @register
@@ -158,7 +153,7 @@ def _epsilon(node: ir.Node) -> float:
     return node.attributes.get_float("epsilon", EPSILON)
 
 
-def _parameters(channels: int) -> tuple[Floats, Floats, Floats, Floats]:
+def _parameters(channels: int) -> tuple[Singles, Singles, Singles, Singles]:
     """scale, B, mean and var of a case."""
     gamma, beta, mean = (normal(channels, seed=seed) for seed in (1, 2, 3))
     return gamma, beta, mean, np.square(normal(channels, seed=4)) + np.float32(0.1)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.core.threads import in_parallel, shares
 from onnxq.errors import ShapeError
@@ -18,10 +19,12 @@ from onnxq.operator import (
     DynamicSite,
     DynamicWeight,
     Float,
+    Ints,
     NodeCall,
     Operator,
     Role,
     Rule,
+    Singles,
     Site,
     WeightSlot,
     register,
@@ -29,28 +32,11 @@ from onnxq.operator import (
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import has_input, is_constant, shape
 from onnxq.operators._dynamic import lower_stored
-from onnxq.operators._gemm import (
-    Floats,
-    Ints,
-    centred,
-    furthest,
-    integer_matmul,
-    origin,
-    reach,
-    shifted,
-)
+from onnxq.operators._gemm import centred, furthest, integer_matmul, origin, reach, shifted
 from onnxq.operators._pair_windows import conv_correction
 from onnxq.operators._windows import Windows, geometry, sliding
-from onnxq.qparams import requantize
-from onnxq.targets.accumulation import EXACT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.qparams import IntArray, QParams
-    from onnxq.targets.accumulation import Accumulator
+from onnxq.qparams import IntArray, QParams, requantize
+from onnxq.targets.accumulation import EXACT, Accumulator
 
 SPATIAL_RANKS = (1, 2, 3)
 SLOW = "ONNX Runtime's ConvInteger takes 4 to 9 times as long as Conv; samples make it QLinearConv"
@@ -243,8 +229,8 @@ def _product(
 
 
 def convolve(
-    x: Floats,
-    w: Floats,
+    x: Singles,
+    w: Singles,
     group: int,
     windows: Windows,
     *,

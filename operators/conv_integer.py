@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -21,12 +21,7 @@ from onnxq.operators._gemm import centred
 from onnxq.operators._pair_windows import conv_integer_correction, conv_integer_risks
 from onnxq.operators._windows import geometry
 from onnxq.operators.conv import check_shapes, convolve
-from onnxq.targets.accumulation import EXACT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
+from onnxq.targets.accumulation import EXACT, Accumulator, Arithmetic, Overflows
 
 OP = "ConvInteger"
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import onnx_ir as ir
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import (
@@ -39,11 +40,6 @@ from onnxq.operators._transposed import (
 )
 from onnxq.operators.conv import SPATIAL_RANKS
 from onnxq.qparams import IntArray, PerChannel, PerTensor, QParams, requantize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import onnx_ir as ir
 
 OUTPUT_CHANNELS = 1  # axis of the weight (channels, outputs / group, *kernel)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.dtypes import INT32
@@ -25,11 +26,6 @@ from onnxq.operator.integer_call import QDTYPES, stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._linear import REALS, SMALL_FLOATS, linear_qparams, small_float_scales, spread
 from onnxq.qparams import dequantize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import numpy.typing as npt
 
 OP = "DequantizeLinear"
 

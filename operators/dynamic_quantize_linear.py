@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import numpy as np
+import numpy.typing as npt
 
 from onnxq.dtypes import UINT8
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
 from onnxq.operator.examples import normal
 from onnxq.qparams import QParams, per_tensor, quantize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import numpy.typing as npt
 
 OP = "DynamicQuantizeLinear"
 

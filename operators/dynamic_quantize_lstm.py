@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
+from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, Singles, register_integer
 from onnxq.operator.examples import codes, ints32, normal
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._activations import activations
-from onnxq.operators._gemm import Floats, centred, integer_matmul
+from onnxq.operators._activations import Activation, activations
+from onnxq.operators._gemm import centred, integer_matmul
 from onnxq.operators._pairs import product_correction, product_risks
 from onnxq.operators.dynamic_quantize_linear import dynamic_qparams
-from onnxq.qparams import quantize
-from onnxq.targets.accumulation import EXACT, joined
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from onnxq.operators._activations import Activation
-    from onnxq.operators._gemm import Floats
-    from onnxq.qparams import IntArray
-    from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
+from onnxq.qparams import IntArray, quantize
+from onnxq.targets.accumulation import EXACT, Accumulator, Arithmetic, Overflows, joined
 
 DEFAULTS = ("Sigmoid", "Tanh", "Tanh")
 NO_CLIP = float(np.finfo(np.float32).max)
@@ -165,7 +158,7 @@ def _weights(call: IntegerCall, slot: int, name: str, shape: tuple[int, ...]) ->
     ]
 
 
-def _floats(call: IntegerCall, slot: int, name: str, shape: tuple[int, ...]) -> Floats | None:
+def _floats(call: IntegerCall, slot: int, name: str, shape: tuple[int, ...]) -> Singles | None:
     """A float32 input of that shape; None where it is absent.
 
     Raises:
@@ -279,8 +272,8 @@ class Weights:
     scale is of rank 0 or (4 H,).
     """
 
-    values: Floats
-    scale: Floats
+    values: Singles
+    scale: Singles
     codes: IntArray
 
 
@@ -290,8 +283,8 @@ class Cell:
 
     w: Weights
     r: Weights
-    bias: Floats | None
-    peepholes: Floats | None
+    bias: Singles | None
+    peepholes: Singles | None
     functions: Sequence[Activation]
     clip: np.float32
     input_forget: int
@@ -301,18 +294,18 @@ class Cell:
 class State:
     """h and c of a batch, (N, H)."""
 
-    h: Floats
-    c: Floats
+    h: Singles
+    c: Singles
 
 
 def run_direction(
-    x: Floats,
+    x: Singles,
     lengths: Lengths,
     cell: Cell,
     start: State,
     reverse: bool,
     accumulator: Accumulator = EXACT,
-) -> tuple[Floats, Floats, Floats]:
+) -> tuple[Singles, Singles, Singles]:
     """Y (T, N, H), Y_h and Y_c (N, H) of one direction."""
     steps, batch, _ = x.shape
     x = _reversed(x, lengths) if reverse else x
@@ -333,7 +326,7 @@ def run_direction(
     return (_reversed(y, lengths) if reverse else y), final.h, final.c
 
 
-def _product(x: Floats, weights: Weights, accumulator: Accumulator) -> Floats:
+def _product(x: Singles, weights: Weights, accumulator: Accumulator) -> Singles:
     """float32(sum q_x w) * (x_scale * w_scale[n]), (rows, 4 H)."""
     qparams = dynamic_qparams(OP, x)
     codes = quantize(x, qparams)
@@ -344,7 +337,7 @@ def _product(x: Floats, weights: Weights, accumulator: Accumulator) -> Floats:
     return np.asarray(total.astype(np.float32) * np.asarray(qparams.scale * weights.scale))
 
 
-def _step(z: Floats, c: Floats, cell: Cell) -> State:
+def _step(z: Singles, c: Singles, cell: Cell) -> State:
     """The state after one step; z (N, 4, H): products with X and H."""
     f, g, h = cell.functions
     i = f(_gate(z, 0, cell, c))
@@ -354,7 +347,7 @@ def _step(z: Floats, c: Floats, cell: Cell) -> State:
     return State(np.asarray(o * h(c)), c)
 
 
-def _gate(z: Floats, gate: int, cell: Cell, c: Floats | None) -> Floats:
+def _gate(z: Singles, gate: int, cell: Cell, c: Singles | None) -> Singles:
     """What one activation gets: peephole, then bias, then clip; ONNX Runtime's order."""
     total = z[:, gate]
     if c is not None and cell.peepholes is not None:
@@ -364,7 +357,7 @@ def _gate(z: Floats, gate: int, cell: Cell, c: Floats | None) -> Floats:
     return np.clip(total, -cell.clip, cell.clip)
 
 
-def _reversed(x: Floats, lengths: Lengths) -> Floats:
+def _reversed(x: Singles, lengths: Lengths) -> Singles:
     """Each sequence of x (T, N, ...) backwards, what lies behind its end in place."""
     result = x.copy()
     for n, length in enumerate(lengths):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -14,12 +14,7 @@ from onnxq.operators._columns import check_sum, late_columns, product, to_float
 from onnxq.operators._pairs import product_risks
 from onnxq.operators.dynamic_quantize_linear import dynamic_qparams
 from onnxq.qparams import quantize
-from onnxq.targets.accumulation import EXACT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
+from onnxq.targets.accumulation import EXACT, Accumulator, Arithmetic, Overflows
 
 OP = "DynamicQuantizeMatMul"
 

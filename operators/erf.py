@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from onnxq.operators._function import SIGNED_UNIT, Reals, function
+from onnxq.operator import Reals
+from onnxq.operators._function import SIGNED_UNIT, function
 
 
 @function("Erf", ns_around=0.46, output_range=SIGNED_UNIT)

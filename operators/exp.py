@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxq.operators._function import Reals, anywhere, function
+from onnxq.operator import Reals
+from onnxq.operators._function import anywhere, function
 
 
 @function("Exp", ns_around=0.26, cases=lambda: anywhere(10))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -28,12 +28,7 @@ from onnxq.operator.examples import ints, normal
 from onnxq.operator.nodes import constant, infinite_operand
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._dynamic import spread, step
-from onnxq.qparams import PerBlock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from onnxq.qparams import QParams
+from onnxq.qparams import PerBlock, QParams
 
 BYTE, NIBBLE = 8, 4  # bits; Gather takes no codes narrower than a byte
 MATRIX = 2  # rank

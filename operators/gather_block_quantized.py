@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import ml_dtypes
 import numpy as np
@@ -20,9 +20,6 @@ from onnxq.operator import (
 from onnxq.operator.examples import normal
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._linear import REALS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 OP = "GatherBlockQuantized"
 INT4, UINT4 = np.dtype(ml_dtypes.int4), np.dtype(ml_dtypes.uint4)

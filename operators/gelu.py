@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from onnxq.operators._function import Reals, function
+from onnxq.operator import Reals
+from onnxq.operators._function import function
 from onnxq.operators.erf import erf
 
 CUBIC = 0.044715  # Hendrycks and Gimpel, 2016

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
@@ -39,12 +39,7 @@ from onnxq.operators._dynamic_product import (
 from onnxq.operators._gemm import centred, product, reach
 from onnxq.operators._pairs import product_correction
 from onnxq.qparams import requantize
-from onnxq.targets.accumulation import EXACT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from onnxq.targets.accumulation import Accumulator
+from onnxq.targets.accumulation import EXACT, Accumulator
 
 
 @register

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import Array, Call, Case, Float, Operator, Role, Rule, Site, register
 from onnxq.operator.examples import normal
 from onnxq.qparams import requantize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import onnx_ir as ir
-
 
 LARGEST, SMALLEST = np.float32(256), np.float32(2.0**-32)
 """ONNX Runtime's kernel takes x_scale / (y_scale * count) from SMALLEST to below LARGEST."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.operator import (
+    Array,
     Case,
     DynamicForm,
     DynamicRule,
@@ -14,6 +16,8 @@ from onnxq.operator import (
     Float,
     NodeCall,
     Operator,
+    Rule,
+    Singles,
     register,
 )
 from onnxq.operator.examples import ints32, normal
@@ -23,7 +27,6 @@ from onnxq.operators._recurrence import FloatCell, run
 from onnxq.operators._recurrent import (
     Biases,
     Direction,
-    Floats,
     Layout,
     biases,
     dynamic_entry,
@@ -31,14 +34,7 @@ from onnxq.operators._recurrent import (
     lower_as_itself,
     lower_as_scan,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.operator import Array, Rule
-    from onnxq.operators._steps import Steps
+from onnxq.operators._steps import Steps
 
 GATES = 3  # update, reset, hidden: z r h
 DEFAULTS = ("Sigmoid", "Tanh")
@@ -172,7 +168,7 @@ def _mixed(body: Steps, direction: Direction, late: ir.Value, z: ir.Value, h: ir
     return body.op("new", "Add", [n, part])
 
 
-def _float_linear(cell: FloatCell, p: Floats, h: Floats) -> Floats:
+def _float_linear(cell: FloatCell, p: Singles, h: Singles) -> Singles:
     """One step of linear_before_reset 1."""
     size = h.shape[1]
     product = h @ cell.r.T + cell.rb
@@ -181,7 +177,7 @@ def _float_linear(cell: FloatCell, p: Floats, h: Floats) -> Floats:
     return (1 - z) * n + z * h
 
 
-def _float(cell: FloatCell, p: Floats, h: Floats) -> Floats:
+def _float(cell: FloatCell, p: Singles, h: Singles) -> Singles:
     """One step of linear_before_reset 0."""
     size = h.shape[1]
     early = h @ cell.r[: 2 * size].T + cell.rb[: 2 * size]

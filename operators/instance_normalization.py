@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from onnxq.operator import Case
+from onnxq.operator import Case, Reals
 from onnxq.operator.examples import normal
 from onnxq.operators._normalize import EPSILON, axes_from, normalization, normalized, per_channel
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from onnxq.operators._function import Reals
 
 
 def cases() -> Iterable[Case]:

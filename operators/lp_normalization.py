@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import numpy as np
 
-from onnxq.operator import Case
+from onnxq.operator import Case, Reals
 from onnxq.operator.examples import normal
 from onnxq.operators._normalize import normalization
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from onnxq.operators._function import Reals
 
 EUCLIDEAN = 2
 

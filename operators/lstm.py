@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import onnx_ir as ir
+from onnx_ir.tape import Tape
 
 from onnxq.errors import UnsupportedError
 from onnxq.operator import (
+    AttributeValue,
     Case,
     DynamicForm,
     DynamicRule,
@@ -26,15 +28,7 @@ from onnxq.operator.site import MICROSOFT
 from onnxq.operators._activations import FUNCTIONS
 from onnxq.operators._dynamic import REAL, step, stored_reals
 from onnxq.operators._recurrent import dynamic_entry, is_batch_first, not_rows
-from onnxq.qparams import PerChannel, PerTensor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from onnx_ir.tape import Tape
-
-    from onnxq.operator import AttributeValue
-    from onnxq.qparams import QParams
+from onnxq.qparams import PerChannel, PerTensor, QParams
 
 STATES = (5, 6)  # initial_h, initial_c
 TRANSPOSED = (0, 2, 1)  # (D, 4 H, I) -> (D, I, 4 H), as DynamicQuantizeLSTM wants its weights

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.errors import ShapeError
 from onnxq.operator import (
@@ -35,11 +36,6 @@ from onnxq.operators._dynamic_product import (
 )
 from onnxq.operators._gemm import centred, product, reach
 from onnxq.qparams import requantize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import onnx_ir as ir
 
 
 @register

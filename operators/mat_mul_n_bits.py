@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,17 +16,13 @@ from onnxq.operator import (
     Case,
     IntegerCall,
     IntegerOperator,
+    Reals,
     register_integer,
 )
 from onnxq.operator.examples import codes, normal
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._linear import REALS
 from onnxq.qparams import PerBlock, QParams, per_tensor, quantize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    Reals = npt.NDArray[np.float64]
 
 OP = "MatMulNBits"
 BITS = (2, 4, 8)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from onnxq.operators._select import extremum
-
-if TYPE_CHECKING:
-    from onnxq.qparams import IntArray
+from onnxq.qparams import IntArray
 
 
 @extremum("Max")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
 
 from onnxq.errors import ShapeError
 from onnxq.operator import (
@@ -23,14 +25,7 @@ from onnxq.operator import (
 )
 from onnxq.operator.examples import normal
 from onnxq.operators._windows import Windows, blocks, pool_geometry, sliding, tap
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import numpy.typing as npt
-    import onnx_ir as ir
-
-    from onnxq.qparams import IntArray
+from onnxq.qparams import IntArray
 
 
 @register

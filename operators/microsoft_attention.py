@@ -5,8 +5,8 @@ Over 300 lines, because what a node lacks decides which of its forms there are.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
@@ -39,12 +39,7 @@ from onnxq.operators._dynamic import (
     quantized_at_run_time,
     step,
 )
-from onnxq.operators._heads import attend, heads_of, merge_heads
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from onnxq.operators._heads import Heads
+from onnxq.operators._heads import Heads, attend, heads_of, merge_heads
 
 OP = "Attention"
 X, WEIGHT, BIAS, MASK, PAST, SCORE_BIAS, PAST_LENGTH = range(7)  # input slots

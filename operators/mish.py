@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxq.operators._function import Reals, function
+from onnxq.operator import Reals
+from onnxq.operators._function import function
 
 
 @function("Mish", ns_around=10.2)

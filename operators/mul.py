@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+import onnx_ir as ir
 
-from onnxq.operator import Array, Call, Case, Float, Operator, Role, Rule, Site, register
+from onnxq.operator import Array, Call, Case, Float, Ints, Operator, Role, Rule, Site, register
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import infinite_operand
-from onnxq.operators._tables import Codes, look_up_pairs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.qparams import IntArray, QParams
+from onnxq.operators._tables import look_up_pairs
+from onnxq.qparams import IntArray, QParams
 
 
 @register
@@ -52,13 +47,13 @@ class Mul(Operator):
         a, b = call.codes(0), call.codes(1)
         p, q, out = call.qparams_in(0), call.qparams_in(1), call.qparams_out()
 
-        def product(first: Codes, second: Codes) -> IntArray:
+        def product(first: Ints, second: Ints) -> IntArray:
             return multiply_codes(first, second, p, q, out)
 
         return (look_up_pairs(call, product, (a, p.dtype), (b, q.dtype)),)
 
 
-def multiply_codes(a: Codes, b: Codes, p: QParams, q: QParams, out: QParams) -> IntArray:
+def multiply_codes(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntArray:
     """QLinearMul's arithmetic on broadcasting int32 arrays; p, q, out: qparams of a, b, result."""
     products = (a - p.zero_point.astype(np.int32)) * (b - q.zero_point.astype(np.int32))
     value = products.astype(np.float32) * (p.scale * q.scale / out.scale)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from onnxq.operator.examples import codes
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators.max_pool import MaxPool
 from onnxq.qparams import per_tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 OP = "NhwcMaxPool"
 

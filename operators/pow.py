@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
@@ -26,10 +26,6 @@ from onnxq.operator.nodes import constant, infinite_operand, is_constant
 from onnxq.operators._function import around_kernel, lower_around, lower_function, table_kernel
 from onnxq.operators._tables import is_tabulable
 from onnxq.operators.mul import Mul
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
 
 SQUARE = 2.0
 CUBE = 3.0  # ONNX Runtime multiplies for these two; its other powers are slow

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.operator import (
@@ -26,13 +27,7 @@ from onnxq.operator.nodes import constant, infinite_operand
 from onnxq.operators._function import around_kernel, lower_around
 from onnxq.operators._tables import is_tabulable, look_up_each, lower_table, tabulate
 from onnxq.operators.leaky_relu import LeakyRelu
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import numpy.typing as npt
-
-    from onnxq.qparams import IntArray, QParams
+from onnxq.qparams import IntArray, QParams
 
 MAX_TABLES = 4096  # of 256 bytes; slopes beyond are not those of channels
 

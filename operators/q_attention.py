@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -13,21 +13,16 @@ from onnxq.operator import (
     Case,
     IntegerCall,
     IntegerOperator,
+    Singles,
     register_integer,
 )
 from onnxq.operator.examples import codes, ints32, normal, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_sum, columns, product, to_float
-from onnxq.operators._heads import attend, attention_bound, heads_of, merge_heads
+from onnxq.operators._heads import Heads, attend, attention_bound, heads_of, merge_heads
 from onnxq.operators._pairs import product_risks
-from onnxq.targets.accumulation import EXACT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from onnxq.operators._heads import Floats, Heads
-    from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
+from onnxq.targets.accumulation import EXACT, Accumulator, Arithmetic, Overflows
 
 OP = "QAttention"
 
@@ -100,7 +95,7 @@ def _check_attributes(call: IntegerCall, count: int) -> None:
             )
 
 
-def _projected(call: IntegerCall, count: int, accumulator: Accumulator) -> Floats:
+def _projected(call: IntegerCall, count: int, accumulator: Accumulator) -> Singles:
     """float32 (B, S, 3 H)."""
     x, w = call.operand(0, "input"), call.operand(1, "weight")
     bias = call.operand(2, "bias")

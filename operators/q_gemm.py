@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -14,13 +14,8 @@ from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_signs, check_sum
 from onnxq.operators._pairs import product_risks
 from onnxq.operators.gemm import quantized_gemm
-from onnxq.targets.accumulation import EXACT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from onnxq.qparams import QParams
-    from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
+from onnxq.qparams import QParams
+from onnxq.targets.accumulation import EXACT, Accumulator, Arithmetic, Overflows
 
 OP = "QGemm"
 

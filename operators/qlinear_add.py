@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
+from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, NodePlan, register_integer
 from onnxq.operator.examples import codes, scales, zero
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._machine_sums import fixed_sum, unfused_sum, unfused_sum_of_scalar
 from onnxq.operators._qlinear import binary, binary_cases
 from onnxq.operators._tables import all_codes
-from onnxq.operators.add import Add, add_codes, scalar_inside, sums
-from onnxq.targets.accumulation import Effect, Overflows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from onnxq.operator import NodePlan
-    from onnxq.operators.add import PairSum
-    from onnxq.qparams import IntArray
-    from onnxq.targets.accumulation import Accumulator, Arithmetic
+from onnxq.operators.add import Add, PairSum, add_codes, scalar_inside, sums
+from onnxq.qparams import IntArray
+from onnxq.targets.accumulation import Accumulator, Arithmetic, Effect, Overflows
 
 OP = "QLinearAdd"
 

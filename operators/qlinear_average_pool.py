@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from onnxq.operator import (
     Array,
@@ -16,9 +16,6 @@ from onnxq.operator.examples import codes, scales, zero
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._qlinear import channels_first, channels_last, unary
 from onnxq.operators.average_pool import AveragePool
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 OP = "QLinearAveragePool"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from onnxq.errors import ShapeError
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, NodePlan, register_integer
@@ -11,9 +11,6 @@ from onnxq.operator.site import MICROSOFT
 from onnxq.operators._qlinear import part
 from onnxq.operators._tables import requantize_codes
 from onnxq.operators.concat import Concat
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 OP = "QLinearConcat"
 HEAD = 2  # inputs before the first part: Y_scale, Y_zp

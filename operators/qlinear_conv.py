@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -14,12 +14,7 @@ from onnxq.operator.site import MICROSOFT
 from onnxq.operators._pair_windows import conv_risks
 from onnxq.operators._qlinear import channels_first, channels_last
 from onnxq.operators.conv import quantized_conv
-from onnxq.targets.accumulation import EXACT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
+from onnxq.targets.accumulation import EXACT, Accumulator, Arithmetic, Overflows
 
 OP = "QLinearConv"
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._qlinear import binary, binary_cases
 from onnxq.operators.mul import Mul
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 OP = "QLinearMul"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import Array, Call, Case, IntegerCall, IntegerOperator, register_integer
@@ -11,9 +11,6 @@ from onnxq.operator.examples import codes, scales, zero
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._qlinear import unary
 from onnxq.operators.softmax import OPSET, Softmax
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 OP = "QLinearSoftmax"
 

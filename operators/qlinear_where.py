@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from onnxq.operator.site import MICROSOFT
 from onnxq.operators._qlinear import part
 from onnxq.operators._tables import requantize_codes
 from onnxq.operators.where import Where
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 OP = "QLinearWhere"
 

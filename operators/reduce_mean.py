@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
@@ -31,10 +31,6 @@ from onnxq.operators._reduce import NOT_KNOWN, axes_of, axes_of_node
 from onnxq.operators._sums import count_over, sum_over
 from onnxq.operators.global_average_pool import GlobalAveragePool
 from onnxq.qparams import dequantize, quantize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
 
 POOL_RANKS = (3, 4, 5)
 

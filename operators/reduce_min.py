@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from onnxq.operator import Array, Call
 from onnxq.operators._reduce import cases, reduce_codes
 from onnxq.operators._select import selection
-
-if TYPE_CHECKING:
-    from onnxq.operator import Array, Call
-    from onnxq.qparams import IntArray
+from onnxq.qparams import IntArray
 
 
 @selection("ReduceMin", cases=cases)

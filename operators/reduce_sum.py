@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+
+import onnx_ir as ir
 
 from onnxq.operator import Array, Call, Case, Float, Form, Operator, Role, Rule, Site, register
 from onnxq.operator.examples import ints, normal
@@ -10,11 +12,6 @@ from onnxq.operators._function import lower_around
 from onnxq.operators._reduce import NOT_KNOWN, axes_of, axes_of_node
 from onnxq.operators._sums import sum_over
 from onnxq.qparams import dequantize, quantize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import onnx_ir as ir
 
 
 @register

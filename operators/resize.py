@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import onnx_ir as ir
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import (
@@ -20,13 +21,13 @@ from onnxq.operator import (
     Operator,
     Role,
     Rule,
+    Singles,
     Site,
     register,
 )
 from onnxq.operator.examples import ints, normal
 from onnxq.operators._function import lower_around
 from onnxq.operators._interpolate import (
-    Reals,
     along,
     antialiased,
     blend,
@@ -35,17 +36,8 @@ from onnxq.operators._interpolate import (
     linear_taps,
     neighbours,
 )
-from onnxq.operators._resample import CROP, Axis, nearest, resized_axes
-from onnxq.qparams import dequantize, quantize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.operator import NodeCall
-    from onnxq.operators._resample import Axis, Places
-    from onnxq.qparams import IntArray
+from onnxq.operators._resample import CROP, Axis, Places, nearest, resized_axes
+from onnxq.qparams import IntArray, dequantize, quantize
 
 MODES = ("nearest", "linear", "cubic")
 IMAGE_RANK = 4  # (batch, channels, height, width), or the channels last
@@ -233,7 +225,7 @@ def _interpolated_axes(axes: Sequence[Axis]) -> dict[int, Axis]:
     return {i: axes[i] for i in spatial}
 
 
-def _interpolated(call: NodeCall, x: Reals, axes: Sequence[Axis]) -> Reals:
+def _interpolated(call: NodeCall, x: Singles, axes: Sequence[Axis]) -> Singles:
     """ONNX Runtime's interpolation in float32, bit for bit."""
     between, mode = _interpolated_axes(axes), _mode(call)
     channels_last = x.ndim == IMAGE_RANK and x.ndim - 1 not in between

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import numpy as np
 
-from onnxq.operator import Case
+from onnxq.operator import Case, Reals
 from onnxq.operator.examples import normal
 from onnxq.operators._normalize import (
     EPSILON,
@@ -14,11 +14,6 @@ from onnxq.operators._normalize import (
     normalization,
     root_mean_square_normalized,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from onnxq.operators._function import Reals
 
 
 def cases() -> Iterable[Case]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+
+import onnx_ir as ir
 
 from onnxq.operator import (
+    Array,
     Case,
     DynamicForm,
     DynamicRule,
@@ -12,6 +15,8 @@ from onnxq.operator import (
     Float,
     NodeCall,
     Operator,
+    Rule,
+    Singles,
     register,
 )
 from onnxq.operator.examples import ints32, normal
@@ -21,7 +26,6 @@ from onnxq.operators._recurrence import FloatCell, run
 from onnxq.operators._recurrent import (
     Biases,
     Direction,
-    Floats,
     Layout,
     biases,
     dynamic_entry,
@@ -29,14 +33,7 @@ from onnxq.operators._recurrent import (
     lower_as_itself,
     lower_as_scan,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.operator import Array, Rule
-    from onnxq.operators._steps import Steps
+from onnxq.operators._steps import Steps
 
 
 @register
@@ -106,5 +103,5 @@ def _cell(body: Steps, direction: Direction, pieces: Sequence[ir.Value], h: ir.V
     return gate(body, "new", direction.functions[0], body.op("total", "Add", [piece, product]))
 
 
-def _float(cell: FloatCell, p: Floats, h: Floats) -> Floats:
+def _float(cell: FloatCell, p: Singles, h: Singles) -> Singles:
     return cell.gate(0, p + h @ cell.r.T + cell.rb)

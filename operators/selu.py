@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxq.operators._function import Reals, function
+from onnxq.operator import Reals
+from onnxq.operators._function import function
 
 ALPHA, GAMMA = 1.67326319218681884765625, 1.05070102214813232421875  # of the ONNX schema
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxq.operators._function import SIGNED_UNIT, Reals, function
+from onnxq.operator import Reals
+from onnxq.operators._function import SIGNED_UNIT, function
 
 
 @function("Sin", ns_around=1.40, output_range=SIGNED_UNIT)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from onnxq.errors import ShapeError
 from onnxq.operator import Array, Call, Case, Form
 from onnxq.operator.examples import normal
 from onnxq.operators._select import selection
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from onnxq.qparams import IntArray
+from onnxq.qparams import IntArray
 
 
 def cases() -> Iterable[Case]:

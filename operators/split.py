@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import Array, Call, Case, Float, NodeCall, Operator, Role, Rule, Site, register
 from onnxq.operator.examples import ints, normal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import onnx_ir as ir
 
 
 @register

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxq.operators._function import Reals, function, positive
+from onnxq.operator import Reals
+from onnxq.operators._function import function, positive
 
 
 @function("Sqrt", ns_around=0.44, cases=positive)

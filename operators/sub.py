@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.operator import (
     Array,
@@ -28,11 +29,6 @@ from onnxq.operators._number import one_code
 from onnxq.operators._tables import is_tabulable
 from onnxq.operators.add import Add
 from onnxq.qparams import QParams
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import onnx_ir as ir
 
 
 @register

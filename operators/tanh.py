@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.operator import (
     Array,
@@ -27,11 +28,6 @@ from onnxq.operators._logistic import tanh
 from onnxq.operators._tables import TABLE_BITS
 from onnxq.operators.sigmoid import Sigmoid
 from onnxq.qparams import QParams
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import onnx_ir as ir
 
 # 8 bits get the scale 1/128 and the zero point in the middle, which QLinearSigmoid wants.
 OUTPUT_RANGE = (-1.0, 127 / 128)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import numpy as np
 
 from onnxq.operator import Array, Call, Case
 from onnxq.operator.examples import normal
 from onnxq.operators._select import selection
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from onnxq.qparams import IntArray
+from onnxq.qparams import IntArray
 
 
 def cases() -> Iterable[Case]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.errors import ShapeError
 from onnxq.operator import Array, Call, Case, Float, Operator, Role, Rule, Site, register
@@ -12,11 +13,6 @@ from onnxq.operator.examples import normal
 from onnxq.operator.nodes import infinite_operand
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._tables import recoded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import onnx_ir as ir
 
 
 @register

@@ -1,16 +1,22 @@
 """The contract of an operator: what an author writes, what it is given, what a plan says of it.
 
-rule           Rule, DynamicRule, Float: how a node is quantized; Case: an example of it
-node_plan      NodePlan, DynamicNodePlan: the qparams of one node
-call           Call: what a kernel computes with
-integer_call   IntegerCall: the same, for kernels of operators on codes
-site           Site, DynamicSite: where a lowering writes its nodes
-contract       Operator, IntegerOperator, and the registers of both
+    rule           Rule, DynamicRule, Float: how a node is quantized; Case: an example of it
+    contract       Operator, IntegerOperator, and the registers of both
+    call           Call: what a kernel computes with
+    integer_call   IntegerCall: the same, for kernels of operators on codes
+    site           Site, DynamicSite: where a lowering writes its nodes
+    node_plan      NodePlan, DynamicNodePlan: the qparams of one node
+    arrays         Array, Reals, Singles, Ints: types of arrays
+    nodes          constants and shapes of a node, for its rule
+    examples       arrays for its cases
+
+An operator file imports what is listed below from here, and functions from `nodes` and `examples`.
 """
 
 from __future__ import annotations
 
-from onnxq.operator.call import Array, AttributeValue, Call, NodeCall
+from onnxq.operator.arrays import Array, Ints, Reals, Singles
+from onnxq.operator.call import AttributeValue, Call, NodeCall
 from onnxq.operator.contract import (
     IntegerOperator,
     Operator,
@@ -48,12 +54,15 @@ __all__ = [
     "Form",
     "IntegerCall",
     "IntegerOperator",
+    "Ints",
     "NodeCall",
     "NodePlan",
     "NodeSite",
     "Operator",
+    "Reals",
     "Role",
     "Rule",
+    "Singles",
     "Site",
     "WeightSlot",
     "enter",

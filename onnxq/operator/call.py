@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from onnxq.errors import ShapeError
+from onnxq.operator.arrays import Array
 from onnxq.qparams import PerChannel, PerTensor
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from onnxq.operator.node_plan import NodePlan
     from onnxq.qparams import IntArray, QParams
 
-Array = npt.NDArray[np.generic]
 AttributeValue = int | float | str | bytes | Sequence[int] | Sequence[float] | Sequence[str] | Array
 
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.operator.call import Array, Call
+    from onnxq.operator.arrays import Array
+    from onnxq.operator.call import Call
     from onnxq.operator.integer_call import IntegerCall
     from onnxq.operator.rule import Case, DynamicRule, Rule
     from onnxq.operator.site import DynamicSite, Site

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onnxq.dtypes import QDType
-    from onnxq.operator.call import Array
+    from onnxq.operator.arrays import Array
     from onnxq.operator.node_plan import NodePlan
     from onnxq.qparams import IntArray
 

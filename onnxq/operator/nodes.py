@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.operator.call import Array, NodeCall
+from onnxq.operator.call import NodeCall
 from onnxq.operator.rule import Float
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import onnx_ir as ir
+
+    from onnxq.operator.arrays import Array
 
 STANDS_FOR_INFINITY = (
     1e6  # masks write infinity as -1e9, -3.4e38, -inf: one scale cannot hold it and the data

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from onnx_ir.tape import Tape
 
     from onnxq.dtypes import QDType
-    from onnxq.operator.call import Array
+    from onnxq.operator.arrays import Array
     from onnxq.operator.node_plan import DynamicNodePlan, NodePlan
     from onnxq.qparams import QParams
 

@@ -8,12 +8,11 @@ import pytest
 import onnxq
 from onnxq.dtypes import INT16, UINT8, UINT16
 from onnxq.errors import ShapeError
-from onnxq.operator import Call, Case, Form, NodeCall, NodePlan
+from onnxq.operator import Call, Case, Form, NodeCall, NodePlan, Reals
 from onnxq.operators._function import (
     SIGNED_UNIT,
     TABLE_NS,
     Function,
-    Reals,
     anywhere,
     around_kernel,
     positive,

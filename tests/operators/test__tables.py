@@ -8,10 +8,9 @@ from onnx_ir.tape import Tape
 
 from onnxq.dtypes import INT8, INT16, UINT8, QDType
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import NodeCall, NodePlan, Site
+from onnxq.operator import Ints, NodeCall, NodePlan, Site
 from onnxq.operators._tables import (
     DIRECT,
-    Codes,
     all_codes,
     is_tabulable,
     look_up,
@@ -39,7 +38,7 @@ def test_wide_types_are_refused_with_the_remedy() -> None:
         all_codes(INT16)
 
 
-def difference(a: Codes, b: Codes) -> np.ndarray:
+def difference(a: Ints, b: Ints) -> np.ndarray:
     return np.asarray(a - b)
 
 

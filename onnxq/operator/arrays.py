@@ -1,0 +1,14 @@
+"""Names of array types: what kernels and formulas compute with."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.generic]
+Singles = npt.NDArray[np.float32]
+"""float32: what ONNX Runtime computes with."""
+Reals = npt.NDArray[np.float64]
+"""float64: what formulas are computed in."""
+Ints = npt.NDArray[np.int32]
+"""int32: codes that are subtracted, and sums of products."""
