@@ -12,7 +12,7 @@ from onnxq.errors import UnsupportedError
 from onnxq.operator import NodeCall
 from onnxq.operator.nodes import call_of
 from onnxq.operators._activations import TAKES, Activation
-from onnxq.operators._steps import Steps
+from onnxq.operators._bodies import BodyWriter
 
 OPERATORS = {
     "sigmoid": "Sigmoid",
@@ -109,7 +109,7 @@ def clip_limit(call: NodeCall) -> float | None:
     return None if limit < 0 else limit
 
 
-def gate(body: Steps, label: str, function: Activation, x: ir.Value) -> ir.Value:
+def gate(body: BodyWriter, label: str, function: Activation, x: ir.Value) -> ir.Value:
     """function(x), x clipped first where the node says so."""
     limit = clip_limit(call_of(body.node))
     if limit is not None:
@@ -130,7 +130,7 @@ def gate(body: Steps, label: str, function: Activation, x: ir.Value) -> ir.Value
     return body.op(label, OPERATORS[function.name], [x], attributes)
 
 
-def _affine(body: Steps, label: str, x: ir.Value, function: Activation) -> ir.Value:
+def _affine(body: BodyWriter, label: str, x: ir.Value, function: Activation) -> ir.Value:
     alpha = body.reals_of(f"alpha_{function.alpha}", np.array(function.alpha, np.float32))
     beta = body.reals_of(f"beta_{function.beta}", np.array(function.beta, np.float32))
     return body.op(label, "Add", [body.op(f"{label}_scaled", "Mul", [x, alpha]), beta])

@@ -11,11 +11,10 @@ step, as the operators do that they stand for: equal bit for bit, fused or not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import onnx_ir as ir
-from onnx_ir.tape import Tape
 
 from onnxq.errors import UnsupportedError
 from onnxq.operator import Array, DynamicRule, DynamicSite, NodeSite
@@ -23,8 +22,6 @@ from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
 
 RunTimeCodes = tuple[ir.Value, ir.Value, ir.Value]
 """(codes, scale, zero point) of a tensor that is quantized when the model runs."""
-
-REAL = ir.TensorType(ir.DataType.FLOAT)
 
 
 def quantized_at_run_time(site: NodeSite, label: str, x: ir.Value) -> RunTimeCodes:
@@ -39,27 +36,13 @@ def quantized_at_run_time(site: NodeSite, label: str, x: ir.Value) -> RunTimeCod
     return codes, scale, zero_point
 
 
-def step(
-    tape: Tape,
-    op_type: str,
-    inputs: Sequence[ir.Value | None],
-    name: str,
-    kind: ir.TypeProtocol | None = REAL,
-    attributes: Mapping[str, ir.Attr | int | Sequence[int]] | None = None,
-) -> ir.Value:
-    """The one output of a new node of ai.onnx, typed; float32 unless `kind` says otherwise."""
-    value = tape.op(op_type, list(inputs), attributes, name=name)
-    value.type = kind
-    return value
-
-
-def parameters_of(tape: Tape, codes: ir.Value, qparams: QParams) -> list[ir.Value]:
+def parameters_of(site: NodeSite, codes: ir.Value, qparams: QParams) -> list[ir.Value]:
     """Initializers `<weight>_scale` and, unless it is 0, `<weight>_zero_point`."""
     stem = str(codes.name).removesuffix("_quantized")
-    found = [tape.initializer(ir.tensor(qparams.scale), name=f"{stem}_scale")]
+    found = [site.tape.initializer(ir.tensor(qparams.scale), name=f"{stem}_scale")]
     if qparams.zero_point.any():
         points = ir.tensor(qparams.zero_point, dtype=ir.DataType[qparams.dtype.onnx])
-        found.append(tape.initializer(points, name=f"{stem}_zero_point"))
+        found.append(site.tape.initializer(points, name=f"{stem}_zero_point"))
     return found
 
 
@@ -82,15 +65,15 @@ def integer_product(
     """
     check_integer(site.node, weight, qparams)
     stem = f"{site.node.name}_{label}" if label else str(site.node.name)
-    scale, *zero_point = parameters_of(site.tape, weight, qparams)
+    scale, *zero_point = parameters_of(site, weight, qparams)
     codes, x_scale, x_zero_point = x
     slots = [codes, weight, x_zero_point, *zero_point]
-    total = step(site.tape, "MatMulInteger", slots, f"{stem}_sum", ir.TensorType(ir.DataType.INT32))
+    total = site.step("MatMulInteger", slots, f"{stem}_sum", ir.TensorType(ir.DataType.INT32))
     to_float = {"to": int(ir.DataType.FLOAT)}
-    reals = step(site.tape, "Cast", [total], f"{stem}_cast", attributes=to_float)
-    factor = step(site.tape, "Mul", [x_scale, scale], f"{stem}_scales")
+    reals = site.step("Cast", [total], f"{stem}_cast", attributes=to_float)
+    factor = site.step("Mul", [x_scale, scale], f"{stem}_scales")
     factor.shape = ir.Shape(qparams.scale.shape)
-    return step(site.tape, "Mul", [reals, factor], f"{stem}_multiply")
+    return site.step("Mul", [reals, factor], f"{stem}_multiply")
 
 
 def check_integer(node: ir.Node, weight: ir.Value, qparams: QParams) -> None:
@@ -126,38 +109,38 @@ def stored_reals(site: NodeSite, codes: ir.Value, qparams: QParams | None) -> ir
     stem = str(codes.name).removesuffix("_quantized")
     name = f"{site.node.name}_{stem}"
     to_float = {"to": int(ir.DataType.FLOAT)}
-    reals = step(site.tape, "Cast", [codes], f"{name}_cast", attributes=to_float)
+    reals = site.step("Cast", [codes], f"{name}_cast", attributes=to_float)
     if qparams is not None:
         rank = 0 if codes.shape is None else len(codes.shape)
         if qparams.zero_point.any():
             points = qparams.zero_point.astype(np.float32)  # whole numbers below 2^17: exact
-            slots = [reals, spread(site.tape, codes, f"{stem}_zero_point", points, qparams, rank)]
-            reals = step(site.tape, "Sub", slots, f"{name}_centre")
-        slots = [reals, spread(site.tape, codes, f"{stem}_scale", qparams.scale, qparams, rank)]
-        reals = step(site.tape, "Mul", slots, f"{name}_dequantize")
+            slots = [reals, spread(site, codes, f"{stem}_zero_point", points, qparams, rank)]
+            reals = site.step("Sub", slots, f"{name}_centre")
+        slots = [reals, spread(site, codes, f"{stem}_scale", qparams.scale, qparams, rank)]
+        reals = site.step("Mul", slots, f"{name}_dequantize")
     reals.shape = codes.shape
     return reals
 
 
 def spread(
-    tape: Tape, codes: ir.Value, name: str, values: Array, qparams: QParams, rank: int
+    site: NodeSite, codes: ir.Value, name: str, values: Array, qparams: QParams, rank: int
 ) -> ir.Value:
     """Scales or zero points in a shape that broadcasts with the codes; blocks are gathered."""
     granularity = qparams.granularity
     if isinstance(granularity, PerTensor):
-        return tape.initializer(ir.tensor(values), name=name)
+        return site.tape.initializer(ir.tensor(values), name=name)
     axis = granularity.axis % rank
     if isinstance(granularity, PerChannel):
         column = values.reshape([-1 if i == axis else 1 for i in range(rank)])
-        return tape.initializer(ir.tensor(column), name=name)
+        return site.tape.initializer(ir.tensor(column), name=name)
     assert codes.const_value is not None, "codes are constants"
     length = codes.const_value.shape.numpy()[axis]
     places = np.arange(length, dtype=np.int64) // granularity.size
     slots = [
-        tape.initializer(ir.tensor(values), name=name),
-        tape.initializer(ir.tensor(places), name=f"{name}_block"),
+        site.tape.initializer(ir.tensor(values), name=name),
+        site.tape.initializer(ir.tensor(places), name=f"{name}_block"),
     ]
-    return step(tape, "Gather", slots, f"{name}_spread", attributes={"axis": axis})
+    return site.step("Gather", slots, f"{name}_spread", attributes={"axis": axis})
 
 
 def block_reals(site: NodeSite, codes: ir.Value, qparams: QParams) -> ir.Value:
@@ -167,14 +150,14 @@ def block_reals(site: NodeSite, codes: ir.Value, qparams: QParams) -> ir.Value:
     short; with one scale per column or tensor, ONNX Runtime makes blocks of 32 itself.
     """
     stem = str(codes.name).removesuffix("_quantized")
-    slots = [codes, *parameters_of(site.tape, codes, qparams)]
+    slots = [codes, *parameters_of(site, codes, qparams)]
     attributes: dict[str, ir.Attr | int | Sequence[int]] = {}
     if isinstance(qparams.granularity, PerBlock):
         attributes = {"axis": qparams.granularity.axis, "block_size": qparams.granularity.size}
     elif isinstance(qparams.granularity, PerChannel):
         attributes = {"axis": qparams.granularity.axis}
     name = f"{site.node.name}_{stem}_dequantize"
-    reals = step(site.tape, "DequantizeLinear", slots, name, attributes=attributes)
+    reals = site.step("DequantizeLinear", slots, name, attributes=attributes)
     reals.shape = codes.shape
     return reals
 
@@ -193,7 +176,7 @@ def lower_stored(site: DynamicSite, rule: DynamicRule) -> list[ir.Value]:
         if weight.perm is not None:
             back = {"perm": [int(axis) for axis in np.argsort(weight.perm)]}
             name = f"{site.node.name}_{weight.slot}_transpose"
-            reals = step(site.tape, "Transpose", [reals], name, attributes=back)
+            reals = site.step("Transpose", [reals], name, attributes=back)
             float_weight = site.node.inputs[weight.slot]
             reals.shape = None if float_weight is None else float_weight.shape
         slots[weight.slot] = reals

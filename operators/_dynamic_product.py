@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
-from onnx_ir.tape import Tape
 
 from onnxq.errors import UnsupportedError
 from onnxq.operator import DynamicForm, DynamicRule, DynamicSite, DynamicWeight, Float, NodeSite
 from onnxq.operator.nodes import is_constant, shape
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._dynamic import block_reals, integer_product, quantized_at_run_time, step
+from onnxq.operators._dynamic import block_reals, integer_product, quantized_at_run_time
 from onnxq.qparams import PerBlock, QParams
 
 ALL_FORMS = (DynamicForm.INTEGER, DynamicForm.BLOCKS, DynamicForm.STORED, DynamicForm.HALF)
@@ -101,21 +100,21 @@ def write_product(site: DynamicSite, product: Product) -> ir.Value:
     if site.plan.form is DynamicForm.INTEGER:
         codes, scale, zero_point = quantized_at_run_time(site, "x", x)
         if product.turn_x:  # behind the quantizer, which other nodes can then share
-            codes = turned(site.tape, codes, rank, f"{site.node.name}_x_transpose")
+            codes = turned(site, codes, rank, f"{site.node.name}_x_transpose")
         y = integer_product(site, "", (codes, scale, zero_point), weight, qparams)
     else:
         if product.turn_x:
-            x = turned(site.tape, x, rank, f"{site.node.name}_x_transpose")
+            x = turned(site, x, rank, f"{site.node.name}_x_transpose")
         y = _blocks(site, x, weight, qparams, product)
-    return turned(site.tape, y, rank, f"{site.node.name}_y_transpose") if product.turn_y else y
+    return turned(site, y, rank, f"{site.node.name}_y_transpose") if product.turn_y else y
 
 
-def turned(tape: Tape, x: ir.Value, rank: int, name: str) -> ir.Value:
+def turned(site: NodeSite, x: ir.Value, rank: int, name: str) -> ir.Value:
     """The value with its last two axes swapped."""
     if rank < 2:
         return x
     perm = [*range(rank - 2), rank - 1, rank - 2]
-    return step(tape, "Transpose", [x], name, x.type, {"perm": perm})
+    return site.step("Transpose", [x], name, x.type, {"perm": perm})
 
 
 def _blocks(
@@ -145,7 +144,7 @@ def _blocks(
     ):
         return _packed_product(site, x, weight, qparams)
     slots = [x, block_reals(site, weight, qparams)]
-    return step(site.tape, product.op_type, slots, f"{site.node.name}_product")
+    return site.step(product.op_type, slots, f"{site.node.name}_product")
 
 
 def _has_other_reader(node: ir.Node, product: Product) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq.operator import NodeCall, Singles
-from onnxq.operators._resample import Axis, Coordinates, Places, coordinates
+from onnxq.operators._resample import HALF, Axis, Coordinates, Places, coordinates
 
 Tap = tuple[Places, Singles]
 Number = TypeVar("Number", bound=np.generic)
@@ -124,7 +124,6 @@ def _keys(s: Singles, a: np.float32) -> list[Singles]:
 
 
 ONE = np.float32(1)
-HALF = np.float32(0.5)
 
 
 def antialiased(call: NodeCall, x: Singles, axes: dict[int, Axis], mode: str) -> Singles:

@@ -11,26 +11,28 @@ a Transpose at each end.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx_ir as ir
-from onnx_ir.tape import Tape
 
 from onnxq.operator import (
     DynamicForm,
-    DynamicNodePlan,
     DynamicRule,
     DynamicSite,
     DynamicWeight,
     Float,
+    NodeCall,
+    Operator,
+    Rule,
     Singles,
 )
-from onnxq.operator.nodes import constant, has_input, is_constant, shape
+from onnxq.operator.nodes import call_of, constant, has_input, is_constant, shape
 from onnxq.operators._activations import Activation
-from onnxq.operators._dynamic import lower_stored, step
-from onnxq.operators._steps import Codes, Matrix, Steps
+from onnxq.operators._bodies import BodyWriter, ColumnQParams, Matrix
+from onnxq.operators._dynamic import lower_stored
 
 X, W, R, B, LENGTHS, INITIAL = range(6)
 """Input slots."""
@@ -46,7 +48,7 @@ class Direction:
     """One direction of the network, for the body of its Scan.
 
     Attributes:
-        matrices: of R as the cell asked for them (`Layout.columns`).
+        matrices: of R as the cell asked for them (`Scan.columns`).
         bias: that is added to h R^T inside of the cell, (G H,); None where there is none.
         functions: the node's activations of this direction.
         hidden: H.
@@ -58,31 +60,69 @@ class Direction:
     hidden: int
 
 
-Cell = Callable[[Steps, Direction, Sequence[ir.Value], ir.Value], ir.Value]
-"""(writer, direction, pieces of P_t (N, piece), h_t-1) -> h_t."""
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """What an operator's cell needs.
-
-    Attributes:
-        gates: G.
-        pieces: columns of P that the cell reads together, in multiples of H.
-        columns: columns of R that are multiplied at once, likewise.
-    """
-
-    gates: int
-    pieces: tuple[int, ...]
-    columns: tuple[int, ...]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Biases:
     """One direction's: (G H,) beside X W^T, and (G H,) beside h R^T or None."""
 
     outside: Singles
     inside: Singles | None
+
+
+CellWriter = Callable[[BodyWriter, Direction, Sequence[ir.Value], ir.Value], ir.Value]
+"""(writer, direction, pieces of P_t (N, piece), h_t-1) -> h_t."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scan:
+    """What an operator's Scan over steps is made of.
+
+    Attributes:
+        gates: G.
+        pieces: columns of P that the cell reads together, in multiples of H.
+        columns: columns of R that are multiplied at once, likewise.
+        added: biases per direction; None where there are none.
+        cell: writes the body.
+    """
+
+    gates: int
+    pieces: tuple[int, ...]
+    columns: tuple[int, ...]
+    added: Sequence[Biases] | None
+    cell: CellWriter
+
+
+class Recurrence(Operator):
+    """A recurrence without an integer kernel in ONNX Runtime: it is quantized dynamically alone."""
+
+    @abstractmethod
+    def functions(self, call: NodeCall) -> list[list[Activation]]:
+        """Activations per direction.
+
+        Raises:
+            UnsupportedError: an unknown function.
+        """
+
+    @abstractmethod
+    def scan(self, node: ir.Node, directions: int) -> Scan:
+        """The Scan of integer products that stands for the node."""
+
+    def rule(self, node: ir.Node) -> Rule | Float:
+        """Float: no scale of the state is known ahead, and there is no integer kernel."""
+        return Float(
+            f"{self.op_type} has no integer kernel; dynamic quantization quantizes its weights: "
+            f"{dynamic_entry(self.op_type)}"
+        )
+
+    def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
+        """W and R."""
+        return dynamic_rule(node)
+
+    def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
+        """A Scan of integer products, or the node itself with stored weights."""
+        if site.plan.form is not DynamicForm.INTEGER:
+            return lower_as_itself(site)
+        functions = self.functions(call_of(site.node))
+        return _Lowering(site, self.scan(site.node, len(functions))).write(functions)
 
 
 def dynamic_entry(op_type: str) -> str:
@@ -146,9 +186,7 @@ def lower_as_itself(site: DynamicSite) -> list[ir.Value]:
         value = slots[slot] if slot < len(slots) else None
         if value is not None:
             name = f"{site.node.name}_time_first_{slot}"
-            slots[slot] = step(
-                site.tape, "Transpose", [value], name, attributes={"perm": [1, 0, 2]}
-            )
+            slots[slot] = site.step("Transpose", [value], name, attributes={"perm": [1, 0, 2]})
     outputs = lower_stored(replace(site, inputs=slots), rule)
     made = outputs[0].producer()
     assert made is not None
@@ -158,75 +196,42 @@ def lower_as_itself(site: DynamicSite) -> list[ir.Value]:
         if old.name == "":  # absent: nothing to turn
             continue
         name = f"{site.node.name}_batch_first_{slot}"
-        outputs[slot] = step(
-            site.tape, "Transpose", [outputs[slot]], name, attributes={"perm": list(perm)}
+        outputs[slot] = site.step(
+            "Transpose", [outputs[slot]], name, attributes={"perm": list(perm)}
         )
         outputs[slot].type, outputs[slot].shape = old.type, old.shape
     return outputs
 
 
-def lower_as_scan(
-    site: DynamicSite,
-    *,
-    layout: Layout,
-    added: Sequence[Biases] | None,
-    functions: Sequence[Sequence[Activation]],
-    cell: Cell,
-) -> list[ir.Value]:
-    """Y (T, D, N, H) and Y_h (D, N, H), by integer products.
-
-    Args:
-        site: with DynamicForm.INTEGER.
-        layout: of the cell.
-        added: biases per direction; None where there are none.
-        functions: activations per direction.
-        cell: writes the body of the Scan.
-    """
-    return _Lowering(site.tape, site.node, site.plan, site.inputs, layout).write(
-        added, functions, cell
-    )
-
-
 class _Lowering:
-    """One node being written; the arguments are those of `lower_as_scan`."""
+    """One node being written: Y (T, D, N, H) and Y_h (D, N, H), by integer products."""
 
-    def __init__(
-        self,
-        tape: Tape,
-        node: ir.Node,
-        plan: DynamicNodePlan,
-        inputs: Sequence[ir.Value | None],
-        layout: Layout,
-    ) -> None:
-        self._steps = Steps(tape, node)
+    def __init__(self, site: DynamicSite, scan: Scan) -> None:
+        node = site.node
+        self._steps = BodyWriter(site.tape, node)
         self._node = node
-        self._inputs = [*inputs, *[None] * (INITIAL + 1 - len(inputs))]
-        self._layout = layout
+        self._inputs = [*site.inputs, *[None] * (INITIAL + 1 - len(site.inputs))]
+        self._plan = scan
         self._directions, _, self._hidden = _sizes(node, R)
-        self._r, self._w = (Codes.of(qparams) for qparams in plan.qparams)
+        self._r, self._w = (ColumnQParams.of(qparams) for qparams in site.plan.qparams)
         self._batch_first = is_batch_first(node)
 
-    def write(
-        self,
-        added: Sequence[Biases] | None,
-        functions: Sequence[Sequence[Activation]],
-        cell: Cell,
-    ) -> list[ir.Value]:
+    def write(self, functions: Sequence[Sequence[Activation]]) -> list[ir.Value]:
         """The outputs that the node has."""
         x = self._time_first("input", self._inputs[X])
         mask = self._mask(x)
-        parts = self._projection(x, added)
-        per_direction = len(self._layout.pieces)
+        parts = self._projection(x)
+        per_direction = len(self._plan.pieces)
         states, sequences = [], []
         for d in range(self._directions):
             direction = Direction(
                 self._recurrent(d),
-                self._inside(d, added),
+                self._inside(d),
                 functions[d],
                 self._hidden,
             )
             own = parts[d * per_direction : (d + 1) * per_direction]
-            state, sequence = self._scan(d, direction, own, self._start(d, x), mask, cell)
+            state, sequence = self._scan(d, direction, own, self._start(d, x), mask)
             states.append(state)
             sequences.append(sequence)
         return self._outputs(sequences, states, mask)
@@ -238,20 +243,21 @@ class _Lowering:
             return value
         return self._steps.op(f"{label}_time_first", "Transpose", [value], {"perm": [1, 0, 2]})
 
-    def _projection(self, x: ir.Value, added: Sequence[Biases] | None) -> list[ir.Value]:
+    def _projection(self, x: ir.Value) -> list[ir.Value]:
         """Pieces of X W^T + bias, (T, N, piece) each, forward before backward."""
         steps, codes = self._steps, self._inputs[W]
-        columns = self._directions * self._layout.gates * self._hidden
+        columns = self._directions * self._plan.gates * self._hidden
         flat = steps.integers("input_shape", [_sizes(self._node, W)[2], columns])
         matrix = Matrix(
             steps.op("input_weight", "Reshape", [codes, flat]),
             *steps.columns("input", self._w.repeated(self._directions)),
         )
         bias = None
-        if added is not None:
-            bias = steps.reals_of("input_bias", np.concatenate([one.outside for one in added]))
+        if self._plan.added is not None:
+            outside = np.concatenate([one.outside for one in self._plan.added])
+            bias = steps.reals_of("input_bias", outside)
         product = steps.product("input", steps.quantized("input", x), matrix, bias)
-        sizes = [piece * self._hidden for piece in self._layout.pieces] * self._directions
+        sizes = [piece * self._hidden for piece in self._plan.pieces] * self._directions
         return steps.split("input_parts", product, sizes)
 
     def _recurrent(self, d: int) -> list[Matrix]:
@@ -259,7 +265,7 @@ class _Lowering:
         steps, codes = self._steps, self._inputs[R]
         index = steps.integer(f"direction{d}", d)
         whole = steps.op(f"recurrent{d}_weight", "Gather", [codes, index], {"axis": 0})
-        sizes = [count * self._hidden for count in self._layout.columns]
+        sizes = [count * self._hidden for count in self._plan.columns]
         parts = steps.split(f"recurrent{d}_parts", whole, sizes)
         ends = np.cumsum(sizes)
         return [
@@ -270,7 +276,8 @@ class _Lowering:
             for i, (part, size, end) in enumerate(zip(parts, sizes, ends, strict=True))
         ]
 
-    def _inside(self, d: int, added: Sequence[Biases] | None) -> ir.Value | None:
+    def _inside(self, d: int) -> ir.Value | None:
+        added = self._plan.added
         inside = None if added is None else added[d].inside
         return None if inside is None else self._steps.reals_of(f"recurrent{d}_bias", inside)
 
@@ -309,7 +316,6 @@ class _Lowering:
         parts: Sequence[ir.Value],
         start: ir.Value,
         mask: ir.Value | None,
-        cell: Cell,
     ) -> tuple[ir.Value, ir.Value]:
         """The state after the last step (N, H), and after each (T, N, H)."""
         backward = d == 1 or self._node.attributes.get_string("direction", "forward") == "reverse"
@@ -317,10 +323,10 @@ class _Lowering:
         h = body.argument("h", FLOAT, self._hidden)
         pieces = [
             body.argument(f"p{i}", FLOAT, piece * self._hidden)
-            for i, piece in enumerate(self._layout.pieces)
+            for i, piece in enumerate(self._plan.pieces)
         ]
         arguments = [h, *pieces]
-        new = cell(body, direction, pieces, h)
+        new = self._plan.cell(body, direction, pieces, h)
         if mask is not None:
             going = body.argument("going", ir.DataType.BOOL, 1)
             arguments.append(going)

@@ -196,14 +196,14 @@ def _lengths(x: Array, given: Array | None) -> Lengths:
     return lengths
 
 
-def _starts(call: IntegerCall, x: Array, cells: Sequence[Cell]) -> list[State]:
+def _starts(call: IntegerCall, x: Array, cells: Sequence[Cell]) -> list[CellState]:
     """The state of each direction before the first step."""
     shape = (len(cells), x.shape[1], len(cells[0].r.values))
     h = _floats(call, 5, "initial_h", shape)
     c = _floats(call, 6, "initial_c", shape)
     nothing = np.zeros(shape, np.float32)
     h, c = nothing if h is None else h, nothing if c is None else c
-    return [State(h[i], c[i]) for i in range(len(cells))]
+    return [CellState(h[i], c[i]) for i in range(len(cells))]
 
 
 def example(
@@ -291,7 +291,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class State:
+class CellState:
     """h and c of a batch, (N, H)."""
 
     h: Singles
@@ -302,7 +302,7 @@ def run_direction(
     x: Singles,
     lengths: Lengths,
     cell: Cell,
-    start: State,
+    start: CellState,
     reverse: bool,
     accumulator: Accumulator = EXACT,
 ) -> tuple[Singles, Singles, Singles]:
@@ -314,13 +314,13 @@ def run_direction(
     projected = _product(x[:longest].reshape(longest * batch, x.shape[2]), cell.w, accumulator)
     z = projected.reshape(longest, batch, GATES, hidden)
     y = np.zeros((steps, batch, hidden), np.float32)
-    final = State(np.zeros((batch, hidden), np.float32), np.zeros((batch, hidden), np.float32))
+    final = CellState(np.zeros((batch, hidden), np.float32), np.zeros((batch, hidden), np.float32))
     state = start
     for t in range(longest):
         recurrent = _product(state.h, cell.r, accumulator).reshape(batch, GATES, hidden)
         state = _step(np.asarray(z[t] + recurrent), state.c, cell)
         y[t] = np.where((t < lengths)[:, None], state.h, 0)
-        state = State(y[t], state.c)
+        state = CellState(y[t], state.c)
         last = lengths == t + 1
         final.h[last], final.c[last] = state.h[last], state.c[last]
     return (_reversed(y, lengths) if reverse else y), final.h, final.c
@@ -337,14 +337,14 @@ def _product(x: Singles, weights: Weights, accumulator: Accumulator) -> Singles:
     return np.asarray(total.astype(np.float32) * np.asarray(qparams.scale * weights.scale))
 
 
-def _step(z: Singles, c: Singles, cell: Cell) -> State:
+def _step(z: Singles, c: Singles, cell: Cell) -> CellState:
     """The state after one step; z (N, 4, H): products with X and H."""
     f, g, h = cell.functions
     i = f(_gate(z, 0, cell, c))
     forget = np.asarray(np.float32(1) - i) if cell.input_forget else f(_gate(z, 2, cell, c))
     c = np.asarray(c * forget + i * g(_gate(z, 3, cell, None)))
     o = f(_gate(z, 1, cell, c))
-    return State(np.asarray(o * h(c)), c)
+    return CellState(np.asarray(o * h(c)), c)
 
 
 def _gate(z: Singles, gate: int, cell: Cell, c: Singles | None) -> Singles:

@@ -27,10 +27,10 @@ from onnxq.operator import (
 from onnxq.operator.examples import ints, normal
 from onnxq.operator.nodes import constant, infinite_operand
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._dynamic import spread, step
+from onnxq.operators._dynamic import spread
 from onnxq.qparams import PerBlock, QParams
 
-BYTE, NIBBLE = 8, 4  # bits; Gather takes no codes narrower than a byte
+BYTE_BITS, NIBBLE_BITS = 8, 4  # bits; Gather takes no codes narrower than a byte
 MATRIX = 2  # rank
 MIN_BLOCK = 16
 SHORT_ROW = 20  # numbers; with a float32 scale, a shorter row exceeds 0.3 of its float size
@@ -86,7 +86,7 @@ class Gather(Operator):
         rows = axis == 0 and table.ndim == MATRIX
         blocks = (DynamicForm.BLOCKS,) if rows and not short else ()
         forms = (DynamicForm.STORED, *blocks, DynamicForm.HALF)
-        return DynamicRule((weight,), forms, min_bits=NIBBLE if rows else BYTE)
+        return DynamicRule((weight,), forms, min_bits=NIBBLE_BITS if rows else BYTE_BITS)
 
     def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
         """Gather on codes, on zero points where there are any, and on scales; Cast, Sub, Mul.
@@ -105,7 +105,7 @@ class Gather(Operator):
             return [_in_blocks(site, table, qparams, site.inputs[1])]
         rows = _picked(site, "rows", table, site.inputs[1])
         to_float = {"to": int(ir.DataType.FLOAT)}
-        reals = step(site.tape, "Cast", [rows], f"{site.node.name}_cast", attributes=to_float)
+        reals = site.step("Cast", [rows], f"{site.node.name}_cast", attributes=to_float)
         if qparams is not None:
             reals = self._dequantized(site, reals, table, qparams, site.inputs[1])
         reals.shape = site.node.outputs[0].shape
@@ -126,23 +126,21 @@ class Gather(Operator):
         if qparams.zero_point.any():
             parts.insert(0, ("Sub", "zero_point", qparams.zero_point.astype(np.float32)))
         for op_type, part, values in parts:
-            operand = spread(site.tape, table, f"{stem}_{part}", values, qparams, rank)
+            operand = spread(site, table, f"{stem}_{part}", values, qparams, rank)
             if values.ndim:
                 operand = _picked(site, part, operand, indices)
-            rows = step(site.tape, op_type, [rows, operand], f"{site.node.name}_{op_type.lower()}")
+            rows = site.step(op_type, [rows, operand], f"{site.node.name}_{op_type.lower()}")
         return rows
 
 
 def _picked(site: NodeSite, label: str, data: ir.Value, indices: ir.Value | None) -> ir.Value:
     """The node's Gather of other data that have the table's rank."""
     attributes = {"axis": site.node.attributes.get_int("axis", 0)}
-    return step(
-        site.tape, "Gather", [data, indices], f"{site.node.name}_{label}", data.type, attributes
-    )
+    return site.step("Gather", [data, indices], f"{site.node.name}_{label}", data.type, attributes)
 
 
 def _needs_blocks(qparams: QParams) -> bool:
-    return qparams.dtype.bits < BYTE or isinstance(qparams.granularity, PerBlock)
+    return qparams.dtype.bits < BYTE_BITS or isinstance(qparams.granularity, PerBlock)
 
 
 def _in_blocks(
@@ -155,7 +153,7 @@ def _in_blocks(
     size = max(1 << (codes.shape[-1] - 1).bit_length(), MIN_BLOCK) if codes.ndim else 0
     size = getattr(qparams.granularity, "size", size)
     odd = size < MIN_BLOCK or size & (size - 1)
-    if bits < NIBBLE or codes.ndim != MATRIX or axis % MATRIX or odd:
+    if bits < NIBBLE_BITS or codes.ndim != MATRIX or axis % MATRIX or odd:
         raise UnsupportedError(
             f"Gather '{site.node.name}': a table {codes.shape} of {qparams.dtype} with "
             f"{qparams.granularity}, along axis {axis}; ONNX Runtime picks rows of matrices of "
@@ -168,7 +166,7 @@ def _in_blocks(
     points = np.broadcast_to(_column(qparams.zero_point), shape)
     kind = ir.DataType[qparams.dtype.onnx]
     if kind == ir.DataType.INT8:  # it has no kernel of int8
-        kind, offset = ir.DataType.UINT8, 1 << (BYTE - 1)
+        kind, offset = ir.DataType.UINT8, 1 << (BYTE_BITS - 1)
         points = points.astype(np.int16) + offset
         unsigned = (codes.astype(np.int16) + offset).astype(np.uint8)
         table = site.tape.initializer(ir.tensor(unsigned), name=f"{stem}_unsigned")

@@ -24,7 +24,7 @@ from onnxq.operators._linear import REALS
 OP = "GatherBlockQuantized"
 INT4, UINT4 = np.dtype(ml_dtypes.int4), np.dtype(ml_dtypes.uint4)
 TYPES = (INT4, UINT4, np.dtype(np.uint8))
-BYTE, NIBBLE = 8, 4  # bits
+BYTE_BITS, NIBBLE_BITS = 8, 4  # bits
 MIN_BLOCK = 16
 
 
@@ -47,7 +47,7 @@ class GatherBlockQuantized(IntegerOperator):
             ShapeError: shapes, types or axes that do not fit together.
         """
         data, indices, scales = (call.operand(slot, "input") for slot in range(3))
-        bits, block = call.integer("bits", NIBBLE), call.integer("block_size", 128)
+        bits, block = call.integer("bits", NIBBLE_BITS), call.integer("block_size", 128)
         _check(call, data, bits, block)
         table = _codes(data, bits)
         blocks = (*table.shape[:-1], -(-table.shape[-1] // block))
@@ -108,7 +108,7 @@ def _check(call: IntegerCall, data: Array, bits: int, block: int) -> None:
         )
     if block < MIN_BLOCK or block & (block - 1):
         raise ShapeError(f"{OP}: block_size {block}; wanted a power of two of at least 16.")
-    if bits != NIBBLE and (bits, data.dtype) != (BYTE, np.dtype(np.uint8)):
+    if bits != NIBBLE_BITS and (bits, data.dtype) != (BYTE_BITS, np.dtype(np.uint8)):
         raise ShapeError(f"{OP}: bits {bits} of {data.dtype}; wanted 4, or 8 of uint8.")
     gathered = call.integer("gather_axis", 0) % data.ndim
     quantized = call.integer("quantize_axis", 1) % data.ndim
@@ -121,9 +121,9 @@ def _check(call: IntegerCall, data: Array, bits: int, block: int) -> None:
 
 def _codes(data: Array, bits: int) -> npt.NDArray[np.int32]:
     """One number per code; two per byte of uint8 where they have 4 bits."""
-    if data.dtype != np.uint8 or bits == BYTE:
+    if data.dtype != np.uint8 or bits == BYTE_BITS:
         return data.astype(np.int32)
-    pairs = np.stack([data.astype(np.int32) & 15, data.astype(np.int32) >> NIBBLE], axis=-1)
+    pairs = np.stack([data.astype(np.int32) & 15, data.astype(np.int32) >> NIBBLE_BITS], axis=-1)
     return pairs.reshape(*data.shape[:-1], 2 * data.shape[-1])
 
 

@@ -28,7 +28,7 @@ from onnxq.operator import (
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import has_input, is_constant, shape
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._dynamic import lower_stored, step
+from onnxq.operators._dynamic import lower_stored
 from onnxq.operators._dynamic_product import (
     Product,
     constant_operand,
@@ -139,7 +139,7 @@ class Gemm(Operator):
         if has_input(site.node, 2):
             bias = site.inputs[2]
             assert bias is not None
-            y = step(site.tape, "Add", [y, _times(site, "beta", bias)], f"{site.node.name}_add")
+            y = site.step("Add", [y, _times(site, "beta", bias)], f"{site.node.name}_add")
         y.type, y.shape = site.node.outputs[0].type, site.node.outputs[0].shape
         return [y]
 
@@ -151,7 +151,7 @@ def _times(site: NodeSite, factor: str, x: ir.Value) -> ir.Value:
         return x
     name = f"{site.node.name}_{factor}"
     constant = site.tape.initializer(ir.tensor(np.float32(number)), name=name)
-    return step(site.tape, "Mul", [x, constant], f"{name}_multiply")
+    return site.step("Mul", [x, constant], f"{name}_multiply")
 
 
 def _with_bias(node: ir.Node, rule: Rule, column_axis: int) -> Rule | Float:

@@ -10,38 +10,23 @@ import onnx_ir as ir
 from onnxq.operator import (
     Array,
     Case,
-    DynamicForm,
-    DynamicRule,
-    DynamicSite,
-    Float,
     NodeCall,
-    Operator,
-    Rule,
     Singles,
     register,
 )
 from onnxq.operator.examples import ints32, normal
-from onnxq.operator.nodes import call_of
+from onnxq.operators._activations import Activation
+from onnxq.operators._bodies import BodyWriter
 from onnxq.operators._cells import as_named, gate
 from onnxq.operators._recurrence import FloatCell, run
-from onnxq.operators._recurrent import (
-    Biases,
-    Direction,
-    Layout,
-    biases,
-    dynamic_entry,
-    dynamic_rule,
-    lower_as_itself,
-    lower_as_scan,
-)
-from onnxq.operators._steps import Steps
+from onnxq.operators._recurrent import Biases, Direction, Recurrence, Scan, biases
 
 GATES = 3  # update, reset, hidden: z r h
 DEFAULTS = ("Sigmoid", "Tanh")
 
 
 @register
-class GRU(Operator):
+class GRU(Recurrence):
     """Y, Y_h of X (T, N, I): h = (1 - z) n + z h' with h' of the step before; ONNX GRU-14.
 
     z = f(P_z + h' R_z^T), r = f(P_r + h' R_r^T), P = X W^T + Wb, Rb being added where it can;
@@ -51,30 +36,16 @@ class GRU(Operator):
 
     op_type = "GRU"
 
-    def rule(self, node: ir.Node) -> Rule | Float:
-        """Float: its gates have no integer kernel, and no scale of the state is known ahead."""
-        return Float(
-            "GRU has no integer kernel; dynamic quantization quantizes its weights: "
-            f"{dynamic_entry('GRU')}"
-        )
+    def functions(self, call: NodeCall) -> list[list[Activation]]:
+        """Of z and r, and of n."""
+        return as_named(call, DEFAULTS)
 
-    def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
-        """W and R."""
-        return dynamic_rule(node)
-
-    def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
-        """A Scan of integer products, or the node itself with stored weights."""
-        if site.plan.form is not DynamicForm.INTEGER:
-            return lower_as_itself(site)
-        linear = site.node.attributes.get_int("linear_before_reset", 0) != 0
-        functions = as_named(call_of(site.node), DEFAULTS)
-        return lower_as_scan(
-            site,
-            layout=Layout(GATES, (2, 1), (3,) if linear else (2, 1)),
-            added=_added(site.node, len(functions), linear),
-            functions=functions,
-            cell=_linear_cell if linear else _cell,
-        )
+    def scan(self, node: ir.Node, directions: int) -> Scan:
+        """Both matrices at once where linear_before_reset is 1, else that of n behind r."""
+        linear = node.attributes.get_int("linear_before_reset", 0) != 0
+        columns = (3,) if linear else (2, 1)
+        added = _added(node, directions, linear)
+        return Scan(GATES, (2, 1), columns, added, _linear_cell if linear else _cell)
 
     def float_kernel(self, call: NodeCall) -> tuple[Array, ...]:
         """What ONNX Runtime computes in float32, within rounding: Y and Y_h.
@@ -84,8 +55,7 @@ class GRU(Operator):
             UnsupportedError: an unknown function.
         """
         linear = call.integer("linear_before_reset", 0) != 0
-        functions = as_named(call, DEFAULTS)
-        return run(call, _float_linear if linear else _float, functions)
+        return run(call, _float_linear if linear else _float, self.functions(call))
 
     def cases(self) -> Iterable[Case]:
         """Directions, both forms of the reset gate, lengths, initial states, no bias."""
@@ -130,7 +100,7 @@ def _added(node: ir.Node, directions: int, linear: bool) -> list[Biases] | None:
 
 
 def _linear_cell(
-    body: Steps, direction: Direction, pieces: Sequence[ir.Value], h: ir.Value
+    body: BodyWriter, direction: Direction, pieces: Sequence[ir.Value], h: ir.Value
 ) -> ir.Value:
     (matrix,), (early, late) = direction.matrices, pieces
     product = body.product("recurrent", body.quantized("h", h), matrix, direction.bias)
@@ -141,7 +111,9 @@ def _linear_cell(
     return _mixed(body, direction, body.op("late", "Add", [late, reset]), z, h)
 
 
-def _cell(body: Steps, direction: Direction, pieces: Sequence[ir.Value], h: ir.Value) -> ir.Value:
+def _cell(
+    body: BodyWriter, direction: Direction, pieces: Sequence[ir.Value], h: ir.Value
+) -> ir.Value:
     (first, second), (early, late) = direction.matrices, pieces
     product = body.product("recurrent", body.quantized("h", h), first, None)
     z, r = _gates(body, direction, early, product)
@@ -151,7 +123,7 @@ def _cell(body: Steps, direction: Direction, pieces: Sequence[ir.Value], h: ir.V
 
 
 def _gates(
-    body: Steps, direction: Direction, early: ir.Value, product: ir.Value
+    body: BodyWriter, direction: Direction, early: ir.Value, product: ir.Value
 ) -> tuple[ir.Value, ir.Value]:
     """The gates z and r, (N, H) each."""
     total = body.op("early", "Add", [early, product])
@@ -160,7 +132,9 @@ def _gates(
     return z, r
 
 
-def _mixed(body: Steps, direction: Direction, late: ir.Value, z: ir.Value, h: ir.Value) -> ir.Value:
+def _mixed(
+    body: BodyWriter, direction: Direction, late: ir.Value, z: ir.Value, h: ir.Value
+) -> ir.Value:
     """The new state as n + z (h - n): one operation less than (1 - z) n + z h."""
     n = gate(body, "late_gate", direction.functions[1], late)
     difference = body.op("difference", "Sub", [h, n])

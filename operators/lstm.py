@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import onnx_ir as ir
-from onnx_ir.tape import Tape
 
 from onnxq.errors import UnsupportedError
 from onnxq.operator import (
@@ -24,9 +23,9 @@ from onnxq.operator import (
 )
 from onnxq.operator.examples import ints32, normal
 from onnxq.operator.nodes import is_constant, shape
-from onnxq.operator.site import MICROSOFT
+from onnxq.operator.site import MICROSOFT, REAL
 from onnxq.operators._activations import FUNCTIONS
-from onnxq.operators._dynamic import REAL, step, stored_reals
+from onnxq.operators._dynamic import stored_reals
 from onnxq.operators._recurrent import dynamic_entry, is_batch_first, not_rows
 from onnxq.qparams import PerChannel, PerTensor, QParams
 
@@ -105,9 +104,7 @@ class LSTM(Operator):
             for slot in (0, *STATES):
                 value = slots[slot]
                 if value is not None:
-                    slots[slot] = _transposed(
-                        site.tape, f"{site.node.name}_in{slot}", value, SWAPPED
-                    )
+                    slots[slot] = _transposed(site, f"{site.node.name}_in{slot}", value, SWAPPED)
         if site.plan.form is DynamicForm.INTEGER:
             outputs = _integer(site, slots)
         else:
@@ -115,7 +112,7 @@ class LSTM(Operator):
         if batch_first:
             orders = (Y_BATCH_FIRST, SWAPPED, SWAPPED)
             outputs = [
-                _transposed(site.tape, f"{site.node.name}_out{i}", value, orders[i])
+                _transposed(site, f"{site.node.name}_out{i}", value, orders[i])
                 for i, value in enumerate(outputs)
             ]
         for value, old in zip(outputs, site.node.outputs, strict=False):
@@ -205,7 +202,7 @@ def _stored(site: DynamicSite, slots: list[ir.Value | None]) -> list[ir.Value]:
         codes = slots[slot]
         assert codes is not None
         reals = stored_reals(site, codes, qparams)
-        slots[slot] = _transposed(site.tape, f"{site.node.name}_{slot}", reals, TRANSPOSED)
+        slots[slot] = _transposed(site, f"{site.node.name}_{slot}", reals, TRANSPOSED)
     while slots and slots[-1] is None:
         slots.pop()
     return list(
@@ -224,8 +221,8 @@ def _attributes(node: ir.Node) -> dict[str, ir.Attr]:
     return {name: value for name, value in node.attributes.items() if name != "layout"}
 
 
-def _transposed(tape: Tape, stem: str, x: ir.Value, perm: Sequence[int]) -> ir.Value:
-    y = step(tape, "Transpose", [x], f"{stem}_transpose", attributes={"perm": [*perm]})
+def _transposed(site: NodeSite, stem: str, x: ir.Value, perm: Sequence[int]) -> ir.Value:
+    y = site.step("Transpose", [x], f"{stem}_transpose", attributes={"perm": [*perm]})
     if x.shape is not None:
         y.shape = ir.Shape([x.shape[axis] for axis in perm])
     return y

@@ -29,15 +29,13 @@ from onnxq.operator import (
 )
 from onnxq.operator.examples import ints32, normal
 from onnxq.operator.nodes import has_input, is_constant, shape
-from onnxq.operator.site import MICROSOFT
+from onnxq.operator.site import MICROSOFT, REAL
 from onnxq.operators._dynamic import (
-    REAL,
     check_integer,
     integer_product,
     lower_stored,
     parameters_of,
     quantized_at_run_time,
-    step,
 )
 from onnxq.operators._heads import Heads, attend, heads_of, merge_heads
 
@@ -176,9 +174,9 @@ def _quantized(site: DynamicSite, slots: Sequence[ir.Value | None]) -> list[ir.V
     codes, x_scale, x_point = quantized_at_run_time(site, "x", x)
     if _is_split(site.node):
         product = integer_product(site, "qkv", (codes, x_scale, x_point), weight, qparams)
-        projected = step(site.tape, "Add", [product, bias], f"{site.node.name}_qkv")
+        projected = site.step("Add", [product, bias], f"{site.node.name}_qkv")
         return _split(site, projected, slots)
-    scale, *point = parameters_of(site.tape, weight, qparams)
+    scale, *point = parameters_of(site, weight, qparams)
     w_point = point[0] if point else None
     inputs = [codes, weight, bias, x_scale, scale, slots[MASK], x_point, w_point, slots[PAST]]
     named = [value.name != "" for value in site.node.outputs]

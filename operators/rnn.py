@@ -9,63 +9,33 @@ import onnx_ir as ir
 from onnxq.operator import (
     Array,
     Case,
-    DynamicForm,
-    DynamicRule,
-    DynamicSite,
-    Float,
     NodeCall,
-    Operator,
-    Rule,
     Singles,
     register,
 )
 from onnxq.operator.examples import ints32, normal
-from onnxq.operator.nodes import call_of
+from onnxq.operators._activations import Activation
+from onnxq.operators._bodies import BodyWriter
 from onnxq.operators._cells import as_indexed, gate
 from onnxq.operators._recurrence import FloatCell, run
-from onnxq.operators._recurrent import (
-    Biases,
-    Direction,
-    Layout,
-    biases,
-    dynamic_entry,
-    dynamic_rule,
-    lower_as_itself,
-    lower_as_scan,
-)
-from onnxq.operators._steps import Steps
+from onnxq.operators._recurrent import Biases, Direction, Recurrence, Scan, biases
 
 
 @register
-class RNN(Operator):
+class RNN(Recurrence):
     """Y, Y_h of X (T, N, I): h = f(X W^T + Wb + h' R^T + Rb), h' from before; ONNX RNN-14."""
 
     op_type = "RNN"
 
-    def rule(self, node: ir.Node) -> Rule | Float:
-        """Float: no scale of the state is known ahead, and there is no integer kernel."""
-        return Float(
-            "RNN has no integer kernel; dynamic quantization quantizes its weights: "
-            f"{dynamic_entry('RNN')}"
-        )
+    def functions(self, call: NodeCall) -> list[list[Activation]]:
+        """One per direction."""
+        return as_indexed(call, "Tanh")
 
-    def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
-        """W and R."""
-        return dynamic_rule(node)
-
-    def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
-        """A Scan of integer products, or the node itself with stored weights."""
-        if site.plan.form is not DynamicForm.INTEGER:
-            return lower_as_itself(site)
-        functions = as_indexed(call_of(site.node), "Tanh")
-        found = biases(site.node, len(functions))
-        return lower_as_scan(
-            site,
-            layout=Layout(1, (1,), (1,)),
-            added=None if found is None else [Biases(w + r, None) for w, r in found],
-            functions=functions,
-            cell=_cell,
-        )
+    def scan(self, node: ir.Node, directions: int) -> Scan:
+        """One product per step; both biases go with that of X."""
+        found = biases(node, directions)
+        added = None if found is None else [Biases(w + r, None) for w, r in found]
+        return Scan(1, (1,), (1,), added, _cell)
 
     def float_kernel(self, call: NodeCall) -> tuple[Array, ...]:
         """What ONNX Runtime computes in float32, within rounding: Y and Y_h.
@@ -74,7 +44,7 @@ class RNN(Operator):
             ShapeError: shapes that do not fit together, or lengths beyond T.
             UnsupportedError: an unknown function.
         """
-        return run(call, _float, as_indexed(call, "Tanh"))
+        return run(call, _float, self.functions(call))
 
     def cases(self) -> Iterable[Case]:
         """Directions, lengths, initial states, no bias."""
@@ -97,7 +67,9 @@ class RNN(Operator):
         yield Case("Y alone", (x, *one, bias[:1]), (1, 2, 3), given)
 
 
-def _cell(body: Steps, direction: Direction, pieces: Sequence[ir.Value], h: ir.Value) -> ir.Value:
+def _cell(
+    body: BodyWriter, direction: Direction, pieces: Sequence[ir.Value], h: ir.Value
+) -> ir.Value:
     (matrix,), (piece,) = direction.matrices, pieces
     product = body.product("recurrent", body.quantized("h", h), matrix, None)
     return gate(body, "new", direction.functions[0], body.op("total", "Add", [piece, product]))

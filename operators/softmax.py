@@ -19,7 +19,7 @@ from onnxq.operators._tables import all_codes
 # This range gives 8 bits the scale 1 / 256, for which that is exact; 1 becomes the last code.
 OUTPUT_RANGE = (0.0, 255 / 256)
 OPSET = 13  # from which on `axis` means one axis
-CODES = 256
+TABLE_SIZE = 256
 HEADROOM = 5  # what ONNX Runtime keeps below the largest exponent of float32
 
 
@@ -78,7 +78,7 @@ class Softmax(Operator):
         if rows.shape[-1] == 0:
             return (x.copy(),)
         table = _exponentials(p.scale, rows.shape[-1])
-        terms = table[rows - rows.max(axis=-1, keepdims=True) + CODES - 1]
+        terms = table[rows - rows.max(axis=-1, keepdims=True) + TABLE_SIZE - 1]
         total = np.zeros(rows.shape[:-1], np.float32)
         for i in range(rows.shape[-1]):  # one by one, as ONNX Runtime adds
             total += terms[..., i]
@@ -103,5 +103,5 @@ def _exponentials(scale: npt.NDArray[np.float32], count: int) -> npt.NDArray[np.
     """exp((i - 255) * scale + shift) for i = 0..255; `count` terms of it stay inside float32."""
     largest = np.float32(np.finfo(np.float32).max) / np.float32(count)
     shift = max(0.0, float(np.log(largest)) - HEADROOM) / float(scale)
-    exponents = (np.arange(CODES) - (CODES - 1) + shift) * float(scale)
+    exponents = (np.arange(TABLE_SIZE) - (TABLE_SIZE - 1) + shift) * float(scale)
     return np.asarray(np.exp(exponents), np.float32)

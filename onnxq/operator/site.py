@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from onnxq.qparams import QParams
 
 MICROSOFT = "com.microsoft"
+REAL = ir.TensorType(ir.DataType.FLOAT)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +60,19 @@ class NodeSite:
         """Initializers `<node>_<label>_scale` and `<node>_<label>_zero_point`."""
         scale = self.constant(f"{label}_scale", qparams.scale)
         return scale, self.initializer(f"{label}_zero_point", qparams.zero_point, qparams.dtype)
+
+    def step(
+        self,
+        op_type: str,
+        inputs: Sequence[ir.Value | None],
+        name: str,
+        kind: ir.TypeProtocol | None = REAL,
+        attributes: Mapping[str, ir.Attr | int | Sequence[int]] | None = None,
+    ) -> ir.Value:
+        """The one output of a new node of ai.onnx, typed; float32 unless `kind` says otherwise."""
+        value = self.tape.op(op_type, list(inputs), attributes, name=name)
+        value.type = kind
+        return value
 
     def float_node(self, inputs: Sequence[ir.Value | None]) -> list[ir.Value]:
         """The outputs of the float node on other inputs, typed and shaped as they were."""

@@ -11,8 +11,8 @@ from onnxq.operator import IntegerCall
 from onnxq.operators._activations import Activation
 from onnxq.operators.dynamic_quantize_lstm import (
     Cell,
+    CellState,
     DynamicQuantizeLSTM,
-    State,
     Weights,
     example,
     run_direction,
@@ -144,13 +144,13 @@ def cell(w: list[float], r: list[float]) -> Cell:
     return Cell(weights[0], weights[1], None, None, LINEAR, NO_CLIP, 0)
 
 
-def zeros(batch: int) -> State:
-    return State(np.zeros((batch, 1), np.float32), np.zeros((batch, 1), np.float32))
+def zeros(batch: int) -> CellState:
+    return CellState(np.zeros((batch, 1), np.float32), np.zeros((batch, 1), np.float32))
 
 
 def test_gates_are_in_the_order_input_output_forget_cell() -> None:
     x = np.array([[[255]]], np.float32)  # its scale is 1
-    start = State(np.zeros((1, 1), np.float32), np.full((1, 1), 10, np.float32))
+    start = CellState(np.zeros((1, 1), np.float32), np.full((1, 1), 10, np.float32))
     y, h, c = run_direction(x, np.array([1], np.int32), cell([1, 2, 3, 4], [0] * 4), start, False)
     wanted = 255 * 3 * 10 + 255 * 1 * 255 * 4  # f c + i g
     assert c.item() == wanted

@@ -25,7 +25,7 @@ BYTE_BITS = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Codes:
+class ColumnQParams:
     """Scales and zero points of a matrix's columns: rank 0 each, or (columns,)."""
 
     scale: npt.NDArray[np.float32]
@@ -33,8 +33,8 @@ class Codes:
     dtype: QDType
 
     @classmethod
-    def of(cls, qparams: QParams | None) -> Codes:
-        """Those of a weight whose last stored axis is that of the columns.
+    def of(cls, qparams: QParams | None) -> ColumnQParams:
+        """The qparams of a weight whose last stored axis is that of the columns.
 
         Raises:
             UnsupportedError: not 8 bits, or blocks: ONNX Runtime has no such integer product.
@@ -49,18 +49,18 @@ class Codes:
             )
         return cls(qparams.scale, qparams.zero_point, qparams.dtype)
 
-    def repeated(self, count: int) -> Codes:
+    def repeated(self, count: int) -> ColumnQParams:
         """For as many such matrices beside each other."""
         if not self.scale.ndim:
             return self
         scale, zero_point = np.tile(self.scale, count), np.tile(self.zero_point, count)
-        return Codes(scale, zero_point, self.dtype)
+        return ColumnQParams(scale, zero_point, self.dtype)
 
-    def between(self, start: int, end: int) -> Codes:
+    def between(self, start: int, end: int) -> ColumnQParams:
         """Of the columns from start to end."""
         if not self.scale.ndim:
             return self
-        return Codes(self.scale[start:end], self.zero_point[start:end], self.dtype)
+        return ColumnQParams(self.scale[start:end], self.zero_point[start:end], self.dtype)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +81,7 @@ class Quantized:
     zero_point: ir.Value
 
 
-class Steps:
+class BodyWriter:
     """Writes to a tape.
 
     Args:
@@ -95,7 +95,7 @@ class Steps:
     """
 
     def __init__(
-        self, tape: Tape, node: ir.Node, prefix: str | None = None, outer: Steps | None = None
+        self, tape: Tape, node: ir.Node, prefix: str | None = None, outer: BodyWriter | None = None
     ) -> None:
         self._tape = tape
         self.node = node
@@ -103,9 +103,9 @@ class Steps:
         self._outer = outer
         self._made: dict[str, ir.Value] = {}
 
-    def inner(self, label: str) -> Steps:
+    def inner(self, label: str) -> BodyWriter:
         """For a body; its constants stay in the graph around it."""
-        return Steps(Tape(), self.node, f"{self._prefix}_{label}", self)
+        return BodyWriter(Tape(), self.node, f"{self._prefix}_{label}", self)
 
     def graph(self, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> ir.Graph:
         """The body that was written."""
@@ -168,7 +168,7 @@ class Steps:
         """float32, any shape."""
         return self.constant(label, ir.tensor(np.asarray(values, np.float32)))
 
-    def columns(self, label: str, codes: Codes) -> tuple[ir.Value, ir.Value]:
+    def columns(self, label: str, codes: ColumnQParams) -> tuple[ir.Value, ir.Value]:
         """Scale and zero point as initializers; zero points that are all 0 are one."""
         points = codes.zero_point
         if points.ndim and not points.any():
