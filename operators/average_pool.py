@@ -100,7 +100,7 @@ class AveragePool(Operator):
         kernel = call.integers("kernel_shape", [])
         if x.ndim < 3 or not kernel:
             raise ShapeError(
-                f"AveragePool: x {x.shape}, kernel_shape {kernel}; wanted (N, C, *spatial)."
+                f"{call.op_type}: x {x.shape}, kernel_shape {kernel}; wanted (N, C, *spatial)."
             )
         p, q = call.qparams_in(0), call.qparams_out()
         windows = pool_geometry(call, x.shape[2:], kernel)

@@ -31,7 +31,6 @@ from onnxq.operator.nodes import constant, shape
 from onnxq.operators._normalize import EPSILON
 from onnxq.qparams import MAX_BIAS_CODE, MIN_SCALE, PerChannel, QParams, requantize
 
-OP = "BatchNormalization"
 PARAMETERS = {1: "scale", 2: "B", 3: "mean", 4: "var"}
 RANKS = (3, 4, 5)
 
@@ -50,7 +49,7 @@ class BatchNormalization(Operator):
     0.8 for three.
     """
 
-    op_type = OP
+    op_type = "BatchNormalization"
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """One affine function per channel, of constants."""
@@ -112,7 +111,7 @@ class BatchNormalization(Operator):
         parameters = [call.plain(slot) for slot in PARAMETERS]
         if x.ndim not in RANKS or any(v.shape != x.shape[1:2] for v in parameters):
             raise ShapeError(
-                f"{OP}: x {x.shape}, parameters {[v.shape for v in parameters]}; "
+                f"{call.op_type}: x {x.shape}, parameters {[v.shape for v in parameters]}; "
                 "wanted (N, C, *spatial) and (C,) each."
             )
         gain, offset = _affine(parameters, call.real("epsilon", EPSILON))

@@ -173,7 +173,7 @@ def quantized_conv(call: Call, accumulator: Accumulator) -> Array:
     if len(call.inputs) > 2 and call.inputs[2] is not None:
         bias = call.codes(2).astype(np.int32)
         if bias.shape != w.shape[:1]:
-            raise ShapeError(f"Conv: bias of shape {bias.shape}; wanted {w.shape[:1]}.")
+            raise ShapeError(f"{call.op_type}: bias of shape {bias.shape}; wanted {w.shape[:1]}.")
     multiplier = np.asarray(x_qparams.scale * w_qparams.scale / y_qparams.scale).reshape(along)
 
     def convolved(images: slice) -> IntArray:

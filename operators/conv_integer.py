@@ -23,8 +23,6 @@ from onnxq.operators._windows import geometry
 from onnxq.operators.conv import check_shapes, convolve
 from onnxq.targets.accumulation import EXACT, Accumulator, Arithmetic, Overflows
 
-OP = "ConvInteger"
-
 
 @register_integer
 class ConvInteger(IntegerOperator):
@@ -34,7 +32,7 @@ class ConvInteger(IntegerOperator):
     modulo 2^32; padding is x_zp. ONNX Runtime 1.31 refuses one w_zp per output channel.
     """
 
-    op_type = OP
+    op_type = "ConvInteger"
     weights = (1,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
@@ -51,8 +49,8 @@ class ConvInteger(IntegerOperator):
         w_qparams = call.qparams_of("w", ones, points, call.qdtype(w, "w"), axis=0)
         if ones.size not in (1, w.shape[0] if w.ndim else 0):
             raise ShapeError(
-                f"{OP}: w_zero_point has {ones.size} numbers; w of shape {w.shape} wants 1, or one "
-                "per output channel."
+                f"{call.op_type}: w_zero_point has {ones.size} numbers; w of shape {w.shape} wants "
+                "1, or one per output channel."
             )
         check_shapes(call, x.shape, w.shape)
         windows = geometry(call, x.shape[2:], w.shape[2:])

@@ -27,8 +27,6 @@ from onnxq.operator.site import MICROSOFT
 from onnxq.operators._linear import REALS, SMALL_FLOATS, linear_qparams, small_float_scales, spread
 from onnxq.qparams import dequantize
 
-OP = "DequantizeLinear"
-
 
 @register_integer
 class DequantizeLinear(IntegerOperator):
@@ -40,7 +38,7 @@ class DequantizeLinear(IntegerOperator):
     too, which ONNX Runtime 1.31 lacks). For int32, x - x_zero_point wraps modulo 2^32.
     """
 
-    op_type = OP
+    op_type = "DequantizeLinear"
     domains = ("", MICROSOFT)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
@@ -56,7 +54,9 @@ class DequantizeLinear(IntegerOperator):
         else:
             y = _integers(call, x, scale, zero_point)
         if dtype not in REALS:
-            raise ShapeError(f"{OP}: y would have dtype {dtype}; wanted float32 or float16.")
+            raise ShapeError(
+                f"{call.op_type}: y would have dtype {dtype}; wanted float32 or float16."
+            )
         with np.errstate(over="ignore", under="ignore"):
             return (y.astype(dtype, copy=False),)
 
@@ -107,7 +107,7 @@ def _integers(
     qdtype = QDTYPES.get(x.dtype)
     if qdtype is None:
         wanted = ", ".join(dtype.name for dtype in (*QDTYPES, *SMALL_FLOATS))
-        raise ShapeError(f"{OP}: x has dtype {x.dtype}; wanted one of {wanted}.")
+        raise ShapeError(f"{call.op_type}: x has dtype {x.dtype}; wanted one of {wanted}.")
     qparams = linear_qparams(call, "x", scale, zero_point, qdtype, x.shape)
     codes, zeros = stored(x), qparams.zero_point
     if qdtype == INT32 and zeros.any():

@@ -55,11 +55,15 @@ class DynamicQuantizeLSTM(IntegerOperator):
         """As `kernel`, of a machine."""
         x = call.operand(0, "X")
         if x.dtype != np.float32 or x.ndim != 3:
-            raise ShapeError(f"{OP}: X is {x.dtype} of shape {x.shape}; wanted float32, (T, N, I).")
+            raise ShapeError(
+                f"{call.op_type}: X is {x.dtype} of shape {x.shape}; wanted float32, (T, N, I)."
+            )
         direction = call.text("direction", "forward").lower()
         backward = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
         if direction not in backward:
-            raise ShapeError(f"{OP}: direction '{direction}'; wanted {', '.join(backward)}.")
+            raise ShapeError(
+                f"{call.op_type}: direction '{direction}'; wanted {', '.join(backward)}."
+            )
         cells = _cells(call, len(backward[direction]))
         lengths = _lengths(x, call.optional(4))
         starts = _starts(call, x, cells)
@@ -94,7 +98,8 @@ def _cells(call: IntegerCall, directions: int) -> list[Cell]:
     w_codes = call.operand(1, "W")
     if call.qdtype(w_codes, "W") != call.qdtype(r_codes, "R"):
         raise UnsupportedError(
-            f"{OP}: W is {w_codes.dtype} and R {r_codes.dtype}; ONNX Runtime wants the same type."
+            f"{call.op_type}: W is {w_codes.dtype} and R {r_codes.dtype}; ONNX Runtime wants the "
+            "same type."
         )
     hidden = call.integer("hidden_size", r_codes.shape[1] if r_codes.ndim == 3 else 0)
     width = GATES * hidden
@@ -104,7 +109,7 @@ def _cells(call: IntegerCall, directions: int) -> list[Cell]:
     p = _floats(call, 7, "P", (directions, 3 * hidden))
     functions = activations(call, DEFAULTS * directions)
     if len(functions) != 3 * directions:
-        raise ShapeError(f"{OP}: {len(functions)} activations; wanted {3 * directions}.")
+        raise ShapeError(f"{call.op_type}: {len(functions)} activations; wanted {3 * directions}.")
     return [
         Cell(
             w[i],
@@ -131,19 +136,20 @@ def _weights(call: IntegerCall, slot: int, name: str, shape: tuple[int, ...]) ->
     scale = call.operand(first, f"{name}_scale")
     zero_point = call.operand(first + 1, f"{name}_zero_point")
     if q.shape != shape:
-        raise ShapeError(f"{OP}: {name} has shape {q.shape}; wanted {shape}.")
+        raise ShapeError(f"{call.op_type}: {name} has shape {q.shape}; wanted {shape}.")
     allowed = ((shape[0],), (shape[0], shape[2]))
     if scale.shape not in allowed or zero_point.shape != scale.shape:
         raise ShapeError(
-            f"{OP}: {name}_scale has shape {scale.shape}, {name}_zero_point {zero_point.shape}; "
-            f"wanted {allowed[0]} or {allowed[1]} for both."
+            f"{call.op_type}: {name}_scale has shape {scale.shape}, {name}_zero_point "
+            f"{zero_point.shape}; wanted {allowed[0]} or {allowed[1]} for both."
         )
     flat = call.qparams_of(name, scale.reshape(-1), zero_point.reshape(-1), qdtype, axis=0)
     points = flat.zero_point.reshape(-1)
     if scale.ndim == 2 and (points != (0 if qdtype.signed else points[:1])).any():
         raise ShapeError(
-            f"{OP}: {name}_zero_point differs between columns, or is not 0 for int8; ONNX Runtime "
-            "takes one for all columns. Use a symmetric qscheme, or one scale per direction."
+            f"{call.op_type}: {name}_zero_point differs between columns, or is not 0 for int8; "
+            "ONNX Runtime takes one for all columns. Use a symmetric qscheme, or one scale per "
+            "direction."
         )
     scales = flat.scale.reshape(scale.shape)
     zeros = points.reshape(scale.shape)
@@ -168,7 +174,9 @@ def _floats(call: IntegerCall, slot: int, name: str, shape: tuple[int, ...]) -> 
     if x is None:
         return None
     if x.dtype != np.float32 or x.shape != shape:
-        raise ShapeError(f"{OP}: {name} is {x.dtype} of shape {x.shape}; wanted float32, {shape}.")
+        raise ShapeError(
+            f"{call.op_type}: {name} is {x.dtype} of shape {x.shape}; wanted float32, {shape}."
+        )
     return np.asarray(x, np.float32)
 
 

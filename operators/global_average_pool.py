@@ -54,14 +54,14 @@ class GlobalAveragePool(Operator):
         x = call.codes(0)
         count = int(np.prod(x.shape[2:]))
         if x.ndim < 3 or count == 0:
-            raise ShapeError(f"GlobalAveragePool: x {x.shape}; wanted (N, C, *spatial), no size 0.")
+            raise ShapeError(f"{call.op_type}: x {x.shape}; wanted (N, C, *spatial), no size 0.")
         p, q = call.qparams_in(0), call.qparams_out()
         total = x.sum(axis=tuple(range(2, x.ndim)), keepdims=True, dtype=np.int32)
         total = total - np.int32(count) * p.zero_point.astype(np.int32)
         multiplier = np.asarray(p.scale / (q.scale * np.float32(count)))
         if not SMALLEST <= multiplier < LARGEST:
             raise UnsupportedError(
-                f"GlobalAveragePool: x_scale / (y_scale * count) is {multiplier:.3g}; ONNX "
+                f"{call.op_type}: x_scale / (y_scale * count) is {multiplier:.3g}; ONNX "
                 f"Runtime's kernel takes {SMALLEST:.3g} to less than {LARGEST:.0f}."
             )
         return (requantize(np.asarray(total), multiplier, q),)

@@ -99,7 +99,8 @@ class MatMul(Operator):
         a, b = call.codes(0), call.codes(1)
         if not a.ndim or not b.ndim:
             raise ShapeError(
-                f"MatMul: matrix product of shapes {a.shape} and {b.shape}: rank 0 has no columns."
+                f"{call.op_type}: matrix product of shapes {a.shape} and {b.shape}: rank 0 has no "
+                "columns."
             )
         a_qparams = call.qparams_in(0)
         b_qparams = call.weight_qparams(1, b, b.ndim - 1)

@@ -91,7 +91,7 @@ class MaxPool(Operator):
         kernel = call.integers("kernel_shape", [])
         if x.ndim < 3 or not kernel:
             raise ShapeError(
-                f"MaxPool: x {x.shape}, kernel_shape {kernel}; wanted (N, C, *spatial)."
+                f"{call.op_type}: x {x.shape}, kernel_shape {kernel}; wanted (N, C, *spatial)."
             )
         qparams = call.shared()
         windows = pool_geometry(call, x.shape[2:], kernel)

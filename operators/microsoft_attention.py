@@ -39,7 +39,6 @@ from onnxq.operators._dynamic import (
 )
 from onnxq.operators._heads import Heads, attend, heads_of, merge_heads
 
-OP = "Attention"
 X, WEIGHT, BIAS, MASK, PAST, SCORE_BIAS, PAST_LENGTH = range(7)  # input slots
 KEPT = ("num_heads", "unidirectional", "scale", "mask_filter_value")  # QAttention's attributes
 NOT_ROWS = (-1, -3)  # summed over; each element of a batch is a product of its own
@@ -56,7 +55,7 @@ class MicrosoftAttention(Operator):
     the integer product by itself, and MultiHeadAttention.
     """
 
-    op_type = OP
+    op_type = "Attention"
     domain = MICROSOFT
 
     def rule(self, node: ir.Node) -> Rule | Float:
@@ -227,23 +226,23 @@ def _heads(call: NodeCall) -> Heads:
     """
     for name in ("do_rotary", "past_present_share_buffer"):
         if call.integer(name, 0):
-            raise UnsupportedError(f"{OP}: {name} is set, which onnxq has no kernel for.")
+            raise UnsupportedError(f"{call.op_type}: {name} is set, which onnxq has no kernel for.")
     count = call.integer("num_heads", 0)
     x, w = call.plain(X), call.plain(WEIGHT)
     if x.ndim != 3 or w.ndim != 2 or x.shape[2:] != w.shape[:1] or not w.size:
         raise ShapeError(
-            f"{OP}: input of shape {x.shape} by weights of shape {w.shape}; wanted (batch, "
-            "length, size) and (size, columns)."
+            f"{call.op_type}: input of shape {x.shape} by weights of shape {w.shape}; wanted "
+            "(batch, length, size) and (size, columns)."
         )
     sizes = call.integers("qkv_hidden_sizes", [w.shape[1] // 3] * 3)
     if count < 1 or len(sizes) != 3 or sum(sizes) != w.shape[1] or any(n % count for n in sizes):
         raise ShapeError(
-            f"{OP}: {w.shape[1]} columns for Q, K and V of sizes {sizes} in {count} heads; wanted "
-            "as many columns as their sum, and sizes that num_heads divides."
+            f"{call.op_type}: {w.shape[1]} columns for Q, K and V of sizes {sizes} in {count} "
+            "heads; wanted as many columns as their sum, and sizes that num_heads divides."
         )
     bias = call.optional(BIAS)
     if bias is not None and bias.shape != w.shape[1:]:
-        raise ShapeError(f"{OP}: bias has shape {bias.shape}; wanted {w.shape[1:]}.")
+        raise ShapeError(f"{call.op_type}: bias has shape {bias.shape}; wanted {w.shape[1:]}.")
     product = x.astype(np.float64) @ w.astype(np.float64)
     product += 0 if bias is None else bias.astype(np.float64)
     projected = np.asarray(product, np.float32)

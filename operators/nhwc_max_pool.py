@@ -21,21 +21,19 @@ from onnxq.operator.site import MICROSOFT
 from onnxq.operators.max_pool import MaxPool
 from onnxq.qparams import per_tensor
 
-OP = "NhwcMaxPool"
-
 
 @register_integer
 class NhwcMaxPool(IntegerOperator):
     """MaxPool of codes (N, *spatial, C); com.microsoft. It has no scale: see MaxPool."""
 
-    op_type = OP
+    op_type = "NhwcMaxPool"
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """Codes of Y."""
         x = call.operand(0, "x")
         if x.ndim < 3:
-            raise ShapeError(f"{OP}: x {x.shape}; wanted (N, *spatial, C).")
+            raise ShapeError(f"{call.op_type}: x {x.shape}; wanted (N, *spatial, C).")
         plain = per_tensor(1.0, 0, call.qdtype(x, "x"))
         first = np.ascontiguousarray(np.moveaxis(x, -1, 1))
         (y,) = MaxPool().kernel(call.planned([first], NodePlan((plain,), (plain,))))

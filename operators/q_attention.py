@@ -24,8 +24,6 @@ from onnxq.operators._heads import Heads, attend, attention_bound, heads_of, mer
 from onnxq.operators._pairs import product_risks
 from onnxq.targets.accumulation import EXACT, Accumulator, Arithmetic, Overflows
 
-OP = "QAttention"
-
 
 @register_integer
 class QAttention(IntegerOperator):
@@ -40,7 +38,7 @@ class QAttention(IntegerOperator):
     Q, K, V and present are ONNX Runtime's to the bit, Y is within `bound`.
     """
 
-    op_type = OP
+    op_type = "QAttention"
     domains = (MICROSOFT,)
     weights = (1,)
 
@@ -86,12 +84,12 @@ def _heads(call: IntegerCall, accumulator: Accumulator) -> Heads:
 
 def _check_attributes(call: IntegerCall, count: int) -> None:
     if count < 1:
-        raise ShapeError(f"{OP}: num_heads is {count}; wanted 1 or more.")
+        raise ShapeError(f"{call.op_type}: num_heads is {count}; wanted 1 or more.")
     for name in ("do_rotary", "past_present_share_buffer"):
         if call.integer(name, 0):
             raise UnsupportedError(
-                f"{OP}: {name} is set; ONNX Runtime's CPU kernel ignores it or refuses to run. "
-                "Leave the attention in float."
+                f"{call.op_type}: {name} is set; ONNX Runtime's CPU kernel ignores it or refuses "
+                "to run. Leave the attention in float."
             )
 
 
@@ -105,23 +103,25 @@ def _projected(call: IntegerCall, count: int, accumulator: Accumulator) -> Singl
     scale, point = call.operand(4, "weight_scale"), call.optional(7)
     if x.ndim != 3 or w.ndim != 2 or x.shape[2:] != w.shape[:1]:
         raise ShapeError(
-            f"{OP}: input of shape {x.shape} by a weight of shape {w.shape}; wanted (batch, "
-            "length, size) and (size, 3 * hidden)."
+            f"{call.op_type}: input of shape {x.shape} by a weight of shape {w.shape}; wanted "
+            "(batch, length, size) and (size, 3 * hidden)."
         )
     if not w.shape[1] or w.shape[1] % (3 * count):
         raise ShapeError(
-            f"{OP}: a weight of {w.shape[1]} columns for {count} heads; wanted a multiple of "
-            f"{3 * count}."
+            f"{call.op_type}: a weight of {w.shape[1]} columns for {count} heads; wanted a "
+            f"multiple of {3 * count}."
         )
     if scale.ndim > 1 or (point is not None and point.ndim > 1):
         raise ShapeError(
-            f"{OP}: weight_scale has shape {scale.shape}, weight_zero_point "
+            f"{call.op_type}: weight_scale has shape {scale.shape}, weight_zero_point "
             f"{() if point is None else point.shape}; wanted one number or ({w.shape[1]},)."
         )
     if bias.shape != w.shape[1:]:
-        raise ShapeError(f"{OP}: bias has shape {bias.shape}; wanted {w.shape[1:]}.")
+        raise ShapeError(f"{call.op_type}: bias has shape {bias.shape}; wanted {w.shape[1:]}.")
     if not x.shape[0]:
-        raise UnsupportedError(f"{OP}: no batch; ONNX Runtime 1.31 aborts the process on it.")
+        raise UnsupportedError(
+            f"{call.op_type}: no batch; ONNX Runtime 1.31 aborts the process on it."
+        )
     right = columns(call, "weight", w, scale, point)
     check_sum(call, x, w)
     total = product(call, x, x_qparams, right, w, accumulator)

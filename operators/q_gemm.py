@@ -17,8 +17,6 @@ from onnxq.operators.gemm import quantized_gemm
 from onnxq.qparams import QParams
 from onnxq.targets.accumulation import EXACT, Accumulator, Arithmetic, Overflows
 
-OP = "QGemm"
-
 
 @register_integer
 class QGemm(IntegerOperator):
@@ -28,7 +26,7 @@ class QGemm(IntegerOperator):
     C is at a_scale * b_scale; alpha multiplies it too. Arithmetic: see Gemm.
     """
 
-    op_type = OP
+    op_type = "QGemm"
     domains = (MICROSOFT,)
     weights = (3,)
 
@@ -44,12 +42,13 @@ class QGemm(IntegerOperator):
         b_qparams = call.qparams("b", 4, call.qdtype(b, "B"), axis=0 if trans_b else 1)
         check_signs(call, a, b)
         if a.ndim != 2 or b.ndim != 2:
-            raise ShapeError(f"{OP}: A {a.shape} and B {b.shape}; wanted two matrices.")
+            raise ShapeError(f"{call.op_type}: A {a.shape} and B {b.shape}; wanted two matrices.")
         check_sum(call, a.T if trans_a else a, b.T if trans_b else b)
         columns = b.shape[0 if trans_b else 1]
         if b_qparams.scale.size not in (1, columns):
             raise ShapeError(
-                f"{OP}: b_scale has {b_qparams.scale.size} numbers; wanted 1 or {columns}."
+                f"{call.op_type}: b_scale has {b_qparams.scale.size} numbers; wanted 1 or "
+                f"{columns}."
             )
         bias = call.optional(6)
         c_qparams = None if bias is None else call.bias_qparams(bias, a_qparams, b_qparams)
@@ -94,10 +93,14 @@ def _result(call: IntegerCall, a_qparams: QParams) -> QParams | None:
     if scale is None and zero_point is None:
         return None
     if scale is None or zero_point is None:
-        raise ShapeError(f"{OP}: y_scale and y_zero_point belong together; give both or neither.")
+        raise ShapeError(
+            f"{call.op_type}: y_scale and y_zero_point belong together; give both or neither."
+        )
     y_qparams = call.qparams("y", 7, call.qdtype(zero_point, "y_zero_point"))
     if y_qparams.dtype != a_qparams.dtype:
-        raise ShapeError(f"{OP}: A is {a_qparams.dtype}, y {y_qparams.dtype}; they must be equal.")
+        raise ShapeError(
+            f"{call.op_type}: A is {a_qparams.dtype}, y {y_qparams.dtype}; they must be equal."
+        )
     return y_qparams
 
 

@@ -12,7 +12,6 @@ from onnxq.operators._qlinear import part
 from onnxq.operators._tables import requantize_codes
 from onnxq.operators.concat import Concat
 
-OP = "QLinearConcat"
 HEAD = 2  # inputs before the first part: Y_scale, Y_zp
 
 
@@ -24,7 +23,7 @@ class QLinearConcat(IntegerOperator):
     qparams are those of Y.
     """
 
-    op_type = OP
+    op_type = "QLinearConcat"
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
@@ -33,8 +32,8 @@ class QLinearConcat(IntegerOperator):
         out = call.output_qparams("Y", 0)
         if len(call.inputs) <= HEAD or (len(call.inputs) - HEAD) % 3:
             raise ShapeError(
-                f"{OP}: {len(call.inputs)} inputs; wanted Y_scale, Y_zero_point and three for "
-                "each part."
+                f"{call.op_type}: {len(call.inputs)} inputs; wanted Y_scale, Y_zero_point and "
+                "three for each part."
             )
         parts = []
         for slot in range(HEAD, len(call.inputs), 3):

@@ -16,8 +16,6 @@ from onnxq.operators._qlinear import channels_first, channels_last
 from onnxq.operators.conv import quantized_conv
 from onnxq.targets.accumulation import EXACT, Accumulator, Arithmetic, Overflows
 
-OP = "QLinearConv"
-
 
 @register_integer
 class QLinearConv(IntegerOperator):
@@ -27,7 +25,7 @@ class QLinearConv(IntegerOperator):
     (N, *spatial, C). Arithmetic: see Conv.
     """
 
-    op_type = OP
+    op_type = "QLinearConv"
     domains = ("", MICROSOFT)
     weights = (3,)
 
@@ -43,7 +41,7 @@ class QLinearConv(IntegerOperator):
         y_qparams = call.output_qparams("y", 6)
         if y_qparams.dtype != x_qparams.dtype:
             raise ShapeError(
-                f"{OP}: x is {x_qparams.dtype}, y {y_qparams.dtype}; they must be equal."
+                f"{call.op_type}: x is {x_qparams.dtype}, y {y_qparams.dtype}; they must be equal."
             )
         bias = call.optional(8)
         b_qparams = None if bias is None else call.bias_qparams(bias, x_qparams, w_qparams)

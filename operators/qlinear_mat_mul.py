@@ -15,8 +15,6 @@ from onnxq.operators._pairs import product_risks
 from onnxq.qparams import requantize
 from onnxq.targets.accumulation import EXACT, Accumulator, Arithmetic, Overflows
 
-OP = "QLinearMatMul"
-
 
 @register_integer
 class QLinearMatMul(IntegerOperator):
@@ -27,7 +25,7 @@ class QLinearMatMul(IntegerOperator):
     The scales may be float16, which ONNX Runtime casts to float32.
     """
 
-    op_type = OP
+    op_type = "QLinearMatMul"
     weights = (3,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
@@ -48,7 +46,7 @@ class QLinearMatMul(IntegerOperator):
         y_qparams = call.qparams_of("y", _scale(call, 6, "y_scale"), zero_point, qdtype)
         if y_qparams.dtype != a_qparams.dtype:
             raise ShapeError(
-                f"{OP}: a is {a_qparams.dtype}, y {y_qparams.dtype}; they must be equal."
+                f"{call.op_type}: a is {a_qparams.dtype}, y {y_qparams.dtype}; they must be equal."
             )
         total = product(call, a, a_qparams, right, b, accumulator)
         with np.errstate(over="ignore", under="ignore"):

@@ -12,8 +12,6 @@ from onnxq.operator.site import MICROSOFT
 from onnxq.operators._qlinear import unary
 from onnxq.operators.softmax import OPSET, Softmax
 
-OP = "QLinearSoftmax"
-
 
 @register_integer
 class QLinearSoftmax(IntegerOperator):
@@ -23,7 +21,7 @@ class QLinearSoftmax(IntegerOperator):
     Arithmetic: see Softmax.
     """
 
-    op_type = OP
+    op_type = "QLinearSoftmax"
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
@@ -33,9 +31,11 @@ class QLinearSoftmax(IntegerOperator):
         opset = call.integer("opset", OPSET)
         axis = call.integer("axis", -1 if opset >= OPSET else 1)
         if not -x.ndim <= axis < x.ndim:
-            raise ShapeError(f"{OP}: axis {axis}, but X has shape {x.shape}.")
+            raise ShapeError(f"{call.op_type}: axis {axis}, but X has shape {x.shape}.")
         if x.size == 0:
-            raise UnsupportedError(f"{OP}: X {x.shape} has no elements; ONNX Runtime fails on it.")
+            raise UnsupportedError(
+                f"{call.op_type}: X {x.shape} has no elements; ONNX Runtime fails on it."
+            )
         if opset >= OPSET:
             return Softmax().kernel(Call(call.op_type, [x], plan, attributes={"axis": axis}))
         rows = x.reshape(math.prod(x.shape[: axis % x.ndim]), -1)

@@ -14,8 +14,6 @@ from onnxq.operators._qlinear import part
 from onnxq.operators._tables import requantize_codes
 from onnxq.operators.where import Where
 
-OP = "QLinearWhere"
-
 
 @register_integer
 class QLinearWhere(IntegerOperator):
@@ -25,14 +23,16 @@ class QLinearWhere(IntegerOperator):
     those of the result.
     """
 
-    op_type = OP
+    op_type = "QLinearWhere"
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """Codes of Z."""
         condition = call.operand(0, "condition")
         if condition.dtype != np.bool_:
-            raise ShapeError(f"{OP}: the condition has dtype {condition.dtype}; wanted bool.")
+            raise ShapeError(
+                f"{call.op_type}: the condition has dtype {condition.dtype}; wanted bool."
+            )
         qdtype = call.qdtype(call.operand(1, "X"), "X")
         for slot, name in ((3, "x"), (6, "y"), (8, "z")):
             call.operand(slot, f"{name}_zero_point")

@@ -25,8 +25,6 @@ from onnxq.operator.site import MICROSOFT
 from onnxq.operators._linear import REALS, SMALL_FLOATS, linear_qparams, small_float_scales
 from onnxq.qparams import quantize
 
-OP = "QuantizeLinear"
-
 OVERFLOWS = {
     np.dtype(ml_dtypes.float8_e4m3fn): (480.0, 496.0, 448.0),  # elsewhere beyond 464: NaN
     np.dtype(ml_dtypes.float8_e5m2): (61440.0, 65536.0, np.nan),  # elsewhere beyond: Inf
@@ -49,17 +47,17 @@ class QuantizeLinear(IntegerOperator):
     zero, and takes the process along, when it quantizes an empty tensor in blocks.)
     """
 
-    op_type = OP
+    op_type = "QuantizeLinear"
     domains = ("", MICROSOFT)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """Codes of y."""
         x, scale = call.operand(0, "x"), call.operand(1, "y_scale")
         if x.dtype not in REALS:
-            raise ShapeError(f"{OP}: x has dtype {x.dtype}; wanted float32 or float16.")
+            raise ShapeError(f"{call.op_type}: x has dtype {x.dtype}; wanted float32 or float16.")
         if scale.dtype != x.dtype:
             raise ShapeError(
-                f"{OP}: y_scale has dtype {scale.dtype}, x {x.dtype}; "
+                f"{call.op_type}: y_scale has dtype {scale.dtype}, x {x.dtype}; "
                 "ONNX Runtime wants them equal."
             )
         zero_point = call.optional(2)
@@ -119,11 +117,13 @@ def _target(call: IntegerCall, zero_point: Array | None) -> np.dtype[np.generic]
     named = ir.DataType(code).numpy() if code else np.dtype(np.uint8)
     dtype = named if zero_point is None else zero_point.dtype
     if code and dtype != named:
-        raise ShapeError(f"{OP}: output_dtype is {named}, y_zero_point {dtype}; make them equal.")
+        raise ShapeError(
+            f"{call.op_type}: output_dtype is {named}, y_zero_point {dtype}; make them equal."
+        )
     if dtype not in SMALL_FLOATS and QDTYPES.get(dtype, INT32) == INT32:
         raise ShapeError(
-            f"{OP}: y_zero_point or output_dtype gives y the dtype {dtype}; wanted an integer "
-            "of at most 16 bits, or float8."
+            f"{call.op_type}: y_zero_point or output_dtype gives y the dtype {dtype}; wanted an "
+            "integer of at most 16 bits, or float8."
         )
     return dtype
 

@@ -102,7 +102,7 @@ class ReduceMean(Operator):
             return (y if call.integer("keepdims", 1) else y.squeeze(tuple(axes)),)
         count = count_over(x.shape, axes)
         if count == 0:
-            raise ShapeError(f"ReduceMean: x {x.shape} has no elements along axes {axes}.")
+            raise ShapeError(f"{call.op_type}: x {x.shape} has no elements along axes {axes}.")
         mean = sum_over(call, dequantize(x, p), axes) / np.float32(count)
         return (quantize(np.asarray(mean), q),)
 

@@ -148,10 +148,13 @@ class Resize(Operator):
         given = call.inputs[0]
         if given is None or given.dtype not in (np.uint8, np.int8):
             got = "nothing" if given is None else str(given.dtype)
-            raise UnsupportedError(f"Resize: X is {got}; the kernel on codes is for 8 bits.")
+            raise UnsupportedError(
+                f"{call.op_type}: X is {got}; the kernel on codes is for 8 bits."
+            )
         if call.text("coordinate_transformation_mode", "") == CROP:
             raise UnsupportedError(
-                f"Resize: {CROP} puts in a value of its own outside the image. Dequantize first."
+                f"{call.op_type}: {CROP} puts in a value of its own outside the image. Dequantize "
+                "first."
             )
         x = np.asarray(given, given.dtype.name)
         axes, mode = _axes(call, x), _mode(call)
@@ -182,7 +185,7 @@ def _mode(call: NodeCall) -> str:
     """Raises ShapeError where ONNX does not know the mode."""
     mode = call.text("mode", "nearest")
     if mode not in MODES:
-        raise ShapeError(f"Resize: mode is '{mode}'; ONNX knows {', '.join(MODES)}.")
+        raise ShapeError(f"{call.op_type}: mode is '{mode}'; ONNX knows {', '.join(MODES)}.")
     return mode
 
 

@@ -51,7 +51,7 @@ class Split(Operator):
             sizes = [part] * (parts - 1) + [size - part * (parts - 1)]
         if sum(sizes) != size or len(sizes) != parts or min(sizes, default=0) < 0:
             raise ShapeError(
-                f"Split: {parts} parts of sizes {sizes} along axis {axis} of x {x.shape}."
+                f"{call.op_type}: {parts} parts of sizes {sizes} along axis {axis} of x {x.shape}."
             )
         return tuple(np.split(x, np.cumsum(sizes)[:-1], axis))
 
@@ -64,7 +64,7 @@ class Split(Operator):
         x, sizes = np.asarray(call.inputs[0]), call.inputs[1] if len(call.inputs) > 1 else None
         parts = call.integer("num_outputs", 0) if sizes is None else len(sizes)
         if not parts:
-            raise UnsupportedError("Split: wanted sizes, or num_outputs of opset 18.")
+            raise UnsupportedError(f"{call.op_type}: wanted sizes, or num_outputs of opset 18.")
         axis = call.integer("axis", 0)
         part = -(-x.shape[axis] // parts)
         ends = np.arange(1, parts) * part if sizes is None else np.cumsum(sizes)[:-1]

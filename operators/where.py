@@ -58,6 +58,8 @@ class Where(Operator):
         out = call.qparams_out()
         x, y = (recoded(call, slot, out) for slot in (1, 2))
         if condition.dtype != np.bool_:
-            raise ShapeError(f"Where: the condition has dtype {condition.dtype}; wanted bool.")
+            raise ShapeError(
+                f"{call.op_type}: the condition has dtype {condition.dtype}; wanted bool."
+            )
         with call.shape_errors():
             return (np.where(condition, x, y),)
