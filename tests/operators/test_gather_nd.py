@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxq.operator import Case, Form
-from tests.operators import builder
+from tests.operators.builder import copied, operator
 
-OP = builder.operator("GatherND")
+OP = operator("GatherND")
 
 
-def test_onnx_runtime_has_the_kernel_but_no_fusion() -> None:
-    case = Case("", (np.zeros((2, 2), np.float32), np.array([[0, 1]])), (1,))
-    assert builder.rule_of(OP, case).form is Form.CODES
+def test_an_index_of_fewer_axes_takes_slices() -> None:
+    x = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    assert copied(OP, x, np.array([[1], [-2]]))[0].tolist() == [[3, 4, 5], [0, 1, 2]]

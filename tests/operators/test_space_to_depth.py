@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxq.operator import Case, Form
-from tests.operators import builder
+from tests.operators.builder import copied, operator
 
-OP = builder.operator("SpaceToDepth")
+OP = operator("SpaceToDepth")
 
 
-def test_onnx_runtime_has_the_kernel_but_no_fusion() -> None:
-    case = Case("", (np.zeros((1, 1, 2, 2), np.float32),), attributes={"blocksize": 2})
-    assert builder.rule_of(OP, case).form is Form.CODES
+def test_a_block_becomes_channels_row_by_row() -> None:
+    x = np.arange(8, dtype=np.uint8).reshape(1, 1, 2, 4)
+    (y,) = copied(OP, x, blocksize=2)
+    assert y[0, :, 0].tolist() == [[0, 2], [1, 3], [4, 6], [5, 7]]
