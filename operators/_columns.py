@@ -52,8 +52,8 @@ def columns(
     ]
     shape = max(shapes, key=len)
     if any(other not in ((), shape) for other in shapes):
-        raise ShapeError(
-            f"{call.op_type}: {name}_scale has shape {scales.shape}, {name}_zero_point "
+        raise call.shape_error(
+            f"{name}_scale has shape {scales.shape}, {name}_zero_point "
             f"{points.shape}; wanted equal ones, or one number."
         )
     if shape != () and scales.size == 1:
@@ -95,10 +95,9 @@ def _column_shape(call: IntegerCall, what: str, b: Array, x: Array) -> tuple[int
         return (width,)
     if b.ndim > 1 and x.shape == (*b.shape[:-2], 1, width):
         return x.shape
-    raise ShapeError(
-        f"{call.op_type}: {what} has shape {x.shape}; a B of shape {b.shape} wants one number, or "
-        f"one per column ({width}) as ONNX Runtime takes them: B's shape with 1 row, or a vector "
-        "if B is a matrix."
+    raise call.shape_error(
+        f"{what} has shape {x.shape}; a B of shape {b.shape} wants one number, or one per column "
+        f"({width}) as ONNX Runtime takes them: B's shape with 1 row, or a vector if B is a matrix."
     )
 
 
@@ -144,7 +143,7 @@ def product(
     try:
         total = _gemm.product(stored(a), a_qparams, b.values, b.reach)
     except ShapeError as error:
-        raise ShapeError(f"{call.op_type}: {error}") from error
+        raise call.shape_error(f"{error}") from error
     if accumulator.exact:
         return total
     change = product_correction(stored(a), stored(codes), accumulator)
@@ -169,9 +168,8 @@ def to_float(
     """
     width = total.shape[-1] if total.ndim else 1
     if bias is not None and (bias.dtype != np.float32 or bias.size != width):
-        raise ShapeError(
-            f"{call.op_type}: the bias is {bias.dtype} of shape {bias.shape}; wanted float32, "
-            f"({width},)."
+        raise call.shape_error(
+            f"the bias is {bias.dtype} of shape {bias.shape}; wanted float32, ({width},)."
         )
     if bias is not None and b.late is not None:
         raise UnsupportedError(

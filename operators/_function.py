@@ -22,7 +22,6 @@ from typing import TypeVar
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
     Call,
@@ -257,9 +256,7 @@ def around_kernel(call: Call, function: Callable[..., Reals]) -> IntArray:
             reals.append(np.asarray(x, np.float32))
         else:
             got = "nothing" if x is None else str(x.dtype)
-            raise ShapeError(
-                f"{call.op_type}: input {i} is {got}; without qparams, float32 is wanted."
-            )
+            raise call.shape_error(f"input {i} is {got}; without qparams, float32 is wanted.")
     with call.shape_errors():
         values = rounded(function, *reals)
     return quantize(values, call.qparams_out())

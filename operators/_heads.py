@@ -18,7 +18,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.errors import UnsupportedError
 from onnxq.operator import Array, NodeCall, Reals, Singles
 
 Real = TypeVar("Real", bound=np.floating)
@@ -117,12 +117,12 @@ def _masked(
     """Which keys are masked: (B, 1 or S, T)."""
     batch, rows, keys = sizes
     if mask.dtype != np.int32:
-        raise ShapeError(f"{call.op_type}: mask_index has dtype {mask.dtype}; wanted int32.")
+        raise call.shape_error(f"mask_index has dtype {mask.dtype}; wanted int32.")
     values = mask.astype(np.int64)
     if mask.shape in ((batch,), (2 * batch,), (3 * batch + 2,)):
         ends = values[:batch, None, None]
         if (ends < 0).any():
-            raise ShapeError(f"{call.op_type}: mask_index ends at {ends.min()}; wanted 0 or more.")
+            raise call.shape_error(f"mask_index ends at {ends.min()}; wanted 0 or more.")
         place = np.arange(keys)
         hidden = place >= ends
         if mask.size == 2 * batch:
@@ -139,8 +139,8 @@ def _masked(
             f"{call.op_type}: mask_index of shape {mask.shape}; ONNX Runtime's CPU kernel takes up "
             f"to three axes. Give the mask as {sizes}."
         )
-    raise ShapeError(
-        f"{call.op_type}: mask_index has shape {mask.shape}; wanted ({batch},), ({2 * batch},), "
+    raise call.shape_error(
+        f"mask_index has shape {mask.shape}; wanted ({batch},), ({2 * batch},), "
         f"({batch}, {keys}) or {sizes}: batch, rows, keys."
     )
 
@@ -158,8 +158,8 @@ def joined_with_past(
     batch, count, _, size = k.shape
     fits = past.ndim == 5 and (*past.shape[:3], past.shape[4]) == (2, batch, count, size)
     if past.dtype != np.float32 or not fits or v.shape != k.shape:
-        raise ShapeError(
-            f"{call.op_type}: past is {past.dtype} of shape {past.shape}; wanted float32, "
+        raise call.shape_error(
+            f"past is {past.dtype} of shape {past.shape}; wanted float32, "
             f"(2, {batch}, {count}, length, {size}), and V of K's size."
         )
     before = np.asarray(past, np.float32)

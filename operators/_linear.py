@@ -52,22 +52,20 @@ def linear_qparams(
         ShapeError: dtypes or shapes do not fit, or a scale is not positive and finite.
     """
     if scale.dtype not in REALS:
-        raise ShapeError(
-            f"{call.op_type}: {name}_scale has dtype {scale.dtype}; wanted float32 or float16."
-        )
+        raise call.shape_error(f"{name}_scale has dtype {scale.dtype}; wanted float32 or float16.")
     zeros = call.zero_codes(name, scale, zero_point, qdtype)
     granularity = _granularity(call, name, scale, shape)
     if isinstance(granularity, PerTensor) and zeros.size == 1 and zeros.ndim <= 1:
         scale, zeros = scale.reshape(()), zeros.reshape(())
     if scale.shape != zeros.shape:
-        raise ShapeError(
-            f"{call.op_type}: {name}_scale has shape {scale.shape}, {name}_zero_point "
+        raise call.shape_error(
+            f"{name}_scale has shape {scale.shape}, {name}_zero_point "
             f"{zeros.shape}; they must be equal."
         )
     try:
         return QParams(scale.astype(np.float32), zeros, qdtype, granularity)
     except ShapeError as error:
-        raise ShapeError(f"{call.op_type}: {name}: {error}") from error
+        raise call.shape_error(f"{name}: {error}") from error
 
 
 def _granularity(call: IntegerCall, name: str, scale: Array, shape: Sequence[int]) -> Granularity:
@@ -77,21 +75,20 @@ def _granularity(call: IntegerCall, name: str, scale: Array, shape: Sequence[int
         return PerTensor()  # ONNX Runtime does not look at axis then
     axis = call.integer("axis", 1)
     if not -rank <= axis < rank:
-        raise ShapeError(
-            f"{call.op_type}: {name}_scale has shape {scale.shape}, but axis {axis} is outside a "
+        raise call.shape_error(
+            f"{name}_scale has shape {scale.shape}, but axis {axis} is outside a "
             f"tensor of rank {rank}."
         )
     axis %= rank
     wanted = tuple(shape[axis : axis + 1])
     if size:
         if size < 0:
-            raise ShapeError(f"{call.op_type}: block_size is {size}; wanted 0 for none, or more.")
+            raise call.shape_error(f"block_size is {size}; wanted 0 for none, or more.")
         wanted = tuple(-(-n // size) if i == axis else n for i, n in enumerate(shape))
     if scale.shape != wanted:
-        raise ShapeError(
-            f"{call.op_type}: {name}_scale has shape {scale.shape}; a tensor of shape "
-            f"{tuple(shape)} with axis {axis} and block_size {size} wants "
-            f"{wanted}{'' if size else ' or one number'}."
+        raise call.shape_error(
+            f"{name}_scale has shape {scale.shape}; a tensor of shape {tuple(shape)} with axis "
+            f"{axis} and block_size {size} wants {wanted}{'' if size else ' or one number'}."
         )
     return PerBlock(axis, size) if size else PerChannel(axis)
 
@@ -111,14 +108,11 @@ def small_float_scales(
     """
     if zero_point is not None:
         if zero_point.dtype != dtype:
-            raise ShapeError(
-                f"{call.op_type}: {name}_zero_point has dtype {zero_point.dtype}, but {name} is "
-                f"{dtype}."
+            raise call.shape_error(
+                f"{name}_zero_point has dtype {zero_point.dtype}, but {name} is {dtype}."
             )
         if zero_point.astype(np.float32).any():
-            raise ShapeError(
-                f"{call.op_type}: {name}_zero_point is not 0; {dtype} has no zero point."
-            )
+            raise call.shape_error(f"{name}_zero_point is not 0; {dtype} has no zero point.")
     qparams = linear_qparams(call, name, scale, None, INT8, shape)
     return spread(qparams.scale, qparams.granularity, shape)
 

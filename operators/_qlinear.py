@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from onnxq.dtypes import QDType
-from onnxq.errors import ShapeError
 from onnxq.operator import Array, AttributeValue, Case, IntegerCall, NodeCall, NodePlan
 from onnxq.operator.examples import codes, scales, zero
 from onnxq.qparams import IntArray, QParams
@@ -47,9 +46,7 @@ def same_type(call: IntegerCall, x: Array, name: str, qdtype: QDType) -> None:
         ShapeError: they have another.
     """
     if x.dtype != qdtype.storage:
-        raise ShapeError(
-            f"{call.op_type}: {name} has dtype {x.dtype}; wanted {qdtype}, as the others."
-        )
+        raise call.shape_error(f"{name} has dtype {x.dtype}; wanted {qdtype}, as the others.")
 
 
 def part(call: IntegerCall, name: str, slot: int, qdtype: QDType) -> tuple[IntArray, QParams]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onnxq.errors import ShapeError
 from onnxq.operator import Array, NodeCall, Singles
 from onnxq.operators._activations import FUNCTIONS, Activation
 from onnxq.operators._cells import clip_limit
@@ -63,21 +62,19 @@ def run(
     """
     x, w, r, b, lengths, start = (list(call.inputs) + [None] * SLOTS)[:SLOTS]
     if x is None or w is None or r is None or x.ndim != 3 or w.ndim != 3 or r.ndim != 3:
-        raise ShapeError(f"{call.op_type}: X, W and R of rank 3 are needed.")
+        raise call.shape_error("X, W and R of rank 3 are needed.")
     batch_first = call.integer("layout", 0) != 0
     time_first = np.swapaxes(x, 0, 1) if batch_first else x
     steps, batch, _ = time_first.shape
     count, hidden = r.shape[0], r.shape[2]
     if w.shape[:2] != r.shape[:2] or w.shape[2] != x.shape[2] or count != len(functions):
-        raise ShapeError(
-            f"{call.op_type}: X {x.shape}, W {w.shape} and R {r.shape} do not fit together for "
+        raise call.shape_error(
+            f"X {x.shape}, W {w.shape} and R {r.shape} do not fit together for "
             f"{len(functions)} direction(s)."
         )
     ends = np.full(batch, steps) if lengths is None else np.asarray(lengths, np.int64)
     if ends.shape != (batch,) or ends.max(initial=0) > steps or ends.min(initial=0) < 0:
-        raise ShapeError(
-            f"{call.op_type}: lengths {ends} for a batch of {batch} and {steps} steps."
-        )
+        raise call.shape_error(f"lengths {ends} for a batch of {batch} and {steps} steps.")
     first = np.zeros((count, batch, hidden), np.float32)
     if start is not None:
         first = np.asarray(np.swapaxes(start, 0, 1) if batch_first else start, np.float32)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.errors import ShapeError
 from onnxq.operator import Case, Float, NodeCall
 from onnxq.operator.examples import ints, normal
 from onnxq.operator.nodes import call_of, constant, has_input, shape
@@ -36,7 +35,7 @@ def axes_of(call: NodeCall, rank: int, given: Sequence[int] | None) -> list[int]
         return []
     found = sorted({axis % rank for axis in axes if -rank <= axis < rank})
     if len(found) != len(axes):
-        raise ShapeError(f"{call.op_type}: axes {list(axes)} of a tensor of rank {rank}.")
+        raise call.shape_error(f"axes {list(axes)} of a tensor of rank {rank}.")
     return found or list(range(rank))
 
 

@@ -13,7 +13,6 @@ from typing import TypeVar
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.errors import ShapeError
 from onnxq.operator import Array, Call, Case, Float, Form, Operator, Role, Rule, Site, enter
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import infinite_operand
@@ -122,7 +121,7 @@ class Extremum(Operator):
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         slots = range(len(call.inputs))
         if not slots:
-            raise ShapeError(f"{call.op_type}: it has no inputs; wanted at least one.")
+            raise call.shape_error("it has no inputs; wanted at least one.")
         operands = [call.codes(slot) for slot in slots]
         call.shared(slots)
         with call.shape_errors():

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.dtypes import QDType
-from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.errors import UnsupportedError
 from onnxq.operator import Call, Ints, NodeCall, NodePlan, NodeSite, Reals, Site
 from onnxq.qparams import IntArray, QParams, dequantize, quantize
 
@@ -93,9 +93,7 @@ def recoded(call: Call, slot: int, out: QParams) -> IntArray:
     """
     x, p = call.codes(slot), call.qparams_in(slot)
     if p.dtype != out.dtype:
-        raise ShapeError(
-            f"{call.op_type}: input {slot} is {p.dtype}, the result {out.dtype}; wanted one."
-        )
+        raise call.shape_error(f"input {slot} is {p.dtype}, the result {out.dtype}; wanted one.")
     return requantize_codes(x, p, out)
 
 
@@ -131,7 +129,7 @@ def look_up_pairs(
     try:
         shape = np.broadcast_shapes(a[0].shape, b[0].shape)
     except ValueError as error:
-        raise ShapeError(f"{call.op_type}: {error}") from error
+        raise call.shape_error(f"{error}") from error
     rows, columns = all_codes(a[1]), all_codes(b[1])
     if math.prod(shape) <= DIRECT:
         return np.asarray(function(a[0].astype(np.int32), b[0].astype(np.int32)))

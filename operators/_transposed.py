@@ -20,7 +20,6 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.tape import Tape
 
-from onnxq.errors import ShapeError
 from onnxq.operator import Ints, NodeCall, Singles
 from onnxq.operators._gemm import integer_matmul
 from onnxq.operators._windows import check_positive
@@ -101,8 +100,8 @@ def transposed_axes(
     mode = call.text("auto_pad", "NOTSET")
     lengths = {len(kernel), len(strides), len(dilations), len(extra), len(shape or kernel)}
     if lengths != {rank} or len(pads) != 2 * rank or mode not in AUTO_PADS:
-        raise ShapeError(
-            f"{call.op_type}: {rank} spatial axes; got kernel {list(kernel)}, strides {strides}, "
+        raise call.shape_error(
+            f"{rank} spatial axes; got kernel {list(kernel)}, strides {strides}, "
             f"dilations {dilations}, pads {pads}, output_padding {extra}, output_shape {shape}, "
             f"auto_pad {mode}."
         )
@@ -115,16 +114,14 @@ def transposed_axes(
         growth = full - begin - end
         if shape:
             if size is None:
-                raise ShapeError(f"{call.op_type}: output_shape {shape} needs a known input size.")
+                raise call.shape_error(f"output_shape {shape} needs a known input size.")
             growth = shape[i] - stride * size
             begin = _in_front(mode, full - growth)
         elif mode.startswith("SAME"):
             growth = min(full, 0)
             begin = _in_front(mode, full)
         if size is not None and stride * size + growth < 0:
-            raise ShapeError(
-                f"{call.op_type}: the output would have {stride * size + growth} elements."
-            )
+            raise call.shape_error(f"the output would have {stride * size + growth} elements.")
         axes.append(TransposedAxis(kernel[i], stride, dilations[i], begin, growth))
     return axes
 

@@ -11,7 +11,6 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.errors import ShapeError
 from onnxq.operator import NodeCall
 
 BLOCK = 1 << 16  # elements: 256 KiB of float32
@@ -66,9 +65,7 @@ def geometry(call: NodeCall, spatial: Sequence[int], kernel: Sequence[int]) -> W
     """
     pads = call.integers("pads", [])
     if min(pads, default=0) < 0:
-        raise ShapeError(
-            f"{call.op_type}: pads {pads}; wanted numbers from 0, as ONNX Runtime takes them."
-        )
+        raise call.shape_error(f"pads {pads}; wanted numbers from 0, as ONNX Runtime takes them.")
     return _geometry(call, spatial, kernel)
 
 
@@ -79,8 +76,8 @@ def _geometry(call: NodeCall, spatial: Sequence[int], kernel: Sequence[int]) -> 
     dilations = call.integers("dilations", [1] * rank)
     pads = call.integers("pads", [0] * 2 * rank)
     if not len(kernel) == len(strides) == len(dilations) == rank or len(pads) != 2 * rank:
-        raise ShapeError(
-            f"{call.op_type}: {rank} spatial axes; got kernel {list(kernel)}, strides {strides}, "
+        raise call.shape_error(
+            f"{rank} spatial axes; got kernel {list(kernel)}, strides {strides}, "
             f"dilations {dilations}, pads {pads}."
         )
     check_positive(call, kernel=kernel, strides=strides, dilations=dilations)
@@ -91,8 +88,8 @@ def _geometry(call: NodeCall, spatial: Sequence[int], kernel: Sequence[int]) -> 
         room = size + before + after - width
         ceil = call.integer("ceil_mode", 0) != 0
         if room < 0 and not (ceil and -room < stride):  # rounded up, there is a window all the same
-            raise ShapeError(
-                f"{call.op_type}: windows of {span} do not fit into an input of {list(spatial)}, "
+            raise call.shape_error(
+                f"windows of {span} do not fit into an input of {list(spatial)}, "
                 f"padded by {begin} and {end}."
             )
         steps = room // stride
@@ -107,7 +104,7 @@ def check_positive(call: NodeCall, **sizes: Sequence[int]) -> None:
     """Raises ShapeError where a size is less than 1; their names stand in the message."""
     for name, values in sizes.items():
         if min(values, default=1) < 1:
-            raise ShapeError(f"{call.op_type}: {name} {list(values)}; wanted numbers from 1.")
+            raise call.shape_error(f"{name} {list(values)}; wanted numbers from 1.")
 
 
 def pool_geometry(call: NodeCall, spatial: Sequence[int], kernel: Sequence[int]) -> Windows:
@@ -121,8 +118,8 @@ def pool_geometry(call: NodeCall, spatial: Sequence[int], kernel: Sequence[int])
     """
     pads = call.integers("pads", [])
     if 0 in spatial or any(pad >= taps for pad, taps in zip(pads, [*kernel] * 2, strict=False)):
-        raise ShapeError(
-            f"{call.op_type}: kernel {list(kernel)}, pads {pads}, input of {list(spatial)}; wanted "
+        raise call.shape_error(
+            f"kernel {list(kernel)}, pads {pads}, input of {list(spatial)}; wanted "
             "elements, and pads smaller than the kernel."
         )
     mode, strides = call.text("auto_pad", "NOTSET"), call.integers("strides", [])
@@ -157,9 +154,8 @@ def _padding(
     if mode == "VALID":
         return [0] * rank, [0] * rank
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
-        raise ShapeError(
-            f"{call.op_type}: auto_pad is '{mode}'; ONNX knows NOTSET, SAME_UPPER, SAME_LOWER, "
-            "VALID."
+        raise call.shape_error(
+            f"auto_pad is '{mode}'; ONNX knows NOTSET, SAME_UPPER, SAME_LOWER, VALID."
         )
     total = [
         max((-(-size // stride) - 1) * stride + width - size, 0)

@@ -131,12 +131,12 @@ def _attention(
     A row that is masked throughout, by False, -inf or the lowest float32, gives 0.
     """
     if k.shape[1] < 1 or q.shape[1] % k.shape[1] or k.shape[1] != v.shape[1]:
-        raise ShapeError(
-            f"{call.op_type}: {q.shape[1]} heads of Q, {k.shape[1]} of K, {v.shape[1]} of V; "
+        raise call.shape_error(
+            f"{q.shape[1]} heads of Q, {k.shape[1]} of K, {v.shape[1]} of V; "
             "wanted as many of V as of K, which divide those of Q."
         )
     if q.shape[3] < 1 or k.shape[3] != q.shape[3]:
-        raise ShapeError(f"{call.op_type}: heads of size {q.shape[3]} in Q, {k.shape[3]} in K.")
+        raise call.shape_error(f"heads of size {q.shape[3]} in Q, {k.shape[3]} in K.")
     shared = q.shape[1] // k.shape[1]
     keys, values = (np.repeat(x.astype(np.float64), shared, axis=1) for x in (k, v))
     scale = call.real("scale", 0.0) or 1 / math.sqrt(q.shape[3])

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
     AttributeValue,
@@ -99,9 +98,7 @@ class AveragePool(Operator):
         x = call.codes(0)
         kernel = call.integers("kernel_shape", [])
         if x.ndim < 3 or not kernel:
-            raise ShapeError(
-                f"{call.op_type}: x {x.shape}, kernel_shape {kernel}; wanted (N, C, *spatial)."
-            )
+            raise call.shape_error(f"x {x.shape}, kernel_shape {kernel}; wanted (N, C, *spatial).")
         p, q = call.qparams_in(0), call.qparams_out()
         windows = pool_geometry(call, x.shape[2:], kernel)
         padded = any(call.integers("pads", []))

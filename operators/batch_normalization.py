@@ -10,7 +10,6 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.dtypes import INT8, INT32
-from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
     Call,
@@ -110,8 +109,8 @@ class BatchNormalization(Operator):
         p, q = call.qparams_in(0), call.qparams_out()
         parameters = [call.plain(slot) for slot in PARAMETERS]
         if x.ndim not in RANKS or any(v.shape != x.shape[1:2] for v in parameters):
-            raise ShapeError(
-                f"{call.op_type}: x {x.shape}, parameters {[v.shape for v in parameters]}; "
+            raise call.shape_error(
+                f"x {x.shape}, parameters {[v.shape for v in parameters]}; "
                 "wanted (N, C, *spatial) and (C,) each."
             )
         gain, offset = _affine(parameters, call.real("epsilon", EPSILON))

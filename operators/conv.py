@@ -9,7 +9,6 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.core.threads import in_parallel, shares
-from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
     Call,
@@ -173,7 +172,7 @@ def quantized_conv(call: Call, accumulator: Accumulator) -> Array:
     if len(call.inputs) > 2 and call.inputs[2] is not None:
         bias = call.codes(2).astype(np.int32)
         if bias.shape != w.shape[:1]:
-            raise ShapeError(f"{call.op_type}: bias of shape {bias.shape}; wanted {w.shape[:1]}.")
+            raise call.shape_error(f"bias of shape {bias.shape}; wanted {w.shape[:1]}.")
     multiplier = np.asarray(x_qparams.scale * w_qparams.scale / y_qparams.scale).reshape(along)
 
     def convolved(images: slice) -> IntArray:
@@ -200,13 +199,13 @@ def check_shapes(call: NodeCall, x: tuple[int, ...], w: tuple[int, ...]) -> None
     group = call.integer("group", 1)
     kernel = call.integers("kernel_shape", w[2:])
     if len(x) != len(w) or len(x) - 2 not in SPATIAL_RANKS:
-        raise ShapeError(f"{call.op_type}: x {x} and w {w}; wanted the same rank, 3 to 5.")
+        raise call.shape_error(f"x {x} and w {w}; wanted the same rank, 3 to 5.")
     if group < 1 or w[0] % group or w[1] * group != x[1]:
-        raise ShapeError(
-            f"{call.op_type}: x {x}, w {w}, group {group}; wanted {x[1]} = {w[1]} * group channels."
+        raise call.shape_error(
+            f"x {x}, w {w}, group {group}; wanted {x[1]} = {w[1]} * group channels."
         )
     if tuple(kernel) != w[2:]:
-        raise ShapeError(f"{call.op_type}: kernel_shape {kernel}, but w is {w}.")
+        raise call.shape_error(f"kernel_shape {kernel}, but w is {w}.")
 
 
 def _product(

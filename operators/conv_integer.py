@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
     AttributeValue,
@@ -48,8 +47,8 @@ class ConvInteger(IntegerOperator):
         ones = np.ones(1 if points is None else points.size, np.float32)
         w_qparams = call.qparams_of("w", ones, points, call.qdtype(w, "w"), axis=0)
         if ones.size not in (1, w.shape[0] if w.ndim else 0):
-            raise ShapeError(
-                f"{call.op_type}: w_zero_point has {ones.size} numbers; w of shape {w.shape} wants "
+            raise call.shape_error(
+                f"w_zero_point has {ones.size} numbers; w of shape {w.shape} wants "
                 "1, or one per output channel."
             )
         check_shapes(call, x.shape, w.shape)

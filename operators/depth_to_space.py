@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from onnxq.errors import ShapeError
 from onnxq.operator import Array, Call, Case
 from onnxq.operator.examples import normal
 from onnxq.operators._select import selection
@@ -28,7 +27,7 @@ def depth_to_space(call: Call, x: IntArray) -> Array:
     """
     block = call.integer("blocksize", 0)
     if x.ndim != 4 or block < 1 or x.shape[1] % block**2:
-        raise ShapeError(f"{call.op_type}: x {x.shape}, blocksize {block}.")
+        raise call.shape_error(f"x {x.shape}, blocksize {block}.")
     n, depth, height, width = x.shape
     channels = depth // block**2
     if call.text("mode", "DCR") == "DCR":

@@ -11,7 +11,6 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.dtypes import INT32
-from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
     AttributeValue,
@@ -54,9 +53,7 @@ class DequantizeLinear(IntegerOperator):
         else:
             y = _integers(call, x, scale, zero_point)
         if dtype not in REALS:
-            raise ShapeError(
-                f"{call.op_type}: y would have dtype {dtype}; wanted float32 or float16."
-            )
+            raise call.shape_error(f"y would have dtype {dtype}; wanted float32 or float16.")
         with np.errstate(over="ignore", under="ignore"):
             return (y.astype(dtype, copy=False),)
 
@@ -107,7 +104,7 @@ def _integers(
     qdtype = QDTYPES.get(x.dtype)
     if qdtype is None:
         wanted = ", ".join(dtype.name for dtype in (*QDTYPES, *SMALL_FLOATS))
-        raise ShapeError(f"{call.op_type}: x has dtype {x.dtype}; wanted one of {wanted}.")
+        raise call.shape_error(f"x has dtype {x.dtype}; wanted one of {wanted}.")
     qparams = linear_qparams(call, "x", scale, zero_point, qdtype, x.shape)
     codes, zeros = stored(x), qparams.zero_point
     if qdtype == INT32 and zeros.any():

@@ -55,15 +55,11 @@ class DynamicQuantizeLSTM(IntegerOperator):
         """As `kernel`, of a machine."""
         x = call.operand(0, "X")
         if x.dtype != np.float32 or x.ndim != 3:
-            raise ShapeError(
-                f"{call.op_type}: X is {x.dtype} of shape {x.shape}; wanted float32, (T, N, I)."
-            )
+            raise call.shape_error(f"X is {x.dtype} of shape {x.shape}; wanted float32, (T, N, I).")
         direction = call.text("direction", "forward").lower()
         backward = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
         if direction not in backward:
-            raise ShapeError(
-                f"{call.op_type}: direction '{direction}'; wanted {', '.join(backward)}."
-            )
+            raise call.shape_error(f"direction '{direction}'; wanted {', '.join(backward)}.")
         cells = _cells(call, len(backward[direction]))
         lengths = _lengths(x, call.optional(4))
         starts = _starts(call, x, cells)
@@ -109,7 +105,7 @@ def _cells(call: IntegerCall, directions: int) -> list[Cell]:
     p = _floats(call, 7, "P", (directions, 3 * hidden))
     functions = activations(call, DEFAULTS * directions)
     if len(functions) != 3 * directions:
-        raise ShapeError(f"{call.op_type}: {len(functions)} activations; wanted {3 * directions}.")
+        raise call.shape_error(f"{len(functions)} activations; wanted {3 * directions}.")
     return [
         Cell(
             w[i],
@@ -136,20 +132,19 @@ def _weights(call: IntegerCall, slot: int, name: str, shape: tuple[int, ...]) ->
     scale = call.operand(first, f"{name}_scale")
     zero_point = call.operand(first + 1, f"{name}_zero_point")
     if q.shape != shape:
-        raise ShapeError(f"{call.op_type}: {name} has shape {q.shape}; wanted {shape}.")
+        raise call.shape_error(f"{name} has shape {q.shape}; wanted {shape}.")
     allowed = ((shape[0],), (shape[0], shape[2]))
     if scale.shape not in allowed or zero_point.shape != scale.shape:
-        raise ShapeError(
-            f"{call.op_type}: {name}_scale has shape {scale.shape}, {name}_zero_point "
+        raise call.shape_error(
+            f"{name}_scale has shape {scale.shape}, {name}_zero_point "
             f"{zero_point.shape}; wanted {allowed[0]} or {allowed[1]} for both."
         )
     flat = call.qparams_of(name, scale.reshape(-1), zero_point.reshape(-1), qdtype, axis=0)
     points = flat.zero_point.reshape(-1)
     if scale.ndim == 2 and (points != (0 if qdtype.signed else points[:1])).any():
-        raise ShapeError(
-            f"{call.op_type}: {name}_zero_point differs between columns, or is not 0 for int8; "
-            "ONNX Runtime takes one for all columns. Use a symmetric qscheme, or one scale per "
-            "direction."
+        raise call.shape_error(
+            f"{name}_zero_point differs between columns, or is not 0 for int8; ONNX Runtime takes "
+            "one for all columns. Use a symmetric qscheme, or one scale per direction."
         )
     scales = flat.scale.reshape(scale.shape)
     zeros = points.reshape(scale.shape)
@@ -174,9 +169,7 @@ def _floats(call: IntegerCall, slot: int, name: str, shape: tuple[int, ...]) -> 
     if x is None:
         return None
     if x.dtype != np.float32 or x.shape != shape:
-        raise ShapeError(
-            f"{call.op_type}: {name} is {x.dtype} of shape {x.shape}; wanted float32, {shape}."
-        )
+        raise call.shape_error(f"{name} is {x.dtype} of shape {x.shape}; wanted float32, {shape}.")
     return np.asarray(x, np.float32)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from onnxq.errors import ShapeError
 from onnxq.operator import Array, Call, Case
 from onnxq.operator.examples import normal
 from onnxq.operators._select import selection
@@ -27,6 +26,6 @@ def flatten(call: Call, x: IntArray) -> Array:
     """Y[i, j] = X with the axes before `axis` as rows, the others as columns; ONNX Flatten-13."""
     axis = call.integer("axis", 1)
     if not -x.ndim <= axis <= x.ndim:
-        raise ShapeError(f"{call.op_type}: axis {axis} is outside x of shape {x.shape}.")
+        raise call.shape_error(f"axis {axis} is outside x of shape {x.shape}.")
     axis += x.ndim if axis < 0 else 0
     return x.reshape(int(np.prod(x.shape[:axis])), int(np.prod(x.shape[axis:])))

@@ -52,22 +52,18 @@ class GatherBlockQuantized(IntegerOperator):
         table = _codes(data, bits)
         blocks = (*table.shape[:-1], -(-table.shape[-1] // block))
         if scales.shape != blocks:
-            raise ShapeError(f"{call.op_type}: scales of shape {scales.shape}; wanted {blocks}.")
+            raise call.shape_error(f"scales of shape {scales.shape}; wanted {blocks}.")
         if scales.dtype not in REALS:
-            raise ShapeError(
-                f"{call.op_type}: scales are {scales.dtype}; wanted float32 or float16."
-            )
+            raise call.shape_error(f"scales are {scales.dtype}; wanted float32 or float16.")
         factors = scales.astype(np.float32)
         if not ((factors > 0) & np.isfinite(factors)).all():
-            raise ShapeError(f"{call.op_type}: scales must be positive and finite.")
+            raise call.shape_error("scales must be positive and finite.")
         points = _points(call.optional(3), data.dtype, bits, blocks)
         if indices.dtype not in (np.int32, np.int64):
-            raise ShapeError(
-                f"{call.op_type}: indices of dtype {indices.dtype}; wanted int32 or int64."
-            )
+            raise call.shape_error(f"indices of dtype {indices.dtype}; wanted int32 or int64.")
         rows = len(table)
         if indices.size and not (-rows <= indices.min() and indices.max() < rows):
-            raise ShapeError(f"{call.op_type}: indices beyond the table's {rows} rows.")
+            raise call.shape_error(f"indices beyond the table's {rows} rows.")
         picked = indices.astype(np.intp)
 
         places = np.arange(table.shape[-1]) // block
@@ -106,21 +102,19 @@ class GatherBlockQuantized(IntegerOperator):
 def _check(call: IntegerCall, data: Array, bits: int, block: int) -> None:
     """Raises ShapeError where the attributes do not fit the table."""
     if data.dtype not in TYPES or data.ndim < 2:
-        raise ShapeError(
-            f"{call.op_type}: data is {data.dtype} of shape {data.shape}; wanted int4, uint4 or "
+        raise call.shape_error(
+            f"data is {data.dtype} of shape {data.shape}; wanted int4, uint4 or "
             "uint8 of two axes or more."
         )
     if block < MIN_BLOCK or block & (block - 1):
-        raise ShapeError(
-            f"{call.op_type}: block_size {block}; wanted a power of two of at least 16."
-        )
+        raise call.shape_error(f"block_size {block}; wanted a power of two of at least 16.")
     if bits != NIBBLE_BITS and (bits, data.dtype) != (BYTE_BITS, np.dtype(np.uint8)):
-        raise ShapeError(f"{call.op_type}: bits {bits} of {data.dtype}; wanted 4, or 8 of uint8.")
+        raise call.shape_error(f"bits {bits} of {data.dtype}; wanted 4, or 8 of uint8.")
     gathered = call.integer("gather_axis", 0) % data.ndim
     quantized = call.integer("quantize_axis", 1) % data.ndim
     if (gathered, quantized) != (0, data.ndim - 1):
-        raise ShapeError(
-            f"{call.op_type}: gather_axis {gathered}, quantize_axis {quantized} of {data.ndim} "
+        raise call.shape_error(
+            f"gather_axis {gathered}, quantize_axis {quantized} of {data.ndim} "
             "axes; wanted the first and the last one."
         )
 

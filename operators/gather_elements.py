@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from onnxq.errors import ShapeError
 from onnxq.operator import Array, Call, Case
 from onnxq.operator.examples import normal
 from onnxq.operators._select import selection
@@ -26,7 +25,7 @@ def gather_elements(call: Call, x: IntArray) -> Array:
     """Y[i, j, k] = X[i, indices[i, j, k], k] for axis 1 of 3; ONNX GatherElements-13."""
     indices, axis = call.plain(1), call.integer("axis", 0)
     if indices.ndim != x.ndim or not -x.ndim <= axis < x.ndim:
-        raise ShapeError(f"{call.op_type}: x {x.shape}, indices {indices.shape}, axis {axis}.")
+        raise call.shape_error(f"x {x.shape}, indices {indices.shape}, axis {axis}.")
     keep = [slice(n) for n in indices.shape]  # ONNX lets the other axes of indices be shorter
     keep[axis] = slice(None)
     return np.take_along_axis(x[tuple(keep)], indices.astype(np.intp), axis)

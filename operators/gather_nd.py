@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from onnxq.errors import ShapeError
 from onnxq.operator import Array, Call, Case, Form
 from onnxq.operator.examples import normal
 from onnxq.operators._select import selection
@@ -31,8 +30,6 @@ def gather_nd(call: Call, x: IntArray) -> Array:
     indices, batch = call.plain(1), call.integer("batch_dims", 0)
     lead, depth = indices.shape[:batch], indices.shape[-1] if indices.ndim else 0
     if not indices.ndim or x.shape[:batch] != lead or batch + depth > x.ndim:
-        raise ShapeError(
-            f"{call.op_type}: x {x.shape}, indices {indices.shape}, batch_dims {batch}."
-        )
+        raise call.shape_error(f"x {x.shape}, indices {indices.shape}, batch_dims {batch}.")
     batches = np.indices((*lead, *indices.shape[batch:-1]))[:batch]
     return np.asarray(x[(*batches, *np.moveaxis(indices.astype(np.intp), -1, 0))])

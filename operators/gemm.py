@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
     Call,
@@ -179,7 +178,7 @@ def quantized_gemm(call: Call, accumulator: Accumulator) -> tuple[Array, ...]:
     """
     a, b = call.codes(0), call.codes(1)
     if a.ndim != 2 or b.ndim != 2:
-        raise ShapeError(f"{call.op_type}: A {a.shape} and B {b.shape}; wanted two matrices.")
+        raise call.shape_error(f"A {a.shape} and B {b.shape}; wanted two matrices.")
     trans_a, trans_b = call.integer("transA", 0), call.integer("transB", 0)
     a_qparams = call.qparams_in(0)
     b_qparams = call.weight_qparams(1, b, 0 if trans_b else 1)
@@ -195,7 +194,7 @@ def quantized_gemm(call: Call, accumulator: Accumulator) -> tuple[Array, ...]:
         try:
             total += np.broadcast_to(bias, total.shape)
         except ValueError as error:
-            raise ShapeError(f"{call.op_type}: bias {bias.shape}, result {total.shape}.") from error
+            raise call.shape_error(f"bias {bias.shape}, result {total.shape}.") from error
     alpha = np.float32(call.real("alpha", 1.0))
     multiplier = np.asarray(alpha * a_qparams.scale * b_qparams.scale)
     if call.plan.outputs[0] is None:

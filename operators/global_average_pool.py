@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.errors import UnsupportedError
 from onnxq.operator import Array, Call, Case, Float, Operator, Role, Rule, Site, register
 from onnxq.operator.examples import normal
 from onnxq.qparams import requantize
@@ -54,7 +54,7 @@ class GlobalAveragePool(Operator):
         x = call.codes(0)
         count = int(np.prod(x.shape[2:]))
         if x.ndim < 3 or count == 0:
-            raise ShapeError(f"{call.op_type}: x {x.shape}; wanted (N, C, *spatial), no size 0.")
+            raise call.shape_error(f"x {x.shape}; wanted (N, C, *spatial), no size 0.")
         p, q = call.qparams_in(0), call.qparams_out()
         total = x.sum(axis=tuple(range(2, x.ndim)), keepdims=True, dtype=np.int32)
         total = total - np.int32(count) * p.zero_point.astype(np.int32)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
     Call,
@@ -98,9 +97,8 @@ class MatMul(Operator):
         """Codes of Y, or float32. Raises ShapeError where shapes or dtypes do not fit together."""
         a, b = call.codes(0), call.codes(1)
         if not a.ndim or not b.ndim:
-            raise ShapeError(
-                f"{call.op_type}: matrix product of shapes {a.shape} and {b.shape}: rank 0 has no "
-                "columns."
+            raise call.shape_error(
+                f"matrix product of shapes {a.shape} and {b.shape}: rank 0 has no columns."
             )
         a_qparams = call.qparams_in(0)
         b_qparams = call.weight_qparams(1, b, b.ndim - 1)

@@ -139,8 +139,8 @@ def _sizes(call: IntegerCall) -> _Sizes:
     )
     power = sizes.block >= MIN_BLOCK and sizes.block & (sizes.block - 1) == 0
     if sizes.inner < 1 or sizes.columns < 1 or sizes.bits not in BITS or not power:
-        raise ShapeError(
-            f"{call.op_type}: K {sizes.inner}, N {sizes.columns}, bits {sizes.bits}, block_size "
+        raise call.shape_error(
+            f"K {sizes.inner}, N {sizes.columns}, bits {sizes.bits}, block_size "
             f"{sizes.block}; wanted K and N from 1, bits 2, 4 or 8, and a power of 2 from 16."
         )
     return sizes
@@ -172,24 +172,19 @@ def _operands(call: IntegerCall) -> tuple[Reals, Reals, Reals]:
     sizes = _sizes(call)
     a, b = call.operand(0, "A"), call.operand(1, "B")
     if a.dtype not in REALS or not a.ndim or a.shape[-1] != sizes.inner:
-        raise ShapeError(
-            f"{call.op_type}: A is {a.dtype} of shape {a.shape}; wanted float32 or float16, "
-            f"(..., {sizes.inner})."
+        raise call.shape_error(
+            f"A is {a.dtype} of shape {a.shape}; wanted float32 or float16, (..., {sizes.inner})."
         )
     wanted = (sizes.columns, sizes.blocks, sizes.block * sizes.bits // 8)
     if b.dtype != np.uint8 or b.shape != wanted:
-        raise ShapeError(
-            f"{call.op_type}: B is {b.dtype} of shape {b.shape}; wanted uint8, {wanted}."
-        )
+        raise call.shape_error(f"B is {b.dtype} of shape {b.shape}; wanted uint8, {wanted}.")
     for slot, name in ((2, "scales"), (5, "bias")):
         x = call.optional(slot)
         if x is not None and x.dtype != a.dtype:
-            raise ShapeError(
-                f"{call.op_type}: {name} has dtype {x.dtype}, A {a.dtype}; make them equal."
-            )
+            raise call.shape_error(f"{name} has dtype {x.dtype}, A {a.dtype}; make them equal.")
     bias = call.optional(5)
     if bias is not None and bias.shape != (sizes.columns,):
-        raise ShapeError(f"{call.op_type}: bias of shape {bias.shape}; wanted ({sizes.columns},).")
+        raise call.shape_error(f"bias of shape {bias.shape}; wanted ({sizes.columns},).")
     groups = call.optional(4)
     if groups is not None:
         raise UnsupportedError(
@@ -214,14 +209,12 @@ def _scales(call: IntegerCall, sizes: _Sizes) -> npt.NDArray[np.float32]:
     scale = call.operand(2, "scales")
     wanted = (sizes.columns, sizes.blocks)
     if scale.shape not in (wanted, (sizes.columns * sizes.blocks,)):
-        raise ShapeError(
-            f"{call.op_type}: scales have shape {scale.shape}; wanted {wanted}, flat or not."
-        )
+        raise call.shape_error(f"scales have shape {scale.shape}; wanted {wanted}, flat or not.")
     grid = np.asarray(scale, np.float32).reshape(wanted)
     try:
         return QParams(grid, np.zeros(wanted, np.uint8), UINT8, PerBlock(1, sizes.block)).scale
     except ShapeError as error:
-        raise ShapeError(f"{call.op_type}: scales: {error}") from error
+        raise call.shape_error(f"scales: {error}") from error
 
 
 def _zero_points(

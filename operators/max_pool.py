@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
     AttributeValue,
@@ -90,9 +89,7 @@ class MaxPool(Operator):
         x = call.codes(0)
         kernel = call.integers("kernel_shape", [])
         if x.ndim < 3 or not kernel:
-            raise ShapeError(
-                f"{call.op_type}: x {x.shape}, kernel_shape {kernel}; wanted (N, C, *spatial)."
-            )
+            raise call.shape_error(f"x {x.shape}, kernel_shape {kernel}; wanted (N, C, *spatial).")
         qparams = call.shared()
         windows = pool_geometry(call, x.shape[2:], kernel)
         y = np.empty((math.prod(x.shape[:2]), *windows.out), x.dtype)

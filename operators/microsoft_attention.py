@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.errors import UnsupportedError
 from onnxq.operator import (
     Array,
     AttributeValue,
@@ -230,19 +230,19 @@ def _heads(call: NodeCall) -> Heads:
     count = call.integer("num_heads", 0)
     x, w = call.plain(X), call.plain(WEIGHT)
     if x.ndim != 3 or w.ndim != 2 or x.shape[2:] != w.shape[:1] or not w.size:
-        raise ShapeError(
-            f"{call.op_type}: input of shape {x.shape} by weights of shape {w.shape}; wanted "
+        raise call.shape_error(
+            f"input of shape {x.shape} by weights of shape {w.shape}; wanted "
             "(batch, length, size) and (size, columns)."
         )
     sizes = call.integers("qkv_hidden_sizes", [w.shape[1] // 3] * 3)
     if count < 1 or len(sizes) != 3 or sum(sizes) != w.shape[1] or any(n % count for n in sizes):
-        raise ShapeError(
-            f"{call.op_type}: {w.shape[1]} columns for Q, K and V of sizes {sizes} in {count} "
+        raise call.shape_error(
+            f"{w.shape[1]} columns for Q, K and V of sizes {sizes} in {count} "
             "heads; wanted as many columns as their sum, and sizes that num_heads divides."
         )
     bias = call.optional(BIAS)
     if bias is not None and bias.shape != w.shape[1:]:
-        raise ShapeError(f"{call.op_type}: bias has shape {bias.shape}; wanted {w.shape[1:]}.")
+        raise call.shape_error(f"bias has shape {bias.shape}; wanted {w.shape[1:]}.")
     product = x.astype(np.float64) @ w.astype(np.float64)
     product += 0 if bias is None else bias.astype(np.float64)
     projected = np.asarray(product, np.float32)

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
     AttributeValue,
@@ -33,7 +32,7 @@ class NhwcMaxPool(IntegerOperator):
         """Codes of Y."""
         x = call.operand(0, "x")
         if x.ndim < 3:
-            raise ShapeError(f"{call.op_type}: x {x.shape}; wanted (N, *spatial, C).")
+            raise call.shape_error(f"x {x.shape}; wanted (N, *spatial, C).")
         plain = per_tensor(1.0, 0, call.qdtype(x, "x"))
         first = np.ascontiguousarray(np.moveaxis(x, -1, 1))
         (y,) = MaxPool().kernel(call.planned([first], NodePlan((plain,), (plain,))))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.errors import UnsupportedError
 from onnxq.operator import (
     Array,
     AttributeValue,
@@ -84,7 +84,7 @@ def _heads(call: IntegerCall, accumulator: Accumulator) -> Heads:
 
 def _check_attributes(call: IntegerCall, count: int) -> None:
     if count < 1:
-        raise ShapeError(f"{call.op_type}: num_heads is {count}; wanted 1 or more.")
+        raise call.shape_error(f"num_heads is {count}; wanted 1 or more.")
     for name in ("do_rotary", "past_present_share_buffer"):
         if call.integer(name, 0):
             raise UnsupportedError(
@@ -102,22 +102,21 @@ def _projected(call: IntegerCall, count: int, accumulator: Accumulator) -> Singl
     x_qparams = call.qparams_of("input", x_scale, call.optional(6), x_qdtype)
     scale, point = call.operand(4, "weight_scale"), call.optional(7)
     if x.ndim != 3 or w.ndim != 2 or x.shape[2:] != w.shape[:1]:
-        raise ShapeError(
-            f"{call.op_type}: input of shape {x.shape} by a weight of shape {w.shape}; wanted "
+        raise call.shape_error(
+            f"input of shape {x.shape} by a weight of shape {w.shape}; wanted "
             "(batch, length, size) and (size, 3 * hidden)."
         )
     if not w.shape[1] or w.shape[1] % (3 * count):
-        raise ShapeError(
-            f"{call.op_type}: a weight of {w.shape[1]} columns for {count} heads; wanted a "
-            f"multiple of {3 * count}."
+        raise call.shape_error(
+            f"a weight of {w.shape[1]} columns for {count} heads; wanted a multiple of {3 * count}."
         )
     if scale.ndim > 1 or (point is not None and point.ndim > 1):
-        raise ShapeError(
-            f"{call.op_type}: weight_scale has shape {scale.shape}, weight_zero_point "
+        raise call.shape_error(
+            f"weight_scale has shape {scale.shape}, weight_zero_point "
             f"{() if point is None else point.shape}; wanted one number or ({w.shape[1]},)."
         )
     if bias.shape != w.shape[1:]:
-        raise ShapeError(f"{call.op_type}: bias has shape {bias.shape}; wanted {w.shape[1:]}.")
+        raise call.shape_error(f"bias has shape {bias.shape}; wanted {w.shape[1:]}.")
     if not x.shape[0]:
         raise UnsupportedError(
             f"{call.op_type}: no batch; ONNX Runtime 1.31 aborts the process on it."

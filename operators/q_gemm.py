@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from onnxq.errors import ShapeError
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, NodePlan, register_integer
 from onnxq.operator.examples import codes, ints32, scales, zero
 from onnxq.operator.integer_call import stored
@@ -42,13 +41,12 @@ class QGemm(IntegerOperator):
         b_qparams = call.qparams("b", 4, call.qdtype(b, "B"), axis=0 if trans_b else 1)
         check_signs(call, a, b)
         if a.ndim != 2 or b.ndim != 2:
-            raise ShapeError(f"{call.op_type}: A {a.shape} and B {b.shape}; wanted two matrices.")
+            raise call.shape_error(f"A {a.shape} and B {b.shape}; wanted two matrices.")
         check_sum(call, a.T if trans_a else a, b.T if trans_b else b)
         columns = b.shape[0 if trans_b else 1]
         if b_qparams.scale.size not in (1, columns):
-            raise ShapeError(
-                f"{call.op_type}: b_scale has {b_qparams.scale.size} numbers; wanted 1 or "
-                f"{columns}."
+            raise call.shape_error(
+                f"b_scale has {b_qparams.scale.size} numbers; wanted 1 or {columns}."
             )
         bias = call.optional(6)
         c_qparams = None if bias is None else call.bias_qparams(bias, a_qparams, b_qparams)
@@ -93,14 +91,10 @@ def _result(call: IntegerCall, a_qparams: QParams) -> QParams | None:
     if scale is None and zero_point is None:
         return None
     if scale is None or zero_point is None:
-        raise ShapeError(
-            f"{call.op_type}: y_scale and y_zero_point belong together; give both or neither."
-        )
+        raise call.shape_error("y_scale and y_zero_point belong together; give both or neither.")
     y_qparams = call.qparams("y", 7, call.qdtype(zero_point, "y_zero_point"))
     if y_qparams.dtype != a_qparams.dtype:
-        raise ShapeError(
-            f"{call.op_type}: A is {a_qparams.dtype}, y {y_qparams.dtype}; they must be equal."
-        )
+        raise call.shape_error(f"A is {a_qparams.dtype}, y {y_qparams.dtype}; they must be equal.")
     return y_qparams
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from onnxq.errors import ShapeError
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, NodePlan, register_integer
 from onnxq.operator.examples import codes, scales, zero
 from onnxq.operator.site import MICROSOFT
@@ -31,9 +30,8 @@ class QLinearConcat(IntegerOperator):
         call.operand(1, "Y_zero_point")
         out = call.output_qparams("Y", 0)
         if len(call.inputs) <= HEAD or (len(call.inputs) - HEAD) % 3:
-            raise ShapeError(
-                f"{call.op_type}: {len(call.inputs)} inputs; wanted Y_scale, Y_zero_point and "
-                "three for each part."
+            raise call.shape_error(
+                f"{len(call.inputs)} inputs; wanted Y_scale, Y_zero_point and three for each part."
             )
         parts = []
         for slot in range(HEAD, len(call.inputs), 3):

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from onnxq.errors import ShapeError
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, NodePlan, register_integer
 from onnxq.operator.examples import codes, ints32, scales, zero
 from onnxq.operator.integer_call import stored
@@ -40,8 +39,8 @@ class QLinearConv(IntegerOperator):
         w_qparams = call.qparams("w", 4, call.qdtype(w, "w"), axis=0)
         y_qparams = call.output_qparams("y", 6)
         if y_qparams.dtype != x_qparams.dtype:
-            raise ShapeError(
-                f"{call.op_type}: x is {x_qparams.dtype}, y {y_qparams.dtype}; they must be equal."
+            raise call.shape_error(
+                f"x is {x_qparams.dtype}, y {y_qparams.dtype}; they must be equal."
             )
         bias = call.optional(8)
         b_qparams = None if bias is None else call.bias_qparams(bias, x_qparams, w_qparams)

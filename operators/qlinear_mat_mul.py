@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from onnxq.errors import ShapeError
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
 from onnxq.operator.examples import codes, scales, zero
 from onnxq.operator.integer_call import stored
@@ -45,8 +44,8 @@ class QLinearMatMul(IntegerOperator):
         qdtype = call.qdtype(zero_point, "y_zero_point")
         y_qparams = call.qparams_of("y", _scale(call, 6, "y_scale"), zero_point, qdtype)
         if y_qparams.dtype != a_qparams.dtype:
-            raise ShapeError(
-                f"{call.op_type}: a is {a_qparams.dtype}, y {y_qparams.dtype}; they must be equal."
+            raise call.shape_error(
+                f"a is {a_qparams.dtype}, y {y_qparams.dtype}; they must be equal."
             )
         total = product(call, a, a_qparams, right, b, accumulator)
         with np.errstate(over="ignore", under="ignore"):

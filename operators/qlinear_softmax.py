@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.errors import UnsupportedError
 from onnxq.operator import Array, Call, Case, IntegerCall, IntegerOperator, register_integer
 from onnxq.operator.examples import codes, scales, zero
 from onnxq.operator.site import MICROSOFT
@@ -31,7 +31,7 @@ class QLinearSoftmax(IntegerOperator):
         opset = call.integer("opset", OPSET)
         axis = call.integer("axis", -1 if opset >= OPSET else 1)
         if not -x.ndim <= axis < x.ndim:
-            raise ShapeError(f"{call.op_type}: axis {axis}, but X has shape {x.shape}.")
+            raise call.shape_error(f"axis {axis}, but X has shape {x.shape}.")
         if x.size == 0:
             raise UnsupportedError(
                 f"{call.op_type}: X {x.shape} has no elements; ONNX Runtime fails on it."

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from onnxq.errors import ShapeError
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, NodePlan, register_integer
 from onnxq.operator.examples import codes, scales, zero
 from onnxq.operator.site import MICROSOFT
@@ -30,9 +29,7 @@ class QLinearWhere(IntegerOperator):
         """Codes of Z."""
         condition = call.operand(0, "condition")
         if condition.dtype != np.bool_:
-            raise ShapeError(
-                f"{call.op_type}: the condition has dtype {condition.dtype}; wanted bool."
-            )
+            raise call.shape_error(f"the condition has dtype {condition.dtype}; wanted bool.")
         qdtype = call.qdtype(call.operand(1, "X"), "X")
         for slot, name in ((3, "x"), (6, "y"), (8, "z")):
             call.operand(slot, f"{name}_zero_point")

@@ -10,7 +10,6 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.dtypes import INT32
-from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
     AttributeValue,
@@ -54,11 +53,10 @@ class QuantizeLinear(IntegerOperator):
         """Codes of y."""
         x, scale = call.operand(0, "x"), call.operand(1, "y_scale")
         if x.dtype not in REALS:
-            raise ShapeError(f"{call.op_type}: x has dtype {x.dtype}; wanted float32 or float16.")
+            raise call.shape_error(f"x has dtype {x.dtype}; wanted float32 or float16.")
         if scale.dtype != x.dtype:
-            raise ShapeError(
-                f"{call.op_type}: y_scale has dtype {scale.dtype}, x {x.dtype}; "
-                "ONNX Runtime wants them equal."
+            raise call.shape_error(
+                f"y_scale has dtype {scale.dtype}, x {x.dtype}; ONNX Runtime wants them equal."
             )
         zero_point = call.optional(2)
         dtype = _target(call, zero_point)
@@ -117,12 +115,10 @@ def _target(call: IntegerCall, zero_point: Array | None) -> np.dtype[np.generic]
     named = ir.DataType(code).numpy() if code else np.dtype(np.uint8)
     dtype = named if zero_point is None else zero_point.dtype
     if code and dtype != named:
-        raise ShapeError(
-            f"{call.op_type}: output_dtype is {named}, y_zero_point {dtype}; make them equal."
-        )
+        raise call.shape_error(f"output_dtype is {named}, y_zero_point {dtype}; make them equal.")
     if dtype not in SMALL_FLOATS and QDTYPES.get(dtype, INT32) == INT32:
-        raise ShapeError(
-            f"{call.op_type}: y_zero_point or output_dtype gives y the dtype {dtype}; wanted an "
+        raise call.shape_error(
+            f"y_zero_point or output_dtype gives y the dtype {dtype}; wanted an "
             "integer of at most 16 bits, or float8."
         )
     return dtype

@@ -9,7 +9,6 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.dtypes import INT8, UINT8
-from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
     Call,
@@ -102,7 +101,7 @@ class ReduceMean(Operator):
             return (y if call.integer("keepdims", 1) else y.squeeze(tuple(axes)),)
         count = count_over(x.shape, axes)
         if count == 0:
-            raise ShapeError(f"{call.op_type}: x {x.shape} has no elements along axes {axes}.")
+            raise call.shape_error(f"x {x.shape} has no elements along axes {axes}.")
         mean = sum_over(call, dequantize(x, p), axes) / np.float32(count)
         return (quantize(np.asarray(mean), q),)
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.errors import UnsupportedError
 from onnxq.operator import (
     Array,
     AttributeValue,
@@ -185,7 +185,7 @@ def _mode(call: NodeCall) -> str:
     """Raises ShapeError where ONNX does not know the mode."""
     mode = call.text("mode", "nearest")
     if mode not in MODES:
-        raise ShapeError(f"{call.op_type}: mode is '{mode}'; ONNX knows {', '.join(MODES)}.")
+        raise call.shape_error(f"mode is '{mode}'; ONNX knows {', '.join(MODES)}.")
     return mode
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from onnxq.errors import ShapeError
 from onnxq.operator import Array, Call, Case
 from onnxq.operator.examples import ints, normal
 from onnxq.operators._select import selection
@@ -32,8 +31,8 @@ def sliced(call: Call, x: IntArray) -> Array:
     along = range(count) if axes is None else axes
     by = [1] * count if steps is None else steps
     if not len(along) == len(by) == len(ends) == count:
-        raise ShapeError(
-            f"{call.op_type}: {count} starts, {len(ends)} ends, {len(along)} axes, {len(by)} steps."
+        raise call.shape_error(
+            f"{count} starts, {len(ends)} ends, {len(along)} axes, {len(by)} steps."
         )
     index = [slice(None)] * x.ndim
     for axis, start, end, step in zip(along, starts, ends, by, strict=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from onnxq.errors import ShapeError
 from onnxq.operator import Array, Call, Case, Form
 from onnxq.operator.examples import normal
 from onnxq.operators._select import selection
@@ -25,7 +24,7 @@ def space_to_depth(call: Call, x: IntArray) -> Array:
     """
     block = call.integer("blocksize", 0)
     if x.ndim != 4 or block < 1 or x.shape[2] % block or x.shape[3] % block:
-        raise ShapeError(f"{call.op_type}: x {x.shape}, blocksize {block}.")
+        raise call.shape_error(f"x {x.shape}, blocksize {block}.")
     n, channels, height, width = x.shape
     y = x.reshape(n, channels, height // block, block, width // block, block)
     y = y.transpose(0, 3, 5, 1, 2, 4)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.errors import UnsupportedError
 from onnxq.operator import Array, Call, Case, Float, NodeCall, Operator, Role, Rule, Site, register
 from onnxq.operator.examples import ints, normal
 
@@ -50,8 +50,8 @@ class Split(Operator):
             part = -(-size // max(parts, 1))
             sizes = [part] * (parts - 1) + [size - part * (parts - 1)]
         if sum(sizes) != size or len(sizes) != parts or min(sizes, default=0) < 0:
-            raise ShapeError(
-                f"{call.op_type}: {parts} parts of sizes {sizes} along axis {axis} of x {x.shape}."
+            raise call.shape_error(
+                f"{parts} parts of sizes {sizes} along axis {axis} of x {x.shape}."
             )
         return tuple(np.split(x, np.cumsum(sizes)[:-1], axis))
 

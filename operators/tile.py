@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from onnxq.errors import ShapeError
 from onnxq.operator import Array, Call, Case
 from onnxq.operator.examples import ints, normal
 from onnxq.operators._select import selection
@@ -26,8 +25,7 @@ def tile(call: Call, x: IntArray) -> Array:
     """Y = X repeated repeats[i] times along axis i; ONNX Tile-13."""
     repeats = call.vector(1)
     if len(repeats) != x.ndim or min(repeats, default=0) < 0:
-        raise ShapeError(
-            f"{call.op_type}: repeats {repeats} for x of shape {x.shape}; wanted one per axis, "
-            "from 0."
+        raise call.shape_error(
+            f"repeats {repeats} for x of shape {x.shape}; wanted one per axis, from 0."
         )
     return np.tile(x, repeats)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.errors import ShapeError
 from onnxq.operator import Array, Call, Case, Float, Form, Operator, Role, Rule, Site, register
 from onnxq.operator.examples import ints, normal
 
@@ -50,8 +49,8 @@ class TopK(Operator):
         call.shared()
         axis = call.integer("axis", -1)
         if k.size != 1 or not -x.ndim <= axis < x.ndim or not 0 <= k.item() <= x.shape[axis]:
-            raise ShapeError(
-                f"{call.op_type}: k {k.tolist()} along axis {axis} of {x.shape}; wanted one "
+            raise call.shape_error(
+                f"k {k.tolist()} along axis {axis} of {x.shape}; wanted one "
                 "number, at most the size of an axis of x."
             )
         ascending = ~x if call.integer("largest", 1) else x  # ~ turns the order of codes

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.errors import ShapeError
 from onnxq.operator import Array, Call, Case, Float, Operator, Role, Rule, Site, register
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import infinite_operand
@@ -58,8 +57,6 @@ class Where(Operator):
         out = call.qparams_out()
         x, y = (recoded(call, slot, out) for slot in (1, 2))
         if condition.dtype != np.bool_:
-            raise ShapeError(
-                f"{call.op_type}: the condition has dtype {condition.dtype}; wanted bool."
-            )
+            raise call.shape_error(f"the condition has dtype {condition.dtype}; wanted bool.")
         with call.shape_errors():
             return (np.where(condition, x, y),)

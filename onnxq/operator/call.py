@@ -57,7 +57,7 @@ class NodeCall:
         """
         x = self.optional(slot)
         if x is None:
-            raise ShapeError(f"{self.op_type}: input {slot} is absent; it is needed.")
+            raise self.shape_error(f"input {slot} is absent; it is needed.")
         return x
 
     def vector(self, slot: int) -> list[int]:
@@ -68,8 +68,8 @@ class NodeCall:
         """
         x = self.plain(slot)
         if x.ndim != 1 or not np.issubdtype(x.dtype, np.integer):
-            raise ShapeError(
-                f"{self.op_type}: input {slot} is {x.dtype} of shape {x.shape}; wanted a vector."
+            raise self.shape_error(
+                f"input {slot} is {x.dtype} of shape {x.shape}; wanted a vector."
             )
         return [int(n) for n in x]
 
@@ -116,8 +116,12 @@ class NodeCall:
         """
         axis = self.integer(name, default)
         if not -rank <= axis < rank:
-            raise ShapeError(f"{self.op_type}: axis {axis} is outside a tensor of rank {rank}.")
+            raise self.shape_error(f"axis {axis} is outside a tensor of rank {rank}.")
         return axis % rank
+
+    def shape_error(self, words: str) -> ShapeError:
+        """The refusal, in the operator's name."""
+        return ShapeError(f"{self.op_type}: {words}")
 
     @contextmanager
     def shape_errors(self) -> Iterator[None]:
@@ -125,7 +129,7 @@ class NodeCall:
         try:
             yield
         except (ValueError, IndexError) as error:
-            raise ShapeError(f"{self.op_type}: {error}") from error
+            raise self.shape_error(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,11 +152,10 @@ class Call(NodeCall):
         x = self.inputs[slot] if slot < len(self.inputs) else None
         qparams = self.plan.inputs[slot] if slot < len(self.plan.inputs) else None
         if x is None or qparams is None:
-            raise ShapeError(f"{self.op_type}: input {slot} has no codes or no qparams; give both.")
+            raise self.shape_error(f"input {slot} has no codes or no qparams; give both.")
         if x.dtype != qparams.dtype.storage:
-            raise ShapeError(
-                f"{self.op_type}: input {slot} has dtype {x.dtype}; its qparams say "
-                f"{qparams.dtype}."
+            raise self.shape_error(
+                f"input {slot} has dtype {x.dtype}; its qparams say {qparams.dtype}."
             )
         return np.asarray(x, qparams.dtype.storage)
 
@@ -188,14 +191,14 @@ class Call(NodeCall):
         """
         qparams = self.plan.inputs[slot]
         if qparams is None:
-            raise ShapeError(f"{self.op_type}: the weight in input {slot} needs qparams.")
+            raise self.shape_error(f"the weight in input {slot} needs qparams.")
         if qparams.granularity == PerTensor():
             return qparams
         if not isinstance(qparams.granularity, PerChannel) or (
             qparams.granularity.axis % w.ndim != axis or qparams.scale.size != w.shape[axis]
         ):
-            raise ShapeError(
-                f"{self.op_type}: the weight of shape {w.shape} has {qparams.scale.size} scales, "
+            raise self.shape_error(
+                f"the weight of shape {w.shape} has {qparams.scale.size} scales, "
                 f"{qparams.granularity}; wanted per-tensor, or {w.shape[axis]} along axis {axis}."
             )
         return qparams

@@ -62,7 +62,7 @@ class IntegerCall(NodeCall):
         """
         x = self.optional(slot)
         if x is None:
-            raise ShapeError(f"{self.op_type}: input {slot}, {name}, is absent; it is needed.")
+            raise self.shape_error(f"input {slot}, {name}, is absent; it is needed.")
         return x
 
     def qdtype(self, x: Array, name: str, allowed: Sequence[str] = ("uint8", "int8")) -> QDType:
@@ -72,9 +72,7 @@ class IntegerCall(NodeCall):
             ShapeError: a dtype that the operator does not take.
         """
         if x.dtype.name not in allowed:
-            raise ShapeError(
-                f"{self.op_type}: {name} has dtype {x.dtype}; wanted {' or '.join(allowed)}."
-            )
+            raise self.shape_error(f"{name} has dtype {x.dtype}; wanted {' or '.join(allowed)}.")
         return QDTYPES[x.dtype]
 
     def qparams(self, name: str, slot: int, qdtype: QDType, axis: int | None = None) -> QParams:
@@ -106,17 +104,15 @@ class IntegerCall(NodeCall):
             ShapeError: as `qparams`.
         """
         if scale.dtype != np.float32:
-            raise ShapeError(
-                f"{self.op_type}: {name}_scale has dtype {scale.dtype}; wanted float32."
-            )
+            raise self.shape_error(f"{name}_scale has dtype {scale.dtype}; wanted float32.")
         zeros = self.zero_codes(name, scale, zero_point, qdtype)
         per_tensor = scale.size == 1 and scale.ndim <= 1 and zeros.size == 1
         if not per_tensor and (
             axis is None or scale.ndim != 1 or zeros.size not in (1, scale.size)
         ):
             wanted = "one number" if axis is None else "one number, or one per channel"
-            raise ShapeError(
-                f"{self.op_type}: {name}_scale has shape {scale.shape}, {name}_zero_point "
+            raise self.shape_error(
+                f"{name}_scale has shape {scale.shape}, {name}_zero_point "
                 f"{zeros.shape}; wanted {wanted}."
             )
         scales = scale.reshape(()).astype(np.float32) if per_tensor else scale.astype(np.float32)
@@ -125,7 +121,7 @@ class IntegerCall(NodeCall):
         try:
             return QParams(scales, points.astype(qdtype.storage), qdtype, granularity)
         except ShapeError as error:
-            raise ShapeError(f"{self.op_type}: {name}: {error}") from error
+            raise self.shape_error(f"{name}: {error}") from error
 
     def zero_codes(
         self, name: str, scale: Array, zero_point: Array | None, qdtype: QDType
@@ -138,9 +134,8 @@ class IntegerCall(NodeCall):
         if zero_point is None:
             return np.zeros(scale.shape, qdtype.storage)
         if QDTYPES.get(zero_point.dtype) != qdtype:
-            raise ShapeError(
-                f"{self.op_type}: {name}_zero_point has dtype {zero_point.dtype}, but {name} is "
-                f"{qdtype}."
+            raise self.shape_error(
+                f"{name}_zero_point has dtype {zero_point.dtype}, but {name} is {qdtype}."
             )
         return stored(zero_point)
 
@@ -165,7 +160,7 @@ class IntegerCall(NodeCall):
             ShapeError: the bias is not int32.
         """
         if bias.dtype != np.int32:
-            raise ShapeError(f"{self.op_type}: the bias has dtype {bias.dtype}; wanted int32.")
+            raise self.shape_error(f"the bias has dtype {bias.dtype}; wanted int32.")
         scale = sum_scale(x, w)
         axis = PerChannel(bias.ndim - 1) if scale.ndim else PerTensor()
         return QParams(scale, np.zeros(scale.shape, np.int32), INT32, axis)
