@@ -50,14 +50,14 @@ class ColumnQParams:
         return cls(qparams.scale, qparams.zero_point, qparams.dtype)
 
     def repeated(self, count: int) -> ColumnQParams:
-        """For as many such matrices beside each other."""
+        """The qparams of as many such matrices beside each other."""
         if not self.scale.ndim:
             return self
         scale, zero_point = np.tile(self.scale, count), np.tile(self.zero_point, count)
         return ColumnQParams(scale, zero_point, self.dtype)
 
     def between(self, start: int, end: int) -> ColumnQParams:
-        """Of the columns from start to end."""
+        """The qparams of the columns from start to end."""
         if not self.scale.ndim:
             return self
         return ColumnQParams(self.scale[start:end], self.zero_point[start:end], self.dtype)

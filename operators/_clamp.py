@@ -1,4 +1,4 @@
-"""What Relu and Clip share: bounds as codes. The codes of a clamped tensor keep its qparams."""
+"""Bounds as codes, for Relu and Clip. The codes of a clamped tensor keep its qparams."""
 
 from __future__ import annotations
 

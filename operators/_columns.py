@@ -1,4 +1,4 @@
-"""What the matrix products of codes share: B with one scale and zero point per column."""
+"""Matrix products of codes: B with one scale and zero point per column."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def columns(
 def late_columns(
     call: IntegerCall, name: str, b: Array, scale: Array, zero_point: Array | None
 ) -> Columns:
-    """As `columns`; a B with batches may have its scales in one vector, (N,) or (1, ..., N).
+    """B as by `columns`; a B with batches may have its scales in one vector, (N,) or (1, ..., N).
 
     ONNX Runtime's products to float32 have no kernel for these, and multiply by them at the end.
 

@@ -1,4 +1,4 @@
-"""What QuantizeLinear and DequantizeLinear share: what a scale covers, and float8."""
+"""Scales of QuantizeLinear and DequantizeLinear: what each covers, and those of float8."""
 
 from __future__ import annotations
 
@@ -69,7 +69,11 @@ def linear_qparams(
 
 
 def _granularity(call: IntegerCall, name: str, scale: Array, shape: Sequence[int]) -> Granularity:
-    """What one scale covers. Raises ShapeError where the scale's shape says nothing of the sort."""
+    """The part of a tensor that one scale covers.
+
+    Raises:
+        ShapeError: the scale's shape fits no such part.
+    """
     size, rank = call.integer("block_size", 0), len(shape)
     if scale.size == 1 and scale.ndim <= 1 and size == 0:
         return PerTensor()  # ONNX Runtime does not look at axis then

@@ -45,7 +45,7 @@ def unfused_sum(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntAr
 
 
 def unfused_sum_of_scalar(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntArray:
-    """As `unfused_sum`, where b is a scalar: it is added first."""
+    """Codes of the sum where b is a scalar: it is added first; else as `unfused_sum`."""
     return unfused_sum(b, a, q, p, out)
 
 

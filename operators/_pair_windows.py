@@ -39,7 +39,7 @@ def conv_correction(
     windows: Windows,
     accumulator: Accumulator,
 ) -> Ints | None:
-    """What int16 changes in the sums of QLinearConv, (batch, outputs, *windows.out); None: nothing.
+    """Change that int16 makes in QLinearConv's sums, (batch, outputs, *windows.out); None: none.
 
     Args:
         x: stored codes (batch, channels, *spatial).
@@ -72,7 +72,7 @@ class Sums(enum.Enum):
 def conv_sums(
     arithmetic: Arithmetic, x: np.dtype[np.generic], w: IntArray, group: int, symmetric: bool
 ) -> Sums:
-    """What QLinearConv adds in int16; `symmetric`: all zero points of w are 0."""
+    """Pairs that QLinearConv adds in int16; `symmetric`: all zero points of w are 0."""
     depthwise = w.shape[1] == 1 and w.shape[0] == group
     if arithmetic is Arithmetic.SATURATES:
         return Sums.DENSE if adds_pairs(arithmetic, x, w.dtype) and not depthwise else Sums.EXACT
@@ -104,7 +104,7 @@ def conv_risks(
 def conv_integer_correction(
     x: IntArray, x_zero: int, w: IntArray, group: int, windows: Windows, accumulator: Accumulator
 ) -> Ints | None:
-    """As `conv_correction`, of ConvInteger: W (outputs, K) by the image (K, places)."""
+    """Change that int16 makes in ConvInteger's sums: W (outputs, K) by the image (K, places)."""
     if not adds_pairs(accumulator.arithmetic, w.dtype, x.dtype):
         return None
     total = np.zeros((group, w.shape[0] // group, x.shape[0], math.prod(windows.out)), np.int32)
@@ -123,7 +123,7 @@ def conv_integer_correction(
 def conv_integer_risks(
     arithmetic: Arithmetic, x: np.dtype[np.generic], w: IntArray
 ) -> Overflows | None:
-    """As `conv_risks`, of ConvInteger, which multiplies the weight (outputs, K) by the image."""
+    """Pairs that ConvInteger adds in int16: it multiplies the weight (outputs, K) by the image."""
     if not adds_pairs(arithmetic, w.dtype, x):
         return None
     rows = w.reshape(len(w), -1).T

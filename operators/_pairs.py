@@ -102,7 +102,7 @@ def risks(b: IntArray, first: Places, second: Places, arithmetic: Arithmetic) ->
 
 
 def product_risks(a: np.dtype[np.generic], b: IntArray, arithmetic: Arithmetic) -> Overflows | None:
-    """As `risks`, of a matrix product by b (..., K, N) or (K,); batches are one after another."""
+    """Risks of a matrix product by b (..., K, N) or (K,); batches are one after another."""
     if not b.ndim or not adds_pairs(arithmetic, a, b.dtype):
         return None
     matrix = b[:, None] if b.ndim == 1 else np.moveaxis(b, -2, 0).reshape(b.shape[-2], -1)
@@ -110,7 +110,7 @@ def product_risks(a: np.dtype[np.generic], b: IntArray, arithmetic: Arithmetic) 
 
 
 def product_correction(a: IntArray, b: IntArray, accumulator: Accumulator) -> Ints | None:
-    """What int16 changes in the product of codes a and b, shapes as np.matmul; None: nothing.
+    """Change that int16 makes in the product of codes a and b, shapes as np.matmul; None: nothing.
 
     Args:
         a: stored codes (..., M, K) or (K,).
@@ -150,7 +150,7 @@ def _of_batches(a: IntArray, b: IntArray, accumulator: Accumulator) -> Ints | No
 def correction(
     a: IntArray, b: IntArray, accumulator: Accumulator, weight: Weight = Weight.RIGHT
 ) -> Ints | None:
-    """What int16 changes in sum_k a[k, m] b[k, n], (N, M); None: nothing.
+    """Change that int16 makes in sum_k a[k, m] b[k, n], (N, M); None: nothing.
 
     Args:
         a: stored codes (K, M), uint8 or int8, in the order in which they are added.
@@ -248,7 +248,7 @@ class _Pairs:
         return np.asarray(rows[sums > INT16_MAX])
 
     def _product(self, p: int, rows: Places, columns: Places, total: Ints) -> Iterator[_Found]:
-        """Of one pair, every row by every column."""
+        """Change of one pair, every row by every column."""
         change = self._change(
             self.a_first[p, rows],
             self.a_second[p, rows],
@@ -267,7 +267,7 @@ class _Pairs:
             yield NOBODY_ASKS
 
     def _listed(self, pairs: Places, left: Mask, right: Mask, total: Ints) -> Iterator[_Found]:
-        """Of several pairs, each row by each column of its own."""
+        """Changes of several pairs, each row by each column of its own."""
         (p_row, rows), (p_column, columns) = np.nonzero(left), np.nonzero(right)
         width = np.bincount(p_column, minlength=len(pairs))
         repeats = width[p_row]

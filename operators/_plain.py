@@ -41,7 +41,7 @@ class ComputesOnCodes(Protocol):
     """A float operator that ONNX Runtime runs on codes with an arithmetic of its own (Resize)."""
 
     def plain_kernel(self, call: NodeCall) -> tuple[Array, ...]:
-        """What ONNX Runtime computes from the codes, all outputs; refusals as IntegerOperator's."""
+        """All outputs, as ONNX Runtime computes them from codes; refusals as IntegerOperator's."""
 
 
 @runtime_checkable
@@ -49,7 +49,7 @@ class ComputesFloats(Protocol):
     """A float operator whose float32 arithmetic is written as ONNX Runtime has it (Sigmoid)."""
 
     def float_kernel(self, call: NodeCall) -> tuple[Array, ...]:
-        """What ONNX Runtime computes from float32, all outputs; refusals as IntegerOperator's."""
+        """All outputs, as ONNX Runtime computes them in float32; refusals as IntegerOperator's."""
 
 
 class PlainOnCodes(IntegerOperator):
@@ -152,7 +152,7 @@ class PlainOnCodes(IntegerOperator):
         return bool(activations) and all(x is not None and x.dtype in QDTYPES for x in activations)
 
     def _rule(self, call: NodeCall) -> Rule | None:
-        """What the operator says of this node; None where it neither moves nor bounds."""
+        """The rule of this node; None where it neither moves nor bounds."""
         node = _node(self.operator, call)
         rule = self.operator.rule(node)
         for value in node.inputs:
@@ -162,7 +162,7 @@ class PlainOnCodes(IntegerOperator):
         return rule if isinstance(rule, Rule) and moves else None
 
     def cases(self) -> Iterable[Case]:
-        """None of its own: the float operator's are run on codes."""
+        """No examples of its own: the float operator's are run on codes."""
         return ()
 
 

@@ -77,7 +77,7 @@ def channels_last(call: NodeCall, y: Array) -> Array:
 
 
 def binary_cases() -> Iterable[Case]:
-    """Of `binary`: types, broadcasts on either side, zero points absent and at the ends."""
+    """Examples of `binary`: types, broadcasts on either side, zero points absent or at the ends."""
     x, y = codes(2, 3, 4), codes(2, 3, 4, seed=1)
     a, b, c = (scales(0.25), zero(7)), (scales(0.125), zero(200)), (scales(0.5), zero(128))
     fixed = (1, 2, 4, 5, 6, 7)
@@ -109,7 +109,7 @@ def binary_cases() -> Iterable[Case]:
 def unary_cases(
     result: tuple[Array, Array], attributes: Mapping[str, AttributeValue] | None = None
 ) -> Iterable[Case]:
-    """Of `unary`: types, zero points absent, scales of shape (1,), no elements.
+    """Examples of `unary`: types, zero points absent, scales of shape (1,), no elements.
 
     Args:
         result: scale and zero point, uint8, in which the function of [-6.4, 6.35] has many codes.

@@ -74,7 +74,7 @@ CellWriter = Callable[[BodyWriter, Direction, Sequence[ir.Value], ir.Value], ir.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scan:
-    """What an operator's Scan over steps is made of.
+    """Parts that an operator's Scan over steps is made of.
 
     Attributes:
         gates: G.
@@ -348,7 +348,7 @@ class _Lowering:
     def _outputs(
         self, sequences: Sequence[ir.Value], states: Sequence[ir.Value], mask: ir.Value | None
     ) -> list[ir.Value]:
-        """As many as the node has."""
+        """Outputs, as many as the node has."""
         steps = self._steps
         zero = None if mask is None else steps.reals_of("zero", np.zeros((), np.float32))
         if mask is not None:

@@ -1,4 +1,4 @@
-"""What reductions share: which axes they run over."""
+"""Axes that reductions run over."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def transposed_axes(
 
 
 def _in_front(mode: str, total: int) -> int:
-    """What is cut off in front, of what the output's size wants cut off in all."""
+    """Elements that are cut off in front, of what the output's size wants cut off in all."""
     total = max(total, 0)
     return total // 2 if mode == "SAME_UPPER" else total - total // 2
 

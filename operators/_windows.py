@@ -70,7 +70,7 @@ def geometry(call: NodeCall, spatial: Sequence[int], kernel: Sequence[int]) -> W
 
 
 def _geometry(call: NodeCall, spatial: Sequence[int], kernel: Sequence[int]) -> Windows:
-    """As `geometry`; pads below 0 skip elements."""
+    """Windows as by `geometry`; pads below 0 skip elements."""
     rank = len(spatial)
     strides = call.integers("strides", [1] * rank)
     dilations = call.integers("dilations", [1] * rank)
@@ -108,7 +108,7 @@ def check_positive(call: NodeCall, **sizes: Sequence[int]) -> None:
 
 
 def pool_geometry(call: NodeCall, spatial: Sequence[int], kernel: Sequence[int]) -> Windows:
-    """As `geometry`, for ONNX Runtime's pools, whose SAME padding is not that of its convolutions.
+    """Windows of ONNX Runtime's pools, whose SAME padding is not that of its convolutions.
 
     It leaves dilations out of account, and is negative where strides skip elements at the ends.
 

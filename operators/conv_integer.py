@@ -39,7 +39,7 @@ class ConvInteger(IntegerOperator):
         return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
-        """As `kernel`, of a machine."""
+        """Results of `kernel` on a machine."""
         x, w = call.operand(0, "x"), call.operand(1, "w")
         one = np.ones((), np.float32)
         x_qparams = call.qparams_of("x", one, call.optional(2), call.qdtype(x, "x"))
@@ -64,7 +64,7 @@ class ConvInteger(IntegerOperator):
         return (total,)
 
     def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
-        """Of constant weights."""
+        """Pairs of constant weights that leave int16."""
         x, w = call.operand(0, "x"), call.operand(1, "w")
         return conv_integer_risks(arithmetic, x.dtype, stored(w))
 

@@ -75,7 +75,7 @@ class DequantizeLinear(IntegerOperator):
 
 
 def onnx_only_cases() -> Iterable[Case]:
-    """What com.microsoft lacks: blocks, output_dtype, 2 bits, float8; and types of 4 bits."""
+    """Examples that com.microsoft lacks: blocks, output_dtype, 2 bits, float8; types of 4 bits."""
     x = random_codes(3, 5)
     block = np.array([[0.5, 2, 0.3]] * 3, np.float32)
     points = np.array([[0, 1, 255]] * 3, np.uint8)

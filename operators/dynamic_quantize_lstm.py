@@ -52,7 +52,7 @@ class DynamicQuantizeLSTM(IntegerOperator):
         return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
-        """As `kernel`, of a machine."""
+        """Results of `kernel` on a machine."""
         x = call.operand(0, "X")
         if x.dtype != np.float32 or x.ndim != 3:
             raise call.shape_error(f"X is {x.dtype} of shape {x.shape}; wanted float32, (T, N, I).")
@@ -72,7 +72,7 @@ class DynamicQuantizeLSTM(IntegerOperator):
         return np.stack(y, axis=1), np.stack(h), np.stack(c)
 
     def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
-        """Of constant weights."""
+        """Pairs of constant weights that leave int16."""
         w, r = call.operand(1, "W"), call.operand(2, "R")
         found = [product_risks(np.dtype(np.uint8), stored(b), arithmetic) for b in (w, r)]
         return joined([part for part in found if part is not None])
@@ -349,7 +349,7 @@ def _step(z: Singles, c: Singles, cell: Cell) -> CellState:
 
 
 def _gate(z: Singles, gate: int, cell: Cell, c: Singles | None) -> Singles:
-    """What one activation gets: peephole, then bias, then clip; ONNX Runtime's order."""
+    """The operand of one activation: peephole, then bias, then clip; ONNX Runtime's order."""
     total = z[:, gate]
     if c is not None and cell.peepholes is not None:
         total = np.asarray(total + c * cell.peepholes[gate])

@@ -36,7 +36,7 @@ class DynamicQuantizeMatMul(IntegerOperator):
         return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
-        """As `kernel`, of a machine."""
+        """Results of `kernel` on a machine."""
         a, b = call.operand(0, "A"), call.operand(1, "B")
         a_qparams = dynamic_qparams(call.op_type, a)
         right = late_columns(call, "b", b, call.operand(2, "b_scale"), call.optional(3))
@@ -46,7 +46,7 @@ class DynamicQuantizeMatMul(IntegerOperator):
         return (to_float(call, total, a_qparams.scale, right, call.optional(4)),)
 
     def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
-        """Of constant weights."""
+        """Pairs of constant weights that leave int16."""
         return product_risks(np.dtype(np.uint8), stored(call.operand(1, "B")), arithmetic)
 
     def cases(self) -> Iterable[Case]:

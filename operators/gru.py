@@ -37,7 +37,7 @@ class GRU(Recurrence):
     op_type = "GRU"
 
     def functions(self, call: NodeCall) -> list[list[Activation]]:
-        """Of z and r, and of n."""
+        """Functions of z and r, and of n."""
         return as_named(call, DEFAULTS)
 
     def scan(self, node: ir.Node, directions: int) -> Scan:
@@ -48,7 +48,7 @@ class GRU(Recurrence):
         return Scan(GATES, (2, 1), columns, added, _linear_cell if linear else _cell)
 
     def float_kernel(self, call: NodeCall) -> tuple[Array, ...]:
-        """What ONNX Runtime computes in float32, within rounding: Y and Y_h.
+        """Arrays that ONNX Runtime computes in float32, within rounding: Y and Y_h.
 
         Raises:
             ShapeError: shapes that do not fit together, or lengths beyond T.

@@ -32,7 +32,7 @@ class MatMulInteger(IntegerOperator):
         return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
-        """As `kernel`, of a machine."""
+        """Results of `kernel` on a machine."""
         a, b = call.operand(0, "A"), call.operand(1, "B")
         one = np.ones((), np.float32)
         a_qparams = call.qparams_of("a", one, call.optional(2), call.qdtype(a, "A"))
@@ -41,7 +41,7 @@ class MatMulInteger(IntegerOperator):
         return (product(call, a, a_qparams, right, b, accumulator),)
 
     def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
-        """Of constant weights."""
+        """Pairs of constant weights that leave int16."""
         a, b = call.operand(0, "A"), call.operand(1, "B")
         return product_risks(a.dtype, stored(b), arithmetic)
 

@@ -34,7 +34,7 @@ class MatMulIntegerToFloat(IntegerOperator):
         return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
-        """As `kernel`, of a machine."""
+        """Results of `kernel` on a machine."""
         a, b = call.operand(0, "A"), call.operand(1, "B")
         a_scale = call.operand(2, "a_scale")
         a_qparams = call.qparams_of("a", a_scale, call.optional(4), call.qdtype(a, "A"))
@@ -45,7 +45,7 @@ class MatMulIntegerToFloat(IntegerOperator):
         return (to_float(call, total, a_qparams.scale, right, call.optional(6)),)
 
     def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
-        """Of constant weights."""
+        """Pairs of constant weights that leave int16."""
         a, b = call.operand(0, "A"), call.operand(1, "B")
         return product_risks(a.dtype, stored(b), arithmetic)
 

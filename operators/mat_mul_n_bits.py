@@ -249,7 +249,7 @@ def _unpack(packed: Array, bits: int) -> npt.NDArray[np.uint8]:
 
 
 def _as_int8(a: npt.NDArray[np.float32], sizes: _Sizes) -> Reals:
-    """What is left of A's rows when each block is int8 at its own scale."""
+    """A's rows, rounded as when each block is int8 at its own scale."""
     width = sizes.blocks * sizes.block
     padding = [(0, 0)] * (a.ndim - 1) + [(0, width - sizes.inner)]
     blocks = np.pad(a, padding).reshape(*a.shape[:-1], sizes.blocks, sizes.block)

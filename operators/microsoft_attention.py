@@ -101,7 +101,7 @@ class MicrosoftAttention(Operator):
         return lower_stored(site, rule)
 
     def float_kernel(self, call: NodeCall) -> tuple[Array, ...]:
-        """What ONNX Runtime computes in float32, within rounding: Y and present.
+        """Arrays that ONNX Runtime computes in float32, within rounding: Y and present.
 
         Raises:
             ShapeError: shapes or dtypes that do not fit together.
@@ -117,7 +117,7 @@ class MicrosoftAttention(Operator):
 
 
 def _why_not_in_integers(node: ir.Node, columns: int) -> str:
-    """What ONNX Runtime's integer kernels lack of this node; empty: nothing."""
+    """Reason why ONNX Runtime's integer kernels do not serve this node; empty: they do."""
     attributes = node.attributes
     if has_input(node, PAST_LENGTH) or attributes.get_int("past_present_share_buffer", 0) != 0:
         return "its past and present share a buffer, which ONNX Runtime's QAttention does not do"

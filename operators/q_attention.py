@@ -47,12 +47,12 @@ class QAttention(IntegerOperator):
         return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
-        """As `kernel`, of a machine."""
+        """Results of `kernel` on a machine."""
         heads = _heads(call, accumulator)
         return merge_heads(attend(heads)), np.stack([heads.k, heads.v])
 
     def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
-        """Of constant weights."""
+        """Pairs of constant weights that leave int16."""
         weight = call.operand(1, "weight")
         return product_risks(np.dtype(np.uint8), stored(weight), arithmetic)
 
@@ -61,7 +61,7 @@ class QAttention(IntegerOperator):
         return self.bound_on(call, EXACT)
 
     def bound_on(self, call: IntegerCall, accumulator: Accumulator) -> Array | None:
-        """As `bound`, of a machine: what becomes of Q, K and V there is in it."""
+        """Largest difference on a machine: what becomes of Q, K and V there is in it."""
         return merge_heads(attention_bound(_heads(call, accumulator)))
 
     def cases(self) -> Iterable[Case]:

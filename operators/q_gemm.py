@@ -34,7 +34,7 @@ class QGemm(IntegerOperator):
         return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
-        """As `kernel`, of a machine."""
+        """Results of `kernel` on a machine."""
         a, b = call.operand(0, "A"), call.operand(3, "B")
         a_qparams = call.qparams("a", 1, call.qdtype(a, "A"))
         trans_a, trans_b = call.integer("transA", 0), call.integer("transB", 0)
@@ -55,7 +55,7 @@ class QGemm(IntegerOperator):
             return quantized_gemm(call.planned((a, b, bias), plan), accumulator)
 
     def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
-        """Of constant weights."""
+        """Pairs of constant weights that leave int16."""
         a, b = call.operand(0, "A"), call.operand(3, "B")
         turned = b.T if call.integer("transB", 0) else b
         return product_risks(a.dtype, stored(turned), arithmetic)

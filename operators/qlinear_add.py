@@ -50,7 +50,7 @@ class QLinearAdd(IntegerOperator):
         return exact if accumulator.effect is Effect.NOTED else (own,)
 
     def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
-        """Of the scales: pairs of codes whose sums are rounded otherwise."""
+        """Pairs of codes whose sums are rounded otherwise with these scales."""
         if not arithmetic.adds_codes_otherwise:
             return None
         if any(x is not None and not x.size for x in (*call.inputs[1:3], *call.inputs[4:])):
@@ -61,7 +61,7 @@ class QLinearAdd(IntegerOperator):
         return _of_all_codes(plan, _pair_sums(arithmetic))
 
     def cases(self) -> Iterable[Case]:
-        """As `binary_cases`; scales for which 931 pairs of 65,536 differ without fused adds."""
+        """The binary cases; and scales for which 931 pairs of 65,536 differ without fused adds."""
         yield from binary_cases()
         p, q, out = (scales(0.0481), zero(79)), (scales(0.0845), zero(164)), scales(0.0468)
         every = (codes(256, 64), *p, codes(256, 64, seed=1), *q, out, zero(140))

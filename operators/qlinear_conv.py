@@ -33,7 +33,7 @@ class QLinearConv(IntegerOperator):
         return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
-        """As `kernel`, of a machine."""
+        """Results of `kernel` on a machine."""
         x, w = call.operand(0, "x"), call.operand(3, "w")
         x_qparams = call.qparams("x", 1, call.qdtype(x, "x"))
         w_qparams = call.qparams("w", 4, call.qdtype(w, "w"), axis=0)
@@ -50,7 +50,7 @@ class QLinearConv(IntegerOperator):
         return (channels_last(call, y),)
 
     def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
-        """Of constant weights."""
+        """Pairs of constant weights that leave int16."""
         x, w, points = call.operand(0, "x"), call.operand(3, "w"), call.optional(5)
         symmetric, group = points is None or not points.any(), call.integer("group", 1)
         return conv_risks(arithmetic, x.dtype, stored(w), group, symmetric)

@@ -32,7 +32,7 @@ class QLinearMatMul(IntegerOperator):
         return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
-        """As `kernel`, of a machine."""
+        """Results of `kernel` on a machine."""
         a, b = call.operand(0, "a"), call.operand(3, "b")
         a_qparams = call.qparams_of(
             "a", _scale(call, 1, "a_scale"), call.optional(2), call.qdtype(a, "a")
@@ -53,7 +53,7 @@ class QLinearMatMul(IntegerOperator):
         return (requantize(total, multiplier, y_qparams),)
 
     def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
-        """Of constant weights."""
+        """Pairs of constant weights that leave int16."""
         a, b = call.operand(0, "a"), call.operand(3, "b")
         return product_risks(a.dtype, stored(b), arithmetic)
 

@@ -28,8 +28,8 @@ OVERFLOWS = {
     np.dtype(ml_dtypes.float8_e4m3fn): (480.0, 496.0, 448.0),  # elsewhere beyond 464: NaN
     np.dtype(ml_dtypes.float8_e5m2): (61440.0, 65536.0, np.nan),  # elsewhere beyond: Inf
 }
-"""What ONNX Runtime 1.31 makes of overflow that is not saturated, first and last |x / y_scale| and
-the result: found by a sweep over all float32 around the largest number."""
+"""Results that ONNX Runtime 1.31 makes of overflow that is not saturated: first and last
+|x / y_scale|, and the result, found by a sweep over all float32 around the largest number."""
 
 
 @register_integer
@@ -87,7 +87,7 @@ class QuantizeLinear(IntegerOperator):
 
 
 def onnx_only_cases() -> Iterable[Case]:
-    """What com.microsoft lacks: blocks, output_dtype, 2 bits, float8; and types of 4 bits."""
+    """Examples that com.microsoft lacks: blocks, output_dtype, 2 bits, float8; types of 4 bits."""
     x = normal(3, 5) * np.float32(20)
     block = np.array([[0.5, 2, 1]] * 3, np.float32)
     points = np.array([[0, 1, 255]] * 3, np.uint8)

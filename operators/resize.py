@@ -211,7 +211,7 @@ def _nearest(call: NodeCall, x: IntArray, axes: Sequence[Axis]) -> IntArray:
 
 
 def _interpolated_axes(axes: Sequence[Axis]) -> dict[int, Axis]:
-    """Those that ONNX Runtime interpolates along: all, or of rank 4 and 5 the spatial ones.
+    """Axes that ONNX Runtime interpolates along: all, or of rank 4 and 5 the spatial ones.
 
     Raises:
         UnsupportedError: ONNX Runtime has no kernel for the rank or the scales.

@@ -38,7 +38,7 @@ class RNN(Recurrence):
         return Scan(1, (1,), (1,), added, _cell)
 
     def float_kernel(self, call: NodeCall) -> tuple[Array, ...]:
-        """What ONNX Runtime computes in float32, within rounding: Y and Y_h.
+        """Arrays that ONNX Runtime computes in float32, within rounding: Y and Y_h.
 
         Raises:
             ShapeError: shapes that do not fit together, or lengths beyond T.

@@ -1,4 +1,4 @@
-"""What a file in operators/ fulfils: one class, registered under its name.
+"""Contracts that a file in operators/ fulfils: one class, or one decorated formula.
 
 An `Operator` is one of the float model. It states as data (`Rule`) which of its tensors are
 quantized and how these depend on each other. Placement, planning and the QDQ rewrite read the rule;
@@ -90,7 +90,7 @@ class Operator(ABC):
         return True
 
     def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
-        """What dynamic quantization can do with this node, or why nothing.
+        """The weights that dynamic quantization can store, and in which forms; or why none.
 
         May look at what `rule` may look at.
         """

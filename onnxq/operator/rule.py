@@ -39,7 +39,7 @@ class Form(enum.Enum):
     QDQ = "qdq"
     """DQ -> op -> Q: ONNX Runtime fuses it."""
     CODES = "codes"
-    """What `lower` writes: ONNX Runtime has an integer kernel but no fusion for it."""
+    """Nodes that `lower` writes: ONNX Runtime has an integer kernel but no fusion for it."""
     FLOAT = "float"
     """DQ -> op -> Q, which ONNX Runtime leaves as it is: it computes in float32 between codes."""
 
