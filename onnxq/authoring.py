@@ -5,7 +5,7 @@ change, the names here stay. Examples: examples/onnxq-example, and every file of
 
     the node     has_input, is_constant, constant, shape: for a rule
     formulas     function: an operator that is a formula of Reals, element by element; for its cases
-                 anywhere, positive
+                 anywhere, positive. selection: an operator that moves codes
     functions    lower_function, table_kernel: a function of one operand as a table of 256 codes
     float        lower_around: DequantizeLinear, the operator itself, QuantizeLinear
     products     centred, product, integer_matmul: exact modulo 2^32, at the speed of BLAS
@@ -30,6 +30,7 @@ from onnxq.operators._function import (
     table_kernel,
 )
 from onnxq.operators._gemm import centred, integer_matmul, product
+from onnxq.operators._select import selection
 
 __all__ = [
     "Reals",
@@ -46,6 +47,7 @@ __all__ = [
     "product",
     "random_codes",
     "random_reals",
+    "selection",
     "shape",
     "table_kernel",
 ]

@@ -28,6 +28,7 @@ class Selection(Operator):
         formula: of the call and the codes of the first input; gives the result. NumPy's refusals
             become ShapeError.
         examples: small ones, the nasty ones included.
+        domain: of the operator.
         form: CODES where ONNX Runtime does not fuse it between DequantizeLinear and QuantizeLinear.
         outputs: slots of results that are codes.
     """
@@ -35,6 +36,7 @@ class Selection(Operator):
     op_type: str
     formula: Callable[[Call, IntArray], Array]
     examples: Callable[[], Iterable[Case]]
+    domain: str = ""
     form: Form = Form.QDQ
     outputs: tuple[int, ...] = (0,)
 
@@ -69,13 +71,14 @@ def selection(
     op_type: str,
     *,
     cases: Callable[[], Iterable[Case]],
+    domain: str = "",
     form: Form = Form.QDQ,
     outputs: tuple[int, ...] = (0,),
 ) -> Callable[[Selecting], Selecting]:
     """Makes the formula known as an operator; arguments as `Selection` has them."""
 
     def known(formula: Selecting) -> Selecting:
-        enter(Selection(op_type, formula, cases, form, outputs))
+        enter(Selection(op_type, formula, cases, domain, form, outputs))
         return formula
 
     return known
