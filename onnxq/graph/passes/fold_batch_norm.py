@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq.graph.affine import Affine, affine_of
 from onnxq.graph.edit import all_nodes, bypass
 from onnxq.graph.exchange import ConstantExchange
 from onnxq.graph.weights import Array, constant, derived
@@ -17,7 +17,6 @@ from onnxq.operator.nodes import find_input, input_at, tensor_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_DEFAULT_EPSILON = 1e-5
 _WEIGHT, _BIAS = 1, 2  # slots of Conv, ConvTranspose and Gemm
 _PRODUCERS = ("Conv", "ConvTranspose", "Gemm")
 
@@ -35,7 +34,7 @@ class FoldBatchNorm(ir.passes.InPlacePass):
         """Folds all that match."""
         exchange = ConstantExchange(model)
         for node in all_nodes(model):
-            affine = _affine(node)
+            affine = affine_of(node, _constant_in)
             if affine is None:
                 continue
             producer = _producer(node, len(affine.factor))
@@ -47,33 +46,9 @@ class FoldBatchNorm(ir.passes.InPlacePass):
         return ir.passes.PassResult(model, exchange.modified)
 
 
-@dataclass(frozen=True, eq=False)
-class _Affine:
-    """y = (x - mean) * factor + beta; float64, shape (channels,)."""
-
-    factor: npt.NDArray[np.float64]
-    mean: npt.NDArray[np.float64]
-    beta: npt.NDArray[np.float64]
-
-
-def _affine(node: ir.Node) -> _Affine | None:
-    if node.op_type != "BatchNormalization" or node.domain or len(node.inputs) != 5:
-        return None
-    if node.attributes.get_int("training_mode", 0) or any(_is_read(y) for y in node.outputs[1:]):
-        return None
-    tensors = [constant(x) for x in node.inputs[1:]]
-    parts = [t.numpy().astype(np.float64) for t in tensors if t is not None]
-    if len(parts) != len(tensors):
-        return None
-    gamma, beta, mean, variance = parts
-    spread = variance + node.attributes.get_float("epsilon", _DEFAULT_EPSILON)
-    if not (np.isfinite(spread).all() and (spread > 0).all()):
-        return None  # NaN at run time; not ours to hide
-    return _Affine(gamma / np.sqrt(spread), mean, beta)
-
-
-def _is_read(value: ir.Value) -> bool:
-    return bool(value.uses()) or value.is_graph_output()
+def _constant_in(node: ir.Node, slot: int) -> Array | None:
+    tensor = constant(find_input(node, slot))
+    return None if tensor is None else tensor.numpy()
 
 
 def _producer(norm: ir.Node, channels: int) -> ir.Node | None:
@@ -108,7 +83,7 @@ def _bias_folds(node: ir.Node, channels: int) -> bool:
     return tensor is not None and tensor.shape.numpy() in allowed
 
 
-def _fold(node: ir.Node, affine: _Affine, exchange: ConstantExchange) -> None:
+def _fold(node: ir.Node, affine: Affine, exchange: ConstantExchange) -> None:
     weight = input_at(node, _WEIGHT)
     stored = tensor_of(weight)
     bias, scaled = _scaled_bias(node, affine), _scaler(node, stored, affine)
@@ -127,7 +102,7 @@ def _layout(node: ir.Node) -> tuple[int, int]:
     return node.attributes.get_int("group", 1), node.attributes.get_int("transB", 0)
 
 
-def _scaled_bias(node: ir.Node, affine: _Affine) -> npt.NDArray[np.float32]:
+def _scaled_bias(node: ir.Node, affine: Affine) -> npt.NDArray[np.float32]:
     tensor = constant(find_input(node, _BIAS))
     bias = np.zeros(1) if tensor is None else tensor.numpy().astype(np.float64).reshape(-1)
     if node.op_type == "Gemm":
@@ -135,7 +110,7 @@ def _scaled_bias(node: ir.Node, affine: _Affine) -> npt.NDArray[np.float32]:
     return ((bias - affine.mean) * affine.factor + affine.beta).astype(np.float32)
 
 
-def _scaler(node: ir.Node, tensor: ir.TensorProtocol, affine: _Affine) -> Callable[[], Array]:
+def _scaler(node: ir.Node, tensor: ir.TensorProtocol, affine: Affine) -> Callable[[], Array]:
     """Computes weight * factor, the factor along the output channels."""
     shape = tensor.shape.numpy()
     factor = affine.factor.astype(np.float32)

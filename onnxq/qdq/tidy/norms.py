@@ -8,12 +8,12 @@ their sign. (Folded into the real weight and quantized again, they would be othe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from onnxq.dtypes import INT8
+from onnxq.graph.affine import affine_of
 from onnxq.graph.edit import bypass, new_constant
 from onnxq.qdq.read import BIAS, array_of
 from onnxq.qdq.tidy.stored_constants import DEAD
@@ -28,17 +28,6 @@ if TYPE_CHECKING:
 
     F64Array = npt.NDArray[np.float64]
 
-_DEFAULT_EPSILON = 1e-5
-
-
-@dataclass(frozen=True, eq=False)
-class _Affine:
-    """y = (x - mean) * factor + beta; float64, shape (channels,)."""
-
-    factor: F64Array
-    mean: F64Array
-    beta: F64Array
-
 
 def fold_norm(norm: ir.Node, names: FreeNames) -> None:
     """Folds the node in place, if it is such a BatchNormalization.
@@ -46,12 +35,12 @@ def fold_norm(norm: ir.Node, names: FreeNames) -> None:
     It stays where the product is read by others too, where an output channel has no scale of its
     own (grouped ConvTranspose), and where a code of -128 would have to change its sign.
     """
-    if norm.op_type != "BatchNormalization" or norm.domain:
+    affine = affine_of(norm, array_of)
+    if affine is None:
         return
     x = norm.inputs[0]
     producer = None if x is None else x.producer()
-    affine = _affine(norm)
-    if x is None or producer is None or affine is None:
+    if x is None or producer is None:
         return
     if len(list(x.uses())) != 1 or x.is_graph_output():
         return
@@ -71,22 +60,6 @@ def fold_norm(norm: ir.Node, names: FreeNames) -> None:
     name = norm.outputs[0].name
     bypass(norm)
     producer.outputs[0].name = name
-
-
-def _affine(node: ir.Node) -> _Affine | None:
-    if node.attributes.get_int("training_mode", 0) or any(
-        y.uses() or y.is_graph_output() for y in node.outputs[1:]
-    ):
-        return None
-    arrays = [array_of(node, slot) for slot in (1, 2, 3, 4)]
-    parts = [a.astype(np.float64) for a in arrays if a is not None]
-    if len(parts) != len(arrays):
-        return None
-    gamma, beta, mean, variance = parts
-    spread = variance + node.attributes.get_float("epsilon", _DEFAULT_EPSILON)
-    if not (np.isfinite(spread).all() and (spread > 0).all()):
-        return None  # NaN at run time; not ours to hide
-    return _Affine(gamma / np.sqrt(spread), mean, beta)
 
 
 def _real_bias(node: ir.Node, channels: int) -> F64Array | None:
