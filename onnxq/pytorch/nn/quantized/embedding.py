@@ -11,29 +11,21 @@ from torch.nn import functional as F  # noqa: N812  # as everywhere
 from onnxq.errors import QConfigError
 from onnxq.pytorch.nn.counterpart import Counterpart
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
+from onnxq.pytorch.nn.quantized.optional_grid import OptionalGrid
 from onnxq.pytorch.nn.quantized.prepared import check_layer, float_weights
 from onnxq.pytorch.nn.quantized.requantize import Requantize
-from onnxq.pytorch.nn.quantized.weight_buffers import WeightBuffers
 from onnxq.pytorch.numerics.code_types import qdtype_of, torch_dtype
 from onnxq.pytorch.numerics.rounding_ops import dequantize_linear
 from onnxq.qtensor import QTensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from onnxq.dtypes import QDType
 
 MODES = ("sum", "mean", "max")
 
 
-class _Table(WeightBuffers, Counterpart):
-    """A table of embeddings, looked up by index.
-
-    Attributes:
-        output: grid of the result; None: float32.
-    """
-
-    output: Requantize | None
+class _Table(OptionalGrid, Counterpart):
+    """A table of embeddings, looked up by index."""
 
     def make_buffers(
         self, shape: tuple[int, int], weight: object, dtype: torch.dtype | QDType | str
@@ -72,10 +64,6 @@ class _Table(WeightBuffers, Counterpart):
         """Notes whether the table has zero points: a number, so that tracing has no branch."""
         self._centred = not bool(self.weight_zero_point.any())
 
-    def on_grid(self, y: torch.Tensor) -> torch.Tensor:
-        """The result on its grid; as it is where it stays in float."""
-        return y if self.output is None else self.output(y)
-
     def take(self, mod: nn.Module) -> Self:
         """Fills the module with a prepared one's table and grid."""
         source = float_weights(mod, type(self).__name__)
@@ -86,18 +74,6 @@ class _Table(WeightBuffers, Counterpart):
         fake = output_fake_quantize(mod)
         self.output = None if fake is None else Requantize.from_float(fake)
         return self
-
-    def _load_from_state_dict(
-        self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any
-    ) -> None:
-        if not any(key.startswith(f"{prefix}output.") for key in state_dict):
-            self.output = None
-        elif self.output is None:
-            self.output = Requantize().to(self.weight_codes.device)
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-
-    def __repr__(self) -> str:
-        return f"Quantized{type(self).__name__}({self.extra_repr()})"
 
     def extra_repr(self) -> str:
         """Sizes, and how the table is stored."""
@@ -139,7 +115,7 @@ class Embedding(_Table):
 
     def forward(self, indices: torch.Tensor) -> torch.Tensor:
         """Integers of any shape -> float32 (*shape, embedding_dim)."""
-        return self.on_grid(self.rows(indices))
+        return self.requantized(self.rows(indices))
 
     @classmethod
     def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
@@ -195,7 +171,7 @@ class EmbeddingBag(_Table):
             rows = self.rows(indices)
             if per_sample_weights is not None:
                 rows = rows * per_sample_weights[..., None]
-            return self.on_grid(self._reduced(rows))
+            return self.requantized(self._reduced(rows))
         bags = F.embedding_bag(
             indices,
             self.real_weight(),
@@ -204,7 +180,7 @@ class EmbeddingBag(_Table):
             per_sample_weights=per_sample_weights,
             include_last_offset=self.include_last_offset,
         )
-        return self.on_grid(bags)
+        return self.requantized(bags)
 
     def _reduced(self, rows: torch.Tensor) -> torch.Tensor:
         if self.mode == "max":

@@ -15,10 +15,10 @@ from onnxq.pytorch.nn.quantized.observed import (
     input_fake_quantize,
     output_fake_quantize,
 )
+from onnxq.pytorch.nn.quantized.optional_grid import OptionalGrid
 from onnxq.pytorch.nn.quantized.output_grid import OutputGrid
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 from onnxq.pytorch.nn.quantized.stored import qparams_of, tensors_of
-from onnxq.pytorch.nn.quantized.weight_buffers import WeightBuffers
 from onnxq.pytorch.numerics.rounding_ops import dequantize_linear, quantize_linear
 from onnxq.qparams import quantize
 from onnxq.qtensor import QTensor
@@ -39,7 +39,7 @@ class FloatWeights(NamedTuple):
     fake: FakeQuantize
 
 
-class Weighted(OutputGrid, WeightBuffers, Counterpart):
+class Weighted(OutputGrid, OptionalGrid, Counterpart):
     """y = [requantize](op(x, (weight_codes - zp) * weight_scale, bias_codes * bias_scale)).
 
     `op` ends in a ReLU where one is fused with the layer.
@@ -155,25 +155,13 @@ class Weighted(OutputGrid, WeightBuffers, Counterpart):
         if not bool(torch.isfinite(bias).all()):
             raise ModelError(f"{self.title}: the bias holds NaN or Inf; repair the model.")
 
-    def requantized(self, y: torch.Tensor) -> torch.Tensor:
-        """The result on its grid; as it is where it stays in float."""
-        return y if self.output is None else self.output(y)
-
     def _load_from_state_dict(
         self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        keys = [k for k in state_dict if k.startswith(f"{prefix}output.")]
-        if not keys:
-            self.output = None
-        elif self.output is None:
-            self.output = Requantize().to(self.weight_codes.device)
         for name in ("bias_codes", "bias_scale", "bias_zero_point"):
             if prefix + name not in state_dict:
                 setattr(self, name, None)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-
-    def __repr__(self) -> str:
-        return f"{self.title}({self.extra_repr()})"
 
     def grid_repr(self) -> str:
         """The end of a repr: scale and zero point of the result."""
