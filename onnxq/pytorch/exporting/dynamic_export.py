@@ -28,6 +28,8 @@ from onnxq.ort import runtime
 from onnxq.pipeline import quantize_dynamic as quantize_model
 from onnxq.pytorch.arguments.example_inputs import example_inputs
 from onnxq.pytorch.exporting.exporter import export
+from onnxq.pytorch.modules.transposed import WEIGHTED
+from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
 
 if TYPE_CHECKING:
@@ -43,21 +45,10 @@ ModuleSpec = AbstractSet[Key] | Mapping[Key, QConfigDynamic | None] | QConfigDyn
 
 # Named together in documents; a model has some of them.
 _USUAL: tuple[type[nn.Module], ...] = (
-    nn.Linear,
-    nn.LSTM,
-    nn.GRU,
-    nn.RNN,
-    nn.LSTMCell,
-    nn.GRUCell,
-    nn.RNNCell,
+    *DYNAMIC_MAPPING,
     nn.Embedding,
     nn.EmbeddingBag,
-    nn.Conv1d,
-    nn.Conv2d,
-    nn.Conv3d,
-    nn.ConvTranspose1d,
-    nn.ConvTranspose2d,
-    nn.ConvTranspose3d,
+    *WEIGHTED,
     nn.MultiheadAttention,
 )
 _SCOPES = "pkg.torch.onnx.name_scopes"

@@ -20,12 +20,13 @@ from onnxq.errors import QConfigError, UnsupportedError
 from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.modules.folding import folded
 from onnxq.pytorch.modules.stubs import DeQuantStub
+from onnxq.pytorch.modules.transposed import WEIGHTED
 from onnxq.pytorch.nn.intrinsic import FUSED
 from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.pytorch.numerics.group import GroupMember, WholeBatch
 from onnxq.pytorch.placing.search import place
-from onnxq.pytorch.placing.tracing import WEIGHTED, module_of, trace
+from onnxq.pytorch.placing.tracing import module_of, trace
 from onnxq.pytorch.train.agreeing_sums import keep_sums
 from onnxq.pytorch.train.mappings import QAT_MAPPING
 from onnxq.pytorch.train.placements import PLACEMENTS, operand

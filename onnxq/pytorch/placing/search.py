@@ -28,11 +28,10 @@ from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.exporting.exporter import export
 from onnxq.pytorch.modules.open_attention import why_whole
 from onnxq.pytorch.modules.transformers import holds_transformer, without_shortcuts
-from onnxq.pytorch.modules.transposed import along_channels
+from onnxq.pytorch.modules.transposed import WEIGHTED, along_channels
+from onnxq.pytorch.nn.intrinsic import BATCH_NORMS
 from onnxq.pytorch.placing.matching import Matcher, scope_of
 from onnxq.pytorch.placing.tracing import (
-    NORMS,
-    WEIGHTED,
     is_zero_padding,
     module_of,
     trace,
@@ -294,7 +293,9 @@ class _Placing:
             return next(found, None)
         nodes = list(found)
         called = {weight.node for weight in self._weights}
-        modules = [n for n in nodes if isinstance(module_of(self._traced, n), (*WEIGHTED, *NORMS))]
+        modules = [
+            n for n in nodes if isinstance(module_of(self._traced, n), (*WEIGHTED, *BATCH_NORMS))
+        ]
         unused = [n for n in modules if n.name not in called]
         return next(iter([*unused, *nodes]), None)
 
@@ -302,7 +303,7 @@ class _Placing:
         """The node that calls the module with the weight; None where there is none."""
         norm = None
         called = core
-        if isinstance(module_of(self._traced, core), NORMS):
+        if isinstance(module_of(self._traced, core), BATCH_NORMS):
             norm, called = core.name, core.all_input_nodes[0]
         if not isinstance(module_of(self._traced, called), WEIGHTED):
             self._unplaced[node_name(node)] = (

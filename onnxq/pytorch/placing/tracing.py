@@ -28,7 +28,8 @@ from torch.nn import functional
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch.modules.open_attention import OpenAttention, added_mask, attended, taken_apart
 from onnxq.pytorch.modules.transformers import without_shortcuts
-from onnxq.pytorch.modules.transposed import TRANSPOSED
+from onnxq.pytorch.modules.transposed import WEIGHTED
+from onnxq.pytorch.nn.intrinsic import BATCH_NORMS
 from onnxq.pytorch.placing.recorded import record
 from onnxq.pytorch.placing.symbolic import symbolic
 
@@ -40,11 +41,9 @@ if TYPE_CHECKING:
 SCOPE = "onnxq_scope"
 """Key of a node's meta: path of the module that it calls or that calls it; "" is the model."""
 
-WEIGHTED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear, *TRANSPOSED)
 SHAPE = "onnxq_shape"
 """Key of a node's meta: shape of the tensor that it gives for the example inputs."""
 
-NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 PADS = (
     nn.ZeroPad1d,
     nn.ZeroPad2d,
@@ -309,7 +308,7 @@ def _one_call_per_module(traced: fx.GraphModule) -> None:
     called: set[str] = set()
     for node in list(traced.graph.nodes):
         module = module_of(traced, node)
-        if not isinstance(module, (*WEIGHTED, *NORMS)):
+        if not isinstance(module, (*WEIGHTED, *BATCH_NORMS)):
             continue
         if node.target in called:
             _retarget(traced, node, _sharing(module))

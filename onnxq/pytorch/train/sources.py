@@ -22,7 +22,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from onnxq.errors import ModelError, UnsupportedError
 from onnxq.pytorch.modules.hooks import has_pre_hook
 from onnxq.pytorch.modules.stubs import DeQuantStub
-from onnxq.pytorch.modules.transposed import TRANSPOSED
+from onnxq.pytorch.modules.transposed import WEIGHTED
 from onnxq.pytorch.nn.intrinsic import FusedModule
 from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.numerics.compiling import never_compiled
@@ -49,14 +49,7 @@ MOVEMENT = frozenset(_MOVEMENT.split())
 """Functions each value of whose result is one of the inputs', or 0, which every grid has."""
 _ADDING = frozenset(("add", "add_", "__add__", "__iadd__", "__radd__"))
 
-LAYERS = (
-    nn.Conv1d,
-    nn.Conv2d,
-    nn.Conv3d,
-    *TRANSPOSED,
-    nn.Linear,
-    FusedModule,
-)
+LAYERS = (*WEIGHTED, FusedModule)
 
 
 def _moves(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -15,6 +15,7 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 from onnxq.errors import ModelError
 
 __all__ = [
+    "BATCH_NORMS",
     "FUSED",
     "BNReLU2d",
     "BNReLU3d",
@@ -42,7 +43,7 @@ __all__ = [
     "without_batch_norm",
 ]
 
-_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 class FusedModule(nn.Sequential):
@@ -66,7 +67,7 @@ class FusedModule(nn.Sequential):
     @classmethod
     def folds_batch_norm(cls) -> bool:
         """Whether a batch norm follows a layer that can take it into its weights."""
-        return any(part in _BATCH_NORMS for part in cls.PARTS[1:])
+        return any(part in BATCH_NORMS for part in cls.PARTS[1:])
 
 
 def _names(types: tuple[type, ...]) -> str:
@@ -216,5 +217,5 @@ def without_batch_norm(kind: type[nn.Module]) -> type[nn.Module]:
     """
     if not issubclass(kind, FusedModule) or not kind.folds_batch_norm():
         return kind
-    left = tuple(part for part in kind.PARTS if part not in _BATCH_NORMS)
+    left = tuple(part for part in kind.PARTS if part not in BATCH_NORMS)
     return left[0] if len(left) == 1 else next(other for other in FUSED if left == other.PARTS)
