@@ -50,8 +50,8 @@ class TopK(Operator):
         axis = call.integer("axis", -1)
         if k.size != 1 or not -x.ndim <= axis < x.ndim or not 0 <= k.item() <= x.shape[axis]:
             raise call.shape_error(
-                f"k {k.tolist()} along axis {axis} of {x.shape}; wanted one "
-                "number, at most the size of an axis of x."
+                f"k {k.tolist()} along axis {axis} of {x.shape}; wanted one number, at most the "
+                "size of an axis of x."
             )
         ascending = ~x if call.integer("largest", 1) else x  # ~ turns the order of codes
         with call.shape_errors():
