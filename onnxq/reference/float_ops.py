@@ -13,9 +13,8 @@ from onnxq.errors import UnsupportedError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
+    from onnxq.operator import Singles
 
-    Floats = npt.NDArray[np.float32]
 
 MICROSOFT = "com.microsoft"
 GELU_SLOPE = 1.702  # QuickGelu's default alpha
@@ -26,7 +25,7 @@ class QuickGelu(OpRun):
 
     op_domain = MICROSOFT
 
-    def _run(self, x: Floats, alpha: float | None = None, **_: Any) -> tuple[Floats, ...]:
+    def _run(self, x: Singles, alpha: float | None = None, **_: Any) -> tuple[Singles, ...]:
         with np.errstate(over="ignore"):
             slope = np.float32(GELU_SLOPE if alpha is None else alpha)
             return (np.asarray(x / (1 + np.exp(-slope * x)), x.dtype),)
@@ -39,13 +38,13 @@ class FusedMatMul(OpRun):
 
     def _run(
         self,
-        a: Floats,
-        b: Floats,
+        a: Singles,
+        b: Singles,
         alpha: float | None = None,
         transA: int | None = None,  # noqa: N803  # names of the attributes
         transB: int | None = None,  # noqa: N803
         **_: Any,
-    ) -> tuple[Floats, ...]:
+    ) -> tuple[Singles, ...]:
         a = np.swapaxes(a, -1, -2) if transA else a
         b = np.swapaxes(b, -1, -2) if transB else b
         product = np.matmul(a, b)
@@ -57,7 +56,7 @@ class Gelu(OpRun):
 
     op_domain = MICROSOFT
 
-    def _run(self, x: Floats, **_: Any) -> tuple[Floats, ...]:
+    def _run(self, x: Singles, **_: Any) -> tuple[Singles, ...]:
         erf = load_op("", "Erf").eval(np.asarray(x * np.float32(np.sqrt(0.5))))
         return (np.asarray(np.float32(0.5) * x * (1 + erf), x.dtype),)
 
@@ -65,7 +64,7 @@ class Gelu(OpRun):
 class BiasGelu(Gelu):
     """Gelu of X + B."""
 
-    def _run(self, x: Floats, b: Floats | None = None, **_: Any) -> tuple[Floats, ...]:
+    def _run(self, x: Singles, b: Singles | None = None, **_: Any) -> tuple[Singles, ...]:
         return super()._run(x if b is None else np.asarray(x + b))
 
 
@@ -76,14 +75,14 @@ class FusedConv(OpRun):
 
     def _run(
         self,
-        x: Floats,
-        w: Floats,
-        b: Floats | None = None,
-        z: Floats | None = None,
+        x: Singles,
+        w: Singles,
+        b: Singles | None = None,
+        z: Singles | None = None,
         activation: str | None = None,
         activation_params: Sequence[float] | None = None,
         **attributes: Any,
-    ) -> tuple[Floats, ...]:
+    ) -> tuple[Singles, ...]:
         inputs = [x, w] if b is None else [x, w, b]
         given = {name: value for name, value in attributes.items() if value is not None}
         y = load_op("", "Conv").eval(*inputs, **given)
@@ -100,12 +99,12 @@ class ConvTranspose(OpRun):
 
     def _run(
         self,
-        x: Floats,
-        w: Floats,
-        b: Floats | None = None,
+        x: Singles,
+        w: Singles,
+        b: Singles | None = None,
         group: int | None = None,
         **attributes: Any,
-    ) -> tuple[Floats, ...]:
+    ) -> tuple[Singles, ...]:
         count = group or 1
         given = {name: value for name, value in attributes.items() if value is not None}
         biases = [[]] * count if b is None else [[part] for part in np.split(b, count)]
@@ -131,8 +130,8 @@ class LpNormalization(OpRun):
     op_domain = ""
 
     def _run(
-        self, x: Floats, axis: int | None = None, p: int | None = None, **_: Any
-    ) -> tuple[Floats, ...]:
+        self, x: Singles, axis: int | None = None, p: int | None = None, **_: Any
+    ) -> tuple[Singles, ...]:
         along = -1 if axis is None else axis
         size = np.abs(x)
         total = size if p == 1 else size * size
@@ -141,7 +140,7 @@ class LpNormalization(OpRun):
         return (np.divide(x, norm, out=np.zeros_like(x), where=norm != 0),)
 
 
-def _activate(y: Floats, kind: str, parameters: Sequence[float]) -> Floats:
+def _activate(y: Singles, kind: str, parameters: Sequence[float]) -> Singles:
     """The activation that ONNX Runtime fused.
 
     Raises:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq import dtypes
@@ -28,9 +27,9 @@ from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
 
 if TYPE_CHECKING:
     from onnxq.graph.edit import FreeNames
+    from onnxq.operator import Singles
     from onnxq.qdq.fuse.scales import Scales
 
-Floats = npt.NDArray[np.float32]
 
 OF = frozenset({"Conv", "ConvTranspose", "Gemm"})
 PASSED = frozenset({"Relu", "Clip"})
@@ -64,7 +63,7 @@ def _quantize(node: ir.Node, scales: Scales, names: FreeNames) -> None:
         _quantize_bias(node, b, np.asarray(x.scale * w.scale), names)
 
 
-def _quantize_bias(node: ir.Node, b: Floats, scale: Floats, names: FreeNames) -> None:
+def _quantize_bias(node: ir.Node, b: Singles, scale: Singles, names: FreeNames) -> None:
     with np.errstate(all="ignore"):
         codes = np.rint(np.asarray(b / scale, np.float32))
     # beyond int32: what a conversion gives on x86
@@ -83,7 +82,7 @@ def _dequantized(value: ir.Value | None, scales: Scales) -> QParams | None:
     return found if isinstance(found, QParams) else None
 
 
-def _is_per_output(w: QParams, b: Floats, node: ir.Node) -> bool:
+def _is_per_output(w: QParams, b: Singles, node: ir.Node) -> bool:
     """Whether the weight has one scale, or one per entry of the bias, on the axis of outputs."""
     if not isinstance(w.granularity, PerChannel):
         return True
@@ -96,7 +95,7 @@ def _is_per_output(w: QParams, b: Floats, node: ir.Node) -> bool:
     return w.scale.shape == b.shape and axis == outputs
 
 
-def _floats(value: ir.Value | None) -> Floats | None:
+def _floats(value: ir.Value | None) -> Singles | None:
     """The numbers of a float32 constant."""
     tensor = constant(value)
     if tensor is None or tensor.dtype != ir.DataType.FLOAT:
@@ -118,7 +117,7 @@ def _goes_to_quantize(node: ir.Node) -> bool:
     return False
 
 
-def _qparams_of(weight: Floats) -> QParams:
+def _qparams_of(weight: Singles) -> QParams:
     """One scale and int8 zero point, in float32 as ONNX Runtime computes them."""
     low = np.float32(min(weight.min(initial=0), 0))
     high = np.float32(max(weight.max(initial=0), 0))

@@ -31,14 +31,13 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.operator import Rule
+    from onnxq.operator import Rule, Singles
     from onnxq.static.planning.constants import WeightPlan
     from onnxq.targets import Target
 
     Saturated = Mapping[str, AbstractSet[int]]
     """Weight (a float initializer) -> channels in which a pair of products left int16."""
 
-Floats = npt.NDArray[np.float32]
 Places = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
@@ -86,7 +85,7 @@ def reduced(
 
 
 def fit_pairs(
-    weight: WeightPlan, array: Floats, rule: Rule, channels: Collection[int] | None = None
+    weight: WeightPlan, array: Singles, rule: Rule, channels: Collection[int] | None = None
 ) -> tuple[WeightPlan, Reduction | None]:
     """The weight with scales for which its pairs fit int16, and what that cost; None: nothing.
 
@@ -130,8 +129,8 @@ def _limit(weight: WeightPlan) -> int:
 
 
 def _pairs_that_leave(
-    weight: WeightPlan, array: Floats, rule: Rule
-) -> Iterator[tuple[Floats, Floats, Places]]:
+    weight: WeightPlan, array: Singles, rule: Rule
+) -> Iterator[tuple[Singles, Singles, Places]]:
     """(one weight, its neighbour, index of their scale) of the pairs whose codes are too large."""
     assert rule.weight is not None
     axis = rule.weight.axis % array.ndim
@@ -150,13 +149,13 @@ def _pairs_that_leave(
         yield one[kept], other[kept], np.zeros_like(channel) if per_tensor else channel
 
 
-def _neighbours(block: Floats) -> tuple[Floats, Floats]:
+def _neighbours(block: Singles) -> tuple[Singles, Singles]:
     """(2k, 2k + 1) of each column; an odd last one is alone, and fits."""
     even = len(block) // 2 * 2
     return block[0:even:2], block[1:even:2]
 
 
-def _furthest(block: Floats) -> tuple[Floats, Floats]:
+def _furthest(block: Singles) -> tuple[Singles, Singles]:
     """The two largest and the two smallest of each column: any two may be a pair."""
     if len(block) < 2:
         return block[:0], block[:0]
@@ -164,7 +163,7 @@ def _furthest(block: Floats) -> tuple[Floats, Floats]:
     return ordered[[-1, 0]], ordered[[-2, 1]]
 
 
-def _fit(one: Floats, other: Floats, scale: Floats, limit: int) -> Mask:
+def _fit(one: Singles, other: Singles, scale: Singles, limit: int) -> Mask:
     """Which pairs fit at these scales; all of one shape."""
     first, second = (_codes(x, scale, limit) for x in (one, other))
     above = np.maximum(first, 0) + np.maximum(second, 0)
@@ -172,7 +171,7 @@ def _fit(one: Floats, other: Floats, scale: Floats, limit: int) -> Mask:
     return np.asarray((above <= LARGEST_SUM) & (below >= -LARGEST_SUM))
 
 
-def _codes(x: Floats, scale: Floats, limit: int) -> npt.NDArray[np.int16]:
+def _codes(x: Singles, scale: Singles, limit: int) -> npt.NDArray[np.int16]:
     """The codes that the rewrite writes."""
     flat = np.ascontiguousarray(scale).reshape(-1)
     qparams = QParams(flat, np.zeros(flat.shape, np.int8), INT8, PerChannel(0))
@@ -181,7 +180,7 @@ def _codes(x: Floats, scale: Floats, limit: int) -> npt.NDArray[np.int16]:
 
 
 def _smallest(
-    one: Floats, other: Floats, channel: Places, scale: Floats, limit: int
+    one: Singles, other: Singles, channel: Places, scale: Singles, limit: int
 ) -> npt.NDArray[np.float32]:
     """scale, raised where a pair does not fit to the next float32 for which all of them do."""
     used, index = np.unique(channel, return_inverse=True)
