@@ -12,6 +12,8 @@ from onnxq.core import plugins
 from onnxq.operator import (
     IntegerOperator,
     Operator,
+    Role,
+    Rule,
     integer_registry,
     registry,
 )
@@ -72,3 +74,12 @@ def has_dynamic_form(node: ir.Node) -> bool:
     """Whether its operator has a dynamic rule; the rule may still leave this node in float."""
     operator = find(node.op_type, node.domain)
     return operator is not None and operator.has_dynamic_rule()
+
+
+def moves_data(node: ir.Node) -> bool:
+    """Whether its results are elements of its first input, and constants at most."""
+    operator = find(node.op_type, node.domain)
+    rule = None if operator is None else operator.rule(node)
+    if not isinstance(rule, Rule) or rule.role is not Role.MOVEMENT:
+        return False
+    return rule.activations == (0,) and not rule.selects

@@ -31,6 +31,7 @@ class Selection(Operator):
         domain: of the operator.
         form: CODES where ONNX Runtime does not fuse it between DequantizeLinear and QuantizeLinear.
         outputs: slots of results that are codes.
+        selects: as in Rule.
     """
 
     op_type: str
@@ -39,6 +40,7 @@ class Selection(Operator):
     domain: str = ""
     form: Form = Form.QDQ
     outputs: tuple[int, ...] = (0,)
+    selects: bool = False
 
     def definition(self) -> Callable[[Call, IntArray], Array]:
         """The formula."""
@@ -46,7 +48,13 @@ class Selection(Operator):
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Copies codes, so the output has the input's qparams."""
-        return Rule(Role.MOVEMENT, outputs=self.outputs, shares_qparams=True, form=self.form)
+        return Rule(
+            Role.MOVEMENT,
+            outputs=self.outputs,
+            shares_qparams=True,
+            form=self.form,
+            selects=self.selects,
+        )
 
     def cases(self) -> Iterable[Case]:
         """The examples."""
@@ -74,11 +82,12 @@ def selection(
     domain: str = "",
     form: Form = Form.QDQ,
     outputs: tuple[int, ...] = (0,),
+    selects: bool = False,
 ) -> Callable[[Selecting], Selecting]:
     """Makes the formula known as an operator; arguments as `Selection` has them."""
 
     def known(formula: Selecting) -> Selecting:
-        enter(Selection(op_type, formula, cases, domain, form, outputs))
+        enter(Selection(op_type, formula, cases, domain, form, outputs, selects))
         return formula
 
     return known
@@ -104,7 +113,7 @@ class Extremum(Operator):
         """Selects codes, so operands and result have the same qparams."""
         slots = tuple(range(len(node.inputs)))
         return infinite_operand(node, slots) or Rule(
-            Role.MOVEMENT, activations=slots, shares_qparams=True, form=Form.CODES
+            Role.MOVEMENT, activations=slots, shares_qparams=True, form=Form.CODES, selects=True
         )
 
     def cases(self) -> Iterable[Case]:

@@ -43,7 +43,7 @@ class MaxPool(Operator):
             return Float("its Indices output is used, which ONNX Runtime has for float only")
         # ONNX Runtime fuses no MaxPool that has an Indices output, used or not
         form = Form.CODES if len(node.outputs) > 1 else Form.QDQ
-        return Rule(Role.MOVEMENT, shares_qparams=True, form=form, shrinks=True)
+        return Rule(Role.MOVEMENT, shares_qparams=True, form=form, selects=True, shrinks=True)
 
     def cases(self) -> Iterable[Case]:
         """Ranks, pads, strides, dilations, ceil_mode, auto_pad, empty batch."""

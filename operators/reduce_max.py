@@ -10,7 +10,7 @@ from onnxq.operators._select import selection
 from onnxq.qparams import IntArray
 
 
-@selection("ReduceMax", cases=cases)
+@selection("ReduceMax", cases=cases, selects=True)
 def reduce_max(call: Call, x: IntArray) -> Array:
     """Y = max of X over the given axes, or over all; ONNX ReduceMax-20.
 

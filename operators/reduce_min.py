@@ -10,7 +10,7 @@ from onnxq.operators._select import selection
 from onnxq.qparams import IntArray
 
 
-@selection("ReduceMin", cases=cases)
+@selection("ReduceMin", cases=cases, selects=True)
 def reduce_min(call: Call, x: IntArray) -> Array:
     """Y = min of X over the given axes, or over all; ONNX ReduceMin-20.
 

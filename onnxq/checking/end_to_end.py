@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from onnxq import reference
+from onnxq import catalog, reference
 from onnxq.checking.cross_findings import OutputAgreement
 from onnxq.checking.differences import SCALES, ULPS, Differences
 from onnxq.checking.execution import original_name
 from onnxq.errors import OnnxqError
-from onnxq.ort.node_kinds import EXACT_ON_FLOATS
+from onnxq.ort import facts
+from onnxq.ort.facts import Rounding
 from onnxq.qdq.read import is_dequantize, one_scale
 from onnxq.reference.float_nodes import FloatNodes
 
@@ -24,15 +25,6 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[np.generic]
 Values = dict[str, Array]
-
-MOVES = frozenset({
-    "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice",
-    "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
-})  # fmt: skip
-"""Operators whose results are elements of their first input."""
-
-ELEMENTWISE = frozenset({"Add", "Div", "Mul", "Sqrt", "Sub"})
-"""Operators that IEEE 754 rounds alike everywhere; fused with another one they may not be."""
 
 ROUNDING = 16
 """Ulps of the largest number of a float32 output that rounding explains behind float nodes.
@@ -128,7 +120,7 @@ class EndToEnd:
             wanted |= reads - {""}
             if not _rounds(node, values):
                 continue
-            if node.op_type in ELEMENTWISE:
+            if facts.named(node.op_type).rounding is Rounding.ONCE:
                 elementwise = reference.where(node.onnx_node)
             else:
                 first = reference.where(node.onnx_node)
@@ -159,7 +151,8 @@ class EndToEnd:
 
 def _rounds(node: OpRun, values: Mapping[str, object]) -> bool:
     """Whether a node computes floats, and not on a kernel that is exact."""
-    if node.op_type in EXACT_ON_FLOATS or not any(map(_is_float, map(values.get, node.output))):
+    exact = facts.named(node.op_type).rounding is Rounding.NONE
+    if exact or not any(map(_is_float, map(values.get, node.output))):
         return False
     inputs = [np.asarray(values[name]) if name else None for name in node.input]
     if isinstance(node, reference.KernelOp) and node.uses_kernel(inputs):
@@ -191,7 +184,7 @@ def output_differences(value: ir.Value) -> Differences:
     Also where nodes that only move numbers (a Reshape) come between.
     """
     producer = value.producer()
-    while producer is not None and producer.op_type in MOVES and not producer.domain:
+    while producer is not None and catalog.moves_data(producer):
         source = producer.inputs[0]
         producer = None if source is None else source.producer()
     qparams = one_scale(producer) if is_dequantize(producer) else None

@@ -17,7 +17,7 @@ from onnxq.graph.expose import Exposed, expose, observable
 from onnxq.graph.expose_steps import expose_steps
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.types import infer_types
-from onnxq.ort import runtime
+from onnxq.ort import facts, runtime
 from onnxq.ort.node_kinds import value_types
 from onnxq.ort.runtime import Arithmetic
 
@@ -30,11 +30,6 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[np.generic]
 Values = dict[str, Array]
-
-NO_DATA = ("Shape", "Size", "If", "Loop", "Scan")
-"""Operators that do not read the integers of their inputs themselves."""
-CONVERSIONS = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
-"""Operators that are compared whatever their types are."""
 
 
 @dataclass(slots=True)
@@ -159,7 +154,7 @@ class NodeByNode:
             if entry.stepwise and all(y is None or y.shape == (0,) for y in theirs):
                 continue  # another branch ran in this step
             entry.reached += 1
-            if entry.node.op_type in NO_DATA:
+            if not facts.named(entry.node.op_type).on_data:
                 return
             xs = [self._at(n, x, step) for n, x in zip(entry.inputs, inputs, strict=True)]
             self._compare_arrays(entry, xs, theirs)
@@ -173,7 +168,9 @@ class NodeByNode:
     def _compare_arrays(
         self, entry: _Node, inputs: Sequence[Array | None], wanted: Sequence[Array | None]
     ) -> None:
-        converts = entry.node.op_type in CONVERSIONS  # int32 biases have no type of codes
+        converts = facts.named(
+            entry.node.op_type
+        ).converts_codes  # int32 biases have no type of codes
         if not converts and not any(_is_codes(x) for x in (*inputs, *wanted)):
             return
         entry.integer = True
@@ -257,14 +254,15 @@ def _may_be_integer(node: ir.Node) -> bool:
     """Whether a node in a body works on codes, or makes or reads them."""
     values = [value for value in (*node.inputs, *node.outputs) if value is not None]
     codes = {value.dtype.name.lower() for value in values if value.dtype is not None}
-    return node.op_type not in NO_DATA and bool(codes & reference.CODE_DTYPES)
+    return facts.named(node.op_type).on_data and bool(codes & reference.CODE_DTYPES)
 
 
 def _counts_as_integer(entry: _Node) -> bool:
     """By what was seen; a node that no sample reached, by what the graph says."""
     if entry.reached:
         return entry.integer
-    return entry.arithmetic is Arithmetic.INTEGER or entry.node.op_type in CONVERSIONS
+    converts = facts.named(entry.node.op_type).converts_codes
+    return converts or entry.arithmetic is Arithmetic.INTEGER
 
 
 def _is_codes(x: object) -> bool:

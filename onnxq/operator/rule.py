@@ -79,6 +79,8 @@ class Rule:
         shrinks: it gives fewer elements than it reads: behind float nodes it stays float, and codes
             are made of its result.
         named_only: why it stays float unless the qconfig names it; empty: it need not be named.
+        selects: it takes the largest or the smallest of several numbers: the data beside the
+            infinities, which are there for that.
     """
 
     role: Role
@@ -96,6 +98,7 @@ class Rule:
     channelwise: bool = False
     shrinks: bool = False
     named_only: str = ""
+    selects: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

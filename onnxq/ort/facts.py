@@ -60,7 +60,10 @@ class Fact:
             whose results are not channels last.
         lacks: types of codes that its ONNX schema allows and ONNX Runtime has no kernel for.
         rounding: of its float results.
+        results: type of its first result, where its schema has one only, or none but float32 runs
+            on a CPU; None: that of an input.
         on_codes: it is defined on codes, and computes in integers.
+        on_data: it reads the numbers of its inputs itself; not sizes alone, nor through a body.
         converts: between which kinds of numbers.
         since: the first version that this holds for, the oldest supported one at least.
         until: the first version that it no longer holds for; None: it holds for the newest.
@@ -78,7 +81,9 @@ class Fact:
     slowdown: float = 1.0
     lacks: frozenset[ir.DataType] = frozenset()
     rounding: Rounding = Rounding.OWN
+    results: ir.DataType | None = None
     on_codes: bool = False
+    on_data: bool = True
     converts: Conversion | None = None
     since: Version = OLDEST
     until: Version | None = None
@@ -87,6 +92,11 @@ class Fact:
     def stays_float(self) -> bool:
         """Whether the node computes on its own floats, though Q and DQ stand around it."""
         return not (self.fuses or self.without_q or self.rounds_constants)
+
+    @property
+    def converts_codes(self) -> bool:
+        """Whether it makes codes of numbers, or numbers of codes."""
+        return self.converts in (Conversion.TO_CODES, Conversion.FROM_CODES)
 
     def holds(self, version: Version) -> bool:
         """Whether this is so in that version."""
@@ -126,7 +136,7 @@ _ALL_BUT_INT8, _NEITHER = frozenset({INT8}), frozenset({UINT8, INT8})
 FACTS = (
     # fused with Q and DQ around
     Fact("Add", fuses=True, rounding=_ONCE),
-    Fact("ArgMax", without_q=True),
+    Fact("ArgMax", without_q=True, results=ir.DataType.INT64),
     Fact("AveragePool", fuses=True),
     Fact("Concat", fuses=True, rounding=_NONE),
     Fact("Conv", fuses=True, takes_int8=False, rounds_constants=True),
@@ -169,7 +179,7 @@ FACTS = (
     Fact("Max", rounding=_NONE, since=(1, 24)),
     Fact("Min", rounding=_NONE, lacks=_NEITHER, until=(1, 24)),
     Fact("Min", rounding=_NONE, since=(1, 24)),
-    Fact("NonZero", lacks=_ALL_BUT_INT8),
+    Fact("NonZero", lacks=_ALL_BUT_INT8, results=ir.DataType.INT64),
     Fact("SpaceToDepth", rounding=_NONE, lacks=_NEITHER, until=(1, 28)),
     Fact("SpaceToDepth", rounding=_NONE, since=(1, 28)),
     Fact("TopK", rounding=_NONE, lacks=_NEITHER, until=(1, 26)),
@@ -215,16 +225,44 @@ FACTS = (
             "UnfoldTensor",
         )
     ),
+    # results of a type of their own
+    *(
+        Fact(name, results=ir.DataType.BOOL)
+        for name in (
+            "Equal",
+            "Greater",
+            "GreaterOrEqual",
+            "IsAllFinite",
+            "IsInf",
+            "IsNaN",
+            "Less",
+            "LessOrEqual",
+            "OptionalHasElement",
+            "RegexFullMatch",
+        )
+    ),
+    *(
+        Fact(name, results=ir.DataType.INT64)
+        for name in ("ArgMin", "NonMaxSuppression", "SequenceLength")
+    ),
+    *(Fact(name, results=ir.DataType.INT64, on_data=False) for name in ("Shape", "Size")),
+    *(Fact(name, on_data=False) for name in ("If", "Loop", "Scan")),
+    Fact("DynamicTimeWarping", results=ir.DataType.INT32),
+    *(
+        Fact(name, results=ir.DataType.FLOAT)
+        for name in ("NGramRepeatBlock", "TfIdfVectorizer", "WordConvEmbedding")
+    ),
     # on codes by definition
     Fact("QuantizeLinear", rounding=_NONE, converts=Conversion.TO_CODES),
     Fact("DequantizeLinear", rounding=_NONE, converts=Conversion.FROM_CODES),
-    Fact("DynamicQuantizeLinear", converts=Conversion.TO_CODES),
+    Fact("DynamicQuantizeLinear", converts=Conversion.TO_CODES, results=UINT8),
+    *(
+        Fact(name, on_codes=True, rounding=_NONE, results=ir.DataType.INT32)
+        for name in ("ConvInteger", "MatMulInteger", "MatMulInteger16")
+    ),
     *(
         Fact(name, on_codes=True, rounding=_NONE)
         for name in (
-            "ConvInteger",
-            "MatMulInteger",
-            "MatMulInteger16",
             "QGemm",
             "QLinearAdd",
             "QLinearAveragePool",
@@ -242,14 +280,11 @@ FACTS = (
     ),
     *(
         Fact(name, on_codes=True)
-        for name in (
-            "DynamicQuantizeLSTM",
-            "DynamicQuantizeMatMul",
-            "MatMulIntegerToFloat",
-            "MatMulNBits",
-            "QAttention",
-            "QEmbedLayerNormalization",
-        )
+        for name in ("DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulNBits")
+    ),
+    *(
+        Fact(name, on_codes=True, results=ir.DataType.FLOAT)
+        for name in ("MatMulIntegerToFloat", "QAttention", "QEmbedLayerNormalization")
     ),
 )
 """Every record; of one operator, each for versions of its own."""

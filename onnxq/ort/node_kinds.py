@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from onnxq.ort import facts
+from onnxq.ort.facts import Conversion, Rounding
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -45,43 +48,17 @@ class NodeUse:
     @property
     def rounds(self) -> bool:
         """Whether it computes floats whose last bits may be the machine's own."""
-        if self.op_type in ROUNDING_OPS:
-            return True
-        return self.arithmetic is Arithmetic.FLOAT and self.op_type not in EXACT_ON_FLOATS
+        fact = facts.named(self.op_type)
+        computes = self.arithmetic is Arithmetic.FLOAT or fact.on_codes
+        return computes and fact.rounding is not Rounding.NONE
 
     @property
     def has_codes(self) -> bool:
         """Whether it computes or moves codes, or makes them."""
-        return self.arithmetic is Arithmetic.INTEGER or self.op_type in MAKES_CODES
+        makes = facts.named(self.op_type).converts is Conversion.TO_CODES
+        return makes or self.arithmetic is Arithmetic.INTEGER
 
 
-CONVERSIONS = {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "Cast"}
-INTEGER_OPS = {
-    "QGemm",
-    "MatMulInteger",
-    "ConvInteger",
-    "MatMulIntegerToFloat",
-    "MatMulInteger16",
-    "DynamicQuantizeMatMul",
-    "DynamicQuantizeLSTM",
-    "QAttention",
-    "QEmbedLayerNormalization",
-}
-"""Integer kernels beside those called QLinear*."""
-ROUNDING_OPS = frozenset({
-    "DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulIntegerToFloat", "MatMulNBits",
-    "QAttention", "QEmbedLayerNormalization",
-})  # fmt: skip
-"""Operators on codes that compute floats too, in an order or with functions of the machine's."""
-EXACT_ON_FLOATS = frozenset({
-    "Cast", "Clip", "Concat", "Constant", "ConstantOfShape", "DepthToSpace", "DequantizeLinear",
-    "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Max", "MaxPool",
-    "Min", "Neg", "Pad", "Relu", "Reshape", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile",
-    "TopK", "Transpose", "Unsqueeze", "Where",
-})  # fmt: skip
-"""Operators that move or bound floats, and round none; rounded codes too."""
-MAKES_CODES = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
-"""Conversions to codes."""
 CODE_TYPES = {
     ir.DataType.UINT8,
     ir.DataType.INT8,
@@ -92,25 +69,6 @@ CODE_TYPES = {
     ir.DataType.UINT2,
     ir.DataType.INT2,
 }
-FIXED_TYPES = {
-    "MatMulIntegerToFloat": ir.DataType.FLOAT,
-    "DynamicQuantizeMatMul": ir.DataType.FLOAT,
-    "DynamicQuantizeLSTM": ir.DataType.FLOAT,
-    "QAttention": ir.DataType.FLOAT,
-    "DynamicQuantizeLinear": ir.DataType.UINT8,
-    "MatMulInteger": ir.DataType.INT32,
-    "ConvInteger": ir.DataType.INT32,
-    "ArgMax": ir.DataType.INT64,
-    "ArgMin": ir.DataType.INT64,
-    "NonZero": ir.DataType.INT64,
-    "Shape": ir.DataType.INT64,
-    "Size": ir.DataType.INT64,
-    **dict.fromkeys(
-        ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "IsInf", "IsNaN"),
-        ir.DataType.BOOL,
-    ),
-}
-"""Results whose type is not that of the first input."""
 INT8_ACTIVATIONS = 4  # MatMulNBits' accuracy_level that multiplies int8 by int8
 
 
@@ -139,11 +97,15 @@ def rounding(floats: Mapping[str, int], integers: Mapping[str, int]) -> dict[str
         floats: op type -> nodes that work on floats.
         integers: op type -> nodes that compute in integers.
     """
-    counts = {op: n for op, n in floats.items() if op not in EXACT_ON_FLOATS}
+    counts = {op: n for op, n in floats.items() if _rounds(op)}
     for op, n in integers.items():
-        if op in ROUNDING_OPS:
+        if facts.named(op).on_codes and _rounds(op):
             counts[op] = counts.get(op, 0) + n
     return counts
+
+
+def _rounds(op_type: str) -> bool:
+    return facts.named(op_type).rounding is not Rounding.NONE
 
 
 def value_types(optimized: ir.Model) -> dict[ir.Value, ir.DataType]:
@@ -170,8 +132,9 @@ def _dtype(value: ir.Value, types: Mapping[ir.Value, ir.DataType]) -> ir.DataTyp
 
 def _output_type(node: ir.Node, inputs: Sequence[ir.DataType]) -> ir.DataType:
     """Type of the results; ONNX Runtime writes no types of inner values into an optimized model."""
-    if node.op_type in FIXED_TYPES:
-        return FIXED_TYPES[node.op_type]
+    fixed = facts.named(node.op_type).results
+    if fixed is not None:
+        return fixed
     if node.op_type == "Cast":
         return ir.DataType(node.attributes.get_int("to", ir.DataType.FLOAT))
     if node.op_type == "QuantizeLinear":
@@ -189,15 +152,16 @@ def _output_type(node: ir.Node, inputs: Sequence[ir.DataType]) -> ir.DataType:
 
 
 def _arithmetic(node: ir.Node, types: set[ir.DataType]) -> Arithmetic:
-    if node.op_type in CONVERSIONS:
+    fact = facts.named(node.op_type)
+    if fact.converts is not None:
         return Arithmetic.CONVERSION
-    if node.op_type.startswith("QLinear") or node.op_type in INTEGER_OPS:
-        return Arithmetic.INTEGER
-    if node.op_type in ("Shape", "Size", "If", "Loop", "Scan"):  # bodies are listed by themselves
-        return Arithmetic.OTHER
     if node.op_type == "MatMulNBits":
         level = node.attributes.get_int("accuracy_level", 0)
         return Arithmetic.INTEGER if level == INT8_ACTIVATIONS else Arithmetic.FLOAT
+    if fact.on_codes:
+        return Arithmetic.INTEGER
+    if not fact.on_data:  # bodies are listed by themselves
+        return Arithmetic.OTHER
     if any(dtype.is_floating_point() for dtype in types):
         return Arithmetic.FLOAT
     return Arithmetic.INTEGER if types & CODE_TYPES else Arithmetic.OTHER

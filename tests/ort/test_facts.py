@@ -359,3 +359,20 @@ def test_what_a_rule_puts_between_q_and_dq_fuses() -> None:
         (written if Form.QDQ in forms else other).add(operator.op_type)
     assert written <= claimed(lambda f: f.fuses or f.without_q or f.removed)
     assert not other & claimed(lambda f: f.fuses)
+
+
+def test_results_are_of_the_types_that_the_facts_say() -> None:
+    fixed = {}
+    for key in examples()[0]:
+        schema = schemas()[key]
+        if not schema.outputs or schema.outputs[0].typeStr in [p.typeStr for p in schema.inputs]:
+            continue
+        if len(types := typed(schema, schema.outputs[0])) == 1:
+            fixed[key[1]] = next(iter(types))
+    said = {
+        name: f"tensor({dtype.name.lower()})"
+        for name in fixed.keys() | claimed(lambda f: f.results is not None)
+        if (dtype := facts.named(name).results) is not None
+    }
+    assert said.keys() >= fixed.keys()
+    assert {name: said[name] for name in fixed} == fixed

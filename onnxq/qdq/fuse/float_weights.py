@@ -21,6 +21,7 @@ from onnxq import dtypes
 from onnxq.graph.edit import new_constant
 from onnxq.graph.weights import constant
 from onnxq.operator.nodes import find_input, input_at
+from onnxq.ort import facts
 from onnxq.qdq.read import BIAS, WEIGHT, dequantizer, is_quantize
 from onnxq.qdq.write import Grid, feed, new_codes
 from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
@@ -31,14 +32,10 @@ if TYPE_CHECKING:
     from onnxq.qdq.fuse.scales import Scales
 
 
-OF = frozenset({"Conv", "ConvTranspose", "Gemm"})
-PASSED = frozenset({"Relu", "Clip"})
-
-
 def quantize_float_weights(graph: ir.Graph, scales: Scales, names: FreeNames) -> None:
     """Writes codes and DequantizeLinear in place of the float constants, in place."""
     for node in list(graph):
-        if node.op_type in OF and not node.domain:
+        if facts.of(node).rounds_constants:
             _quantize(node, scales, names)
 
 
@@ -112,7 +109,7 @@ def _goes_to_quantize(node: ir.Node) -> bool:
         (node,) = readers
         if is_quantize(node):
             return True
-        if node.op_type not in PASSED:
+        if not facts.of(node).swallowed:
             return False
     return False
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onnxq.ort import facts
 from onnxq.qdq.read import Unread, is_dequantize, is_quantize
 from onnxq.qdq.write import grid_of, quantize_behind
 from onnxq.qparams import PerTensor
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from onnxq.graph.edit import FreeNames
     from onnxq.qdq.fuse.scales import Scales
     from onnxq.qparams import QParams
-
-# ONNX Runtime's own list: others, like Flatten or Expand, move data too, but it stops at them
-PASSED = frozenset({"MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
 
 
 def move_quantizers(graph: ir.Graph, scales: Scales, names: FreeNames) -> None:
@@ -61,7 +59,7 @@ def _move_down(dequantize: ir.Node, scales: Scales, names: FreeNames) -> None:
     while work:
         value = work.pop()
         for reader in [use.node for use in value.uses()]:
-            if not _passes(reader) or reader.graph is not dequantize.graph:
+            if not facts.of(reader).moved_past or reader.graph is not dequantize.graph:
                 continue
             result = reader.outputs[0]
             uses = [(u.node, u.idx) for u in result.uses() if not is_quantize(u.node)]
@@ -77,14 +75,10 @@ def _one_scale(node: ir.Node, scales: Scales) -> QParams | None:
     return qparams
 
 
-def _passes(node: ir.Node) -> bool:
-    return node.op_type in PASSED and not node.domain
-
-
 def _alone(value: ir.Value, reader: ir.Node) -> ir.Node | None:
     """The node that only moves data and makes the value, which nobody else reads."""
     producer = value.producer()
-    if producer is None or not _passes(producer) or producer.graph is not reader.graph:
+    if producer is None or not facts.of(producer).moved_past or producer.graph is not reader.graph:
         return None
     alone = len(value.uses()) == 1 and not value.is_graph_output()
     return producer if alone else None

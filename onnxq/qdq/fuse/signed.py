@@ -17,6 +17,7 @@ import onnx_ir as ir
 from onnxq.dtypes import INT8
 from onnxq.graph.weights import constant
 from onnxq.operator import Role, Rule
+from onnxq.ort import facts
 from onnxq.qdq.fuse.scales import Int8Codes
 from onnxq.qdq.read import is_dequantize, is_quantize, zero_point_of
 from onnxq.qparams import SHIFT
@@ -24,8 +25,6 @@ from onnxq.qparams import SHIFT
 if TYPE_CHECKING:
     from onnxq.graph.edit import FreeNames
     from onnxq.operator import NodePlan
-
-WITHOUT_SHIFT = frozenset({"Gemm"})  # ONNX Runtime's GemmNodeGroupSelector takes int8, too
 
 
 def shift_to_uint8(model: ir.Model, names: FreeNames) -> None:
@@ -103,7 +102,8 @@ def why_not_fused(op_type: str, rule: Rule, plan: NodePlan, int8: Int8Codes) -> 
         others = []  # weights may have either sign
     if any(p is not None and p.dtype != first.dtype for p in [*others, *plan.outputs]):
         return "some of its codes are int8 and others uint8, which ONNX Runtime does not fuse"
-    refused = first.dtype == INT8 and int8 is Int8Codes.SHIFTED and op_type not in WITHOUT_SHIFT
-    if rule.role is Role.COMPUTE and refused:
+    fact = facts.named(op_type)
+    refused = int8 is Int8Codes.SHIFTED and not (fact.fuses and fact.takes_int8)
+    if rule.role is Role.COMPUTE and first.dtype == INT8 and refused:
         return "its int8 input cannot become uint8: ONNX Runtime on x86 computes it in float32"
     return ""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from onnxq.static.placing.candidates import Candidate
 
-# They take the data from beside the infinities, which are there for that.
-SELECTIONS = frozenset({"Max", "MaxPool", "Min", "ReduceMax", "ReduceMin"})
 REASON = (
     "it reads numbers that stand for infinity, which a constant put in before it: "
     "no scale can hold them beside the data"
@@ -44,7 +42,7 @@ def readers_of_infinity(
         if unbounded.isdisjoint(node.inputs[slot] for slot in candidate.rule.activations):
             continue
         found.append(node)
-        if candidate.rule.role is Role.MOVEMENT and node.op_type not in SELECTIONS:
+        if candidate.rule.role is Role.MOVEMENT and not candidate.rule.selects:
             unbounded.update(node.outputs)
     return found
 
