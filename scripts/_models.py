@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # models/ and scripts/ are no installed packages
 
 FloatArray = npt.NDArray[np.float32]
+Labels = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +30,30 @@ class FloatModel:
     path: Path
 
 
-def evaluation_data(data: Path | None) -> tuple[FloatArray, FloatArray, npt.NDArray[np.uint8]]:
+def evaluation_data(data: Path | None) -> tuple[FloatArray, FloatArray, Labels]:
     """(calibration images, test images, test labels): embedded, or the test set of a full npz."""
     from models.cifar10 import load_jpeg_split, load_sample
 
     calibration = load_sample("calibration")[0]
     images, labels = load_sample("test") if data is None else load_jpeg_split(data, "test")
     return calibration, images, labels
+
+
+def chosen_models(doc: str | None) -> Iterator[tuple[FloatModel, FloatArray, FloatArray, Labels]]:
+    """(model, calibration images, test images, test labels) of those that the command line names.
+
+    Args:
+        doc: of the script, for --help.
+    """
+    parser = argparse.ArgumentParser(description=doc)
+    parser.add_argument("--data", type=Path, help="npz with all CIFAR-10 images as JPEG files")
+    parser.add_argument("--model", action="append", help="only this one; may be repeated")
+    args = parser.parse_args()
+    data = evaluation_data(args.data)
+    with tempfile.TemporaryDirectory() as folder:
+        for model in float_models(Path(folder), data[0]):
+            if not args.model or model.name in args.model:
+                yield model, *data
 
 
 def float_models(folder: Path, calibration: FloatArray) -> Iterator[FloatModel]:

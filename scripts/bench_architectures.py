@@ -24,27 +24,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
-import statistics
 import sys
 import tempfile
-import time
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import onnx
-import onnxruntime as ort
 import torch
-from onnxruntime.quantization import (
-    CalibrationDataReader,
-    QuantFormat,
-    QuantType,
-    quantize_dynamic,
-    quantize_static,
-)
+from onnxruntime.quantization import quantize_dynamic
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
@@ -56,14 +46,17 @@ from onnxq.graph.io import load, save
 from onnxq.ort.runtime import Arithmetic, count, integer_nodes, optimized_graph
 from onnxq.pytorch import convert, disable_observer, prepare_qat
 from scripts._architectures import ARCHITECTURES, Size, build
+from scripts._peer import Batch, quantize_static
+from scripts._tables import head, line, sqnr_db
+from scripts._timing import median_seconds, runs_on, session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy.typing as npt
+
     from scripts._architectures._parts import Feeds
 
-Array = npt.NDArray[np.generic]
-Batch = dict[str, Array]
 ROUNDS, SECONDS = 31, 12  # of timing one architecture, whichever ends first (but 7 rounds at least)
 SAMPLES = 16
 CALIBRATION_SEED, TEST_SEED, SPEED_SEED = 7, 11, 5
@@ -85,24 +78,6 @@ class Row:
     qat: str = ""
 
 
-class Reader(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no types
-    """Hands out one sample at a time, as onnxruntime's own examples do."""
-
-    def __init__(self, batches: list[Batch]) -> None:
-        self.batches = iter(batches)
-
-    def get_next(self) -> Batch | None:
-        """The next sample, or None."""
-        return next(self.batches, None)
-
-
-def session(path: Path) -> ort.InferenceSession:
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-
-
 def batches(feeds: Feeds, size: int) -> list[Batch]:
     arrays = {name: x.numpy() for name, x in feeds.items()}
     total = len(next(iter(arrays.values())))
@@ -115,32 +90,6 @@ def outputs(path: Path, data: list[Batch]) -> list[npt.NDArray[np.float64]]:
     return [np.concatenate(parts).astype(np.float64) for parts in zip(*runs, strict=True)]
 
 
-def sqnr_db(path: Path, data: list[Batch], wanted: list[npt.NDArray[np.float64]]) -> list[float]:
-    """Per output; infinite where nothing differs."""
-    found = []
-    for got, want in zip(outputs(path, data), wanted, strict=True):
-        noise = float(np.square(got - want).sum())
-        signal = float(np.square(want).sum())
-        found.append(10 * float(np.log10(signal / noise)) if noise else np.inf)
-    return found
-
-
-def cpu_seconds(paths: dict[str, Path], batch: Batch) -> dict[str, float]:
-    """Median of one run per file; the files take turns, after a warm-up round."""
-    sessions = {name: session(path) for name, path in paths.items()}
-    times: dict[str, list[float]] = {name: [] for name in paths}
-    end = time.monotonic() + SECONDS
-    for turn in range(ROUNDS + 1):
-        for name, model in sessions.items():
-            started = time.process_time()
-            model.run(None, batch)
-            if turn:
-                times[name].append(time.process_time() - started)
-        if time.monotonic() > end and turn > 6:
-            break
-    return {name: statistics.median(each) for name, each in times.items()}
-
-
 def static_peer(source: Path, path: Path, data: list[Batch]) -> None:
     """quantize_static behind quant_pre_process, or without it where that fails."""
     prepared = path.with_suffix(".pre.onnx")
@@ -148,15 +97,7 @@ def static_peer(source: Path, path: Path, data: list[Batch]) -> None:
         quant_pre_process(str(source), str(prepared))
     except Exception:  # whatever it raises: it fails on 5 of 33
         prepared = source
-    quantize_static(
-        str(prepared),
-        str(path),
-        Reader(data),
-        quant_format=QuantFormat.QDQ,
-        per_channel=True,
-        activation_type=QuantType.QUInt8,
-        weight_type=QuantType.QInt8,
-    )
+    quantize_static(prepared, path, data)
 
 
 def dynamic_peer(source: Path, path: Path) -> None:
@@ -209,10 +150,13 @@ def at_speed(row: Row, folder: Path) -> None:
             print(f"{row.name}: {name} fails: {error}", file=sys.stderr)
             continue
         paths[name] = path
-        row.sqnr_db[name] = sqnr_db(path, test, wanted)
+        got = outputs(path, test)
+        row.sqnr_db[name] = [sqnr_db(*pair) for pair in zip(wanted, got, strict=True)]
         row.size[name] = path.stat().st_size / source.stat().st_size
         row.nodes[name] = nodes_of(path)
-    seconds = cpu_seconds(paths, batches(feeds(1, SPEED_SEED), 1)[0])
+    sessions = {name: session(path) for name, path in paths.items()}
+    one = batches(feeds(1, SPEED_SEED), 1)[0]
+    seconds = median_seconds(runs_on(sessions, one), ROUNDS, SECONDS)
     row.speed = {name: seconds["float"] / each for name, each in seconds.items()}
 
 
@@ -265,44 +209,37 @@ def trained(name: str, path: Path) -> None:
 
 def tables(rows: list[Row]) -> str:
     """Markdown: static, then dynamic."""
-    head = [
+    names = [
         *(f"x float: {name}" for name in STATIC),
         *(f"dB: {name}" for name in STATIC),
         *(f"nodes: {name}" for name in STATIC),
         "differing",
         "QAT",
     ]
-    lines = ["## Static", "", *_head(head)]
+    lines = ["## Static", "", head("architecture", *names)]
     lines += [
-        _line(
+        line(
             row.name,
-            [_ratio(row.speed.get(name)) for name in STATIC]
-            + [_db(row.sqnr_db.get(name)) for name in STATIC]
-            + [_nodes(row.nodes.get(name)) for name in STATIC]
-            + [str(row.differing), row.qat],
+            *(_ratio(row.speed.get(name)) for name in STATIC),
+            *(_db(row.sqnr_db.get(name)) for name in STATIC),
+            *(_nodes(row.nodes.get(name)) for name in STATIC),
+            row.differing,
+            row.qat,
         )
         for row in rows
     ]
-    head = [f"{what}: {name}" for what in ("x float", "dB", "x size") for name in DYNAMIC]
-    lines += ["", "## Dynamic", "", *_head(head)]
+    names = [f"{what}: {name}" for what in ("x float", "dB", "x size") for name in DYNAMIC]
+    lines += ["", "## Dynamic", "", head("architecture", *names)]
     lines += [
-        _line(
+        line(
             row.name,
-            [_ratio(row.speed.get(name)) for name in DYNAMIC]
-            + [_db(row.sqnr_db.get(name)) for name in DYNAMIC]
-            + [_ratio(row.size.get(name)) for name in DYNAMIC],
+            *(_ratio(row.speed.get(name)) for name in DYNAMIC),
+            *(_db(row.sqnr_db.get(name)) for name in DYNAMIC),
+            *(_ratio(row.size.get(name)) for name in DYNAMIC),
         )
         for row in rows
     ]
     return "\n".join(lines)
-
-
-def _head(names: list[str]) -> list[str]:
-    return [_line("architecture", names), "|---" * (len(names) + 1) + "|"]
-
-
-def _line(name: str, cells: list[str]) -> str:
-    return f"| {name} | " + " | ".join(cells) + " |"
 
 
 def _ratio(x: float | None) -> str:

@@ -35,14 +35,16 @@ import onnxq
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import DynamicForm
 from scripts._gains import write_gains
-from scripts.bench_dynamic import peers, quantized, ratios, session, taking_turns
+from scripts._graphs import model_of
+from scripts._peer import dynamic_variants
+from scripts._tables import head, line, sqnr_db
+from scripts._timing import ratios, session, taking_turns
+from scripts.bench_dynamic import quantized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import numpy.typing as npt
-
-    Floats = npt.NDArray[np.float32]
 
 MICROSOFT = "com.microsoft"
 HEAD = 64
@@ -59,30 +61,18 @@ EMPTY, FLOAT_BIASED = "no attention", "float, attention_bias"
 SCORES = "scores"  # an attention_bias
 
 
-def model_of(
+def hidden_model(
     nodes: list[onnx.NodeProto],
     constants: Mapping[str, npt.NDArray[np.generic]],
     inputs: Mapping[str, int],
     outputs: Mapping[str, int],
 ) -> onnx.ModelProto:
-    """A model of float32 tensors (batch, rows, width); constants of float become float32."""
+    """A model of tensors (batch, rows, width)."""
 
-    def value(name: str, width: int) -> onnx.ValueInfoProto:
-        return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", "rows", width])
+    def shapes(widths: Mapping[str, int]) -> dict[str, list[int | str]]:
+        return {name: ["batch", "rows", width] for name, width in widths.items()}
 
-    initializers = [
-        numpy_helper.from_array(x.astype(np.float32) if x.dtype.kind == "f" else x, name)
-        for name, x in constants.items()
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "bench",
-        [value(*item) for item in inputs.items()],
-        [value(*item) for item in outputs.items()],
-        initializers,
-    )
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    return model_of(nodes, constants, shapes(inputs), shapes(outputs), opset=17)
 
 
 # --- sizes
@@ -114,7 +104,7 @@ def attentions(hidden: int, copies: int, *more: str) -> onnx.ModelProto:
         constants[f"w{i}"] = rng.standard_normal((hidden, 3 * hidden)) / np.sqrt(hidden)
         constants[f"b{i}"] = rng.standard_normal(3 * hidden) * 0.1
     ends = [{f"{end}{i}": hidden for i in range(copies)} for end in "xy"]
-    made = model_of(nodes, constants, *ends)
+    made = hidden_model(nodes, constants, *ends)
     if SCORES in more:
         shape: list[int | str] = [1, max(hidden // HEAD, 1), "rows", "rows"]
         made.graph.input.append(helper.make_tensor_value_info(SCORES, TensorProto.FLOAT, shape))
@@ -124,7 +114,7 @@ def attentions(hidden: int, copies: int, *more: str) -> onnx.ModelProto:
 def no_attention(hidden: int, copies: int) -> onnx.ModelProto:
     """The same inputs, and next to nothing done with them."""
     shape = helper.make_node("Shape", ["x0"], ["y0"], start=2)
-    made = model_of([shape], {}, {f"x{i}": hidden for i in range(copies)}, {})
+    made = hidden_model([shape], {}, {f"x{i}": hidden for i in range(copies)}, {})
     made.graph.output.append(helper.make_tensor_value_info("y0", TensorProto.INT64, [1]))
     return made
 
@@ -190,9 +180,8 @@ def bound_run(each: onnxruntime.InferenceSession, rows: int) -> Callable[[], obj
 
 def print_sizes() -> None:
     """A table for people, and attention_gains.csv for planning."""
-    head = (CHOSEN, BIASED, ONE_SCALE, SPLIT, STORED)
-    print("| hidden | rows | float, us | " + " | ".join(head) + " |")
-    print("|---" * (len(head) + 3) + "|")
+    names = (CHOSEN, BIASED, ONE_SCALE, SPLIT, STORED)
+    print(head("hidden", "rows", "float, us", *names))
     tables: dict[str, dict[int, list[float]]] = {CHOSEN: {}, BIASED: {}}
     for hidden in SIZES:
         copies = min(COPIES, max(2, WEIGHT_BYTES // (12 * hidden * hidden)))
@@ -202,12 +191,12 @@ def print_sizes() -> None:
             times = taking_turns(runs, ROUNDS)
             net = {n: t - times[EMPTY] for n, t in times.items()}
             plain = net["float"]
-            rivals = [net[FLOAT_BIASED] if name == BIASED else plain for name in head]
-            gains = [float(np.median(t / net[n])) for n, t in zip(head, rivals, strict=True)]
+            rivals = [net[FLOAT_BIASED] if name == BIASED else plain for name in names]
+            gains = [float(np.median(t / net[n])) for n, t in zip(names, rivals, strict=True)]
             for name, table in tables.items():
-                table.setdefault(hidden, []).append(gains[head.index(name)])
-            cells = " | ".join(f"{gain:.2f}" for gain in gains)
-            print(f"| {hidden} | {rows} | {plain.min() / copies * 1e6:.0f} | {cells} |", flush=True)
+                table.setdefault(hidden, []).append(gains[names.index(name)])
+            cells = [f"{plain.min() / copies * 1e6:.0f}", *(f"{gain:.2f}" for gain in gains)]
+            print(line(hidden, rows, *cells), flush=True)
     kinds = {"Attention": tables[CHOSEN], "MultiHeadAttention": tables[BIASED]}
     by_kind = {
         (kind, "integer", 8, hidden, 3 * hidden): found
@@ -252,11 +241,11 @@ def layer() -> onnx.ModelProto:
     inner = node("BiasGelu", [inner, bias], "gelu", domain=MICROSOFT)
     down, bias = weight("outer", INNER, WIDTH)
     norm(node("MatMul", [inner, down], "lowered"), first, bias, "y")
-    made = model_of(nodes, constants, {"x": WIDTH}, {"y": WIDTH})
+    made = hidden_model(nodes, constants, {"x": WIDTH}, {"y": WIDTH})
     widths = {
         name: INNER if name in ("raised", "gelu") else WIDTH for n in nodes for name in n.output
     }
-    typed = model_of([], {}, {name: width for name, width in widths.items() if name != "y"}, {})
+    typed = hidden_model([], {}, {name: width for name, width in widths.items() if name != "y"}, {})
     made.graph.value_info.extend(typed.graph.input)  # quantize_dynamic refuses the model without
     return made
 
@@ -264,7 +253,7 @@ def layer() -> onnx.ModelProto:
 def print_layer() -> None:
     """Each variant against float and against each of the peer's."""
     model = layer()
-    models: dict[str, onnx.ModelProto | ir.Model] = {"float": model, **peers(model)}
+    models: dict[str, onnx.ModelProto | ir.Model] = {"float": model, **dynamic_variants(model)}
     others = list(models)
     for objective in ("speed", "size"):
         for target in ("auto", "portable"):
@@ -276,24 +265,23 @@ def print_layer() -> None:
         found = ratios(sessions, x, 41)
         wanted = sessions["float"].run(None, {"x": x})[0]
         print(f"\nSequence {length}: how many times as fast as\n")
-        print("| variant | SQNR, dB | CPU ms | " + " | ".join(others) + " |")
-        print("|---" * (len(others) + 3) + "|")
+        print(head("variant", "SQNR, dB", "CPU ms", *others))
         for name, row in found.items():
-            cells = " | ".join(f"{row[other]:.2f}" for other in others)
-            noise = sqnr_db(wanted, sessions[name].run(None, {"x": x})[0])
-            print(f"| {name} | {noise} | {row[''] * 1e3:.2f} | {cells} |", flush=True)
+            sqnr = sqnr_db(wanted, sessions[name].run(None, {"x": x})[0])
+            cells = ["-" if np.isinf(sqnr) else f"{sqnr:.1f}", f"{row[''] * 1e3:.2f}"]
+            print(line(name, *cells, *(f"{row[other]:.2f}" for other in others)), flush=True)
 
 
 def print_pairs() -> None:
     """The peer's default and its best, each alone with one of onnxq's."""
     model = layer()
-    models: dict[str, onnx.ModelProto | ir.Model] = {**peers(model)}
+    models: dict[str, onnx.ModelProto | ir.Model] = {**dynamic_variants(model)}
     for objective in ("speed", "size"):
         made = onnxq.quantize_dynamic(model, target="auto", objective=objective)
         models[f"onnxq {objective}"] = made
     tensor, channel = (f"quantize_dynamic QInt8 {kind}" for kind in ("tensor", "channel"))
     pairs = (("onnxq speed", tensor), ("onnxq speed", channel), ("onnxq size", channel))
-    print("| sequence | variant | beside | times as fast | in five tries |\n|---|---|---|---|---|")
+    print(head("sequence", "variant", "beside", "times as fast", "in five tries"))
     for length in (128, 16, 1):
         x = np.random.default_rng(1).standard_normal((1, length, WIDTH)).astype(np.float32)
         for ours, theirs in pairs:
@@ -302,15 +290,7 @@ def print_pairs() -> None:
                 sessions = {name: session(models[name]) for name in (ours, theirs)}
                 tries.append(ratios(sessions, x, PAIR_ROUNDS)[ours][theirs])
             cells = " ".join(f"{ratio:.2f}" for ratio in sorted(tries))
-            middle = float(np.median(tries))
-            print(f"| {length} | {ours} | {theirs} | {middle:.2f} | {cells} |", flush=True)
-
-
-def sqnr_db(wanted: Floats, got: Floats) -> str:
-    """Signal to noise of the output."""
-    noise = float(np.square(wanted.astype(np.float64) - got).sum())
-    signal = float(np.square(wanted.astype(np.float64)).sum())
-    return f"{10 * np.log10(signal / noise):.1f}" if noise else "-"
+            print(line(length, ours, theirs, f"{np.median(tries):.2f}", cells), flush=True)
 
 
 def main() -> None:

@@ -42,10 +42,9 @@ from onnxq.ort import runtime
 from onnxq.qconfig import QConfig, QConfigMapping
 from onnxq.samples import input_specs, open_samples
 from onnxq.static.calibrate import Calibration
+from scripts._tables import head, line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from onnxq.static.prepare import Prepared
 
 METHODS: dict[str, type[Observer]] = {
@@ -157,19 +156,13 @@ def measure_time(folder: Path, method: str, samples: int) -> dict[str, float]:
 
 def measure_ort(folder: Path, method: str, samples: int) -> dict[str, float]:
     """Peak megabytes and CPU seconds of onnxruntime.quantization's calibrator."""
-    from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod
+    from onnxruntime.quantization import CalibrationMethod
     from onnxruntime.quantization.calibrate import create_calibrator
+
+    from scripts._peer import Reader  # here: what it imports takes memory
 
     with np.load(folder / f"{samples}.npz") as arrays:
         images = arrays["image"]
-
-    class Reader(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no types
-        def __init__(self) -> None:
-            self.rows: Iterator[Any] = iter(images[:, None])
-
-        def get_next(self) -> dict[str, Any] | None:
-            row = next(self.rows, None)
-            return None if row is None else {"image": row}
 
     start = time.process_time()
     calibrator = create_calibrator(
@@ -177,7 +170,7 @@ def measure_ort(folder: Path, method: str, samples: int) -> dict[str, float]:
         augmented_model_path=str(folder / f"augmented_{os.getpid()}.onnx"),
         calibrate_method=getattr(CalibrationMethod, method),
     )
-    calibrator.collect_data(Reader())
+    calibrator.collect_data(Reader({"image": row} for row in images[:, None]))
     calibrator.compute_data()
     return {"mb": _peak_mb(), "s": time.process_time() - start}
 
@@ -222,8 +215,8 @@ def _make_files(folder: Path, counts: set[int]) -> None:
 
 
 def _ours(folder: Path, few: int, many: int, cap_gb: float) -> None:
-    print(f"| method | {few}: MB | {many}: MB | ratio (<= 1.1) | plain ms | calibrate ms | ratio |")
-    print("|---|---|---|---|---|---|---|")
+    times_of = ("plain ms", "calibrate ms", "ratio")
+    print(head("method", f"{few}: MB", f"{many}: MB", "ratio (<= 1.1)", *times_of))
     for method in METHODS:
         small = _measure("memory", folder, method, few, cap_gb)
         large = _measure("memory", folder, method, many, cap_gb)
@@ -231,29 +224,24 @@ def _ours(folder: Path, few: int, many: int, cap_gb: float) -> None:
         assert small
         assert large
         assert times
-        print(
-            f"| {method} | {small['mb']:.0f} | {large['mb']:.0f} | {large['mb'] / small['mb']:.3f} "
-            f"| {times['plain_ms']:.1f} | {times['calibration_ms']:.1f} | {times['ratio']:.2f} |",
-            flush=True,
-        )
+        memory = [f"{small['mb']:.0f}", f"{large['mb']:.0f}", f"{large['mb'] / small['mb']:.3f}"]
+        each_ms = [f"{times[name]:.1f}" for name in ("plain_ms", "calibration_ms")]
+        print(line(method, *memory, *each_ms, f"{times['ratio']:.2f}"), flush=True)
 
 
 def _beside_ort(folder: Path, few: int, cap_gb: float) -> None:
-    print("\n| method | samples | onnxq MB | ORT MB | onnxq CPU s | ORT CPU s |")
-    print("|---|---|---|---|---|---|")
+    print()
+    print(head("method", "samples", "onnxq MB", "ORT MB", "onnxq CPU s", "ORT CPU s"))
     for method in ("MinMax", "Percentile", "Entropy"):
         for samples in (few, *FEWER):
             theirs = _measure("ort", folder, method, samples, cap_gb)
             ours = _measure("memory", folder, method, samples, cap_gb)
             assert ours
-            shown = ("over the limit", "-")
+            mb, s = "over the limit", "-"
             if theirs is not None:
-                shown = (f"{theirs['mb']:.0f}", f"{theirs['s']:.1f}")
-            print(
-                f"| {method} | {samples} | {ours['mb']:.0f} | {shown[0]} | {ours['s']:.1f} "
-                f"| {shown[1]} |",
-                flush=True,
-            )
+                mb, s = f"{theirs['mb']:.0f}", f"{theirs['s']:.1f}"
+            cells = [f"{ours['mb']:.0f}", mb, f"{ours['s']:.1f}", s]
+            print(line(method, samples, *cells), flush=True)
             if theirs is not None:
                 break
 

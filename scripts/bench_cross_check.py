@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import onnxq
 from scripts._models import FloatArray, FloatModel, evaluation_data, float_models
+from scripts._tables import head, line
 
 if TYPE_CHECKING:
     from onnxq.checking.cross_findings import CrossFindings
@@ -35,7 +36,7 @@ HEADER = (
 
 def row(
     model: FloatModel, target: str, form: str, images: FloatArray
-) -> tuple[CrossFindings, list[str]]:
+) -> tuple[CrossFindings, list[object]]:
     """The findings of one quantized model, and its line of the table."""
     quantized = onnxq.quantize(model.path, [{"image": images}], target=target, format=form)
     start = time.perf_counter()
@@ -46,22 +47,20 @@ def row(
         sum(found.differing for found in kind) for kind in (findings.nodes, findings.outputs)
     )
     numbers = [len(findings.nodes), f"{elements:,}", nodes, len(findings.unchecked)]
-    cells = [model.name, target, form, *numbers, outputs, f"{seconds:.1f}"]
-    return findings, [str(cell) for cell in cells]
+    return findings, [model.name, target, form, *numbers, outputs, f"{seconds:.1f}"]
 
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__.split("\n")[0]).parse_args()
     images = evaluation_data(None)[0]
-    print("| " + " | ".join(HEADER) + " |")
-    print("|" + "---|" * len(HEADER))
+    print(head(*HEADER))
     failed = False
     with tempfile.TemporaryDirectory() as folder:
         for model in float_models(Path(folder), images):
             for target in TARGETS:
                 for form in FORMATS:
                     findings, cells = row(model, target, form, images)
-                    print("| " + " | ".join(cells) + " |", flush=True)
+                    print(line(*cells), flush=True)
                     failed |= not findings.exact
     if failed:
         sys.exit("an integer differs, or the reference could not run a model")

@@ -21,18 +21,12 @@ from __future__ import annotations
 
 import argparse
 import functools
-import importlib
-import tempfile
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-import onnx_ir as ir
 import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
-from onnxruntime.quantization import QuantType
+from onnx import TensorProto, helper
 
 import onnxq
 from onnxq.observers import LeastErrorObserver, NarrowRangeObserver, ObserverSpec
@@ -40,18 +34,22 @@ from onnxq.operator import DynamicForm
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
 from onnxq.targets.gains import PRODUCT_OPS
 from scripts._gains import write_gains
+from scripts._graphs import model_of, proto_of
+from scripts._peer import dynamic_variants
+from scripts._tables import head, line
+from scripts._timing import ratios, session, taking_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     import numpy.typing as npt
+    import onnx_ir as ir
 
     Sessions = Mapping[str, onnxruntime.InferenceSession]
-    Floats = npt.NDArray[np.float32]
 
+OPSET = 20
 WIDTH, HEADS, INNER = 768, 12, 3072
 ROUNDS = 31
-TIME_S = 0.002  # of one variant in one round, at least
 ROWS = (1, 4, 16, 64, 256)
 GRID = (32, 64, 128, 256, 512, 2048)
 SHAPES = [(k, n) for k in GRID for n in GRID]
@@ -65,52 +63,6 @@ FORMS: dict[tuple[str, int], tuple[DynamicForm, ObserverSpec]] = {
 }
 ONE_SCALE, STORED = "integer 8, one scale", "stored 8"
 EMPTY = "no product"
-# not `from onnxruntime.quantization import quantize`: a function of that name shadows the module
-peer = importlib.import_module("onnxruntime.quantization.quantize")
-
-
-def session(model: onnx.ModelProto | ir.Model) -> onnxruntime.InferenceSession:
-    """One thread, full optimization."""
-    proto = ir.to_proto(model) if isinstance(model, ir.Model) else model
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    return onnxruntime.InferenceSession(
-        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-
-
-def ratios(sessions: Sessions, x: Floats, rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
-    """{a: {b: median of time of b / time of a}}; "" of every a holds its least time in seconds."""
-    feeds = {"x": x}
-    runs = {name: functools.partial(each.run, None, feeds) for name, each in sessions.items()}
-    times = taking_turns(runs, rounds)
-    return {
-        a: {"": float(mine.min())}
-        | {b: float(np.median(theirs / mine)) for b, theirs in times.items()}
-        for a, mine in times.items()
-    }
-
-
-def taking_turns(
-    runs: Mapping[str, Callable[[], object]], rounds: int
-) -> dict[str, npt.NDArray[np.float64]]:
-    """{name: seconds of one run, in each round}."""
-    repeat = {}
-    for name, run in runs.items():
-        run()
-        start = time.thread_time()
-        run()
-        repeat[name] = max(1, round(TIME_S / max(time.thread_time() - start, 1e-6)))
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    order = list(runs)
-    for turn in range(rounds):
-        for name in order if turn % 2 else reversed(order):
-            start = time.thread_time()
-            for _ in range(repeat[name]):
-                runs[name]()
-            times[name].append((time.thread_time() - start) / repeat[name])
-    return {name: np.array(each) for name, each in times.items()}
 
 
 # --- shapes
@@ -128,44 +80,15 @@ def products(k: int, n: int, copies: int) -> onnx.ModelProto:
         constants[f"b{i}"] = rng.standard_normal(n)
     inputs: dict[str, list[int | str]] = {f"x{i}": ["rows", k] for i in range(copies)}
     outputs: dict[str, list[int | str]] = {f"y{i}": ["rows", n] for i in range(copies)}
-    return _model(nodes, constants, inputs, outputs)
+    return model_of(nodes, constants, inputs, outputs, OPSET)
 
 
 def no_product(k: int, copies: int) -> onnx.ModelProto:
     """The same inputs, and next to nothing done with them."""
     shape = helper.make_node("Shape", ["x0"], ["y0"], start=1)
-    graph = helper.make_graph(
-        [shape],
-        "bench",
-        [_value(f"x{i}", ["rows", k]) for i in range(copies)],
-        [helper.make_tensor_value_info("y0", TensorProto.INT64, [1])],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
-
-
-def _value(name: str, shape: list[int | str]) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-
-
-def _model(
-    nodes: list[onnx.NodeProto],
-    constants: Mapping[str, npt.NDArray[np.generic]],
-    inputs: Mapping[str, list[int | str]],
-    outputs: Mapping[str, list[int | str]],
-) -> onnx.ModelProto:
-    initializers = [
-        numpy_helper.from_array(x.astype(np.float32) if x.dtype.kind == "f" else x, name)
-        for name, x in constants.items()
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "bench",
-        [_value(name, shape) for name, shape in inputs.items()],
-        [_value(name, shape) for name, shape in outputs.items()],
-        initializers,
-    )
-    opset = [helper.make_opsetid("", 20)]
-    return helper.make_model(graph, opset_imports=opset, ir_version=9)
+    made = model_of([shape], {}, {f"x{i}": ["rows", k] for i in range(copies)}, {}, OPSET)
+    made.graph.output.append(helper.make_tensor_value_info("y0", TensorProto.INT64, [1]))
+    return made
 
 
 def quantized(
@@ -221,15 +144,15 @@ def measured() -> Iterator[tuple[int, int, dict[str, list[float]]]]:
 
 def print_shapes() -> None:
     """A table for people, and product_gains.csv for planning."""
-    head = [ONE_SCALE, STORED, *(f"{name} {bits}" for name, bits in FORMS)]
-    print("| K x N | M | " + " | ".join(head) + " |")
-    print("|---" * (len(head) + 2) + "|")
+    names = [ONE_SCALE, STORED, *(f"{name} {bits}" for name, bits in FORMS)]
+    print(head("K x N", "M", *names))
     found = {}
     for k, n, gains in measured():
         found[k, n] = gains
         for i, rows in enumerate(ROWS):
-            cells = " | ".join(f"{gains[name][i]:.2f}" for name in head)
-            print(f"| {k} x {n} | {rows} | {cells} |", flush=True)
+            print(
+                line(f"{k} x {n}", rows, *(f"{gains[name][i]:.2f}" for name in names)), flush=True
+            )
     by_form = {
         (" ".join(PRODUCT_OPS), form, bits, k, n): gains[f"{form} {bits}"]
         for form, bits in FORMS
@@ -280,28 +203,13 @@ def layer() -> onnx.ModelProto:
     second = node("Add", [linear(inner, "outer", INNER, WIDTH), first], "residual2")
     norm(second, "y")
     shape: list[int | str] = ["batch", "rows", WIDTH]
-    return _model(nodes, constants, {"x": shape}, {"y": shape})
-
-
-def peers(model: onnx.ModelProto) -> dict[str, onnx.ModelProto]:
-    """onnxruntime.quantization.quantize_dynamic in each of its variants."""
-    made = {}
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "float.onnx"
-        onnx.save(model, source)
-        for kind in (QuantType.QInt8, QuantType.QUInt8):
-            for per_channel in (False, True):
-                path = Path(folder) / f"{kind.name}{per_channel}.onnx"
-                peer.quantize_dynamic(source, path, weight_type=kind, per_channel=per_channel)
-                name = f"quantize_dynamic {kind.name} {'channel' if per_channel else 'tensor'}"
-                made[name] = onnx.load(path)
-    return made
+    return model_of(nodes, constants, {"x": shape}, {"y": shape}, OPSET)
 
 
 def print_layer() -> None:
     """Each variant against float and against each of the peer's."""
     model = layer()
-    models: dict[str, onnx.ModelProto | ir.Model] = {"float": model, **peers(model)}
+    models: dict[str, onnx.ModelProto | ir.Model] = {"float": model, **dynamic_variants(model)}
     others = list(models)
     for objective in ("speed", "size"):
         name = f"onnxq {objective}"
@@ -313,17 +221,10 @@ def print_layer() -> None:
         x = np.random.default_rng(1).standard_normal((1, length, WIDTH)).astype(np.float32)
         found = ratios(sessions, x, 41)
         print(f"\nSequence {length}: how many times as fast as\n")
-        print("| variant | MB | CPU ms | " + " | ".join(others) + " |")
-        print("|---" * (len(others) + 3) + "|")
+        print(head("variant", "MB", "CPU ms", *others))
         for name, row in found.items():
-            cells = " | ".join(f"{row[other]:.2f}" for other in others)
-            size = _megabytes(models[name])
-            print(f"| {name} | {size:.1f} | {row[''] * 1e3:.2f} | {cells} |", flush=True)
-
-
-def _megabytes(model: onnx.ModelProto | ir.Model) -> float:
-    proto = ir.to_proto(model) if isinstance(model, ir.Model) else model
-    return float(proto.ByteSize()) / 1e6
+            cells = [f"{proto_of(models[name]).ByteSize() / 1e6:.1f}", f"{row[''] * 1e3:.2f}"]
+            print(line(name, *cells, *(f"{row[other]:.2f}" for other in others)), flush=True)
 
 
 def main() -> None:

@@ -32,6 +32,7 @@ from onnxq.ort import runtime
 from onnxq.pipeline import plan_dynamic
 from onnxq.pytorch import load_module
 from scripts._models import ROOT
+from scripts._tables import head, line, sqnr_db
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,23 +149,19 @@ def table(trial: Trial, results: list[Result], reference: npt.NDArray[np.float32
     """Markdown; every claim beside what is allowed."""
     right = int((reference.argmax(1) == trial.labels).sum())
     count = len(trial.labels)
-    lines = [
-        f"### {trial.name} ({count:,} test samples, float: {right:,} right, "
-        f"{100 * right / count:.2f}%)",
-        "",
-        f"| weights, target | right | behind float (at most {trial.allowed}) | other class "
-        "| logits SQNR dB | nodes quantized | left | weights kB | of float |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    names = (
+        "weights, target", "right", f"behind float (at most {trial.allowed})", "other class",
+        "logits SQNR dB", "nodes quantized", "left", "weights kB", "of float",
+    )  # fmt: skip
+    float_right = f"{right:,} right, {100 * right / count:.2f}%"
+    title = f"### {trial.name} ({count:,} test samples, float: {float_right})"
+    lines = [title, "", head(*names)]
     for r in results:
-        noise = np.square((r.logits - reference).astype(np.float64)).sum()
-        sqnr = 10 * np.log10(np.square(reference.astype(np.float64)).sum() / noise)
         other = int((r.logits.argmax(1) != reference.argmax(1)).sum())
-        lines.append(
-            f"| {r.variant} | {r.right:,} | {right - r.right:+d} | {other} | {sqnr:.1f} "
-            f"| {r.quantized} | {r.left} | {r.weights / 1e3:.1f} "
-            f"| {r.weights / r.float_weights:.3f} |"
-        )
+        counts = [f"{r.right:,}", f"{right - r.right:+d}", other]
+        sizes = [f"{r.weights / 1e3:.1f}", f"{r.weights / r.float_weights:.3f}"]
+        sqnr = f"{sqnr_db(reference, r.logits):.1f}"
+        lines.append(line(r.variant, *counts, sqnr, r.quantized, r.left, *sizes))
     return "\n".join(lines)
 
 

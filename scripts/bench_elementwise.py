@@ -44,6 +44,7 @@ from onnxq import catalog
 from onnxq.dtypes import UINT8
 from onnxq.operator import NodePlan, Site
 from onnxq.qparams import per_tensor
+from scripts._timing import one_thread, session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -278,17 +279,13 @@ def result_shape(op: Op, channels: int) -> list[int]:
     return shapes.get(op.op_type, [1, channels, SIDE, SIDE])
 
 
-def session(model: onnx.ModelProto) -> tuple[Callable[[], object], str]:
+def opened(model: onnx.ModelProto) -> tuple[Callable[[], object], str]:
     """A function that runs the model once, and what ONNX Runtime runs between the convolutions."""
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
+    options = one_thread()
     with TemporaryDirectory() as folder:
         optimized = Path(folder) / "optimized.onnx"
         options.optimized_model_filepath = str(optimized)
-        made = ort.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        made = session(model, options)
         nodes = [n.op_type for n in onnx.load(optimized, load_external_data=False).graph.node]
     first, last = nodes.index("QLinearConv"), len(nodes) - 1 - nodes[::-1].index("QLinearConv")
     between = [n for n in nodes[first:last] if n != "QLinearConv"]
@@ -307,7 +304,7 @@ def time_once(run: Callable[[], object], count: int) -> float:
 def measure(op: Op, channels: int, rounds: int) -> dict[str, object]:
     """Times in microseconds: of the part between the convolutions, in both forms."""
     models = [network(op, channels, "integers"), network(op, channels, "float")]
-    runs, ran = zip(*(session(m) for m in [*models, convolutions(op, channels)]), strict=True)
+    runs, ran = zip(*(opened(m) for m in [*models, convolutions(op, channels)]), strict=True)
     counts = [max(3, int(SAMPLE_S / max(time_once(run, 20), 1e-6))) for run in runs]
     samples = [[time_once(r, c) for r, c in zip(runs, counts, strict=True)] for _ in range(rounds)]
     integers = statistics.median(s[0] - s[2] for s in samples)

@@ -35,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from onnxq import catalog
 from onnxq.errors import UnsupportedError
 from onnxq.operator import IntegerOperator, Operator
+from scripts._tables import head, line
 from scripts._trials import Inputs, Trial, float_trials, integer_trials
 
 if TYPE_CHECKING:
@@ -45,8 +46,7 @@ MAX_ROUNDS = 20_000  # over the trials of one row; many only where cases are tin
 FLOAT_SHARE = 1e-4  # of elements that a float operator may leave one step away
 SEED = 0
 
-HEAD = """| operator | domain | types | elements | mismatches | largest | refused | bound |
-|---|---|---|---|---|---|---|---|"""
+HEAD = head("operator", "domain", "types", "elements", "mismatches", "largest", "refused", "bound")
 
 
 @dataclass
@@ -101,9 +101,7 @@ class Row:
         """Markdown."""
         cells = (self.operator, self.domain or "ai.onnx", self.types, f"{self.elements:,}")
         counts = (f"{self.mismatches:,}", f"{self.largest:.3g}", str(self.refused or ""))
-        return (
-            f"| {' | '.join((*cells, *counts, self.bound))} |{'' if self.good else ' <-- broken'}"
-        )
+        return line(*cells, *counts, self.bound) + ("" if self.good else " <-- broken")
 
 
 def rows_of(operator: Operator | IntegerOperator, domain: str, elements: int) -> list[Row]:

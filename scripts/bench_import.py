@@ -37,6 +37,7 @@ from onnxq.pytorch.importers.copying import copy_structure
 from onnxq.pytorch.importers.notes import collected
 from onnxq.pytorch.importers.trained import convert_as_trained
 from onnxq.qdq.tidy import output_scales
+from scripts._tables import head, line
 from tests.torch_ao_models import fx, one_signed, outputs, qat
 
 if TYPE_CHECKING:
@@ -98,8 +99,8 @@ def difference(one: npt.NDArray[np.float32], other: npt.NDArray[np.float32], sca
 
 def main() -> None:
     """Prints the table."""
-    print("| qconfig | ORT | imported | bias in float | average in float | both | ORT - imported |")
-    print("|---|---|---|---|---|---|---|")
+    changes = ("bias in float", "average in float", "both")
+    print(head("qconfig", "ORT", "imported", *changes, "ORT - imported"))
     for name, make in ROWS.items():
         torch.manual_seed(0)
         with warnings.catch_warnings():
@@ -117,7 +118,7 @@ def main() -> None:
         with runtime.open_session(exported) as session:
             got = np.asarray(session.run({"x": IMAGES.numpy()})[0], np.float32)
         cells = [difference(trained, x, scale) for x in (got, *found)]
-        print(f"| {name} | {' | '.join(cells)} | {difference(got, found[0], scale)} |")
+        print(line(name, *cells, difference(got, found[0], scale)))
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ from onnxq import reference
 from onnxq.checking.predict import predict
 from onnxq.ort import runtime
 from onnxq.targets.accumulation import Arithmetic
+from scripts._tables import head, line
 from tests.isa.machines import MACHINES, Machine, run, unpacked
 from tests.isa.model_cases import CLIPPED, ModelCase, model_cases
 from tests.isa.node_cases import NodeCase, node_cases
@@ -57,6 +58,7 @@ TOP1_IMAGES = 200
 ROUNDS = 3
 COSTS = ((20, 20), (20, 1), (64, 32))  # images, batch size
 PREDICTED = ("x86-avx2", "arm64", "all")
+MODEL = ("machine", "model")  # columns
 MISSING = "the emulated machines are not there: run scripts/setup_isa"
 
 
@@ -76,9 +78,9 @@ class Count:
         self.wrong += wrong
         self.inexact += inexact
 
-    def cells(self) -> str:
-        """Markdown."""
-        return f"{self.cases} | {self.elements:,} | {self.wrong:,} | {self.inexact:,}"
+    def cells(self) -> tuple[str, ...]:
+        """Cells of a table."""
+        return str(self.cases), f"{self.elements:,}", f"{self.wrong:,}", f"{self.inexact:,}"
 
 
 def differing(xs: Sequence[Array], ys: Sequence[Array]) -> int:
@@ -95,8 +97,7 @@ def operators(machines: Sequence[Machine], emulators: Path, folder: Path) -> int
     (folder / "nodes").mkdir()
     for case in cases:
         case.save(folder / "nodes")
-    print("| machine | operator | cases | elements | not as predicted | not exact |")
-    print("|---|---|---|---|---|---|")
+    print(head("machine", "operator", "cases", "elements", "not as predicted", "not exact"))
     wrong = 0
     for machine in machines:
         results = run(machine, emulators, folder / "nodes", folder / f"nodes-{machine}")
@@ -107,7 +108,7 @@ def operators(machines: Sequence[Machine], emulators: Path, folder: Path) -> int
             inexact = case.differing(got, machine, Arithmetic.EXACT)
             count.add(sum(y.size for y in got), case.differing(got, machine), inexact)
         for name, count in counts.items():
-            print(f"| {machine} | {name} | {count.cells()} |", flush=True)
+            print(line(machine, name, *count.cells()), flush=True)
             wrong += count.wrong
     return wrong
 
@@ -124,11 +125,9 @@ def layers(
     (folder / "layers").mkdir()
     for case in models:
         case.save(folder / "layers")
-    print(
-        f"\n| machine | model | tensors | elements, {LAYER_IMAGES} images | not as predicted ",
-        end="",
-    )
-    print("| not exact | tensors with such |\n|---|---|---|---|---|---|---|")
+    elements = f"elements, {LAYER_IMAGES} images"
+    print()
+    print(head(*MODEL, "tensors", elements, "not as predicted", "not exact", "tensors with such"))
     wrong = 0
     for machine in machines:
         results = run(machine, emulators, folder / "layers", folder / f"layers-{machine}")
@@ -137,11 +136,8 @@ def layers(
             predicted, exact = (case.predicted(a) for a in (machine.arithmetic, Arithmetic.EXACT))
             tensors = sum(bool((x != y).any()) for x, y in zip(got, exact, strict=True))
             bad = differing(got, predicted)
-            print(
-                f"| {machine} | {case.name} | {len(got)} | {sum(y.size for y in got):,} "
-                f"| {bad:,} | {differing(got, exact):,} | {tensors} |",
-                flush=True,
-            )
+            counts = [f"{n:,}" for n in (sum(y.size for y in got), bad, differing(got, exact))]
+            print(line(machine, case.name, len(got), *counts, tensors), flush=True)
             wrong += bad
     return wrong
 
@@ -163,8 +159,9 @@ def top1(
         case.save(folder / "whole")
         with runtime.open_session(case.model, threads=1) as session:
             native[case.name] = np.asarray(session.run({"image": images})[0], np.float32)
-    print("\n| machine | model | top-1 | top-1, this machine | images of another class ", end="")
-    print("| logits that differ |\n|---|---|---|---|---|---|")
+    columns = ("top-1", "top-1, this machine", "images of another class", "logits that differ")
+    print()
+    print(head(*MODEL, *columns))
     wrong = 0
     for machine in machines:
         results = run(machine, emulators, folder / "whole", folder / f"whole-{machine}")
@@ -172,32 +169,27 @@ def top1(
             (got,) = results.outputs(case.name)
             here = native[case.name]
             other = int(np.count_nonzero(got.argmax(1) != here.argmax(1)))
-            accuracy = [100 * float((y.argmax(1) == labels).mean()) for y in (got, here)]
-            print(
-                f"| {machine} | {case.name} | {accuracy[0]:.1f}% | {accuracy[1]:.1f}% | {other} "
-                f"| {np.count_nonzero(got != here):,} of {got.size:,} |",
-                flush=True,
-            )
+            accuracy = [f"{100 * (y.argmax(1) == labels).mean():.1f}%" for y in (got, here)]
+            unlike = f"{np.count_nonzero(got != here):,} of {got.size:,}"
+            print(line(machine, case.name, *accuracy, other, unlike), flush=True)
             wrong += other if case.name.endswith("portable") else 0
     return wrong
 
 
 def cost(models: Iterable[ModelCase], count: int, batch: int) -> None:
     """Prints what evaluating as a machine costs, and what predicting does, of so many images."""
-    print(f"\n| model, {count} images in batches of {batch} | plain, s ", end="")
-    print(f"| {' | '.join(str(a) for a in Arithmetic)} | {' | '.join(map(_title, PREDICTED))} |")
-    print(f"|---|---|{'---|' * (len(Arithmetic) + len(PREDICTED))}")
+    predicting = [f"predict, {names}" for names in PREDICTED]
+    print()
+    print(
+        head(f"model, {count} images in batches of {batch}", "plain, s", *Arithmetic, *predicting)
+    )
     images = load_sample("test")[0][:count]
     for case in models:
         runs = [partial(_evaluate, case.model, images, batch, a) for a in (None, *Arithmetic)]
         runs += [partial(_predict, case.model, images, batch, names) for names in PREDICTED]
         times = _least(runs)
-        ratios = " | ".join(f"{t / times[0]:.2f}x" for t in times[1:])
-        print(f"| {case.name} | {times[0]:.3f} | {ratios} |", flush=True)
-
-
-def _title(names: str) -> str:
-    return f"predict, {names}"
+        ratios = [f"{t / times[0]:.2f}x" for t in times[1:]]
+        print(line(case.name, f"{times[0]:.3f}", *ratios), flush=True)
 
 
 def _evaluate(

@@ -26,7 +26,9 @@ import onnxq
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import QConfigDynamic, QConfigMapping, float16_dynamic_qconfig
-from scripts.bench_recurrent import STEPS, Net, ratios, session
+from scripts._tables import head, line
+from scripts._timing import one_thread, session
+from scripts.bench_recurrent import STEPS, Net, ratios_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,11 +96,9 @@ def cells(net: Net, *, looped: bool) -> onnx.ModelProto:
 
 def plain_session(model: onnx.ModelProto | ir.Model) -> onnxruntime.InferenceSession:
     """Without optimizations."""
-    proto = ir.to_proto(model) if isinstance(model, ir.Model) else model
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options = one_thread()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(proto.SerializeToString(), options)
+    return session(model, options)
 
 
 def quantized(model: onnx.ModelProto, entry: QConfigDynamic) -> ir.Model:
@@ -109,9 +109,8 @@ def quantized(model: onnx.ModelProto, entry: QConfigDynamic) -> ir.Model:
 def print_speed() -> None:
     """Cells in a Loop and written out."""
     last = ("stored", "half")
-    print(f"| cells | hidden | batch | float, ms | float again | {' | '.join(FORMS)} |", end="")
-    print("".join(f" {name}, not optimized |" for name in last))
-    print("|---" * (5 + len(FORMS) + len(last)) + "|")
+    plainly = [f"{name}, not optimized" for name in last]
+    print(head("cells", "hidden", "batch", "float, ms", "float again", *FORMS, *plainly))
     for looped in (True, False):
         for hidden in (64, 256, 1024):
             for batch in (1, 8):
@@ -119,13 +118,13 @@ def print_speed() -> None:
                 model = cells(net, looped=looped)
                 made = {name: quantized(model, entry) for name, entry in FORMS.items()}
                 sessions = {"float": session(model), "float again": session(model)}
-                ms, found = ratios(sessions | {n: session(m) for n, m in made.items()}, net)
+                ms, found = ratios_of(sessions | {n: session(m) for n, m in made.items()}, net)
                 plain = {"float": plain_session(model)}
                 plain |= {name: plain_session(made[name]) for name in last}
-                numbers: Sequence[float] = [*found.values(), *ratios(plain, net)[1].values()]
-                row = " | ".join(f"{ratio:.2f}" for ratio in numbers)
+                numbers: Sequence[float] = [*found.values(), *ratios_of(plain, net)[1].values()]
                 kind = "Loop" if looped else "written out"
-                print(f"| {kind} | {hidden} | {batch} | {ms:.3f} | {row} |", flush=True)
+                row = [f"{ms:.3f}", *(f"{ratio:.2f}" for ratio in numbers)]
+                print(line(kind, hidden, batch, *row), flush=True)
 
 
 def everywhere(side: int) -> onnx.ModelProto:
@@ -147,7 +146,8 @@ def everywhere(side: int) -> onnx.ModelProto:
 
 def print_memory(folder: Path) -> None:
     """Memory that a session adds to the process when it is made."""
-    print("\n| one 2048 x 2048 weight, four graphs | file, MB | resident, MB |\n|---|---|---|")
+    print()
+    print(head("one 2048 x 2048 weight, four graphs", "file, MB", "resident, MB"))
     model = everywhere(2048)
     made = {"float": ir.from_proto(model)}
     made |= {name: quantized(model, FORMS[name]) for name in ("stored", "half", "integer")}
@@ -156,7 +156,7 @@ def print_memory(folder: Path) -> None:
         ir.save(one, path)
         run = [sys.executable, "-c", MEMORY, str(path)]
         resident = subprocess.run(run, capture_output=True, text=True, check=True).stdout
-        print(f"| {name} | {path.stat().st_size / 2**20:.1f} | {float(resident):.0f} |")
+        print(line(name, f"{path.stat().st_size / 2**20:.1f}", f"{float(resident):.0f}"))
 
 
 if __name__ == "__main__":

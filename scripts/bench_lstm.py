@@ -18,9 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
-import onnx_ir as ir
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
 
@@ -28,10 +26,16 @@ import onnxq
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import QConfigDynamic, QConfigMapping, float16_dynamic_qconfig
-from scripts.bench_dynamic import peers, ratios, session
+from scripts._graphs import model_of, proto_of
+from scripts._peer import dynamic_variants
+from scripts._tables import head, line
+from scripts._timing import ratios, session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import onnx
+    import onnx_ir as ir
 
 STEPS = 32
 ROUNDS = 61
@@ -45,25 +49,15 @@ def layer(hidden: int, batch: int) -> onnx.ModelProto:
     bound = 1 / np.sqrt(hidden)
     width = GATES * hidden
     shapes = {"w": (1, width, hidden), "r": (1, width, hidden), "b": (1, 2 * width)}
-    constants = [
-        numpy_helper.from_array(rng.uniform(-bound, bound, shape).astype(np.float32), name)
-        for name, shape in shapes.items()
-    ]
+    constants = {name: rng.uniform(-bound, bound, shape) for name, shape in shapes.items()}
     node = helper.make_node("LSTM", ["x", "w", "r", "b"], ["y"], "lstm", hidden_size=hidden)
-    graph = helper.make_graph(
-        [node],
-        "bench",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [STEPS, batch, hidden])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [STEPS, 1, batch, hidden])],
-        constants,
-    )
-    opset = [helper.make_opsetid("", 20)]
-    return helper.make_model(graph, opset_imports=opset, ir_version=9)
+    x, y = [STEPS, batch, hidden], [STEPS, 1, batch, hidden]
+    return model_of([node], constants, {"x": x}, {"y": y}, opset=20)
 
 
 def variants(model: onnx.ModelProto) -> dict[str, onnx.ModelProto | ir.Model]:
     """Name -> model: float, the peer's, every form, and what the objectives choose."""
-    made: dict[str, onnx.ModelProto | ir.Model] = {"float": model, **peers(model)}
+    made: dict[str, onnx.ModelProto | ir.Model] = {"float": model, **dynamic_variants(model)}
     for form in FORMS:
         weight = NarrowRangeObserver.with_args()
         mapping = QConfigMapping().set_global(QConfigDynamic(weight, form))
@@ -84,14 +78,12 @@ def print_table(hidden: int, batch: int) -> None:
     wanted = sessions["float"].run(None, {"x": x})[0]
     others = [name for name in models if not name.startswith("onnxq")]
     print(f"\nLSTM {hidden}, batch {batch}: how many times as fast as\n")
-    print("| variant | MB | CPU ms | error | " + " | ".join(others) + " |")
-    print("|---" * (len(others) + 4) + "|")
+    print(head("variant", "MB", "CPU ms", "error", *others))
     for name, row in ratios(sessions, x, ROUNDS).items():
-        model = models[name]
-        size = (ir.to_proto(model) if isinstance(model, ir.Model) else model).ByteSize() / 1e6
+        size = proto_of(models[name]).ByteSize() / 1e6
         error = np.abs(sessions[name].run(None, {"x": x})[0] - wanted).max()
-        cells = " | ".join(f"{row[other]:.2f}" for other in others)
-        print(f"| {name} | {size:.2f} | {row[''] * 1e3:.3f} | {error:.4f} | {cells} |", flush=True)
+        cells = [f"{size:.2f}", f"{row[''] * 1e3:.3f}", f"{error:.4f}"]
+        print(line(name, *cells, *(f"{row[other]:.2f}" for other in others)), flush=True)
 
 
 def main() -> None:

@@ -28,9 +28,11 @@ import onnxq
 from onnxq.graph.io import save
 from onnxq.ort import runtime
 from onnxq.static.calibrate import Statistics
+from scripts._tables import head, line
 
 ROWS, COLUMNS = 4096, 8192  # 128 MiB in float32; an even number of layers maps ROWS to ROWS
 LAYER_BYTES = ROWS * COLUMNS * 4
+PEAK = ("RssAnon before MiB", "RssAnon peak MiB")
 
 
 def make_model(path: Path, gigabytes: float) -> None:
@@ -69,9 +71,9 @@ def make_model(path: Path, gigabytes: float) -> None:
 
 def rss_anon_kib() -> int:
     """Anonymous memory of this process."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1])
+    for entry in Path("/proc/self/status").read_text().splitlines():
+        if entry.startswith("RssAnon:"):
+            return int(entry.split()[1])
     raise RuntimeError("no RssAnon in /proc/self/status: Linux 4.5 or newer is needed")
 
 
@@ -93,6 +95,10 @@ class Peak:
         self._done.set()
         self._thread.join()
 
+    def cells(self) -> list[str]:
+        """Cells of a table, below PEAK."""
+        return [f"{kib / 1024:.0f}" for kib in (self.before, self.most)]
+
 
 def quantize(model: Path, statistics: Path, output: Path) -> None:
     """Prints the peak of RssAnon over the whole quantization."""
@@ -103,12 +109,8 @@ def quantize(model: Path, statistics: Path, output: Path) -> None:
         seconds = time.process_time() - started
     size = sum(f.stat().st_size for f in model.parent.glob("model.onnx*"))
     written = sum(f.stat().st_size for f in output.parent.glob("quantized.onnx*"))
-    print("| model GB | quantized GB | RssAnon before MiB | RssAnon peak MiB | CPU s |")
-    print("|---|---|---|---|---|")
-    print(
-        f"| {size / 1e9:.2f} | {written / 1e9:.2f} | {peak.before / 1024:.0f} "
-        f"| {peak.most / 1024:.0f} | {seconds:.0f} |"
-    )
+    print(head("model GB", "quantized GB", *PEAK, "CPU s"))
+    print(line(f"{size / 1e9:.2f}", f"{written / 1e9:.2f}", *peak.cells(), f"{seconds:.0f}"))
 
 
 def check(model: Path) -> None:
@@ -119,9 +121,8 @@ def check(model: Path) -> None:
         onnxq.cross_check(model, {"x": x}).check()
     size = sum(f.stat().st_size for f in model.parent.glob("quantized.onnx*"))
     times = (peak.most - peak.before) * 1024 / size
-    print("| quantized GB | RssAnon before MiB | RssAnon peak MiB | peak less before / file |")
-    print("|---|---|---|---|")
-    print(f"| {size / 1e9:.2f} | {peak.before / 1024:.0f} | {peak.most / 1024:.0f} | {times:.1f} |")
+    print(head("quantized GB", *PEAK, "peak less before / file"))
+    print(line(f"{size / 1e9:.2f}", *peak.cells(), f"{times:.1f}"))
 
 
 def run(model: Path) -> None:

@@ -27,6 +27,7 @@ from onnxq.pytorch.deployed import Deployed, Feeding, compare
 from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig_mapping, get_default_qconfig
 from onnxq.qparams import per_channel_symmetric
 from scripts._models import ROOT, evaluation_data
+from scripts._tables import head, line
 from scripts.train_qat import BITS, FLOAT, TARGET, deployed
 
 if TYPE_CHECKING:
@@ -47,16 +48,15 @@ FOUR_BITS = {
 }
 
 
-def line(*cells: object) -> None:
+def show(*cells: object) -> None:
     """Prints a row of a table."""
-    print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
+    print(line(*cells), flush=True)
 
 
-def head(*cells: str) -> None:
+def begin(*names: str) -> None:
     """Prints the head of a table."""
     print()
-    line(*cells)
-    print("|" + "---|" * len(cells))
+    print(head(*names))
 
 
 def top1(model: ir.Model, images: Tensor, labels: npt.NDArray[np.uint8]) -> float:
@@ -89,7 +89,7 @@ def agreement(name: str, found: Deployed) -> bool:
     elements = sum(one.elements for one in found.tensors.values())
     differing = sum(one.differing for one in found.tensors.values())
     largest = max(one.largest for one in found.tensors.values())
-    line(
+    show(
         name,
         found.feeding.value,
         len(found.tensors),
@@ -109,7 +109,7 @@ def exact(name: str, model: ir.Model, images: Tensor) -> bool:
     elements = sum(node.elements for node in found.nodes)
     differing = sum(node.differing for node in found.nodes)
     outputs = sum(one.differing for one in found.outputs)
-    line(name, len(found.nodes), f"{elements:,}", differing, len(found.unchecked), outputs)
+    show(name, len(found.nodes), f"{elements:,}", differing, len(found.unchecked), outputs)
     return found.exact
 
 
@@ -124,11 +124,11 @@ def main() -> None:
     exported = {bits: export(module, images[:4]) for bits, module in modules.items()}
     models = post_training(torch.from_numpy(calibration))
     models |= {f"{bits} bits, trained": model for bits, model in exported.items()}
-    head("MobileNetV2, weights of", f"top-1 on {len(images):,} images")
+    begin("MobileNetV2, weights of", f"top-1 on {len(images):,} images")
     for name, model in models.items():
-        line(name, f"{100 * top1(model, images, labels):.2f}%")
+        show(name, f"{100 * top1(model, images, labels):.2f}%")
     fine = True
-    head(
+    begin(
         "weights of", "module against ONNX Runtime", "tensors", "elements", "equal",
         "equal in the worst tensor", "largest difference in steps", "same largest logit",
     )  # fmt: skip
@@ -138,14 +138,14 @@ def main() -> None:
             found = compare(module, exported[bits], torch.split(images, BATCH), feeding)
             fine &= agreement(f"{bits} bits", found)
             runs.append((bits, found))
-    head("weights of", "integer nodes", "elements", "differ", "not checked", "outputs that differ")
+    begin("weights of", "integer nodes", "elements", "differ", "not checked", "outputs that differ")
     for bits, model in exported.items():
         fine &= exact(f"{bits} bits", model, images)
     for bits, found in runs:
         if found.feeding is Feeding.FREE_RUNNING:
-            head(f"free running, {bits} bits", "elements", "equal", "largest difference in steps")
+            begin(f"free running, {bits} bits", "elements", "equal", "largest difference in steps")
             for one in found.tensors.values():
-                line(one.tensor, f"{one.elements:,}", f"{100 * one.share:.2f}%", one.largest)
+                show(one.tensor, f"{one.elements:,}", f"{100 * one.share:.2f}%", one.largest)
     if not fine:
         sys.exit("a bound is broken; see the head of this file")
 

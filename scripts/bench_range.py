@@ -13,9 +13,7 @@ The tables that this printed are in scripts/bench_range.md.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +32,8 @@ from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
 from onnxq.targets.accumulation import Arithmetic
 from onnxq.targets.range_reduction import RangeReduction
-from scripts._models import FloatModel, evaluation_data, float_models
+from scripts._models import FloatModel, chosen_models
+from scripts._tables import head, line, sqnr_db
 from scripts.bench_ptq import logits
 
 FloatArray = npt.NDArray[np.float32]
@@ -90,7 +89,6 @@ def measure(
 ) -> list[Row]:
     """The full range first, then every reduction."""
     reference_logits = logits(model.path, images)
-    signal = np.square(reference_logits.astype(np.float64)).sum()
     statistics = calibrate(prepare(model.path, None, "portable"), {"image": calibration})
     everywhere, _ = planned(model, RangeReduction.EVERYWHERE, statistics, calibration)
     in_pairs = len(everywhere.reductions)
@@ -99,7 +97,6 @@ def measure(
     for kind in (None, *RangeReduction):
         made, path = planned(model, kind, statistics, calibration)
         got = logits(path, images)
-        noise = np.square((got - reference_logits).astype(np.float64)).sum()
         reduced = made.reductions.values()
         raised = sum(r.channels for r in reduced)
         factors = sum(r.of * np.log(r.mean) for r in reduced) / channels
@@ -111,7 +108,7 @@ def measure(
                 f"{raised} of {channels}",
                 float(np.exp(factors)),
                 100 * float((got.argmax(1) == labels).mean()),
-                float(10 * np.log10(signal / noise)),
+                sqnr_db(reference_logits, got),
                 f"{len(machine.risky_layers)} layers",
                 differing(path, images[:COMPARED]),
             )
@@ -121,32 +118,22 @@ def measure(
 
 def table(model: FloatModel, images: int, rows: list[Row]) -> str:
     """Markdown."""
-    lines = [
-        f"## {model.name} ({images:,} test images)",
-        "",
-        "| range reduction | layers | channels | scale | top-1 % | logits SQNR dB "
-        f"| AVX2 can differ in | differ, of {COMPARED} images |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {r.name} | {r.layers} | {r.channels} | x {r.factor:.2f} | {r.top1:.2f} "
-        f"| {r.sqnr_db:.2f} | {r.can_differ} | {r.differ} |"
-        for r in rows
-    ]
+    names = (
+        "range reduction", "layers", "channels", "scale", "top-1 %", "logits SQNR dB",
+        "AVX2 can differ in", f"differ, of {COMPARED} images",
+    )  # fmt: skip
+    lines = [f"## {model.name} ({images:,} test images)", "", head(*names)]
+    for r in rows:
+        figures = [f"x {r.factor:.2f}", f"{r.top1:.2f}", f"{r.sqnr_db:.2f}"]
+        lines.append(line(r.name, r.layers, r.channels, *figures, r.can_differ, r.differ))
     return "\n".join(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help="npz with all CIFAR-10 images as JPEG files")
-    parser.add_argument("--model", action="append", help="only this one; may be repeated")
-    args = parser.parse_args()
-    calibration, images, labels = evaluation_data(args.data)
-    with tempfile.TemporaryDirectory() as folder:
-        for model in float_models(Path(folder), calibration):
-            if not args.model or model.name in args.model:
-                rows = measure(model, calibration, images, labels)
-                print(table(model, len(images), rows), "\n", flush=True)
+    for model, calibration, images, labels in chosen_models(__doc__):
+        print(
+            table(model, len(images), measure(model, calibration, images, labels)), "\n", flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -19,19 +19,14 @@ What both printed is in scripts/bench_recurrent.md.
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
-import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
 import onnx_ir as ir
-import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import onnxq
@@ -41,12 +36,15 @@ from onnxq.operator import DynamicForm
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
 from onnxq.targets.gains import GATES
 from scripts._gains import write_gains
+from scripts._graphs import model_of
 from scripts._gru_variants import VARIANTS
+from scripts._tables import head, line
+from scripts._timing import runs_on, session, taking_turns
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    import onnx
 
-    Floats = npt.NDArray[np.float32]
+    from scripts._timing import Sessions
 
 STEPS = 32
 BATCHES = (1, 8)
@@ -55,7 +53,6 @@ ROUNDS = 15
 TIME_S = 0.02  # of one variant in one round, at least
 INT8 = NarrowRangeObserver.with_args()
 FORMS = {"integer": DynamicForm.INTEGER, "stored": DynamicForm.STORED}
-Sessions = Mapping[str, onnxruntime.InferenceSession]
 
 
 @dataclass(frozen=True)
@@ -82,18 +79,8 @@ class Net:
         if self.op_type == "GRU":
             node.attribute.append(helper.make_attribute("linear_before_reset", self.linear))
         size = [STEPS, self.batch, self.hidden]
-        graph = helper.make_graph(
-            [node],
-            "net",
-            [helper.make_tensor_value_info("x", TensorProto.FLOAT, size)],
-            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-            [
-                numpy_helper.from_array(random.uniform(-reach, reach, s).astype(np.float32), name)
-                for name, s in shapes.items()
-            ],
-        )
-        opsets = [helper.make_opsetid("", 21)]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+        constants = {name: random.uniform(-reach, reach, s) for name, s in shapes.items()}
+        return model_of([node], constants, {"x": size}, {"y": None}, opset=21)
 
 
 def nets() -> list[Net]:
@@ -113,52 +100,21 @@ def quantized(net: Net, form: DynamicForm) -> ir.Model:
     return onnxq.quantize_dynamic(net.model(), spec, target="auto")
 
 
-def session(model: onnx.ModelProto | ir.Model) -> onnxruntime.InferenceSession:
-    """With one thread."""
-    proto = ir.to_proto(model) if isinstance(model, ir.Model) else model
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(
-        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-
-
-def timed(sessions: Sessions, feeds: dict[str, Floats]) -> dict[str, list[float]]:
-    """CPU seconds per run, by variant, one per round."""
-    repeats = {}
-    for name, one in sessions.items():
-        one.run(None, feeds)
-        start = time.thread_time()
-        one.run(None, feeds)
-        repeats[name] = max(1, round(TIME_S / max(time.thread_time() - start, 1e-6)))
-    times: dict[str, list[float]] = {name: [] for name in sessions}
-    for turn in range(ROUNDS):
-        for name in list(sessions)[:: 1 if turn % 2 else -1]:
-            start = time.thread_time()
-            for _ in range(repeats[name]):
-                sessions[name].run(None, feeds)
-            times[name].append((time.thread_time() - start) / repeats[name])
-    return times
-
-
-def ratios(sessions: Sessions, net: Net) -> tuple[float, dict[str, float]]:
+def ratios_of(sessions: Sessions, net: Net) -> tuple[float, dict[str, float]]:
     """(milliseconds in float, ratio by variant); the variant "float" is the measure."""
     x = np.random.default_rng(1).standard_normal((STEPS, net.batch, net.hidden))
-    times = timed(sessions, {"x": x.astype(np.float32)})
+    times = taking_turns(runs_on(sessions, {"x": x.astype(np.float32)}), ROUNDS, TIME_S)
     plain = times["float"]
-    return 1000 * statistics.median(plain), {
-        name: statistics.median(a / b for a, b in zip(plain, own, strict=True))
-        for name, own in times.items()
-        if name != "float"
+    return 1000 * float(np.median(plain)), {
+        name: float(np.median(plain / own)) for name, own in times.items() if name != "float"
     }
 
 
 def measured(net: Net) -> tuple[float, dict[str, float]]:
-    """`ratios` of the net in each form."""
+    """`ratios_of` the net in each form."""
     sessions = {"float": session(net.model()), "float again": session(net.model())}
     sessions |= {name: session(quantized(net, form)) for name, form in FORMS.items()}
-    return ratios(sessions, net)
+    return ratios_of(sessions, net)
 
 
 def chosen(net: Net) -> str:
@@ -179,19 +135,14 @@ def _form_of(net: Net, objective: str) -> str:
 
 def print_sizes() -> None:
     """The table of all nets."""
-    columns = "float, ms | float again | integer | stored | bytes | speed, size"
-    print(f"| operator | hidden | batch | {columns} |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    names = ("float again", *FORMS)
+    print(head("operator", "hidden", "batch", "float, ms", *names, "bytes", "speed, size"))
     for net in nets():
         ms, found = measured(net)
         full = len(net.model().SerializeToString())
         small = len(ir.to_proto(quantized(net, DynamicForm.INTEGER)).SerializeToString())
-        cells = " | ".join(f"{found[name]:.2f}" for name in ("float again", *FORMS))
-        print(
-            f"| {net.name} | {net.hidden} | {net.batch} | {ms:.3f} | {cells} "
-            f"| {small / full:.2f} | {chosen(net)} |",
-            flush=True,
-        )
+        cells = [f"{ms:.3f}", *(f"{found[name]:.2f}" for name in names), f"{small / full:.2f}"]
+        print(line(net.name, net.hidden, net.batch, *cells, chosen(net)), flush=True)
 
 
 def print_gains() -> None:
@@ -212,17 +163,16 @@ def print_gains() -> None:
 
 def print_forms() -> None:
     """Ways to write a GRU."""
-    print(f"| hidden | batch | float, ms | onnxq | {' | '.join(VARIANTS)} |")
-    print("|---" * (4 + len(VARIANTS)) + "|")
+    print(head("hidden", "batch", "float, ms", "onnxq", *VARIANTS))
     for hidden in (256, 1024):
         for batch in BATCHES:
             net = Net("GRU", hidden, batch)
             sessions = {"float": session(net.model())}
             sessions["onnxq"] = session(quantized(net, DynamicForm.INTEGER))
             sessions |= {n: session(write(net.model(), STEPS)) for n, write in VARIANTS.items()}
-            ms, found = ratios(sessions, net)
-            cells = " | ".join(f"{ratio:.2f}" for ratio in found.values())
-            print(f"| {hidden} | {batch} | {ms:.3f} | {cells} |", flush=True)
+            ms, found = ratios_of(sessions, net)
+            cells = [f"{ms:.3f}", *(f"{ratio:.2f}" for ratio in found.values())]
+            print(line(hidden, batch, *cells), flush=True)
 
 
 def main() -> None:

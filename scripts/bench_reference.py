@@ -35,7 +35,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import onnx
-import onnxruntime
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from threadpoolctl import threadpool_limits
@@ -43,6 +42,8 @@ from threadpoolctl import threadpool_limits
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from onnxq import catalog
 from onnxq.operator import IntegerCall
+from scripts._tables import head, line
+from scripts._timing import session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -224,12 +225,13 @@ class Times:
             *peer,
             str(self.different),
         )
-        return f"| {' | '.join(cells)} |"
+        return line(*cells)
 
 
-HEAD = """| stack | nodes | GOP | onnxq s | GOP/s | ORT s | onnxq / ORT \
-| ReferenceEvaluator s | ReferenceEvaluator / onnxq | elements that differ from ORT |
-|---|---|---|---|---|---|---|---|---|---|"""
+HEAD = head(
+    "stack", "nodes", "GOP", "onnxq s", "GOP/s", "ORT s", "onnxq / ORT", "ReferenceEvaluator s",
+    "ReferenceEvaluator / onnxq", "elements that differ from ORT",
+)  # fmt: skip
 
 
 def measure(name: str, layers: list[Layer], rounds: int) -> Times:
@@ -259,11 +261,8 @@ def kernel_of(layer: Layer) -> Callable[[], Array]:
 
 def session_of(layer: Layer) -> Callable[[], Array]:
     """ONNX Runtime on the layer."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    model = model_of(layer, layer.inputs).SerializeToString()
-    session = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"])
-    return lambda: np.asarray(session.run(None, {"in0": layer.inputs[0]})[0])
+    one = session(model_of(layer, layer.inputs))
+    return lambda: np.asarray(one.run(None, {"in0": layer.inputs[0]})[0])
 
 
 def evaluator_of(layer: Layer) -> Callable[[], list[Array]]:

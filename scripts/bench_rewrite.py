@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import importlib
 import tempfile
 import time
 from pathlib import Path
@@ -21,13 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
+from onnx import helper
+from onnxruntime.quantization import QuantFormat, quantize_static
 
 import onnxq
 from onnxq.graph.io import save
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver
 from onnxq.qconfig import QConfig, default_qconfig_mapping
+from scripts._graphs import model_of
+from scripts._peer import Batch, Reader
+from scripts._peer import quantize as ort_quantize
+from scripts._tables import head, line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,50 +40,26 @@ WIDTH = 32
 MINMAX = default_qconfig_mapping().set_global(
     QConfig(MinMaxObserver.with_args(), NarrowRangeObserver.with_args())
 )
-# not `from onnxruntime.quantization import quantize`: a function of that name shadows the module
-ort_quantize = importlib.import_module("onnxruntime.quantization.quantize")
 
 
 def chain(nodes: int, path: Path) -> None:
     """MatMul, Relu, MatMul, Relu ...: `nodes` in all; weights keep the signal's size."""
     rng = np.random.default_rng(0)
-    made, initializers, tensor = [], [], "x"
+    made, constants, tensor = [], {}, "x"
     for i in range(nodes // 2):
         weight = rng.standard_normal((WIDTH, WIDTH)).astype(np.float32) * np.sqrt(2 / WIDTH)
-        initializers.append(numpy_helper.from_array(weight.astype(np.float32), f"w{i}"))
+        constants[f"w{i}"] = weight
         made.append(helper.make_node("MatMul", [tensor, f"w{i}"], [f"m{i}"], name=f"matmul{i}"))
         made.append(helper.make_node("Relu", [f"m{i}"], [f"r{i}"], name=f"relu{i}"))
         tensor = f"r{i}"
-    graph = helper.make_graph(
-        made,
-        "chain",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, WIDTH])],
-        [helper.make_tensor_value_info(tensor, TensorProto.FLOAT, [1, WIDTH])],
-        initializers,
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-    onnx.save(model, path)
+    shape = [1, WIDTH]
+    onnx.save(model_of(made, constants, {"x": shape}, {tensor: shape}, opset=21), path)
 
 
-class Reader(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no types
-    """Two random samples."""
-
-    def __init__(self) -> None:
-        rng = np.random.default_rng(1)
-        self.batches = iter(
-            [{"x": rng.standard_normal((1, WIDTH)).astype(np.float32)} for _ in range(2)]
-        )
-
-    def get_next(self) -> dict[str, np.ndarray] | None:
-        """The next sample."""
-        return next(self.batches, None)
-
-
-def samples() -> list[dict[str, np.ndarray]]:
-    reader, batches = Reader(), []
-    while (batch := reader.get_next()) is not None:
-        batches.append(batch)
-    return batches
+def samples() -> list[Batch]:
+    """Two random ones."""
+    rng = np.random.default_rng(1)
+    return [{"x": rng.standard_normal((1, WIDTH)).astype(np.float32)} for _ in range(2)]
 
 
 def onnxq_seconds(path: Path, output: Path) -> float:
@@ -119,7 +98,7 @@ def onnxruntime_seconds(path: Path, output: Path) -> float:
     vars(ort_quantize)["create_calibrator"] = create_timed
     try:
         started = time.process_time()
-        quantize_static(str(path), str(output), Reader(), quant_format=QuantFormat.QDQ)
+        quantize_static(str(path), str(output), Reader(samples()), quant_format=QuantFormat.QDQ)
         return time.process_time() - started - inside
     finally:
         vars(ort_quantize)["create_calibrator"] = create
@@ -152,18 +131,16 @@ def main() -> None:
 
 def table(ours: dict[int, float], theirs: dict[int, float]) -> str:
     """Markdown, a row per size."""
-    lines = [
-        "| nodes | onnxq CPU s | quantize_static CPU s | onnxq / quantize_static "
-        "| onnxq vs half the nodes |",
-        "|---|---|---|---|---|",
-    ]
+    names = (
+        "nodes", "onnxq CPU s", "quantize_static CPU s", "onnxq / quantize_static",
+        "onnxq vs half the nodes",
+    )  # fmt: skip
+    lines = [head(*names)]
     for nodes, seconds in ours.items():
         peer, half = theirs.get(nodes), ours.get(nodes // 2)
-        lines.append(
-            f"| {nodes} | {seconds:.2f} | {'-' if peer is None else f'{peer:.2f}'} "
-            f"| {'-' if peer is None else f'{seconds / peer:.3f}'} "
-            f"| {'-' if half is None else f'{seconds / half:.2f}'} |"
-        )
+        beside = ("-", "-") if peer is None else (f"{peer:.2f}", f"{seconds / peer:.3f}")
+        growth = "-" if half is None else f"{seconds / half:.2f}"
+        lines.append(line(nodes, f"{seconds:.2f}", *beside, growth))
     return "\n".join(lines)
 
 

@@ -24,6 +24,7 @@ from onnxq.ort import runtime
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find models/
 
 from models.cifar10 import load_sample
+from scripts._tables import head, line
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -105,16 +106,16 @@ def run_model(name: str, folder: Path, target: str) -> Row:
 
 def table(rows: list[Row]) -> str:
     """The rows as a Markdown table."""
-    lines = [
-        "| model | top-1 float | top-1 int8 | size float | size int8 | speed | nodes in integers |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {r.model} | {100 * r.float_top1:.1f}% | {100 * r.int8_top1:.1f}% "
-        f"| {r.float_bytes / 1e3:.0f} kB | {r.int8_bytes / 1e3:.0f} kB "
-        f"| {r.speedup:.2f}x | {r.integer_nodes} of {r.nodes} |"
-        for r in rows
-    ]
+    names = (
+        "model", "top-1 float", "top-1 int8", "size float", "size int8", "speed",
+        "nodes in integers",
+    )  # fmt: skip
+    lines = [head(*names)]
+    for r in rows:
+        accuracy = [f"{100 * share:.1f}%" for share in (r.float_top1, r.int8_top1)]
+        size = [f"{count / 1e3:.0f} kB" for count in (r.float_bytes, r.int8_bytes)]
+        nodes = f"{r.integer_nodes} of {r.nodes}"
+        lines.append(line(r.model, *accuracy, *size, f"{r.speedup:.2f}x", nodes))
     return "\n".join(lines)
 
 

@@ -19,7 +19,7 @@ def test_cells_are_sums() -> None:
     count = Count()
     count.add(1000, 0, 3)
     count.add(234, 1, 0)
-    assert count.cells() == "2 | 1,234 | 1 | 3"
+    assert count.cells() == ("2", "1,234", "1", "3")
 
 
 def test_nan_equals_nan_and_nothing_else() -> None:

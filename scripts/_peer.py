@@ -1,0 +1,71 @@
+"""onnxruntime.quantization, beside which the bench scripts measure."""
+
+from __future__ import annotations
+
+import importlib
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnxruntime.quantization import (
+    CalibrationDataReader,
+    CalibrationMethod,
+    QuantFormat,
+    QuantType,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Batch = dict[str, npt.NDArray[np.generic]]
+# not `from onnxruntime.quantization import quantize`: a function of that name shadows the module
+quantize = importlib.import_module("onnxruntime.quantization.quantize")
+
+
+class Reader(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no types
+    """Hands out one batch at a time, as onnxruntime's own examples do."""
+
+    def __init__(self, batches: Iterable[Batch]) -> None:
+        self.batches = iter(batches)
+
+    def get_next(self) -> Batch | None:
+        """The next batch, or None."""
+        return next(self.batches, None)
+
+
+def quantize_static(
+    source: Path,
+    path: Path,
+    batches: Iterable[Batch],
+    method: CalibrationMethod = CalibrationMethod.MinMax,
+    granularity: str = "per-channel",
+) -> None:
+    """Writes QDQ with uint8 activations and int8 weights."""
+    quantize.quantize_static(
+        str(source),
+        str(path),
+        Reader(batches),
+        quant_format=QuantFormat.QDQ,
+        per_channel=granularity == "per-channel",
+        activation_type=QuantType.QUInt8,
+        weight_type=QuantType.QInt8,
+        calibrate_method=method,
+    )
+
+
+def dynamic_variants(model: onnx.ModelProto) -> dict[str, onnx.ModelProto]:
+    """{name: model} of quantize_dynamic in each of its variants."""
+    made = {}
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "float.onnx"
+        onnx.save(model, source)
+        for kind in (QuantType.QInt8, QuantType.QUInt8):
+            for per_channel in (False, True):
+                path = Path(folder) / f"{kind.name}{per_channel}.onnx"
+                quantize.quantize_dynamic(source, path, weight_type=kind, per_channel=per_channel)
+                name = f"quantize_dynamic {kind.name} {'channel' if per_channel else 'tensor'}"
+                made[name] = onnx.load(path)
+    return made

@@ -1,0 +1,27 @@
+"""Tables in Markdown as the bench scripts print them, and the SQNR that several of them show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+def head(*names: object) -> str:
+    """Two lines of a table: the columns' names, and the rule below them."""
+    return f"{line(*names)}\n{'|---' * len(names)}|"
+
+
+def line(*cells: object) -> str:
+    """One line of a table."""
+    return f"| {' | '.join(str(cell) for cell in cells)} |"
+
+
+def sqnr_db(wanted: npt.NDArray[np.floating], got: npt.NDArray[np.floating]) -> float:
+    """Signal of `wanted` over the noise of `got`, in decibels; infinite where nothing differs."""
+    signal = wanted.astype(np.float64)
+    noise = float(np.square(got - signal).sum())
+    return float(10 * np.log10(np.square(signal).sum() / noise)) if noise else np.inf

@@ -1,0 +1,110 @@
+"""CPU time of ONNX Runtime on one thread; what is compared takes turns in every round."""
+
+from __future__ import annotations
+
+import functools
+import math
+import statistics
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnxruntime
+
+from scripts._graphs import proto_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import numpy.typing as npt
+    import onnx
+    import onnx_ir as ir
+
+    Runs = Mapping[str, Callable[[], object]]
+    Sessions = Mapping[str, onnxruntime.InferenceSession]
+
+TIME_S = 0.002  # of one variant in one round, at least
+LEAST_ROUNDS = 7  # however slow
+
+
+def one_thread() -> onnxruntime.SessionOptions:
+    """Options of a session with one thread and full optimization, which writes no log."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    return options
+
+
+def session(
+    model: onnx.ModelProto | ir.Model | Path, options: onnxruntime.SessionOptions | None = None
+) -> onnxruntime.InferenceSession:
+    """The model on the CPU, with these options or those of `one_thread`."""
+    source = str(model) if isinstance(model, Path) else proto_of(model).SerializeToString()
+    providers = ["CPUExecutionProvider"]
+    return onnxruntime.InferenceSession(source, options or one_thread(), providers=providers)
+
+
+def taking_turns(
+    runs: Runs, rounds: int, least_s: float = TIME_S
+) -> dict[str, npt.NDArray[np.float64]]:
+    """{name: CPU seconds of one run, in each round}, of this thread.
+
+    Args:
+        runs: are repeated in a round until they take `least_s`.
+        rounds: every second one goes through the runs backwards.
+        least_s: of one of the runs in one round.
+    """
+    repeat = {}
+    for name, run in runs.items():
+        run()
+        start = time.thread_time()
+        run()
+        repeat[name] = max(1, round(least_s / max(time.thread_time() - start, 1e-6)))
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    order = list(runs)
+    for turn in range(rounds):
+        for name in order if turn % 2 else reversed(order):
+            start = time.thread_time()
+            for _ in range(repeat[name]):
+                runs[name]()
+            times[name].append((time.thread_time() - start) / repeat[name])
+    return {name: np.array(each) for name, each in times.items()}
+
+
+def ratios(
+    sessions: Sessions, x: npt.NDArray[np.float32], rounds: int, least_s: float = TIME_S
+) -> dict[str, dict[str, float]]:
+    """{a: {b: median of time of b / time of a}}; "" of every a holds its least time in seconds."""
+    times = taking_turns(runs_on(sessions, {"x": x}), rounds, least_s)
+    return {
+        a: {"": float(mine.min())}
+        | {b: float(np.median(theirs / mine)) for b, theirs in times.items()}
+        for a, mine in times.items()
+    }
+
+
+def runs_on(sessions: Sessions, feeds: Mapping[str, npt.NDArray[np.generic]]) -> Runs:
+    """Every session's run on the same inputs."""
+    return {name: functools.partial(each.run, None, feeds) for name, each in sessions.items()}
+
+
+def median_seconds(runs: Runs, rounds: int, limit_s: float = math.inf) -> dict[str, float]:
+    """{name: median of the process's CPU seconds}, after a round to warm up.
+
+    Args:
+        runs: each runs once in a round.
+        rounds: at most.
+        limit_s: wall time after which no round begins, but for the first LEAST_ROUNDS.
+    """
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    end = time.monotonic() + limit_s
+    for turn in range(rounds + 1):
+        for name, run in runs.items():
+            start = time.process_time()
+            run()
+            if turn:
+                times[name].append(time.process_time() - start)
+        if time.monotonic() > end and turn >= LEAST_ROUNDS:
+            break
+    return {name: statistics.median(each) for name, each in times.items()}

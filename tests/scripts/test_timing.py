@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from functools import partial
+from itertools import count
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from scripts import _timing
+from scripts._timing import median_seconds, ratios, session, taking_turns
+from tests.examples import network
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that goes on by a second each time that someone looks."""
+    seconds = count()
+    clocks = dict.fromkeys(
+        ("thread_time", "process_time", "monotonic"), lambda: float(next(seconds))
+    )
+    monkeypatch.setattr(_timing, "time", SimpleNamespace(**clocks))
+
+
+def runs(log: list[str]) -> dict[str, Callable[[], object]]:
+    return {name: partial(log.append, name) for name in "ab"}
+
+
+@pytest.mark.usefixtures("clock")
+def test_the_order_turns_in_every_round() -> None:
+    log: list[str] = []
+    times = taking_turns(runs(log), 2)
+    assert "".join(log) == "aabb" + "ba" + "ab"
+    assert {name: each.tolist() for name, each in times.items()} == {"a": [1, 1], "b": [1, 1]}
+
+
+@pytest.mark.usefixtures("clock")
+def test_the_first_round_warms_up() -> None:
+    log: list[str] = []
+    assert median_seconds(runs(log), 3) == {"a": 1, "b": 1}
+    assert "".join(log) == "ab" * 4
+
+
+@pytest.mark.usefixtures("clock")
+def test_time_ends_the_rounds_but_not_the_first_ones() -> None:
+    log: list[str] = []
+    median_seconds(runs(log), 100, limit_s=1)
+    assert len(log) == 2 * (1 + _timing.LEAST_ROUNDS)
+
+
+def test_ratios_are_of_each_session_to_each() -> None:
+    sessions = {name: session(network(batch=1)) for name in ("one", "two")}
+    x = np.ones(sessions["one"].get_inputs()[0].shape, np.float32)
+    found = ratios(sessions, x, 3, least_s=1e-6)
+    assert {name: list(row) for name, row in found.items()} == {
+        "one": ["", "one", "two"],
+        "two": ["", "one", "two"],
+    }
+    assert found["one"]["one"] == 1
