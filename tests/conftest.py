@@ -64,7 +64,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         of_file = cpu_seconds.by_file(seconds)
         items.sort(key=lambda item: -of_file.get(item.nodeid.partition("::")[0], 0.0))
     for item in items:
-        if seconds.get(cpu_seconds.function_of(item.nodeid), 0) > cpu_seconds.SLOW_S:
+        cost = seconds.get(cpu_seconds.function_of(item.nodeid), 0)
+        emulated = item.get_closest_marker("isa")  # the first test on a machine pays for all
+        if emulated or cost > cpu_seconds.SLOW_S:
             item.add_marker("slow")
     if "nightly" in config.getoption("markexpr"):
         return
