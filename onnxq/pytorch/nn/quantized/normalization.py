@@ -41,6 +41,27 @@ class Gridded(OutputGrid, Counterpart):
         y: torch.Tensor = super().forward(x)
         return self.activated(y)
 
+    @classmethod
+    def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
+        """The module with the parameters of a float one and the grid that was observed.
+
+        Raises:
+            UnsupportedError: another type, or no FakeQuantize for its output.
+            CalibrationError: no data was seen.
+        """
+        check_type(mod, cls.float_type, cls.__name__)
+        norm: Any = mod[0] if isinstance(mod, nn.Sequential) else mod
+        made = cls._like(norm)
+        made.load_state_dict(norm.state_dict(), strict=False)  # all but the grid
+        made.output = Requantize.from_float(mod)
+        tensors = [*norm.parameters(), *norm.buffers()]
+        return made.to(tensors[0].device) if tensors else made
+
+    @classmethod
+    def _like(cls, norm: Any) -> Self:
+        """A module with the arguments of a float one."""
+        raise NotImplementedError
+
     def __repr__(self) -> str:
         return f"Quantized{type(self).__name__}({self.extra_repr()}, {self.output.extra_repr()})"
 
@@ -61,19 +82,8 @@ class _BatchNorm(Gridded):
         self.requires_grad_(False).eval()
 
     @classmethod
-    def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
-        """The module with the statistics of a float one and the grid that was observed.
-
-        Raises:
-            UnsupportedError: another type, or no FakeQuantize for its output.
-            CalibrationError: no data was seen.
-        """
-        check_type(mod, cls.float_type, cls.__name__)
-        norm: Any = mod[0] if isinstance(mod, nn.Sequential) else mod
-        made = cls(norm.num_features, norm.eps, norm.momentum)
-        made.load_state_dict(norm.state_dict(), strict=False)  # all but the grid
-        made.output = Requantize.from_float(mod)
-        return made.to(norm.running_mean.device)
+    def _like(cls, norm: Any) -> Self:
+        return cls(norm.num_features, norm.eps, norm.momentum)
 
 
 class BatchNorm2d(_BatchNorm, nn.BatchNorm2d):
@@ -111,20 +121,11 @@ class LayerNorm(Gridded, nn.LayerNorm):
         self.output = Requantize(scale, zero_point).to(device)
 
     @classmethod
-    def from_float(cls, mod: nn.Module) -> Self:
-        """The module with the parameters of a float one and the grid that was observed.
-
-        Raises:
-            UnsupportedError: another type, or no FakeQuantize for its output.
-            CalibrationError: no data was seen.
-        """
-        check_type(mod, cls.float_type, cls.__name__)
-        norm: Any = mod
-        affine = norm.elementwise_affine
-        made = cls(norm.normalized_shape, norm.weight, norm.bias, 1.0, 0, norm.eps, affine)
+    def _like(cls, norm: Any) -> Self:
+        shape, affine = norm.normalized_shape, norm.elementwise_affine
+        made = cls(shape, norm.weight, norm.bias, 1.0, 0, norm.eps, affine)
         if norm.bias is None:
             made.bias = None  # type: ignore[assignment]
-        made.output = Requantize.from_float(mod)
         return made
 
 
@@ -153,27 +154,9 @@ class GroupNorm(Gridded, nn.GroupNorm):
         self.output = Requantize(scale, zero_point).to(device)
 
     @classmethod
-    def from_float(cls, mod: nn.Module) -> Self:
-        """The module with the parameters of a float one and the grid that was observed.
-
-        Raises:
-            UnsupportedError: another type, or no FakeQuantize for its output.
-            CalibrationError: no data was seen.
-        """
-        check_type(mod, cls.float_type, cls.__name__)
-        norm: Any = mod
-        made = cls(
-            norm.num_groups,
-            norm.num_channels,
-            norm.weight,
-            norm.bias,
-            1.0,
-            0,
-            norm.eps,
-            norm.affine,
-        )
-        made.output = Requantize.from_float(mod)
-        return made
+    def _like(cls, norm: Any) -> Self:
+        sizes = (norm.num_groups, norm.num_channels)
+        return cls(*sizes, norm.weight, norm.bias, 1.0, 0, norm.eps, norm.affine)
 
 
 class _InstanceNorm(Gridded):
@@ -207,29 +190,9 @@ class _InstanceNorm(Gridded):
         self.eval()
 
     @classmethod
-    def from_float(cls, mod: nn.Module) -> Self:
-        """The module with the parameters of a float one and the grid that was observed.
-
-        Raises:
-            UnsupportedError: another type, or no FakeQuantize for its output.
-            CalibrationError: no data was seen.
-        """
-        check_type(mod, cls.float_type, cls.__name__)
-        norm: Any = mod
-        made = cls(
-            norm.num_features,
-            norm.weight,
-            norm.bias,
-            1.0,
-            0,
-            norm.eps,
-            norm.momentum,
-            norm.affine,
-            norm.track_running_stats,
-        )
-        made.load_state_dict(norm.state_dict(), strict=False)  # running statistics
-        made.output = Requantize.from_float(mod)
-        return made
+    def _like(cls, norm: Any) -> Self:
+        options = (norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
+        return cls(norm.num_features, norm.weight, norm.bias, 1.0, 0, *options)
 
 
 class InstanceNorm1d(_InstanceNorm, nn.InstanceNorm1d):
