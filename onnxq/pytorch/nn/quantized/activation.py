@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812  # as everywhere
 
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
-from onnxq.pytorch.nn.quantized.output_grid import OutputGrid
+from onnxq.pytorch.nn.quantized.output_grid import OnGrid
 from onnxq.pytorch.nn.quantized.prepared import check_type
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 
@@ -80,15 +80,8 @@ class ReLU6(nn.ReLU6):
         return cls(output=None if fake is None else Requantize.from_float(fake))
 
 
-class _OnGrid(OutputGrid, nn.Module):
-    """y = requantize(f(x)), f in float32: what ONNX Runtime has no integer kernel for.
-
-    Attributes:
-        output: grid of the result.
-    """
-
-    float_type: ClassVar[type[nn.Module]]
-    output: Requantize
+class _Activation(OnGrid):
+    """A function that ONNX Runtime has no integer kernel for, and the grid of its result."""
 
     def __init__(
         self,
@@ -98,15 +91,6 @@ class _OnGrid(OutputGrid, nn.Module):
     ) -> None:
         super().__init__()
         self.output = Requantize(scale, zero_point, dtype)
-
-    def computed(self, x: torch.Tensor) -> torch.Tensor:
-        """f(x)."""
-        raise NotImplementedError
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Float32 of any shape."""
-        y: torch.Tensor = self.output(self.computed(x))
-        return y
 
     @classmethod
     def from_float(cls, mod: nn.Module) -> Self:
@@ -126,14 +110,8 @@ class _OnGrid(OutputGrid, nn.Module):
     def _like(cls, mod: nn.Module, output: Requantize) -> Self:  # noqa: ARG003  # for subclasses
         return cls(float(output.scale), int(output.zero_point), output.zero_point.dtype)
 
-    def __repr__(self) -> str:
-        own = self.extra_repr()
-        return (
-            f"Quantized{type(self).__name__}({own + ', ' if own else ''}{self.output.extra_repr()})"
-        )
 
-
-class Hardswish(_OnGrid):
+class Hardswish(_Activation):
     """x * relu6(x + 3) / 6, on its grid."""
 
     float_type = nn.Hardswish
@@ -143,7 +121,7 @@ class Hardswish(_OnGrid):
         return F.hardswish(x)
 
 
-class Sigmoid(_OnGrid):
+class Sigmoid(_Activation):
     """1 / (1 + exp(-x)), on its grid."""
 
     float_type = nn.Sigmoid
@@ -153,7 +131,7 @@ class Sigmoid(_OnGrid):
         return torch.sigmoid(x)
 
 
-class ELU(_OnGrid):
+class ELU(_Activation):
     """x above 0, alpha * (exp(x) - 1) below, on its grid."""
 
     float_type = nn.ELU
@@ -182,7 +160,7 @@ class ELU(_OnGrid):
         return f"alpha={self.alpha}"
 
 
-class LeakyReLU(_OnGrid):
+class LeakyReLU(_Activation):
     """x above 0, negative_slope * x below, on its grid."""
 
     float_type = nn.LeakyReLU
@@ -213,7 +191,7 @@ class LeakyReLU(_OnGrid):
         return f"negative_slope={self.negative_slope}"
 
 
-class Softmax(_OnGrid):
+class Softmax(_Activation):
     """exp(x) / sum(exp(x)) along an axis, on its grid."""
 
     float_type = nn.Softmax

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import torch
 from torch import nn
 
-from onnxq.pytorch.nn.counterpart import Counterpart
-from onnxq.pytorch.nn.quantized.output_grid import OutputGrid
+from onnxq.pytorch.nn.quantized.output_grid import OnGrid
 from onnxq.pytorch.nn.quantized.prepared import check_type
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 
@@ -19,10 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Gridded(OutputGrid, Counterpart):
-    """A normalization with a grid for its result, `output`, and its scale and zero point."""
-
-    output: Requantize
+class Normalization(OnGrid):
+    """A float normalization, and the grid of its result."""
 
     def hold(self, weight: torch.Tensor | None, bias: torch.Tensor | None) -> None:
         """Takes weight and bias, which are not trained any more; None leaves those of 1 and 0."""
@@ -30,15 +27,10 @@ class Gridded(OutputGrid, Counterpart):
             if value is not None:
                 setattr(self, name, nn.Parameter(value.detach().clone(), requires_grad=False))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The normalized x, and its ReLU, on the grid of the result."""
-        y: torch.Tensor = self.output(self.computed(x))
-        return y
-
     def computed(self, x: torch.Tensor) -> torch.Tensor:
         """The normalized x, and its ReLU where one is fused, in float32."""
-        # the float module is the next base class
-        y: torch.Tensor = super().forward(x)
+        # the float module is the base class behind these
+        y: torch.Tensor = super(OnGrid, self).forward(x)
         return self.activated(y)
 
     @classmethod
@@ -62,11 +54,8 @@ class Gridded(OutputGrid, Counterpart):
         """A module with the arguments of a float one."""
         raise NotImplementedError
 
-    def __repr__(self) -> str:
-        return f"Quantized{type(self).__name__}({self.extra_repr()}, {self.output.extra_repr()})"
 
-
-class _BatchNorm(Gridded):
+class _BatchNorm(Normalization):
     """The arguments are torch.nn's; scale 1 and zero point 0 are to be set."""
 
     def __init__(
@@ -98,7 +87,7 @@ class BatchNorm3d(_BatchNorm, nn.BatchNorm3d):
     float_type: ClassVar[type[nn.Module]] = nn.BatchNorm3d
 
 
-class LayerNorm(Gridded, nn.LayerNorm):
+class LayerNorm(Normalization, nn.LayerNorm):
     """torch.nn.LayerNorm; weight and bias are given, or None for 1 and 0."""
 
     float_type = nn.LayerNorm
@@ -129,7 +118,7 @@ class LayerNorm(Gridded, nn.LayerNorm):
         return made
 
 
-class GroupNorm(Gridded, nn.GroupNorm):
+class GroupNorm(Normalization, nn.GroupNorm):
     """torch.nn.GroupNorm; weight and bias are given, or None for 1 and 0."""
 
     float_type = nn.GroupNorm
@@ -159,7 +148,7 @@ class GroupNorm(Gridded, nn.GroupNorm):
         return cls(*sizes, norm.weight, norm.bias, 1.0, 0, norm.eps, norm.affine)
 
 
-class _InstanceNorm(Gridded):
+class _InstanceNorm(Normalization):
     """The arguments are torch.nn.quantized's; weight and bias None stand for 1 and 0."""
 
     def __init__(

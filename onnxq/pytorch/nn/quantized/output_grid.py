@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq.errors import QConfigError
+from onnxq.pytorch.nn.counterpart import Counterpart
 
 if TYPE_CHECKING:
+    import torch
+
     from onnxq.pytorch.nn.quantized.requantize import Requantize
 
 
@@ -49,3 +52,26 @@ class OutputGrid:
     @zero_point.setter
     def zero_point(self, value: int) -> None:
         self.output_grid().set_(zero_point=int(value))
+
+
+class OnGrid(OutputGrid, Counterpart):
+    """y = output(computed(x)): a float function, and the grid of its result.
+
+    Attributes:
+        output: grid of the result.
+    """
+
+    output: Requantize
+
+    def computed(self, x: torch.Tensor) -> torch.Tensor:
+        """The function in float32; the subclass says it."""
+        raise NotImplementedError
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The function's result on the grid, float32."""
+        y: torch.Tensor = self.output(self.computed(x))
+        return y
+
+    def __repr__(self) -> str:
+        shown = filter(None, (self.extra_repr(), self.output.extra_repr()))
+        return f"Quantized{type(self).__name__}({', '.join(shown)})"
