@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from onnxq.dtypes import QDType
 
-_UNSEEN = np.asarray(np.inf, np.float32)
+_LOWEST_UNSEEN = np.asarray(np.inf, np.float32)
+_HIGHEST_UNSEEN = np.asarray(-np.inf, np.float32)  # -x of an array of shape () is no array
 _NO_CHANNELS = np.empty(0, np.float32)
 
 
@@ -46,8 +47,8 @@ class MinMaxObserver(Observer):
         super().__init__(dtype, qscheme, reduce_range, quant_min, quant_max, eps)
         check_qscheme(self, self.ch_axis)
         one = self.ch_axis is None
-        self.min_val: F32Array = _UNSEEN if one else _NO_CHANNELS
-        self.max_val: F32Array = -_UNSEEN if one else _NO_CHANNELS
+        self.min_val: F32Array = _LOWEST_UNSEEN if one else _NO_CHANNELS
+        self.max_val: F32Array = _HIGHEST_UNSEEN if one else _NO_CHANNELS
 
     def observe(self, x: npt.NDArray[np.generic], index: int) -> None:
         """Widens the range, or each channel's, to that of x."""

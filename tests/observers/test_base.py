@@ -85,6 +85,10 @@ class TestEveryObserver:
             other.observe(batches()[5], 5)
         assert_same_state(observer, restored)
 
+    def test_state_holds_arrays_before_any_data_and_after(self, spec: ObserverSpec) -> None:
+        for observer in (spec(), observed(spec, [0]), observed(spec, [0]).merge(spec())):
+            assert {type(array) for array in observer.state().values()} <= {np.ndarray}
+
     def test_state_of_an_observer_that_saw_nothing_restores(self, spec: ObserverSpec) -> None:
         assert_same_state(spec(), spec.restore(spec().state()))
 
