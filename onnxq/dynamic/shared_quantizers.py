@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.graph.edit import FreeNames, graph_of
+from onnxq.graph.edit import FreeNames, merge_equal
 from onnxq.graph.weights import constant
-from onnxq.operator.nodes import input_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable
 
 QUANTIZER, PRODUCT = "DynamicQuantizeLinear", "MatMulInteger"
 _CODES, _SCALE = 0, 1  # outputs of the quantizer
@@ -36,11 +35,8 @@ class ShareQuantizers(ir.passes.InPlacePass):
         names: FreeNames | None = None
         modified = False
         for graph in model.graphs():
-            quantizers: dict[ir.Value, ir.Node] = {}
-            for node in list(graph):
-                if node.op_type == QUANTIZER and not node.domain:
-                    modified = _merged(node, quantizers) or modified
-            for node in quantizers.values():
+            modified = merge_equal(graph, _said) or modified
+            for node in filter(_is_quantizer, list(graph)):
                 for product in _twins(node):
                     names = names or FreeNames(model)
                     modified = _as_vector(product, names) or modified
@@ -52,15 +48,12 @@ def share_quantizers(model: ir.Model) -> None:
     ShareQuantizers()(model)
 
 
-def _merged(node: ir.Node, quantizers: dict[ir.Value, ir.Node]) -> bool:
-    """Whether an earlier quantizer of the same tensor took the node's place."""
-    first = quantizers.setdefault(input_at(node, 0), node)
-    if first is node or any(value.is_graph_output() for value in node.outputs):
-        return False
-    for mine, other in zip(node.outputs, first.outputs, strict=True):
-        mine.replace_all_uses_with(other)
-    graph_of(node).remove(node, safe=True)
-    return True
+def _said(node: ir.Node) -> Hashable | None:
+    return node.inputs[0] if _is_quantizer(node) else None
+
+
+def _is_quantizer(node: ir.Node) -> bool:
+    return node.op_type == QUANTIZER and not node.domain
 
 
 def _twins(quantizer: ir.Node) -> Iterable[ir.Node]:

@@ -1,4 +1,4 @@
-"""Moves that several passes share: visit all nodes, take one out, put one in, find a free name."""
+"""Moves that several passes share: visit nodes, take one out, put one in, merge, name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
     import numpy as np
     import numpy.typing as npt
@@ -115,6 +115,27 @@ def new_initializer(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir
 def new_constant(node: ir.Node, name: str, array: npt.NDArray[np.generic]) -> ir.Value:
     """A new initializer of the graph that holds the node; the name is free."""
     return new_initializer(graph_of(node), name, ir.Tensor(array, name=name))
+
+
+def merge_equal(graph: ir.Graph, says: Callable[[ir.Node], Hashable | None]) -> bool:
+    """Of the nodes of a graph that say the same, one is left; whether there were others.
+
+    Args:
+        graph: changed in place; what an earlier merge makes equal is merged, too.
+        says: by what nodes are equal; None: by nothing. What gives an output of the graph stays.
+    """
+    first: dict[Hashable, ir.Node] = {}
+    modified = False
+    for node in list(graph):
+        said = says(node)
+        kept = node if said is None else first.setdefault(said, node)
+        if kept is node or any(value.is_graph_output() for value in node.outputs):
+            continue
+        for mine, other in zip(node.outputs, kept.outputs, strict=True):
+            mine.replace_all_uses_with(other)
+        graph.remove(node, safe=True)
+        modified = True
+    return modified
 
 
 class NamePool:

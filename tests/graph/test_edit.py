@@ -14,6 +14,7 @@ from onnxq.graph.edit import (
     graph_of,
     graphs_of,
     insert_behind,
+    merge_equal,
 )
 
 if TYPE_CHECKING:
@@ -100,3 +101,14 @@ def test_bypass_hands_the_type_on(parse: Parse) -> None:
     (node,) = model.graph
     assert node.outputs[0].name == "y"
     assert node.outputs[0].shape == [2]
+
+
+def test_of_equal_nodes_the_first_is_left_and_what_gives_an_output(parse: Parse) -> None:
+    model = parse(
+        """g (float[2] x) => (float[2] y, float[2] z)
+        { a = Relu(x) b = Relu(x) c = Neg(a) d = Neg(b) y = Add(c, d) z = Relu(x) }"""
+    )
+    assert merge_equal(model.graph, lambda node: (node.op_type, *node.inputs))
+    assert [node.op_type for node in model.graph] == ["Relu", "Neg", "Add", "Relu"]
+    assert len(set(model.graph.node(2).inputs)) == 1
+    assert not merge_equal(model.graph, lambda _: None)

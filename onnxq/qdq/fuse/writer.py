@@ -10,20 +10,19 @@ import onnx_ir as ir
 from onnx_ir.tape import Tape
 
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.graph.edit import FreeNames
+from onnxq.graph.edit import FreeNames, merge_equal
 from onnxq.operator import Form, Role, Site
 from onnxq.qdq.fuse.biased import judge_biased
 from onnxq.qdq.fuse.float_weights import quantize_float_weights
 from onnxq.qdq.fuse.fusion import Fusion, Kept
 from onnxq.qdq.fuse.judge import judge
-from onnxq.qdq.fuse.merged import merge_alike
 from onnxq.qdq.fuse.moved import move_quantizers
 from onnxq.qdq.fuse.scales import Int8Codes, Scales
 from onnxq.qdq.fuse.signed import shift_to_uint8
-from onnxq.qdq.read import is_dequantize, is_quantize
+from onnxq.qdq.read import Unread, is_dequantize, is_quantize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable
 
     from onnxq.qparams import QParams
 
@@ -64,7 +63,7 @@ class Writer:
         """Fuses every graph of the model."""
         graphs = list(self._model.graphs())
         for graph in graphs:
-            merge_alike(graph, self._scales)
+            merge_equal(graph, self._said)
             move_quantizers(graph, self._scales, self._names)
         if self._int8 is Int8Codes.SHIFTED:
             shift_to_uint8(self._model, self._names)
@@ -75,6 +74,15 @@ class Writer:
         self._clean()
         if any(node.domain == MICROSOFT for node in self._model.graph.all_nodes()):
             self._model.opset_imports.setdefault(MICROSOFT, 1)
+
+    def _said(self, node: ir.Node) -> Hashable | None:
+        """By what ONNX Runtime merges Q and DQ, as common subexpressions, before it fuses."""
+        if not (is_quantize(node) or is_dequantize(node)):
+            return None
+        qparams = self._scales.of(node)
+        if isinstance(qparams, Unread):
+            return None
+        return node.op_type, node.inputs[0], qparams
 
     def _visit(self, node: ir.Node) -> None:
         if is_quantize(node) or is_dequantize(node) or node.name in self.integer:

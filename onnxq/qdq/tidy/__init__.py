@@ -52,7 +52,7 @@ from onnxq.qdq.tidy.marks import MARK
 from onnxq.qdq.tidy.movement import drop_round_trip, onto_grid, quantize_before
 from onnxq.qdq.tidy.naming import name_codes, name_outputs
 from onnxq.qdq.tidy.norms import fold_norm
-from onnxq.qdq.tidy.quantizers import share_quantizers
+from onnxq.qdq.tidy.quantizers import share_equal
 from onnxq.qdq.tidy.stored_constants import store_codes
 from onnxq.qdq.tidy.unsigned import store_unsigned
 from onnxq.qdq.write import Grid, grid_of
@@ -86,7 +86,7 @@ def tidy_quantized(model: ir.Model) -> None:
     MeanToGlobalPool()(model)
     names = FreeNames(model)
     _drop_marks(model)
-    share_quantizers(model)
+    share_equal(model)
 
     def each(*steps: Callable[[ir.Node], None]) -> None:
         for node in list(model.graph):

@@ -8,39 +8,30 @@ quantize their inputs say the same Q once for each reader of a tensor.
 
 from __future__ import annotations
 
-import onnx_ir as ir
+from typing import TYPE_CHECKING
 
-from onnxq.graph.edit import graph_of
+from onnxq.graph.edit import merge_equal
 from onnxq.qdq.read import array_of, is_quantize, qparams_of
 from onnxq.qparams import QParams
 
+if TYPE_CHECKING:
+    from collections.abc import Hashable
 
-def share_quantizers(model: ir.Model) -> None:
-    """Of several equal Q of a tensor, and equal Clip on their codes, leaves one, in place."""
-    for value in [*model.graph.inputs, *(y for node in model.graph for y in node.outputs)]:
-        kept: list[ir.Node] = []
-        for reader in list(value.consumers()):
-            twin = next((node for node in kept if _equal(node, reader)), None)
-            if twin is None:
-                kept += [reader] if is_quantize(reader) or reader.op_type == "Clip" else []
-                continue
-            if reader.outputs[0].is_graph_output():
-                continue
-            _keep_first(twin, reader)
+    import onnx_ir as ir
 
 
-def _equal(one: ir.Node, other: ir.Node) -> bool:
-    if one.op_type != other.op_type or one.inputs[0] is not other.inputs[0]:
-        return False
-    if is_quantize(one):
-        qparams = qparams_of(one)
-        return isinstance(qparams, QParams) and qparams == qparams_of(other)
-    ends = [(array_of(one, slot), array_of(other, slot)) for slot in (1, 2)]
-    return all(a is not None and b is not None and a == b for a, b in ends)
+def share_equal(model: ir.Model) -> None:
+    """Of several equal Q of a tensor, and equal Clip on codes, leaves one, in place."""
+    merge_equal(model.graph, _said)
 
 
-def _keep_first(twin: ir.Node, reader: ir.Node) -> None:
-    reader.outputs[0].replace_all_uses_with(twin.outputs[0])
-    graph = graph_of(reader)
-    assert isinstance(graph, ir.Graph)
-    graph.remove(reader, safe=True)
+def _said(node: ir.Node) -> Hashable | None:
+    if is_quantize(node):
+        qparams = qparams_of(node)
+        return (node.inputs[0], qparams) if isinstance(qparams, QParams) else None
+    if node.op_type != "Clip" or node.domain:
+        return None
+    ends = [array_of(node, slot) for slot in (1, 2)]
+    if any(end is None for end in ends):
+        return None
+    return (node.inputs[0], *(end.item() for end in ends if end is not None))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from onnxq.qdq.tidy.quantizers import share_quantizers
+from onnxq.qdq.tidy.quantizers import share_equal
 from tests.qdq.tidy.coded import Array, computed, images, model, node, ops
 
 
@@ -30,7 +30,7 @@ def two_readers(
     made = model(nodes, constants)
     x = images(2, 3, 6, 6) * 3
     before = computed(made, x)
-    share_quantizers(made)
+    share_equal(made)
     return ops(made), before, computed(made, x)
 
 
@@ -60,5 +60,5 @@ def test_codes_that_are_an_output_stay() -> None:
     constants: dict[str, Array] = {"s": np.array(1, np.float32), "z": np.array(0, np.int8)}
     nodes = [node("QuantizeLinear", ["x", "s", "z"], [y], y) for y in "ab"]
     made = model(nodes, constants, outputs=dict.fromkeys("ab", TensorProto.INT8))
-    share_quantizers(made)
+    share_equal(made)
     assert len(ops(made)) == 2
