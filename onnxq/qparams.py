@@ -474,8 +474,24 @@ def fake_quantize(x: FloatArray, p: QParams) -> npt.NDArray[np.float32]:
     return dequantize(quantize(x, p), p)
 
 
+def code_bounds(clamp: tuple[float, float], p: QParams) -> tuple[int, int]:
+    """Codes of the ends of a clamp: quantize(clip(x)) = clip(quantize(x)), as rounding keeps order.
+
+    Args:
+        clamp: lowest and largest real value; may be infinite.
+        p: per tensor.
+    """
+    low, high = quantize(np.array(clamp, np.float32), p)
+    return int(low), int(high)
+
+
 SHIFT = 128
 """From an int8 code to the uint8 code of the same number."""
+
+
+def shifted(codes: npt.NDArray[np.integer]) -> npt.NDArray[np.uint8]:
+    """The uint8 codes of the numbers that int8 codes stand for, beside a zero point shifted too."""
+    return (codes.astype(np.int16) + SHIFT).astype(np.uint8)
 
 
 def stored_as(qparams: QParams, dtype: QDType) -> QParams:
@@ -488,5 +504,4 @@ def stored_as(qparams: QParams, dtype: QDType) -> QParams:
     if qparams.dtype == dtype:
         return qparams
     assert (qparams.dtype, dtype) == (INT8, UINT8), "no other types stand for the same numbers"
-    zero_point = (qparams.zero_point.astype(np.int16) + SHIFT).astype(np.uint8)
-    return dataclasses.replace(qparams, zero_point=zero_point, dtype=dtype)
+    return dataclasses.replace(qparams, zero_point=shifted(qparams.zero_point), dtype=dtype)

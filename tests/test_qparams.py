@@ -30,12 +30,15 @@ from onnxq.qparams import (
     PerChannel,
     PerTensor,
     QParams,
+    code_bounds,
     dequantize,
     fake_quantize,
     per_tensor,
     quantize,
     raised_scale,
     requantize,
+    shifted,
+    stored_as,
     sum_scale,
 )
 
@@ -591,3 +594,14 @@ def test_groups_of_a_bias_share_the_scales_that_the_largest_of_them_needs() -> N
     whole = raised_scale(np.asarray(held[0]), np.array([1.0, 8.0], np.float32), x)
     assert whole.shape == ()
     assert whole == shared[0]
+
+
+def test_bounds_of_codes_are_those_of_the_clamp_within_the_type() -> None:
+    assert code_bounds((0.0, 6.0), per_tensor(0.5, 3, UINT8)) == (3, 15)
+    assert code_bounds((-np.inf, 2.0), per_tensor(0.5, 3, INT8)) == (-128, 7)
+    assert code_bounds((-np.inf, np.inf), per_tensor(0.5, 3, UINT8)) == (0, 255)
+
+
+def test_shifted_codes_stand_for_the_same_numbers_beside_the_shifted_zero_point() -> None:
+    codes, p = np.arange(-128, 128).astype(np.int8), per_tensor(0.5, -7, INT8)
+    assert np.array_equal(dequantize(shifted(codes), stored_as(p, UINT8)), dequantize(codes, p))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.graph.edit import graph_of, new_constant
+from onnxq.graph.edit import graph_of, new_constant, new_initializer
 from onnxq.qdq.read import (
     DEQUANTIZE,
     QUANTIZE,
@@ -21,7 +21,7 @@ from onnxq.qdq.read import (
     zero_point_of,
 )
 from onnxq.qdq.tensors import stored_codes
-from onnxq.qparams import PerChannel, PerTensor, quantize
+from onnxq.qparams import PerChannel, PerTensor, shifted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -188,10 +188,13 @@ def constants_of(node: ir.Node, names: FreeNames) -> Callable[[str, Array], ir.V
     return lambda name, array: new_constant(node, names.value(name), array)
 
 
-def code_bounds(clamp: tuple[float, float], qparams: QParams) -> tuple[int, int]:
-    """Codes of the two ends of a clamp: Q(clip(x)) = clip(Q(x)), since rounding keeps order."""
-    low, high = quantize(np.array(clamp, np.float32), qparams)
-    return int(low), int(high)
+def shifted_constant(value: ir.Value, names: FreeNames) -> ir.Value:
+    """An int8 constant as the uint8 codes of the same numbers, `<name>_uint8`, in its graph."""
+    graph, tensor = value.graph, ir.convenience.get_const_tensor(value)
+    assert isinstance(graph, ir.Graph)
+    assert tensor is not None, "it is a constant"
+    name = names.value(f"{value.name}_uint8")
+    return new_initializer(graph, name, ir.Tensor(shifted(tensor.numpy()), name=name))
 
 
 def granularity_attributes(qparams: QParams) -> dict[str, int]:

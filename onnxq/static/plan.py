@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
 from onnxq import catalog
 from onnxq.core.saved import Saved
 from onnxq.dynamic.dynamic_decision import (
@@ -32,7 +30,7 @@ from onnxq.graph.weights import constant_array
 from onnxq.observers.weight_observation import observe_weight
 from onnxq.operator import Call, Float, NodePlan
 from onnxq.operator.nodes import has_input, input_at
-from onnxq.qparams import QParams, quantize
+from onnxq.qparams import QParams, code_bounds
 from onnxq.static.arguments import check_prepared, check_statistics
 from onnxq.static.placing.candidates import DYNAMICALLY
 from onnxq.static.placing.channel_gains import gains_of
@@ -53,6 +51,7 @@ from onnxq.targets.range_reduction import RangeReduction, Reduction
 if TYPE_CHECKING:
     from collections.abc import Container
 
+    import numpy as np
     import numpy.typing as npt
     import onnx_ir as ir
 
@@ -286,7 +285,7 @@ def _code_bounds(
         if tensor not in tensors:
             continue
         p = tensors[tensor]
-        low, high = (int(code) for code in quantize(np.array(interval, np.float32), p))
+        low, high = code_bounds(interval, p)
         if (low, high) == (p.dtype.qmin, p.dtype.qmax):
             continue
         if p.dtype.bits > CLIPPED_BITS:

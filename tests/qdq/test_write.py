@@ -14,7 +14,6 @@ from onnxq.qdq.fuse import fuse
 from onnxq.qdq.read import qparams_of
 from onnxq.qdq.write import (
     clip_codes,
-    code_bounds,
     constants_of,
     feed,
     granularity_attributes,
@@ -22,6 +21,7 @@ from onnxq.qdq.write import (
     new_codes,
     new_grid,
     quantize_behind,
+    shifted_constant,
 )
 from onnxq.qparams import PerBlock, PerChannel, QParams, per_tensor
 from tests.examples import tensor_of
@@ -139,15 +139,21 @@ def test_constant_codes_feed_a_slot(model: ir.Model) -> None:
     assert ops(model) == ["Relu", "DequantizeLinear", "Neg"]
 
 
-def test_a_clip_on_codes_has_the_bounds_of_the_clamp(model: ir.Model) -> None:
-    bounds = code_bounds((0.0, 6.0), P)
-    assert bounds == (3, 15)
+def test_a_clip_on_codes_has_constants_of_their_type_as_bounds(model: ir.Model) -> None:
     relu = model.graph.node(0)
     codes = new_constant(relu, "codes", np.zeros(2, np.uint8))
-    clip = clip_codes(codes, UINT8, bounds, "y_code", constants_of(relu, FreeNames(model)))
+    clip = clip_codes(codes, UINT8, (3, 15), "y_code", constants_of(relu, FreeNames(model)))
     low, high = clip.inputs[1:]
     assert low is not None
     assert high is not None
     assert (low.name, high.name) == ("y_code_min", "y_code_max")
     assert tensor_of(high).numpy() == 15
     assert clip.outputs[0].dtype == ir.DataType.UINT8
+
+
+def test_a_shifted_constant_stands_beside_the_old_one(model: ir.Model) -> None:
+    old = new_constant(model.graph.node(0), "z", np.array(-128, np.int8))
+    new = shifted_constant(old, FreeNames(model))
+    assert list(model.graph.initializers) == ["z", "z_uint8"]
+    assert new.dtype == ir.DataType.UINT8
+    assert tensor_of(new).numpy() == 0

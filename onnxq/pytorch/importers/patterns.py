@@ -25,7 +25,7 @@ from onnxq.graph.edit import FreeNames, graph_of, replace
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.qdq.read import WEIGHT, array_of, dequantizer
 from onnxq.qdq.write import clip_codes, constants_of, feed, new_grid
-from onnxq.qparams import PerChannel, PerTensor, QParams
+from onnxq.qparams import SHIFT, PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 F32 = npt.NDArray[np.float32]
 
 ULP = 2.0**-23  # of float32: 1 / s is off by half of it, and so is s where it was computed from r
-INT8_MAX = 127
-HALF = 128  # from int8 to uint8
 MATRIX = 2
 _CLOSE = 1e-3  # of a step: how far multiples of a scale in float32 may be from whole numbers
 WEIGHTS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 0, "MatMul": 1}
@@ -214,9 +212,9 @@ def _write(found: _Found, names: FreeNames) -> bool:
     """
     is_weight = found.x.is_initializer()
     dtype = INT8 if is_weight else UINT8
-    shift = HALF if not is_weight and found.low < 0 else 0
-    if is_weight and found.high > INT8_MAX:
-        shift = -HALF
+    shift = SHIFT if not is_weight and found.low < 0 else 0
+    if is_weight and found.high > INT8.qmax:
+        shift = -SHIFT
     low, high, zero = found.low + shift, found.high + shift, found.zero_point + shift
     if not (dtype.qmin <= low and high <= dtype.qmax and dtype.qmin <= zero <= dtype.qmax):
         return False
@@ -285,7 +283,7 @@ def _step_of(row: F32) -> float:
     largest = float(np.abs(row).max())
     if largest == 0:
         return 1.0
-    multiples = row.astype(np.float64)[None, :] * (np.arange(1, INT8_MAX + 2)[:, None] / largest)
+    multiples = row.astype(np.float64)[None, :] * (np.arange(1, INT8.qmax + 2)[:, None] / largest)
     off = np.abs(multiples - np.rint(multiples)).max(axis=1)
     good = np.flatnonzero(off < _CLOSE)
     return largest / float(good[0] + 1) if good.size else float("nan")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import onnx_ir as ir
 
 from onnxq.dtypes import INT8
@@ -20,7 +19,7 @@ from onnxq.operator import Role, Rule
 from onnxq.ort import facts
 from onnxq.qdq.fuse.scales import Int8Codes
 from onnxq.qdq.read import is_dequantize, is_quantize, zero_point_of
-from onnxq.qparams import SHIFT
+from onnxq.qdq.write import shifted_constant
 
 if TYPE_CHECKING:
     from onnxq.graph.edit import FreeNames
@@ -39,7 +38,7 @@ def shift_to_uint8(model: ir.Model, names: FreeNames) -> None:
             continue
         for node, value in ((quantize, ends[0]), (dequantize, ends[1])):
             if value not in shifted:
-                shifted[value] = _shifted(value, names)
+                shifted[value] = shifted_constant(value, names)
             node.replace_input_with(2, shifted[value])
         quantize.outputs[0].type = ir.TensorType(ir.DataType.UINT8)
     for old, new in shifted.items():
@@ -73,22 +72,6 @@ def _int8_zero_point(node: ir.Node) -> ir.Value | None:
 def _number(value: ir.Value) -> int:
     assert value.const_value is not None
     return int(value.const_value.numpy().item())
-
-
-def _shifted(value: ir.Value, names: FreeNames) -> ir.Value:
-    tensor, graph = value.const_value, value.graph
-    assert tensor is not None
-    assert isinstance(graph, ir.Graph)
-    name = names.value(f"{value.name}_uint8")
-    array = (tensor.numpy().astype(np.int16) + SHIFT).astype(np.uint8)
-    new = ir.Value(
-        name=name,
-        type=ir.TensorType(ir.DataType.UINT8),
-        shape=ir.Shape(array.shape),
-        const_value=ir.Tensor(array, name=name),
-    )
-    graph.register_initializer(new)
-    return new
 
 
 def why_not_fused(op_type: str, rule: Rule, plan: NodePlan, int8: Int8Codes) -> str:

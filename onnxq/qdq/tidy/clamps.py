@@ -15,7 +15,8 @@ from onnxq.qdq.read import (
     is_quantize,
     one_scale,
 )
-from onnxq.qdq.write import clip_codes, code_bounds, constants_of
+from onnxq.qdq.write import clip_codes, constants_of
+from onnxq.qparams import code_bounds
 
 if TYPE_CHECKING:
     from onnxq.dtypes import QDType

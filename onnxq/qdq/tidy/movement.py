@@ -20,8 +20,8 @@ from onnxq.qdq.read import (
 )
 from onnxq.qdq.tidy.lowered import write
 from onnxq.qdq.tidy.marks import MARK
-from onnxq.qdq.write import Grid, clip_codes, code_bounds, constants_of, grid_of, quantize_behind
-from onnxq.qparams import QParams
+from onnxq.qdq.write import Grid, clip_codes, constants_of, grid_of, quantize_behind
+from onnxq.qparams import QParams, code_bounds
 
 if TYPE_CHECKING:
     import onnx_ir as ir

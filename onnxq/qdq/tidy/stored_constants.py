@@ -20,7 +20,7 @@ from onnxq.qdq.read import (
     is_quantize,
     qparams_of,
 )
-from onnxq.qparams import quantize
+from onnxq.qparams import SHIFT, quantize
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 EVERYTHING = 2.0**126  # scales from here on make every code 0: onnxq.pytorch.tensor_quant.amax_grid
 DEAD = 2.0**-23
 """Scale of a channel whose codes are all 0, as a share of the largest: any scale says the same."""
-_MIDDLE = 128
 
 
 def store_codes(node: ir.Node, names: FreeNames) -> None:
@@ -108,7 +107,7 @@ def _around_zero(
 ) -> npt.NDArray[np.generic]:
     """uint8 codes around 128 as int8 around 0, which integer kernels want of weights."""
     readers = list(value.consumers())
-    if qparams.dtype != UINT8 or not (qparams.zero_point == _MIDDLE).all():
+    if qparams.dtype != UINT8 or not (qparams.zero_point == SHIFT).all():
         return codes
     if not readers or not all(map(is_dequantize, readers)):
         return codes
@@ -116,4 +115,4 @@ def _around_zero(
     middle = new_constant(node, names.value(f"{value.name}_zero_point"), zero)
     for reader in readers:
         reader.replace_input_with(2, middle)
-    return (codes.astype(np.int16) - _MIDDLE).astype(INT8.storage)
+    return (codes.astype(np.int16) - SHIFT).astype(INT8.storage)

@@ -17,7 +17,6 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog
-from onnxq.graph.edit import new_constant
 from onnxq.operator import Form, Role, Rule
 from onnxq.qdq.read import (
     ZERO_POINT,
@@ -28,7 +27,7 @@ from onnxq.qdq.read import (
     is_quantize,
     one_scale,
 )
-from onnxq.qparams import SHIFT
+from onnxq.qdq.write import shifted_constant
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -58,7 +57,7 @@ def store_unsigned(model: ir.Model, names: FreeNames) -> None:
             old = holder.inputs[slot]
             assert old is not None, "it holds an array"
             if old not in shifted:
-                shifted[old] = _shifted(holder, slot, names)
+                shifted[old] = shifted_constant(old, names)
             holder.replace_input_with(slot, shifted[old])
         for value in values:
             value.type = UINT8
@@ -120,11 +119,3 @@ def _reads_activation(node: ir.Node, slot: int) -> bool:
 
 def _is_int8(array: npt.NDArray[np.generic] | None) -> bool:
     return array is not None and array.dtype == np.int8
-
-
-def _shifted(node: ir.Node, slot: int, names: FreeNames) -> ir.Value:
-    array, old = array_of(node, slot), node.inputs[slot]
-    assert array is not None
-    assert old is not None
-    codes = (array.astype(np.int16) + SHIFT).astype(np.uint8)
-    return new_constant(node, names.value(f"{old.name}_uint8"), codes)
