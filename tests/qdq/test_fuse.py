@@ -685,3 +685,24 @@ def test_time_is_linear_in_the_number_of_nodes() -> None:
     seconds(10)
     small, large = (min(seconds(n) for _ in range(2)) for n in (250, 1000))
     assert large < 4 * 2.5 * small  # 4 times the nodes; 2.5 for a busy machine
+
+
+@pytest.mark.parametrize(
+    ("of_input", "of_result", "wanted"),
+    [
+        ("t", "s", "input 0: its scale or zero point is computed at run time"),
+        ("many", "s", "input 0 has one scale per channel; one for the tensor is wanted"),
+        ("s", "t", "its result is quantized: its scale or zero point is computed at run time"),
+    ],
+)
+def test_a_node_that_stays_has_the_reason_of_its_grid(
+    of_input: str, of_result: str, wanted: str
+) -> None:
+    model = ir.from_onnx_text(
+        f"""<ir_version: 10, opset_import: ["" : 21]>
+        g (float[2,3] x, float t) => (float[2,3] y) <float s = {{0.5}}, float[3] many = {{1, 2, 3}}>
+        {{ a = QuantizeLinear(x, {of_input})  b = DequantizeLinear(a, {of_input})
+          [node] c = Sigmoid(b)
+          d = QuantizeLinear(c, {of_result})  y = DequantizeLinear(d, {of_result}) }}"""
+    )
+    assert fuse(model).kept == {"node": wanted}

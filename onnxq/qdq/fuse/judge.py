@@ -154,7 +154,7 @@ def _take_codes(
     assert producer is not None, "from_dequantize looked"
     qparams = scales.of(producer)
     if isinstance(qparams, Unread):
-        return f"the scale of input {slot} is computed at run time, or there is one per block"
+        return f"input {slot}: {qparams.reason}"
     if qparams.dtype.name not in CODES:
         return f"input {slot} is {qparams.dtype}; integer kernels take uint8 and int8"
     inputs[slot], found[slot] = producer.inputs[0], qparams

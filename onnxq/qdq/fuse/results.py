@@ -50,8 +50,10 @@ def results_of(node: ir.Node, rule: Rule, scales: Scales) -> Results | Kept:
             return Kept("its result is read in float32 too, or not quantized at all")
         found = [scales.of(r) for r in quantizing]
         qparams = found[0]
-        if isinstance(qparams, Unread) or any(p != qparams for p in found):
-            return Kept("its result is quantized in more than one way, or with unknown scales")
+        if isinstance(qparams, Unread):
+            return Kept(f"its result is quantized: {qparams.reason}")
+        if any(p != qparams for p in found):
+            return Kept("its result is quantized in more than one way")
         if clamp is not None and value is clamp.outputs[0]:
             if not _redundant(clamp, quantizing[0], qparams):
                 return Kept(f"{clamp.op_type} behind it bounds more than its codes do")
