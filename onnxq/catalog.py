@@ -31,6 +31,13 @@ def find(op_type: str, domain: str = "") -> Operator | None:
     return registry.get((ALIASES.get(domain, domain), op_type))
 
 
+def rule_of(node: ir.Node) -> Rule | None:
+    """The rule that the operator has for the node; None: the node stays in float."""
+    operator = find(node.op_type, node.domain)
+    rule = None if operator is None else operator.rule(node)
+    return rule if isinstance(rule, Rule) else None
+
+
 def all_operators() -> tuple[Operator, ...]:
     """Every known operator, sorted by domain and name."""
     _load()
@@ -78,8 +85,7 @@ def has_dynamic_form(node: ir.Node) -> bool:
 
 def moves_data(node: ir.Node) -> bool:
     """Whether its results are elements of its first input, and constants at most."""
-    operator = find(node.op_type, node.domain)
-    rule = None if operator is None else operator.rule(node)
-    if not isinstance(rule, Rule) or rule.role is not Role.MOVEMENT:
+    rule = rule_of(node)
+    if rule is None or rule.role is not Role.MOVEMENT:
         return False
     return rule.activations == (0,) and not rule.selects

@@ -20,7 +20,6 @@ from onnxq import catalog, targets
 from onnxq.dtypes import INT8
 from onnxq.graph.edit import FreeNames, new_constant
 from onnxq.graph.passes.unused import RemoveUnused
-from onnxq.operator import Rule
 from onnxq.operator.nodes import find_input
 from onnxq.pytorch.importers.notes import note
 from onnxq.pytorch.importers.patterns import WEIGHTS
@@ -172,9 +171,8 @@ def _weights(model: ir.Model) -> Iterator[tuple[ir.Node, Codes, bool]]:
 
 
 def _adds_pairs(node: ir.Node) -> bool:
-    operator = catalog.find(node.op_type, node.domain)
-    rule = None if operator is None else operator.rule(node)
-    return rule.saturating_pairs if isinstance(rule, Rule) else True
+    rule = catalog.rule_of(node)
+    return rule is None or rule.saturating_pairs
 
 
 def _endangers(target: Target, codes: Codes, saturates: object) -> bool:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq import catalog
-from onnxq.operator import Rule
 from onnxq.qdq.fuse.fusion import Kept
 from onnxq.qdq.fuse.scales import CODES, Scales
 from onnxq.qdq.fuse.view import float_view
@@ -17,6 +16,8 @@ from onnxq.qparams import PerTensor, QParams
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+    from onnxq.operator import Rule
 
 
 @dataclass(slots=True)
@@ -82,9 +83,8 @@ def _redundant(clamp: ir.Node, quantize: ir.Node, qparams: QParams) -> bool:
     rint(bound / scale) + zero_point is compared with the ends of the type, as ONNX Runtime does,
     for a Clip where scale and zero point have rank 0.
     """
-    operator = catalog.find(clamp.op_type, clamp.domain)
-    rule = None if operator is None else operator.rule(float_view(clamp, Scales()))
-    if not isinstance(rule, Rule) or rule.clamp is None:
+    rule = catalog.rule_of(float_view(clamp, Scales()))
+    if rule is None or rule.clamp is None:
         return False
     zero_point, dtype = int(qparams.zero_point), qparams.dtype
     if clamp.op_type == "Relu":

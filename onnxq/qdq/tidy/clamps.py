@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.graph.edit import graph_of, insert_behind
-from onnxq.operator import Role, Rule
+from onnxq.operator import Role
 from onnxq.qdq.read import (
     is_dequantize,
     is_quantize,
@@ -72,9 +72,8 @@ def _clip_behind(
 
 def _bounds(node: ir.Node) -> tuple[float, float] | None:
     """What the node clips its input to; None where it does something else."""
-    operator = catalog.find(node.op_type, node.domain)
-    rule = None if operator is None else operator.rule(node)
-    return rule.clamp if isinstance(rule, Rule) and rule.role is Role.CLAMP else None
+    rule = catalog.rule_of(node)
+    return rule.clamp if rule is not None and rule.role is Role.CLAMP else None
 
 
 def _only_reader(node: ir.Node) -> bool:

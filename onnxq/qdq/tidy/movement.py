@@ -33,9 +33,8 @@ def onto_grid(node: ir.Node, names: FreeNames) -> None:
     """Gives what only moves data, or clips, codes of its own: those that come in."""
     if is_quantize(node) or is_dequantize(node) or node.op_type == MARK:
         return
-    operator = catalog.find(node.op_type, node.domain)
-    rule = None if operator is None else operator.rule(node)
-    if operator is None or not isinstance(rule, Rule) or not _keeps_grid(rule):
+    rule = catalog.rule_of(node)
+    if rule is None or not _keeps_grid(rule):
         return
     sources = [dequantizer(node.inputs[slot]) for slot in rule.activations]
     found = [None if source is None else qparams_of(source) for source in sources]
@@ -160,9 +159,8 @@ def quantize_before(node: ir.Node, names: FreeNames) -> None:
 
 def _moved(node: ir.Node) -> ir.Value | None:
     """The only activation of a node that only moves it, to one reader; None for any other node."""
-    operator = catalog.find(node.op_type, node.domain)
-    rule = None if operator is None else operator.rule(node)
-    if not isinstance(rule, Rule) or rule.role is not Role.MOVEMENT or rule.form is not Form.QDQ:
+    rule = catalog.rule_of(node)
+    if rule is None or rule.role is not Role.MOVEMENT or rule.form is not Form.QDQ:
         return None
     if not rule.shares_qparams or len(rule.activations) != 1 or rule.outputs != (0,):
         return None

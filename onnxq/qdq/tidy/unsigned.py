@@ -17,7 +17,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog
-from onnxq.operator import Form, Role, Rule
+from onnxq.operator import Form, Role
 from onnxq.qdq.read import (
     ZERO_POINT,
     array_of,
@@ -87,10 +87,9 @@ def _from_quantizer(quantizer: ir.Node) -> tuple[Constants, list[ir.Value]] | No
 
 def _moves(node: ir.Node) -> bool:
     """Whether it moves its first input, and nothing else, to its outputs."""
-    operator = catalog.find(node.op_type, node.domain)
-    rule = None if operator is None else operator.rule(node)
+    rule = catalog.rule_of(node)
     return (
-        isinstance(rule, Rule)
+        rule is not None
         and rule.role is Role.MOVEMENT
         and rule.form is Form.QDQ
         and rule.shares_qparams
@@ -109,9 +108,8 @@ def _is_activation(dequantize: ir.Node) -> bool:
 
 def _reads_activation(node: ir.Node, slot: int) -> bool:
     """Whether the slot is an operand of a node that computes with other codes at run time."""
-    operator = catalog.find(node.op_type, node.domain)
-    rule = None if operator is None else operator.rule(node)
-    if not isinstance(rule, Rule) or slot not in rule.activations:
+    rule = catalog.rule_of(node)
+    if rule is None or slot not in rule.activations:
         return False
     others = [dequantizer(node.inputs[other]) for other in rule.activations if other != slot]
     return any(other is not None and not is_constant(other) for other in others)
