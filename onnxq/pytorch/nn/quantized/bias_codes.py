@@ -1,4 +1,8 @@
-"""int32 codes of a bias, at the scale of the sums that it is added to: x_scale * w_scale."""
+"""int32 codes of a bias, at the scale of the sums that it is added to: x_scale * w_scale.
+
+Twins of onnxq.qparams on tensors: training differentiates through them, and torch.compile traces
+them. A test holds them to the same numbers.
+"""
 
 from __future__ import annotations
 

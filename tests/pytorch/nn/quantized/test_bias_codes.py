@@ -1,11 +1,25 @@
+"""The torch twins of onnxq.qparams, which training differentiates through, give its numbers."""
+
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
-from onnxq.dtypes import INT8, UINT8
-from onnxq.pytorch.nn.quantized.bias_codes import bias_scale
-from onnxq.qparams import MIN_SCALE, PerChannel, QParams, per_tensor, sum_scale
+from onnxq.dtypes import INT8, INT32, UINT8
+from onnxq.pytorch.nn.quantized.bias_codes import bias_codes, bias_scale, raised_scale
+from onnxq.qparams import (
+    MIN_SCALE,
+    PerChannel,
+    PerTensor,
+    QParams,
+    per_tensor,
+    quantize,
+    sum_scale,
+)
+from onnxq.qparams import raised_scale as raised_in_numpy
+
+CHANNELS = 12
 
 
 def test_the_scale_of_a_bias_is_that_of_the_sums() -> None:
@@ -15,3 +29,25 @@ def test_the_scale_of_a_bias_is_that_of_the_sums() -> None:
         x = per_tensor(step, 0, UINT8)
         ours = bias_scale(torch.from_numpy(x.scale.copy()), torch.from_numpy(steps))
         assert np.array_equal(ours.numpy(), sum_scale(x, w))
+
+
+@pytest.mark.parametrize("sizes", [(), (CHANNELS,), (CHANNELS // 3,)], ids=str)
+@pytest.mark.parametrize("largest", [1.0, 1e6, 1e30])
+def test_scales_are_raised_for_a_bias_as_in_numpy(sizes: tuple[int, ...], largest: float) -> None:
+    rng = np.random.default_rng(3)
+    w = np.asarray(rng.uniform(1e-6, 1e-2, sizes), np.float32)
+    bias = (rng.standard_normal(CHANNELS) * largest).astype(np.float32)
+    x = np.asarray(0.02, np.float32)
+    ours = raised_scale(*(torch.from_numpy(one) for one in (w, bias, x)))
+    assert np.array_equal(ours.numpy(), raised_in_numpy(w, bias, x))
+
+
+@pytest.mark.parametrize("sizes", [(), (CHANNELS,)], ids=str)
+def test_codes_of_a_bias_are_those_of_quantize(sizes: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(4)
+    scale = np.asarray(rng.uniform(1e-9, 1e-3, sizes), np.float32)
+    granularity = PerChannel(0) if sizes else PerTensor()
+    qparams = QParams(scale, np.zeros(sizes, np.int32), INT32, granularity)
+    bias = rng.standard_normal(CHANNELS).astype(np.float32)
+    ours = bias_codes(torch.from_numpy(bias), torch.from_numpy(scale))
+    assert np.array_equal(ours.numpy(), quantize(bias, qparams))
