@@ -118,7 +118,7 @@ def new_constant(node: ir.Node, name: str, array: npt.NDArray[np.generic]) -> ir
 
 
 def merge_equal(graph: ir.Graph, says: Callable[[ir.Node], Hashable | None]) -> bool:
-    """Of the nodes of a graph that say the same, one is left; whether there were others.
+    """Leaves one of the nodes of a graph that say the same; True where others went.
 
     Args:
         graph: changed in place; what an earlier merge makes equal is merged, too.

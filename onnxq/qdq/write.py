@@ -1,8 +1,11 @@
 """QuantizeLinear and DequantizeLinear (Q, DQ), written: every pass on graphs makes them here.
 
-x -> Q -> codes -> DQ -> readers     Grid, quantize_behind
-constant codes -> DQ -> a slot       new_codes
-Q -> Clip on codes                   clip_codes
+    x -> Q -> codes -> DQ -> readers     Grid, quantize_behind
+    constant codes -> DQ -> a slot       new_codes
+    Q -> Clip on codes                   clip_codes
+    int8 codes as uint8 codes            shifted_constant
+
+Only the forms of an operator on codes, which its file under operators/ lowers to, bring their own.
 """
 
 from __future__ import annotations
@@ -14,12 +17,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.graph.edit import graph_of, new_constant, new_initializer
-from onnxq.qdq.read import (
-    DEQUANTIZE,
-    QUANTIZE,
-    SCALE,
-    zero_point_of,
-)
+from onnxq.qdq.read import DEQUANTIZE, QUANTIZE, SCALE, zero_point_of
 from onnxq.qdq.tensors import stored_codes
 from onnxq.qparams import PerChannel, PerTensor, shifted
 

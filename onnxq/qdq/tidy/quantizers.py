@@ -1,4 +1,4 @@
-"""Of several equal quantizers of a tensor, one is left.
+"""Equal quantizers of a tensor become one.
 
     x -> Q -> DQ, x -> Q -> DQ     becomes   x -> Q -> DQ, DQ
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def share_equal(model: ir.Model) -> None:
-    """Of several equal Q of a tensor, and equal Clip on codes, leaves one, in place."""
+    """Leaves one of equal Q of a tensor, and of equal Clips of the same codes, in place."""
     merge_equal(model.graph, _said)
 
 
