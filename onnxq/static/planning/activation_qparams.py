@@ -12,7 +12,7 @@ from onnxq.graph.walk import node_name, subgraphs, walk
 from onnxq.graph.weights import constant_array
 from onnxq.observers import NoopObserver
 from onnxq.observers._range import EPS
-from onnxq.qparams import MIN_SCALE, QParams, per_tensor, quantize, stored_as
+from onnxq.qparams import MIN_SCALE, QParams, code_bounds, per_tensor, stored_as
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -141,7 +141,7 @@ def _fitted(qparams: QParams, clamp: tuple[float, float]) -> QParams:
     used, and would need a Clip of their own.
     """
     dtype = qparams.dtype
-    low, high = (int(code) for code in quantize(np.array(clamp, np.float32), qparams))
+    low, high = code_bounds(clamp, qparams)
     nearly = dtype.qmin + NEARLY_ALL * (dtype.qmax - dtype.qmin)
     if low != int(qparams.zero_point) or low != dtype.qmin or not nearly <= high < dtype.qmax:
         return qparams
