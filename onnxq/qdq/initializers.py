@@ -13,16 +13,13 @@ from onnxq.operator.nodes import tensor_of
 from onnxq.qdq.tensors import (
     half_tensor,
     integer_tensor,
-    scale_tensor,
     transposed,
-    zero_point_tensor,
 )
-from onnxq.qdq.write import Grid, grid_from
+from onnxq.qdq.write import Grid, NewConstant, new_grid
 from onnxq.qparams import QParams
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+    from onnxq.operator import Array
 
 
 _Codes = tuple[
@@ -65,10 +62,14 @@ class Initializers:
         """`name` if it is free, else name_1, name_2 ...; given out once."""
         return self._names.take(name)
 
-    def array(self, graph: ir.Graph, name: str, array: npt.NDArray[np.generic]) -> ir.Value:
-        """A new initializer of that graph, of that name where it is free."""
-        unique = self.unique(name)
-        return new_initializer(graph, unique, ir.Tensor(array, name=unique))
+    def constants_of(self, graph: ir.Graph) -> NewConstant:
+        """Makes initializers of that graph."""
+
+        def new(name: str, array: Array) -> ir.Value:
+            unique = self.unique(name)
+            return new_initializer(graph, unique, ir.Tensor(array, name=unique))
+
+        return new
 
     def adopt(self, graph: ir.Graph, value: ir.Value) -> None:
         """Registers a constant that a lowering made, or lets its readers read an equal one.
@@ -141,12 +142,7 @@ class Initializers:
     def grid(self, graph: ir.Graph, stem: str, qparams: QParams) -> Grid:
         """Scale and zero point of the tensor `stem`, as initializers of this graph."""
         if (stem, graph) not in self._grids:
-            scale, zero_point = (self.unique(f"{stem}_{part}") for part in ("scale", "zero_point"))
-            self._grids[stem, graph] = grid_from(
-                new_initializer(graph, scale, scale_tensor(qparams, scale)),
-                new_initializer(graph, zero_point, zero_point_tensor(qparams, zero_point)),
-                qparams,
-            )
+            self._grids[stem, graph] = new_grid(self.constants_of(graph), stem, qparams)
         return self._grids[stem, graph]
 
 

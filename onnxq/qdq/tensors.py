@@ -76,16 +76,6 @@ def stored_codes(codes: npt.NDArray[np.integer], dtype: QDType) -> npt.NDArray[n
     return codes if narrow is None else codes.astype(narrow)
 
 
-def scale_tensor(qparams: QParams, name: str) -> ir.TensorProtocol:
-    """The scale initializer; rank 0 for per-tensor qparams (QLinearAdd refuses rank 1)."""
-    return ir.Tensor(qparams.scale, name=name)
-
-
-def zero_point_tensor(qparams: QParams, name: str) -> ir.TensorProtocol:
-    """The zero point initializer, of the codes' type."""
-    return ir.Tensor(stored_codes(qparams.zero_point, qparams.dtype), name=name)
-
-
 def _becomes_vector(source: ir.TensorProtocol, qparams: QParams) -> bool:
     """Whether it is a bias of one element, or of shape (1, channels); its scales need a vector."""
     first = tuple(source.shape.numpy()[:1])

@@ -10,6 +10,7 @@ Only the forms of an operator on codes, which its file under operators/ lowers t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,16 +18,16 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.graph.edit import graph_of, new_constant, new_initializer
+from onnxq.operator import Array
 from onnxq.qdq.read import DEQUANTIZE, QUANTIZE, SCALE, zero_point_of
 from onnxq.qdq.tensors import stored_codes
 from onnxq.qparams import PerChannel, PerTensor, shifted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from onnxq.dtypes import QDType
     from onnxq.graph.edit import FreeNames
-    from onnxq.operator import Array
     from onnxq.qparams import QParams
 
 OUTPUT_DTYPE_OPSET = 21  # where QuantizeLinear got its output_dtype
@@ -98,20 +99,29 @@ def grid_from(scale: ir.Value, zero_point: ir.Value, qparams: QParams) -> Grid:
     return Grid(scale, zero_point, codes, granularity_attributes(qparams))
 
 
-def new_grid(node: ir.Node, stem: str, qparams: QParams, names: FreeNames) -> Grid:
-    """A grid in the graph that holds the node: `<stem>_scale` and `<stem>_zero_point`."""
-    scale = new_constant(node, names.value(f"{stem}_scale"), qparams.scale)
+NewConstant = Callable[[str, Array], ir.Value]
+"""Makes a constant in a graph, of that name where it is free."""
+
+
+def constants_of(node: ir.Node, names: FreeNames) -> NewConstant:
+    """Makes constants in the graph that holds the node."""
+    return lambda name, array: new_constant(node, names.value(name), array)
+
+
+def new_grid(new: NewConstant, stem: str, qparams: QParams) -> Grid:
+    """The grid of new constants `<stem>_scale` and `<stem>_zero_point`.
+
+    Those per tensor have rank 0: QLinearAdd refuses rank 1.
+    """
+    scale = new(f"{stem}_scale", qparams.scale)
     zeros = stored_codes(qparams.zero_point, qparams.dtype)
-    zero_point = new_constant(node, names.value(f"{stem}_zero_point"), zeros)
-    return grid_from(scale, zero_point, qparams)
+    return grid_from(scale, new(f"{stem}_zero_point", zeros), qparams)
 
 
-def new_codes(
-    node: ir.Node, stem: str, codes: Array, qparams: QParams, names: FreeNames
-) -> tuple[ir.Value, Grid]:
-    """Constant codes, `<stem>_quantized`, and their grid, in the graph that holds the node."""
-    value = new_constant(node, names.value(f"{stem}_quantized"), codes)
-    return value, new_grid(node, stem, qparams, names)
+def new_codes(new: NewConstant, stem: str, codes: Array, qparams: QParams) -> tuple[ir.Value, Grid]:
+    """New constant codes, `<stem>_quantized`, and their grid."""
+    value = new(f"{stem}_quantized", codes)
+    return value, new_grid(new, stem, qparams)
 
 
 def feed(node: ir.Node, slot: int, made: ir.Node) -> None:
@@ -160,7 +170,7 @@ def clip_codes(
     dtype: QDType,
     bounds: tuple[int, int],
     stem: str,
-    new: Callable[[str, Array], ir.Value],
+    new: NewConstant,
 ) -> ir.Node:
     """A Clip on codes, not in a graph yet, and without names.
 
@@ -169,7 +179,7 @@ def clip_codes(
         dtype: of the codes.
         bounds: lowest and largest code.
         stem: of the names of the bounds.
-        new: makes a constant of that name.
+        new: makes them.
     """
     ends = [
         new(f"{stem}_{end}", np.array(code, dtype.storage))
@@ -179,11 +189,6 @@ def clip_codes(
     result = node.outputs[0]
     result.type, result.shape = ir.TensorType(ir.DataType[dtype.onnx]), codes.shape
     return node
-
-
-def constants_of(node: ir.Node, names: FreeNames) -> Callable[[str, Array], ir.Value]:
-    """Makes constants in the graph that holds the node, for `clip_codes`."""
-    return lambda name, array: new_constant(node, names.value(name), array)
 
 
 def shifted_constant(value: ir.Value, names: FreeNames) -> ir.Value:

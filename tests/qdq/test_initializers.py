@@ -74,7 +74,7 @@ def test_scale_and_zero_point_are_made_once_per_tensor_and_graph() -> None:
 
 def test_an_array_is_an_initializer_of_that_type_and_shape() -> None:
     graph, _ = graph_with_weight()
-    value = Initializers({"w"}).array(graph, "w", np.zeros((2, 3), np.uint8))
+    value = Initializers({"w"}).constants_of(graph)("w", np.zeros((2, 3), np.uint8))
     assert graph.initializers["w_1"] is value
     assert value.dtype == ir.DataType.UINT8
     assert value.shape == ir.Shape([2, 3])

@@ -9,9 +9,7 @@ from onnxq.qdq.tensors import (
     LAZY_BYTES,
     half_tensor,
     integer_tensor,
-    scale_tensor,
     transposed,
-    zero_point_tensor,
 )
 from onnxq.qparams import PerChannel, QParams, per_tensor, quantize
 
@@ -63,12 +61,6 @@ def test_bias_of_shape_1_n_is_declared_and_stored_as_a_vector(size: int) -> None
     codes = integer_tensor(bias, p, None, (3.0,) * size, "b")
     assert codes.shape.numpy() == codes.numpy().shape == (size,)
     assert set(codes.numpy().tolist()) == {6}
-
-
-def test_per_tensor_scale_has_rank_0() -> None:
-    p = per_tensor(0.5, 3, INT8)
-    assert scale_tensor(p, "s").numpy().shape == ()
-    assert zero_point_tensor(p, "z").numpy() == np.int8(3)
 
 
 def test_bits_are_those_of_quantize() -> None:

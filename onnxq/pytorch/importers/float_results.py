@@ -30,7 +30,7 @@ from onnxq.qdq.read import (
     is_quantize,
 )
 from onnxq.qdq.tidy import tidy_quantized
-from onnxq.qdq.write import new_grid, quantize_behind
+from onnxq.qdq.write import constants_of, new_grid, quantize_behind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -179,4 +179,5 @@ def _requantize(value: ir.Value, array: npt.NDArray[np.float32], names: FreeName
     qparams = observer.calculate_qparams()
     node = value.producer()
     assert node is not None
-    quantize_behind(value, new_grid(node, str(value.name), qparams, names), names)
+    grid = new_grid(constants_of(node, names), str(value.name), qparams)
+    quantize_behind(value, grid, names)

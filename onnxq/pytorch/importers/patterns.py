@@ -227,11 +227,12 @@ def _write(found: _Found, names: FreeNames) -> bool:
     granularity = PerChannel(axis) if axis >= 0 else PerTensor()
     qparams = QParams(scale, np.full(scale.shape, zero), dtype, granularity)
     stem = str(found.y.name)
-    grid = new_grid(node, stem, qparams, names)
+    new = constants_of(node, names)
+    grid = new_grid(new, stem, qparams)
     made = [grid.quantize(found.x, names.node(f"{stem}_q"), names.value(f"{stem}_codes"))]
     codes = made[0].outputs[0]
     if (low, high) != (dtype.qmin, dtype.qmax):
-        clip = clip_codes(codes, dtype, (low, high), str(codes.name), constants_of(node, names))
+        clip = clip_codes(codes, dtype, (low, high), str(codes.name), new)
         made.append(clip)
         codes = clip.outputs[0]
         clip.name, codes.name = names.node(f"{stem}_clip"), names.value(f"{stem}_clipped")
@@ -269,7 +270,8 @@ def _restore_weight(node: ir.Node, names: FreeNames) -> None:
     if not np.isfinite(scale).all():
         return
     stem, zeros = str(value.name), np.zeros(len(scale), np.int8)
-    grid = new_grid(node, stem, QParams(scale, zeros, INT8, PerChannel(axis)), names)
+    qparams = QParams(scale, zeros, INT8, PerChannel(axis))
+    grid = new_grid(constants_of(node, names), stem, qparams)
     quantizer = grid.quantize(value, names.node(f"{stem}_q"), names.value(f"{stem}_codes"))
     codes = quantizer.outputs[0]
     graph_of(node).insert_before(node, quantizer)

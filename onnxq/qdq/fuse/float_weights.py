@@ -23,7 +23,7 @@ from onnxq.graph.weights import constant
 from onnxq.operator.nodes import find_input, input_at
 from onnxq.ort import facts
 from onnxq.qdq.read import BIAS, WEIGHT, dequantizer, is_quantize
-from onnxq.qdq.write import Grid, feed, new_codes
+from onnxq.qdq.write import Grid, constants_of, feed, new_codes
 from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ def _quantize(node: ir.Node, scales: Scales, names: FreeNames) -> None:
     else:
         w = _qparams_of(weight)
         codes = quantize(weight, w)
-        _read_codes(node, WEIGHT, *new_codes(node, _stem(node, WEIGHT), codes, w, names), names)
+        stored, grid = new_codes(constants_of(node, names), _stem(node, WEIGHT), codes, w)
+        _read_codes(node, WEIGHT, stored, grid, names)
     if b is not None:
         _quantize_bias(node, b, np.asarray(x.scale * w.scale), names)
 

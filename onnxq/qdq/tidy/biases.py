@@ -15,7 +15,7 @@ from onnxq.operator.nodes import input_at
 from onnxq.qdq.read import BIAS, array_of, dequantizer, is_quantize, one_scale
 from onnxq.qdq.tidy.stored_constants import DEAD
 from onnxq.qdq.tidy.stored_weights import weight_of
-from onnxq.qdq.write import feed, new_codes
+from onnxq.qdq.write import constants_of, feed, new_codes
 from onnxq.qparams import PerChannel, PerTensor, QParams, product_scale, quantize, raised_scale
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def store_bias(node: ir.Node, names: FreeNames) -> None:
     granularity = PerChannel(0) if scale.ndim else PerTensor()
     qparams = QParams(scale, np.zeros(scale.shape, np.int32), INT32, granularity)
     stem = str(input_at(node, BIAS).name)
-    codes, grid = new_codes(node, stem, quantize(bias, qparams), qparams, names)
+    codes, grid = new_codes(constants_of(node, names), stem, quantize(bias, qparams), qparams)
     name = names.node(f"{stem}_dequantize")
     feed(node, BIAS, grid.dequantize(codes, name, names.value(f"{stem}_dequantized")))
 

@@ -18,7 +18,7 @@ from onnxq.qdq.read import (
     is_constant,
     qparams_of,
 )
-from onnxq.qdq.write import feed, new_codes
+from onnxq.qdq.write import constants_of, feed, new_codes
 from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class StoredWeight:
         stem = f"{self.stem}_folded"
         granularity = PerChannel(self.axis) if scale.ndim else PerTensor()
         qparams = QParams(scale, np.zeros(scale.shape, np.int8), INT8, granularity)
-        stored, grid = new_codes(node, stem, codes, qparams, names)
+        stored, grid = new_codes(constants_of(node, names), stem, codes, qparams)
         name = names.node(f"{old.name}_folded")
         feed(node, WEIGHT, grid.dequantize(stored, name, names.value(f"{stem}_dequantized")))
         return StoredWeight(str(stored.name), codes, scale, self.axis)

@@ -19,7 +19,7 @@ from onnx_ir.tape import Tape
 from onnxq import catalog
 from onnxq.graph.edit import graph_of, graphs_of, insert_behind
 from onnxq.graph.walk import node_name, subgraphs, value_name, walk
-from onnxq.operator import Array, DynamicForm, Float, Form, NodePlan, Rule, Site
+from onnxq.operator import DynamicForm, Float, Form, NodePlan, Rule, Site
 from onnxq.operator.nodes import input_at
 from onnxq.qdq.initializers import Initializers
 from onnxq.qdq.write import clip_codes
@@ -247,10 +247,7 @@ class _QdqWriter:
         """Clip on codes: exact for Relu and Clip, because rounding to a grid keeps order."""
         graph = graph_of(behind)
         dtype = self.plan.tensors[tensor].dtype
-
-        def new(name: str, end: Array) -> ir.Value:
-            return self.new.array(graph, name, end)
-
+        new = self.new.constants_of(graph)
         node = clip_codes(codes, dtype, bounds, f"{tensor}_code", new)
         node.name = self.new.unique(f"{tensor}_clip")
         graph.insert_after(behind, node)
