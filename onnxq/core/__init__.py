@@ -1,1 +1,1 @@
-"""Ground that every room stands on: files written whole, threads, plugins."""
+"""Ground that every room stands on: types of arrays, files written whole, threads, plugins."""

@@ -6,16 +6,16 @@
     integer_call   IntegerCall: the same, for kernels of operators on codes
     site           Site, DynamicSite: where a lowering writes its nodes
     node_plan      NodePlan, DynamicNodePlan: the qparams of one node
-    arrays         Array, Reals, Singles, Ints: types of arrays
     nodes          constants and shapes of a node, for its rule
     examples       arrays for its cases
 
-An operator file imports what is listed below from here, and functions from `nodes` and `examples`.
+An operator file imports what is listed below from here, types of arrays among it, and functions
+from `nodes` and `examples`.
 """
 
 from __future__ import annotations
 
-from onnxq.operator.arrays import Array, Ints, Reals, Singles
+from onnxq.core.arrays import Array, Ints, Reals, Singles
 from onnxq.operator.call import AttributeValue, Call, NodeCall
 from onnxq.operator.contract import (
     IntegerOperator,

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
+from onnxq.core.arrays import Array
 from onnxq.errors import ShapeError
-from onnxq.operator.arrays import Array
 from onnxq.qparams import PerChannel, PerTensor
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.operator.arrays import Array
+    from onnxq.core.arrays import Array
     from onnxq.operator.call import Call
     from onnxq.operator.integer_call import IntegerCall
     from onnxq.operator.rule import Case, DynamicRule, Rule

@@ -17,8 +17,8 @@ from onnxq.qparams import PerChannel, PerTensor, QParams, sum_scale
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from onnxq.core.arrays import Array
     from onnxq.dtypes import QDType
-    from onnxq.operator.arrays import Array
     from onnxq.operator.node_plan import NodePlan
     from onnxq.qparams import IntArray
 

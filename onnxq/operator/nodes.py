@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.operator.arrays import Array
+    from onnxq.core.arrays import Array
 
 STANDS_FOR_INFINITY = (
     1e6  # masks write infinity as -1e9, -3.4e38, -inf: one scale cannot hold it and the data

@@ -14,7 +14,7 @@ from onnxq.core.saved import Key, OpenEnds
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onnxq.operator.arrays import Array
+    from onnxq.core.arrays import Array
     from onnxq.operator.call import AttributeValue
     from onnxq.operator.node_plan import DynamicForm
 

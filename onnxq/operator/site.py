@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from onnx_ir.tape import Tape
 
+    from onnxq.core.arrays import Array
     from onnxq.dtypes import QDType
-    from onnxq.operator.arrays import Array
     from onnxq.operator.node_plan import DynamicNodePlan, NodePlan
     from onnxq.qparams import QParams
 

@@ -1,4 +1,4 @@
-"""Names of array types: what kernels and formulas compute with."""
+"""Names of array types, each with one meaning in the package."""
 
 from __future__ import annotations
 
