@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    Floats = npt.NDArray[np.float32]
+    from onnxq.core.arrays import Singles
+
     Nodes = list[onnx.NodeProto]
 
 MICROSOFT = "com.microsoft"
@@ -22,12 +23,12 @@ FLOAT = TensorProto.FLOAT
 node, info = helper.make_node, helper.make_tensor_value_info
 
 
-def arrays_of(model: onnx.ModelProto) -> dict[str, Floats]:
+def arrays_of(model: onnx.ModelProto) -> dict[str, Singles]:
     """The weights w, r and b."""
     return {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
 
 
-def codes(w: Floats) -> tuple[npt.NDArray[np.int8], Floats]:
+def codes(w: Singles) -> tuple[npt.NDArray[np.int8], Singles]:
     """int8 codes of (K, N), one scale per column."""
     scale = np.asarray(np.abs(w).max(axis=0) / 127, np.float32)
     return np.rint(w / scale).astype(np.int8), scale

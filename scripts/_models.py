@@ -15,10 +15,11 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from onnxq.core.arrays import Singles
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # models/ and scripts/ are no installed packages
 
-FloatArray = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.uint8]
 
 
@@ -30,7 +31,7 @@ class FloatModel:
     path: Path
 
 
-def evaluation_data(data: Path | None) -> tuple[FloatArray, FloatArray, Labels]:
+def evaluation_data(data: Path | None) -> tuple[Singles, Singles, Labels]:
     """(calibration images, test images, test labels): embedded, or the test set of a full npz."""
     from models.cifar10 import load_jpeg_split, load_sample
 
@@ -39,7 +40,7 @@ def evaluation_data(data: Path | None) -> tuple[FloatArray, FloatArray, Labels]:
     return calibration, images, labels
 
 
-def chosen_models(doc: str | None) -> Iterator[tuple[FloatModel, FloatArray, FloatArray, Labels]]:
+def chosen_models(doc: str | None) -> Iterator[tuple[FloatModel, Singles, Singles, Labels]]:
     """(model, calibration images, test images, test labels) of those that the command line names.
 
     Args:
@@ -56,7 +57,7 @@ def chosen_models(doc: str | None) -> Iterator[tuple[FloatModel, FloatArray, Flo
                 yield model, *data
 
 
-def float_models(folder: Path, calibration: FloatArray) -> Iterator[FloatModel]:
+def float_models(folder: Path, calibration: Singles) -> Iterator[FloatModel]:
     """ResNet-20, MobileNetV2 and MobileNetV2 with imbalanced channels, as files of the folder."""
     import torch  # needed for exporting only
 

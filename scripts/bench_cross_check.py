@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import onnxq
-from scripts._models import FloatArray, FloatModel, evaluation_data, float_models
+from scripts._models import FloatModel, evaluation_data, float_models
 from scripts._tables import head, line
 
 if TYPE_CHECKING:
     from onnxq.checking.cross_findings import CrossFindings
+    from onnxq.core.arrays import Singles
 
 TARGETS = ("x86-vnni", "portable")
 FORMATS = ("qdq", "qoperator")
@@ -35,7 +36,7 @@ HEADER = (
 
 
 def row(
-    model: FloatModel, target: str, form: str, images: FloatArray
+    model: FloatModel, target: str, form: str, images: Singles
 ) -> tuple[CrossFindings, list[object]]:
     """The findings of one quantized model, and its line of the table."""
     quantized = onnxq.quantize(model.path, [{"image": images}], target=target, format=form)

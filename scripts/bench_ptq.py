@@ -34,7 +34,8 @@ from scripts._timing import median_seconds, runs_on, session
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-FloatArray = npt.NDArray[np.float32]
+    from onnxq.core.arrays import Singles
+
 BATCH = 100
 ROUNDS = 41
 
@@ -54,7 +55,7 @@ class Result:
 
 
 def quantized_by_onnxruntime(
-    model: Path, images: FloatArray, folder: Path
+    model: Path, images: Singles, folder: Path
 ) -> Iterator[tuple[str, Path]]:
     """(name, file) of quantize_static's variants: QDQ, uint8 activations, int8 weights."""
     for granularity in ("per-channel", "per-tensor"):
@@ -65,7 +66,7 @@ def quantized_by_onnxruntime(
             yield f"quantize_static {granularity} {method.name}", path
 
 
-def quantized_by_onnxq(model: Path, images: FloatArray, folder: Path) -> Iterator[tuple[str, Path]]:
+def quantized_by_onnxq(model: Path, images: Singles, folder: Path) -> Iterator[tuple[str, Path]]:
     """(name, file) of onnxq's default for both targets."""
     for target in ("x86-vnni", "portable"):
         path = folder / f"onnxq-{target}.onnx"
@@ -73,7 +74,7 @@ def quantized_by_onnxq(model: Path, images: FloatArray, folder: Path) -> Iterato
         yield f"onnxq {target}", path
 
 
-def logits(path: Path, images: FloatArray) -> FloatArray:
+def logits(path: Path, images: Singles) -> Singles:
     model = session(path)
     parts = [
         model.run(None, {"image": images[i : i + BATCH]})[0] for i in range(0, len(images), BATCH)
@@ -82,13 +83,13 @@ def logits(path: Path, images: FloatArray) -> FloatArray:
 
 
 def measure(
-    model: FloatModel, calibration: FloatArray, images: FloatArray, labels: npt.NDArray[np.uint8]
+    model: FloatModel, calibration: Singles, images: Singles, labels: npt.NDArray[np.uint8]
 ) -> list[Result]:
     """The float model first, then every quantized one."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         made: list[tuple[str, Path]] = [("float32", model.path)]
-        makers: list[Callable[[Path, FloatArray, Path], Iterator[tuple[str, Path]]]]
+        makers: list[Callable[[Path, Singles, Path], Iterator[tuple[str, Path]]]]
         makers = [quantized_by_onnxq, quantized_by_onnxruntime]
         for maker in makers:
             made += maker(model.path, calibration, folder)
@@ -101,8 +102,8 @@ def measure(
 def result(
     tool: str,
     path: Path,
-    reference: FloatArray,
-    images: FloatArray,
+    reference: Singles,
+    images: Singles,
     labels: npt.NDArray[np.uint8],
     seconds: float,
 ) -> Result:

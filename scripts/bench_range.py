@@ -22,6 +22,8 @@ import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
 
+from typing import TYPE_CHECKING
+
 from onnxq import reference
 from onnxq.checking.predict import predict
 from onnxq.graph.io import save
@@ -36,7 +38,9 @@ from scripts._models import FloatModel, chosen_models
 from scripts._tables import head, line, sqnr_db
 from scripts.bench_ptq import logits
 
-FloatArray = npt.NDArray[np.float32]
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Singles
+
 BATCH = 64
 COMPARED = 200
 
@@ -56,7 +60,7 @@ class Row:
 
 
 def planned(
-    model: FloatModel, kind: RangeReduction | None, statistics: Statistics, images: FloatArray
+    model: FloatModel, kind: RangeReduction | None, statistics: Statistics, images: Singles
 ) -> tuple[Plan, Path]:
     """The plan, and the file of the quantized model; None: the full range, x86-vnni."""
     if kind is None:
@@ -72,7 +76,7 @@ def planned(
     return made, path
 
 
-def differing(path: Path, images: FloatArray) -> int:
+def differing(path: Path, images: Singles) -> int:
     """Images whose logits differ on a machine whose pairs of products saturate."""
     exact = reference.evaluator(path)
     machine = reference.evaluator(path, arithmetic=Arithmetic.SATURATES)
@@ -85,7 +89,7 @@ def differing(path: Path, images: FloatArray) -> int:
 
 
 def measure(
-    model: FloatModel, calibration: FloatArray, images: FloatArray, labels: npt.NDArray[np.uint8]
+    model: FloatModel, calibration: Singles, images: Singles, labels: npt.NDArray[np.uint8]
 ) -> list[Row]:
     """The full range first, then every reduction."""
     reference_logits = logits(model.path, images)

@@ -33,7 +33,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
@@ -48,12 +47,12 @@ from scripts._timing import session
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from onnxq.core.arrays import Array
+
 MICROSOFT = "com.microsoft"
 PEER_RATIO = 20  # ReferenceEvaluator's time over ours, at least
 ORT_RATIO = 12  # ours over ONNX Runtime's, at most
 ZERO_POINT = 0  # of activations behind a ReLU: no value lies lower
-
-Array = npt.NDArray[np.generic]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.graph import io
@@ -31,7 +30,8 @@ from onnxq.ort import runtime
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FloatArray = npt.NDArray[np.float32]
+    from onnxq.core.arrays import Singles
+
 
 SMALLEST_SCALE = 1 / 64
 CLIP_AT = 6.0
@@ -76,11 +76,11 @@ def _groups(conv: ir.Node) -> int:
     return conv.attributes.get_int("group", 1)
 
 
-def _largest(model: ir.Model, names: list[str], images: FloatArray) -> dict[str, FloatArray]:
+def _largest(model: ir.Model, names: list[str], images: Singles) -> dict[str, Singles]:
     """Per name, the largest value of each channel over the images; shape (channels,)."""
     exposed = expose(model, names)
     outputs = [exposed.outputs[name] for name in names]
-    largest: dict[str, FloatArray] = {}
+    largest: dict[str, Singles] = {}
     input_name = model.graph.inputs[0].name or ""
     with runtime.open_session(exposed.model) as session:
         for start in range(0, len(images), BATCH):
@@ -91,7 +91,7 @@ def _largest(model: ir.Model, names: list[str], images: FloatArray) -> dict[str,
     return largest
 
 
-def _multiply(value: ir.Value | None, factors: FloatArray) -> None:
+def _multiply(value: ir.Value | None, factors: Singles) -> None:
     """Multiplies an initializer along axis 0."""
     if value is None or value.const_value is None:
         raise ValueError(f"{value}: wanted a constant weight")
@@ -100,7 +100,7 @@ def _multiply(value: ir.Value | None, factors: FloatArray) -> None:
     value.const_value = ir.tensor((array * shaped).astype(np.float32), name=value.name)
 
 
-def imbalance(source: Path, destination: Path, images: FloatArray, seed: int = SEED) -> Imbalance:
+def imbalance(source: Path, destination: Path, images: Singles, seed: int = SEED) -> Imbalance:
     """Writes the imbalanced variant of an exported MobileNetV2.
 
     Args:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.checking.execution import execution
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from onnxq.checking.findings import Execution
+    from onnxq.core.arrays import Array
 
-Array = npt.NDArray[np.generic]
 
 MILLI = 1e-3
 DEFAULT_RUNS = 50

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[np.generic]
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Array
 
 CODES = "codes"
 """Integers (and booleans): a step is 1."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from onnxq import catalog, reference
 from onnxq.checking.cross_findings import OutputAgreement
 from onnxq.checking.differences import SCALES, ULPS, Differences
 from onnxq.checking.execution import original_name
+from onnxq.core.arrays import Array
 from onnxq.errors import OnnxqError
 from onnxq.ort import facts
 from onnxq.ort.facts import Rounding
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from onnx.reference.op_run import OpRun
 
-Array = npt.NDArray[np.generic]
 Values = dict[str, Array]
 
 ROUNDING = 16

@@ -21,11 +21,9 @@ from onnxq.targets.accumulation import Arithmetic, Overflows, joined
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy.typing as npt
-
+    from onnxq.core.arrays import Array
     from onnxq.operator import IntegerOperator
 
-    Array = npt.NDArray[np.generic]
 
 UNKNOWN = 32  # size of a weight that stands for one known at run time alone
 

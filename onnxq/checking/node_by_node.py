@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq import reference
 from onnxq.checking.cross_findings import NOT_REACHED, FloatNode, NodeFinding, UncheckedNode
 from onnxq.checking.differences import Differences
+from onnxq.core.arrays import Array
 from onnxq.errors import OnnxqError
 from onnxq.graph.expose import Exposed, expose, observable
 from onnxq.graph.expose_steps import expose_steps
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from onnxq.checking.visible import Inner
 
-Array = npt.NDArray[np.generic]
 Values = dict[str, Array]
 
 

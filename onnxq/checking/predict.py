@@ -28,16 +28,15 @@ from onnxq.samples.state import State, as_feedback, check_feedback
 from onnxq.targets.accumulation import Arithmetic
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     import onnx
 
     from onnxq.checking.differences import Differences
+    from onnxq.core.arrays import Array
     from onnxq.samples import InputSpec, Samples
     from onnxq.static.prepare import ModelSource
     from onnxq.targets import Target
     from onnxq.targets.accumulation import Overflows
 
-    Array = npt.NDArray[np.generic]
     Values = dict[str, Any]
 
 Progress = Callable[[int, int | None], None]

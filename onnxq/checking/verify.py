@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.checking.codes import find_codes
@@ -29,13 +28,13 @@ from onnxq.samples import input_specs, open_samples
 from onnxq.samples.state import State, as_feedback, check_feedback
 
 if TYPE_CHECKING:
+    from onnxq.core.arrays import Array
     from onnxq.qparams import QParams
     from onnxq.samples import Samples
     from onnxq.static.prepare import ModelSource
 
 FLOAT_HASH_KEY = "onnxq.float_model_hash"  # rewrite names the float model in the quantized one
 
-Array = npt.NDArray[np.generic]
 Progress = Callable[[int, int | None], None]
 """Called with (batches done, batches in all or None where that is not known)."""
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq.core.arrays import Array
 from onnxq.graph.edit import FreeNames
 from onnxq.ort import runtime
 from onnxq.ort.runtime import Optimization
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from onnxq.graph.expose import Exposed
     from onnxq.ort.runtime import Session
 
-Array = npt.NDArray[np.generic]
 Inner = Array | list[Array]
 """A tensor; of the body of a Loop, one per step. Stacks of those of a Scan are arrays."""
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import onnx_ir as ir
 
-    F64Array = npt.NDArray[np.float64]
+    from onnxq.core.arrays import Reals
+
 
 _DEFAULT_EPSILON = 1e-5
 _PARAMETERS = range(1, 5)  # slots of scale, bias, mean and variance
@@ -29,9 +30,9 @@ class Affine:
         beta: float64 (channels,).
     """
 
-    factor: F64Array
-    mean: F64Array
-    beta: F64Array
+    factor: Reals
+    mean: Reals
+    beta: Reals
 
 
 def affine_of(

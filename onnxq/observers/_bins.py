@@ -22,7 +22,8 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onnxq.observers._range import F32Array
+    from onnxq.core.arrays import Singles
+
 
 Counts = npt.NDArray[np.int64]
 
@@ -69,7 +70,7 @@ class ZeroAnchoredHistogram:
         """Width of a bin, a power of two."""
         return float(np.ldexp(1.0, self.exponent)) / self.bins
 
-    def add(self, x: F32Array, minimum: np.float32, maximum: np.float32) -> None:
+    def add(self, x: Singles, minimum: np.float32, maximum: np.float32) -> None:
         """Counts every value of x.
 
         Args:
@@ -86,7 +87,7 @@ class ZeroAnchoredHistogram:
         for start in range(0, flat.size, _CHUNK):
             self._add_chunk(flat[start : start + _CHUNK], factor)
 
-    def _add_chunk(self, x: F32Array, factor: np.float32) -> None:
+    def _add_chunk(self, x: Singles, factor: np.float32) -> None:
         floor, ceil = _buffers.floor[: x.size], _buffers.ceil[: x.size]
         place = _buffers.place[: x.size]
         np.multiply(x, factor, out=ceil)

@@ -16,8 +16,9 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from onnxq.core.arrays import Reals
     from onnxq.observers._bins import ZeroAnchoredHistogram
-    from onnxq.observers._moments import F64Array, I64Array, Moments
+    from onnxq.observers._moments import I64Array, Moments
 
 _BINS = 2048  # PyTorch's default
 _SHARE = 1e-5  # of the values, left out in one step
@@ -36,14 +37,14 @@ def documented_range(
     """
     low, high = float(histogram.minimum), float(histogram.maximum)
     width = (high - low) / _BINS
-    edges: F64Array = (low + width * np.arange(_BINS + 1.0)) / histogram.width
+    edges: Reals = (low + width * np.arange(_BINS + 1.0)) / histogram.width
     cumulative = moments.below(edges)[0]
     cumulative[0], cumulative[-1] = 0.0, moments.total
     start, end = _stop(cumulative, cells)
     return np.float32(low + width * start), np.float32(low + width * end)
 
 
-def _stop(cumulative: F64Array, cells: int) -> tuple[int, int]:
+def _stop(cumulative: Reals, cells: int) -> tuple[int, int]:
     """Edges of the last range before the error rises."""
     moment = np.concatenate([[0.0], np.cumsum(np.diff(cumulative) * (np.arange(_BINS) + 0.5))])
     best, least = (0, _BINS), np.inf
@@ -80,7 +81,7 @@ def _narrowing(cumulative: list[float]) -> Iterator[tuple[int, int]]:
         yield start, end + 1
 
 
-def _errors(mass: F64Array, moment: F64Array, ranges: I64Array, cells: int) -> F64Array:
+def _errors(mass: Reals, moment: Reals, ranges: I64Array, cells: int) -> Reals:
     """Squared error of each range less a constant; unit of length is a bin of this search.
 
         sum_c int (x - v_c)^2 = const - 2 sum_c v_c M1_c + sum_c v_c^2 M0_c

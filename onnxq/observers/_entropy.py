@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 if TYPE_CHECKING:
+    from onnxq.core.arrays import Reals
     from onnxq.observers._bins import ZeroAnchoredHistogram
 
-F64Array = npt.NDArray[np.float64]
 
 _CANDIDATES = 128
 
@@ -38,7 +37,7 @@ def least_divergent_threshold(folded: ZeroAnchoredHistogram, levels: int) -> flo
     return min(best * folded.width, float(folded.maximum))
 
 
-def _divergence(mass: F64Array, end: int, levels: int) -> float:
+def _divergence(mass: Reals, end: int, levels: int) -> float:
     """KL(P || Q) for the threshold at bin `end`; Q spreads a group over its occupied bins."""
     inside = mass[:end]
     if not inside.any():

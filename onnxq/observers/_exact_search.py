@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from onnxq.observers._range import F32Array, QuantRange
+    from onnxq.core.arrays import Reals, Singles
+    from onnxq.observers._range import QuantRange
 
-F64Array = npt.NDArray[np.float64]
 I64Array = npt.NDArray[np.int64]
 
 _CHUNK = 1 << 16  # values: they stay in a core's cache from one candidate to the next
@@ -30,8 +30,8 @@ _FITS = 4  # rounds of least squares; more change nothing in the fourth digit
 
 
 def search_scales(
-    rows: F32Array, codes: QuantRange, scale: npt.ArrayLike, zero_point: npt.ArrayLike
-) -> tuple[F32Array, I64Array]:
+    rows: Singles, codes: QuantRange, scale: npt.ArrayLike, zero_point: npt.ArrayLike
+) -> tuple[Singles, I64Array]:
     """(scale, zero_point) per row, of least error as far as the candidates reach.
 
     Args:
@@ -56,14 +56,12 @@ def search_scales(
 class _Search:
     """The best grid of each row so far."""
 
-    def __init__(
-        self, x: F32Array, codes: QuantRange, scale: F32Array, zero_point: I64Array
-    ) -> None:
+    def __init__(self, x: Singles, codes: QuantRange, scale: Singles, zero_point: I64Array) -> None:
         self.x, self.codes = x, codes
         self.scale, self.zero = scale.copy(), zero_point.copy()
         self.error = self._error(self.scale, self.zero)
 
-    def run(self) -> tuple[F32Array, I64Array]:
+    def run(self) -> tuple[Singles, I64Array]:
         """All stages."""
         if self.codes.qscheme.symmetric:
             below, above = -self.codes.quant_min, self.codes.quant_max
@@ -80,9 +78,7 @@ class _Search:
             self._fit()
         return self.scale, self.zero
 
-    def _try(
-        self, scale: F32Array, zero: I64Array, shares: F64Array, shifts: tuple[int, ...]
-    ) -> None:
+    def _try(self, scale: Singles, zero: I64Array, shares: Reals, shifts: tuple[int, ...]) -> None:
         scale, zero = scale.copy(), zero.copy()
         for share in shares:
             for shift in shifts:
@@ -107,7 +103,7 @@ class _Search:
         scale = np.where(fitted > 0, fitted, self.scale).astype(np.float32)
         self._take(scale, self.zero)
 
-    def _take(self, scale: F32Array, zero: I64Array) -> None:
+    def _take(self, scale: Singles, zero: I64Array) -> None:
         """Keeps the candidate in the rows where it is better."""
         scale = np.maximum(scale, np.float32(self.codes.eps))
         zero = np.clip(zero, self.codes.quant_min, self.codes.quant_max)
@@ -116,7 +112,7 @@ class _Search:
         self.scale[better], self.zero[better] = scale[better], zero[better]
         self.error[better] = error[better]
 
-    def _centred(self, scale: F32Array, zero: I64Array) -> F32Array:
+    def _centred(self, scale: Singles, zero: I64Array) -> Singles:
         """Codes less their zero point, as `quantize` gives it."""
         q = self.x / scale[:, None]
         low = (self.codes.quant_min - zero).astype(np.float32)[:, None]
@@ -124,7 +120,7 @@ class _Search:
         np.clip(q, low, high, out=q)
         return np.asarray(np.rint(q, out=q))
 
-    def _error(self, scale: F32Array, zero: I64Array) -> F64Array:
+    def _error(self, scale: Singles, zero: I64Array) -> Reals:
         """Squared error of each row, float64."""
         rest = self._centred(scale, zero)
         rest *= scale[:, None]
@@ -132,6 +128,6 @@ class _Search:
         # float32 products, float64 sums: ranks candidates to 7 digits, whatever the magnitude
         with np.errstate(under="ignore"):
             relative = rest / scale[:, None]
-        squares: F64Array = np.einsum("rn,rn->r", relative, relative, dtype=np.float64)
-        wide: F64Array = scale.astype(np.float64)
+        squares: Reals = np.einsum("rn,rn->r", relative, relative, dtype=np.float64)
+        wide: Reals = scale.astype(np.float64)
         return np.asarray(squares * wide * wide)

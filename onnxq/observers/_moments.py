@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
+    from onnxq.core.arrays import Reals
     from onnxq.observers._bins import Counts, ZeroAnchoredHistogram
 
-F64Array = npt.NDArray[np.float64]
 I64Array = npt.NDArray[np.int64]
 
 
@@ -53,7 +53,7 @@ class Moments:
         self.mean = float(moment.sum())
         self.square = float((self.edges * k**2 + self.inside * (k * k + k + 1 / 3)).sum())
 
-    def below(self, t: F64Array) -> tuple[F64Array, F64Array]:
+    def below(self, t: Reals) -> tuple[Reals, Reals]:
         """(mass, moment) of the values below t, an edge at t included; shapes as t's."""
         u = np.clip(t - self.first, 0.0, self.edges.size - 1.0)
         i = u.astype(np.intp)
@@ -63,7 +63,7 @@ class Moments:
         moment = self._moment[i] + spread * (self.first + i + 0.5 * part)
         return mass, moment
 
-    def squared_error(self, scale: F64Array, low: I64Array, high: I64Array) -> F64Array:
+    def squared_error(self, scale: Reals, low: I64Array, high: I64Array) -> Reals:
         """Sum of (x - scale * clip(rint(x / scale), low, high))^2 over all values, for each grid.
 
             sum_c int (x - c s)^2 = S2 - 2 s sum_c c M1_c + s^2 sum_c c^2 M0_c

@@ -21,9 +21,9 @@ from onnxq.errors import CalibrationError, QConfigError
 from onnxq.qparams import Granularity, PerChannel, PerTensor, QParams, QScheme
 
 if TYPE_CHECKING:
+    from onnxq.core.arrays import Singles
     from onnxq.dtypes import QDType
 
-F32Array = npt.NDArray[np.float32]
 
 _PER_TENSOR = PerTensor()
 EPS = 2.0**-23  # torch.finfo(torch.float32).eps
@@ -88,7 +88,7 @@ class QuantRange:
         zero_point = np.clip(zero_point, self.quant_min, self.quant_max)
         return QParams(scale, zero_point, self.dtype, granularity)
 
-    def _at_least_eps(self, scale: npt.NDArray[np.floating]) -> F32Array:
+    def _at_least_eps(self, scale: npt.NDArray[np.floating]) -> Singles:
         # values that are all 0 ask for no scale: torch's, however small the eps
         floor = np.where(scale > 0, np.float32(self.eps), np.float32(max(self.eps, EPS)))
         return np.asarray(np.maximum(scale, floor), np.float32)
@@ -173,7 +173,7 @@ def _ends(dtype: QDType, quant_min: int | None, quant_max: int | None) -> tuple[
     return quant_min, quant_max
 
 
-def as_float32(x: npt.ArrayLike, index: int) -> F32Array:
+def as_float32(x: npt.ArrayLike, index: int) -> Singles:
     """The array as float32, without a copy if it is already.
 
     Raises:
@@ -191,7 +191,7 @@ def as_float32(x: npt.ArrayLike, index: int) -> F32Array:
         return array.astype(np.float32)
 
 
-def finite_range(x: F32Array, index: int) -> tuple[np.float32, np.float32]:
+def finite_range(x: Singles, index: int) -> tuple[np.float32, np.float32]:
     """Smallest and largest value of x (not empty), read once.
 
     Raises:
@@ -208,7 +208,7 @@ def finite_range(x: F32Array, index: int) -> tuple[np.float32, np.float32]:
     return np.float32(minimum), np.float32(maximum)
 
 
-def range_of(x: npt.ArrayLike, ch_axis: int | None, index: int) -> tuple[F32Array, F32Array]:
+def range_of(x: npt.ArrayLike, ch_axis: int | None, index: int) -> tuple[Singles, Singles]:
     """Smallest and largest value of x (not empty), or of each of its channels.
 
     Args:
@@ -229,9 +229,7 @@ def range_of(x: npt.ArrayLike, ch_axis: int | None, index: int) -> tuple[F32Arra
     return np.asarray(low), np.asarray(high)
 
 
-def folded(
-    pick: np.ufunc, seen: F32Array, more: F32Array, ch_axis: int | None, what: str
-) -> F32Array:
+def folded(pick: np.ufunc, seen: Singles, more: Singles, ch_axis: int | None, what: str) -> Singles:
     """Ends of ranges that cover two parts of the data: pick(seen, more).
 
     Args:
@@ -259,7 +257,7 @@ def granularity_along(ch_axis: int | None) -> Granularity:
     return PerTensor() if ch_axis is None else PerChannel(ch_axis)
 
 
-def channel_range(x: F32Array, axis: int, index: int) -> tuple[F32Array, F32Array]:
+def channel_range(x: Singles, axis: int, index: int) -> tuple[Singles, Singles]:
     """Smallest and largest value of each channel, shape (channels,) both.
 
     Raises:
@@ -275,7 +273,7 @@ def channel_range(x: F32Array, axis: int, index: int) -> tuple[F32Array, F32Arra
     return minimum, maximum
 
 
-def raise_not_finite(x: F32Array, index: int) -> None:
+def raise_not_finite(x: Singles, index: int) -> None:
     """Raises the CalibrationError for x, which holds NaN or Inf."""
     bad = ~np.isfinite(x)
     first = tuple(int(i) for i in np.argwhere(bad)[0])

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from onnxq.observers._documented import documented_range
-from onnxq.observers._moments import F64Array, I64Array, Moments
+from onnxq.observers._moments import I64Array, Moments
 from onnxq.qparams import QParams, per_tensor
 
 if TYPE_CHECKING:
+    from onnxq.core.arrays import Reals
     from onnxq.observers._bins import ZeroAnchoredHistogram
     from onnxq.observers._range import QuantRange
 
@@ -50,7 +51,7 @@ class _Stage(NamedTuple):
 
     keep: int
     """Best grids to go on with."""
-    scales: F64Array
+    scales: Reals
     """Factors of the scale."""
     shifts: I64Array
     """Changes of the zero point."""
@@ -170,7 +171,7 @@ def _tolerance(values: int) -> float:
 
 def _between(
     codes: QuantRange, first: tuple[float, int], best: tuple[float, int]
-) -> tuple[F64Array, I64Array]:
+) -> tuple[Reals, I64Array]:
     """Grids whose ends move evenly from those of the first to those of the best."""
     (low, high), (best_low, best_high) = (
         ((codes.quant_min - zero) * scale, (codes.quant_max - zero) * scale)
@@ -189,7 +190,7 @@ def _fixed_zero(moments: Moments, codes: QuantRange) -> bool:
 
 def _first_grids(
     moments: Moments, codes: QuantRange, widest: float, zero_point: int
-) -> tuple[F64Array, I64Array]:
+) -> tuple[Reals, I64Array]:
     """Grids that keep a share of the range: of both ends where the zero point is free to move."""
     if _fixed_zero(moments, codes):
         scale = widest * _COARSE_ONE_SIDED
@@ -202,11 +203,11 @@ def _first_grids(
     return scale, np.clip(zero, codes.quant_min, codes.quant_max)
 
 
-def _errors(moments: Moments, codes: QuantRange, scale: F64Array, zero: I64Array) -> F64Array:
+def _errors(moments: Moments, codes: QuantRange, scale: Reals, zero: I64Array) -> Reals:
     return moments.squared_error(scale, codes.quant_min - zero, codes.quant_max - zero)
 
 
-def _best_apart(scale: F64Array, zero: I64Array, error: F64Array, keep: int) -> I64Array:
+def _best_apart(scale: Reals, zero: I64Array, error: Reals, keep: int) -> I64Array:
     """Indices of the best grids, no two of them nearly the same."""
     chosen: list[int] = []
     for i in np.argsort(error, kind="stable")[: 16 * keep]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from onnxq import dtypes
 from onnxq.errors import CalibrationError, QConfigError, nearest
 from onnxq.observers._base import Observer, State, warn_unobserved
-from onnxq.observers._range import EPS, F32Array, granularity_along, range_of
+from onnxq.observers._range import EPS, granularity_along, range_of
 from onnxq.observers.entropy import EntropyObserver
 from onnxq.observers.histogram import DEFAULT_BINS, HistogramObserver
 from onnxq.observers.narrow_range import NarrowRangeObserver
@@ -23,6 +23,7 @@ from onnxq.qparams import QParams, QScheme
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from onnxq.core.arrays import Singles
     from onnxq.dtypes import QDType
 
 MAX = "max"
@@ -178,7 +179,7 @@ class AmaxObserver(Observer):
         scale = np.maximum(scale, np.finfo(np.float32).tiny)
         return QParams(scale, np.full(scale.shape, self.middle), self.dtype, granularity)
 
-    def _fixed(self, fixed: F32Array) -> NarrowRangeObserver:
+    def _fixed(self, fixed: Singles) -> NarrowRangeObserver:
         assert isinstance(self.watching, NarrowRangeObserver)
         channels = self.watching.absmax.shape
         if fixed.ndim and fixed.size > 1 and channels not in ((0,), fixed.shape):
@@ -191,7 +192,7 @@ class AmaxObserver(Observer):
         given.absmax = np.broadcast_to(fixed, channels).copy() if one_for_all else fixed
         return given
 
-    def amax(self) -> F32Array:
+    def amax(self) -> Singles:
         """Scale * quant_max: float32, shape () or (channels,); something was seen."""
         return np.asarray(self.calculate_qparams().scale * np.float32(self.bound), np.float32)
 
@@ -210,7 +211,7 @@ def _scheme(ch_axis: int | None, signed: bool) -> QScheme:
     return QScheme.PER_CHANNEL_SYMMETRIC if signed else QScheme.PER_CHANNEL_AFFINE
 
 
-def _numbers(amax: float | str, ch_axis: int | None) -> F32Array:
+def _numbers(amax: float | str, ch_axis: int | None) -> Singles:
     try:
         parts = [float(part) for part in str(amax).split()]
     except ValueError as error:

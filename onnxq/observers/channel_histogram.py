@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from onnxq import dtypes
-from onnxq.observers._range import EPS, F32Array, folded, range_of
+from onnxq.observers._range import EPS, folded, range_of
 from onnxq.observers.histogram import DEFAULT_BINS, HistogramObserver
 from onnxq.qparams import QScheme
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from onnxq.core.arrays import Singles
     from onnxq.dtypes import QDType
     from onnxq.observers._base import State
 
@@ -49,7 +50,7 @@ class ChannelHistogramObserver(HistogramObserver):
             bins, upsample_rate, dtype, qscheme, reduce_range, quant_min, quant_max, eps
         )
         self.ch_axis = ch_axis
-        self.channel_absmax: F32Array = np.empty(0, np.float32)
+        self.channel_absmax: Singles = np.empty(0, np.float32)
 
     def observe(self, x: npt.NDArray[np.generic], index: int) -> None:
         """Counts the values of x, and raises each channel's absmax to that of x."""

@@ -11,7 +11,7 @@ from onnxq.errors import CalibrationError, QConfigError
 from onnxq.observers._base import Observer, State, warn_unobserved
 from onnxq.observers._checks import check_qscheme
 from onnxq.observers._exact_search import search_scales
-from onnxq.observers._range import FINE_EPS, F32Array, as_float32, channel_range
+from onnxq.observers._range import FINE_EPS, as_float32, channel_range
 from onnxq.qparams import PerChannel, QParams, QScheme
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from onnxq.core.arrays import Singles
     from onnxq.dtypes import QDType
 
 DEFAULT_LIMIT = 1 << 32  # 4 GiB: a weight matrix of 32,768 x 32,768
@@ -66,7 +67,7 @@ class LeastErrorObserver(Observer):
             raise QConfigError(f"byte_limit: got {byte_limit}; wanted a positive number of bytes.")
         self.ch_axis = ch_axis
         self.byte_limit = byte_limit
-        self.batches: list[tuple[int, F32Array]] = []
+        self.batches: list[tuple[int, Singles]] = []
 
     def observe(self, x: npt.NDArray[np.generic], index: int) -> None:
         """Keeps the values of x, channel by channel; an empty x is skipped.
@@ -83,7 +84,7 @@ class LeastErrorObserver(Observer):
         self._check([rows], f"batch {index}")
         self.batches.append((index, np.array(rows)))
 
-    def _check(self, more: list[F32Array], what: str) -> None:
+    def _check(self, more: list[Singles], what: str) -> None:
         kept = [rows for _, rows in self.batches] + more
         channels = {len(rows) for rows in kept}
         if len(channels) > 1:
@@ -125,7 +126,7 @@ class LeastErrorObserver(Observer):
         scale, zero_point = search_scales(rows, self.range, first.scale, first.zero_point)
         return QParams(scale, zero_point, self.dtype, PerChannel(self.ch_axis))
 
-    def _ordered(self) -> list[tuple[int, F32Array]]:
+    def _ordered(self) -> list[tuple[int, Singles]]:
         return sorted(self.batches, key=lambda batch: (batch[0], batch[1].tobytes()))
 
     def state(self) -> State:

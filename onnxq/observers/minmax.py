@@ -10,12 +10,13 @@ import numpy.typing as npt
 from onnxq import dtypes
 from onnxq.observers._base import Observer, State, warn_unobserved
 from onnxq.observers._checks import check_qscheme
-from onnxq.observers._range import EPS, F32Array, folded, granularity_along, range_of
+from onnxq.observers._range import EPS, folded, granularity_along, range_of
 from onnxq.qparams import QParams, QScheme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from onnxq.core.arrays import Singles
     from onnxq.dtypes import QDType
 
 _LOWEST_UNSEEN = np.asarray(np.inf, np.float32)
@@ -47,8 +48,8 @@ class MinMaxObserver(Observer):
         super().__init__(dtype, qscheme, reduce_range, quant_min, quant_max, eps)
         check_qscheme(self, self.ch_axis)
         one = self.ch_axis is None
-        self.min_val: F32Array = _LOWEST_UNSEEN if one else _NO_CHANNELS
-        self.max_val: F32Array = _HIGHEST_UNSEEN if one else _NO_CHANNELS
+        self.min_val: Singles = _LOWEST_UNSEEN if one else _NO_CHANNELS
+        self.max_val: Singles = _HIGHEST_UNSEEN if one else _NO_CHANNELS
 
     def observe(self, x: npt.NDArray[np.generic], index: int) -> None:
         """Widens the range, or each channel's, to that of x."""
@@ -58,7 +59,7 @@ class MinMaxObserver(Observer):
         self.range.check_width(*widened, index)
         self.min_val, self.max_val = widened
 
-    def _widened(self, low: F32Array, high: F32Array, what: str) -> tuple[F32Array, F32Array]:
+    def _widened(self, low: Singles, high: Singles, what: str) -> tuple[Singles, Singles]:
         return (
             folded(np.minimum, self.min_val, low, self.ch_axis, what),
             folded(np.maximum, self.max_val, high, self.ch_axis, what),

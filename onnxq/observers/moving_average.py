@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq import dtypes
+from onnxq.core.arrays import Singles
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.observers._base import Observer, State, warn_unobserved
 from onnxq.observers._checks import check_qscheme
-from onnxq.observers._range import EPS, F32Array, granularity_along, range_of
+from onnxq.observers._range import EPS, granularity_along, range_of
 from onnxq.qparams import QParams, QScheme
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from onnxq.dtypes import QDType
 
-Range = tuple[F32Array, F32Array]
+Range = tuple[Singles, Singles]
 
 
 class RangeLog:
@@ -35,7 +36,7 @@ class RangeLog:
         """Number of batches."""
         return len(self.ranges)
 
-    def add(self, index: int, minimum: F32Array, maximum: F32Array) -> None:
+    def add(self, index: int, minimum: Singles, maximum: Singles) -> None:
         """Notes the range of batch `index`; a range that it has already is widened.
 
         Raises:

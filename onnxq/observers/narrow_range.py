@@ -10,12 +10,13 @@ import numpy.typing as npt
 from onnxq import dtypes
 from onnxq.errors import QConfigError
 from onnxq.observers._base import Observer, State, warn_unobserved
-from onnxq.observers._range import EPS, F32Array, folded, granularity_along, range_of
+from onnxq.observers._range import EPS, folded, granularity_along, range_of
 from onnxq.qparams import QParams, QScheme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from onnxq.core.arrays import Singles
     from onnxq.dtypes import QDType
 
 
@@ -56,7 +57,7 @@ class NarrowRangeObserver(Observer):
         if not self.dtype.signed:
             raise QConfigError(f"NarrowRangeObserver: got {self.dtype}; wanted a signed dtype.")
         self.ch_axis = ch_axis
-        self.absmax: F32Array = np.empty(0, np.float32)
+        self.absmax: Singles = np.empty(0, np.float32)
 
     def observe(self, x: npt.NDArray[np.generic], index: int) -> None:
         """Raises each channel's absmax to that of x."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from onnxq import dtypes
 from onnxq.errors import CalibrationError, QConfigError, UnsupportedError
@@ -14,10 +13,10 @@ from onnxq.observers._base import Observer, State
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from onnxq.core.arrays import Array
     from onnxq.dtypes import QDType
     from onnxq.qparams import QParams
 
-Batch = npt.NDArray[np.generic]
 
 DEFAULT_LIMIT = 1 << 28  # 256 MiB
 
@@ -43,9 +42,9 @@ class RecordingObserver(Observer):
         if byte_limit <= 0:
             raise QConfigError(f"byte_limit: got {byte_limit}; wanted a positive number of bytes.")
         self.byte_limit = byte_limit
-        self.batches: list[tuple[int, Batch]] = []
+        self.batches: list[tuple[int, Array]] = []
 
-    def observe(self, x: Batch, index: int) -> None:
+    def observe(self, x: Array, index: int) -> None:
         """Keeps a copy of x; an empty x is skipped.
 
         Raises:
@@ -64,11 +63,11 @@ class RecordingObserver(Observer):
                 f"{self.byte_limit:,}. Record fewer samples, or raise byte_limit."
             )
 
-    def get_tensor_value(self) -> list[Batch]:
+    def get_tensor_value(self) -> list[Array]:
         """The batches, in the order of their index."""
         return [x for _, x in self._ordered()]
 
-    def _ordered(self) -> list[tuple[int, Batch]]:
+    def _ordered(self) -> list[tuple[int, Array]]:
         return sorted(self.batches, key=lambda b: (b[0], b[1].shape, b[1].tobytes()))
 
     def merge(self, other: Self) -> Self:
@@ -99,7 +98,7 @@ class RecordingObserver(Observer):
         state: State = {"index": np.asarray([i for i, _ in ordered], np.int64)}
         return state | {f"batch {row}": x for row, (_, x) in enumerate(ordered)}
 
-    def load_state(self, state: Mapping[str, Batch]) -> None:
+    def load_state(self, state: Mapping[str, Array]) -> None:
         """Takes over the batches."""
         indices = state["index"].tolist()
         self.batches = [(int(i), state[f"batch {row}"]) for row, i in enumerate(indices)]

@@ -21,7 +21,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
@@ -32,6 +31,8 @@ from onnxq.ort.node_kinds import Arithmetic, NodeUse, count, integer_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from onnxq.core.arrays import Array
 
 __all__ = [
     "Arithmetic",
@@ -49,7 +50,6 @@ __all__ = [
     "signatures",
 ]
 
-Array = npt.NDArray[np.generic]
 ORT_ERRORS: tuple[type[Exception], ...] = tuple(
     kind
     for kind in vars(ort_errors).values()

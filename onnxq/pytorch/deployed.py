@@ -33,12 +33,11 @@ from onnxq.qdq.sum_scales import LARGEST
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import numpy.typing as npt
     import onnx_ir as ir
 
+    from onnxq.core.arrays import Array
     from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs
 
-    Array = npt.NDArray[np.generic]
 
 _Y_SCALE = 6  # slot of QLinearConv
 _IN_PLACE = ("Reshape", "Transpose", "Slice", "Clip")

@@ -16,11 +16,9 @@ from onnxq.reference import where
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy.typing as npt
-
+    from onnxq.core.arrays import Array
     from onnxq.reference import RunNode
 
-    Array = npt.NDArray[np.generic]
 
 IR_VERSION = 10
 

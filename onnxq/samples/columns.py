@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from onnxq.errors import CalibrationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Array = npt.NDArray[np.generic]
+    from onnxq.core.arrays import Array
+
 UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,

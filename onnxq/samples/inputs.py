@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from onnxq.core.arrays import Array
 from onnxq.errors import CalibrationError, nearest
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-Array = npt.NDArray[np.generic]
 Batch = dict[str, Array]
 
 

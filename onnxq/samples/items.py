@@ -11,7 +11,6 @@ import numpy as np
 from onnxq.errors import CalibrationError
 from onnxq.samples.columns import npy_column, npz_columns, whole
 from onnxq.samples.inputs import (
-    Array,
     Batch,
     InputSpec,
     batch_of,
@@ -25,6 +24,8 @@ from onnxq.samples.inputs import (
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from onnxq.core.arrays import Array
 
 
 @dataclass(frozen=True, slots=True)

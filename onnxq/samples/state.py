@@ -10,16 +10,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from onnxq.errors import CalibrationError, QConfigError, nearest
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from onnxq.core.arrays import Array
     from onnxq.samples import InputSpec
-
-Array = npt.NDArray[np.generic]
 
 
 class State:

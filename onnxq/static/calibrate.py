@@ -17,7 +17,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from onnxq.errors import CalibrationError
 from onnxq.graph.expose import expose
@@ -30,11 +29,11 @@ from onnxq.static.statistics import Statistics
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from onnxq.core.arrays import Array
     from onnxq.observers import Observer, ObserverSpec
 
 __all__ = ["Calibration", "Shard", "Statistics", "calibrate"]
 
-Array = npt.NDArray[np.generic]
 Progress = Callable[[int, int | None], None]
 """progress(batches done, batches in all or None where that is not known)."""
 

@@ -15,13 +15,12 @@ from onnxq.pytorch.placing.tracing import SCOPE
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import numpy.typing as npt
     import onnx_ir as ir
     from torch import fx
 
+    from onnxq.core.arrays import Array
     from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 
-    Array = npt.NDArray[np.generic]
 
 _SCOPES = "pkg.torch.onnx.name_scopes"
 _TOLERANCE = 1e-4  # of the largest value: float sums in another order; other nodes differ by more

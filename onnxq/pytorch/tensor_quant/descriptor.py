@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import yaml
 
 from onnxq.observers import AmaxObserver, NarrowRangeObserver
@@ -17,9 +16,9 @@ from onnxq.pytorch.tensor_quant.quant_errors import QuantTypeError, QuantValueEr
 from onnxq.qconfig import FakeQuantSpec, ScaleRule
 
 if TYPE_CHECKING:
+    from onnxq.core.arrays import Singles
     from onnxq.observers import ObserverSpec
 
-F32Array = npt.NDArray[np.float32]
 Axis = int | tuple[int, ...] | None
 
 MIN_BITS, MAX_BITS = 2, 16
@@ -118,7 +117,7 @@ class ScaledQuantDescriptor:
         return self._axis
 
     @property
-    def amax(self) -> F32Array | None:
+    def amax(self) -> Singles | None:
         """The fixed range, float32, any shape; it cannot be written to."""
         return self._amax
 
@@ -322,7 +321,7 @@ def _as_axis(value: object) -> Axis:
     return None if value is None else numbers[0]
 
 
-def _as_amax(value: object) -> F32Array | None:
+def _as_amax(value: object) -> Singles | None:
     if value is None:
         return None
     if not isinstance(value, float | list | np.ndarray):
@@ -358,7 +357,7 @@ def _as_method(value: object) -> str:
     return value
 
 
-def _amax_text(amax: F32Array, axis: int | None) -> str:
+def _amax_text(amax: Singles, axis: int | None) -> str:
     """Amax as an argument that an ObserverSpec can hold: numbers between spaces."""
     if amax.size > 1 and (axis is None or max(amax.shape) != amax.size):
         raise QuantValueError(

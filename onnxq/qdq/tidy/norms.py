@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import onnx_ir as ir
 
+    from onnxq.core.arrays import Reals
     from onnxq.graph.edit import FreeNames
     from onnxq.qdq.tidy.stored_weights import StoredWeight
-
-    F64Array = npt.NDArray[np.float64]
 
 
 def fold_norm(norm: ir.Node, names: FreeNames) -> None:
@@ -62,7 +61,7 @@ def fold_norm(norm: ir.Node, names: FreeNames) -> None:
     producer.outputs[0].name = name
 
 
-def _real_bias(node: ir.Node, channels: int) -> F64Array | None:
+def _real_bias(node: ir.Node, channels: int) -> Reals | None:
     """The bias in float; zeros without one; None if it is no constant vector."""
     if len(node.inputs) <= BIAS or node.inputs[BIAS] is None:
         return np.zeros(channels)
@@ -71,7 +70,7 @@ def _real_bias(node: ir.Node, channels: int) -> F64Array | None:
 
 
 def _scaled(
-    weight: StoredWeight, factor: F64Array
+    weight: StoredWeight, factor: Reals
 ) -> tuple[npt.NDArray[np.int8] | None, npt.NDArray[np.float32]]:
     """Codes and scales with the factor in them; no codes where one has no negative."""
     shape = [1] * weight.codes.ndim
