@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from onnxq.dtypes import QDType
 from onnxq.errors import UnsupportedError
-from onnxq.operator import Call, Ints, NodeCall, NodePlan, NodeSite, Reals, Site
+from onnxq.operator import Call, Ints, NodeCall, NodePlan, Reals, Site
 from onnxq.qparams import IntArray, QParams, dequantize, quantize
 
 TABLE_BITS = 8
@@ -162,9 +162,9 @@ def lower_table(site: Site, table: IntArray) -> list[ir.Value]:
     rows = 1 if table.ndim > 1 else _rows(sizes)
     index = site.tape.op("Cast", [x], {"to": ir.DataType.INT32}, name=f"{site.node.name}_to_index")
     if table.ndim > 1:
-        first = _constant(site, "offsets", table_offsets(table))
+        first = site.constant("offsets", table_offsets(table))
         index = site.tape.op("Add", [index, first], name=f"{site.node.name}_index")
-    flat = _constant(site, "rows", np.array([rows, -1], np.int64))
+    flat = site.constant("rows", np.array([rows, -1], np.int64))
     index = site.tape.op("Reshape", [index, flat], name=f"{site.node.name}_split")
     # the index of a code below 0 counts from the end, so that 0 comes first
     entries = np.tile(np.roll(table.ravel(), p.dtype.qmin), (rows, 1))
@@ -175,11 +175,11 @@ def lower_table(site: Site, table: IntArray) -> list[ir.Value]:
         name=site.node.name,
     )
     if sizes is not None and all(sizes):
-        shape = _constant(site, "shape", np.array(sizes, np.int64))
+        shape = site.constant("shape", np.array(sizes, np.int64))
     else:
         shape = site.tape.op("Shape", [x], name=f"{site.node.name}_shape")
         # to Reshape, a size of 0 means that of its operand: an empty batch needs it in front
-        line = _constant(site, "line", np.array([-1], np.int64))
+        line = site.constant("line", np.array([-1], np.int64))
         found = site.tape.op("Reshape", [found, line], name=f"{site.node.name}_line")
     y = site.tape.op("Reshape", [found, shape], name=f"{site.node.name}_join")
     y.type, y.shape = ir.TensorType(ir.DataType[q.dtype.onnx]), site.node.outputs[0].shape
@@ -196,7 +196,3 @@ def _rows(sizes: Sequence[int | None] | None) -> int:
     """A number of equal rows that the elements are sure to split into, whatever the batch."""
     known = math.prod(size for size in sizes or () if size is not None)
     return next((rows for rows in ROWS if known % rows == 0), 1)
-
-
-def _constant(site: NodeSite, suffix: str, array: npt.NDArray[np.integer]) -> ir.Value:
-    return site.tape.initializer(ir.tensor(array), name=f"{site.node.name}_{suffix}")

@@ -186,13 +186,9 @@ def _columns(
     target = (sizes[0], sizes[2]) if columns else (sizes[0],)
     scale = np.broadcast_to(qparams.scale, target)
     points = np.broadcast_to(qparams.zero_point, target)
-    stem = f"{site.node.name}_{label}"
-    dtype = ir.DataType[qparams.dtype.onnx]
     return [
-        site.tape.initializer(ir.tensor(np.ascontiguousarray(scale)), name=f"{stem}_scale"),
-        site.tape.initializer(
-            ir.tensor(np.ascontiguousarray(points), dtype=dtype), name=f"{stem}_zero_point"
-        ),
+        site.constant(f"{label}_scale", np.ascontiguousarray(scale)),
+        site.initializer(f"{label}_zero_point", np.ascontiguousarray(points), qparams.dtype),
     ]
 
 

@@ -200,7 +200,7 @@ def _split(site: NodeSite, projected: ir.Value, slots: Sequence[ir.Value | None]
     sizes = np.array(_sizes(site.node, weight.const_value.shape.numpy()[1]), np.int64)
     parts = site.tape.op_multi_out(
         "Split",
-        [projected, site.tape.initializer(ir.tensor(sizes), name=f"{site.node.name}_sizes")],
+        [projected, site.constant("sizes", sizes)],
         {"axis": 2},
         num_outputs=3,
         name=f"{site.node.name}_split",

@@ -79,9 +79,7 @@ class ReduceMean(Operator):
         (y,) = replace(site, inputs=site.inputs[:1]).qlinear("QLinearGlobalAveragePool", attributes)
         if site.node.attributes.get_int("keepdims", 1):
             return [y]
-        dropped = site.tape.initializer(
-            ir.tensor(np.array(found[1])), name=f"{site.node.name}_axes"
-        )
+        dropped = site.constant("axes", np.array(found[1]))
         squeezed = site.tape.op("Squeeze", [y, dropped], name=f"{site.node.name}_squeeze")
         squeezed.type, squeezed.shape, y.shape = y.type, y.shape, None
         return [squeezed]
