@@ -94,6 +94,11 @@ class Fact:
         return not (self.fuses or self.without_q or self.rounds_constants)
 
     @property
+    def transparent(self) -> bool:
+        """Whether Q and DQ on its two sides may come to stand beside each other's nodes."""
+        return self.moved_past or self.removed
+
+    @property
     def converts_codes(self) -> bool:
         """Whether it makes codes of numbers, or numbers of codes."""
         return self.converts in (Conversion.TO_CODES, Conversion.FROM_CODES)

@@ -24,6 +24,8 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.observers import ChannelHistogramObserver, HistogramObserver
 from onnxq.observers.weight_observation import limited_to
 from onnxq.operator import Float, Role
+from onnxq.ort import facts
+from onnxq.ort.version import OLDEST
 from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.exporting.exporter import export
 from onnxq.pytorch.modules.open_attention import why_whole
@@ -42,7 +44,6 @@ from onnxq.qdq.sum_scales import ADD
 from onnxq.static.placing.decision import Quantize, weight_observer
 from onnxq.static.planning.plan_sums import find_sums
 from onnxq.static.prepare import backend_of, prepare
-from onnxq.static.rewrite.guards import NEVER_FUSED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -436,7 +437,7 @@ class _Placing:
 def _may_fuse(node: ir.Node) -> bool:
     """Whether ONNX Runtime may run the node in integers where Q and DQ stand around it."""
     floats = any(v.type == ir.TensorType(ir.DataType.FLOAT) for v in node.outputs)
-    return node.domain == "" and node.op_type not in NEVER_FUSED and floats
+    return floats and not facts.of(node, OLDEST).stays_float
 
 
 def with_observer(part: Part, observer: ObserverSpec) -> Part:

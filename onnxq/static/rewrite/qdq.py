@@ -25,7 +25,7 @@ from onnxq.qdq.initializers import Initializers
 from onnxq.qdq.write import clip_codes
 from onnxq.static.placing.channel_gains import GAINS_KEY
 from onnxq.static.placing.decision import Quantize
-from onnxq.static.rewrite.guards import inputs_to_guard, moves_data, slow_on_codes
+from onnxq.static.rewrite.guards import inputs_to_guard, results_to_guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -192,8 +192,7 @@ class _QdqWriter:
         if slots:
             guarded = self._copied(input_at(node, slots[0]), node)
             node.replace_input_with(slots[0], guarded)
-        # ONNX Runtime moves a Q ahead of it
-        if (slots and moves_data(node)) or slow_on_codes(node):
+        if results_to_guard(node, slots):
             for output in node.outputs:
                 if self.tensor_of.get(output) in self.plan.tensors:
                     self.copies[output] = self._copied(output, node)

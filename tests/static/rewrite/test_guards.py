@@ -5,24 +5,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from onnxq.operator import Form, Rule
 from onnxq.ort import runtime
+from onnxq.ort.node_kinds import Arithmetic, integer_nodes
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
 from onnxq.static.prepare import prepare
-from onnxq.static.rewrite.guards import NEVER_FUSED, TRANSPARENT
 from tests.golden_models import conv_model
-from tests.operators import builder
-from tests.operators.test_contract import OPERATORS
 from tests.static.rewrite.test_qdq import kernels, quantized, worst_steps
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 SHAPES = {"long": np.array([0, 8, 36, 1]), "back": np.array([0, 8, 6, 6])}
+INDICES = {"first": np.array([[0]]), "order": np.arange(8)[::-1].copy()}
 
 
 def model_of(body: str) -> ir.Model:
-    return conv_model(body, constants={k: a for k, a in SHAPES.items() if k in body})
+    return conv_model(body, constants={k: a for k, a in {**SHAPES, **INDICES}.items() if k in body})
 
 
 def without(model: ir.Model, *op_types: str) -> QConfigMapping:
@@ -87,15 +85,22 @@ def test_pool_behind_a_float_conv_is_not_moved_onto_codes(also: tuple[str, ...])
     assert "QLinearConv" in kernels(integer)
 
 
-def test_no_guard_where_onnxruntime_never_fuses() -> None:
-    integer, _, _ = quantized(model_of("c = Conv(x, w) t = Tanh(c) y = Conv(t, v)"))
-    assert "Max" not in kernels(integer)
-
-
-def test_no_operator_that_onnxruntime_fuses_is_listed_as_never_fused() -> None:
-    for operator in OPERATORS:
-        rules = [operator.rule(builder.node_of(operator, case)) for case in operator.cases()]
-        forms = {rule.form for rule in rules if isinstance(rule, Rule)}
-        if operator.op_type in NEVER_FUSED:
-            assert Form.QDQ not in forms, operator.op_type
-    assert not NEVER_FUSED & TRANSPARENT
+@pytest.mark.parametrize(
+    ("op_type", "node", "copies"),
+    [
+        ("Tanh", "Tanh(c)", 0),
+        ("GatherND", "GatherND(c, first)", 0),
+        ("Gather", "Gather<axis=1>(c, order)", 1),
+        ("Concat", "Concat<axis=0>(c, c)", 1),
+        ("Reshape", "Reshape(c, back)", 2),
+    ],
+)
+def test_guards_stand_where_onnxruntime_fuses_or_moves_past_and_nowhere_else(
+    op_type: str, node: str, copies: int
+) -> None:
+    model = model_of(f"c = Conv(x, w) f = {node} y = Conv(f, v)")
+    integer, _, _ = quantized(model, without(model, op_type))
+    assert kernels(integer).count("QLinearConv") == 2
+    assert kernels(integer).count("Max") == copies
+    uses = integer_nodes(runtime.optimized_graph(integer))
+    assert {use.arithmetic for use in uses if use.op_type == op_type} == {Arithmetic.FLOAT}
