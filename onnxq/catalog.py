@@ -17,11 +17,14 @@ from onnxq.operator import (
     integer_registry,
     registry,
 )
+from onnxq.operators import _foreign
 from onnxq.operators._plain import PlainOnCodes
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+CODES_DOMAINS = ("", "com.microsoft")
+"""Domains of operators on codes."""
 ALIASES = {"ai.onnx": ""}  # ONNX: two names of the default domain
 
 
@@ -62,6 +65,16 @@ def all_integer_operators() -> tuple[IntegerOperator, ...]:
     """Every operator that exists on codes only, sorted by name; each once."""
     _load()
     return tuple(sorted(set(integer_registry.values()), key=lambda op: op.op_type))
+
+
+def is_on_codes(node: ir.Node) -> bool:
+    """Whether a node computes with codes, or makes or reads them: its model is quantized."""
+    _load()
+    domain = ALIASES.get(node.domain, node.domain)
+    if domain not in CODES_DOMAINS:
+        return False
+    named = node.op_type in _foreign.NAMES or node.op_type.startswith(_foreign.PREFIXES)
+    return named or any((d, node.op_type) in integer_registry for d in CODES_DOMAINS)
 
 
 @functools.cache

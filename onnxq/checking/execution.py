@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 
 from onnxq.checking.findings import Execution, Fallback
 from onnxq.graph.io import load
-from onnxq.ort import runtime
+from onnxq.ort import facts, runtime
 from onnxq.ort.runtime import Arithmetic
 from onnxq.qdq.read import DEQUANTIZE, dequantizer, is_constant, is_dequantize, is_quantize
+from onnxq.targets.gains import PRODUCT_OPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 # ONNX Runtime renames "conv1" to "conv1_token_12" (layouts), "mm" to "mm/MatMulAddFusion"
 _RENAMED = re.compile(r"(/\w+Fusion)?(_token_\d+)?$")
-_CLAMPS = ("Relu", "Clip")  # between a node and its QuantizeLinear they are part of it
 
 
 def execution(model: ir.Model | Path) -> Execution:
@@ -73,7 +73,7 @@ def meant_in_integers(model: ir.Model) -> Iterator[ir.Node]:
 
 def _has_blocks(node: ir.Node) -> bool:
     """Whether it multiplies by a constant that is stored in blocks."""
-    if node.op_type not in ("MatMul", "Gemm"):
+    if node.op_type not in PRODUCT_OPS:
         return False
     producers = [v.producer() for v in node.inputs if v is not None and _is_constant(v)]
     return any(p is not None and p.attributes.get_int("block_size", 0) > 0 for p in producers)
@@ -107,6 +107,6 @@ def _has_quantized_weight(node: ir.Node) -> bool:
 
 def _is_requantized(value: ir.Value) -> bool:
     readers = [use.node for use in value.uses()]
-    if len(readers) == 1 and readers[0].op_type in _CLAMPS:
+    if len(readers) == 1 and facts.of(readers[0]).swallowed:
         return _is_requantized(readers[0].outputs[0])
     return bool(readers) and all(map(is_quantize, readers))

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+LOOKUP = "Gather"
+"""The operator that takes rows of a table."""
+
 
 def kept_in_float(
     node: ir.Node, quantized: Collection[ir.Node], twins: Mapping[ir.Value, ir.Value]
@@ -26,11 +29,11 @@ def kept_in_float(
         quantized: all that would be.
         twins: of `find_twins`: the rewrite stores a float table and its transpose once.
     """
-    table = node.inputs[0] if node.op_type == "Gather" else None
+    table = node.inputs[0] if node.op_type == LOOKUP else None
     if table is None:
         return None
     tied = [table, *(v for pair in twins.items() if table in pair for v in pair if v is not table)]
-    others = [use.node for v in tied for use in v.uses() if use.node.op_type != "Gather"]
+    others = [use.node for v in tied for use in v.uses() if use.node.op_type != LOOKUP]
     floats = [other for other in others if other not in quantized]
     if not floats or len(floats) < len(others):
         return None

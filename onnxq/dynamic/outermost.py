@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onnxq.qdq.read import is_dequantize
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import onnx_ir as ir
-
-IN_PLACE = ("DequantizeLinear",)
-"""Operators that stay: ONNX Runtime makes MatMulNBits of one and a product in the same graph."""
 
 
 class Outermost:
@@ -50,7 +49,8 @@ class Outermost:
         for node in nodes:
             values = [value for value in node.inputs if value is not None]
             known = all(v.producer() in found or self._is_constant(v) for v in values)
-            if known and node not in belong and node.op_type not in IN_PLACE:
+            # ONNX Runtime makes MatMulNBits of a DQ and a product in the same graph
+            if known and node not in belong and not is_dequantize(node):
                 found[node] = None
         return found
 

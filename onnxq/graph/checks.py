@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from onnxq import catalog
 from onnxq.errors import ModelError
 
 if TYPE_CHECKING:
@@ -19,29 +20,6 @@ NEWEST_OPSET = 26  # the last that ONNX Runtime 1.31 calls released
 FORMAT_KEY = "onnxq.format"  # metadata of a quantized model; weights alone leave no other trace
 
 _REFUSED_TYPES = {ir.DataType.DOUBLE: "double (float64)", ir.DataType.BFLOAT16: "bfloat16"}
-_QUANTIZED_DOMAINS = ("", "com.microsoft")
-_QUANTIZED_PREFIXES = ("QLinear", "QOrdered", "DynamicQuantize", "MatMulInteger", "MatMulNBits")
-_QUANTIZED = frozenset(
-    [
-        "QuantizeLinear",
-        "DequantizeLinear",
-        "ConvInteger",
-        "QGemm",
-        "QAttention",
-        "QMoE",
-        "QEmbedLayerNormalization",
-        "NhwcMaxPool",
-        "GatherBlockQuantized",
-        "MatMulBnb4",
-        "MatMulFpQ4",
-        "DequantizeBFP",
-        "QuantizeBFP",
-        "MulInteger",
-        "ReduceSumInteger",
-        "QuantizeWithOrder",
-        "DequantizeWithOrder",
-    ]
-)
 
 
 def check_opset(model: ir.Model, where: str) -> None:
@@ -138,7 +116,7 @@ def check_quantizable(model: ir.Model) -> None:
             f"'{model.metadata_props[FORMAT_KEY]}'. Start from the float model."
         )
     for node in _nodes(model):
-        if _is_quantized(node):
+        if catalog.is_on_codes(node):
             raise ModelError(
                 f"the model is quantized already: node '{node.name or node.outputs[0].name}' is a "
                 f"{node.op_type}. Start from the float model."
@@ -153,13 +131,7 @@ def weights_alone(model: ir.Model) -> bool:
     Weights may be stored as integers or float16; a DequantizeLinear of them computes in float.
     """
     return model.metadata_props.get(FORMAT_KEY) == "dynamic" and not any(
-        _is_quantized(node) for node in _nodes(model) if node.op_type != "DequantizeLinear"
-    )
-
-
-def _is_quantized(node: ir.Node) -> bool:
-    return node.domain in _QUANTIZED_DOMAINS and (
-        node.op_type in _QUANTIZED or node.op_type.startswith(_QUANTIZED_PREFIXES)
+        catalog.is_on_codes(node) for node in _nodes(model) if node.op_type != "DequantizeLinear"
     )
 
 

@@ -16,6 +16,7 @@ import onnx_ir as ir
 
 from onnxq.errors import ModelError, UnsupportedError, nearest
 from onnxq.graph.edit import NamePool
+from onnxq.graph.walk import IF
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -84,7 +85,7 @@ def _walk(graph: ir.Graph, way: tuple[tuple[ir.Node, str], ...]) -> Iterator[_Pl
         for value in node.outputs:
             if value.name:
                 yield _Place(value, way)
-        if node.op_type != "If" or node.domain:
+        if node.op_type != IF or node.domain:
             continue
         for branch in BRANCHES:
             yield from _walk(node.attributes[branch].as_graph(), (*way, (node, branch)))

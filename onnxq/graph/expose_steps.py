@@ -16,11 +16,12 @@ import onnx_ir as ir
 
 from onnxq.graph.edit import NamePool, all_nodes, all_values, graph_of
 from onnxq.graph.expose import BRANCHES, lift
+from onnxq.graph.walk import IF, LOOP, SCAN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-BODIES = ("Loop", "Scan")
+BODIES = (LOOP, SCAN)
 KINDS = (
     ir.DataType.FLOAT,
     ir.DataType.FLOAT16,
@@ -88,7 +89,7 @@ class _Opener:
         for node in list(graph):
             if node.domain:
                 continue
-            if node.op_type == "If":
+            if node.op_type == IF:
                 for branch in BRANCHES:
                     inner = list(self.from_bodies(node.attributes[branch].as_graph()))
                     yield from self._lifted(node, branch, inner)
@@ -104,16 +105,16 @@ class _Opener:
         inside = list(self._owned(body, needed, node.op_type))
         if not inside:
             return []
-        if node.op_type == "Scan":
+        if node.op_type == SCAN:
             return [(name, self._stack(node, body, value)) for name, value in inside]
         return self._collect(node, body, inside)
 
     def _why_closed(self, node: ir.Node, body: ir.Graph) -> str:
         """Why nothing of this body can go out, or the empty string."""
-        if node.op_type == "Loop" and self.opset < STATES_OF_SEQUENCES:
+        if node.op_type == LOOP and self.opset < STATES_OF_SEQUENCES:
             return "it is in the body of a Loop of an opset before 13"
         # ONNX Runtime wants to know the shapes of what a Scan collects
-        if node.op_type == "Scan" and any(value.shape is None for value in body.inputs):
+        if node.op_type == SCAN and any(value.shape is None for value in body.inputs):
             return "it is in the body of a Scan whose inputs have no shapes"
         return ""
 
@@ -128,7 +129,7 @@ class _Opener:
         for node in graph:
             if self.wanted(node):
                 yield from (v for v in (*node.inputs, *node.outputs) if v is not None and v.name)
-            if node.op_type == "If" and not node.domain:
+            if node.op_type == IF and not node.domain:
                 for branch in BRANCHES:
                     yield from self._around(node.attributes[branch].as_graph())
 
@@ -145,13 +146,13 @@ class _Opener:
             if value in needed and self._goes_out(value):
                 yield str(value.name), value
         for node in list(graph):
-            if node.domain or node.op_type not in (*BODIES, "If"):
+            if node.domain or node.op_type not in (*BODIES, IF):
                 continue
             graphs = {name: a.as_graph() for name, a in node.attributes.items() if _holds_graph(a)}
             for name, inner in graphs.items():
                 if node.op_type in BODIES:
                     self._hide(inner, "it is in a body inside of another body")
-                elif kind == "Scan":
+                elif kind == SCAN:
                     self._hide(inner, "it is in a branch of an If in the body of a Scan")
                 else:
                     found = list(self._owned(inner, needed, kind))
@@ -229,7 +230,7 @@ def _replace_loop(
     loop.attributes.clear()  # a body belongs to one node
     new = ir.Node(
         "",
-        "Loop",
+        LOOP,
         [*given, *starts],
         attributes,
         num_outputs=len(loop.outputs) + len(starts),

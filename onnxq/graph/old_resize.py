@@ -17,6 +17,7 @@ from onnxq.graph.edit import all_nodes, all_values
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+RESIZE, UPSAMPLE = "Resize", "Upsample"
 NEW_COORDINATES = 11  # the opset from which on Resize says what its coordinates are
 SCALES = 2
 
@@ -35,14 +36,14 @@ def keep_coordinates(nodes: Iterable[ir.Node], original: ir.Model) -> None:
         value.name: value.producer() for graph in original.graphs() for value in all_values(graph)
     }
     for node in nodes:
-        if node.op_type != "Resize" or node.domain:
+        if node.op_type != RESIZE or node.domain:
             continue
         node.attributes["coordinate_transformation_mode"] = ir.AttrString(
             "coordinate_transformation_mode", "asymmetric"
         )
         if node.attributes.get_string("mode", "nearest") == "nearest":
             old = producers.get(node.outputs[0].name)
-            grows = old is not None and old.op_type == "Upsample"
+            grows = old is not None and old.op_type == UPSAMPLE
             rounding = "floor" if grows else _rounding(node)
             node.attributes["nearest_mode"] = ir.AttrString("nearest_mode", rounding)
 
@@ -65,5 +66,5 @@ def _rounding(node: ir.Node) -> str:
 def has_old_resize(model: ir.Model) -> bool:
     """Whether `keep_coordinates` has anything to do after a conversion."""
     return model.opset_imports.get("", 0) < NEW_COORDINATES and any(
-        node.op_type in ("Resize", "Upsample") and not node.domain for node in all_nodes(model)
+        node.op_type in (RESIZE, UPSAMPLE) and not node.domain for node in all_nodes(model)
     )

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
     from onnxq.operator import AttributeValue
 
+IF, LOOP, SCAN = "If", "Loop", "Scan"
+"""Operators that hold graphs."""
+
 
 def value_name(value: ir.Value) -> str:
     """The value's name; canonical graphs name every value."""
@@ -45,7 +48,7 @@ def walk(graph: ir.Graph, loop: str | None = None) -> Iterator[tuple[ir.Node, st
         (node, name of the innermost Loop or Scan around it or None).
     """
     for node in graph:
-        inner = loop if node.op_type == "If" else f"{node.op_type} '{node.name}'"
+        inner = loop if node.op_type == IF else f"{node.op_type} '{node.name}'"
         for subgraph in subgraphs(node):
             yield from walk(subgraph, inner)
         yield node, loop

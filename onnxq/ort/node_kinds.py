@@ -69,6 +69,7 @@ CODE_TYPES = {
     ir.DataType.UINT2,
     ir.DataType.INT2,
 }
+PRODUCT_OF_BLOCKS = "MatMulNBits"
 INT8_ACTIVATIONS = 4  # MatMulNBits' accuracy_level that multiplies int8 by int8
 
 
@@ -155,7 +156,7 @@ def _arithmetic(node: ir.Node, types: set[ir.DataType]) -> Arithmetic:
     fact = facts.named(node.op_type)
     if fact.converts is not None:
         return Arithmetic.CONVERSION
-    if node.op_type == "MatMulNBits":
+    if node.op_type == PRODUCT_OF_BLOCKS:
         level = node.attributes.get_int("accuracy_level", 0)
         return Arithmetic.INTEGER if level == INT8_ACTIVATIONS else Arithmetic.FLOAT
     if fact.on_codes:

@@ -16,8 +16,10 @@ import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_constant
 from onnxq.graph.weights import constant
+from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS
 from onnxq.qdq.read import SCALE, Unread, array_of, dequantizer, qparams_of
 from onnxq.qparams import PerBlock, QParams
+from onnxq.targets.gains import PRODUCT_OPS
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -42,7 +44,7 @@ def write_block_products(model: ir.Model) -> None:
 
 def _dequantize_of(node: ir.Node) -> ir.Node | None:
     """The DequantizeLinear of a weight (K, N) in blocks along K, where the kernel takes it."""
-    if node.domain or node.op_type not in ("MatMul", "Gemm") or len(node.inputs) < MATRIX:
+    if node.domain or node.op_type not in PRODUCT_OPS or len(node.inputs) < MATRIX:
         return None
     plain = all(node.attributes.get_int(name, 0) == 0 for name in ("transA", "transB"))
     plain = plain and all(node.attributes.get_float(f, 1.0) == 1.0 for f in ("alpha", "beta"))
@@ -106,7 +108,7 @@ def _replace(model: ir.Model, node: ir.Node, dequantize: ir.Node, names: FreeNam
         slots += [None, node.inputs[MATRIX]]
     attributes = {"K": inner, "N": columns, "bits": bits, "block_size": size}
     product = ir.node(
-        "MatMulNBits",
+        PRODUCT_OF_BLOCKS,
         slots,
         attributes | {"accuracy_level": INT8_ACCURACY},
         domain=MICROSOFT,

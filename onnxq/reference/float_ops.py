@@ -113,7 +113,7 @@ class ConvTranspose(OpRun):
         images = x if len(x) else np.zeros((1, *x.shape[1:]), x.dtype)
         rows = [
             [
-                load_op("", "ConvTranspose").eval(part, weight, *bias, **given)
+                load_op("", type(self).__name__).eval(part, weight, *bias, **given)
                 for part, weight, bias in zip(
                     np.split(image[None], count, axis=1), weights, biases, strict=True
                 )
@@ -161,10 +161,7 @@ def _activate(y: Singles, kind: str, parameters: Sequence[float]) -> Singles:
     return np.asarray(load_op("", kind).eval(y, **attributes), y.dtype)
 
 
-PLAIN_OPS: dict[str, type[OpRun]] = {
-    "ConvTranspose": ConvTranspose,
-    "LpNormalization": LpNormalization,
-}
+PLAIN_OPS: dict[str, type[OpRun]] = {op.__name__: op for op in (ConvTranspose, LpNormalization)}
 """Float operators of the default domain that take the place of onnx's own."""
 
 FLOAT_OPS: tuple[type[OpRun], ...] = (BiasGelu, FusedConv, FusedMatMul, Gelu, QuickGelu)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq import targets
-from onnxq.ort.node_kinds import rounding
+from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS, rounding
 from onnxq.targets.range_reduction import RangeReduction
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def on_other_machines(made: Plan, execution: Execution) -> list[str]:
             f"{sum(floats.values())} node(s) compute in float: {named}. Their last bits may differ "
             "between machines, and codes computed from them by a step"
         )
-    if "MatMulNBits" in execution.integer_nodes:
+    if PRODUCT_OF_BLOCKS in execution.integer_nodes:
         notes.append(OWN_BLOCKS)
     return notes
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from onnxq.checking.differences import ULPS
 from onnxq.checking.prediction import WEIGHTS
 from onnxq.errors import listed
+from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS
 from onnxq.report.console import print_table
 from onnxq.report.other_machines import OWN_BLOCKS
 
@@ -59,7 +60,7 @@ def _print_floats(console: Console, prediction: Prediction) -> None:
         console.print("no codes are computed from them")
     if prediction.float_outputs:
         console.print(f"outputs computed from them: {', '.join(prediction.float_outputs)}")
-    if "MatMulNBits" in prediction.floats:
+    if PRODUCT_OF_BLOCKS in prediction.floats:
         console.print(OWN_BLOCKS)
 
 

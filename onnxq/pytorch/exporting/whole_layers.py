@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from onnxq.graph.edit import FreeNames
+from onnxq.targets.gains import GATES
 
 _BIDIRECTIONAL = 5  # of the arguments from `params` on
 
@@ -134,7 +135,7 @@ def _layer_of(value: ir.Value | None) -> ir.Node | None:
         return None
     layer = transpose.inputs[0].producer() if transpose.inputs[0] is not None else None
     perm = transpose.attributes.get("perm")
-    if layer is None or layer.op_type not in ("LSTM", "GRU", "RNN") or perm is None:
+    if layer is None or layer.op_type not in GATES or perm is None:
         return None
     return layer if list(perm.as_ints()) == _DIRECTIONS_LAST else None
 

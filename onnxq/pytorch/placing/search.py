@@ -242,7 +242,7 @@ class _Placing:
     def _copiers(self, tensor: str) -> list[ir.Node]:
         """The nodes that read a tensor's values, if each of them only copies them; else none."""
         value = self._values[tensor]
-        readers = [node for node in value.consumers() if node.op_type != "Shape"]
+        readers = [node for node in value.consumers() if facts.of(node).on_data]
         for node in readers:
             decision = self._prepared.decisions[node_name(node)]
             if not isinstance(decision, Quantize) or decision.rule.role is not Role.MOVEMENT:

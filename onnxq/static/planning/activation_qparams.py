@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import CalibrationError, ModelError
-from onnxq.graph.walk import node_name, subgraphs, walk
+from onnxq.graph.walk import IF, node_name, subgraphs, walk
 from onnxq.graph.weights import constant_array
 from onnxq.observers import NoopObserver
 from onnxq.observers._range import EPS
@@ -160,7 +160,7 @@ def untaken_branches(prepared: Prepared, statistics: Statistics) -> list[str]:
     notes = []
     observed = prepared.observed
     for node, _ in walk(prepared.model.graph):
-        if node.op_type != "If":
+        if node.op_type != IF:
             continue
         for branch in subgraphs(node):
             inside = {v.name for n, _ in walk(branch) for v in n.outputs} & observed.keys()

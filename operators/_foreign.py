@@ -1,0 +1,22 @@
+"""Operators on codes, or that make codes, that onnxq has no kernel for, but knows by name."""
+
+from __future__ import annotations
+
+NAMES = frozenset(
+    [
+        "DequantizeBFP",
+        "DequantizeWithOrder",
+        "MatMulBnb4",
+        "MatMulFpQ4",
+        "MulInteger",
+        "QEmbedLayerNormalization",
+        "QMoE",
+        "QuantizeBFP",
+        "QuantizeWithOrder",
+        "ReduceSumInteger",
+    ]
+)
+"""Of com.microsoft."""
+
+PREFIXES = ("QLinear", "QOrdered", "DynamicQuantize", "MatMulInteger", "MatMulNBits")
+"""Starts of names, of ai.onnx and com.microsoft: of operators to come, too."""
