@@ -16,7 +16,7 @@ NAMES = frozenset(
         "ReduceSumInteger",
     ]
 )
-"""Of com.microsoft."""
+"""Operators of com.microsoft."""
 
 PREFIXES = ("QLinear", "QOrdered", "DynamicQuantize", "MatMulInteger", "MatMulNBits")
 """Starts of names, of ai.onnx and com.microsoft: of operators to come, too."""

@@ -45,7 +45,7 @@ class Conversion(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What ONNX Runtime does with an operator; where attributes decide, what it may do.
+    """Behaviour of ONNX Runtime towards an operator; where attributes decide, what it may do.
 
     Attributes:
         op_type: of ai.onnx or com.microsoft.

@@ -30,7 +30,7 @@ _Codes = tuple[
     tuple[int, ...] | None,
     ir.Graph,
 ]
-"""What tensors of codes are told apart by: constant, qparams, code limit, gain, order of axes,
+"""Key to tensors of codes: constant, qparams, code limit, gain, order of axes,
 and the graph that holds them."""
 
 _SHARED_BYTES = 1024  # of weights that a lowering has made; scales and biases are not looked at

@@ -27,7 +27,7 @@ TABLES_KEY = "onnxq.tables"
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What of a QOperator model differs from the rule that every node computes on codes.
+    """Rest of a QOperator model, which breaks the rule that every node computes on codes.
 
     Attributes:
         kept: name of a node between DequantizeLinear and QuantizeLinear -> why.
@@ -67,7 +67,7 @@ def write_qoperator(qdq: ir.Model, int8: Int8Codes = Int8Codes.SHIFTED) -> ir.Mo
 
 
 def remains(model: ir.Model) -> Remains:
-    """What `write_qoperator` put into the metadata; nothing for another model."""
+    """Remains that `write_qoperator` put into the metadata; none for another model."""
     kept = json.loads(model.metadata_props.get(KEPT_KEY, "{}"))
     return Remains(kept, tuple(json.loads(model.metadata_props.get(TABLES_KEY, "[]"))))
 

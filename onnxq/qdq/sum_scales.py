@@ -33,7 +33,7 @@ ROUNDS = 4  # a result may be an operand of another sum, or share its scale with
 FINEST, COARSEST = -22, -10  # powers of two that a scale is raised by, relative to itself
 MULTIPLES = (1, 3, 5, 7)
 LARGEST = MULTIPLES[-1] * 2.0 ** (COARSEST - 1)
-"""What one sum raises a scale by at most, relative to itself: 0.35 %, 0.9 codes in 255."""
+"""Largest raise of a scale by one sum, relative to itself: 0.35 %, 0.9 codes in 255."""
 
 
 @dataclass(frozen=True, slots=True)

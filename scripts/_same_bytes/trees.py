@@ -117,7 +117,7 @@ def cache_of(commit: str) -> Path:
 
 
 def _code(text: str) -> bytes:
-    """What a module runs: without comments, docstrings and line numbers."""
+    """Code that a module runs: without comments, docstrings and line numbers."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)

@@ -58,7 +58,7 @@ def fuse(model: ir.Model, int8: Int8Codes = Int8Codes.SHIFTED) -> Fused:
 
 
 def fuse_as_loaded(model: ir.Model, int8: Int8Codes = Int8Codes.SHIFTED) -> Fused:
-    """As `fuse`, after quantizing the float weights that ONNX Runtime quantizes when it loads.
+    """Fuses, as `fuse`, after quantizing the float weights that ONNX Runtime quantizes at load.
 
     `fuse` leaves them for ONNX Runtime to quantize; what this gives needs no ONNX Runtime.
 

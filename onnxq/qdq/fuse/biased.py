@@ -29,7 +29,7 @@ MATRIX = 2
 
 
 def judge_biased(node: ir.Node, scales: Scales) -> Fusion | Kept | None:
-    """What becomes of a MatMul with a bias; None where the node is none."""
+    """Verdict on a MatMul with a bias; None where the node is none."""
     if node.op_type != "MatMul" or node.domain:
         return None
     if not all(v is not None and from_dequantize(v, node) for v in node.inputs):

@@ -29,7 +29,7 @@ NEEDS_ZERO_POINTS = frozenset({"Gemm"})  # measured; others are fused without th
 
 
 def judge(node: ir.Node, scales: Scales) -> Fusion | Kept | None:
-    """What becomes of the node; None where it is not between DQ and Q."""
+    """Verdict on the node; None where it is not between DQ and Q."""
     if not any(v is not None and from_dequantize(v, node) for v in node.inputs):
         return None
     operator = catalog.find(node.op_type, node.domain)

@@ -1,4 +1,4 @@
-"""What quantizes the results of a node, and what stands between."""
+"""Results of a node: what quantizes them, and what stands between."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Results:
-    """What becomes of the results of a node.
+    """Quantizers of the results of a node.
 
     Attributes:
         qparams: per output slot; None where the result stays in float32.

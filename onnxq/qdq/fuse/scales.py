@@ -26,7 +26,7 @@ CODES = ("uint8", "int8")  # the types that ONNX Runtime's integer kernels exist
 
 
 class Int8Codes(enum.Enum):
-    """What a machine does with int8 activations when it loads a QDQ model."""
+    """Treatment of int8 activations by a machine that loads a QDQ model."""
 
     SHIFTED = "uint8"
     """x86: they become uint8 where that is possible; elsewhere products compute in float32."""

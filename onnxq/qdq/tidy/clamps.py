@@ -71,7 +71,7 @@ def _clip_behind(
 
 
 def _bounds(node: ir.Node) -> tuple[float, float] | None:
-    """What the node clips its input to; None where it does something else."""
+    """Bounds that the node clips its input to; None where it does something else."""
     rule = catalog.rule_of(node)
     return rule.clamp if rule is not None and rule.role is Role.CLAMP else None
 
