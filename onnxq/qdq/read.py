@@ -94,7 +94,9 @@ def code_type(node: ir.Node) -> ir.DataType | None:
     if of_zero_point is not None:
         return of_zero_point
     if node.op_type == DEQUANTIZE:
-        return _type_of(node.inputs[0])
+        codes = node.inputs[0]
+        source = None if codes is None else codes.producer()
+        return _type_of(codes) or (code_type(source) if is_quantize(source) else None)
     named = node.attributes.get_int("output_dtype", 0)
     return ir.DataType(named) if named else ir.DataType.UINT8
 

@@ -239,3 +239,5 @@ def test_codes_of_no_zero_point_have_the_type_of_what_a_dequantize_linear_reads(
     node = ir.node(DEQUANTIZE, inputs)
     assert qparams_of(node) == per_tensor(0.5, 0, INT8)
     assert code_type(ir.node(DEQUANTIZE, [ir.val("q"), inputs[1]])) is None
+    untyped = ir.node(QUANTIZE, [X, inputs[1]], {"output_dtype": ir.DataType.INT8}).outputs[0]
+    assert code_type(ir.node(DEQUANTIZE, [untyped, inputs[1]])) == ir.DataType.INT8

@@ -16,21 +16,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.errors import listed
+from onnxq.errors import UnsupportedError, listed
 from onnxq.graph.edit import FreeNames, graph_of, new_constant, replace
 from onnxq.observers import MinMaxObserver
-from onnxq.operator.nodes import has_input
 from onnxq.ort import runtime
 from onnxq.pytorch.importers.notes import note
 from onnxq.qdq.read import (
-    BIAS,
+    WEIGHT,
     array_of,
     dequantizer,
     is_constant,
     is_quantize,
+    qparams_of,
+    zero_point_of,
 )
 from onnxq.qdq.tidy import tidy_quantized
+from onnxq.qdq.tidy.biases import real_bias
 from onnxq.qdq.write import constants_of, new_grid, quantize_behind
+from onnxq.qparams import QParams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,11 +88,12 @@ def treat_float_results(
 
 
 def _has_float_result(node: ir.Node) -> bool:
-    source, weight = dequantizer(node.inputs[0]) if node.inputs else None, None
-    if node.op_type != "Conv" or source is None:
+    if node.op_type != "Conv" or node.domain:
         return False
-    weight = dequantizer(node.inputs[1])
-    if weight is None or not is_constant(weight):
+    sources = [dequantizer(value) for value in node.inputs[: WEIGHT + 1]]
+    if not all(s is not None and isinstance(qparams_of(s), QParams) for s in sources):
+        return False
+    if not is_constant(sources[WEIGHT]):
         return False
     readers = list(_clamped(node).consumers())
     return not readers or not all(map(is_quantize, readers))
@@ -105,21 +109,31 @@ def _clamped(node: ir.Node) -> ir.Value:
 
 
 def _as_conv_integer(node: ir.Node, names: FreeNames) -> None:
-    """Y = ConvInteger(x_codes, w_codes) * (x_scale * w_scale) + bias."""
-    x, w = dequantizer(node.inputs[0]), dequantizer(node.inputs[1])
-    assert x is not None
+    """Y = ConvInteger(x_codes, w_codes) * (x_scale * w_scale) + bias.
+
+    Raises:
+        UnsupportedError: zero points of the weight differ.
+    """
+    x, w = dequantizer(node.inputs[0]), dequantizer(node.inputs[WEIGHT])
+    assert x is not None, "_has_float_result looked"
     assert w is not None
-    codes, x_scale, w_scale = array_of(w, 0), array_of(x, 1), array_of(w, 1)
+    codes, x_qparams, w_qparams = array_of(w, 0), qparams_of(x), qparams_of(w)
     assert codes is not None
-    assert x_scale is not None
-    assert w_scale is not None
+    assert isinstance(x_qparams, QParams)
+    assert isinstance(w_qparams, QParams)
+    if (w_qparams.zero_point != w_qparams.zero_point.flat[0]).any():
+        raise UnsupportedError(
+            f"Conv '{node.name}': its weight has a zero point per channel; ConvInteger takes one "
+            "for all. Use float_results='requantize', or 'float'."
+        )
     stem, ones = str(node.outputs[0].name), [1] * (codes.ndim - 2)
-    factor = (x_scale * w_scale).astype(np.float32)
+    factor = (x_qparams.scale * w_qparams.scale).astype(np.float32)
     factor = factor.reshape(1, -1, *ones) if factor.ndim else factor
-    zero = new_constant(node, names.value(f"{stem}_w_zero_point"), np.array(0, codes.dtype))
+    middle = np.array(w_qparams.zero_point.flat[0], codes.dtype)
+    zero = new_constant(node, names.value(f"{stem}_w_zero_point"), middle)
     attributes = list(node.attributes.values())
     product = ir.Node(
-        "", "ConvInteger", [x.inputs[0], w.inputs[0], x.inputs[2], zero], attributes,
+        "", "ConvInteger", [x.inputs[0], w.inputs[0], zero_point_of(x), zero], attributes,
         name=names.node(f"{node.name}_integer"),
     )  # fmt: skip
     floats = ir.node(
@@ -134,7 +148,7 @@ def _as_conv_integer(node: ir.Node, names: FreeNames) -> None:
         name=names.node(f"{node.name}_scaled"),
     )
     made = [product, floats, scaled]
-    bias = _real_bias(node)
+    bias = real_bias(node)
     if bias is not None:
         constant = new_constant(node, names.value(f"{stem}_bias"), bias.reshape(1, -1, *ones))
         made.append(
@@ -144,18 +158,6 @@ def _as_conv_integer(node: ir.Node, names: FreeNames) -> None:
         part.outputs[0].name = names.value(f"{stem}_{ending}")
     graph_of(node).insert_before(node, made[:-1])
     replace(node, made[-1], names)
-
-
-def _real_bias(node: ir.Node) -> npt.NDArray[np.float32] | None:
-    if not has_input(node, BIAS):
-        return None
-    source = dequantizer(node.inputs[BIAS])
-    if source is None:
-        return array_of(node, BIAS)
-    codes, scale = array_of(source, 0), array_of(source, 1)
-    assert codes is not None
-    assert scale is not None
-    return (codes * scale.astype(np.float64)).astype(np.float32)
 
 
 def _computed(

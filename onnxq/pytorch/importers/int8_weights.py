@@ -24,7 +24,7 @@ from onnxq.operator.nodes import find_input
 from onnxq.pytorch.importers.notes import note
 from onnxq.pytorch.importers.patterns import WEIGHTS
 from onnxq.qdq.read import BIAS, WEIGHT, array_of, dequantizer, is_constant
-from onnxq.qdq.tidy.biases import store_bias
+from onnxq.qdq.tidy.biases import real_bias, store_bias
 from onnxq.qdq.write import constants_of, feed, new_grid
 from onnxq.qparams import PerChannel, PerTensor, QParams
 from onnxq.targets.accumulation import Arithmetic
@@ -144,14 +144,10 @@ def _narrow(node: ir.Node, codes: Codes, limit: int, names: FreeNames) -> None:
 
 def _renew_bias(node: ir.Node, names: FreeNames) -> None:
     """The int32 bias at the new x_scale * w_scale."""
-    bias = dequantizer(find_input(node, BIAS))
-    if bias is None or not is_constant(bias):
+    bias, real = find_input(node, BIAS), real_bias(node)
+    if bias is None or real is None or not is_constant(dequantizer(bias)):
         return
-    codes, scale = array_of(bias, 0), array_of(bias, 1)
-    assert codes is not None
-    assert scale is not None
-    real = (codes * scale.astype(np.float64)).astype(np.float32)
-    value = new_constant(node, names.value(f"{bias.outputs[0].name}_float"), real)
+    value = new_constant(node, names.value(f"{bias.name}_float"), real)
     node.replace_input_with(BIAS, value)
     store_bias(node, names)
 

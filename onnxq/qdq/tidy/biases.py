@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.dtypes import INT32
-from onnxq.operator.nodes import input_at
-from onnxq.qdq.read import BIAS, array_of, dequantizer, is_quantize, one_scale
+from onnxq.operator.nodes import find_input, input_at
+from onnxq.qdq.read import BIAS, Unread, array_of, dequantizer, is_quantize, one_scale, qparams_of
 from onnxq.qdq.tidy.stored_constants import DEAD
 from onnxq.qdq.tidy.stored_weights import weight_of
 from onnxq.qdq.write import constants_of, feed, new_codes
 from onnxq.qparams import PerChannel, PerTensor, QParams, product_scale, quantize, raised_scale
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import onnx_ir as ir
 
     from onnxq.graph.edit import FreeNames
@@ -52,6 +53,19 @@ def store_bias(node: ir.Node, names: FreeNames) -> None:
     codes, grid = new_codes(constants_of(node, names), stem, quantize(bias, qparams), qparams)
     name = names.node(f"{stem}_dequantize")
     feed(node, BIAS, grid.dequantize(codes, name, names.value(f"{stem}_dequantized")))
+
+
+def real_bias(node: ir.Node) -> npt.NDArray[np.float32] | None:
+    """The numbers of a constant bias, float or codes; None: it has none, or is computed."""
+    source = dequantizer(find_input(node, BIAS))
+    if source is None:
+        return array_of(node, BIAS)
+    codes, qparams = array_of(source, 0), qparams_of(source)
+    if codes is None or isinstance(qparams, Unread):
+        return None
+    # in float64, rounded once: int32 codes may be beyond float32's whole numbers
+    centred = codes.astype(np.float64) - qparams.zero_point
+    return (centred * qparams.scale.astype(np.float64)).astype(np.float32)
 
 
 def _with_fine_scales(weight: StoredWeight, node: ir.Node, names: FreeNames) -> StoredWeight:
