@@ -12,10 +12,14 @@ Both products of a step are bounded by `product_error`. sigma has the slope 1/4 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tests.operators.recurrent_bound import ROUNDING, Reals, product_error, sigmoid
+from tests.operators.recurrent_bound import ROUNDING, product_error, sigmoid
+
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Reals
 
 QMAX = 64  # the narrowest codes that onnxq stores in 8 bits: scales are no larger
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-Array = npt.NDArray[np.generic]
+    from onnxq.core.arrays import Array
 
 
 def weights(seed: int, *shape: int) -> npt.NDArray[np.float32]:

@@ -5,10 +5,9 @@ Of onnxq, only documented names are imported here: the models are also given to 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 from onnx import helper, numpy_helper, parser
@@ -16,7 +15,8 @@ from onnx import helper, numpy_helper, parser
 from onnxq.observers import NarrowRangeObserver, NoopObserver, ObserverSpec
 from tests.examples import model, weights
 
-FloatArray = npt.NDArray[np.float32]
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Singles
 
 GRAPHS = {
     "conv_relu": "c = Conv(x, w, b) y = Relu(c)",
@@ -77,7 +77,7 @@ def conv_model(
     return made
 
 
-def data(n: int = 8) -> list[dict[str, FloatArray]]:
+def data(n: int = 8) -> list[dict[str, Singles]]:
     """Batches for `conv_model`."""
     rng = np.random.default_rng(1)
     return [{"x": rng.standard_normal((2, 8, 6, 6)).astype(np.float32)} for _ in range(n)]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import onnx
 from onnx import helper
@@ -7,7 +9,10 @@ from onnx import helper
 from onnxq.checking.codes import Codes, find_codes
 from onnxq.dtypes import INT8, UINT8, UINT16
 from onnxq.qparams import per_tensor
-from tests.examples import Array, as_ir, model, quantized_matmul
+from tests.examples import as_ir, model, quantized_matmul
+
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Array
 
 
 def found(proto: onnx.ModelProto) -> list[Codes]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +14,11 @@ from onnxq.checking.comparison import CHUNK_ELEMENTS, Agreement, Comparison
 from onnxq.dtypes import INT8, UINT8
 from onnxq.qparams import dequantize, per_tensor, quantize
 
-FloatArray = npt.NDArray[np.float32]
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Singles
 
 
-def normal(seed: int, *shape: int) -> FloatArray:
+def normal(seed: int, *shape: int) -> Singles:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 

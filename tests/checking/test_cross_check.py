@@ -25,12 +25,13 @@ from onnxq.qconfig import QConfigDynamic, default_dynamic_qconfig, float16_dynam
 from onnxq.reference.float_nodes import FloatNodes
 from tests.dynamic_models import parsed
 from tests.dynamic_models import quantized as dynamic
-from tests.examples import Array, as_ir, images, model, network, quantized_matmul, weights
+from tests.examples import as_ir, images, model, network, quantized_matmul, weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from onnxq.core.arrays import Array
     from onnxq.operator import IntegerCall
 
 make = helper.make_node

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 from onnx import helper
@@ -7,7 +9,10 @@ from onnx import helper
 from onnxq.checking.differences import SCALES, ULPS
 from onnxq.checking.end_to_end import EndToEnd, _equal
 from onnxq.ort import runtime
-from tests.examples import Array, as_ir, model, quantized_matmul, weights
+from tests.examples import as_ir, model, quantized_matmul, weights
+
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Array
 
 
 def feeds() -> dict[str, Array]:

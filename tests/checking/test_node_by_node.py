@@ -14,13 +14,15 @@ from onnxq.checking.visible import Inner, Visible
 from onnxq.errors import UnsupportedError
 from onnxq.ort import runtime
 from onnxq.ort.runtime import Optimization
-from tests.examples import Array, as_ir, model, quantized_matmul, weights
+from tests.examples import as_ir, model, quantized_matmul, weights
 from tests.operators import builder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onnx.reference.op_run import OpRun
+
+    from onnxq.core.arrays import Array
 
 
 def run(target: ir.Model, feeds: Mapping[str, Array]) -> tuple[NodeByNode, dict[str, Inner]]:

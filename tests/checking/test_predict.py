@@ -13,10 +13,12 @@ from onnxq.checking.differences import SCALES, ULPS
 from onnxq.checking.predict import predict
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.targets.accumulation import Arithmetic
-from tests.examples import Array, as_ir, images, model, network, weights
+from tests.examples import as_ir, images, model, network, weights
 
 if TYPE_CHECKING:
     import onnx
+
+    from onnxq.core.arrays import Array
 
 make = helper.make_node
 SAMPLES = {"x": images(8, 1)}

@@ -17,13 +17,15 @@ from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import plan
 from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
-from tests.examples import Array, as_ir, images, model, network, quantized_matmul, weights
+from tests.examples import as_ir, images, model, network, quantized_matmul, weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     import onnx_ir as ir
+
+    from onnxq.core.arrays import Array
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,12 @@ from onnxq import catalog, targets
 from onnxq.checking.cross_findings import CrossFindings
 from onnxq.checking.findings import Findings
 from onnxq.errors import UnsupportedError
-from tests.examples import Array, quantized_matmul, save, weights
+from tests.examples import quantized_matmul, save, weights
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from onnxq.core.arrays import Array
     from tests.cli.conftest import Run
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
@@ -21,7 +23,10 @@ from onnxq.errors import ModelError
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver
 from onnxq.operator import DynamicWeight, Float
 from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams, quantize
-from tests.examples import Array, weights
+from tests.examples import weights
+
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Array
 
 NARROW = NarrowRangeObserver.with_args()
 

@@ -16,8 +16,8 @@ from tests.dynamic_models import SIDE, normal, parsed, quantized
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from onnxq.core.arrays import Array
     from onnxq.operator import IntegerCall
-    from tests.examples import Array
 
 W = normal(SIDE, SIDE)
 V = normal(SIDE, SIDE, seed=1)

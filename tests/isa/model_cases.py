@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
 import onnxq
@@ -25,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from onnxq.core.arrays import Singles
     from onnxq.operator import Array
     from onnxq.targets.accumulation import Arithmetic
 
-FloatArray = npt.NDArray[np.float32]
 BATCH = 20
 TARGETS = ("x86-vnni", "portable")
 CLIPPED = "clipped"
@@ -49,7 +48,7 @@ class ModelCase:
     name: str
     model: ir.Model
     seen: ir.Model
-    images: FloatArray
+    images: Singles
 
     @property
     def outputs(self) -> list[str]:
@@ -71,7 +70,7 @@ class ModelCase:
         save_case(folder, self.name, model, {"image": self.images})
 
 
-def model_cases(folder: Path, calibration: FloatArray, images: FloatArray) -> Iterator[ModelCase]:
+def model_cases(folder: Path, calibration: Singles, images: Singles) -> Iterator[ModelCase]:
     """Each network, for each target and clipped.
 
     Args:

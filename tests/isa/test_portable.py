@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 import pytest
 from onnx import helper
@@ -22,12 +21,11 @@ if TYPE_CHECKING:
 
     import onnx
 
+    from onnxq.core.arrays import Array, Singles
     from tests.isa.machines import Results
 
 pytestmark = [pytest.mark.isa, pytest.mark.usefixtures("emulators")]
 
-Floats = npt.NDArray[np.float32]
-Array = npt.NDArray[np.generic]
 SEEDS = 2
 CONTROL = "control"
 KINDS: dict[str, dict[str, Any]] = {
@@ -42,7 +40,7 @@ def sources(seed: int) -> Iterator[tuple[str, onnx.ModelProto, tuple[int, ...]]]
     """(name, float model with input x, shape of one sample), with weights that are mostly large."""
     rng = np.random.default_rng(seed)
 
-    def large(*shape: int) -> Floats:
+    def large(*shape: int) -> Singles:
         signs = np.where(rng.random(shape) < 0.8, 1, -1)
         return np.asarray(signs * rng.beta(4, 1, shape), np.float32)
 
@@ -82,11 +80,11 @@ def sources(seed: int) -> Iterator[tuple[str, onnx.ModelProto, tuple[int, ...]]]
     yield "difference", model(nodes, constants, {"x": ["N", 3, 7, 7]}), (3, 7, 7)
 
 
-def one_node(node: onnx.NodeProto, weight: Floats, channels: int) -> onnx.ModelProto:
+def one_node(node: onnx.NodeProto, weight: Singles, channels: int) -> onnx.ModelProto:
     return model([node], {"w": weight}, {"x": ["N", channels, "H", "W"]})
 
 
-def inputs(seed: int, shape: tuple[int, ...]) -> Floats:
+def inputs(seed: int, shape: tuple[int, ...]) -> Singles:
     """The largest code everywhere, the smallest, both at random, and everything between."""
     rng = np.random.default_rng(seed)
     ends = np.where(rng.random((6, *shape)) < 0.7, 9, -9)

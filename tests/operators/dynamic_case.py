@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 from onnx_ir.tape import Tape
 
@@ -25,9 +24,8 @@ from tests.operators.builder import IR_VERSION, MICROSOFT, names, node_of, run
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from onnxq.core.arrays import Singles
     from onnxq.operator import DynamicWeight
-
-Floats = npt.NDArray[np.float32]
 
 
 def dynamic_rule_of(operator: Operator, case: Case) -> DynamicRule:
@@ -37,7 +35,7 @@ def dynamic_rule_of(operator: Operator, case: Case) -> DynamicRule:
     return rule
 
 
-def fitted(w: Floats, axis: int | None, dtype: QDType = INT8) -> QParams:
+def fitted(w: Singles, axis: int | None, dtype: QDType = INT8) -> QParams:
     """Symmetric qparams, per channel or, without an axis, per tensor."""
     others = tuple(i for i in range(w.ndim) if axis is None or i != axis)
     scale = np.asarray(np.maximum(np.abs(w).max(axis=others), 1e-6) / dtype.qmax, np.float32)
@@ -46,7 +44,7 @@ def fitted(w: Floats, axis: int | None, dtype: QDType = INT8) -> QParams:
     return QParams(scale, zero_point, dtype, granularity)
 
 
-def stored(x: Array, weight: DynamicWeight) -> tuple[Floats, int | None]:
+def stored(x: Array, weight: DynamicWeight) -> tuple[Singles, int | None]:
     """A float weight in its stored layout, and its channel axis there."""
     values = np.asarray(x, np.float32)
     if weight.perm is None:

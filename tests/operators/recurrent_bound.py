@@ -15,12 +15,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Reals = npt.NDArray[np.float64]
+    from onnxq.core.arrays import Reals
+
 ROUNDING = 1e-5  # float32 sums of both sides, relative to results of magnitude 1
 
 

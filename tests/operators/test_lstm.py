@@ -25,6 +25,7 @@ from tests.operators.dynamic_case import dynamic_model, dynamic_rule_of, fitted,
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from onnxq.core.arrays import Reals
     from onnxq.operator import Array
 
 OPERATOR = LSTM()
@@ -35,7 +36,6 @@ BY_FORM = [
     for case in OPERATOR.cases()
     for form in dynamic_rule_of(OPERATOR, case).forms
 ]
-Doubles = npt.NDArray[np.float64]
 SWAPPED = (1, 0, 2)
 
 
@@ -201,7 +201,7 @@ def net(magnitude: float, seed: int) -> Case:
     return Case("net", inputs, (1, 2, 3), {"hidden_size": HIDDEN}, 3)
 
 
-def bounds(case: Case) -> list[Doubles]:
+def bounds(case: Case) -> list[Reals]:
     """How far Y[t] may be from float: the errors of codes, carried through the recurrence.
 
     |Z' - Z| <= x_step/2 |W|1 + |x'| w_step/2 1 + (the same of h and R) + |R| |h' - h|, where

@@ -13,7 +13,6 @@ import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 import pytest
 from onnx import helper, numpy_helper
@@ -29,9 +28,9 @@ from tests.operators import builder
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from onnxq.core.arrays import Array
     from onnxq.operator import IntegerOperator
 
-Array = npt.NDArray[np.generic]
 
 INTEGER = {
     "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul",

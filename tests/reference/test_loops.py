@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import numpy.typing as npt
 import onnx
 import onnxruntime
 import pytest
@@ -9,7 +10,9 @@ from onnx import TensorProto, helper
 
 from onnxq import reference
 
-Floats = npt.NDArray[np.float32]
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Singles
+
 X = np.arange(24, dtype=np.float32).reshape(4, 3, 2)
 
 
@@ -44,7 +47,7 @@ def model(node: onnx.NodeProto, inputs: list[str], outputs: list[str]) -> onnx.M
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
-def scan(x: Floats, attributes: dict[str, list[int]]) -> tuple[list[Floats], list[Floats]]:
+def scan(x: Singles, attributes: dict[str, list[int]]) -> tuple[list[Singles], list[Singles]]:
     """(onnxq's, ONNX Runtime's) running sums of slices and each doubled."""
     body = helper.make_graph(
         [

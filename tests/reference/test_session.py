@@ -22,11 +22,13 @@ from onnxq.ort import runtime
 from onnxq.ort.runtime import Optimization
 from onnxq.reference.float_nodes import FloatNodes
 from onnxq.targets.accumulation import Arithmetic, Effect, Overflows
-from tests.examples import Array, as_ir, model, quantized_matmul, weights
+from tests.examples import as_ir, model, quantized_matmul, weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from onnxq.core.arrays import Array
 
 
 make = helper.make_node

@@ -12,7 +12,8 @@ from onnxq.samples import InputSpec, Samples, open_samples
 if TYPE_CHECKING:
     from pathlib import Path
 
-Array = npt.NDArray[np.generic]
+    from onnxq.core.arrays import Array
+
 F32, I64 = np.dtype(np.float32), np.dtype(np.int64)
 IMAGE = (InputSpec("image", F32, ("n", 3, 4)),)
 STATIC = (InputSpec("image", F32, (2, 3, 4)),)

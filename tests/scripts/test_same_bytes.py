@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 import pytest
 from onnx import numpy_helper
@@ -23,9 +22,10 @@ from scripts.same_bytes import Verdict, compared, compared_with_list, files_in, 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from onnxq.core.arrays import Array
+
 FILE = "residual/portable.qdq.onnx"
 FIRST_OF_ROW_1 = (np.arange(64) == 8).reshape(8, 8, 1, 1)
-Array = npt.NDArray[np.generic]
 Edit = Callable[[onnx.ModelProto], None]
 Judge = Callable[[Edit], Verdict]
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 import pytest
@@ -23,7 +22,8 @@ from onnxq.static.calibrate import Calibration, Shard, Statistics, calibrate
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-Array = npt.NDArray[np.generic]
+    from onnxq.core.arrays import Array
+
 MINMAX = MinMaxObserver.with_args()
 RECORD = RecordingObserver.with_args()
 

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 import pytest
@@ -19,7 +18,9 @@ from onnxq.static.prepare import Prepared, prepare
 from onnxq.static.rewrite import rewrite
 from tests.examples import model, network, weights
 
-Floats = npt.NDArray[np.float32]
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Singles
+
 DATA = {"x": np.abs(weights(7, 8, 3, 8, 8))}
 
 
@@ -34,7 +35,7 @@ def one_product(*rows: list[float]) -> onnx.ModelProto:
     return model([node], {"w": weight}, {"x": ["N", len(weight)]})
 
 
-def raised(made: Plan, source: onnx.ModelProto, samples: dict[str, Floats]) -> list[int]:
+def raised(made: Plan, source: onnx.ModelProto, samples: dict[str, Singles]) -> list[int]:
     """Columns whose scale is not that of the full range."""
     full = prepare(source, None, "x86-vnni")
     scale = plan(full, calibrate(full, samples)).weights["product"].qparams.scale

@@ -24,7 +24,8 @@ from onnxq.targets.range_reduction import Reduction
 if TYPE_CHECKING:
     from pathlib import Path
 
-FloatArray = npt.NDArray[np.float32]
+    from onnxq.core.arrays import Singles
+
 RNG = np.random.default_rng(0)
 # channels 0 and 3 have a pair of large weights of one sign; 1 of two signs, 2 in no pair
 LARGE = np.array(
@@ -32,7 +33,7 @@ LARGE = np.array(
 ).reshape(4, 4, 1, 1)
 
 
-def model(weight: FloatArray | None = None, bias: FloatArray | None = None) -> ir.Model:
+def model(weight: Singles | None = None, bias: Singles | None = None) -> ir.Model:
     """y = Relu(Conv(x, w, b)) for x float[N,4,5,5]."""
     graph = ir.from_onnx_text(
         '<ir_version: 10, opset_import: ["" : 17]> g (float[N,4,5,5] x) => (float[N,4,5,5] y)'
@@ -54,7 +55,7 @@ def model(weight: FloatArray | None = None, bias: FloatArray | None = None) -> i
     return graph
 
 
-def batches(n: int = 4) -> list[dict[str, FloatArray]]:
+def batches(n: int = 4) -> list[dict[str, Singles]]:
     rng = np.random.default_rng(1)
     return [{"x": rng.standard_normal((1, 4, 5, 5)).astype(np.float32)} for _ in range(n)]
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 import pytest
 
@@ -12,14 +11,14 @@ from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.weights import EAGER_BYTES
 
 if TYPE_CHECKING:
+    from onnxq.core.arrays import Singles
     from tests.graph.conftest import Feeds, Parse, Run
 
-Floats = npt.NDArray[np.float32]
 X = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
 EPS = np.finfo(np.float32).eps
 
 
-def weights(seed: int, *shape: int) -> Floats:
+def weights(seed: int, *shape: int) -> Singles:
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 

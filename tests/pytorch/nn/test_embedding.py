@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 import pytest
 import torch
@@ -23,13 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from onnxq.core.arrays import Singles
+
 pytestmark = pytest.mark.oracle
 
 ROWS, SIZE = 1000, 64
 ASKED = QConfigMapping(onnxq_default_qconfig, op_types={"Gather": onnxq_default_qconfig})
 IDS = torch.arange(24).reshape(4, 6) * 41 % ROWS
-
-Reals = npt.NDArray[np.float32]
 
 
 class Words(nn.Module):
@@ -71,11 +70,11 @@ class BagOfOffsets(Bag):
         return y
 
 
-def outputs(model: ir.Model) -> Reals:
+def outputs(model: ir.Model) -> Singles:
     return np.asarray(runtime.open_session(model).run({"ids": IDS.numpy()})[0], np.float32)
 
 
-def sqnr_db(wanted: Reals, got: Reals) -> float:
+def sqnr_db(wanted: Singles, got: Singles) -> float:
     return float(10 * np.log10(np.square(wanted).mean() / np.square(wanted - got).mean()))
 
 

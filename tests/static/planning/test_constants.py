@@ -41,9 +41,9 @@ from tests.examples import model, weights
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from onnxq.core.arrays import Singles
     from onnxq.operator import Rule
 
-Floats = npt.NDArray[np.float32]
 X = per_tensor(0.5, 128, UINT8)
 SYMMETRIC = MinMaxObserver.with_args(dtype="qint8", qscheme="per_tensor_symmetric")
 AFFINE = MinMaxObserver.with_args(dtype="qint8", qscheme="per_tensor_affine")
@@ -51,8 +51,8 @@ PER_CHANNEL = PerChannelMinMaxObserver.with_args(dtype="qint8", qscheme="per_cha
 
 
 def prepared(
-    weight: Floats,
-    bias: Floats,
+    weight: Singles,
+    bias: Singles,
     spec: object = None,
     target: str = "x86-vnni",
     op: str = "Gemm",
@@ -160,7 +160,7 @@ def test_codes_that_the_target_cannot_run_exactly_are_refused() -> None:
         notes_on_codes_outside(weight_of(made), full_range, key)
 
 
-def weight_of(made: Prepared) -> Floats:
+def weight_of(made: Prepared) -> Singles:
     return constant_array(made.model.graph.initializers["w"])
 
 

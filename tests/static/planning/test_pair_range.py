@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +17,15 @@ from onnxq.static.planning.constants import WeightPlan
 from onnxq.static.planning.pair_range import LARGEST_SUM, fit_pairs
 from tests.examples import weights
 
-Floats = npt.NDArray[np.float32]
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Singles
+
 COLUMNS = Rule(Role.COMPUTE, weight=WeightSlot(1, 1), saturating_pairs=True, pair_axes=(0,))
 CONV = Rule(Role.COMPUTE, weight=WeightSlot(1, 0), saturating_pairs=True, pair_axes=(2, 3, 1))
 ANY_TWO = dataclasses.replace(COLUMNS, pair_axes=())
 
 
-def plain(array: Floats, axis: int = 1) -> WeightPlan:
+def plain(array: Singles, axis: int = 1) -> WeightPlan:
     """The full range, one scale per channel."""
     scale = np.abs(np.moveaxis(array, axis, 0)).reshape(array.shape[axis], -1).max(axis=1)
     scale = np.maximum(scale / np.float32(127), np.float32(2**-126))
@@ -30,7 +33,7 @@ def plain(array: Floats, axis: int = 1) -> WeightPlan:
     return WeightPlan("w", qparams, 127)
 
 
-def codes(weight: WeightPlan, array: Floats) -> npt.NDArray[np.int64]:
+def codes(weight: WeightPlan, array: Singles) -> npt.NDArray[np.int64]:
     found = quantize(array, weight.qparams).astype(np.int64)
     assert weight.code_limit is not None
     return np.clip(found, -weight.code_limit, weight.code_limit)

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 import pytest
 
@@ -16,7 +16,9 @@ from onnxq.static.prepare import Prepared, prepare
 from onnxq.static.rewrite import rewrite
 from tests.golden_models import GRAPHS, conv_model, data
 
-FloatArray = npt.NDArray[np.float32]
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Singles
+
 GOLDEN = Path(__file__).parent.parent.parent / "golden"
 
 
@@ -35,7 +37,7 @@ def kernels(model: ir.Model) -> list[str]:
     )
 
 
-def outputs(model: ir.Model, batch: dict[str, FloatArray]) -> list[FloatArray]:
+def outputs(model: ir.Model, batch: dict[str, Singles]) -> list[Singles]:
     return [np.asarray(y, np.float32) for y in runtime.open_session(model).run(batch)]
 
 
