@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -112,13 +114,13 @@ def test_blocks_that_onnxruntime_has_no_kernel_for_stay(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("attributes", [{}, {"axis": 1}], ids=["axis 1 by default", "axis 1"])
-def test_blocks_along_the_columns_stay(attributes: dict[str, int]) -> None:
+def test_blocks_along_the_columns_stay(attributes: dict[str, Any]) -> None:
     nodes = [
         helper.make_node("DequantizeLinear", ["w", "s"], ["d"], block_size=16, **attributes),
         helper.make_node("MatMul", ["x", "d"], ["y"]),
     ]
-    constants = {"w": np.ones((32, 32), np.int8), "s": np.ones((32, 2), np.float32)}
-    made = as_ir(model(nodes, constants, {"x": ["N", 32]}, opset=21))
+    w, s = np.ones((32, 32), np.int8), np.ones((32, 2), np.float32)
+    made = as_ir(model(nodes, {"w": w, "s": s}, {"x": ["N", 32]}, opset=21))
     write_block_products(made)
     assert op_types(made) == ["DequantizeLinear", "MatMul"]
     assert "MatMulNBits" not in op_types(runtime.optimized_graph(made))
