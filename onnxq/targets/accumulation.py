@@ -38,7 +38,7 @@ class Arithmetic(enum.Enum):
     WRAPS_DEPTHWISE = "wraps in depthwise"
     """Pairs of taps of a depthwise convolution: in int16, which wraps."""
     WRAPS = "wraps"
-    """Adjacent pairs, and (k, k + 8) of matrix products and dense convolutions with int8 weights."""
+    """Adjacent pairs; (k, k + 8) of matrix products and dense convolutions with int8 weights."""
 
     @property
     def fixed_point(self) -> bool:
