@@ -97,6 +97,19 @@ def test_imports_go_downwards_in_the_torch_room(name: str) -> None:
             assert torch_floor(imported) <= torch_floor(name), f"{name} imports {imported}"
 
 
+def test_the_torch_room_imports_late_only_what_a_torch_may_lack() -> None:
+    late = {
+        name
+        for name, file in FILES.items()
+        if name.startswith("onnxq.pytorch")
+        for function in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(function, ast.FunctionDef)
+        and any(isinstance(node, ast.Import | ast.ImportFrom) for node in ast.walk(function))
+    }
+    # torch.ao.quantization, which torch has announced to remove, and torchao
+    assert late == {"onnxq.pytorch.importers.importer", "onnxq.pytorch.importers.programs"}
+
+
 def test_no_two_files_import_each_other_however_far_around() -> None:
     below = {
         name: {module for module in imported if is_own(module) and module != name}
