@@ -13,6 +13,8 @@ from onnxq.dtypes import INT8, UINT8
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Float, Form, Role, Rule
 from onnxq.operator.nodes import find_input
+from onnxq.ort import facts
+from onnxq.ort.version import OLDEST
 from onnxq.qconfig import QConfigDynamic
 from onnxq.static.placing.decision import weight_observer
 
@@ -91,23 +93,30 @@ def _judge(
         return rule
     if reason := _why_slots_forbid(node, rule, qconfig) or _why_types_forbid(node, rule, qconfig):
         return Float(reason)
-    asked = qconfig.explicit_for_node(node_name(node), node.op_type)
-    if rule.named_only and not asked:
-        return Float(
-            f"{rule.named_only}; name it in the qconfig to have it in integers all the same"
-        )
-    if rule.form is Form.FLOAT and not asked:
-        return Float(
+    reason = _why_not_by_default(node, rule, qconfig, target)
+    if reason and not qconfig.explicit_for_node(node_name(node), node.op_type):
+        return Float(reason)
+    return rule
+
+
+def _why_not_by_default(node: ir.Node, rule: Rule, qconfig: QConfigMapping, target: Target) -> str:
+    """Why it stays float unless the qconfig names it, or the empty string."""
+    label = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+    ratio = target.slow_in_integers.get(node.op_type)
+    if rule.named_only:
+        reason = rule.named_only
+    elif missing := _missing_kernel(node, rule, qconfig):
+        reason = missing
+    elif rule.form is Form.FLOAT:
+        return (
             f"ONNX Runtime has no integer kernel for {label} and computes it in float32; "
             "name it in the qconfig to have its result in codes all the same"
         )
-    ratio = target.slow_in_integers.get(node.op_type)
-    if ratio is not None and not asked:
-        return Float(
-            f"ONNX Runtime runs {label} in integers at {ratio:.2f} of its float speed; "
-            "name it in the qconfig to have it in integers all the same"
-        )
-    return rule
+    elif ratio is not None:
+        reason = f"ONNX Runtime runs {label} in integers at {ratio:.2f} of its float speed"
+    else:
+        return ""
+    return f"{reason}; name it in the qconfig to have it in integers all the same"
 
 
 def _why_slots_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> str:
@@ -151,6 +160,19 @@ def _why_types_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> str
         return ""
     weights = "" if rule.weight is None else f" with {w} weights"
     return f"its integer form has no kernel for {x} activations{weights}"
+
+
+def _missing_kernel(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> str:
+    """The kernel that the oldest ONNX Runtime lacks which files are written for, if one."""
+    entry = qconfig.for_node(node_name(node), node.op_type)
+    if rule.form is not Form.CODES or rule.role not in (Role.MOVEMENT, Role.CLAMP):
+        return ""
+    assert entry is not None, "asked before"
+    x = entry.activation_observer().dtype
+    if ir.DataType[x.onnx] not in facts.of(node, OLDEST).lacks:
+        return ""
+    version = ".".join(map(str, OLDEST))
+    return f"ONNX Runtime {version}, the oldest supported one, has no {node.op_type} on {x}"
 
 
 def _only_reader(value: ir.Value) -> ir.Node | None:

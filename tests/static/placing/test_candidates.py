@@ -147,6 +147,16 @@ def test_a_slow_operator_is_quantized_only_where_it_is_named() -> None:
     assert list(candidates) == [slow]
 
 
+def test_what_the_oldest_onnxruntime_lacks_on_codes_is_quantized_only_where_it_is_named() -> None:
+    base = default_qconfig_mapping()
+    body = "y = Max(x, m)"
+    _, floats = found(body)
+    assert floats["Max"].startswith("ONNX Runtime 1.23, the oldest supported one, has no Max on")
+    candidates, _ = found(body, qconfig=base.set_op_type("Max", default_qconfig))
+    assert list(candidates) == ["Max"]
+    assert list(found("y = ReduceMax(x)", outputs="float[1,1] y")[0]) == ["ReduceMax"]
+
+
 def test_bodies_of_loops_stay_float() -> None:
     _, floats = found(
         "[loop] y = Loop(n, k, x) <body = b (int64 i, bool c, float[2,4] s)"

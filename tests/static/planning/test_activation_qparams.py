@@ -20,7 +20,12 @@ from onnxq.observers import (
     ObserverSpec,
 )
 from onnxq.operator import Float
-from onnxq.qconfig import QConfig, QConfigMapping, onnxq_default_qconfig
+from onnxq.qconfig import (
+    QConfig,
+    QConfigMapping,
+    default_qconfig_mapping,
+    onnxq_default_qconfig,
+)
 from onnxq.qparams import QParams, per_tensor
 from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import Plan, plan
@@ -141,7 +146,8 @@ def test_a_constant_that_is_no_number_is_named() -> None:
         "w2": weights(2, 4, 4, 1, 1),
         "k": weights(3, 1, 4, 1, 1),
     }
-    prepared = prepare(model(nodes, constants, {"x": ["N", 3, 8, 8]}))
+    qconfig = default_qconfig_mapping().set_op_type("Max", onnxq_default_qconfig)
+    prepared = prepare(model(nodes, constants, {"x": ["N", 3, 8, 8]}), qconfig)
     statistics = calibrate(prepared, [{"x": images(1)}])
     bad = ir.Tensor(np.full((1, 4, 1, 1), -np.inf, np.float32))
     prepared.model.graph.initializers["k"].const_value = bad
