@@ -1,4 +1,4 @@
-"""What is known about an operator stands in its file, or in ort/facts.py: few others name one.
+"""Knowledge of an operator stands in its file, or in ort/facts.py: few others name one.
 
 Counted are the operators' names as strings: in comparisons, sets and tables. Not counted is a name
 that says which node to write or to run, the first words of a call (ir.node("Cast", ...)), and what

@@ -36,7 +36,7 @@ class Rounding(enum.Enum):
 
 
 class Conversion(enum.Enum):
-    """Between which kinds of numbers an operator converts."""
+    """Kinds of numbers between which an operator converts."""
 
     TO_CODES = "to codes"
     FROM_CODES = "from codes"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from importlib import metadata
 
@@ -11,19 +12,15 @@ Version = tuple[int, int]
 OLDEST: Version = (1, 23)
 """The oldest ONNX Runtime that a written file has to run on: pyproject.toml's floor."""
 
-PACKAGES = ("onnxruntime", "onnxruntime-gpu")
+PACKAGES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml")
 """Distributions that bring the module `onnxruntime`."""
 
 
 @functools.cache
 def installed() -> Version:
-    """The version of the installed package, read without importing it.
-
-    Raises:
-        metadata.PackageNotFoundError: none of PACKAGES is installed.
-    """
-    found = {str(d.name): d.version for name in PACKAGES for d in metadata.distributions(name=name)}
-    if not found:
-        raise metadata.PackageNotFoundError(PACKAGES[0])
-    major, minor, *_ = next(iter(found.values())).split(".")
-    return int(major), int(minor)
+    """The installed version, read without importing it; OLDEST where no distribution tells it."""
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            major, minor, *_ = metadata.version(name).split(".")
+            return int(major), int(minor)
+    return OLDEST
