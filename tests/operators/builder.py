@@ -181,14 +181,18 @@ def plan_of(operator: Operator, case: Case, types: Types, *, output: bool = True
         inputs[rule.weight.slot] = _fit_weight(weight, rule.weight.axis, types)
         if rule.bias is not None and len(case.inputs) > rule.bias:
             inputs[rule.bias] = _bias(inputs, rule, np.asarray(case.inputs[rule.bias]))
-    results = run_float(operator, case)
     for slot in rule.outputs if output or rule.needs_output else ():
         fitting = types
         if rule.output_range is not None:  # known, so that no plan saturates it badly
             fitting = dataclasses.replace(types, squeeze=max(types.squeeze, 0.3))
-        low, high = rule.output_range or _range(results[slot])
+        low, high = rule.output_range or _result_ranges(operator, case)[slot]
         outputs[slot] = inputs[rule.activations[0]] if copies else fit(low, high, types.x, fitting)
     return NodePlan(tuple(inputs), tuple(outputs))
+
+
+@functools.lru_cache(maxsize=1024)  # the contract test plans each case a dozen times
+def _result_ranges(operator: Operator, case: Case) -> tuple[tuple[float, float], ...]:
+    return tuple(_range(y) for y in run_float(operator, case))
 
 
 def _range(x: Array | None) -> tuple[float, float]:
