@@ -81,11 +81,11 @@ def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
     GiveAttentionBias()(copy)
     if run is not None:
         notes.extend(_run_notes(copy, run))
-    for then in (
+    for then in (  # from here on types and ranks are known
         RemoveNoOps(),
-        FoldConstants(),
+        FoldConstants(),  # behind it, what is constant is an initializer
         FoldGemmFactors(),
-        FoldBatchNorm(),
+        FoldBatchNorm(),  # into the Conv or Gemm right ahead of it
         MeanToGlobalPool(),
         RemoveUnused(),
         UniqueNames(),

@@ -56,8 +56,9 @@ class Observer(ABC):
 
     Attributes:
         spec: the class and arguments that make another such observer.
-        needs_range_alone: of a batch, only min and max count (of each channel, where per channel):
-            any array that has them may stand for it.
+        needs_range_alone: of a batch, only min and max count (of each channel, where per channel),
+            so that any array that has them may stand for it; and `compact` leaves a state of fixed
+            size.
 
     Raises:
         QConfigError: arguments that do not fit together.

@@ -25,6 +25,7 @@ SPECS = [
     public.PerChannelMinMaxObserver.with_args(ch_axis=1),
     public.MovingAveragePerChannelMinMaxObserver.with_args(ch_axis=1),
     public.HistogramObserver.with_args(bins=512),
+    public.ChannelHistogramObserver.with_args(ch_axis=1, bins=512),
     public.PercentileObserver.with_args(percentile=99.0),
     public.EntropyObserver.with_args(bins=512),
     public.NarrowRangeObserver.with_args(ch_axis=1, quant_max=64),
@@ -36,6 +37,7 @@ SPECS = [
     public.RecordingObserver.with_args(),
     public.NoopObserver.with_args(),
 ]
+"""One or more of each observer: the contract below runs over all of them."""
 WITHOUT_QPARAMS = ("RecordingObserver", "NoopObserver")
 
 
@@ -57,6 +59,12 @@ def assert_same_state(left: Observer, right: Observer) -> None:
     for key in a:
         assert a[key].dtype == b[key].dtype
         np.testing.assert_array_equal(a[key], b[key])
+
+
+def test_every_public_observer_is_held_to_the_contract() -> None:
+    classes = [getattr(public, name) for name in public.__all__]
+    observers = {c.__name__ for c in classes if isinstance(c, type) and issubclass(c, Observer)}
+    assert observers - {"Observer"} == {spec.name for spec in SPECS}
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=repr)
@@ -129,7 +137,8 @@ class TestEveryObserver:
             observer.compact()
             sizes.append(sum(array.size for array in observer.state().values()))
         assert observer.calculate_qparams() == observed(spec, [*range(6)]).calculate_qparams()
-        assert len(set(sizes)) == 1 or not observer.needs_range_alone
+        if observer.needs_range_alone:
+            assert len(set(sizes)) == 1, "compact leaves a state of fixed size"
 
     def test_the_ends_of_a_batch_stand_for_it_where_they_are_all_that_counts(
         self, spec: ObserverSpec
