@@ -10,10 +10,12 @@ from onnx import helper
 from onnxq.errors import UnsupportedError
 from onnxq.ort.runtime import Optimization, open_session
 from onnxq.pytorch.importers.float_results import FloatResults, treat_float_results
-from tests.examples import Array, as_ir, model
+from tests.examples import as_ir, model
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+    from onnxq.core.arrays import Array
 
 X = np.random.default_rng(0).standard_normal((1, 2, 4, 4)).astype(np.float32)
 
