@@ -43,7 +43,7 @@ import onnxq
 from onnxq.checking.cross_findings import Unchecked
 from onnxq.errors import OnnxqError
 from onnxq.graph.io import load, save
-from onnxq.ort.runtime import Arithmetic, count, integer_nodes, optimized_graph
+from onnxq.ort.runtime import NodeKind, count, integer_nodes, optimized_graph
 from onnxq.pytorch import convert, disable_observer, prepare_qat
 from scripts._architectures import ARCHITECTURES, Size, build
 from scripts._peer import Batch, quantize_static
@@ -163,7 +163,7 @@ def at_speed(row: Row, folder: Path) -> None:
 def nodes_of(path: Path) -> tuple[int, int]:
     """(integer, float) nodes that ONNX Runtime runs."""
     uses = integer_nodes(optimized_graph(load(path)))
-    return count(uses, Arithmetic.INTEGER).total(), count(uses, Arithmetic.FLOAT).total()
+    return count(uses, NodeKind.INTEGER).total(), count(uses, NodeKind.FLOAT).total()
 
 
 def agreement(row: Row, folder: Path) -> None:

@@ -110,8 +110,8 @@ def result(
     got = logits(path, images)
     correct = got.argmax(1) == labels
     uses = runtime.integer_nodes(runtime.optimized_graph(load(path)))
-    integer = runtime.count(uses, runtime.Arithmetic.INTEGER).total()
-    floating = runtime.count(uses, runtime.Arithmetic.FLOAT).total()
+    integer = runtime.count(uses, runtime.NodeKind.INTEGER).total()
+    floating = runtime.count(uses, runtime.NodeKind.FLOAT).total()
     return Result(
         tool,
         100 * float(correct.mean()),

@@ -89,8 +89,8 @@ def float_correct(source: ir.Model) -> int:
 
 def test_every_node_runs_in_integers(name: str, quantized: ir.Model) -> None:
     uses = runtime.integer_nodes(runtime.optimized_graph(quantized))
-    integer = runtime.count(uses, runtime.Arithmetic.INTEGER)
-    assert not runtime.count(uses, runtime.Arithmetic.FLOAT)
+    integer = runtime.count(uses, runtime.NodeKind.INTEGER)
+    assert not runtime.count(uses, runtime.NodeKind.FLOAT)
     moves = Counter({op: n for op, n in integer.items() if op not in ("Transpose", "Reshape")})
     assert moves == KERNELS[name]
 
@@ -114,8 +114,8 @@ def test_int8_activations_run_in_integers_too(
     for form in ("qdq", "qoperator"):
         model = onnxq.rewrite(prepared, made, form)
         uses = runtime.integer_nodes(runtime.optimized_graph(model))
-        assert not runtime.count(uses, runtime.Arithmetic.FLOAT)
-        integer = runtime.count(uses, runtime.Arithmetic.INTEGER)
+        assert not runtime.count(uses, runtime.NodeKind.FLOAT)
+        integer = runtime.count(uses, runtime.NodeKind.INTEGER)
         assert {op: integer[op] for op in KERNELS[name]} == KERNELS[name]
     assert correct(model) >= float_correct - 20  # of 1,000; symmetric codes lose a bit
 

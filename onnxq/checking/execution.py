@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from onnxq.checking.findings import Execution, Fallback
 from onnxq.graph.io import load
 from onnxq.ort import facts, runtime
-from onnxq.ort.runtime import Arithmetic
+from onnxq.ort.runtime import NodeKind
 from onnxq.qdq.read import DEQUANTIZE, dequantizer, is_constant, is_dequantize, is_quantize
 from onnxq.targets.gains import PRODUCT_OPS
 
@@ -40,12 +40,12 @@ def execution(model: ir.Model | Path) -> Execution:
         ModelError: the model cannot be read, or ONNX Runtime does not accept it.
     """
     uses = runtime.integer_nodes(runtime.optimized_graph(model))
-    in_float = {original_name(use.name) for use in uses if use.arithmetic is Arithmetic.FLOAT}
+    in_float = {original_name(use.name) for use in uses if use.kind is NodeKind.FLOAT}
     kept = {original_name(use.name) for use in uses if use.op_type == DEQUANTIZE}
     return Execution(
-        dict(runtime.count(uses, Arithmetic.INTEGER)),
-        dict(runtime.count(uses, Arithmetic.FLOAT)),
-        dict(runtime.count(uses, Arithmetic.CONVERSION)),
+        dict(runtime.count(uses, NodeKind.INTEGER)),
+        dict(runtime.count(uses, NodeKind.FLOAT)),
+        dict(runtime.count(uses, NodeKind.CONVERSION)),
         tuple(
             Fallback(str(node.name), node.op_type)
             for node in meant_in_integers(load(model))

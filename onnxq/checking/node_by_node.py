@@ -19,7 +19,7 @@ from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.types import infer_types
 from onnxq.ort import facts, runtime
 from onnxq.ort.node_kinds import value_types
-from onnxq.ort.runtime import Arithmetic
+from onnxq.ort.runtime import NodeKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ class _Node:
         proto: for the kernel.
         inputs: names of values, "" for absent ones.
         outputs: likewise.
-        arithmetic: as the graph says it, for nodes that no sample reached.
+        kind: as the graph says it, for nodes that no sample reached.
         runner: the kernel; made when it is first needed.
         kernel: who computed it.
         reached: how often it ran.
@@ -52,7 +52,7 @@ class _Node:
     node: ir.Node
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    arithmetic: Arithmetic
+    kind: NodeKind
     runner: OpRun | None = None
     kernel: str = ""
     reached: int = 0
@@ -89,7 +89,7 @@ class NodeByNode:
         self._constants = _constants(optimized)
         uses = runtime.integer_nodes(optimized)
         self._nodes = [
-            _Node(node, _value_names(node.inputs), _value_names(node.outputs), use.arithmetic)
+            _Node(node, _value_names(node.inputs), _value_names(node.outputs), use.kind)
             for node, use in zip(optimized.graph.all_nodes(), uses, strict=True)
         ]
         for entry in self._nodes:
@@ -261,7 +261,7 @@ def _counts_as_integer(entry: _Node) -> bool:
     if entry.reached:
         return entry.integer
     converts = facts.named(entry.node.op_type).converts_codes
-    return converts or entry.arithmetic is Arithmetic.INTEGER
+    return converts or entry.kind is NodeKind.INTEGER
 
 
 def _is_codes(x: object) -> bool:

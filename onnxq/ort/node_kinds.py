@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-class Arithmetic(enum.Enum):
+class NodeKind(enum.Enum):
     """Kind of values that a node of an optimized graph works on."""
 
     INTEGER = "integer"
@@ -37,26 +37,26 @@ class NodeUse:
         name: the runtime's; fused nodes often keep the name of one of their parts.
         op_type: of the fused node ("QLinearConv").
         domain: "" for ai.onnx.
-        arithmetic: what it works on.
+        kind: what it works on.
     """
 
     name: str
     op_type: str
     domain: str
-    arithmetic: Arithmetic
+    kind: NodeKind
 
     @property
     def rounds(self) -> bool:
         """Whether it computes floats whose last bits may be the machine's own."""
         fact = facts.named(self.op_type)
-        computes = self.arithmetic is Arithmetic.FLOAT or fact.on_codes
+        computes = self.kind is NodeKind.FLOAT or fact.on_codes
         return computes and fact.rounding is not Rounding.NONE
 
     @property
     def has_codes(self) -> bool:
         """Whether it computes or moves codes, or makes them."""
         makes = facts.named(self.op_type).converts is Conversion.TO_CODES
-        return makes or self.arithmetic is Arithmetic.INTEGER
+        return makes or self.kind is NodeKind.INTEGER
 
 
 CODE_TYPES = {
@@ -74,7 +74,7 @@ INT8_ACTIVATIONS = 4  # MatMulNBits' accuracy_level that multiplies int8 by int8
 
 
 def integer_nodes(optimized: ir.Model) -> list[NodeUse]:
-    """Every node that ONNX Runtime runs, with the arithmetic it uses, in graph order.
+    """Every node that ONNX Runtime runs, with what it works on, in graph order.
 
     Bodies of If, Loop and Scan are listed too, after the node that owns them.
 
@@ -86,8 +86,8 @@ def integer_nodes(optimized: ir.Model) -> list[NodeUse]:
     uses = []
     for node in optimized.graph.all_nodes():
         inputs = {_dtype(value, types) for value in node.inputs if value is not None}
-        arithmetic = _arithmetic(node, inputs | {types[value] for value in node.outputs})
-        uses.append(NodeUse(node.name or "", node.op_type, node.domain, arithmetic))
+        kind = _kind(node, inputs | {types[value] for value in node.outputs})
+        uses.append(NodeUse(node.name or "", node.op_type, node.domain, kind))
     return uses
 
 
@@ -119,9 +119,9 @@ def value_types(optimized: ir.Model) -> dict[ir.Value, ir.DataType]:
     return types
 
 
-def count(uses: Sequence[NodeUse], arithmetic: Arithmetic) -> Counter[str]:
-    """How many nodes of each op_type use that arithmetic."""
-    return Counter(use.op_type for use in uses if use.arithmetic is arithmetic)
+def count(uses: Sequence[NodeUse], kind: NodeKind) -> Counter[str]:
+    """How many nodes of each op_type are of that kind."""
+    return Counter(use.op_type for use in uses if use.kind is kind)
 
 
 def _dtype(value: ir.Value, types: Mapping[ir.Value, ir.DataType]) -> ir.DataType:
@@ -152,17 +152,17 @@ def _output_type(node: ir.Node, inputs: Sequence[ir.DataType]) -> ir.DataType:
     return inputs[0] if inputs else ir.DataType.FLOAT
 
 
-def _arithmetic(node: ir.Node, types: set[ir.DataType]) -> Arithmetic:
+def _kind(node: ir.Node, types: set[ir.DataType]) -> NodeKind:
     fact = facts.named(node.op_type)
     if fact.converts is not None:
-        return Arithmetic.CONVERSION
+        return NodeKind.CONVERSION
     if node.op_type == PRODUCT_OF_BLOCKS:
         level = node.attributes.get_int("accuracy_level", 0)
-        return Arithmetic.INTEGER if level == INT8_ACTIVATIONS else Arithmetic.FLOAT
+        return NodeKind.INTEGER if level == INT8_ACTIVATIONS else NodeKind.FLOAT
     if fact.on_codes:
-        return Arithmetic.INTEGER
+        return NodeKind.INTEGER
     if not fact.on_data:  # bodies are listed by themselves
-        return Arithmetic.OTHER
+        return NodeKind.OTHER
     if any(dtype.is_floating_point() for dtype in types):
-        return Arithmetic.FLOAT
-    return Arithmetic.INTEGER if types & CODE_TYPES else Arithmetic.OTHER
+        return NodeKind.FLOAT
+    return NodeKind.INTEGER if types & CODE_TYPES else NodeKind.OTHER

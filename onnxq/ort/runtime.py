@@ -27,7 +27,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from onnxq.errors import CalibrationError, ModelError, nearest
 from onnxq.graph.expose import expose
-from onnxq.ort.node_kinds import Arithmetic, NodeUse, count, integer_nodes
+from onnxq.ort.node_kinds import NodeKind, NodeUse, count, integer_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Array
 
 __all__ = [
-    "Arithmetic",
+    "NodeKind",
     "Memory",
     "NodeUse",
     "Optimization",

@@ -69,8 +69,8 @@ def test_every_layer_runs_in_integers_as_predicted(
     name: str, cases: dict[str, ModelCase], results: Results
 ) -> None:
     uses = runtime.integer_nodes(results.graph(name))
-    assert not runtime.count(uses, runtime.Arithmetic.FLOAT)
-    integer = runtime.count(uses, runtime.Arithmetic.INTEGER)
+    assert not runtime.count(uses, runtime.NodeKind.FLOAT)
+    integer = runtime.count(uses, runtime.NodeKind.INTEGER)
     assert (integer["QLinearConv"], integer["QLinearAdd"]) == (21, 9)
     got, predicted = results.outputs(name), cases[name].predicted(DOT.arithmetic)
     for x, y in zip(got, predicted, strict=True):

@@ -10,7 +10,7 @@ import pytest
 import onnxq
 from onnxq.graph.io import load, save
 from onnxq.operator import Float
-from onnxq.ort.runtime import Arithmetic, count, integer_nodes, optimized_graph
+from onnxq.ort.runtime import NodeKind, count, integer_nodes, optimized_graph
 from scripts._architectures import ARCHITECTURES, Size, build
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def test_it_is_quantized_and_every_integer_agrees(name: str, tmp_path: Path) -> 
     save(onnxq.rewrite(prepared, plan), quantized)
 
     uses = integer_nodes(optimized_graph(load(quantized)))
-    assert count(uses, Arithmetic.INTEGER) >= Counter(FOUND_BUGS.get(name))
+    assert count(uses, NodeKind.INTEGER) >= Counter(FOUND_BUGS.get(name))
     opposite = [{k: -x for k, x in samples[0].items()}] if name == BRANCHES else []
     checked = onnxq.cross_check(quantized, [samples[0], *opposite])
     assert checked.exact

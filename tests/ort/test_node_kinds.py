@@ -4,11 +4,11 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from onnxq.ort.node_kinds import Arithmetic, count, integer_nodes
+from onnxq.ort.node_kinds import NodeKind, count, integer_nodes
 
 HEADER = '<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>'
-INT, FLOAT = Arithmetic.INTEGER, Arithmetic.FLOAT
-CONVERT, OTHER = Arithmetic.CONVERSION, Arithmetic.OTHER
+INT, FLOAT = NodeKind.INTEGER, NodeKind.FLOAT
+CONVERT, OTHER = NodeKind.CONVERSION, NodeKind.OTHER
 
 
 def _model(body: str) -> ir.Model:
@@ -48,19 +48,19 @@ def _model(body: str) -> ir.Model:
     ],
 )
 def test_arithmetic_follows_from_the_kernel_and_the_types(
-    body: str, expected: list[Arithmetic]
+    body: str, expected: list[NodeKind]
 ) -> None:
-    assert [use.arithmetic for use in integer_nodes(_model(body))] == expected
+    assert [use.kind for use in integer_nodes(_model(body))] == expected
 
 
 def test_nodes_in_branches_are_listed() -> None:
     branches = "then_branch = t () => (p) { p = Relu(x) }, else_branch = e () => (o) { o = Exp(x) }"
     body = f"y = If (b) <{branches}>"
-    uses = {use.op_type: use.arithmetic for use in integer_nodes(_model(body))}
+    uses = {use.op_type: use.kind for use in integer_nodes(_model(body))}
     assert uses == {"If": OTHER, "Relu": FLOAT, "Exp": FLOAT}
 
 
 def test_nodes_are_counted_by_type() -> None:
     uses = integer_nodes(_model("p = Relu(x) r = Relu(p) y = Exp(r)"))
-    assert count(uses, Arithmetic.FLOAT) == {"Relu": 2, "Exp": 1}
-    assert not count(uses, Arithmetic.INTEGER)
+    assert count(uses, NodeKind.FLOAT) == {"Relu": 2, "Exp": 1}
+    assert not count(uses, NodeKind.INTEGER)

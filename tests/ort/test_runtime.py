@@ -12,7 +12,7 @@ from onnx import helper
 
 from onnxq.errors import CalibrationError, ModelError, UnsupportedError
 from onnxq.ort import runtime
-from onnxq.ort.runtime import Arithmetic, Memory, Optimization
+from onnxq.ort.runtime import NodeKind, Memory, Optimization
 from tests.examples import model, weights
 
 if TYPE_CHECKING:
@@ -326,11 +326,11 @@ def _quantized() -> ir.Model:
 
 def test_the_optimized_graph_shows_what_runs_in_integers() -> None:
     uses = runtime.integer_nodes(runtime.optimized_graph(_quantized()))
-    assert Counter(use.arithmetic for use in uses) == {
-        Arithmetic.INTEGER: 1,
-        Arithmetic.CONVERSION: 2,
+    assert Counter(use.kind for use in uses) == {
+        NodeKind.INTEGER: 1,
+        NodeKind.CONVERSION: 2,
     }
-    assert runtime.count(uses, Arithmetic.INTEGER) == {"QLinearMatMul": 1}
+    assert runtime.count(uses, NodeKind.INTEGER) == {"QLinearMatMul": 1}
 
 
 def test_the_optimized_graph_of_a_path_leaves_no_file(tmp_path: Path) -> None:

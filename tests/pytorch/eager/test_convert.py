@@ -9,7 +9,7 @@ from torch import nn
 
 from onnxq.errors import CalibrationError, ModelError, QConfigError, UnsupportedError
 from onnxq.ort import runtime
-from onnxq.ort.runtime import Arithmetic, integer_nodes, optimized_graph
+from onnxq.ort.runtime import NodeKind, integer_nodes, optimized_graph
 from onnxq.pytorch import (
     DeQuantStub,
     FloatFunctional,
@@ -98,10 +98,10 @@ def test_export_of_a_prepared_model_runs_in_integers_and_leaves_it_as_it_was() -
     prepared = trained()
     model = export(prepared, batch(2))
     uses = integer_nodes(optimized_graph(model))
-    integers = [use.op_type for use in uses if use.arithmetic is Arithmetic.INTEGER]
+    integers = [use.op_type for use in uses if use.kind is NodeKind.INTEGER]
     for kind in ("QLinearConv", "QLinearAdd", "QLinearConcat", "QLinearGlobalAveragePool", "QGemm"):
         assert kind in integers
-    assert not [use for use in uses if use.arithmetic is Arithmetic.FLOAT]
+    assert not [use for use in uses if use.kind is NodeKind.FLOAT]
     assert [v.name for v in model.graph.outputs] == ["linear"]
     assert any(isinstance(m, FakeQuantize) for m in prepared.modules())
     x = batch(64, 3)
@@ -332,8 +332,8 @@ def test_layers_between_regions_stay_float() -> None:
     prepared = prepare(model)
     prepared(torch.randn(32, 4))
     exported = export(prepared, torch.randn(3, 4))
-    uses = {use.op_type: use.arithmetic for use in integer_nodes(optimized_graph(exported))}
-    assert uses["Sigmoid"] is Arithmetic.FLOAT
+    uses = {use.op_type: use.kind for use in integer_nodes(optimized_graph(exported))}
+    assert uses["Sigmoid"] is NodeKind.FLOAT
     assert "QLinearSigmoid" not in uses
     marks = [node for node in exported.graph if node.op_type == "Max"]
     assert len(marks) == 1  # none at the end of the model

@@ -9,7 +9,7 @@ from torch import nn
 
 from onnxq.errors import CalibrationError, QConfigError, UnsupportedError
 from onnxq.ort import runtime
-from onnxq.ort.runtime import Arithmetic, integer_nodes, optimized_graph
+from onnxq.ort.runtime import NodeKind, integer_nodes, optimized_graph
 from onnxq.pytorch.eager.jit import quantize_dynamic_jit, quantize_jit
 from onnxq.qconfig import default_dynamic_qconfig, get_default_qconfig
 
@@ -64,7 +64,7 @@ def test_quantize_jit_gives_a_model_that_runs_in_integers(how: str) -> None:
     module = script(how)
     model = quantize_jit(module, {"": get_default_qconfig("fbgemm")}, calibrate, [[X, X]])
     uses = integer_nodes(optimized_graph(model))
-    integers = {use.op_type for use in uses if use.arithmetic is Arithmetic.INTEGER}
+    integers = {use.op_type for use in uses if use.kind is NodeKind.INTEGER}
     assert {"QLinearConv", "QLinearGlobalAveragePool", "QGemm"} <= integers
     name = str(model.graph.inputs[0].name)
     with runtime.open_session(model) as session, torch.no_grad():
@@ -76,8 +76,8 @@ def test_quantize_jit_gives_a_model_that_runs_in_integers(how: str) -> None:
 def test_entries_of_submodules_hold_for_their_nodes() -> None:
     entries = {"": get_default_qconfig(), "fc": None}
     model = quantize_jit(script("script"), entries, calibrate, [[X]])
-    uses = {use.op_type: use.arithmetic for use in integer_nodes(optimized_graph(model))}
-    assert uses["Gemm"] is Arithmetic.FLOAT
+    uses = {use.op_type: use.kind for use in integer_nodes(optimized_graph(model))}
+    assert uses["Gemm"] is NodeKind.FLOAT
     assert "QLinearConv" in uses
 
 

@@ -122,6 +122,6 @@ def test_int8_activations_of_programs_run_in_integers() -> None:
         prepared(IMAGES)
         imported = import_quantized(convert_pt2e(prepared), (IMAGES,))
     uses = runtime.integer_nodes(runtime.optimized_graph(imported))
-    assert not runtime.count(uses, runtime.Arithmetic.FLOAT)
-    integer = runtime.count(uses, runtime.Arithmetic.INTEGER)
+    assert not runtime.count(uses, runtime.NodeKind.FLOAT)
+    integer = runtime.count(uses, runtime.NodeKind.INTEGER)
     assert (integer["QLinearConv"], integer["QLinearAdd"]) == (2, 1)

@@ -135,8 +135,8 @@ def test_trained_int8_activations_run_in_integers_as_trained(name: str) -> None:
     qdq = op.export(prepared, (INPUTS,))
     for model in (qdq, tidy.as_format(qdq, "qoperator")):
         uses = runtime.integer_nodes(runtime.optimized_graph(model))
-        assert not runtime.count(uses, runtime.Arithmetic.FLOAT)
-        assert runtime.count(uses, runtime.Arithmetic.INTEGER)["QLinearConv"] == 2
+        assert not runtime.count(uses, runtime.NodeKind.FLOAT)
+        assert runtime.count(uses, runtime.NodeKind.INTEGER)["QLinearConv"] == 2
         cross_check(model, {"x": INPUTS.numpy()}).check()
         assert not [v for n in model.graph for v in n.outputs if v.dtype == ir.DataType.INT8]
     with torch.no_grad(), runtime.open_session(qdq) as session:

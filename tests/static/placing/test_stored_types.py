@@ -77,7 +77,7 @@ def types(planned: Plan) -> set[str]:
 def kernels(model: ir.Model) -> tuple[Counter[str], Counter[str]]:
     """(in integers, in float), of what ONNX Runtime runs here."""
     uses = runtime.integer_nodes(runtime.optimized_graph(model))
-    arithmetic = runtime.Arithmetic
+    arithmetic = runtime.NodeKind
     found = (runtime.count(uses, kind) for kind in (arithmetic.INTEGER, arithmetic.FLOAT))
     integer, floating = (Counter(dict(counts)) for counts in found)
     return integer, floating

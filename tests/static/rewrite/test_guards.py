@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onnxq.ort import runtime
-from onnxq.ort.node_kinds import Arithmetic, integer_nodes
+from onnxq.ort.node_kinds import NodeKind, integer_nodes
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
 from onnxq.static.prepare import prepare
 from tests.golden_models import conv_model
@@ -103,4 +103,4 @@ def test_guards_stand_where_onnxruntime_fuses_or_moves_past_and_nowhere_else(
     assert kernels(integer).count("QLinearConv") == 2
     assert kernels(integer).count("Max") == copies
     uses = integer_nodes(runtime.optimized_graph(integer))
-    assert {use.arithmetic for use in uses if use.op_type == op_type} == {Arithmetic.FLOAT}
+    assert {use.kind for use in uses if use.op_type == op_type} == {NodeKind.FLOAT}

@@ -14,7 +14,7 @@ from torch import nn
 from onnxq.checking.cross_check import cross_check
 from onnxq.errors import ModelError
 from onnxq.ort import runtime
-from onnxq.ort.runtime import Arithmetic, integer_nodes, optimized_graph
+from onnxq.ort.runtime import NodeKind, integer_nodes, optimized_graph
 from onnxq.pytorch import export
 from onnxq.pytorch.nn import quantized as nnq
 from onnxq.pytorch.nn.intrinsic import quantized as nniq
@@ -115,11 +115,11 @@ def test_each_layer_equals_onnx_runtime_up_to_rare_ties() -> None:
 def test_what_has_an_integer_kernel_runs_on_it() -> None:
     _, model, _ = exported()
     uses = integer_nodes(optimized_graph(model))
-    integers = [use.op_type for use in uses if use.arithmetic is Arithmetic.INTEGER]
+    integers = [use.op_type for use in uses if use.kind is NodeKind.INTEGER]
     assert integers.count("QLinearConv") == 7
     assert integers.count("QGemm") == 2
     assert {"QLinearAdd", "QLinearConcat", "QLinearSigmoid", "QLinearLeakyRelu"} <= {*integers}
-    floats = {use.op_type for use in uses if use.arithmetic is Arithmetic.FLOAT}
+    floats = {use.op_type for use in uses if use.kind is NodeKind.FLOAT}
     assert floats <= {"Elu", "HardSwish", "HardSigmoid", "Mul"}, floats
 
 
@@ -168,7 +168,7 @@ def test_layers_of_one_and_three_dimensions_run_in_integers() -> None:
 
     model = export(Volumes(), torch.randn(2, 4, 5, 6))
     uses = integer_nodes(optimized_graph(model))
-    assert [u.op_type for u in uses if u.arithmetic is Arithmetic.INTEGER].count("QLinearConv") == 2
+    assert [u.op_type for u in uses if u.kind is NodeKind.INTEGER].count("QLinearConv") == 2
 
 
 class Small(nn.Module):
