@@ -18,7 +18,7 @@ from onnxq.operator import (
     registry,
 )
 from onnxq.operators import _foreign
-from onnxq.operators._plain import PlainOnCodes
+from onnxq.operators._plain_on_codes import PlainOnCodes
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -16,6 +16,9 @@ import numpy as np
 from onnxq.core import plugins
 from onnxq.errors import QConfigError, ShapeError, nearest
 
+BYTE_BITS = 8
+"""Width of the codes that integer products exist for; narrower ones are packed in a file."""
+
 
 @dataclass(frozen=True, slots=True)
 class QDType:

@@ -142,7 +142,7 @@ class BodyWriter:
         return self.ops(label, op_type, inputs, attributes, 1)[0]
 
     def once(self, label: str, op_type: str, inputs: Sequence[ir.Value]) -> ir.Value:
-        """The same, of one node for all who ask."""
+        """Body of one node, made once for all who ask."""
         if label not in self._made:
             self._made[label] = self.op(label, op_type, inputs)
         return self._made[label]

@@ -1,8 +1,8 @@
 """Fails where a docstring's first sentence needs its neighbours to be understood.
 
-A sentence that begins with What, As, Of, Those, That, These, None of, It or Them has its subject
-elsewhere: in the name above it, or in the docstring before. `help()`, a list of functions and a
-search show first sentences alone.
+A sentence that begins with What, As, Of, Those, That, These, None of, It, Them, They, Its,
+Likewise, The inverse, or The same without a noun has its subject elsewhere: in the name above it,
+or in the docstring before. `help()`, a list of functions and a search show first sentences alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("onnxq", "operators", "models", "scripts", "examples")
 
-_SUBJECTLESS = re.compile(r"(What|As|Of|Those|That|These|None of|It|Them)\b")
+_SUBJECTLESS = re.compile(
+    r"(What|As|Of|Those|That|These|None of|It|Them|They|Its|Likewise|The inverse|The same for)\b"
+    r"|The same,"
+)
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 

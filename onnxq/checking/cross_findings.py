@@ -22,9 +22,9 @@ class Unchecked(enum.Enum):
     """Meaning for `check` of nodes that compute on integers, but were not compared."""
 
     REFUSED = "refused"
-    """They break it."""
+    """Unchecked nodes break it."""
     ALLOWED = "allowed"
-    """They are listed, and so is that the whole model could not be run where such nodes are."""
+    """Unchecked nodes are listed; so is that the whole model could not be run because of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.dtypes import INT8
+from onnxq.dtypes import BYTE_BITS, INT8
 from onnxq.dynamic.dynamic_decision import DynamicWeightPlan
 from onnxq.errors import ModelError
 from onnxq.graph.walk import value_name
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from onnxq.observers import ObserverSpec
 
-BYTE = 8  # bits
 MATRIX = 2  # rank of the weights that can be stored in blocks
 HALF_ZERO = 2.0**-25  # the largest magnitude that rounds to 0 in float16
 HALF_NORMAL = float(np.finfo(np.float16).tiny)  # below, float16 has fewer than 11 bits
@@ -184,7 +183,7 @@ def can_turn(qparams: QParams | None) -> bool:
     """
     if qparams is None:
         return True
-    return qparams.dtype.bits == BYTE and not isinstance(qparams.granularity, PerBlock)
+    return qparams.dtype.bits == BYTE_BITS and not isinstance(qparams.granularity, PerBlock)
 
 
 def can_be_in_blocks(value: ir.Value, weight: DynamicWeight) -> bool:

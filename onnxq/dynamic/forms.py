@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onnxq.dtypes import BYTE_BITS
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.dynamic.dynamic_weights import can_be_in_blocks
 from onnxq.errors import QConfigError
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from onnxq.observers import ObserverSpec
     from onnxq.targets import Target
 
-BYTE = 8  # bits of the codes that integer products exist for
 MATRIX = 2  # its axes
 CLOSE = 0.9  # share of the largest gain that is as good: measurements differ by as much
 
@@ -68,7 +68,7 @@ def choose_form(
             f"none of the forms that {node.op_type} has here ({_names(rule.forms)}) takes {dtype} "
             "weights"
         )
-    if dtype.bits == BYTE and _is_shared(node, rule):
+    if dtype.bits == BYTE_BITS and _is_shared(node, rule):
         forms = [form for form in forms if form is not DynamicForm.BLOCKS] or forms
     gains = {form: _gain(node, rule, form, dtype, target) for form in forms}
     known = {form: gain for form, gain in gains.items() if gain is not None}
@@ -109,7 +109,7 @@ def _type_of(spec: ObserverSpec) -> QDType | None:
     dtype = spec().dtype
     if not dtype.is_integer or spec.name == "NoopObserver":
         return None
-    if dtype.bits > BYTE:
+    if dtype.bits > BYTE_BITS:
         raise QConfigError(
             f"{spec.name}: dynamic quantization stores weights in 8 bits or fewer, or as float16; "
             f"got {dtype}."
@@ -133,7 +133,7 @@ def _named(
         return form
     if dtype.bits < rule.min_bits:
         return _too_narrow(rule, dtype)
-    if form is DynamicForm.INTEGER and dtype.bits != BYTE:
+    if form is DynamicForm.INTEGER and dtype.bits != BYTE_BITS:
         raise QConfigError(
             f"'{node_name(node)}': the qconfig names form 'integer' and {dtype} weights; integer "
             "products exist for int8 and uint8. Name the form 'blocks', or none."
@@ -161,7 +161,7 @@ def _suits(form: DynamicForm, node: ir.Node, rule: DynamicRule, dtype: QDType) -
         values = [(node.inputs[weight.slot], weight) for weight in rule.weights]
         return all(v is not None and can_be_in_blocks(v, weight) for v, weight in values)
     if form is DynamicForm.INTEGER:
-        return dtype.bits == BYTE
+        return dtype.bits == BYTE_BITS
     return form is not DynamicForm.HALF
 
 

@@ -71,7 +71,7 @@ def nothing_quantized(target: str) -> str:
 
 
 def nothing_dynamic(target: str) -> str:
-    """The same where other nodes are left to static quantization, which may take them."""
+    """Sentence on such a plan where static quantization may take other nodes."""
     return (
         "nothing is quantized dynamically: "
         f"{_all_slower(target, 'every node that the qconfig names for it')}"

@@ -12,7 +12,7 @@ import onnx_ir as ir
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onnxq.graph.weights import Array
+    from onnxq.core.arrays import Array
 
 CHUNK_BYTES = 1 << 24  # of a transposed weight this much is copied at a time
 _VERSION = "onnxq-model-hash-1"

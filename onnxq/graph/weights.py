@@ -8,16 +8,15 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq.dtypes import BYTE_BITS
 from onnxq.operator.nodes import tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-Array = npt.NDArray[Any]
+    from onnxq.core.arrays import Array
 
 EAGER_BYTES = 1 << 20  # up to here a copy is cheaper than computing the tensor at every read
-BYTE = np.uint8
-BYTE_BITS = 8
 
 
 def constant(value: ir.Value | None) -> ir.TensorProtocol | None:

@@ -283,7 +283,7 @@ class ObserverSpec:
 
     @staticmethod
     def from_dict(data: Mapping[str, object]) -> ObserverSpec:
-        """The inverse of to_dict.
+        """Spec that `to_dict` gave plain values of.
 
         Raises:
             QConfigError: no "observer" key, an unknown observer or argument.

@@ -163,7 +163,7 @@ class ZeroAnchoredHistogram:
     def from_state(
         cls, bins: int, state: Mapping[str, npt.NDArray[np.generic]]
     ) -> ZeroAnchoredHistogram:
-        """The inverse of state()."""
+        """Histogram of what `state` gave."""
         result = cls(bins)
         result.exponent = int(state["exponent"])
         counts = state["counts"].astype(np.int64)

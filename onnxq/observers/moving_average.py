@@ -82,7 +82,7 @@ class RangeLog:
 
     @classmethod
     def from_state(cls, state: Mapping[str, npt.NDArray[np.generic]]) -> RangeLog:
-        """The inverse of state()."""
+        """Log of what `state` gave."""
         low, high = state["min"].astype(np.float32), state["max"].astype(np.float32)
         rows = enumerate(state["index"].tolist())
         return cls({int(i): (np.asarray(low[row]), np.asarray(high[row])) for row, i in rows})

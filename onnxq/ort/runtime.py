@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Array
 
 __all__ = [
-    "NodeKind",
     "Memory",
+    "NodeKind",
     "NodeUse",
     "Optimization",
     "PairedTimes",

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from onnxq.errors import QConfigError, nearest
 from onnxq.qconfig._defaults import NAMED, get_default_qconfig, onnxq_default_qconfig
-from onnxq.qconfig._plain import (
+from onnxq.qconfig._plain_values import (
     base_of,
     check_keys,
     entry_from,

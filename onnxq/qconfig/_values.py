@@ -69,10 +69,10 @@ class Description(Protocol):
     """Quantization in other words, which a QConfig takes as well: a QuantDescriptor."""
 
     def activation_part(self) -> FakeQuantSpec:
-        """The same for an activation, in words of onnxq."""
+        """Observer of an activation, in words of onnxq."""
 
     def weight_part(self) -> FakeQuantSpec:
-        """The same for a weight."""
+        """Observer of a weight, in words of onnxq."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -622,7 +622,7 @@ class Ordered(NamedTuple):
 
 
 def check_tensor(op: str, x: object, name: str = "input") -> QTensor:
-    """The same, if it is a quantized tensor. Raises ShapeError otherwise."""
+    """Passes a quantized tensor on. Raises ShapeError otherwise."""
     if isinstance(x, QTensor):
         return x
     raise ShapeError(

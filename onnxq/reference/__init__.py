@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from onnxq.reference.beside import Beside, SideBySide
 from onnxq.reference.elsewhere import FloatNodes, RunNode
-from onnxq.reference.nodes import node_runner
+from onnxq.reference.node_runner import node_runner
 from onnxq.reference.ops import CODE_DTYPES, Hear, KernelOp, kernel, op_class, op_classes, where
 from onnxq.reference.session import (
     Evaluator,

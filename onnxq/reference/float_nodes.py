@@ -83,7 +83,7 @@ class _OneNode:
     sessions: dict[tuple[object, ...], runtime.Session] = field(default_factory=dict)
 
     def __call__(self, inputs: Sequence[Array | None]) -> Sequence[Array]:
-        """Its outputs that have a name.
+        """Outputs of the node that have a name.
 
         Raises:
             UnsupportedError: ONNX Runtime cannot run it by itself.

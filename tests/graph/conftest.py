@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 
-from onnxq.graph.weights import Array
-
-Feeds = dict[str, Array]
-Run = Callable[[ir.Model, Feeds], list[Array]]
+Numbers = npt.NDArray[Any]
+"""Of any type: tests compare and compute with them."""
+Feeds = dict[str, Numbers]
+Run = Callable[[ir.Model, Feeds], list[Numbers]]
 Parse = Callable[..., ir.Model]
 Text = Callable[[ir.Model], str]
 
@@ -33,13 +35,13 @@ def parse() -> Parse:
 
 @pytest.fixture
 def run() -> Run:
-    def run_on_onnxruntime(model: ir.Model, feeds: Feeds) -> list[Array]:
+    def run_on_onnxruntime(model: ir.Model, feeds: Feeds) -> list[Numbers]:
         options = ort.SessionOptions()
         options.intra_op_num_threads = 1
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         data = ir.to_proto(model).SerializeToString()
         session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-        outputs: list[Array] = session.run(None, feeds)
+        outputs: list[Numbers] = session.run(None, feeds)
         return outputs
 
     return run_on_onnxruntime

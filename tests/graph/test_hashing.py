@@ -17,7 +17,7 @@ from onnxq.graph.io import load
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onnxq.graph.weights import Array
+    from onnxq.core.arrays import Array
     from tests.graph.conftest import Parse
 
 W = np.arange(600, dtype=np.float32).reshape(20, 30)

@@ -18,7 +18,7 @@ from tests.examples import tensor_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from onnxq.graph.weights import Array
+    from onnxq.core.arrays import Array
     from tests.graph.conftest import Parse, Run
 
 RNG = np.random.default_rng(0)

@@ -9,7 +9,6 @@ import pytest
 
 from onnxq.graph.weights import (
     EAGER_BYTES,
-    Array,
     constant,
     derived,
     hold_as_arrays,
@@ -20,7 +19,7 @@ from onnxq.graph.weights import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.graph.conftest import Parse
+    from tests.graph.conftest import Numbers, Parse
 
 FLOAT = ir.DataType.FLOAT
 
@@ -28,7 +27,7 @@ FLOAT = ir.DataType.FLOAT
 def test_small_tensors_are_computed_once_and_big_ones_at_every_read() -> None:
     calls = []
 
-    def compute(size: int) -> Array:
+    def compute(size: int) -> Numbers:
         calls.append(size)
         return np.zeros(size, np.float32)
 
@@ -93,7 +92,7 @@ def test_weights_held_as_arrays_are_read_without_a_copy(tmp_path: Path) -> None:
     (tmp_path / "data").write_bytes(numbers.tobytes())
     calls = []
 
-    def compute() -> ir.Tensor[Array]:
+    def compute() -> ir.Tensor[Numbers]:
         calls.append(1)
         return ir.Tensor(numbers, name="lazy")
 

@@ -22,7 +22,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
 
 from onnxq import catalog
 from onnxq.operator import IntegerCall
-from onnxq.operators._plain import PlainOnCodes
+from onnxq.operators._plain_on_codes import PlainOnCodes
 from tests.operators import builder
 
 if TYPE_CHECKING:

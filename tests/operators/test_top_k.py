@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import Call, Case, Float, IntegerCall, NodePlan
 from onnxq.operator.examples import codes, ints
-from onnxq.operators._plain import PlainOnCodes
+from onnxq.operators._plain_on_codes import PlainOnCodes
 from onnxq.operators.top_k import TopK
 from tests.operators import builder
 from tests.operators.builder import SHARED, copied

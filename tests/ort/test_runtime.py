@@ -12,7 +12,7 @@ from onnx import helper
 
 from onnxq.errors import CalibrationError, ModelError, UnsupportedError
 from onnxq.ort import runtime
-from onnxq.ort.runtime import NodeKind, Memory, Optimization
+from onnxq.ort.runtime import Memory, NodeKind, Optimization
 from tests.examples import model, weights
 
 if TYPE_CHECKING:

@@ -11,11 +11,13 @@ import onnx_ir as ir
 from onnxq.graph.affine import Affine, affine_of
 from onnxq.graph.edit import all_nodes, bypass
 from onnxq.graph.exchange import ConstantExchange
-from onnxq.graph.weights import Array, constant, derived
+from onnxq.graph.weights import constant, derived
 from onnxq.operator.nodes import find_input, input_at, tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from onnxq.core.arrays import Singles
 
 _WEIGHT, _BIAS = 1, 2  # slots of Conv, ConvTranspose and Gemm
 _PRODUCERS = ("Conv", "ConvTranspose", "Gemm")
@@ -46,7 +48,7 @@ class FoldBatchNorm(ir.passes.InPlacePass):
         return ir.passes.PassResult(model, exchange.modified)
 
 
-def _constant_in(node: ir.Node, slot: int) -> Array | None:
+def _constant_in(node: ir.Node, slot: int) -> Singles | None:
     tensor = constant(find_input(node, slot))
     return None if tensor is None else tensor.numpy()
 
@@ -110,7 +112,7 @@ def _scaled_bias(node: ir.Node, affine: Affine) -> npt.NDArray[np.float32]:
     return ((bias - affine.mean) * affine.factor + affine.beta).astype(np.float32)
 
 
-def _scaler(node: ir.Node, tensor: ir.TensorProtocol, affine: Affine) -> Callable[[], Array]:
+def _scaler(node: ir.Node, tensor: ir.TensorProtocol, affine: Affine) -> Callable[[], Singles]:
     """Computes weight * factor, the factor along the output channels."""
     shape = tensor.shape.numpy()
     factor = affine.factor.astype(np.float32)

@@ -10,10 +10,12 @@ import onnx
 import onnx_ir as ir
 
 from onnxq.graph.edit import all_nodes, graph_of
-from onnxq.graph.weights import EAGER_BYTES, Array, constant, derived
+from onnxq.graph.weights import EAGER_BYTES, constant, derived
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
+
+    from onnxq.core.arrays import Array
 
 # deterministic, and NumPy computes what ONNX Runtime computes
 _FOLDABLE = frozenset(

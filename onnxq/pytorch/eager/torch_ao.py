@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 FOREIGN = ("torch.ao.", "torch.quantization", "torch.nn.intrinsic", "torch.nn.quantized")
-HALF = "torch.float16"
+TORCH_FLOAT16 = "torch.float16"
 _MODULES: dict[str, type[nn.Module]] = {
     kind.__name__: kind for kind in (QuantStub, DeQuantStub, FloatFunctional, *FUSED)
 }
@@ -95,8 +95,8 @@ def _own_part(value: object, where: str) -> Part:
 
 def _own_observer(kind: Any, arguments: dict[str, Any], where: str) -> ObserverSpec:
     name = getattr(kind, "__name__", repr(kind))
-    if name == "PlaceholderObserver" and str(arguments.get("dtype")) == HALF:
-        return NoopObserver.with_args(dtype=HALF)
+    if name == "PlaceholderObserver" and str(arguments.get("dtype")) == TORCH_FLOAT16:
+        return NoopObserver.with_args(dtype=TORCH_FLOAT16)
     try:
         own: type[Observer] = find_observer(name)
     except QConfigError:

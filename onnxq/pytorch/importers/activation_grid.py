@@ -25,7 +25,7 @@ STORED = {
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
+class TracedGrid:
     """Real values that codes stand for: (code - zero_point) * scale.
 
     Attributes:
@@ -64,7 +64,7 @@ class Constants(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self._order: list[tuple[str, Grid | None]] = []
+        self._order: list[tuple[str, TracedGrid | None]] = []
         self._next = 0
         self.recording = True
 
@@ -86,7 +86,7 @@ class Constants(nn.Module):
         found: Tensor = getattr(self, key)
         return found
 
-    def grid(self, name: str, make: Callable[[], tuple[float, int, torch.dtype]]) -> Grid:
+    def grid(self, name: str, make: Callable[[], tuple[float, int, torch.dtype]]) -> TracedGrid:
         """The next grid, made by the first forward from (scale, zero point, dtype of codes)."""
         if self.recording:
             scale, zero_point, dtype = make()
@@ -95,14 +95,16 @@ class Constants(nn.Module):
             self.register_buffer(f"{free}_zero_point", torch.tensor(zero_point, dtype=dtype))
             exact = float(getattr(self, f"{free}_scale"))
             placeholder = torch.empty(0)
-            self._order.append((free, Grid(exact, zero_point, dtype, (placeholder, placeholder))))
+            self._order.append(
+                (free, TracedGrid(exact, zero_point, dtype, (placeholder, placeholder)))
+            )
         key, made = self._following()
         if made is None:
             raise AssertionError("a forward asks for the same constants in the same order")
         tensors = (getattr(self, f"{key}_scale"), getattr(self, f"{key}_zero_point"))
-        return Grid(made.scale, made.zero_point, made.dtype, tensors)
+        return TracedGrid(made.scale, made.zero_point, made.dtype, tensors)
 
-    def _following(self) -> tuple[str, Grid | None]:
+    def _following(self) -> tuple[str, TracedGrid | None]:
         if self._next >= len(self._order):
             raise ModelError(
                 "forward takes another way than with the example inputs before: its operators "

@@ -23,7 +23,7 @@ from onnxq.qparams import MIN_SCALE
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from onnxq.pytorch.importers.activation_grid import Grid
+    from onnxq.pytorch.importers.activation_grid import TracedGrid
     from onnxq.pytorch.importers.packed import PackedWeight, WindowSizes
     from onnxq.pytorch.importers.region import Region
 
@@ -62,7 +62,7 @@ def _windows(x: Tensor, w: Tensor, b: Tensor | None, windows: WindowSizes) -> Te
 
 def _product(
     region: Region, x: Tensor, packed: PackedWeight, what: str
-) -> tuple[Tensor, Grid, tuple[Any, ...]]:
+) -> tuple[Tensor, TracedGrid, tuple[Any, ...]]:
     """(float result, grid of x, leading sizes to give back) of a linear layer or a convolution."""
     grid = region.need_grid(x, what)
     weight, bias = packed.real_weight(), packed.real_bias(region.constants, grid)
@@ -155,7 +155,7 @@ def _with_number(
     return region.put(activation(compute(x, number)), grid)
 
 
-def _grid_of_sum(x: Grid, number: float) -> tuple[float, int]:
+def _grid_of_sum(x: TracedGrid, number: float) -> tuple[float, int]:
     """Torch's qadd.cpp: the zero point moves; the scale grows where it would leave the type."""
     low, high = _LIMITS[x.dtype]
     moved = x.zero_point - round(number / x.scale)
@@ -166,7 +166,7 @@ def _grid_of_sum(x: Grid, number: float) -> tuple[float, int]:
     return x.scale, moved
 
 
-def _grid_of_product(x: Grid, number: float) -> tuple[float, int]:
+def _grid_of_product(x: TracedGrid, number: float) -> tuple[float, int]:
     """Torch's qmul.cpp: a negative number turns the codes round."""
     low, high = _LIMITS[x.dtype]
     if number == 0:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from onnxq.errors import UnsupportedError
-from onnxq.pytorch.importers.activation_grid import Constants, Grid, stored_type
+from onnxq.pytorch.importers.activation_grid import Constants, TracedGrid, stored_type
 from onnxq.pytorch.importers.quantized_functional import on_floats
 from onnxq.pytorch.numerics.boundary import leave_integers
 from onnxq.pytorch.numerics.rounding_ops import NO_AXIS, dequantize_linear, quantize_linear
@@ -74,17 +74,19 @@ class Region(TorchFunctionMode):
     ) -> None:
         super().__init__()
         self.root, self.constants, self.operators = root, constants, operators
-        self._grids: dict[int, tuple[Tensor, Grid]] = {}  # the tensor too: its id stays its own
+        self._grids: dict[
+            int, tuple[Tensor, TracedGrid]
+        ] = {}  # the tensor too: its id stays its own
         self.path: list[str] = []
 
     # --- grids
 
-    def grid_of(self, x: object) -> Grid | None:
+    def grid_of(self, x: object) -> TracedGrid | None:
         """The grid of a quantized tensor; None: it is a float one, or no tensor."""
         found = self._grids.get(id(x))
         return None if found is None else found[1]
 
-    def need_grid(self, x: object, what: str) -> Grid:
+    def need_grid(self, x: object, what: str) -> TracedGrid:
         """The grid of an input that must be quantized.
 
         Raises:
@@ -98,20 +100,20 @@ class Region(TorchFunctionMode):
             )
         return grid
 
-    def new_grid(self, scale: Any, zero_point: Any, dtype: torch.dtype) -> Grid:
+    def new_grid(self, scale: Any, zero_point: Any, dtype: torch.dtype) -> TracedGrid:
         """The grid of these numbers, which may be tensors of one element."""
         stored = stored_type(dtype, self.where())
         return self.constants.grid(
             self._name("output"), lambda: (float(scale), int(zero_point), stored)
         )
 
-    def put(self, x: Tensor, grid: Grid) -> Tensor:
+    def put(self, x: Tensor, grid: TracedGrid) -> Tensor:
         """The tensor, rounded to the grid."""
         scale, zero_point = grid.tensors
         codes = quantize_linear(x, scale, zero_point, NO_AXIS)
         return self.mark(dequantize_linear(codes, scale, zero_point, NO_AXIS), grid)
 
-    def clamped(self, x: Tensor, grid: Grid, low: float, high: float) -> Tensor:
+    def clamped(self, x: Tensor, grid: TracedGrid, low: float, high: float) -> Tensor:
         """min(max(x, low), high) of x on the grid, as a Clip on codes."""
         ends = [round(end / grid.scale) + grid.zero_point for end in (low, high) if end < inf]
         scale, zero_point = grid.tensors
@@ -121,7 +123,7 @@ class Region(TorchFunctionMode):
         codes = codes.clamp(*limits)
         return self.mark(dequantize_linear(codes, scale, zero_point, NO_AXIS), grid)
 
-    def mark(self, x: Tensor, grid: Grid) -> Tensor:
+    def mark(self, x: Tensor, grid: TracedGrid) -> Tensor:
         """The tensor, which is on the grid already."""
         self._grids[id(x)] = (x, grid)
         return x
@@ -171,7 +173,7 @@ class Region(TorchFunctionMode):
         return self.operators[name]
 
     def _on_quantized(
-        self, func: Any, name: str, grids: list[Grid], args: Any, kwargs: Any
+        self, func: Any, name: str, grids: list[TracedGrid], args: Any, kwargs: Any
     ) -> object:
         first = grids[0]
         if name == "dequantize":

@@ -218,7 +218,7 @@ def in_onnx_order(rows: Tensor, kind: str) -> Tensor:
 
 
 def in_torch_order(stacked: Tensor, kind: str) -> Tensor:
-    """The inverse, for each direction: (D, gates H, ...)."""
+    """Gates back in torch's order, for each direction: (D, gates H, ...)."""
     order = ONNX_GATES[kind]
     gates = stacked.chunk(len(order), 1)
     return torch.cat([gates[order.index(i)] for i in range(len(order))], 1)

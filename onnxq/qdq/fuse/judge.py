@@ -13,7 +13,7 @@ from onnxq.graph.weights import constant
 from onnxq.operator import Float, Form, NodePlan, Operator, Role, Rule, WeightSlot
 from onnxq.qdq.fuse.fusion import Fusion, Kept
 from onnxq.qdq.fuse.results import goes_to_quantize, results_of
-from onnxq.qdq.fuse.scales import CODES
+from onnxq.qdq.fuse.scales import KERNEL_TYPES
 from onnxq.qdq.fuse.signed import why_not_fused
 from onnxq.qdq.fuse.taken_bias import take_bias
 from onnxq.qdq.fuse.view import float_view
@@ -155,7 +155,7 @@ def _take_codes(
     qparams = scales.of(producer)
     if isinstance(qparams, Unread):
         return f"input {slot}: {qparams.reason}"
-    if qparams.dtype.name not in CODES:
+    if qparams.dtype.name not in KERNEL_TYPES:
         return f"input {slot} is {qparams.dtype}; integer kernels take uint8 and int8"
     inputs[slot], found[slot] = producer.inputs[0], qparams
     return ""

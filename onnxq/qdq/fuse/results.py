@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxq import catalog
 from onnxq.qdq.fuse.fusion import Kept
-from onnxq.qdq.fuse.scales import CODES, Scales
+from onnxq.qdq.fuse.scales import KERNEL_TYPES, Scales
 from onnxq.qdq.fuse.view import float_view
 from onnxq.qdq.read import Unread, is_quantize
 from onnxq.qparams import PerTensor, QParams
@@ -59,7 +59,7 @@ def results_of(node: ir.Node, rule: Rule, scales: Scales) -> Results | Kept:
             if not _redundant(clamp, quantizing[0], qparams):
                 return Kept(f"{clamp.op_type} behind it bounds more than its codes do")
             results.absorbed.append(clamp)
-        if qparams.dtype.name not in CODES or qparams.granularity != PerTensor():
+        if qparams.dtype.name not in KERNEL_TYPES or qparams.granularity != PerTensor():
             return Kept(f"its result is {qparams.dtype}, or has one scale per channel")
         results.quantizers[slot], results.qparams[slot] = quantizing, qparams
     return results

@@ -22,7 +22,7 @@ from onnxq.qparams import PerBlock, QParams
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-CODES = ("uint8", "int8")  # the types that ONNX Runtime's integer kernels exist for
+KERNEL_TYPES = ("uint8", "int8")  # the types that ONNX Runtime's integer kernels exist for
 
 
 class Int8Codes(enum.Enum):

@@ -7,11 +7,11 @@ import pytest
 
 from onnxq.graph.passes.fold_batch_norm import FoldBatchNorm
 from onnxq.graph.passes.names import UniqueNames
-from onnxq.graph.weights import EAGER_BYTES, Array
+from onnxq.graph.weights import EAGER_BYTES
 from tests.examples import tensor_of
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import Feeds, Parse, Run
+    from tests.graph.conftest import Feeds, Numbers, Parse, Run
 
 RNG = np.random.default_rng(0)
 EPS = np.finfo(np.float32).eps
@@ -42,7 +42,7 @@ def graph(call: str, outputs: str = "float[2,C,H,W] y", x: str = "float[2,3,6,6]
     )
 
 
-def assert_close(got: Array, wanted: Array) -> None:
+def assert_close(got: Numbers, wanted: Numbers) -> None:
     # both sum about 30 products, each rounded, in different orders
     np.testing.assert_allclose(got, wanted, rtol=0, atol=100 * EPS * np.abs(wanted).max())
 

@@ -11,7 +11,7 @@ from onnxq.graph.types import infer_types
 from tests.examples import tensor_of
 
 if TYPE_CHECKING:
-    from onnxq.graph.weights import Array
+    from onnxq.core.arrays import Array
     from tests.graph.conftest import Parse
 
 W = np.arange(24, dtype=np.float32).reshape(2, 3, 4)

@@ -10,7 +10,7 @@ from onnxq import catalog
 from onnxq.errors import UnsupportedError
 from onnxq.operator import Case, IntegerCall
 from onnxq.operator.examples import codes, ints, zero
-from onnxq.operators._plain import PlainOnCodes
+from onnxq.operators._plain_on_codes import PlainOnCodes
 from tests.operators.test_integer_contract import assert_equals_onnx_runtime
 
 if TYPE_CHECKING:
