@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -80,13 +80,16 @@ class NodeCall:
     def integer(self, name: str, default: int) -> int:
         """The attribute as an int. Raises ShapeError where it is none."""
         value = self.attributes.get(name, default)
-        return int(value) if isinstance(value, int | np.integer) else _refuse(name, value, "an int")
+        if not isinstance(value, int | np.integer):
+            raise self._attribute_error(name, value, "an int")
+        return int(value)
 
     def real(self, name: str, default: float) -> float:
         """The attribute as a float. Raises ShapeError where it is no number."""
         value = self.attributes.get(name, default)
-        number = isinstance(value, int | float | np.integer | np.floating)
-        return float(value) if number else _refuse(name, value, "a float")  # type: ignore[arg-type]
+        if not isinstance(value, int | float | np.integer | np.floating):
+            raise self._attribute_error(name, value, "a float")
+        return float(value)
 
     def text(self, name: str, default: str) -> str:
         """The attribute as a str; onnx hands strings over as bytes in some places."""
@@ -103,9 +106,9 @@ class NodeCall:
         if value is None:
             return [int(i) for i in default]
         if isinstance(value, str | bytes) or not isinstance(value, Sequence | np.ndarray):
-            _refuse(name, value, "a list of ints")
+            raise self._attribute_error(name, value, "a list of ints")
         if not all(isinstance(i, int | np.integer) for i in value):
-            _refuse(name, value, "a list of ints")
+            raise self._attribute_error(name, value, "a list of ints")
         return [int(i) for i in (value if len(value) else default)]
 
     def axis(self, name: str, default: int, rank: int) -> int:
@@ -122,6 +125,9 @@ class NodeCall:
     def shape_error(self, words: str) -> ShapeError:
         """The refusal, in the operator's name."""
         return ShapeError(f"{self.op_type}: {words}")
+
+    def _attribute_error(self, name: str, value: object, wanted: str) -> ShapeError:
+        return self.shape_error(f"attribute {name} is {value!r}; wanted {wanted}.")
 
     @contextmanager
     def shape_errors(self) -> Iterator[None]:
@@ -202,7 +208,3 @@ class Call(NodeCall):
                 f"{qparams.granularity}; wanted per-tensor, or {w.shape[axis]} along axis {axis}."
             )
         return qparams
-
-
-def _refuse(name: str, value: object, wanted: str) -> NoReturn:
-    raise ShapeError(f"attribute {name} is {value!r}; wanted {wanted}.")
