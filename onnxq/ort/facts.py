@@ -136,7 +136,7 @@ def _by_name() -> dict[str, tuple[Fact, ...]]:
 
 
 _NONE, _ONCE = Rounding.NONE, Rounding.ONCE
-_ALL_BUT_INT8, _NEITHER = frozenset({INT8}), frozenset({UINT8, INT8})
+_INT8, _BOTH = frozenset({INT8}), frozenset({UINT8, INT8})
 
 FACTS = (
     # fused with Q and DQ around
@@ -146,7 +146,7 @@ FACTS = (
     Fact("Concat", fuses=True, rounding=_NONE),
     Fact("Conv", fuses=True, takes_int8=False, rounds_constants=True),
     Fact("ConvTranspose", rounds_constants=True),
-    Fact("DepthToSpace", fuses=True, rounding=_NONE, lacks=_ALL_BUT_INT8, until=(1, 28)),
+    Fact("DepthToSpace", fuses=True, rounding=_NONE, lacks=_INT8, until=(1, 28)),
     Fact("DepthToSpace", fuses=True, rounding=_NONE, since=(1, 28)),
     Fact("Flatten", fuses=True, rounding=_NONE),
     Fact("Gather", fuses=True, rounding=_NONE),
@@ -163,7 +163,7 @@ FACTS = (
     Fact("Softmax", fuses=True),
     Fact("Split", fuses=True, rounding=_NONE),
     Fact("Tile", fuses=True, rounding=_NONE),
-    Fact("Where", fuses=True, rounding=_NONE, lacks=_ALL_BUT_INT8, until=(1, 31)),
+    Fact("Where", fuses=True, rounding=_NONE, lacks=_INT8, until=(1, 31)),
     Fact("Where", fuses=True, rounding=_NONE, since=(1, 31)),
     # moved past by Q and DQ
     Fact("MaxPool", fuses=True, moved_past=True, slowdown=20.0, rounding=_NONE),
@@ -180,19 +180,19 @@ FACTS = (
     Fact("Clip", swallowed=True, rounding=_NONE),
     Fact("Relu", swallowed=True, rounding=_NONE),
     # nothing of that; some lack kernels on codes
-    Fact("Max", rounding=_NONE, lacks=_NEITHER, until=(1, 24)),
+    Fact("Max", rounding=_NONE, lacks=_BOTH, until=(1, 24)),
     Fact("Max", rounding=_NONE, since=(1, 24)),
-    Fact("Min", rounding=_NONE, lacks=_NEITHER, until=(1, 24)),
+    Fact("Min", rounding=_NONE, lacks=_BOTH, until=(1, 24)),
     Fact("Min", rounding=_NONE, since=(1, 24)),
-    Fact("NonZero", lacks=_ALL_BUT_INT8, results=ir.DataType.INT64),
-    Fact("SpaceToDepth", rounding=_NONE, lacks=_NEITHER, until=(1, 28)),
+    Fact("NonZero", lacks=_INT8, results=ir.DataType.INT64),
+    Fact("SpaceToDepth", rounding=_NONE, lacks=_BOTH, until=(1, 28)),
     Fact("SpaceToDepth", rounding=_NONE, since=(1, 28)),
-    Fact("TopK", rounding=_NONE, lacks=_NEITHER, until=(1, 26)),
+    Fact("TopK", rounding=_NONE, lacks=_BOTH, until=(1, 26)),
     Fact("TopK", rounding=_NONE, since=(1, 26)),
-    Fact("Trilu", rounding=_NONE, lacks=_NEITHER),
+    Fact("Trilu", rounding=_NONE, lacks=_BOTH),
     Fact("Unique", rounding=_NONE, lacks=frozenset({UINT8})),
     *(
-        Fact(name, lacks=_NEITHER)
+        Fact(name, lacks=_BOTH)
         for name in (
             "Col2Im",
             "Einsum",
