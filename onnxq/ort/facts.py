@@ -122,7 +122,11 @@ def of(node: ir.Node, version: Version | None = None) -> Fact:
 
 
 def named(op_type: str, version: Version | None = None) -> Fact:
-    """The fact that holds for an operator of ai.onnx or com.microsoft; else as `of`."""
+    """The fact that holds for an operator of ai.onnx or com.microsoft; else as `of`.
+
+    An optimized graph is asked by name: ONNX Runtime's layouts have domains of their own, and what
+    is named alike there (Conv of com.microsoft.nchwc) rounds alike and has results of that type.
+    """
     at = max(installed() if version is None else version, OLDEST)
     held = [fact for fact in _by_name().get(op_type, ()) if fact.holds(at)]
     return held[0] if held else Fact(op_type)
