@@ -17,6 +17,7 @@ import onnxq
 from onnxq import qtensor
 from onnxq.checking.cross_findings import CrossFindings
 from onnxq.checking.findings import Findings
+from onnxq.checking.prediction import Prediction
 from onnxq.dynamic.dynamic_decision import DynamicPlan, Objective
 from onnxq.graph.io import save
 from onnxq.pytorch import convert
@@ -90,9 +91,14 @@ def test_a_dynamic_plan_reads_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [(Findings, "findings"), (CrossFindings, "cross_findings")]
+    ("kind", "name"),
+    [
+        (Findings, "findings"),
+        (CrossFindings, "cross_findings"),
+        (Prediction, "prediction"),
+    ],
 )
-def test_findings_read_back(kind: type[Findings | CrossFindings], name: str) -> None:
+def test_findings_read_back(kind: type[Findings | CrossFindings | Prediction], name: str) -> None:
     path = FOLDER / f"{name}.json"
     assert json.loads(kind.load(path).to_json()) == parsed(path.name)
 
