@@ -30,6 +30,7 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import DynamicSite
 from onnxq.operator.nodes import input_at, tensor_of
 from onnxq.qdq.initializers import Initializers
+from onnxq.qdq.write import min_opset
 from onnxq.qparams import PerBlock
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from onnxq.qparams import QParams
 
 FORMAT = "dynamic"
-PER_BLOCK_OPSET = 21
 
 Perm = tuple[int, ...] | None
 """Order of a weight's axes in which its codes are stored; None: as they are."""
@@ -95,9 +95,7 @@ def _float_matrices(model: ir.Model) -> list[ir.Value]:
 def opset_needed(decisions: Mapping[str, QuantizeDynamic]) -> int:
     """The ai.onnx opset that has the types and blocks of these decisions."""
     stored = [w.qparams for d in decisions.values() for w in d.weights if w.qparams is not None]
-    opsets = [p.dtype.min_opset for p in stored]
-    opsets += [PER_BLOCK_OPSET for p in stored if isinstance(p.granularity, PerBlock)]
-    return max(opsets, default=0)
+    return max(map(min_opset, stored), default=0)
 
 
 def write_dynamic(model: ir.Model, decisions: Mapping[str, QuantizeDynamic]) -> None:

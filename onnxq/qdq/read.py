@@ -21,6 +21,7 @@ import onnx_ir as ir
 from onnxq import dtypes
 from onnxq.errors import ShapeError
 from onnxq.operator.nodes import find_input
+from onnxq.ort.facts import DOMAINS
 from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from onnxq.qparams import FloatArray, Granularity
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
-DOMAINS = ("", "ai.onnx", "com.microsoft")
 SCALE, ZERO_POINT = 1, 2
 """Slots of Q and DQ."""
 WEIGHT, BIAS = 1, 2

@@ -21,17 +21,17 @@ from onnxq.graph.edit import FreeNames, graph_of
 from onnxq.operator.nodes import input_at
 from onnxq.ort import facts
 from onnxq.qdq.read import dequantizer, is_quantize
+from onnxq.qdq.write import OUTPUT_DTYPE_OPSET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FIRST_OPSET = 21  # where QuantizeLinear got its output_dtype
 MATRIX = 2
 
 
 def keep_loadable(model: ir.Model) -> None:
     """Gives such biases an axis of size 1 in front, and such movements a copy, in place."""
-    if model.opset_imports.get("", 0) < FIRST_OPSET:
+    if model.opset_imports.get("", 0) < OUTPUT_DTYPE_OPSET:
         return
     names = FreeNames(model)
     for node in list(model.graph.all_nodes()):

@@ -21,7 +21,7 @@ from onnxq.graph.edit import graph_of, new_constant, new_initializer
 from onnxq.operator import Array
 from onnxq.qdq.read import DEQUANTIZE, QUANTIZE, SCALE, zero_point_of
 from onnxq.qdq.tensors import stored_codes
-from onnxq.qparams import PerChannel, PerTensor, shifted
+from onnxq.qparams import PerBlock, PerChannel, PerTensor, shifted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from onnxq.qparams import QParams
 
 OUTPUT_DTYPE_OPSET = 21  # where QuantizeLinear got its output_dtype
+PER_BLOCK_OPSET = 21  # where it got its block_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +199,12 @@ def shifted_constant(value: ir.Value, names: FreeNames) -> ir.Value:
     assert tensor is not None, "it is a constant"
     name = names.value(f"{value.name}_uint8")
     return new_initializer(graph, name, ir.Tensor(shifted(tensor.numpy()), name=name))
+
+
+def min_opset(qparams: QParams) -> int:
+    """The first ai.onnx opset whose Q and DQ have the type and granularity of these qparams."""
+    blocks = PER_BLOCK_OPSET if isinstance(qparams.granularity, PerBlock) else 0
+    return max(qparams.dtype.min_opset, blocks)
 
 
 def granularity_attributes(qparams: QParams) -> dict[str, int]:

@@ -12,16 +12,15 @@ from onnxq.graph.collector import without_collector
 from onnxq.qdq.fuse import Int8Codes
 from onnxq.qdq.qoperator import FORMATS, check_format
 from onnxq.qdq.signed_codes import keep_loadable
-from onnxq.qparams import PerBlock, QParams
+from onnxq.qdq.write import min_opset
 from onnxq.static.rewrite.qdq import write_qdq
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from onnxq.qparams import QParams
     from onnxq.static.plan import Plan
     from onnxq.static.prepare import Prepared
-
-PER_BLOCK_OPSET = 21
 
 
 @without_collector()
@@ -70,6 +69,4 @@ def _int8_codes(plan: Plan) -> Int8Codes:
 def _opset_needed(plan: Plan) -> int:
     every: list[QParams] = [*plan.tensors.values()]
     every += [w.qparams for w in plan.weights.values()]
-    opsets = [p.dtype.min_opset for p in every]
-    opsets += [PER_BLOCK_OPSET for p in every if isinstance(p.granularity, PerBlock)]
-    return max(opsets, default=0)
+    return max(map(min_opset, every), default=0)
