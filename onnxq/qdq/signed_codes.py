@@ -20,6 +20,7 @@ import onnx_ir as ir
 from onnxq.graph.edit import FreeNames, graph_of
 from onnxq.operator.nodes import input_at
 from onnxq.ort import facts
+from onnxq.ort.version import OLDEST
 from onnxq.qdq.read import dequantizer, is_quantize
 from onnxq.qdq.write import OUTPUT_DTYPE_OPSET
 
@@ -66,7 +67,7 @@ def _biased(model: ir.Model) -> Iterator[tuple[ir.Node, int]]:
 
 def _is_passed(node: ir.Node) -> bool:
     """Whether it only moves dequantized int8 codes, and not to a Q."""
-    if not facts.of(node).moved_past:
+    if not facts.of(node, OLDEST).moved_past:
         return False
     x = node.inputs[0]
     while x is not None and (above := x.producer()) is not None and above.op_type == "Identity":
