@@ -83,6 +83,7 @@ def test_imports_go_downwards(name: str) -> None:
         return  # the facade imports everything, lazily: test_public_api
     for imported in IMPORTS[name]:
         top = imported.split(".")[0]
+        assert imported != FACADE, f"{name} imports {FACADE}, which is above every room"
         assert top != "operators", f"{name}: import onnxq.operators, never operators"
         assert top != "onnxruntime" or name == RUNTIME, f"{name} imports onnxruntime"
         assert top != "torch" or name.startswith("onnxq.pytorch"), f"{name} imports torch"
