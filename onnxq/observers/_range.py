@@ -1,8 +1,9 @@
 """From the smallest and largest value to qparams, by PyTorch's formulas; and how to find these two.
 
-    affine     scale = max((mx - mn) / (qmax - qmin), eps),  zero_point = clip(qmin - rint(mn /
-    scale)) symmetric  scale = max(max(-mn, mx) / ((qmax - qmin) / 2), eps),  zero_point = the
-    middle code
+    affine     scale = max((mx - mn) / (qmax - qmin), eps)
+               zero_point = clip(qmin - rint(mn / scale))
+    symmetric  scale = max(max(-mn, mx) / ((qmax - qmin) / 2), eps)
+               zero_point = the middle code
 
 with mn = min(0, smallest) and mx = max(0, largest), all in float32. qint8 symmetric has scale =
 absmax / 127.5, so that absmax itself saturates half a step below; onnxq's own NarrowRangeObserver

@@ -42,7 +42,7 @@ def translation_table(opset: int) -> dict[Callable[..., object], Callable[..., o
         return op.DequantizeLinear(codes, scale, zero_point, axis=axis)
 
     def leave_integers(x):  # type: ignore[no-untyped-def]
-        return op.Max(x)  # boundary.MARK
+        return op.Max(x)  # onnxq.qdq.tidy.marks.MARK
 
     return dynamic_table(op) | {
         torch.ops.onnxq.leave_integers.default: leave_integers,
