@@ -25,7 +25,7 @@ from onnxq.qdq.sum_scales import raise_scales
 from onnxq.qdq.tidy.sums import disagreeing_sums
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     import onnx_ir as ir
     from torch import nn
@@ -70,8 +70,7 @@ def let_sums_agree(module: nn.Module) -> None:
     Args:
         module: prepared, or with prepared modules in it; changed in place.
     """
-    fakes: dict[str, FakeQuantize] = {}
-    sums = list(_found(module, fakes))
+    sums, fakes = _found(module)
     if not sums:
         return
     before = {name: fake.qparams() for name, fake in fakes.items()}
@@ -86,8 +85,10 @@ def let_sums_agree(module: nn.Module) -> None:
     _warn([one.name for one in left], "no scale near avoids it", _OF_CONVERT)
 
 
-def _found(module: nn.Module, fakes: dict[str, FakeQuantize]) -> Iterator[Sum]:
-    """The sums in a module, with names from its root; `fakes` grows by the modules of these."""
+def _found(module: nn.Module) -> tuple[list[Sum], dict[str, FakeQuantize]]:
+    """The sums in a module, with names from its root, and the FakeQuantizes of these by name."""
+    sums: list[Sum] = []
+    fakes: dict[str, FakeQuantize] = {}
     names = {part: name for name, part in module.named_modules()}
     for prefix, root in list(module.named_modules()):
         for one in sums_in(root):
@@ -97,7 +98,8 @@ def _found(module: nn.Module, fakes: dict[str, FakeQuantize]) -> Iterator[Sum]:
             fakes |= {names[fake]: fake for fake in (*inputs, *outputs)}
             name = ".".join(filter(None, (prefix, one.name)))
             read, made = (tuple(names[fake] for fake in side) for side in (inputs, outputs))
-            yield replace(one, name=name, inputs=read, outputs=made)
+            sums.append(replace(one, name=name, inputs=read, outputs=made))
+    return sums, fakes
 
 
 def _at(root: nn.Module, paths: Iterable[str | None]) -> list[FakeQuantize]:
