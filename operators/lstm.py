@@ -32,7 +32,6 @@ from onnxq.qparams import PerChannel, PerTensor, QParams
 STATES = (5, 6)  # initial_h, initial_c
 TRANSPOSED = (0, 2, 1)  # (D, 4 H, I) -> (D, I, 4 H), as DynamicQuantizeLSTM wants its weights
 MANY = 1024  # neurons from which on a scale per column costs nothing (.91 at 256, .96 at 512)
-BATCH_FIRST = 1  # layout: X (N, T, I), states (N, D, H), Y (N, T, D, H)
 SWAPPED = (1, 0, 2)  # between (N, T, I) and (T, N, I), (N, D, H) and (D, N, H)
 Y_BATCH_FIRST = (2, 0, 1, 3)  # (T, D, N, H) -> (N, T, D, H)
 
@@ -99,7 +98,7 @@ class LSTM(Operator):
             UnsupportedError: weights that DynamicQuantizeLSTM does not take.
         """
         slots = [*site.inputs, *[None] * (8 - len(site.inputs))]
-        batch_first = site.node.attributes.get_int("layout", 0) == BATCH_FIRST
+        batch_first = is_batch_first(site.node)
         if batch_first:
             for slot in (0, *STATES):
                 value = slots[slot]
