@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,8 @@ import onnx.parser
 import pytest
 from onnx import numpy_helper
 
-PACKAGE = Path(__file__).resolve().parent.parent / "examples" / "onnxq-example"
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "examples" / "onnxq-example"
 QCONFIG = """
 global:
   activation: {observer: PowerOfTwoObserver}
@@ -154,3 +156,30 @@ def test_a_single_file_is_enough(folder: Path) -> None:
     command = ("-m", "onnxq", "inspect", "net.onnx")
     variables = {"PYTHONPATH": ".", "ONNXQ_PLUGINS": "own_operator"}
     assert "no integer form" not in run(folder, *command, installed=False, **variables)
+
+
+def test_the_operators_in_the_text_run_as_they_stand_there(folder: Path) -> None:
+    text = (ROOT / "docs" / "extending.md").read_text("utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    whole = [block for block in blocks if "import" in block]  # others are lines of a method
+    for i, block in enumerate(whole):
+        (folder / f"documented{i}.py").write_text(block)
+    assert len(whole) == 2
+    code = (
+        "import json, documented0, documented1, numpy as np\n"
+        "from onnxq import catalog, dtypes, operator, qparams\n"
+        "gelu = catalog.find('QuickGelu', 'com.microsoft')\n"
+        "reverse = catalog.find('Reverse', 'com.mine')\n"
+        "p = (qparams.per_tensor(1.0, 0, dtypes.UINT8),)\n"
+        "codes = [np.array([[1, 2, 3]], np.uint8)]\n"
+        "plan = operator.NodePlan(p, p)\n"
+        "call = operator.Call('Reverse', codes, plan, attributes={'axis': -1})\n"
+        "names = [case.name for case in reverse.cases()]\n"
+        "y = reverse.kernel(call)[0].tolist()\n"
+        "print(json.dumps([gelu.definition().__module__, names, y]))"
+    )
+    assert json.loads(run(folder, "-c", code, installed=False, PYTHONPATH=".")) == [
+        "documented0",
+        ["rows", "columns", "empty batch"],
+        [[3, 2, 1]],
+    ]
