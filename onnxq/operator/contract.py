@@ -2,8 +2,9 @@
 
 An `Operator` is one of the float model. It states as data (`Rule`) which of its tensors are
 quantized and how these depend on each other. Placement, planning and the QDQ rewrite read the rule;
-none of them knows an operator by name. An `IntegerOperator` is one that ONNX Runtime runs on codes
-(QLinearConv): only a kernel that reproduces it, and cases.
+the one operator that they look for by name is the Add of a bias behind a MatMul, which ONNX Runtime
+fuses. An `IntegerOperator` is one that ONNX Runtime runs on codes (QLinearConv): only a kernel that
+reproduces it, and cases.
 """
 
 from __future__ import annotations
