@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq import catalog
+from onnxq.ort import facts
 from onnxq.qdq.fuse.fusion import Kept
 from onnxq.qdq.fuse.scales import KERNEL_TYPES, Scales
 from onnxq.qdq.fuse.view import float_view
@@ -71,7 +72,7 @@ def _only_clamp(value: ir.Value, node: ir.Node) -> ir.Node | None:
     if len(uses) != 1 or value.is_graph_output():
         return None
     (reader,) = (use.node for use in uses)
-    if reader.op_type not in ("Relu", "Clip") or reader.domain or reader.graph is not node.graph:
+    if not facts.of(reader).swallowed or reader.graph is not node.graph:
         return None
     result = reader.outputs[0]
     return None if result.is_graph_output() or len(result.uses()) != 1 else reader
