@@ -59,7 +59,6 @@ FLOAT = Path(__file__).resolve().parent.parent / "models" / "mobilenetv2.safeten
 BITS = (4, 8)
 PEAK_LR = 0.005
 EPOCHS = 2
-LIVE_EPOCHS = {8: 0, 4: 0}
 TARGET = "x86-vnni"  # 8-bit weights in [-127, 127]; 4-bit ones are the same for every target
 
 

@@ -185,11 +185,13 @@ def verify(
         return
     if reference:
         _refuse_options("with --reference", {"--min-sqnr": min_sqnr, "--only": only or None})
+        from onnxq.checking.cross_findings import Unchecked
+
         allowed = {
             "max_steps": max_steps,
             "max_differing": max_differing,
             "max_output_steps": max_output_steps,
-            "allow_unchecked": allow_unchecked,
+            "unchecked": Unchecked.ALLOWED if allow_unchecked else Unchecked.REFUSED,
         }
         _verify_reference(paths, reading, allowed, threads, as_json)
         return
@@ -260,12 +262,11 @@ def _verify_float(
 def _verify_reference(
     paths: tuple[Path, ...],
     reading: dict[str, Any],
-    bounds: dict[str, Any],
+    bounds: Mapping[str, Any],
     threads: int,
     as_json: bool,
 ) -> None:
     from onnxq.checking.cross_check import cross_check
-    from onnxq.checking.cross_findings import Unchecked
     from onnxq.report.console import open_console
     from onnxq.report.cross import print_cross_findings
     from onnxq.report.progress import progress_bar
@@ -280,8 +281,7 @@ def _verify_reference(
         click.echo(findings.to_json())
     else:
         print_cross_findings(open_console(), findings)
-    allowed = bounds.pop("allow_unchecked")
-    findings.check(**bounds, unchecked=Unchecked.ALLOWED if allowed else Unchecked.REFUSED)
+    findings.check(**bounds)
     for node in findings.unchecked:
         click.echo(f"note: {node.op_type} '{node.name}' was not checked: {node.reason}", err=True)
     if findings.end_to_end:
