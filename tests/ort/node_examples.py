@@ -46,10 +46,11 @@ RETIRED = "ONNX has retired it"
 NOT_ASKED = {
     **dict.fromkeys(
         (
-            "AttnLSTM", "BiasSplitGelu", "DecoderMaskedSelfAttention", "DynamicSparseAttention",
-            "EmbedLayerNormalization", "EngramGate", "GatedDeltaNet", "GroupQueryAttention",
-            "MaxpoolWithMask", "PackedAttention", "PackedSparseAttentionIndexer", "SparseAttention",
-            "SparseAttentionIndexer", "VarlenCausalConvWithState",
+            "AttnLSTM", "BiasSplitGelu", "ConvStateReplay", "DecoderMaskedSelfAttention",
+            "DynamicSparseAttention", "EmbedLayerNormalization", "EngramGate", "GatedDeltaNet",
+            "GatedDeltaNetStateReplay", "GroupQueryAttention", "MaxpoolWithMask", "PackedAttention",
+            "PackedSparseAttentionIndexer", "SparseAttention", "SparseAttentionIndexer",
+            "VarlenCausalConvWithState",
         ),
         "a part of language models that nothing quantized stands beside",
     ),
