@@ -3,12 +3,15 @@
     int8 = onnxq.quantize("model.onnx", samples)    # or prepare, calibrate, plan, rewrite
 
 Each name is loaded when it is first used, so that `import onnxq` is quick and needs no torch.
+The import declines ONNX Runtime's telemetry (onnxq/ort/telemetry.py).
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from onnxq.ort import telemetry as _telemetry
 
 if TYPE_CHECKING:
     from onnxq import errors, functional, observers, pytorch, qconfig, qtensor, reference, targets
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from onnxq.static.rewrite import rewrite
 
 __version__ = "0.1.0"
+
+_telemetry.decline()
 
 __all__ = [
     "__version__",

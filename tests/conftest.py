@@ -16,6 +16,9 @@ from tests.nightly_table import Table
 
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 
+# tests import onnxruntime ahead of onnxq, which would decline it
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
 if IS_WORKER:  # as many processes as cores: a thread for each
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
