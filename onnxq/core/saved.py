@@ -29,9 +29,10 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 from onnxq.core.atomic import write_atomically
+from onnxq.core.regular import why_no_file
 from onnxq.errors import CalibrationError, OnnxqError
 
-UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OnnxqError)
+UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, RecursionError, OnnxqError)
 """Errors of reading another file, or an altered one; a class with `from_dict` raises its own."""
 NOT_FINITE = ("inf", "-inf", "nan")
 UNIONS = (types.UnionType, typing.Union)
@@ -101,6 +102,8 @@ class Saved:
         Raises:
             CalibrationError: the file is missing, or of another form or version.
         """
+        if why := why_no_file(Path(path)):
+            raise CalibrationError(f"'{path}' cannot be read: {why}. {cls.ANEW}")
         try:
             return cls._read(json.loads(Path(path).read_text("utf-8")))
         except OSError as error:

@@ -9,6 +9,7 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError
 
 from onnxq.core.atomic import check_writable, write_atomically
+from onnxq.core.regular import why_no_file
 from onnxq.errors import ModelError, nearest
 from onnxq.graph import checks
 from onnxq.graph.collector import without_collector
@@ -75,6 +76,8 @@ def _parse(path: Path) -> onnx.ModelProto:
         siblings = [p.name for p in path.parent.glob("*.onnx")]
         raise ModelError(f"'{path}': no such file.{nearest(path.name, siblings)}")
     refuse_folder(path)
+    if why := why_no_file(path):
+        raise ModelError(f"'{path}' cannot be read: {why}. Give the .onnx file.")
     try:
         data = path.read_bytes()
     except OSError as error:

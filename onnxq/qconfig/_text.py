@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from onnxq.core.regular import why_no_file
 from onnxq.errors import QConfigError, nearest
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def parse_yaml(source: str | Path) -> dict[str, object]:
     where, text = "qconfig", source
     if isinstance(source, Path):
         where = str(source)
+        if why := why_no_file(source):
+            raise QConfigError(f"qconfig '{source}' cannot be read: {why}. Give a YAML file.")
         try:
             text = source.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:

@@ -15,10 +15,14 @@ array of the input's rank has its samples along the batch axis; one of a rank mo
 whole inputs, one per run. Arrays whose first axes are different ones in the model, and of different
 lengths (x (steps, N, I) beside h (1, N, H)), are whole inputs of one run.
 
+An input of rank 0 is one number for a whole batch: a number in each file or item, or, in an .npz
+and among arrays by name, one number for all runs (sr=np.array(16000)). ONNX Runtime's
+CalibrationDataReader, or another object with its get_next, is an iterable too.
+
 The batch size is the model's static batch where it has one, else 1. The last batch may be smaller
 when the batch is dynamic; when it is static, left-over samples are an error. Files are read batch
-by batch, npz members too, compressed or not. Nothing is converted: another dtype, NaN or Inf is an
-error.
+by batch, npz members too, compressed or not, and at most 1 GiB at a time. Only regular files are
+opened. Nothing is converted: another dtype, NaN or Inf is an error.
 """
 
 from __future__ import annotations

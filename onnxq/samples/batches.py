@@ -7,9 +7,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from onnxq.core.regular import why_no_file
 from onnxq.errors import CalibrationError
 from onnxq.samples.columns import Column, memory_column, npy_column, npz_columns, whole
 from onnxq.samples.inputs import (
@@ -109,8 +111,8 @@ def _open_path(
         files = folder_files(path, where)
         produce = partial(batches_of_folder, files, inputs, batch_size, ignore, where)
         return Samples(where, _count(len(files), inputs, batch_size, where), produce)
-    if not path.is_file():
-        raise CalibrationError(f"{where}: there is no such file or folder. Check the path.")
+    if why := why_no_file(path):
+        raise CalibrationError(f"{where}: {why}. Give an .npz or .npy file, or a folder of them.")
     if path.suffix == ".npy":
         name = _only_input(inputs, where).name
         return _table({name: npy_column(path, where)}, inputs, batch_size, where)
@@ -140,7 +142,9 @@ def _open_iterable(
 ) -> Samples:
     where = "samples"
     produce: Callable[[], Iterable[object]]
-    if callable(source) and not isinstance(source, Iterable):
+    if callable(getattr(source, "get_next", None)):
+        produce = _DataReader(source)
+    elif callable(source) and not isinstance(source, Iterable):
         produce = source
     elif isinstance(source, Iterator):
         produce = _Once(source)
@@ -151,11 +155,20 @@ def _open_iterable(
             f"samples are a {type(source).__name__}; wanted a path, arrays by input name, or an "
             "iterable of batches."
         )
-    length = len(source) if isinstance(source, Sized) else None
-    count = _count(length, inputs, batch_size, where)
+    count = _count(_length_of(source), inputs, batch_size, where)
     return Samples(
         where, count, lambda: batches_of_iterable(produce(), inputs, batch_size, ignore, where)
     )
+
+
+def _length_of(source: object) -> int | None:
+    """Number of items, where the source can tell it; a `__len__` that only raises cannot."""
+    if not isinstance(source, Sized):
+        return None
+    try:
+        return len(source)
+    except (TypeError, NotImplementedError):  # DataLoaders of streams, ONNX Runtime's readers
+        return None
 
 
 def _count(
@@ -165,6 +178,31 @@ def _count(
     if not have_batch_axis(inputs):
         return items
     return items if batch_of(inputs, batch_size, where) == 1 else None
+
+
+class _DataReader:
+    """ONNX Runtime's CalibrationDataReader, or another object with its get_next.
+
+    Args:
+        reader: `get_next()` gives a batch, and None behind the last one; one that is gone through
+            twice needs a `rewind()` too.
+    """
+
+    def __init__(self, reader: Any) -> None:  # whatever has get_next
+        self._reader = reader
+        self._is_read = False
+
+    def __call__(self) -> Iterator[object]:
+        if self._is_read:
+            if not callable(getattr(self._reader, "rewind", None)):
+                raise CalibrationError(
+                    f"samples: this {type(self._reader).__name__} was gone through already, and "
+                    "has no rewind(). Pass a list, or a function that returns a new reader."
+                )
+            self._reader.rewind()
+        self._is_read = True
+        while (batch := self._reader.get_next()) is not None:
+            yield batch
 
 
 class _Once:
@@ -191,9 +229,14 @@ def _table(
 ) -> Samples:
     """Samples along the first axes of arrays."""
     check_names(columns, inputs, where)
-    specs = {spec.name: spec for spec in inputs if spec.name in columns}
-    if batch_size is None and _is_one_run(columns, specs):
-        return _one_run(columns, specs, where)
+    given = {spec.name: spec for spec in inputs if spec.name in columns}
+    specs = {name: spec for name, spec in given.items() if not _is_constant(columns[name], spec)}
+    if not specs or (batch_size is None and _is_one_run(columns, specs)):
+        return _one_run(columns, given, where)
+    constants = {name: columns[name] for name in given.keys() - specs.keys()}
+    for name in sorted(constants):
+        check_dtype(columns[name].dtype, given[name], _label(columns[name], name))
+    columns = {name: columns[name] for name in specs}
     stacked = {name for name, spec in specs.items() if _is_stack(columns[name], spec)}
     total = _length(columns, where)
     batch = batch_of([s for n, s in specs.items() if n not in stacked], batch_size, where)
@@ -214,8 +257,13 @@ def _table(
             f"{total % batch} over. Give {total - total % batch} samples, or export the model with "
             "a dynamic batch."
         )
-    produce = partial(_rows, columns, total, batch, frozenset(stacked))
+    produce = partial(_rows, columns, constants, total, batch, frozenset(stacked))
     return Samples(where, -(-total // batch), produce)
+
+
+def _is_constant(column: Column, spec: InputSpec) -> bool:
+    """Whether the array is one number that every run gets: of rank 0, as the model's input is."""
+    return column.shape == () and not spec.shape
 
 
 def _is_one_run(columns: Mapping[str, Column], specs: Mapping[str, InputSpec]) -> bool:
@@ -235,14 +283,15 @@ def _one_run(columns: Mapping[str, Column], specs: Mapping[str, InputSpec], wher
         label = _label(columns[name], name)
         check_dtype(columns[name].dtype, spec, label)
         check_shape(columns[name].shape, spec, label, f"{columns[name].shape}")
+    return Samples(where, 1, lambda: iter([_whole(columns)]))
 
-    def produce() -> Iterator[Batch]:
-        batch = {name: whole(column) for name, column in columns.items()}
-        for name, array in batch.items():
-            check_finite(array, _label(columns[name], name), 0)
-        yield batch
 
-    return Samples(where, 1, produce)
+def _whole(columns: Mapping[str, Column]) -> Batch:
+    """The arrays as they are, which are finite."""
+    batch = {name: whole(column) for name, column in columns.items()}
+    for name, array in batch.items():
+        check_finite(array, _label(columns[name], name), 0)
+    return batch
 
 
 def _label(column: Column, name: str) -> str:
@@ -258,7 +307,8 @@ def _length(columns: Mapping[str, Column], where: str) -> int:
     for name, column in columns.items():
         if not column.shape:
             raise CalibrationError(
-                f"{where}: array '{name}' is a single number; its first axis must be the samples."
+                f"{where}: array '{name}' is a single number; its first axis must be the samples. "
+                "Only an input that is a number in the model may be one for all runs."
             )
         lengths[name] = column.shape[0]
     if len(set(lengths.values())) > 1:
@@ -275,15 +325,20 @@ def _length(columns: Mapping[str, Column], where: str) -> int:
 
 
 def _rows(
-    columns: Mapping[str, Column], total: int, batch: int, stacked: frozenset[str]
+    columns: Mapping[str, Column],
+    constants: Mapping[str, Column],
+    total: int,
+    batch: int,
+    stacked: frozenset[str],
 ) -> Iterator[Batch]:
+    same = _whole(constants)
     with ExitStack() as stack:
         readers = {n: stack.enter_context(column.open()) for n, column in columns.items()}
         for first in range(0, total, batch):
             size = min(batch, total - first)
-            result = {}
+            result = dict(same)
             for name, reader in readers.items():
                 array = reader.rows(size)
                 check_finite(array, _label(columns[name], name), first)
-                result[name] = array[0] if name in stacked else array
+                result[name] = array[0, ...] if name in stacked else array
             yield result

@@ -1,9 +1,15 @@
-"""Arrays read a few rows at a time: from memory, from npy files, from members of an npz."""
+"""Arrays read a few rows at a time: from memory, from npy files, from members of an npz.
+
+Files are not believed: a header may claim no more bytes than the file holds, a compressed member
+may not unpack to much more than real samples do, and one reading takes at most READ_BYTES.
+"""
 
 from __future__ import annotations
 
 import lzma
+import math
 import struct
+import tokenize
 import zipfile
 import zlib
 from contextlib import ExitStack, contextmanager
@@ -13,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from onnxq.core.regular import why_no_file
 from onnxq.errors import CalibrationError
 
 if TYPE_CHECKING:
@@ -32,6 +39,25 @@ UNREADABLE = (
     ValueError,
 )
 """Errors that reading a damaged npz raises: one wrong byte can look like any feature of zip."""
+HEADER_ERRORS = (
+    *UNREADABLE,
+    MemoryError,  # ast.literal_eval, of brackets within brackets
+    SyntaxError,
+    TypeError,
+    tokenize.TokenError,
+    LookupError,
+)
+"""Errors that NumPy raises for a header that is none."""
+READ_BYTES = 1 << 30
+"""Largest batch (or array that is read whole) that is taken from a file; larger ones are given as
+arrays, whose memory the caller has already."""
+BOMB_BYTES = 1 << 28
+"""Compressed members that unpack to less are not looked at further."""
+BOMB_RATIO = 200
+"""Times that a member of BOMB_BYTES may grow when unpacked. Masks of zeros and ones shrink to a
+twentieth, constant arrays to a thousandth."""
+MAX_MEMBERS = 4096
+"""Arrays in one npz; each is looked up in a directory of all."""
 
 
 def why_unreadable(error: BaseException) -> str:
@@ -100,7 +126,17 @@ class _File:
 
     def rows(self, count: int) -> Array:
         shape = (count, *self._row)
-        array = np.empty(shape, self._dtype)
+        size = math.prod(shape) * self._dtype.itemsize
+        if size > READ_BYTES:
+            raise CalibrationError(
+                f"{self._where}: a batch of shape {shape} has {size >> 20} MiB; at most "
+                f"{READ_BYTES >> 20} MiB are read at a time. Give smaller batches (batch size), or "
+                "the arrays themselves, in Python."
+            )
+        try:
+            array = np.empty(shape, self._dtype)
+        except (ValueError, MemoryError) as error:  # no bytes, and a dimension beyond all bounds
+            raise _broken(self._where, f"shape {shape} of {self._dtype}: {error}") from error
         view = memoryview(array.reshape(-1).view(np.uint8).data) if array.size else memoryview(b"")
         done = 0
         while done < len(view):
@@ -136,6 +172,25 @@ def _opened(source: Path | tuple[Path, str]) -> IO[bytes]:
         return archive.open(member)
 
 
+def _held_bytes(file: IO[bytes], source: Path | tuple[Path, str], where: str) -> int:
+    """Bytes that the source holds from here on, by the file system or the archive's directory.
+
+    Raises:
+        CalibrationError: a member that grows beyond what samples do.
+    """
+    if isinstance(source, Path):
+        return source.stat().st_size - file.tell()
+    with zipfile.ZipFile(source[0]) as archive:
+        info = archive.getinfo(source[1])
+    if info.file_size > max(BOMB_BYTES, BOMB_RATIO * info.compress_size):
+        raise CalibrationError(
+            f"{where}: {info.compress_size} bytes in the file unpack to {info.file_size}, which no "
+            "samples do but constant ones. Write the file with numpy.savez, uncompressed, if they "
+            "are meant."
+        )
+    return info.file_size - file.tell()
+
+
 def _header(file: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
     try:
         version = np.lib.format.read_magic(file)
@@ -143,13 +198,15 @@ def _header(file: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtyp
             shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
         else:
             shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
-    except UNREADABLE as error:
-        raise _broken(where, f"it is no npy data ({str(error).splitlines()[0]})") from error
-    if dtype.hasobject or dtype.names:
+    except HEADER_ERRORS as error:
+        raise _broken(where, f"it is no npy data ({why_unreadable(error)})") from error
+    if dtype.hasobject or dtype.names or dtype.subdtype or dtype.itemsize == 0:
         raise CalibrationError(
             f"{where} holds Python objects or records ({dtype}); wanted a plain array of numbers. "
             "Samples of different shapes go into a folder, one file each."
         )
+    if any(not isinstance(size, int) or size < 0 for size in shape):
+        raise _broken(where, f"its header claims the shape {shape}")
     return shape, fortran, dtype
 
 
@@ -162,8 +219,17 @@ def _reader(file: IO[bytes], where: str) -> Reader:
 
 
 def _column(where: str, source: Path | tuple[Path, str]) -> Column:
-    with _opened(source) as file:
-        shape, _, dtype = _header(file, where)
+    try:
+        with _opened(source) as file:
+            shape, _, dtype = _header(file, where)
+            held = _held_bytes(file, source, where)
+    except UNREADABLE as error:
+        raise _broken(where, why_unreadable(error)) from error
+    claimed = math.prod(shape) * dtype.itemsize
+    if claimed > held:
+        raise _broken(
+            where, f"it ends early: shape {shape} of {dtype} has {claimed} bytes, the file {held}"
+        )
     return Column(where, shape, dtype, source)
 
 
@@ -171,8 +237,9 @@ def npy_column(path: Path, where: str) -> Column:
     """The array of a .npy file; only its header is read.
 
     Raises:
-        CalibrationError: the file is no npy file, or holds objects.
+        CalibrationError: the file is no npy file, holds objects, or less than its header claims.
     """
+    _check_regular(path, where)
     return _column(where, path)
 
 
@@ -180,8 +247,9 @@ def npz_columns(path: Path, where: str) -> dict[str, Column]:
     """The arrays of an .npz file, by name; only their headers are read.
 
     Raises:
-        CalibrationError: the file is no npz file, or holds objects.
+        CalibrationError: the file is no npz file, holds objects, or less than its headers claim.
     """
+    _check_regular(path, where)
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.namelist()
@@ -189,14 +257,18 @@ def npz_columns(path: Path, where: str) -> dict[str, Column]:
         raise CalibrationError(
             f"{where} is not an npz file ({error}). Write it with numpy.savez(path, name=array)."
         ) from error
-    columns = {}
-    for member in members:
-        name = member.removesuffix(".npy")
-        try:
-            columns[name] = _column(f"{where}, array '{name}'", (path, member))
-        except UNREADABLE as error:
-            raise _broken(f"{where}, array '{name}'", str(error)) from error
-    return columns
+    if len(members) > MAX_MEMBERS:
+        raise CalibrationError(
+            f"{where} holds {len(members)} arrays; wanted one per input. Stack the samples of an "
+            "input to one array, or write a folder of files."
+        )
+    named = ((member.removesuffix(".npy"), member) for member in members)
+    return {name: _column(f"{where}, array '{name}'", (path, member)) for name, member in named}
+
+
+def _check_regular(path: Path, where: str) -> None:
+    if why := why_no_file(path):
+        raise CalibrationError(f"{where} cannot be read: {why}. Give .npz or .npy files.")
 
 
 def memory_column(array: Array, where: str) -> Column:
@@ -211,5 +283,5 @@ def whole(column: Column) -> Array:
     with _opened(column.source) as file:
         shape, fortran, dtype = _header(file, column.where)
         reader = _File(file, (1, *(shape[::-1] if fortran else shape)), dtype, column.where)
-        array: Array = reader.rows(1)[0]
+        array: Array = reader.rows(1)[0, ...]  # an array of rank 0 too, and no NumPy scalar
         return array.T if fortran else array

@@ -100,7 +100,7 @@ def check_dtype(dtype: np.dtype[np.generic], spec: InputSpec, where: str) -> Non
     Raises:
         CalibrationError: with the remedy.
     """
-    if dtype == spec.dtype:
+    if dtype == spec.dtype or (spec.dtype.hasobject and dtype.kind in "OU"):  # texts
         return
     floats = np.issubdtype(spec.dtype, np.floating)
     if floats and dtype.kind in "iub":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.core.regular import why_no_file
 from onnxq.errors import CalibrationError
 from onnxq.samples.columns import npy_column, npz_columns, whole
 from onnxq.samples.inputs import (
@@ -45,9 +46,15 @@ def folder_files(folder: Path, where: str) -> list[Path]:
     """The .npz and .npy files of a folder, in the order of their names.
 
     Raises:
-        CalibrationError: there is none.
+        CalibrationError: there is none, one is no regular file, or the folder cannot be listed.
     """
-    files = sorted(path for path in folder.iterdir() if path.suffix in (".npz", ".npy"))
+    try:
+        files = sorted(path for path in folder.iterdir() if path.suffix in (".npz", ".npy"))
+    except OSError as error:
+        raise CalibrationError(f"{where} cannot be read: {error.strerror}.") from error
+    for path in files:
+        if why := why_no_file(path):
+            raise CalibrationError(f"{where}, '{path.name}': {why}. Replace it, or take it out.")
     if not files:
         raise CalibrationError(
             f"{where}: no samples; wanted .npz or .npy files in the folder, one sample or batch "
@@ -145,37 +152,48 @@ def _batches(
         empty = False
         if _is_batch(item, inputs):
             if pending:
-                yield _stacked(pending, size, static, where)
+                yield _stacked(pending, inputs, size, static, where)
                 pending = []
             yield _checked_batch(item, inputs, batch_size)
             continue
         size = size or batch_of(inputs, batch_size, where)  # refuses samples
         sample = _checked_sample(item, inputs)
-        if pending and _shapes(sample) != _shapes(pending[0]):
-            yield _stacked(pending, size, static, where)
+        if pending and not _stacks(sample, pending[0], inputs):
+            yield _stacked(pending, inputs, size, static, where)
             pending = []
         pending.append(sample)
         if len(pending) == size:
-            yield stack(pending)
+            yield _stacked(pending, inputs, size, static, where)
             pending = []
     if pending:
-        yield _stacked(pending, size, static, where)
+        yield _stacked(pending, inputs, size, static, where)
     if empty:
         raise CalibrationError(f"{where}: no samples. Give at least one; 100 to 500 are usual.")
 
 
-def _shapes(sample: Batch) -> dict[str, tuple[int, ...]]:
-    return {name: array.shape for name, array in sample.items()}
+def _stacks(sample: Batch, other: Batch, inputs: Sequence[InputSpec]) -> bool:
+    """Whether two samples fit into one batch: of equal shapes, and equal numbers of rank 0."""
+    if {n: x.shape for n, x in sample.items()} != {n: x.shape for n, x in other.items()}:
+        return False
+    return all(np.array_equal(sample[n], other[n]) for n in _numbers(sample, inputs))
 
 
-def _stacked(pending: Sequence[Batch], size: int, static: bool, where: str) -> Batch:
-    """A smaller batch: the last, or the last before another shape."""
+def _numbers(sample: Batch, inputs: Sequence[InputSpec]) -> list[str]:
+    """Inputs of rank 0, which have no axis to stack along: one number for the batch."""
+    return [spec.name for spec in inputs if spec.shape == () and spec.name in sample]
+
+
+def _stacked(
+    pending: Sequence[Batch], inputs: Sequence[InputSpec], size: int, static: bool, where: str
+) -> Batch:
+    """One batch of samples; the last one, or the last before another shape, may be smaller."""
     if static and len(pending) < size:
         raise CalibrationError(
             f"{where}: {len(pending)} samples are left over; the model has a static batch of "
             f"{size}. Give a multiple of {size} samples, or export the model with a dynamic batch."
         )
-    return stack(pending)
+    same = {name: pending[0][name] for name in _numbers(pending[0], inputs)}
+    return same | stack([{n: x for n, x in s.items() if n not in same} for s in pending])
 
 
 def _is_batch(item: _Item, inputs: Sequence[InputSpec]) -> bool:
@@ -230,7 +248,9 @@ def _checked_sample(item: _Item, inputs: Sequence[InputSpec]) -> Batch:
             continue
         where = f"{item.where}, array '{spec.name}'"
         check_dtype(array.dtype, spec, where)
-        if spec.shape:
+        if spec.shape == ():
+            check_shape(array.shape, spec, where, f"{array.shape}")
+        elif spec.shape:
             first = spec.static_batch or 1
             check_shape((first, *array.shape), spec, where, f"{array.shape} (one sample)")
         check_finite(array[None], where, 0)

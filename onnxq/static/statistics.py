@@ -17,13 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq.core.atomic import write_atomically
+from onnxq.core.regular import why_no_file
 from onnxq.errors import CalibrationError, nearest
 from onnxq.observers import Observer, ObserverSpec
-from onnxq.samples.columns import UNREADABLE, why_unreadable
+from onnxq.samples.columns import HEADER_ERRORS, why_unreadable
 
 FORMAT = "onnxq.stats"
 VERSION = 2
-DAMAGED = (*UNREADABLE, KeyError, TypeError, IndexError, AttributeError)
+DAMAGED = (*HEADER_ERRORS, AttributeError)
 """Errors that reading a truncated or altered npz, its JSON or an observer's arrays raises."""
 
 Arrays = Mapping[str, npt.NDArray[np.generic]]
@@ -211,8 +212,8 @@ def _no_statistics(path: Path, names: list[str]) -> CalibrationError:
 
 
 def _read(path: Path) -> dict[str, npt.NDArray[np.generic]]:
-    if not path.is_file():
-        raise CalibrationError(f"statistics '{path}': there is no such file. Check the path.")
+    if why := why_no_file(path):
+        raise CalibrationError(f"statistics '{path}': {why}. Give a .stats file.")
     try:
         with path.open("rb") as file:
             loaded = np.load(file, allow_pickle=False)

@@ -128,7 +128,7 @@ def test_another_file_is_refused(text: str, tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(CalibrationError, match=r"none\.json' cannot be read: No such file"):
+    with pytest.raises(CalibrationError, match=r"none\.json' cannot be read: there is no"):
         Book.load(tmp_path / "none.json")
 
 

@@ -250,7 +250,7 @@ def test_nan_and_inf_are_errors_that_name_array_and_sample(tmp_path: Path, value
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(CalibrationError, match="there is no such file or folder"):
+    with pytest.raises(CalibrationError, match="there is no such file"):
         open_samples(tmp_path / "none.npz", IMAGE)
 
 
@@ -276,3 +276,84 @@ def test_a_generator_is_streamed_once_and_refused_the_second_time() -> None:
 def test_a_function_that_returns_a_generator_can_be_gone_through_again() -> None:
     samples = open_samples(lambda: ({"image": x} for x in _images(3)), IMAGE)
     assert _shapes(samples) == _shapes(samples) == [(1, 3, 4)] * 3
+
+
+VOICE = (InputSpec("x", F32, ("n", 8)), InputSpec("rate", I64, ()))
+
+
+def _rates(samples: Samples) -> list[tuple[type, tuple[int, ...], int]]:
+    return [(type(b["rate"]), b["rate"].shape, int(b["rate"])) for b in samples]
+
+
+def test_a_number_in_an_npz_is_given_to_every_run(tmp_path: Path) -> None:
+    path = _npz(tmp_path, x=np.ones((5, 8), np.float32), rate=np.array(16000))
+    samples = open_samples(path, VOICE, batch_size=2)
+    assert _rates(samples) == [(np.ndarray, (), 16000)] * 3
+    assert [b["x"].shape for b in samples] == [(2, 8), (2, 8), (1, 8)]
+
+
+def test_a_stack_of_numbers_is_given_one_by_one_as_arrays(tmp_path: Path) -> None:
+    path = _npz(tmp_path, x=np.ones((2, 8), np.float32), rate=np.array([8000, 16000]))
+    assert _rates(open_samples(path, VOICE)) == [(np.ndarray, (), 8000), (np.ndarray, (), 16000)]
+
+
+def test_a_number_of_another_type_is_refused(tmp_path: Path) -> None:
+    path = _npz(tmp_path, x=np.ones((2, 8), np.float32), rate=np.array(16000.0))
+    with pytest.raises(CalibrationError, match="'rate' is float64; the model wants int64"):
+        open_samples(path, VOICE)
+
+
+def test_a_number_in_place_of_samples_is_refused(tmp_path: Path) -> None:
+    path = _npz(tmp_path, x=np.array(1, np.float32), rate=np.array(16000))
+    with pytest.raises(CalibrationError, match="'x' is a single number; its first axis must be"):
+        open_samples(path, VOICE)
+
+
+def test_numbers_alone_are_one_run(tmp_path: Path) -> None:
+    assert _rates(open_samples(_npz(tmp_path, rate=np.array(16000)), VOICE[1:])) == [
+        (np.ndarray, (), 16000)
+    ]
+
+
+class DataReader:
+    """What ONNX Runtime documents of a CalibrationDataReader."""
+
+    def __init__(self) -> None:
+        self._left = [{"image": x[None]} for x in _images(3)]
+
+    def get_next(self) -> dict[str, Array] | None:
+        return self._left.pop(0) if self._left else None
+
+
+class WholeDataReader(DataReader):
+    """A reader with all that ONNX Runtime's base class has."""
+
+    def __iter__(self) -> WholeDataReader:
+        return self
+
+    def __next__(self) -> dict[str, Array]:
+        if (batch := self.get_next()) is None:
+            raise StopIteration
+        return batch
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def rewind(self) -> None:
+        DataReader.__init__(self)
+
+
+@pytest.mark.parametrize("kind", [DataReader, WholeDataReader])
+def test_onnxruntimes_data_readers_are_samples(kind: type[DataReader]) -> None:
+    samples = open_samples(kind(), IMAGE)
+    assert samples.count is None
+    assert _shapes(samples) == [(1, 3, 4)] * 3
+
+
+def test_a_data_reader_is_gone_through_twice_if_it_can_rewind() -> None:
+    samples = open_samples(WholeDataReader(), IMAGE)
+    assert _shapes(samples) == _shapes(samples)
+    samples = open_samples(DataReader(), IMAGE)
+    assert len(_shapes(samples)) == 3
+    with pytest.raises(CalibrationError, match="this DataReader was gone through already, and has"):
+        _shapes(samples)

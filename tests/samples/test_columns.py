@@ -85,3 +85,56 @@ def test_a_damaged_member_is_an_error(tmp_path: Path) -> None:
     path.write_bytes(bytes(data))
     with pytest.raises(CalibrationError, match="cannot be read: Bad CRC-32"):
         whole(npz_columns(path, "samples")["x"])
+
+
+def test_a_header_that_claims_more_than_the_file_holds_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.zeros((4, 100), np.float32))
+    data = path.read_bytes()
+    # 447 GiB in the space of the shape that was there
+    path.write_bytes(data.replace(b"(4, 100), }     ", b"(120000000000,)}"))
+    with pytest.raises(CalibrationError, match="has 480000000000 bytes, the file 1600"):
+        npy_column(path, "samples 'x'")
+
+
+def test_a_member_that_unpacks_to_far_more_than_samples_do_is_refused(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "x.npz", x=np.zeros((1 << 26, 2), np.float32))  # 512 MiB
+    with pytest.raises(CalibrationError, match=r"array 'x': \d+ bytes in the file unpack to 5368"):
+        npz_columns(tmp_path / "x.npz", "samples")
+
+
+def test_one_reading_takes_no_more_memory_than_declared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onnxq.samples.columns.READ_BYTES", 1000)
+    np.save(tmp_path / "x.npy", np.zeros((4, 100), np.float32))
+    column = npy_column(tmp_path / "x.npy", "x")
+    with column.open() as reader:
+        assert reader.rows(2).shape == (2, 100)
+    with column.open() as reader, pytest.raises(CalibrationError, match="at most 0 MiB are read"):
+        reader.rows(3)
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["(" * 3000, "{'descr': 'V0', 'fortran_order': False, 'shape': (2,), }"]
+    + [
+        f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}"
+        for shape in ("(-1, 4)", "(0, 99999999999999999999)", "(True,)", str((1,) * 99))
+    ],
+    ids=["brackets", "no bytes", "negative", "huge", "bool", "rank"],
+)
+def test_no_header_gets_through_as_another_error(tmp_path: Path, header: str) -> None:
+    path = tmp_path / "x.npy"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode())
+    with pytest.raises(CalibrationError):
+        whole(npy_column(path, "samples 'x'"))
+
+
+def test_an_npz_of_very_many_arrays_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onnxq.samples.columns.MAX_MEMBERS", 2)
+    np.savez(tmp_path / "x.npz", a=1, b=2, c=3)
+    with pytest.raises(CalibrationError, match="holds 3 arrays; wanted one per input"):
+        npz_columns(tmp_path / "x.npz", "samples")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -165,3 +166,34 @@ def test_torch_tensors_with_gradients_are_taken() -> None:
 
     [batch] = open_samples([torch.zeros(1, 3, 4, requires_grad=True)], IMAGE)
     assert batch["image"].dtype == np.float32
+
+
+VOICE = (InputSpec("x", F32, ("n", 8)), InputSpec("rate", np.dtype(np.int64), ()))
+
+
+def test_numbers_in_files_are_arrays_of_rank_0(tmp_path: Path) -> None:
+    np.savez(tmp_path / "0.npz", x=np.ones((2, 8), np.float32), rate=np.int64(16000))
+    (batch,) = open_samples(tmp_path, VOICE)
+    assert (type(batch["rate"]), batch["rate"].shape) == (np.ndarray, ())
+
+
+def test_samples_of_another_number_begin_a_new_batch() -> None:
+    rates = (8000, 8000, 16000)
+    items = [{"x": np.ones(8, np.float32), "rate": np.array(rate)} for rate in rates]
+    batches = list(open_samples(items, VOICE, batch_size=2))
+    assert [(b["x"].shape, b["rate"].shape, int(b["rate"])) for b in batches] == [
+        ((2, 8), (), 8000),
+        ((1, 8), (), 16000),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "dangling"])
+def test_files_of_a_folder_are_regular(tmp_path: Path, kind: str) -> None:
+    np.savez(tmp_path / "0.npz", image=_images(1))
+    odd = tmp_path / "1.npz"
+    if kind == "pipe":
+        os.mkfifo(odd)
+    else:
+        odd.symlink_to("/dev/zero" if kind == "device" else "nowhere")
+    with pytest.raises(CalibrationError, match=r"'1.npz': it is a (named pipe|device|link to)"):
+        open_samples(tmp_path, IMAGE)
