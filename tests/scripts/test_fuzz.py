@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+
+from onnxq.errors import ModelError
+from scripts._fuzz import fields, inside, table, workers
+from scripts._fuzz.case import Call, Case, ExitError, Scratch
+from scripts._fuzz.inside import Job, Outcome
+from scripts._fuzz.kinds import KINDS, numbered
+from scripts._fuzz.seed_models import FLOAT, float_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def died() -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def refused() -> None:
+    raise ModelError("input 'x' of 3 is wrong.")
+
+
+def ended_with(code: int) -> Callable[[Scratch], None]:
+    def run(_: Scratch) -> None:
+        raise ExitError(code, "Error: wrong")
+
+    return run
+
+
+def fell(_: Scratch) -> None:
+    raise KeyError("key")
+
+
+CALLS: dict[str, tuple[Callable[[Scratch], object], Outcome]] = {
+    "nothing": (lambda _: None, Outcome.DONE),
+    "a refusal": (lambda _: refused(), Outcome.REFUSED),
+    "an exit code that errors.py lists": (ended_with(3), Outcome.REFUSED),
+    "another exit code": (ended_with(1), Outcome.TRACEBACK),
+    "an exception": (fell, Outcome.TRACEBACK),
+    "a signal": (lambda _: died(), Outcome.CRASH),
+    "memory": (lambda _: bytearray(3 << 30), Outcome.MEMORY),
+    "waiting": (lambda _: time.sleep(60), Outcome.HANG),
+    "an output": (lambda s: (s.outputs / "y").write_text(""), Outcome.DONE),
+    "a changed input": (lambda s: (s.inputs / "y").write_text(""), Outcome.OUTSIDE),
+    "a file where it stands": (lambda s: (s.root / "cwd" / "y").touch(), Outcome.OUTSIDE),
+    "a temporary file that stays": (lambda s: (s.root / "tmp" / "y").touch(), Outcome.OUTSIDE),
+    "the secret": (lambda s: s.secret.read_bytes(), Outcome.OUTSIDE),
+}
+
+
+def results(case: Callable[[Scratch], Case], monkeypatch: pytest.MonkeyPatch) -> workers.Result:
+    def make_case(_kind: str) -> Callable[[np.random.Generator, Scratch], Case]:
+        return lambda _rng, scratch: case(scratch)
+
+    monkeypatch.setattr(inside, "make_case", make_case)
+    monkeypatch.setattr(workers, "WALL_LIMIT_S", 1.5)
+    (result,) = workers.run([Job("models", 0, 0)], processes=1)
+    return result
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_outcome_of_a_call_is_known(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, outcome = CALLS[name]
+    result = results(lambda scratch: Case("one", (Call(name, lambda: run(scratch)),)), monkeypatch)
+    assert [(e.call, e.outcome) for e in result.calls] == [(name, outcome)]
+    assert bool(table.failures([result])) is (outcome not in inside.GOOD)
+
+
+def test_what_onnxruntime_alone_dies_of_is_counted_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = results(lambda _: Case("one", (Call("call", died),), alone=died), monkeypatch)
+    assert result.alone is not None
+    assert result.alone.outcome is Outcome.CRASH
+    assert not table.failures([result])
+    assert "| models | call | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 1 |" in table.lines([result])
+
+
+def test_refusal_of_what_onnxruntime_runs_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = results(
+        lambda _: Case("one", (Call("call", refused),), alone=lambda: None), monkeypatch
+    )
+    assert "| 1 | call | input '…' of # is wrong. |" in table.lines([result])
+
+
+def test_a_kinds_cases_do_not_depend_on_the_other_kinds() -> None:
+    alone = list(numbered(["models"], 4))
+    assert alone == [("models", n) for n in range(4)]
+    assert set(numbered(list(KINDS), 3)) >= {("models", 0)}
+
+
+@pytest.mark.parametrize("name", FLOAT)
+def test_a_seed_gives_one_mutation(name: str) -> None:
+    model = onnx.load_from_string(float_model(name))
+    changed = []
+    for _ in range(2):
+        copy = onnx.load_from_string(float_model(name))
+        words = fields.mutate(copy, np.random.default_rng(5))
+        changed.append((words, fields.as_bytes(copy)))
+    assert changed[0] == changed[1]
+    assert fields.as_bytes(model) == float_model(name)
