@@ -1,6 +1,7 @@
 """onnxq: ONNX-centric quantization: calibrate, rewrite, run on ONNX Runtime, check every integer.
 
     int8 = onnxq.quantize("model.onnx", samples)    # or prepare, calibrate, plan, rewrite
+    int8.save("model.int8.onnx")
 
 Each name is loaded when it is first used, so that `import onnxq` is quick and needs no torch.
 The import declines ONNX Runtime's telemetry (onnxq/ort/telemetry.py).
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     from onnxq.checking.cross_check import cross_check
     from onnxq.checking.predict import predict
     from onnxq.checking.verify import verify
+    from onnxq.graph.saving import save
     from onnxq.pipeline import convert, quantize, quantize_dynamic
     from onnxq.pytorch import export
+    from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.static.calibrate import calibrate
     from onnxq.static.plan import plan
     from onnxq.static.prepare import prepare
@@ -30,6 +33,7 @@ __version__ = "0.1.0"
 _telemetry.decline()
 
 __all__ = [
+    "QuantizedModel",
     "__version__",
     "calibrate",
     "convert",
@@ -48,11 +52,13 @@ __all__ = [
     "quantize_dynamic",
     "reference",
     "rewrite",
+    "save",
     "targets",
     "verify",
 ]
 
 _HOMES = {
+    "QuantizedModel": "onnxq.quantized.quantized_model",
     "calibrate": "onnxq.static.calibrate",
     "convert": "onnxq.pipeline",
     "cross_check": "onnxq.checking.cross_check",
@@ -63,9 +69,10 @@ _HOMES = {
     "quantize": "onnxq.pipeline",
     "quantize_dynamic": "onnxq.pipeline",
     "rewrite": "onnxq.static.rewrite",
+    "save": "onnxq.graph.saving",
     "verify": "onnxq.checking.verify",
 }
-"""Public function -> the module that defines it; other names of __all__ are modules of onnxq."""
+"""Public function or class -> the module that defines it; other names of __all__ are modules."""
 
 
 def __getattr__(name: str) -> object:
@@ -75,9 +82,9 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'onnxq' has no attribute '{name}'.{nearest(name, __all__)}")
     if name not in _HOMES:
         return import_module(f"onnxq.{name}")  # the import system binds it here
-    function: object = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = function
-    return function
+    found: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

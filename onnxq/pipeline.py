@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from onnxq.dynamic.dynamic_decision import DynamicPlan
     from onnxq.dynamic.spec import DynamicSpec
     from onnxq.qconfig import QConfigMapping
+    from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.samples import Samples
     from onnxq.targets import Target
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     RunFunction = Callable[..., object]
 
 
-def convert(prepared: Prepared, format: str = "qdq") -> ir.Model:
+def convert(prepared: Prepared, format: str = "qdq") -> QuantizedModel:
     """The quantized model, from what `prepared.run` has observed: plan and rewrite in one.
 
     Raises:
@@ -65,7 +66,7 @@ def quantize(
     feedback: Mapping[str, str] | None = None,
     objective: Objective | str = Objective.SPEED,
     range_reduction: RangeReduction | str | None = None,
-) -> ir.Model:
+) -> QuantizedModel:
     """Prepare, calibrate, plan, rewrite: the quantized model.
 
     Args:
@@ -115,7 +116,7 @@ def quantize_dynamic(
     *,
     target: str | Target | None = None,
     objective: Objective | str = Objective.SPEED,
-) -> ir.Model:
+) -> QuantizedModel:
     """The model with its weights quantized ahead of time, activations when it runs: no data needed.
 
     Args:

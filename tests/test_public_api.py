@@ -24,8 +24,12 @@ FUNCTIONS = (
     "quantize",
     "quantize_dynamic",
     "rewrite",
+    "save",
     "verify",
 )
+
+
+CLASSES = ("QuantizedModel",)
 
 
 def run_python(code: str) -> str:
@@ -51,8 +55,9 @@ def test_public_functions_are_functions_with_docstrings(name: str) -> None:
     assert function.__doc__
 
 
-def test_names_that_are_no_function_are_modules() -> None:
-    modules = set(onnxq.__all__) - set(FUNCTIONS) - {"__version__"}
+def test_names_that_are_no_function_and_no_class_are_modules() -> None:
+    assert all(inspect.isclass(getattr(onnxq, name)) for name in CLASSES)
+    modules = set(onnxq.__all__) - {*FUNCTIONS, *CLASSES, "__version__"}
     assert all(isinstance(getattr(onnxq, name), ModuleType) for name in modules)
 
 

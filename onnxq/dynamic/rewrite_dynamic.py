@@ -32,6 +32,7 @@ from onnxq.operator.nodes import input_at, tensor_of
 from onnxq.qdq.initializers import Initializers
 from onnxq.qdq.write import min_opset
 from onnxq.qparams import PerBlock
+from onnxq.quantized.quantized_model import QuantizedModel
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
@@ -46,7 +47,9 @@ Perm = tuple[int, ...] | None
 
 
 @without_collector()
-def rewrite_dynamic(model: ir.Model, plan: DynamicPlan, known_hash: str | None = None) -> ir.Model:
+def rewrite_dynamic(
+    model: ir.Model, plan: DynamicPlan, known_hash: str | None = None
+) -> QuantizedModel:
     """The dynamically quantized model; the float model stays as it is and shares what it can.
 
     Args:
@@ -77,7 +80,7 @@ def rewrite_dynamic(model: ir.Model, plan: DynamicPlan, known_hash: str | None =
     )
     if plan.quantized:  # else it is a float model still, which may be quantized
         rewritten.metadata_props[FORMAT_KEY] = FORMAT
-    return rewritten
+    return QuantizedModel.of(rewritten)
 
 
 def _float_matrices(model: ir.Model) -> list[ir.Value]:

@@ -1,9 +1,13 @@
-"""The identity of a model: one hash over graph, names, attributes and weights."""
+"""The identity of a model: one hash over graph, names, attributes and weights.
+
+And a seal, which tells in no time whether the model in hand was changed since.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,13 +30,40 @@ def model_hash(model: ir.Model) -> str:
     read in chunks.
     """
     digest = _Digest()
-    digest.add(_VERSION, *_opsets(model.opset_imports))
-    _add_graph(digest, model.graph)
-    for identifier, function in sorted(model.functions.items()):
-        digest.add("function", *identifier, *_opsets(function.opset_imports))
-        digest.add(*(f"{a.name}={_plain(a)}" for a in function.attributes.values()))
-        _add_graph(digest, function.graph)
+    _add_model(digest, model)
     return digest.hex()
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """A model in memory at one moment: equal for two looks only if nothing was edited in between.
+
+    Weights count as the objects that they are, so that none is read.
+
+    Attributes:
+        skeleton: digest of all but the weights.
+        tensors: the weights; held, so that none can be exchanged for another of its address.
+    """
+
+    skeleton: str
+    tensors: tuple[ir.TensorProtocol, ...]
+
+    @classmethod
+    def of(cls, model: ir.Model) -> Self:
+        """The model's seal as it is now; a copy of the model has another."""
+        digest = _Skeleton()
+        _add_model(digest, model)
+        return cls(digest.hex(), tuple(digest.tensors))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Seal)
+            and self.skeleton == other.skeleton
+            and list(map(id, self.tensors)) == list(map(id, other.tensors))
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.skeleton)
 
 
 class _Digest:
@@ -54,8 +85,39 @@ class _Digest:
         for chunk in chunks:
             self._state.update(chunk)  # type: ignore[arg-type]  # NumPy's stubs lack Buffer
 
+    def add_tensor(self, tensor: ir.TensorProtocol) -> None:
+        self.add(tensor.dtype.name, str(tensor.shape.numpy()))
+        if tensor.dtype == ir.DataType.STRING:
+            for item in tensor.numpy().reshape(-1):
+                self.add_bytes(item if isinstance(item, bytes) else str(item).encode())
+            return
+        if tensor.dtype.bitwidth < 8:  # packed: several elements share a byte
+            self.add_bytes(tensor.tobytes())
+            return
+        self.add_stream(tensor.nbytes, _chunks(np.asarray(tensor.numpy())))
+
     def hex(self) -> str:
         return self._state.hexdigest()
+
+
+class _Skeleton(_Digest):
+    """A digest that notes tensors in place of reading them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tensors: list[ir.TensorProtocol] = []
+
+    def add_tensor(self, tensor: ir.TensorProtocol) -> None:
+        self.tensors.append(tensor)
+
+
+def _add_model(digest: _Digest, model: ir.Model) -> None:
+    digest.add(_VERSION, *_opsets(model.opset_imports))
+    _add_graph(digest, model.graph)
+    for identifier, function in sorted(model.functions.items()):
+        digest.add("function", *identifier, *_opsets(function.opset_imports))
+        digest.add(*(f"{a.name}={_plain(a)}" for a in function.attributes.values()))
+        _add_graph(digest, function.graph)
 
 
 def _opsets(imports: dict[str, int]) -> list[str]:
@@ -68,7 +130,7 @@ def _add_graph(digest: _Digest, graph: ir.Graph) -> None:
     for name, value in sorted(graph.initializers.items()):
         digest.add("initializer", name)
         if value.const_value is not None:
-            _add_tensor(digest, value.const_value)
+            digest.add_tensor(value.const_value)
     for node in graph:
         digest.add("node", node.name or "", node.domain, node.op_type, node.overload)
         digest.add("reads", *("" if v is None else v.name or "" for v in node.inputs))
@@ -89,10 +151,10 @@ def _add_attribute(digest: _Digest, attribute: ir.Attr) -> None:
         for graph in attribute.as_graphs():
             _add_graph(digest, graph)
     elif attribute.type == kinds.TENSOR:
-        _add_tensor(digest, attribute.as_tensor())
+        digest.add_tensor(attribute.as_tensor())
     elif attribute.type == kinds.TENSORS:
         for tensor in attribute.as_tensors():
-            _add_tensor(digest, tensor)
+            digest.add_tensor(tensor)
     else:
         digest.add(_plain(attribute))
 
@@ -102,18 +164,6 @@ def _plain(attribute: ir.Attr) -> str:
     if isinstance(value, list | tuple):
         return repr(tuple(value))
     return repr(value)
-
-
-def _add_tensor(digest: _Digest, tensor: ir.TensorProtocol) -> None:
-    digest.add(tensor.dtype.name, str(tensor.shape.numpy()))
-    if tensor.dtype == ir.DataType.STRING:
-        for item in tensor.numpy().reshape(-1):
-            digest.add_bytes(item if isinstance(item, bytes) else str(item).encode())
-        return
-    if tensor.dtype.bitwidth < 8:  # packed: several elements share a byte
-        digest.add_bytes(tensor.tobytes())
-        return
-    digest.add_stream(tensor.nbytes, _chunks(np.asarray(tensor.numpy())))
 
 
 def _chunks(array: Array) -> Iterator[npt.NDArray[np.uint8]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -37,8 +38,13 @@ def save(model: ir.Model, path: str | Path) -> None:
 
     Raises:
         OutputError: the file cannot be written; nothing is left behind.
-        ModelError: the graph without its weights does not fit into protobuf.
+        ModelError: the graph without its weights does not fit into protobuf; another kind of model.
     """
+    if not isinstance(model, ir.Model):
+        raise ModelError(
+            f"save: the model is a {type(model).__name__}; wanted onnxq.save(model, path) with an "
+            "onnx_ir.Model, such as onnxq.quantize returns."
+        )
     target = check_writable(path)
     external = _weight_bytes(model) > EXTERNAL_BYTES
     data_target = target.with_name(f"{target.name}.data")
@@ -54,6 +60,23 @@ def save(model: ir.Model, path: str | Path) -> None:
         data_part.replace(data_target)
         part.replace(target)
     _invalidate(model, data_target)
+
+
+@without_collector()
+def to_bytes(model: ir.Model) -> bytes:
+    """The file that `save` writes, in memory.
+
+    Raises:
+        ModelError: it would be two files, having more weights than EXTERNAL_BYTES.
+    """
+    if _weight_bytes(model) > EXTERNAL_BYTES:
+        raise ModelError(
+            f"the model has {_weight_bytes(model)} bytes of weights, more than fit into one "
+            f"message ({EXTERNAL_BYTES}). Save it, and give the file's path."
+        )
+    file = io.BytesIO()
+    _write_inline(model, file)
+    return file.getvalue()
 
 
 def _weight_bytes(model: ir.Model) -> int:

@@ -17,20 +17,19 @@ from onnxq.errors import CalibrationError, QConfigError, UnsupportedError, neare
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.walk import node_name, walk
 from onnxq.ort import runtime
-from onnxq.pipeline import quantize_dynamic
+from onnxq.pipeline import convert, quantize_dynamic
 from onnxq.pytorch.eager.torch_ao import own_entry
 from onnxq.pytorch.exporting.script import bind_script, export_script
 from onnxq.qconfig import Entry, QConfig, QConfigDynamic, QConfigMapping
 from onnxq.qdq.qoperator import check_format
-from onnxq.static.plan import plan
 from onnxq.static.prepare import Prepared, prepare
-from onnxq.static.rewrite import rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import onnx_ir as ir
 
+    from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.targets import Target
 
 
@@ -44,7 +43,7 @@ def quantize_jit(
     *,
     target: str | Target | None = None,
     format: str = "qdq",
-) -> ir.Model:
+) -> QuantizedModel:
     """Post-training quantization of a ScriptModule.
 
     Args:
@@ -73,8 +72,7 @@ def quantize_jit(
             "quantize_jit: run_fn did not call the model, so that no data was seen. Let it call "
             "its first argument on representative batches."
         )
-    prepared = observed.prepared
-    return rewrite(prepared, plan(prepared, prepared.statistics), format)
+    return convert(observed.prepared, format)
 
 
 def quantize_dynamic_jit(
@@ -85,7 +83,7 @@ def quantize_dynamic_jit(
     *,
     inputs: torch.Tensor | Sequence[torch.Tensor],
     target: str | Target | None = None,
-) -> ir.Model:
+) -> QuantizedModel:
     """Dynamic quantization of a ScriptModule; its weights become integers, no data is needed.
 
     Args:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from onnxq.pytorch.arguments.bound_inputs import Inputs
     from onnxq.pytorch.exporting.exporter import DynamicAxes
+    from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.targets import Target
 
 Key = type[nn.Module] | str
@@ -66,7 +67,7 @@ def quantize_dynamic(  # torch's signature, and what exporting needs
     dynamic_axes: DynamicAxes | None = None,
     target: str | Target | None = None,
     objective: Objective | str = Objective.SPEED,
-) -> ir.Model:
+) -> QuantizedModel:
     """The module as an ONNX model whose weights are quantized: what `onnxq.quantize_dynamic` makes.
 
     Args:

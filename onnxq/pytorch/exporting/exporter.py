@@ -42,6 +42,7 @@ from onnxq.pytorch.train.never_ran import NOT_REACHED
 from onnxq.pytorch.train.successors import check_prepared, convert_in_place
 from onnxq.qdq import tidy as quantized_graph
 from onnxq.qdq.qoperator import check_format
+from onnxq.quantized.quantized_model import QuantizedModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -127,7 +128,8 @@ def export(
             in steps of a quantized output; None derives it from the module's size.
         format: of a quantized model, "qdq" or "qoperator", as `onnxq.rewrite` has them.
     Returns:
-        The model; its weights are copies, so that it stays as it is when training goes on.
+        The model, of a quantized module an onnxq.QuantizedModel; its weights are copies, so that
+        it stays as it is when training goes on.
     Raises:
         QConfigError: inputs, names or axes that forward does not have.
         ModelError: parameters in float64 or bfloat16; forward fails on the example inputs, or in
@@ -167,7 +169,7 @@ def export(
         if grids or quantized_graph.holds_codes(model):
             quantized_graph.tidy_quantized(model)
             warn_of_sums(module, model)
-            model = quantized_graph.as_format(model, format)
+            model = QuantizedModel.of(quantized_graph.as_format(model, format))
         _check_values(module, model, bound, axes, Limits(grids, tolerance))
     if path is not None:
         io.save(model, path)

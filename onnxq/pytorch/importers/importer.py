@@ -47,6 +47,7 @@ from onnxq.pytorch.importers.twins import find_twins
 from onnxq.qdq.qoperator import check_format
 from onnxq.qdq.tidy import as_format, count_grids, output_scales, tidy_quantized
 from onnxq.qdq.tidy.sums import disagreeing_sums
+from onnxq.quantized.quantized_model import QuantizedModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -84,7 +85,7 @@ def import_quantized(
     weights: ImportedWeights | str = ImportedWeights.KEEP,
     float_results: FloatResults | str = FloatResults.FLOAT,
     target: str | Target | None = None,
-) -> ir.Model:
+) -> QuantizedModel:
     """A model that torch.ao, torchao's PT2E or fake quantization by hand quantized, as ONNX.
 
     Args:
@@ -135,7 +136,7 @@ def import_quantized(
         warnings.warn(text, ImportedModelWarning, stacklevel=2)
     if path is not None:
         io.save(made, path)
-    return made
+    return QuantizedModel.of(made)
 
 
 _ANY = 1.0  # share of the largest output

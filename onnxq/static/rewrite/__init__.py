@@ -13,18 +13,17 @@ from onnxq.qdq.fuse import Int8Codes
 from onnxq.qdq.qoperator import FORMATS, check_format
 from onnxq.qdq.signed_codes import keep_loadable
 from onnxq.qdq.write import min_opset
+from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.static.rewrite.qdq import write_qdq
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from onnxq.qparams import QParams
     from onnxq.static.plan import Plan
     from onnxq.static.prepare import Prepared
 
 
 @without_collector()
-def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> ir.Model:
+def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedModel:
     """The quantized model; `prepared.model` stays as it is and shares its unquantized weights.
 
     Args:
@@ -57,7 +56,7 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> ir.Model:
             "onnxq.format": format,
         }
     )
-    return model
+    return QuantizedModel.of(model)
 
 
 def _int8_codes(plan: Plan) -> Int8Codes:

@@ -1,0 +1,1 @@
+"""What quantization returns: a model, and the verdict on it."""

@@ -1,0 +1,218 @@
+"""Verdict on a quantized model: that it runs, how near to float it is, how fast, how small.
+
+It is what one run on ONNX Runtime showed, on few samples. `verify` and `bench` say it in full.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from onnxq.core.saved import Saved
+from onnxq.errors import VerificationError, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOW_SQNR_DB = 15.0
+"""Below it, a user's own metric has to say whether the model is any good: outputs then differ from
+float by a sixth and more. A text reader of 8 dB still read 99% of the characters."""
+MAX_OUTPUTS = 8  # said one by one; the rest are counted
+
+
+class Evidence(enum.Enum):
+    """Inputs that a quantized model was run on."""
+
+    CALIBRATION = "calibration samples"
+    """Some of those that its ranges come from: it looks a little better there than elsewhere."""
+    UNSEEN = "samples to check on"
+    """Samples that were given for the purpose; no observer saw them."""
+    MADE_UP = "made-up inputs"
+    """Random numbers of the right shapes: they show that it runs, not how near to float it is."""
+    NONE = "no inputs"
+    """None that were made up suit the float model; ONNX Runtime opens the quantized one."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputVerdict:
+    """An output of the quantized model beside that of the float model.
+
+    Attributes:
+        name: of the graph output.
+        sqnr_db: of floats; inf where nothing differs. None of integers and booleans.
+        agreement: share of equal elements, of integers and booleans; None of floats.
+        top1_agreement: share of rows with the same argmax; None unless 2-D with 2 columns or more.
+    """
+
+    name: str
+    sqnr_db: float | None = None
+    agreement: float | None = None
+    top1_agreement: float | None = None
+
+    @property
+    def is_low(self) -> bool:
+        """Whether a user's own metric has to decide; NaN is low."""
+        return self.sqnr_db is not None and not self.sqnr_db >= LOW_SQNR_DB
+
+    def __str__(self) -> str:
+        said = []
+        if self.sqnr_db is not None:
+            said.append(f"SQNR {self.sqnr_db:.1f} dB, which is a difference of {self._difference}")
+        if self.agreement is not None:
+            said.append(f"{self.agreement:.2%} of the elements are equal")
+        if self.top1_agreement is not None:
+            said.append(f"same top-1 in {self.top1_agreement:.1%}")
+        return f"output '{self.name}': {'; '.join(said)}"
+
+    @property
+    def _difference(self) -> str:
+        """Root mean square of the difference over that of the float output."""
+        assert self.sqnr_db is not None
+        return f"{10 ** (-self.sqnr_db / 20):.2%}"
+
+
+@dataclass(frozen=True, slots=True)
+class Collapse:
+    """The first place where a quantized model leaves its float model.
+
+    Attributes:
+        node: of the float model, whose result `tensor` is.
+        tensor: the first in graph order whose SQNR is low.
+        sqnr_db: of that tensor.
+    """
+
+    node: str
+    tensor: str
+    sqnr_db: float
+
+    def __str__(self) -> str:
+        return (
+            f"it collapses first behind node '{self.node}': tensor '{self.tensor}' has "
+            f"{self.sqnr_db:.1f} dB, what comes before it more than {LOW_SQNR_DB:g}. Try it in "
+            "float, or with another observer"
+        )
+
+
+@dataclass(frozen=True)
+class Verdict(Saved):
+    """What one run of a quantized model on ONNX Runtime showed.
+
+    Attributes:
+        evidence: what it was run on.
+        samples: of these that were run.
+        samples_in_all: that it was calibrated on, or that were given to check on; 0: none.
+        outputs: beside the float model's; empty where there is nothing to compare.
+        collapse: where it leaves the float model; None where no output is low, or no place found.
+        speedup: CPU time of the float model over its own, on one thread; None: not measured.
+        float_bytes, quantized_bytes: sizes of the models.
+        integer_nodes, float_nodes: that ONNX Runtime runs of it; conversions count as neither.
+        left_in_float: nodes with which ONNX Runtime did not run it.
+        notes: what was not looked at, and why.
+    """
+
+    FORMAT: ClassVar[str] = "onnxq verdict 1"
+    NOUN: ClassVar[str] = "a verdict"
+    ANEW: ClassVar[str] = "Quantize the model anew."
+
+    evidence: Evidence
+    samples: int
+    samples_in_all: int
+    outputs: tuple[OutputVerdict, ...]
+    collapse: Collapse | None
+    speedup: float | None
+    float_bytes: int
+    quantized_bytes: int
+    integer_nodes: int
+    float_nodes: int
+    left_in_float: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def low(self) -> tuple[OutputVerdict, ...]:
+        """The outputs below LOW_SQNR_DB."""
+        return tuple(output for output in self.outputs if output.is_low)
+
+    @property
+    def warning(self) -> str:
+        """A warning to whom it may concern; empty where no output is low."""
+        if not self.low:
+            return ""
+        worst = min(self.low, key=lambda o: float("-inf") if o.sqnr_db is None else o.sqnr_db)
+        return (
+            f"output '{worst.name}' keeps {worst.sqnr_db:.1f} dB of the float model, below "
+            f"{LOW_SQNR_DB:g}. That may ruin the model or do no harm: measure your own metric, "
+            "such as accuracy, before you use it."
+        )
+
+    def check(self, min_sqnr_db: float) -> None:
+        """Returns if every output keeps the bound; NaN keeps none.
+
+        Raises:
+            VerdictError: one does not, or nothing was compared.
+        """
+        floats = [o for o in self.outputs if o.sqnr_db is not None]
+        broken = [str(o) for o in floats if not (o.sqnr_db or 0.0) >= min_sqnr_db]
+        if floats and not broken:
+            return
+        got = "\n  ".join(broken) or "no output was compared with float"
+        raise VerdictError(
+            f"the bound of {min_sqnr_db:g} dB is broken:\n  {got}\nLeave some nodes in float, "
+            "calibrate with more samples or another observer, or set a wider bound.",
+            self,
+        )
+
+    def sentences(self) -> Iterator[str]:
+        """What it says, line by line."""
+        nodes = self.integer_nodes + self.float_nodes
+        speed = "" if self.speedup is None else f", {self.speedup:.2f} times as fast as float"
+        size = self.quantized_bytes / max(self.float_bytes, 1)
+        yield (
+            f"{self._runs}: {self.integer_nodes} of its {nodes} nodes compute in integers; "
+            f"{size:.0%} of the float model's size{speed}"
+        )
+        if self.outputs:
+            yield f"beside float, {self._where}:"
+        for output in self.outputs[:MAX_OUTPUTS]:
+            yield f"  {output}"
+        if len(self.outputs) > MAX_OUTPUTS:
+            yield f"  and {len(self.outputs) - MAX_OUTPUTS} more outputs"
+        if self.collapse is not None:
+            yield str(self.collapse)
+        if self.left_in_float:
+            yield f"left in float, since ONNX Runtime does not run it else: {self._left}"
+        yield from self.notes
+
+    @property
+    def _left(self) -> str:
+        return listed(self.left_in_float)
+
+    @property
+    def _runs(self) -> str:
+        if self.evidence is Evidence.NONE:
+            return "ONNX Runtime opens it"
+        if self.evidence is Evidence.MADE_UP:
+            return "it runs (on made-up inputs)"
+        return "it runs"
+
+    @property
+    def _where(self) -> str:
+        return f"on {self.samples} of the {self.samples_in_all} {self.evidence.value}"
+
+    def __str__(self) -> str:
+        return "\n".join(self.sentences())
+
+
+class VerdictError(VerificationError):
+    """A bound on the verdict is broken.
+
+    Attributes:
+        verdict: the one that breaks it.
+    """
+
+    def __init__(self, message: str, verdict: Verdict) -> None:
+        super().__init__(message)
+        self.verdict = verdict
+
+    def __reduce__(self) -> tuple[type[VerdictError], tuple[str, Verdict]]:
+        return VerdictError, (str(self), self.verdict)
