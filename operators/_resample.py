@@ -22,6 +22,8 @@ Places = npt.NDArray[np.intp]
 CROP = "tf_crop_and_resize"
 HALF = np.float32(0.5)
 TIE = 1e-6  # distance from the middle
+OPSET_10 = "opset 10"
+"""Rounding before there was a nearest_mode, in ONNX Runtime: up where an axis shrinks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +177,8 @@ def nearest(call: NodeCall, axis: Axis) -> Places:
         return np.arange(axis.out, dtype=np.intp)
     place = coordinates(call, axis).astype(np.float64)
     mode = call.text("nearest_mode", "round_prefer_floor")
+    if mode == OPSET_10:
+        mode = "ceil" if axis.scale < 1 else "floor"
     if mode not in ROUNDINGS:
         raise ShapeError(f"Resize: nearest_mode is '{mode}'; ONNX knows {', '.join(ROUNDINGS)}.")
     return np.clip(ROUNDINGS[mode](place).astype(np.intp), 0, axis.size - 1)

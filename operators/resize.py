@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -163,7 +163,7 @@ class Resize(Operator):
         if _is_copy(x, axes) or x.size == 0:
             return (x.reshape([axis.out for axis in axes]).copy(),)
         between = _interpolated_axes(axes)
-        if call.integer("antialias", 0):
+        if call.integer("antialias", 0) or (mode == "cubic" and _is_channels_last(x, between)):
             return (antialiased_codes(call, x, between, mode),)
         if mode == "cubic":
             raise UnsupportedError(
@@ -228,11 +228,15 @@ def _interpolated_axes(axes: Sequence[Axis]) -> dict[int, Axis]:
     return {i: axes[i] for i in spatial}
 
 
+def _is_channels_last(x: IntArray | Singles, between: Mapping[int, Axis]) -> bool:
+    """Whether an image is interpolated along axes before its last."""
+    return x.ndim == IMAGE_RANK and x.ndim - 1 not in between
+
+
 def _interpolated(call: NodeCall, x: Singles, axes: Sequence[Axis]) -> Singles:
     """ONNX Runtime's interpolation in float32, bit for bit."""
     between, mode = _interpolated_axes(axes), _mode(call)
-    channels_last = x.ndim == IMAGE_RANK and x.ndim - 1 not in between
-    if call.integer("antialias", 0) or (mode == "cubic" and channels_last):
+    if call.integer("antialias", 0) or (mode == "cubic" and _is_channels_last(x, between)):
         # without shrinking, the filter of antialiasing is the plain cubic one
         return antialiased(call, x, between, mode)
     if mode == "linear":
@@ -247,7 +251,7 @@ def _interpolated(call: NodeCall, x: Singles, axes: Sequence[Axis]) -> Singles:
 
 def linear_codes(call: NodeCall, x: IntArray, axes: dict[int, Axis]) -> IntArray:
     """Codes between codes; axes: those that are interpolated."""
-    if x.ndim == 4 and x.ndim - 1 not in axes:
+    if _is_channels_last(x, axes):
         return _blend_codes(x, {i: _integer_taps(call, a) for i, a in axes.items()})
     taps = {i: linear_taps(call, a) for i, a in axes.items()}
     return np.asarray(blend(x.astype(np.float32), taps)).astype(x.dtype)  # truncates

@@ -23,5 +23,8 @@ def cases() -> Iterable[Case]:
 @selection("Unsqueeze", cases=cases)
 def unsqueeze(call: Call, x: IntArray) -> Array:
     """Y = X with axes of size 1 at the given places of Y; ONNX Unsqueeze-13."""
-    axes = tuple(call.vector(1))
-    return np.expand_dims(x, axes)
+    axes = call.plain(1)
+    if axes.ndim > 1:
+        raise call.shape_error(f"axes have shape {axes.shape}; wanted a vector, or one number.")
+    # ONNX wants a vector; ONNX Runtime takes one number, here alone
+    return np.expand_dims(x, tuple(int(axis) for axis in axes.ravel()))

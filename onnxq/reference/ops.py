@@ -24,7 +24,8 @@ from onnxq.operator import IntegerCall
 from onnxq.ort.node_kinds import CODE_TYPES
 from onnxq.reference.float_ops import FLOAT_OPS, MICROSOFT, PLAIN_OPS
 from onnxq.reference.loops import LOOPS
-from onnxq.reference.schema import check_call, check_proto
+from onnxq.reference.old_schemas import NOTHING, move_of
+from onnxq.reference.schema import DEFAULT, check_call, check_proto
 from onnxq.targets.accumulation import Accumulator, Arithmetic, Effect, Overflows
 
 if TYPE_CHECKING:
@@ -68,6 +69,9 @@ class KernelOp(OpRun):
         self._linked = [a.name for a in onnx_node.attribute if a.ref_attr_name]
         if onnx_node.op_type in ("Split", "MaxPool"):  # only the node tells how many are wanted
             self._given["num_outputs"] = len(onnx_node.output)
+        own = onnx_node.domain in DEFAULT
+        opset = run_params.get("opsets", {}).get(onnx_node.domain, onnx.defs.onnx_opset_version())
+        self._move = move_of(onnx_node.op_type, opset) if own else NOTHING
 
     def uses_kernel(self, inputs: Sequence[Array | None]) -> bool:
         """Whether onnxq's kernel serves these inputs; else onnx's own implementation runs."""
@@ -86,7 +90,11 @@ class KernelOp(OpRun):
         self, inputs: Sequence[Array | None], linked: Mapping[str, AttributeValue] | None = None
     ) -> IntegerCall:
         given = {**self._given, **(linked or {})}
-        return IntegerCall(self.onnx_node.op_type, inputs, attributes=given)
+        return IntegerCall(
+            self.onnx_node.op_type,
+            self._move.newest_inputs(inputs, given),
+            attributes=self._move.newest_attributes(given),
+        )
 
     def _compute(self, call: IntegerCall) -> tuple[Array, ...]:
         return self.operator.kernel(call)

@@ -265,9 +265,16 @@ def lowered_model(
 
 
 def qdq_model(
-    operator: Operator, case: Case, plan: NodePlan, codes: Sequence[Array | None]
+    operator: Operator,
+    case: Case,
+    plan: NodePlan,
+    codes: Sequence[Array | None],
+    oldest: int = 13,  # the first opset whose DQ has an axis
 ) -> onnx.ModelProto:
-    """DQ on every quantized input, Q on every quantized output."""
+    """DQ on every quantized input, Q on every quantized output.
+
+    Below opset 13, DQ and Q are those of com.microsoft.
+    """
     model = float_model(operator, case)
     del model.graph.value_info[:]
     nodes, inits = [], []
@@ -290,10 +297,14 @@ def qdq_model(
             node.output[i] = f"out{i}_real"
             inits += _parameters(f"out{i}", p)
             nodes.append(_convert("QuantizeLinear", f"out{i}_real", f"out{i}", p))
+    opset = max(case.opset, oldest)
+    for made in nodes:
+        if made is not node and opset < 13:
+            made.domain = MICROSOFT
     graph = model.graph
     outputs = [onnx.ValueInfoProto(name=o.name) for o in graph.output]
     built = helper.make_graph(nodes, "qdq", graph.input, outputs, [*graph.initializer, *inits])
-    opsets: Mapping[str, int] = {"": max(case.opset, 13)}
+    opsets: Mapping[str, int] = {"": opset} if opset >= 13 else {"": opset, MICROSOFT: 1}
     return onnx.shape_inference.infer_shapes(
         helper.make_model(
             built,

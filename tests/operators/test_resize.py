@@ -150,6 +150,15 @@ def test_nearest_of_plain_codes_is_copied() -> None:
     assert np.array_equal(y, codes(1, 3).repeat(2, axis=1))
 
 
+@pytest.mark.parametrize("mode", ["half_pixel", "asymmetric", "align_corners"])
+def test_cubic_of_codes_with_channels_last_is_the_filter_of_antialiasing(mode: str) -> None:
+    attributes = {"mode": "cubic", "coordinate_transformation_mode": mode}
+    inputs = (codes(2, 6, 5, 4), None, np.array([1, 1.5, 2, 1], np.float32))
+    case = Case(mode, inputs, (2,), attributes)
+    (wanted,) = builder.run(builder.float_model(OP, case), case, inputs)
+    assert np.array_equal(on_codes(inputs, attributes), wanted)
+
+
 @pytest.mark.parametrize(
     ("dtype", "attributes", "words"),
     [
