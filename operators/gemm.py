@@ -68,6 +68,17 @@ class Gemm(Operator):
             return rule
         return _with_bias(node, rule, 0 if trans_b else 1)
 
+    def fused_rule(self, node: ir.Node) -> Rule | Float:
+        """ONNX Runtime takes codes of any bias that broadcasts, and of B computed at run time."""
+        if not has_input(node, 2):
+            return self.rule(node)
+        for factor in ("alpha", "beta"):
+            if node.attributes.get_float(factor, 1.0) != 1.0:
+                return Float(f"{factor} is not 1 and there is a bias")
+        trans_b = node.attributes.get_int("transB", 0)
+        weight = WeightSlot(1, 0 if trans_b else 1)
+        return Rule(Role.COMPUTE, weight=weight, bias=2, needs_output=False)
+
     def cases(self) -> Iterable[Case]:
         """Both transpositions, alpha, biases of rank 1 and 2, run-time B, empty batch."""
         a, b, c = normal(3, 5), normal(5, 4, seed=1), normal(4, seed=2)

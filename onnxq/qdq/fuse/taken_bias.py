@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.dtypes import INT32
 from onnxq.graph.weights import constant
-from onnxq.qdq.read import Unread, from_dequantize
+from onnxq.qdq.read import Unread, code_type, from_dequantize
 
 if TYPE_CHECKING:
     from onnxq.qdq.fuse.fusion import Fusion
     from onnxq.qdq.fuse.scales import Scales
 
 BIAS_SCALE_TOLERANCE = 0.01  # ONNX Runtime takes a bias whose scale is that near x_scale * w_scale
-UNCHECKED = frozenset({"Gemm"})  # where it takes a bias of any scale for one of x_scale * w_scale
+UNCHECKED = frozenset({"Gemm"})
+"""Operators whose int32 bias it takes for one of x_scale * w_scale, whatever its own scale says."""
 
 
 def take_bias(made: Fusion, scales: Scales) -> str:
@@ -33,11 +35,15 @@ def take_bias(made: Fusion, scales: Scales) -> str:
         wanted = np.asarray(x.scale * w.scale)
     producer = value.producer()
     if producer is not None and from_dequantize(value, made.node):
+        if made.operator.op_type in UNCHECKED:
+            if code_type(producer) is not ir.DataType.INT32:
+                return "its bias is not int32"
+            made.inputs[slot] = producer.inputs[0]
+            return ""
         qparams = scales.of(producer)
         if isinstance(qparams, Unread) or qparams.dtype != INT32 or qparams.zero_point.any():
             return "its bias is not int32 with constant scales and zero point 0"
-        checked = made.operator.op_type not in UNCHECKED
-        if checked and not np.allclose(qparams.scale, wanted, rtol=BIAS_SCALE_TOLERANCE, atol=0):
+        if not np.allclose(qparams.scale, wanted, rtol=BIAS_SCALE_TOLERANCE, atol=0):
             return "the scale of its bias is not the product of the scales of input and weight"
         made.inputs[slot] = producer.inputs[0]
         return ""
