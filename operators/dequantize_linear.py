@@ -105,10 +105,19 @@ def _integers(
     if qdtype is None:
         wanted = ", ".join(dtype.name for dtype in (*QDTYPES, *SMALL_FLOATS))
         raise call.shape_error(f"x has dtype {x.dtype}; wanted one of {wanted}.")
-    qparams = linear_qparams(call, "x", scale, zero_point, qdtype, x.shape)
+    # ONNX Runtime multiplies by whatever is there; its quantizer writes 0 for a bias of zeros
+    numbers = np.asarray(scale, np.float32)
+    odd = scale.dtype in REALS and not np.all((numbers > 0) & np.isfinite(numbers))
+    steps = np.ones_like(scale) if odd else scale
+    qparams = linear_qparams(call, "x", steps, zero_point, qdtype, x.shape)
     codes, zeros = stored(x), qparams.zero_point
     if qdtype == INT32 and zeros.any():
         points = spread(zeros, qparams.granularity, x.shape).astype(np.int64)
         codes = np.asarray(codes - points).astype(np.int32)  # modulo 2^32
         qparams = replace(qparams, zero_point=np.zeros_like(zeros))
-    return dequantize(codes, qparams)
+    reals = dequantize(codes, qparams)
+    if not odd:
+        return reals
+    each = numbers.reshape(qparams.scale.shape)
+    with np.errstate(invalid="ignore", over="ignore"):  # 0 * Inf
+        return np.asarray(reals * spread(each, qparams.granularity, x.shape))

@@ -56,6 +56,17 @@ def test_differences_of_int32_wrap_as_in_onnx_runtime() -> None:
     assert y.tolist() == [2.0**31, 4, 5]
 
 
+@pytest.mark.parametrize("odd", [0.0, -0.5, np.inf, np.nan])
+def test_any_scale_is_multiplied_by_as_in_onnx_runtime(odd: float) -> None:
+    number = Case("one", (X, scales(odd), zero(3)), (1, 2))
+    channels = Case(
+        "channels", (X, scales(odd, 0.5, 0.25), np.full(3, 3, np.uint8)), (1, 2), {"axis": 0}
+    )
+    biases = Case("biases", (ints32(5, 0, -7), scales(odd)), (1,))
+    for case in (number, channels, biases):
+        assert_equals_onnx_runtime(DequantizeLinear(), "", case)
+
+
 @pytest.mark.parametrize(
     ("inputs", "attributes", "message"),
     [
