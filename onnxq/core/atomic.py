@@ -1,20 +1,35 @@
-"""Files that are there whole or not at all: written beside their place, then renamed."""
+"""Files that are there whole or not at all: written beside their place, then renamed.
+
+A temporary file names the process that writes it (see `writer`). Whatever ends that process by an
+exception or a signal that Python hears, the file is removed; one that a kill or a power failure
+left is removed by the next writing to the same place.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import secrets
+import shutil
+import stat
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from onnxq.core.writer import Writer, this_process
 from onnxq.errors import OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-MAX_NAME_START_BYTES = 200
+MAX_NAME_START_BYTES = 120
 """Bytes of the target's name in that of the temporary file: names end at 255 bytes."""
+ENDING = ".tmp"
+FOLDER = "onnxq-"
+"""How names of temporary folders begin."""
+_STREAMS = ("/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")
+
+_in_use: set[Path] = set()
 
 
 def write_atomically(path: str | Path, write: Callable[[BinaryIO], object]) -> None:
@@ -27,7 +42,29 @@ def write_atomically(path: str | Path, write: Callable[[BinaryIO], object]) -> N
     with temporary(target) as part, as_output_error(target):
         with part.open("xb") as file:
             write(file)
-        part.replace(target)
+        put(part, target)
+
+
+def put(part: Path, target: Path) -> None:
+    """Gives a complete temporary file its name, with the permissions of the file that was there.
+
+    Its bytes are on the disk before its name is: after a power failure, the old file or the new one
+    is there, and not an empty one.
+
+    Raises:
+        OSError: the disk is full, or the folder does not let it.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        part.chmod(stat.S_IMODE(target.stat().st_mode))
+    with part.open("rb+") as file:
+        os.fsync(file.fileno())
+    part.replace(target)
+    with contextlib.suppress(OSError):  # folders cannot be opened, or not synced, everywhere
+        descriptor = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -50,6 +87,11 @@ def check_writable(path: str | Path) -> Path:
     """
     target = Path(path).absolute()
     _refuse_bad_names(target)
+    if str(target).startswith(_STREAMS):
+        raise OutputError(
+            f"'{target}' cannot be written: files are written whole, and renamed to their place. "
+            "Give the name of a file."
+        )
     if target.is_symlink():
         target = target.resolve()
     if target.is_dir():
@@ -71,16 +113,77 @@ def check_writable(path: str | Path) -> Path:
 def _refuse_bad_names(target: Path) -> None:
     """Raises OutputError for a name that is too long and for a link that leads to itself."""
     with as_output_error(target), contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        target.stat()
+        try:
+            target.stat()
+        except ValueError as error:  # a zero byte
+            raise OutputError(f"{str(target)!r} cannot be written: {error}.") from error
 
 
 @contextlib.contextmanager
 def temporary(target: Path) -> Iterator[Path]:
-    """A free name beside the target (renames within a folder are atomic), removed at the end."""
-    start = os.fsencode(target.name)[:MAX_NAME_START_BYTES].decode(errors="ignore")
-    part = target.with_name(f".{start}.{secrets.token_hex(8)}.tmp")
-    try:
+    """A free name beside the target (renames within a folder are atomic), removed at the end.
+
+    What dead processes left there for the same target is removed too.
+    """
+    start = f".{os.fsencode(target.name)[:MAX_NAME_START_BYTES].decode(errors='ignore')}."
+    _remove_left(target.parent, start, ENDING)
+    with _used(target.with_name(_named(start) + ENDING)) as part:
         yield part
+
+
+@contextlib.contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A new folder for intermediate files, in the system's place for them; removed at the end.
+
+    What dead processes left there is removed too.
+    """
+    place = Path(tempfile.gettempdir())
+    _remove_left(place, FOLDER, "")
+    with _used(place / _named(FOLDER)) as folder:
+        folder.mkdir(mode=0o700)
+        yield folder
+
+
+def remove_temporary() -> None:
+    """Removes what this process has not removed yet.
+
+    For its end: an exception out of a signal handler can come between any two instructions, those
+    of `temporary` included.
+    """
+    ours = str(this_process())
+    for path in list(_in_use):
+        if ours in path.name:  # after a fork, the other ones are the parent's
+            _remove(path)
+
+
+def _named(start: str) -> str:
+    return f"{start}{this_process()}.{secrets.token_hex(8)}"
+
+
+@contextlib.contextmanager
+def _used(path: Path) -> Iterator[Path]:
+    _in_use.add(path)
+    try:
+        yield path
     finally:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            part.unlink()
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        path.unlink()
+    _in_use.discard(path)
+
+
+def _remove_left(place: Path, start: str, ending: str) -> None:
+    """Removes temporary files and folders of that form whose writers are dead."""
+    with contextlib.suppress(OSError):  # a folder that cannot be listed; a file of another user
+        for name in os.listdir(place):  # noqa: PTH208  # names, of folders with many files
+            if not (name.startswith(start) and name.endswith(ending)):
+                continue
+            writer, _, token = name[len(start) : len(name) - len(ending)].rpartition(".")
+            owner = Writer.parse(writer)
+            if token and owner is not None and owner.is_dead():
+                _remove(place / name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import onnx_ir as ir
 from google.protobuf.message import EncodeError
 
-from onnxq.core.atomic import as_output_error, check_writable, temporary, write_atomically
+from onnxq.core.atomic import as_output_error, check_writable, put, temporary, write_atomically
 from onnxq.errors import ModelError, OutputError
 from onnxq.graph.collector import without_collector
 from onnxq.graph.edit import all_nodes
@@ -57,8 +57,8 @@ def save(model: ir.Model, path: str | Path) -> None:
         return
     with temporary(target) as part, temporary(data_target) as data_part, as_output_error(target):
         _write_external(model, part, data_part, data_target.name)
-        data_part.replace(data_target)
-        part.replace(target)
+        put(data_part, data_target)
+        put(part, target)
     _invalidate(model, data_target)
 
 

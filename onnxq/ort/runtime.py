@@ -13,7 +13,6 @@ Over 300 lines: whatever touches ONNX Runtime stands in this one file.
 from __future__ import annotations
 
 import enum
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
+from onnxq.core.atomic import temporary_folder
 from onnxq.errors import CalibrationError, ModelError, nearest
 from onnxq.graph.expose import expose
 from onnxq.ort.node_kinds import NodeKind, NodeUse, count, integer_nodes
@@ -288,8 +288,8 @@ def optimized_graph(model: ir.Model | str | Path) -> ir.Model:
         ModelError: ONNX Runtime does not accept the model.
     """
     options = _options(1, Optimization.ALL)
-    with tempfile.TemporaryDirectory(prefix="onnxq-") as folder:
-        path = Path(folder) / "optimized.onnx"
+    with temporary_folder() as folder:
+        path = folder / "optimized.onnx"
         options.optimized_model_filepath = str(path)
         if _weight_bytes(model) > SEPARATE_BYTES:
             key = "session.optimized_model_external_initializers"

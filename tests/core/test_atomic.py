@@ -1,11 +1,21 @@
 from __future__ import annotations
 
+import dataclasses
 import os
+import stat
+import tempfile
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 import pytest
 
-from onnxq.core.atomic import check_writable, write_atomically
+from onnxq.core.atomic import (
+    check_writable,
+    remove_temporary,
+    temporary,
+    temporary_folder,
+    write_atomically,
+)
+from onnxq.core.writer import Writer, this_process
 from onnxq.errors import OutputError
 
 if TYPE_CHECKING:
@@ -130,3 +140,62 @@ def test_a_link_that_leads_to_itself_is_an_output_error(tmp_path: Path) -> None:
     link.symlink_to(link)
     with pytest.raises(OutputError, match="cannot be written"):
         check_writable(link)
+
+
+def test_the_permissions_of_a_file_that_was_there_stay(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"old")
+    path.chmod(0o664)
+    write_atomically(path, lambda file: file.write(b"new"))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o664
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_a_stream_is_no_file(name: str) -> None:
+    with pytest.raises(OutputError, match=r"cannot be written: .*Give the name of a file"):
+        check_writable(name)
+
+
+def _left_by(writer: Writer, folder: Path, target: str = "a.bin") -> Path:
+    path = folder / f".{target}.{writer}.0123456789abcdef.tmp"
+    path.write_bytes(b"half")
+    return path
+
+
+def test_the_next_writing_removes_what_a_dead_process_left(tmp_path: Path) -> None:
+    alive = this_process()
+    left = _left_by(dataclasses.replace(alive, began=alive.began + 1), tmp_path)  # a pid used anew
+    kept = {
+        _left_by(alive, tmp_path),
+        _left_by(dataclasses.replace(alive, host="elsewhere", began=1), tmp_path),
+        _left_by(dataclasses.replace(alive, began=1), tmp_path, "other.bin"),
+    }
+    write_atomically(tmp_path / "a.bin", lambda file: file.write(b"new"))
+    assert not left.exists()
+    assert set(tmp_path.iterdir()) == {*kept, tmp_path / "a.bin"}
+
+
+def test_a_temporary_file_names_its_writer(tmp_path: Path) -> None:
+    with temporary(tmp_path / "a.bin") as part:
+        _, _, host_and_pid = part.name.partition(".a.bin.")
+        assert Writer.parse(host_and_pid.partition(".")[0]) == this_process()
+
+
+def test_temporary_folders_are_removed_and_so_are_those_of_the_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    dead = tmp_path / f"onnxq-{dataclasses.replace(this_process(), began=1)}.0123456789abcdef"
+    dead.mkdir()
+    (dead / "optimized.onnx").write_bytes(b"x")
+    with temporary_folder() as folder:
+        (folder / "x").write_bytes(b"x")
+        assert list(tmp_path.iterdir()) == [folder]
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_an_exception_let_stand_is_removed_at_the_end(tmp_path: Path) -> None:
+    kept = temporary(tmp_path / "a.bin")  # never left, as if interrupted on the way out
+    kept.__enter__().write_bytes(b"half")
+    remove_temporary()
+    assert not list(tmp_path.iterdir())
