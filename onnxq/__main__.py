@@ -1,7 +1,51 @@
-"""`python -m onnxq` is the command line."""
+"""The command `onnxq`, and `python -m onnxq`: hears signals first, then imports the rest."""
 
 from __future__ import annotations
 
-from onnxq.cli import main
+import os
+import sys
 
-main(prog_name="onnxq")
+from onnxq.core import signals
+
+
+def main() -> None:
+    """Runs the command line, and ends the process with its exit code."""
+    signals.hear()
+    _open_streams()
+    code: int | str | None = 0
+    try:
+        from onnxq.cli import main as commands
+
+        commands(prog_name="onnxq")
+    except SystemExit as end:
+        code = end.code
+    except KeyboardInterrupt:  # while the command line itself was imported
+        code = None
+    _clean()
+    sys.exit(signals.exit_code() or code)
+
+
+def _open_streams() -> None:
+    """Opens a closed stdin, stdout or stderr on nothing: the next file would take its number."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def _clean() -> None:
+    """Removes temporary files; what stdout does not take is lost here, and not at Python's exit."""
+    if "onnxq.core.atomic" in sys.modules:
+        from onnxq.core.atomic import remove_temporary
+
+        remove_temporary()
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+if __name__ == "__main__":
+    main()

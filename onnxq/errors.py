@@ -1,6 +1,6 @@
 """Errors that onnxq raises on purpose, each with the exit code of the command line.
 
-    OnnxqError             1   base of all; never raised itself
+    OnnxqError             1   base of all; never raised itself. 1: an error that nobody foresaw
     |- ModelError          3   the model: unreadable, truncated, of an opset or type we refuse
     |- ShapeError          4   arrays whose shapes or dtypes do not fit together
     |- QConfigError        5   an unknown node, tensor, operator, target, observer or option
@@ -10,14 +10,16 @@
     |- OutputError         9   a file that cannot be written
     |- DifferenceError    10   a named machine would compute other integers
 
-(2 is click's own code for wrong usage.) Every message says what, where, got, wanted, and what to
-do.
+2 is click's own code for wrong usage; a signal's is 128 + its number; `exit_codes` has them all.
+Every message says what, where, got, wanted, and what to do.
 """
 
 from __future__ import annotations
 
 import difflib
 import enum
+import inspect
+import signal
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ class ShapeError(OnnxqError):
 
 
 class QConfigError(OnnxqError):
-    """A name in the configuration is not known."""
+    """A name or value in the configuration is not known."""
 
     exit_code = 5
 
@@ -59,7 +61,7 @@ class CalibrationError(OnnxqError):
 
 
 class UnsupportedError(OnnxqError):
-    """onnxq cannot do this; the message names the remedy."""
+    """What is asked for is not supported; the message names the remedy."""
 
     exit_code = 7
 
@@ -80,6 +82,20 @@ class DifferenceError(OnnxqError):
     """A machine that the caller named would compute other integers."""
 
     exit_code = 10
+
+
+def exit_codes() -> dict[int, str]:
+    """Exit code of the command line -> what it says, in ascending order."""
+    kinds = sorted(OnnxqError.__subclasses__(), key=lambda kind: kind.exit_code)
+    said = {kind.exit_code: inspect.getdoc(kind) or "" for kind in kinds}
+    return {
+        0: "done",
+        OnnxqError.exit_code: "a fault of onnxq itself, which --debug shows",
+        2: "wrong usage",
+        **{code: text[0].lower() + text[1:].rstrip(".") for code, text in said.items()},
+        128 + signal.SIGINT: "stopped by Ctrl-C",
+        128 + signal.SIGTERM: "stopped by SIGTERM",
+    }
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:

@@ -61,3 +61,8 @@ def test_what_is_no_member_is_refused_with_those_that_are(value: object) -> None
     with pytest.raises(QConfigError, match="is not known; known: red, green") as caught:
         member(Colour, value, "colour")
     assert ("Did you mean 'green'?" in str(caught.value)) == (value == "gren")
+
+
+def test_exit_codes_are_those_of_the_errors_of_click_and_of_signals() -> None:
+    assert set(errors.exit_codes()) == {0, 2, 130, 143} | {kind.exit_code for kind in KINDS}
+    assert list(errors.exit_codes()) == sorted(errors.exit_codes())

@@ -98,7 +98,7 @@ def test_without_torch_export_says_what_to_install() -> None:
         "try: onnxq.export\n"
         "except onnxq.errors.UnsupportedError as error: print(error)"
     )
-    assert "pip install 'onnxq[torch]'" in run_python(code)
+    assert "pip install 'torch>=2.13' safetensors" in run_python(code)
 
 
 def test_a_misspelt_name_gets_a_suggestion() -> None:

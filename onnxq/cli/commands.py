@@ -3,28 +3,75 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import sys
+import traceback
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from onnxq.errors import OnnxqError
+from onnxq.cli.options import DEBUG
+from onnxq.core import signals
+from onnxq.errors import OnnxqError, OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+INTERRUPTED = 130
+STDOUT_ERRORS = frozenset(
+    (errno.EPIPE, errno.ENOSPC, errno.EBADF, errno.EIO, errno.EFBIG, errno.EDQUOT)
+)
+"""Errors of writing to stdout. Those of files are OutputErrors; reading does not raise them."""
+
 
 class Commands(click.Group):
-    """Turns an OnnxqError into its message and exit code, and warnings into one line each."""
+    """Turns every exception into a line and an exit code, and warnings into one line each."""
 
     def invoke(self, ctx: click.Context) -> object:
         """Runs the command that ctx names."""
         with plain_warnings():
             try:
-                return super().invoke(ctx)
-            except OnnxqError as error:
-                click.echo(f"Error: {error}", err=True)
-                ctx.exit(error.exit_code)
+                result = super().invoke(ctx)
+                if sys.stdout is not None:
+                    sys.stdout.flush()  # what fails, fails here, and not at Python's exit
+            except (click.ClickException, click.exceptions.Exit, click.Abort):
+                raise
+            except (Exception, KeyboardInterrupt) as error:
+                _end(ctx, error)
+            return result
+
+
+def _end(ctx: click.Context, error: BaseException) -> NoReturn:
+    """Says what happened and ends with the exit code that it has."""
+    message, code = _said(error)
+    with contextlib.suppress(OSError):  # stderr may be closed too
+        if ctx.meta.get(DEBUG):
+            click.echo("".join(traceback.format_exception(error)), err=True)
+        if message:
+            click.echo(message, err=True)
+    ctx.exit(code)
+
+
+def _said(error: BaseException) -> tuple[str, int]:
+    """(message, exit code) of whatever was raised."""
+    stopped = signals.exit_code()  # a signal can come out of an import as any error
+    if isinstance(error, KeyboardInterrupt) or stopped is not None:
+        return "stopped", stopped or INTERRUPTED
+    if isinstance(error, OnnxqError):
+        return f"Error: {error}", error.exit_code
+    if isinstance(error, BrokenPipeError):  # `| head` has seen enough
+        return "", OutputError.exit_code
+    if isinstance(error, OSError) and error.filename is None and error.errno in STDOUT_ERRORS:
+        return f"Error: stdout cannot be written: {error.strerror}.", OutputError.exit_code
+    if isinstance(error, MemoryError):
+        return f"Error: out of memory{f' ({error})' if str(error) else ''}.", OnnxqError.exit_code
+    first = next(iter(str(error).splitlines()), "").rstrip(".")
+    return (
+        f"Error: {type(error).__name__}: {first}. This is a fault of onnxq: please report it, with "
+        "the traceback that --debug shows.",
+        OnnxqError.exit_code,
+    )
 
 
 @contextlib.contextmanager

@@ -34,13 +34,11 @@ from onnxq.cli.steps import (
     prepare_model,
     report_dynamic,
     report_quantization,
-    stoppable,
 )
+from onnxq.core import signals
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-INTERRUPTED = 130  # what shells report of a program that Ctrl-C ended
 
 
 @click.command()
@@ -153,7 +151,7 @@ def calibrate(
 
     prepared = prepare_model(source, qconfig, overrides, target, feedback)
     previous = Statistics.load(output) if resume and output.exists() else None
-    with stoppable() as stopped:
+    with signals.stoppable() as stopped:
         statistics = calibrate_model(
             prepared, samples, ignore, batch_size, previous, shard, stopped
         )
@@ -162,7 +160,7 @@ def calibrate(
     click.echo(f"{output}: {len(prepared.observed)} tensors, {count} batches")
     if stopped.is_set():
         click.echo("stopped; go on with the same command and --resume", err=True)
-        raise click.exceptions.Exit(INTERRUPTED)
+        raise click.exceptions.Exit(signals.exit_code() or 0)
 
 
 @click.command()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import signal
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +11,7 @@ import click
 from onnxq.errors import OutputError
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
@@ -86,22 +84,6 @@ def load_model(path: Path, outputs: Iterable[Path] = ()) -> ir.Model:
     model = load(path)
     claim(outputs, external_files(model))
     return model
-
-
-@contextlib.contextmanager
-def stoppable() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C sets, so that what was seen is saved; a second one kills."""
-    stopped = threading.Event()
-
-    def stop(_signal: int, _frame: object) -> None:
-        stopped.set()
-        signal.signal(signal.SIGINT, before)
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield stopped
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def prepare_model(

@@ -25,7 +25,7 @@ import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from onnxq.core.atomic import temporary_folder
-from onnxq.errors import CalibrationError, ModelError, nearest
+from onnxq.errors import CalibrationError, ModelError, OutputError, nearest
 from onnxq.graph.expose import expose
 from onnxq.ort.node_kinds import NodeKind, NodeUse, count, integer_nodes
 
@@ -58,6 +58,8 @@ ORT_ERRORS: tuple[type[Exception], ...] = tuple(
 """Every exception class that ONNX Runtime defines; they have no common base."""
 OPEN_ERRORS: tuple[type[Exception], ...] = (*ORT_ERRORS, RuntimeError)
 RUN_ERRORS: tuple[type[Exception], ...] = (*ORT_ERRORS, RuntimeError, ValueError)
+NOT_WRITTEN = "Protobuf serialization failed"
+"""Words of ONNX Runtime where an optimized model does not fit on the disk."""
 INLINE_BYTES = 1024
 """Smaller weights stay in the protobuf: shape inference reads them there (shapes, axes, scales)."""
 IN_MEMORY = "in_memory"
@@ -286,6 +288,7 @@ def optimized_graph(model: ir.Model | str | Path) -> ir.Model:
 
     Raises:
         ModelError: ONNX Runtime does not accept the model.
+        OutputError: the folder for temporary files is full.
     """
     options = _options(1, Optimization.ALL)
     with temporary_folder() as folder:
@@ -295,7 +298,15 @@ def optimized_graph(model: ir.Model | str | Path) -> ir.Model:
             key = "session.optimized_model_external_initializers"
             options.add_session_config_entry(f"{key}_file_name", "optimized.data")
             options.add_session_config_entry(f"{key}_min_size_in_bytes", str(INLINE_BYTES))
-        _open(model, options).close()
+        try:
+            _open(model, options).close()
+        except ModelError as error:
+            if NOT_WRITTEN not in str(error):
+                raise
+            raise OutputError(
+                f"'{folder.parent}' takes no optimized model from ONNX Runtime: the disk is full, "
+                "or a limit on the size of files. Free some space, or set TMPDIR to another folder."
+            ) from error
         optimized = ir.load(path)
         for value in optimized.graph.initializers.values():
             if isinstance(value.const_value, ir.ExternalTensor):

@@ -1,4 +1,4 @@
-"""From PyTorch to onnxq: the only folder that imports torch (`pip install onnxq[torch]`)."""
+"""From PyTorch to onnxq: the only folder that imports torch (extra `torch`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
     raise UnsupportedError(
-        "onnxq.pytorch needs torch, which is not installed. Run: pip install 'onnxq[torch]'."
+        "onnxq.pytorch needs torch, which is not installed. Run: pip install 'torch>=2.13' "
+        "safetensors."
     ) from error
 
 from onnxq.pytorch.arguments.bound_inputs import Inputs, feeds

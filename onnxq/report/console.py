@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from typing import TYPE_CHECKING, TextIO
 
@@ -25,9 +27,16 @@ MAX_NAMED = 4  # nodes named per reason
 KILO = 1000.0
 
 
+class _Console(Console):
+    """A console that leaves a closed pipe to the command line; rich's own ends the process."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
 def open_console(file: TextIO | None = None) -> Console:
     """A console that takes names literally: "[0]" in a node name is no markup."""
-    console = Console(file=file or sys.stdout, markup=False, highlight=False, emoji=False)
+    console = _Console(file=file or sys.stdout, markup=False, highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = PIPE_WIDTH
     return console

@@ -24,6 +24,7 @@ def run() -> Run:
         result = CliRunner().invoke(main, [str(a) for a in args])
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
+        assert "This is a fault of onnxq" not in result.stderr
         return result
 
     return invoke

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import errno
+import re
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import click
 import pytest
@@ -11,6 +14,7 @@ from click.testing import CliRunner
 from onnxq import errors
 from onnxq.cli import main
 from onnxq.cli.commands import Commands
+from onnxq.cli.options import debug_option
 
 HEAVY = ("torch", "onnxruntime", "onnx_ir", "onnx", "numpy", "rich")
 
@@ -37,8 +41,9 @@ def test_each_error_is_one_message_with_its_exit_code(kind: type[errors.OnnxqErr
 
 @pytest.mark.parametrize("kind", every_error())
 def test_the_help_names_each_exit_code(kind: type[errors.OnnxqError]) -> None:
-    text = " ".join(CliRunner().invoke(main, ["--help"]).stdout.split())
-    assert f", {kind.exit_code} " in text[text.index("Exit codes:") :]
+    text = CliRunner().invoke(main, ["--help"]).stdout
+    meaning = errors.exit_codes()[kind.exit_code]
+    assert re.search(rf"^ +{kind.exit_code} +{meaning}$", text, re.MULTILINE)
 
 
 def test_warnings_are_one_line_each() -> None:
@@ -75,3 +80,73 @@ def test_the_module_is_the_command() -> None:
         [sys.executable, "-m", "onnxq", "--version"], capture_output=True, text=True, check=False
     )
     assert "onnxq" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        (ValueError("odd\nmore"), 1, "Error: ValueError: odd. This is a fault of onnxq: please"),
+        (MemoryError(), 1, "Error: out of memory."),
+        (KeyboardInterrupt(), 130, "stopped"),
+        (OSError(errno.ENOSPC, "No space left"), 9, "Error: stdout cannot be written: No space"),
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), 9, ""),
+        (
+            FileNotFoundError(errno.ENOENT, "No such file", "x"),
+            1,
+            "Error: FileNotFoundError: ",
+        ),
+    ],
+    ids=repr,
+)
+def test_every_exception_is_one_line_and_the_traceback_is_for_debug(
+    raised: BaseException, code: int, said: str
+) -> None:
+    @click.group(cls=Commands)
+    @debug_option
+    def group() -> None:
+        pass
+
+    @group.command()
+    @debug_option
+    def fail() -> None:
+        raise raised
+
+    result = CliRunner().invoke(group, ["fail"])
+    assert (result.exit_code, result.stderr.count("\n")) == (code, bool(said))
+    assert result.stderr.startswith(said)
+    for args in (["--debug", "fail"], ["fail", "--debug"]):
+        shown = CliRunner().invoke(group, args)
+        assert shown.exit_code == code
+        assert "Traceback (most recent call last)" in shown.stderr
+        assert said in shown.stderr
+
+
+@pytest.mark.parametrize("name", [None, *sorted(main.commands)])
+def test_every_command_takes_debug(name: str | None) -> None:
+    assert "--debug" in CliRunner().invoke(main, [name, "--help"] if name else ["--help"]).stdout
+
+
+def _shell(line: str) -> subprocess.CompletedProcess[str]:
+    onnxq = f"{sys.executable} -m onnxq"
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", line.replace("onnxq", onnxq, 1)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device here")
+def test_a_full_stdout_is_an_error_in_one_line() -> None:
+    done = _shell("onnxq targets > /dev/full")
+    assert (done.returncode, done.stderr) == (
+        9,
+        "Error: stdout cannot be written: No space left on device.\n",
+    )
+
+
+def test_a_pipe_that_is_closed_early_and_a_closed_stdout_end_quietly() -> None:
+    assert _shell("onnxq targets | true").stderr == ""
+    done = _shell("onnxq targets >&-")
+    assert (done.returncode, done.stderr) == (0, "")

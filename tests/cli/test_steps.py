@@ -1,23 +1,18 @@
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import onnx
 import pytest
 
-from onnxq.cli.steps import claim, given, load_model, merged, prepare_model, stoppable
+from onnxq.cli.steps import claim, given, load_model, merged, prepare_model
 from onnxq.errors import CalibrationError, OutputError, QConfigError
 from onnxq.graph.io import load
 from onnxq.qconfig import get_default_qconfig
 from onnxq.static.calibrate import Shard, calibrate
 from onnxq.static.prepare import prepare
 from tests.examples import images, network, save
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def test_paths_that_were_not_given_are_left_out() -> None:
@@ -59,25 +54,6 @@ def test_an_output_may_not_be_the_models_weights(tmp_path: Path) -> None:
         load_model(path, [data])
     assert data.read_bytes() == before
     assert len(load_model(path, [tmp_path / "new.onnx"]).graph) == len(network().graph.node)
-
-
-@pytest.fixture
-def ctrl_c() -> Iterator[None]:
-    """Python's own handler: a shell starts what it runs in the background with Ctrl-C ignored."""
-    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, inherited)
-
-
-@pytest.mark.usefixtures("ctrl_c")
-def test_the_first_ctrl_c_asks_and_the_second_kills() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    with stoppable() as stopped:
-        signal.raise_signal(signal.SIGINT)
-        assert stopped.is_set()
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_names_are_checked_before_the_model_is(tmp_path: Path) -> None:

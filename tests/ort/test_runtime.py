@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -370,3 +372,16 @@ def test_the_ratio_is_that_of_the_medians() -> None:
     times = runtime.PairedTimes({"a": (4.0, 9.0, 6.0), "b": (2.0, 2.0, 50.0)})
     assert times.median_s("a") == 6.0
     assert times.ratio("a", "b") == 3.0
+
+
+def test_a_full_disk_for_temporary_files_is_named() -> None:
+    code = (
+        "import resource; from tests.examples import network\n"
+        "from onnxq.errors import OutputError; from onnxq.graph.io import load\n"
+        "from onnxq.ort.runtime import optimized_graph\n"
+        "model = load(network()); resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+        "try: optimized_graph(model)\n"
+        "except OutputError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "set TMPDIR to another folder" in done.stdout
