@@ -11,7 +11,6 @@ import onnx_ir as ir
 
 from onnxq.checking.execution import execution
 from onnxq.errors import CalibrationError, ModelError, UnsupportedError
-from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.ort import runtime
 from onnxq.samples import InputSpec, Samples, input_specs, open_samples
@@ -38,7 +37,6 @@ class Benchmark:
         float_bytes, quantized_bytes: sizes, external data included.
         input_shapes: of the batch that was run.
         execution: which nodes of the quantized model run in integers.
-        notes: what was done to make the two comparable.
     """
 
     float_ms: float
@@ -48,7 +46,6 @@ class Benchmark:
     quantized_bytes: int
     input_shapes: Mapping[str, tuple[int, ...]]
     execution: Execution
-    notes: tuple[str, ...] = ()
 
     @property
     def speedup(self) -> float:
@@ -79,10 +76,10 @@ def bench(
         CalibrationError: unusable samples.
         UnsupportedError: batch_size differs from the model's static batch.
     """
-    source, notes = _comparable(model, quantized)
+    _check_comparable(model, quantized)
     batch = _one_batch(input_specs(load(quantized)), samples, batch_size, ignore)
     with (
-        runtime.open_session(source, threads=1) as ours,
+        runtime.open_session(model, threads=1) as ours,
         runtime.open_session(quantized, threads=1) as theirs,
     ):
         times = runtime.paired_times({"float": ours, "quantized": theirs}, batch, runs)
@@ -94,23 +91,25 @@ def bench(
         size_bytes(quantized),
         {name: array.shape for name, array in batch.items()},
         execution(quantized),
-        notes,
     )
 
 
-def _comparable(model: Path, quantized: Path) -> tuple[Path | ir.Model, tuple[str, ...]]:
-    """The float model in a form that takes the quantized one's inputs, and notes on that."""
+def _check_comparable(model: Path, quantized: Path) -> None:
+    """Passes two models whose inputs have the same names and types.
+
+    Raises:
+        ModelError: they have not.
+    """
     ours, theirs = ({s.name: s.dtype for s in input_specs(load(m))} for m in (model, quantized))
-    if ours == theirs:
-        return model, ()
-    if ours.keys() != theirs.keys():
-        raise ModelError(
-            f"the models do not belong together: inputs of '{model}' are "
-            f"{', '.join(sorted(ours))}; of '{quantized}' {', '.join(sorted(theirs))}."
+    if ours != theirs:
+        mine, other = (
+            ", ".join(f"{name} ({dtype})" for name, dtype in sorted(found.items()))
+            for found in (ours, theirs)
         )
-    # a float16 model: its quantized form takes float32
-    canonical = canonicalize(load(model), runtime.infer_types)
-    return canonical.model, canonical.notes
+        raise ModelError(
+            f"the models do not belong together: inputs of '{model}' are {mine}; of '{quantized}' "
+            f"{other}."
+        )
 
 
 def size_bytes(path: Path) -> int:

@@ -40,7 +40,8 @@ class Canonical:
     Attributes:
         model: functions inlined; names unique; weights are initializers of the graph that owns
             them; BatchNormalization and Gemm's factors folded; no Identity or Dropout; opset >= 13;
-            float32; com.microsoft Attention with a bias; types and ranks known where they can be.
+            float32, but for inputs and outputs that are float16 (a Cast stands at each);
+            com.microsoft Attention with a bias; types and ranks known where they can be.
         notes: sentences for the report ("the model is float16 ...").
     """
 
@@ -75,7 +76,8 @@ def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
         first(copy)
     if ConvertToFloat32()(copy).modified:
         notes.append(
-            "the model is float16; it was converted to float32, inputs and outputs included."
+            "the model is float16; it computes in float32 where it is not quantized, and keeps "
+            "float16 inputs and outputs."
         )
     infer_types(copy)
     GiveAttentionBias()(copy)

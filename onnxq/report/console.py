@@ -134,7 +134,6 @@ def print_benchmark(console: Console, benchmark: Benchmark) -> None:
     _print_execution(console, b.execution)
     shapes = ", ".join(f"{name} {list(shape)}" for name, shape in b.input_shapes.items())
     console.print(f"{b.runs} interleaved pairs of runs, one thread; inputs: {shapes}")
-    print_notes(console, b.notes)
 
 
 def print_targets(

@@ -119,8 +119,8 @@ def test_a_float16_model_comes_with_a_note(parse: Parse, run: Run) -> None:
     )
     canonical = canonicalize(model)
     assert len(canonical.notes) == 1
-    assert "float16; it was converted to float32" in canonical.notes[0]
-    assert run(canonical.model, {"x": np.ones(2, np.float32)})[0].dtype == np.float32
+    assert "keeps float16 inputs and outputs" in canonical.notes[0]
+    assert run(canonical.model, {"x": np.ones(2, np.float16)})[0].dtype == np.float16
 
 
 def test_inputs_with_defaults_come_with_a_note_but_not_where_the_format_asks_for_them(

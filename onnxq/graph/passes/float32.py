@@ -1,4 +1,4 @@
-"""A float16 model becomes a float32 model, its inputs and outputs included."""
+"""A float16 model becomes a float32 model between its inputs and outputs, which stay float16."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.graph.edit import all_nodes, all_values
+from onnxq.graph.edit import FreeNames, all_nodes, all_values
 from onnxq.graph.weights import derived
 
 if TYPE_CHECKING:
@@ -21,26 +21,78 @@ _TYPE_ATTRIBUTES = ("to", "dtype", "output_datatype", "output_dtype", "softmax_p
 class ConvertToFloat32(ir.passes.InPlacePass):
     """float16 := float32 in weights, types and type attributes of all graphs, bodies included.
 
-    Every float16 number is a float32 number, so weights are exact; results differ only in that sums
-    and products are rounded less. Big weights are converted when they are read.
+        x (float16) -> f -> y (float16)
+        x (float16) -> Cast -> f -> Cast -> y (float16)
+
+    Inputs and outputs of the model keep their types, so that the result takes its place; a Cast
+    stands behind the one and ahead of the other. Every float16 number is a float32 number, so
+    weights are exact; results differ only in that sums and products are rounded less. Big weights
+    are converted when they are read.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Converts everything; modified says whether there was any float16."""
+        """Converts everything; modified says whether there was any float16 but at the doors."""
         modified = False
+        names = FreeNames(model)
+        for x in model.graph.inputs:
+            modified |= x.dtype == _HALF and _open_input(x, model.graph, names)
+        for i, y in enumerate(model.graph.outputs):
+            modified |= y.dtype == _HALF and _open_output(y, i, model.graph, names)
+        ends = {*model.graph.inputs, *model.graph.outputs}
+        doors = {y.producer() for y in model.graph.outputs if y.dtype == _HALF}
         for value in _values(model):
             if value.const_value is not None and value.const_value.dtype == _HALF:
                 value.const_value = _widened(value.const_value)
                 modified = True
-            if value.dtype == _HALF and isinstance(value.type, ir.TensorType):
+            if value.dtype == _HALF and isinstance(value.type, ir.TensorType) and value not in ends:
                 value.type = ir.TensorType(
                     _SINGLE
                 )  # a type object may be shared: never changed in place
                 modified = True
         for node in all_nodes(model):
+            if node in doors:
+                continue
             for attribute in tuple(node.attributes.values()):
                 modified |= _convert_attribute(node, attribute)
         return ir.passes.PassResult(model, modified)
+
+
+def _open_input(x: ir.Value, graph: ir.Graph, names: FreeNames) -> bool:
+    """Puts a Cast behind a float16 input; False where nothing else reads it."""
+    readers = [use for use in x.uses() if not _is_cast_to(use.node, _SINGLE)]
+    if not readers:
+        return False
+    stem = str(x.name)
+    inside = ir.Value(
+        name=names.value(f"{stem}_float32"), type=ir.TensorType(_SINGLE), shape=x.shape
+    )
+    for reader in readers:
+        reader.node.replace_input_with(reader.idx, inside)
+    graph.insert_before(graph[0], _cast(x, inside, _SINGLE, names.node(f"{stem}_to_float32")))
+    return True
+
+
+def _open_output(y: ir.Value, place: int, graph: ir.Graph, names: FreeNames) -> bool:
+    """Puts a Cast ahead of a float16 output; False where one is there, or y is an input."""
+    producer = y.producer()
+    is_there = producer is not None and _is_cast_to(producer, _HALF) and not y.uses()
+    if y.is_graph_input() or is_there:
+        return False
+    stem = str(y.name)
+    outside = ir.Value(name=stem, type=ir.TensorType(_HALF), shape=y.shape)
+    y.name = names.value(f"{stem}_float32")
+    graph.outputs[place] = outside
+    graph.append(_cast(y, outside, _HALF, names.node(f"{stem}_to_float16")))
+    return True
+
+
+def _cast(x: ir.Value, y: ir.Value, to: ir.DataType, name: str) -> ir.Node:
+    return ir.Node("", "Cast", [x], [ir.AttrInt64("to", to.value)], outputs=[y], name=name)
+
+
+def _is_cast_to(node: ir.Node, dtype: ir.DataType) -> bool:
+    to = node.attributes.get_int("to", 0)
+    return node.op_type == "Cast" and not node.domain and to == dtype.value
 
 
 def _values(model: ir.Model) -> Iterator[ir.Value]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 HALF = ir.DataType.FLOAT16
 
 
-def test_weights_inputs_outputs_and_casts_become_float32(parse: Parse, run: Run) -> None:
+def test_weights_and_casts_become_float32_between_float16_doors(parse: Parse, run: Run) -> None:
     w = np.array([0.1, -65504, 6e-8], np.float16)
     model = parse(
         "g (float16[3] x, float[3] z) => (float16[3] y) {"
@@ -23,11 +23,38 @@ def test_weights_inputs_outputs_and_casts_become_float32(parse: Parse, run: Run)
     )
     assert ConvertToFloat32()(model).modified
     assert tensor_of(model.graph.initializers["w"]).numpy().dtype == np.float32
-    x = np.array([1, 2, 3], np.float32)
-    (y,) = run(model, {"x": x, "z": x})
-    assert y.dtype == np.float32
-    np.testing.assert_array_equal(y, x + w.astype(np.float32) + x)
+    x = np.array([1, 2, 3], np.float16)
+    z = np.array([1e-4, 65504, 0], np.float32)
+    (y,) = run(model, {"x": x, "z": z})
+    assert y.dtype == np.float16
+    exact = x.astype(np.float32) + w.astype(np.float32) + z
+    np.testing.assert_array_equal(y, exact.astype(np.float16))
+    assert [n.op_type for n in model.graph] == ["Cast", "Add", "Cast", "Add", "Cast"]
     assert not ConvertToFloat32()(model).modified
+
+
+def test_casts_that_a_model_has_at_its_doors_are_its_doors(parse: Parse) -> None:
+    model = parse(
+        "g (float16[3] x) => (float16[3] y) { a = Cast<to=1>(x) b = Exp(a) y = Cast<to=10>(b) }"
+    )
+    assert not ConvertToFloat32()(model).modified
+
+
+def test_an_inner_result_that_is_an_output_too_has_one_cast(parse: Parse, run: Run) -> None:
+    model = parse("g (float16[2] x) => (float16[2] y, float16[2] z) { y = Neg(x) z = Mul(y, y) }")
+    ConvertToFloat32()(model)
+    assert [n.op_type for n in model.graph] == ["Cast", "Neg", "Mul", "Cast", "Cast"]
+    y, z = run(model, {"x": np.array([1, 300], np.float16)})
+    assert (y.tolist(), z.tolist()) == ([-1, -300], [1, np.inf])
+    assert (y.dtype, z.dtype) == (np.float16, np.float16)
+
+
+def test_an_input_that_is_an_output_stays_as_it_is(parse: Parse, run: Run) -> None:
+    model = parse("g (float16[2] x) => (float16[2] y, float16[2] x) { y = Neg(x) }")
+    ConvertToFloat32()(model)
+    y, x = run(model, {"x": np.array([1, 2], np.float16)})
+    assert (y.tolist(), x.tolist()) == ([-1, -2], [1, 2])
+    assert {y.dtype, x.dtype} == {np.dtype(np.float16)}
 
 
 def test_branches_and_constants_in_attributes_are_converted(parse: Parse) -> None:
@@ -38,9 +65,10 @@ def test_branches_and_constants_in_attributes_are_converted(parse: Parse) -> Non
             else_branch = e () => (float16[2] q) { q = Neg(x) }> }"""
     )
     ConvertToFloat32()(model)
-    branch = model.graph.node(0).attributes["then_branch"].as_graph()
+    branch = next(n for n in model.graph if n.op_type == "If").attributes["then_branch"].as_graph()
     assert branch.node(0).attributes["value"].as_tensor().dtype == ir.DataType.FLOAT
     assert branch.outputs[0].dtype == ir.DataType.FLOAT
+    assert model.graph.outputs[0].dtype == HALF
 
 
 def test_a_shared_tensor_and_type_of_the_original_stay_float16(parse: Parse) -> None:
