@@ -20,6 +20,7 @@ import onnx_ir as ir
 from onnxq.graph.edit import FreeNames, graph_of
 from onnxq.operator.nodes import input_at
 from onnxq.ort import facts
+from onnxq.ort.matmul_add import biased_product
 from onnxq.ort.version import OLDEST
 from onnxq.qdq.read import dequantizer, is_quantize
 from onnxq.qdq.write import OUTPUT_DTYPE_OPSET
@@ -27,7 +28,7 @@ from onnxq.qdq.write import OUTPUT_DTYPE_OPSET
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MATRIX = 2
+    from onnxq.ort.matmul_add import BiasedProduct
 
 
 def keep_loadable(model: ir.Model) -> None:
@@ -38,8 +39,8 @@ def keep_loadable(model: ir.Model) -> None:
     for node in list(model.graph.all_nodes()):
         if _is_passed(node):
             _copy_in_front(node, names)
-    for add, slot in list(_biased(model)):
-        bias = input_at(add, slot)
+    for found in list(_biased(model)):
+        add, slot, bias = found.add, found.slot, found.bias
         name = names.value(f"{bias.name}_row")
         add.replace_input_with(slot, _row(bias, add, name, names))
         graph = bias.graph
@@ -48,21 +49,15 @@ def keep_loadable(model: ir.Model) -> None:
             del graph.initializers[str(bias.name)]
 
 
-def _biased(model: ir.Model) -> Iterator[tuple[ir.Node, int]]:
-    """(Add, slot of its bias) behind each MatMul of int8 codes that is no plain matrix."""
+def _biased(model: ir.Model) -> Iterator[BiasedProduct]:
+    """The products of int8 codes that are no plain matrix, with a vector added."""
     for node in model.graph.all_nodes():
-        if node.op_type != "MatMul" or node.domain or not _is_signed(node.inputs[0]):
+        found = biased_product(node)
+        if found is None or not found.is_flattened or not _is_signed(node.inputs[0]):
             continue
-        shape = node.inputs[0].shape if node.inputs[0] is not None else None
-        if shape is None or len(shape) <= MATRIX:
-            continue
-        uses = list(node.outputs[0].uses())
-        add, slot = (uses[0].node, 1 - uses[0].idx) if len(uses) == 1 else (node, 0)
-        if add.op_type != "Add" or add.domain:
-            continue
-        bias = add.inputs[slot]
-        if bias is not None and bias.shape is not None and len(bias.shape) == 1:
-            yield add, slot
+        shape = found.bias.shape
+        if shape is not None and len(shape) == 1:
+            yield found
 
 
 def _is_passed(node: ir.Node) -> bool:

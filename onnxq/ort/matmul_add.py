@@ -1,0 +1,97 @@
+"""MatMul with an Add of a bias behind it, which ONNX Runtime makes a Gemm when it loads a model.
+
+    Y = A B + C     becomes     Reshape -> Gemm(A, B, C) -> Reshape, where A is no matrix
+
+Its MatMulAddFusion, on these terms: B is a matrix, C a vector with one number per column of B; A is
+a matrix, or all its sizes are known. Beside a matrix, C may have other shapes that Gemm takes. It
+comes before everything else that ONNX Runtime does with codes: the Gemm's float constants are
+quantized, and the Gemm is fused where a QuantizeLinear follows it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxq.operator.nodes import input_at
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+MATRIX = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BiasedProduct:
+    """A MatMul, and the Add that alone reads its result.
+
+    Attributes:
+        product: the MatMul.
+        add: the Add, in the same graph.
+        slot: input of the Add that is not the product.
+    """
+
+    product: ir.Node
+    add: ir.Node
+    slot: int
+
+    @property
+    def bias(self) -> ir.Value:
+        """The value that is added, computed or constant."""
+        return input_at(self.add, self.slot)
+
+    @property
+    def is_flattened(self) -> bool:
+        """Whether A is no matrix: the Gemm then stands between two Reshape."""
+        shape = input_at(self.product, 0).shape
+        return shape is not None and len(shape) != MATRIX
+
+    @property
+    def becomes_gemm(self) -> bool:
+        """Whether the shapes are those on which ONNX Runtime makes a Gemm of it."""
+        a, b, c = input_at(self.product, 0).shape, input_at(self.product, 1).shape, self.bias.shape
+        if a is None or b is None or c is None or len(b) != MATRIX:
+            return False
+        columns = b[1]
+        if self.is_flattened:
+            return all(isinstance(size, int) for size in (*a, *b)) and tuple(c) == (columns,)
+        rows = a[0]
+        wanted: list[tuple[object, ...]] = [(columns,), (1, columns), (rows, 1), (rows, columns)]
+        return tuple(c) in wanted
+
+    @property
+    def rounds_bias(self) -> bool:
+        """Whether ONNX Runtime rounds the bias to int32, between DQ and Q: a constant vector."""
+        shape = self.bias.shape
+        return self.becomes_gemm and self.bias.is_initializer() and len(shape or ()) == 1
+
+
+def biased_product(node: ir.Node) -> BiasedProduct | None:
+    """The BiasedProduct of a MatMul; None: the node is none, or nobody or others read its result.
+
+    Args:
+        node: of a graph.
+    """
+    if node.op_type != "MatMul" or node.domain:
+        return None
+    product = node.outputs[0]
+    uses = product.uses()
+    if len(uses) != 1 or product.is_graph_output():
+        return None
+    (use,) = uses
+    add = use.node
+    if add.op_type != "Add" or add.domain or add.graph is not node.graph:
+        return None
+    return BiasedProduct(node, add, 1 - use.idx)
+
+
+def biased_product_of(add: ir.Node) -> BiasedProduct | None:
+    """The BiasedProduct whose Add the node is."""
+    if add.op_type != "Add" or add.domain:
+        return None
+    for value in add.inputs:
+        producer = None if value is None else value.producer()
+        found = None if producer is None else biased_product(producer)
+        if found is not None and found.add is add:
+            return found
+    return None
