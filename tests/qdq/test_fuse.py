@@ -385,6 +385,28 @@ def test_gemm_takes_a_bias_of_any_scale_as_onnx_runtime_does(factor: float) -> N
     np.testing.assert_array_equal(y, run(model, (4, 6))[0])
 
 
+@pytest.mark.parametrize("tail", ["codes", "relu", "floats"])
+@pytest.mark.parametrize("shape", [(), (1,), (5,), (1, 1), (1, 5), (4, 1), (4, 5)], ids=str)
+@pytest.mark.parametrize("batches", [(), (2,)], ids=["matrix", "batches"])
+def test_an_int32_bias_that_is_added_behind_matmul_is_taken_as_onnx_runtime_does(
+    batches: tuple[int, ...], shape: tuple[int, ...], tail: str
+) -> None:
+    g, scale = Graph(), np.float32(0.0007)  # which ONNX Runtime does not look at
+    g.constant("b_quantized", np.random.default_rng(5).integers(-3000, 3000, shape), np.int32)
+    b = g.op("DequantizeLinear", ["b_quantized", g.constant("s", scale, np.float32)], "b")
+    y = g.op("Add", [g.op("MatMul", [g.qdq("x"), g.weight((6, 5), 1)], "m"), b], "y")
+    y = g.op("Relu", [y], "r") if tail == "relu" else y
+    sizes = (*batches, 4, 6)
+    model = g.model(y if tail == "floats" else g.qdq(y, 0.05, 0), shape=sizes)
+    fused = fuse(model)
+    assert_same_integers(model, fused, sizes)
+    assert kernels(fused.model) == kernels(model)
+    x = np.random.default_rng(0).standard_normal(sizes).astype(np.float32) * 2
+    (got,) = reference.evaluator(model).run(None, {"x": x})
+    # sums of floats in another order, where ONNX Runtime computes in float32
+    np.testing.assert_allclose(got, run(model, sizes)[0], rtol=1e-5, atol=1e-5)
+
+
 def test_what_another_node_carries_out_is_named_without_op_types() -> None:
     g = Graph()
     g.op("MatMul", [g.qdq("x"), g.weight((6, 5), 1)], "m")

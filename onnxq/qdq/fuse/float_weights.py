@@ -5,13 +5,15 @@
     w_scale = (max(W, 0) - min(W, 0)) / 255, one for the tensor; int8 codes with a zero point
     b_scale = x_scale w_scale; int32 codes rint(B / b_scale)
 
-Of Conv, ConvTranspose and Gemm; Relu and Clip may stand before Q. A ConvTranspose still computes in
-float32 afterwards, with the rounded weight. A float bias beside quantized weights is quantized
-too, where they have one scale or one per entry of the bias. ONNX Runtime's WeightBiasQuantization.
+Of Conv, ConvTranspose, Gemm, and a MatMul with an Add that become a Gemm; Relu and Clip may stand
+before Q. A ConvTranspose still computes in float32 afterwards, with the rounded weight. A float
+bias beside quantized weights is quantized too, where they have one scale or one per entry of the
+bias. ONNX Runtime's WeightBiasQuantization.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +24,7 @@ from onnxq.graph.edit import new_constant
 from onnxq.graph.weights import constant
 from onnxq.operator.nodes import find_input, input_at
 from onnxq.ort import facts
+from onnxq.ort.matmul_add import biased_product
 from onnxq.qdq.read import BIAS, WEIGHT, dequantizer, is_quantize
 from onnxq.qdq.write import Grid, constants_of, feed, new_codes
 from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
@@ -32,18 +35,50 @@ if TYPE_CHECKING:
     from onnxq.qdq.fuse.scales import Scales
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Product:
+    """A Conv, ConvTranspose or Gemm, or a MatMul and an Add that become a Gemm.
+
+    Attributes:
+        node: reads the activation in slot 0, the weight in slot 1.
+        biased: node that reads the bias.
+        slot: input of `biased` that is the bias, if it has one.
+        may_clamp: ONNX Runtime looks for the Q behind Relu and Clip, too.
+    """
+
+    node: ir.Node
+    biased: ir.Node
+    slot: int
+    may_clamp: bool
+
+    @property
+    def bias(self) -> ir.Value | None:
+        return find_input(self.biased, self.slot)
+
+
 def quantize_float_weights(graph: ir.Graph, scales: Scales, names: FreeNames) -> None:
     """Writes codes and DequantizeLinear in place of the float constants, in place."""
     for node in list(graph):
-        if facts.of(node).rounds_constants:
-            _quantize(node, scales, names)
+        product = _product(node)
+        if product is not None:
+            _quantize(product, scales, names)
 
 
-def _quantize(node: ir.Node, scales: Scales, names: FreeNames) -> None:
+def _product(node: ir.Node) -> _Product | None:
+    if facts.of(node).rounds_constants:
+        return _Product(node, node, BIAS, may_clamp=True)
+    found = biased_product(node)
+    if found is None or not found.becomes_gemm:
+        return None
+    # a Q moves up past the Reshape behind the Gemm, but not past a Relu behind that
+    return _Product(node, found.add, found.slot, may_clamp=not found.is_flattened)
+
+
+def _quantize(product: _Product, scales: Scales, names: FreeNames) -> None:
+    node, bias = product.node, product.bias
     x = _dequantized(node.inputs[0], scales)
-    if x is None or x.granularity != PerTensor() or not _goes_to_quantize(node):
+    if x is None or x.granularity != PerTensor() or not _goes_to_quantize(product):
         return
-    bias = find_input(node, BIAS)
     b = _floats(bias)
     if bias is not None and (b is None or b.ndim != 1):  # then it leaves the weight, too
         return
@@ -58,19 +93,20 @@ def _quantize(node: ir.Node, scales: Scales, names: FreeNames) -> None:
         stored, grid = new_codes(constants_of(node, names), _stem(node, WEIGHT), codes, w)
         _read_codes(node, WEIGHT, stored, grid, names)
     if b is not None:
-        _quantize_bias(node, b, np.asarray(x.scale * w.scale), names)
+        _quantize_bias(product, b, np.asarray(x.scale * w.scale), names)
 
 
-def _quantize_bias(node: ir.Node, b: Singles, scale: Singles, names: FreeNames) -> None:
+def _quantize_bias(product: _Product, b: Singles, scale: Singles, names: FreeNames) -> None:
+    """Codes beyond int32 are what a conversion gives on x86, where sums with them wrap."""
+    node, slot = product.biased, product.slot
     with np.errstate(all="ignore"):
         codes = np.rint(np.asarray(b / scale, np.float32))
-    # beyond int32: what a conversion gives on x86
     codes = np.where(np.abs(codes) < 2.0**31, codes.astype(np.float64), -(2.0**31))
-    stem = _stem(node, BIAS)
+    stem = _stem(node, slot)
     stored = new_constant(node, names.value(f"{stem}_quantized"), codes.astype(np.int32))
     scales = new_constant(node, names.value(f"{stem}_scale"), scale)  # may be 0, as there
     grid = Grid(scales, None, ir.DataType.INT32, {"axis": 0} if scale.ndim else {})
-    _read_codes(node, BIAS, stored, grid, names)
+    _read_codes(node, slot, stored, grid, names)
 
 
 def _dequantized(value: ir.Value | None, scales: Scales) -> QParams | None:
@@ -101,8 +137,9 @@ def _floats(value: ir.Value | None) -> Singles | None:
     return np.asarray(tensor.numpy(), np.float32)
 
 
-def _goes_to_quantize(node: ir.Node) -> bool:
+def _goes_to_quantize(product: _Product) -> bool:
     """Whether one node alone reads the result, a Q; or a Relu or Clip of which this is so."""
+    node = product.biased
     while len(node.outputs) == 1:
         readers = {use.node for use in node.outputs[0].uses()}
         if len(readers) != 1:
@@ -110,7 +147,7 @@ def _goes_to_quantize(node: ir.Node) -> bool:
         (node,) = readers
         if is_quantize(node):
             return True
-        if not facts.of(node).swallowed:
+        if not (product.may_clamp and facts.of(node).swallowed):
             return False
     return False
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from onnxq.operator import NodePlan
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import onnx_ir as ir
 
-    from onnxq.operator import NodePlan, Operator, Rule
+    from onnxq.operator import Operator, Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,12 @@ class Fusion:
     absorbed: list[ir.Node] = field(default_factory=list)
     new_bias: tuple[int, npt.NDArray[np.int32]] | None = None
     flattened: Flattened | None = None
+
+    def give_floats(self) -> None:
+        """Leaves its results in float32, what was absorbed and the quantizers where they are."""
+        self.quantizers.clear()
+        self.absorbed.clear()
+        self.plan = NodePlan(self.plan.inputs, tuple(None for _ in self.plan.outputs))
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,7 @@ class Writer:
     def quantize_float_weights(self) -> None:
         """Quantizes the float weights between DQ and Q, once Q and DQ are where they move to."""
         for graph in list(self._model.graphs()):
+            merge_equal(graph, self._said)
             move_quantizers(graph, self._scales, self._names)
             quantize_float_weights(graph, self._scales, self._names)
 

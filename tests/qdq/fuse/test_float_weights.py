@@ -118,6 +118,45 @@ def test_gemm(shape: Sequence[int]) -> None:
     assert ("QGemm" in op_types(fuse_as_loaded(model).model)) == (len(shape) == 1)
 
 
+@pytest.mark.parametrize("shape", [(4, 6), (2, 4, 6)], ids=["matrix", "batches"])
+@pytest.mark.parametrize("relu", [False, True])
+def test_the_weights_of_a_product_with_an_added_vector(shape: Sequence[int], relu: bool) -> None:
+    g = Graph()
+    g.op("MatMul", [g.qdq("x"), weight(g, (6, 5))], "m")
+    g.op("Add", [g.vector(5), "m"], "s")
+    model = g.model(g.qdq(g.op("Relu", ["s"], "r") if relu else "s", 0.11, 0), shape=shape)
+    fused = op_types(fuse_as_loaded(model).model)
+    assert ("QGemm" in fused) == (not relu or len(shape) == 2)
+    if "QGemm" in fused:
+        assert_same(model, shape)
+
+
+SCALES = [1e-12, 2e-9, 1e-40, 1e-45]  # of a column of weights: its bias leaves int32, or is x / 0
+LAYERS = ("MatMul of a matrix", "MatMul of batches", "Gemm", "Conv")
+
+
+@pytest.mark.parametrize("bias", [0.5, -3.0, 0.0, 1e30, np.nan])
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_bias_that_leaves_int32_wraps_as_in_onnx_runtime(
+    layer: str, scale: float, bias: float
+) -> None:
+    g, op_type = Graph(), layer.split()[0]
+    shape = {"Conv": (2, 6, 3), "MatMul of batches": (2, 4, 6)}.get(layer, (4, 6))
+    w = g.weight((5, 6, 1), 0) if op_type == "Conv" else g.weight((6, 5), 1)
+    g.constants[w.replace("_dequantized", "_scale")][[0, 2]] = scale
+    values = np.array([bias, 0.3, -bias, 0.1, -0.2])
+    b = g.constant("b", values, np.float32)
+    x = g.qdq("x")
+    if op_type == "MatMul":
+        y = g.op("Add", [g.op("MatMul", [x, w], "m"), b], "y")
+    else:
+        y = g.op(op_type, [x, w, b], "y")
+    model = g.model(g.qdq(y, 0.11), shape=shape)
+    assert_same(model, shape)
+    assert kernels(fuse_as_loaded(model).model) == kernels(model)
+
+
 def test_float_weights_stay_where_nothing_quantizes_the_result() -> None:
     g = Graph()
     model = g.model(g.op("Tanh", [conv(g)], "t"))
