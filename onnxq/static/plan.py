@@ -39,10 +39,12 @@ from onnxq.static.planning.activation_qparams import tensor_qparams, untaken_bra
 from onnxq.static.planning.constants import (
     BiasPlan,
     WeightPlan,
+    folded_bias,
     plan_bias,
     plan_weight,
     weight_key,
     with_gain,
+    with_room,
 )
 from onnxq.static.planning.pair_range import check_saturated, reduced
 from onnxq.static.planning.plan_sums import with_agreeing_sums
@@ -200,6 +202,9 @@ def _constants(
         if rule.bias is not None and has_input(node, rule.bias):
             weight, bias, notes = plan_bias(node, rule, tensors[x], weight, made)
             planned.biases[name] = bias
+            planned.notes.extend(notes)
+        elif (added := folded_bias(node, decisions)) is not None:
+            weight, notes = with_room(node, added, tensors[x], weight)
             planned.notes.extend(notes)
         planned.weights[name] = weight
     return planned

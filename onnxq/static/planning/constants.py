@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from onnxq.dtypes import INT8, INT32
 from onnxq.errors import ModelError
-from onnxq.graph.walk import value_name
+from onnxq.graph.walk import node_name, value_name
 from onnxq.graph.weights import constant_array
 from onnxq.observers.weight_observation import WeightKey
 from onnxq.operator.nodes import input_at
+from onnxq.ort.matmul_add import biased_product
 from onnxq.qparams import (
     MIN_SCALE,
     PerChannel,
@@ -23,12 +24,15 @@ from onnxq.qparams import (
     raised_scale,
     sum_scale,
 )
-from onnxq.static.placing.decision import weight_limit, weight_observer, weight_of
+from onnxq.static.placing.decision import Quantize, weight_limit, weight_observer, weight_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import onnx_ir as ir
 
     from onnxq.operator import Rule
+    from onnxq.static.placing.decision import Decision
     from onnxq.static.prepare import Prepared
 
 
@@ -137,24 +141,64 @@ def plan_bias(
         )
     if made is not None:
         bias = bias * made
-    w_scale = weight.qparams.scale
-    raised = raised_scale(w_scale, bias, np.asarray(x.scale))
-    notes = []
-    if count := int(np.count_nonzero(raised > w_scale)):
-        notes = [
-            f"'{node.name}': the weight scale of {count} channel(s) was raised so that the bias "
-            "fits int32 at x_scale * w_scale"
-        ]
-        weight = dataclasses.replace(
-            weight, qparams=dataclasses.replace(weight.qparams, scale=raised)
-        )
+    weight, notes = _raised(node, weight, raised_scale(weight.qparams.scale, bias, x.scale))
     scale = sum_scale(x, weight.qparams)
-    if raised.ndim:  # one scale per element of the bias: groups share those of the weight
+    if scale.ndim:  # one scale per element of the bias: groups share those of the weight
         columns = bias.shape[-1] if bias.ndim else 1
-        scale = np.tile(scale, max(columns // max(w_scale.size, 1), 1))
+        scale = np.tile(scale, max(columns // max(scale.size, 1), 1))
     # a bias of one row, or of one element, is stored as a vector; Gemm's may have a row per sample
     rows = bias.ndim > 1 and bias.shape[0] > 1
-    granularity = PerChannel(int(rows)) if raised.ndim else PerTensor()
+    granularity = PerChannel(int(rows)) if scale.ndim else PerTensor()
     qparams = QParams(scale, np.zeros(scale.shape, np.int32), INT32, granularity)
     gain = None if made is None else tuple(made.tolist())
     return weight, BiasPlan(value_name(value), qparams, gain), notes
+
+
+def folded_bias(node: ir.Node, decisions: Mapping[str, Decision]) -> ir.Value | None:
+    """The bias of an Add that is folded into a MatMul; None: there is none.
+
+    Args:
+        node: the float node.
+        decisions: node name -> Quantize or Float.
+    """
+    found = biased_product(node)
+    decision = None if found is None else decisions[node_name(found.add)]
+    if found is None or not isinstance(decision, Quantize):
+        return None
+    return found.bias if decision.folded_into == node_name(node) else None
+
+
+def with_room(
+    node: ir.Node, bias: ir.Value, x: QParams, weight: WeightPlan
+) -> tuple[WeightPlan, list[str]]:
+    """The weight of a MatMul whose float bias ONNX Runtime may round to int32 by itself; notes.
+
+    It does so where the sizes make a Gemm of MatMul and Add (see onnxq.ort.matmul_add), at
+    float32(x_scale * w_scale): that must not be 0, and the quotient must not leave int32. A session
+    may fix sizes that the model leaves open, so that the sizes of the model do not matter here.
+
+    Args:
+        node: the MatMul.
+        bias: what the Add behind it adds, a finite constant with a number per column.
+        x: of the input.
+        weight: as `plan_weight` gave it.
+    """
+    needed = raised_scale(weight.qparams.scale, constant_array(bias).astype(np.float64), x.scale)
+    with np.errstate(over="ignore"):
+        least = np.float32(MIN_SCALE / x.scale)
+    return _raised(node, weight, np.maximum(needed, least))
+
+
+def _raised(
+    node: ir.Node, weight: WeightPlan, scale: npt.NDArray[np.float32]
+) -> tuple[WeightPlan, list[str]]:
+    """The weight at these scales; a note where they are larger than its own."""
+    count = int(np.count_nonzero(scale > weight.qparams.scale))
+    if not count:
+        return weight, []
+    note = (
+        f"'{node.name}': the weight scale of {count} channel(s) was raised so that the bias "
+        "fits int32 at x_scale * w_scale"
+    )
+    qparams = dataclasses.replace(weight.qparams, scale=scale)
+    return dataclasses.replace(weight, qparams=qparams), [note]

@@ -31,9 +31,11 @@ from onnxq.static.plan import plan
 from onnxq.static.planning.constants import (
     BiasPlan,
     WeightPlan,
+    folded_bias,
     plan_bias,
     plan_weight,
     weight_key,
+    with_room,
 )
 from onnxq.static.prepare import Prepared, prepare
 from tests.examples import model, weights
@@ -222,6 +224,38 @@ def test_a_product_of_tiny_scales_is_no_zero() -> None:
     tiny = np.full(4, 2**-100, np.float32)
     _, bias, _ = biased(made, tiny, per_tensor(2**-100, 0, UINT8))
     assert (bias.qparams.scale == np.finfo(np.float32).tiny).all()
+
+
+@pytest.mark.parametrize("values", [[0.5, 0.5, 0.5, 0.5], [0, 0, 0, 0], [1e6, -1e-3, 0, 1e8]])
+@pytest.mark.parametrize("x_scale", [0.5, 1e-7, 1e-30])
+@pytest.mark.parametrize("per_channel", [True, False])
+def test_an_added_vector_divided_by_the_scale_of_the_sums_stays_within_int32(
+    values: list[float], x_scale: float, per_channel: bool
+) -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"], "product"),
+        helper.make_node("Add", ["m", "b"], ["y"], "add"),
+    ]
+    bias = np.array(values, np.float32)
+    source = model(nodes, {"w": weights(1, 4, 4), "b": bias}, {"x": ["N", 4]})
+    made = prepare(source, None, "x86-vnni")
+    node = made.model.graph.node(0)
+    scale = np.array([1e-12, 1e-20, 1e-38, 1e-2] if per_channel else 1e-20, np.float32)
+    granularity = PerChannel(1) if per_channel else PerTensor()
+    held = QParams(scale, np.zeros(scale.shape, np.int8), INT8, granularity)
+    added = folded_bias(node, made.decisions)
+    assert added is not None
+    x = per_tensor(x_scale, 0, UINT8)
+    weight, notes = with_room(node, added, x, WeightPlan("w", held, 127))
+    assert bool(notes) == bool((weight.qparams.scale > scale).any())
+    with np.errstate(all="raise"):  # as ONNX Runtime computes: no 0 / 0
+        codes = np.rint(bias / (x.scale * weight.qparams.scale))
+    assert np.abs(codes).max() < 2**30 * 1.001
+
+
+def test_an_added_vector_that_is_not_folded_needs_no_room() -> None:
+    made = prepared(weights(1, 4, 4), weights(2, 4))
+    assert folded_bias(made.model.graph.node(0), made.decisions) is None
 
 
 @pytest.mark.parametrize("bad", [np.nan, -np.inf])
