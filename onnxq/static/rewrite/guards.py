@@ -3,6 +3,7 @@
 DQ -> op -> Q                   becomes QLinearOp, or op on codes
 DQ -> Reshape -> op -> Q        too: a DQ moves down through what only moves data
 DQ -> op -> Relu -> Q           too: a Q moves up, and takes Relu and Clip in
+DQ -> MatMul -> Add -> Q        too: they become a Gemm
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import onnx_ir as ir
 
 from onnxq.graph.walk import node_name, value_name
 from onnxq.ort import facts
+from onnxq.ort.matmul_add import biased_product, biased_product_of
 from onnxq.ort.version import OLDEST
 from onnxq.qdq.read import dequantizer
 
 if TYPE_CHECKING:
+    from onnxq.ort.matmul_add import BiasedProduct
     from onnxq.static.plan import Plan
 
 
@@ -30,6 +33,8 @@ def inputs_to_guard(node: ir.Node, plan: Plan) -> tuple[int, ...]:
     fact = facts.of(node, OLDEST)
     if fact.stays_float:
         return ()
+    if slots := _takes_bias(node, plan):
+        return slots
     varying = [
         (slot, value)
         for slot, value in enumerate(node.inputs)
@@ -40,9 +45,32 @@ def inputs_to_guard(node: ir.Node, plan: Plan) -> tuple[int, ...]:
     if not varying or not all(_dequantized(value) for _, value in varying):
         return ()
     without_q = fact.without_q and len(varying) > 1  # two activations, not one and a float weight
-    if without_q or any(_quantized(v, plan) for v in node.outputs):
+    if without_q or any(_quantized(v, plan) for v in node.outputs) or _goes_with_bias(node, plan):
         return tuple(slot for slot, _ in varying)
     return ()
+
+
+def _goes_with_bias(node: ir.Node, plan: Plan) -> bool:
+    """Whether the node and an Add behind it are quantized together."""
+    found = biased_product(node)
+    return found is not None and _is_quantized(found, plan)
+
+
+def _takes_bias(node: ir.Node, plan: Plan) -> tuple[int, ...]:
+    """Slot of a product on codes that takes the node, an Add that is to stay float, along."""
+    found = biased_product_of(node)
+    if found is None or not _is_quantized(found, plan):
+        return ()
+    on_codes = all(v is not None and _dequantized(v) for v in found.product.inputs)
+    return (1 - found.slot,) if on_codes else ()
+
+
+def _is_quantized(found: BiasedProduct, plan: Plan) -> bool:
+    """Whether ONNX Runtime looks for a Q behind the Add, and finds one."""
+    (result,) = found.add.outputs
+    # of batches, a Reshape stands behind the Gemm: a Q moves past it, a Relu does not
+    stopped = found.is_flattened and any(facts.of(n, OLDEST).swallowed for n in result.consumers())
+    return found.rounds_bias and not stopped and _quantized(result, plan)
 
 
 def results_to_guard(node: ir.Node, guarded: tuple[int, ...]) -> bool:

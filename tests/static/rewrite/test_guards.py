@@ -4,11 +4,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from onnx import helper
 
+import onnxq
 from onnxq.ort import runtime
 from onnxq.ort.node_kinds import NodeKind, integer_nodes
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
 from onnxq.static.prepare import prepare
+from tests.examples import model as example
+from tests.examples import weights
 from tests.golden_models import conv_model
 from tests.static.rewrite.test_qdq import kernels, quantized, worst_steps
 
@@ -104,3 +108,32 @@ def test_guards_stand_where_onnxruntime_fuses_or_moves_past_and_nowhere_else(
     assert kernels(integer).count("Max") == copies
     uses = integer_nodes(runtime.optimized_graph(integer))
     assert {use.kind for use in uses if use.op_type == op_type} == {NodeKind.FLOAT}
+
+
+PRODUCT = {"w": weights(1, 6, 6), "b": weights(2, 6), "v": weights(3, 6, 6), "u": weights(4, 6, 6)}
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("shape", [("N", 6), (1, 3, 6), ("N", 3, 6)], ids=str)
+@pytest.mark.parametrize("left", [("product", "add"), ("product",), ("add",)], ids=str)
+def test_a_product_and_its_bias_stay_float_where_that_is_asked_for(
+    left: tuple[str, ...], shape: tuple[int | str, ...], relu: bool
+) -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "u"], ["c"], "first"),
+        helper.make_node("MatMul", ["c", "w"], ["p"], "product"),
+        helper.make_node("Add", ["b", "p"], ["s"], "add"),
+        *([helper.make_node("Relu", ["s"], ["r"], "relu")] if relu else []),
+        helper.make_node("MatMul", ["r" if relu else "s", "v"], ["y"], "last"),
+    ]
+    qconfig = default_qconfig_mapping()
+    for name in left:
+        qconfig = qconfig.set_node(name, None)
+    x = weights(5, *(2 if size == "N" else int(size) for size in shape))
+    model = example(nodes, PRODUCT, {"x": shape})
+    integer = onnxq.quantize(model, [{"x": x}], qconfig=qconfig, target="x86-vnni")
+    onnxq.cross_check(integer, [{"x": x}]).check()
+    made = kernels(integer)
+    assert "QGemm" not in made
+    if "product" in left:
+        assert {"MatMul", "Gemm", "FusedGemm"} & set(made)
