@@ -82,19 +82,24 @@ class Way:
         return weights(seed, BATCH, *(5 if size == "T" else int(size) for size in self.sizes)) * 3
 
 
-def conv(name: str, op_type: str, weight: tuple[int, ...], axis: int, **attributes: int) -> Way:
-    nodes = [make(op_type, ["x", "w", "b"], ["h"], **attributes)]
+def conv(name: str, op_type: str, weight: tuple[int, ...], axis: int, group: int = 1) -> Way:
+    nodes = [make(op_type, ["x", "w", "b"], ["h"], group=group)]
     reader = make("Conv", ["r", "v"], ["y"])
     return Way(name, nodes, weight, axis, (6, 5, 5), reader, (4, CHANNELS, 1, 1), {})
 
 
 def product(
-    name: str, nodes: list[onnx.NodeProto], rank: int = 2, transposed: bool = False, **extra: Array
+    name: str,
+    nodes: list[onnx.NodeProto],
+    extra: Mapping[str, Array] | None = None,
+    *,
+    rank: int = 2,
+    transposed: bool = False,
 ) -> Way:
     weight = (CHANNELS, 6) if transposed else (6, CHANNELS)
     sizes = ("T", 6) if rank == 3 else (6,)
     reader = make("MatMul", ["r", "v"], ["y"])
-    return Way(name, nodes, weight, int(not transposed), sizes, reader, (CHANNELS, 4), extra)
+    return Way(name, nodes, weight, int(not transposed), sizes, reader, (CHANNELS, 4), extra or {})
 
 
 GEMM = make("Gemm", ["x", "w", "b"], ["h"])
@@ -130,11 +135,11 @@ WAYS = (
         (4, CHANNELS, 1, 1),
         NORM,
     ),
-    product("Gemm + BatchNormalization", [make("Gemm", ["x", "w"], ["m"]), BATCH_NORM], **NORM),
+    product("Gemm + BatchNormalization", [make("Gemm", ["x", "w"], ["m"]), BATCH_NORM], NORM),
     product(
         "LayerNormalization of one element",
         [*ONE_ELEMENT, make("MatMul", ["n", "w"], ["m"]), make("Add", ["b", "m"], ["h"])],
-        **(ONE | APART | TOGETHER),
+        {**ONE, **APART, **TOGETHER},
     ),
 )
 
@@ -182,14 +187,14 @@ CASES = (
 )
 
 
-def sqnr_db(y: Array, wanted: Array) -> float:
+def sqnr_db(y: Singles, wanted: Singles) -> float:
     noise, signal = (float(np.square(a.astype(np.float64)).sum()) for a in (y - wanted, wanted))
     return float("inf") if not noise else 10 * float(np.log10(signal / noise))
 
 
-def run(model: ir.Model, x: Array) -> Array:
+def run(model: ir.Model, x: Singles) -> Singles:
     with runtime.open_session(model, threads=1) as session:
-        return np.asarray(session.run({"x": x})[0])
+        return np.asarray(session.run({"x": x})[0], np.float32)
 
 
 USUAL = ("pruned", "tiny", "all zero", "dead input", "huge bias", "huge bias, pruned")
@@ -234,7 +239,9 @@ def test_it_is_as_near_to_float_as_quantize_static_whose_file_is_predicted_too(
 ) -> None:
     weight, bias = case.weight_and_bias(way)
     source = way.model(weight, bias, static=static)
-    batches = [{"x": way.samples(seed) * np.float32(case.x)} for seed in range(10, 18)]
+    batches: list[dict[str, Array]] = [
+        {"x": way.samples(seed) * np.float32(case.x)} for seed in range(10, 18)
+    ]
     path, theirs = save(source, tmp_path / "f.onnx"), tmp_path / "q.onnx"
     quantize_static(path, theirs, batches)
     ours = onnxq.quantize(ir.from_proto(source), batches, target="x86-vnni")

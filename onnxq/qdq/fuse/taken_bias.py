@@ -12,6 +12,7 @@ from onnxq.graph.weights import constant
 from onnxq.qdq.read import Unread, code_type, from_dequantize
 
 if TYPE_CHECKING:
+    from onnxq.core.arrays import Singles
     from onnxq.qdq.fuse.fusion import Fusion
     from onnxq.qdq.fuse.scales import Scales
 
@@ -35,21 +36,12 @@ def take_bias(made: Fusion, scales: Scales) -> str:
         wanted = np.asarray(x.scale * w.scale)
     producer = value.producer()
     if producer is not None and from_dequantize(value, made.node):
-        if made.operator.op_type in UNCHECKED:
-            if code_type(producer) is not ir.DataType.INT32:
-                return "its bias is not int32"
-            made.inputs[slot] = producer.inputs[0]
-            return ""
-        qparams = scales.of(producer)
-        if isinstance(qparams, Unread) or qparams.dtype != INT32 or qparams.zero_point.any():
-            return "its bias is not int32 with constant scales and zero point 0"
-        if not np.allclose(qparams.scale, wanted, rtol=BIAS_SCALE_TOLERANCE, atol=0):
-            return "the scale of its bias is not the product of the scales of input and weight"
-        made.inputs[slot] = producer.inputs[0]
-        return ""
+        return _take_codes(made, slot, producer, wanted, scales)
     tensor = constant(value)
     if tensor is None or tensor.dtype.name != "FLOAT" or len(tensor.shape) != 1:
         return "its bias is float, and no constant vector"
+    if wanted.ndim and wanted.shape != tuple(tensor.shape):
+        return "its bias is float, and its weight has another number of scales"
     if not made.quantizers:
         return "its bias is float and its result not quantized: ONNX Runtime leaves it in float32"
     with np.errstate(all="ignore"):
@@ -57,4 +49,22 @@ def take_bias(made: Fusion, scales: Scales) -> str:
     if not np.all(np.abs(codes) < 2**31):
         return "its bias does not fit into int32"
     made.new_bias = slot, codes.astype(np.int32)
+    return ""
+
+
+def _take_codes(
+    made: Fusion, slot: int, dequantize: ir.Node, wanted: Singles, scales: Scales
+) -> str:
+    """Puts the codes of a DequantizeLinear in place; the reason where that cannot be done."""
+    if made.operator.op_type in UNCHECKED:
+        if code_type(dequantize) is not ir.DataType.INT32:
+            return "its bias is not int32"
+        made.inputs[slot] = dequantize.inputs[0]
+        return ""
+    qparams = scales.of(dequantize)
+    if isinstance(qparams, Unread) or qparams.dtype != INT32 or qparams.zero_point.any():
+        return "its bias is not int32 with constant scales and zero point 0"
+    if not np.allclose(qparams.scale, wanted, rtol=BIAS_SCALE_TOLERANCE, atol=0):
+        return "the scale of its bias is not the product of the scales of input and weight"
+    made.inputs[slot] = dequantize.inputs[0]
     return ""
