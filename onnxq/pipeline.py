@@ -25,7 +25,7 @@ from onnxq.static.rewrite import rewrite
 from onnxq.targets.range_reduction import RangeReduction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from pathlib import Path
 
     import numpy as np
@@ -66,6 +66,8 @@ def quantize(
     feedback: Mapping[str, str] | None = None,
     objective: Objective | str = Objective.SPEED,
     range_reduction: RangeReduction | str | None = None,
+    batch_size: int | None = None,
+    ignore: Collection[str] = (),
 ) -> QuantizedModel:
     """Prepare, calibrate, plan, rewrite: the quantized model.
 
@@ -85,6 +87,8 @@ def quantize(
         range_reduction: where weights give up range so that pairs of products fit int16:
             "worst-case", "everywhere", or "observed", which is exact on the samples alone and needs
             them; None: the target's own. See onnxq.targets.range_reduction.
+        batch_size: samples per run; None: the model's static batch, else 1.
+        ignore: names of arrays in the samples that are no inputs (labels).
 
     Raises:
         CalibrationError: neither or both of samples and statistics, or unusable ones.
@@ -102,10 +106,13 @@ def quantize(
     elif samples is not None:
         if observed and isinstance(samples, Iterator):
             samples = list(samples)  # they are run more than once
-        statistics = calibrate(prepared, samples)
+        statistics = calibrate(prepared, samples, batch_size=batch_size, ignore=ignore)
     assert statistics is not None
     if observed and samples is not None and not callable(samples):
-        return rewrite(prepared, plan_observed(prepared, statistics, samples, aim), format)
+        made = plan_observed(
+            prepared, statistics, samples, aim, batch_size=batch_size, ignore=ignore
+        )
+        return rewrite(prepared, made, format)
     return rewrite(prepared, plan(prepared, statistics, aim), format)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,8 @@ from onnxq.graph.io import load, model_hash, save
 from onnxq.ort.runtime import open_session
 from onnxq.pipeline import convert, quantize
 from onnxq.qconfig import default_qconfig_mapping
-from onnxq.static.calibrate import calibrate
+from onnxq.static.calibrate import Shard, calibrate
+from onnxq.static.placing.decision import Quantize
 from onnxq.static.plan import plan
 from onnxq.static.prepare import Prepared, prepare
 from onnxq.static.rewrite import rewrite
@@ -153,3 +155,54 @@ def test_the_result_is_near_the_float_model_also_after_saving(tmp_path: Path) ->
         (exact,) = real.run(x)
     spread = float(np.ptp(np.asarray(exact, np.float32)))
     assert np.abs(np.subtract(got, exact)).max() < spread * 4 / 255  # four steps of the output
+
+
+def test_labels_are_ignored_and_the_batch_is_as_asked(wanted: str) -> None:
+    x = np.concatenate([batch["x"] for batch in batches()])
+    samples = {"x": x, "labels": np.zeros(6)}
+    assert model_hash(quantize(network(), samples, batch_size=2, ignore=["labels"])) == wanted
+
+
+def masked() -> onnx.ModelProto:
+    """Attention's way with masks: a product, a mask that is computed, Exp, a product."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"], "scores"),
+        helper.make_node("Relu", ["x"], ["r"], "relu"),
+        helper.make_node("Log", ["r"], ["l"], "log"),
+        helper.make_node("Add", ["m", "l"], ["s"], "add"),
+        helper.make_node("Exp", ["s"], ["e"], "exp"),
+        helper.make_node("MatMul", ["e", "w"], ["y"], "last"),
+    ]
+    return model(nodes, {"w": weights(1, 8, 8)}, {"x": ["N", 8]})
+
+
+def test_an_activation_that_is_not_finite_leaves_its_readers_in_float_with_that_reason() -> None:
+    source = masked()
+    samples = [{"x": weights(seed, 4, 8)} for seed in range(4)]
+    prepared = prepare(source)
+    made = plan(prepared, calibrate(prepared, samples))
+    decisions = {name: str(decision) for name, decision in made.decisions.items()}
+    assert "tensor 'l' is not finite: " in decisions["add"]
+    assert "NaN or infinite, as -inf, in batch 0 of the samples" in decisions["add"]
+    assert isinstance(made.decisions["scores"], Quantize)
+    assert isinstance(made.decisions["last"], Quantize)
+    quantized = quantize(source, samples)
+    with open_session(quantized) as ours, open_session(load(source)) as theirs:
+        got, wanted = ours.run(samples[0]), theirs.run(samples[0])
+    np.testing.assert_allclose(got[0].astype(np.float32), wanted[0].astype(np.float32), atol=0.1)
+
+
+def test_prepared_and_statistics_go_to_other_processes_and_back() -> None:
+    prepared = prepare(network())
+    prepared.run(batches()[0])
+    there = pickle.loads(pickle.dumps(prepared))
+    assert there.model_hash == model_hash(there.model) == prepared.model_hash
+    for one in (prepared, there):
+        for batch in batches()[1:]:
+            one.run(batch)
+    assert model_hash(convert(there)) == model_hash(convert(prepared))
+    parts = [
+        pickle.loads(pickle.dumps(calibrate(there, batches(), shard=Shard(i, 2)))) for i in (0, 1)
+    ]
+    made = rewrite(prepared, plan(prepared, parts[1].merge(parts[0])))
+    assert model_hash(made) == model_hash(convert(prepared))

@@ -129,7 +129,13 @@ def export(
     metavar="I/N",
     default="1/1",
     callback=shard,
-    help="Only every N-th batch, from the I-th on.",
+    help="Only every N-th batch, from the I-th on: 1/4, 2/4, 3/4 and 4/4 are all.",
+)
+@click.option(
+    "--checkpoint",
+    type=PATH,
+    help="Keep what was seen in this file, every minute and when stopped; the same command goes on "
+    "from it. Removed at the end.",
 )
 def calibrate(
     model: Path,
@@ -143,21 +149,36 @@ def calibrate(
     feedback: dict[str, str],
     resume: bool,
     shard: tuple[int, int],
+    checkpoint: Path | None,
 ) -> None:
-    """Observe the activations of MODEL on SAMPLES: an npz or npy file, or a folder of them."""
-    claim_beside(model, [output], [samples, *given(qconfig)])
-    source = load_model(model, [output])
+    """Observe the activations of MODEL on SAMPLES: an npz or npy file, or a folder of them.
+
+    Ctrl-C and SIGTERM stop it behind a batch, and save what was seen: in the checkpoint, or else in
+    the output, which --resume goes on from.
+    """
+    outputs = [output, *given(checkpoint)]
+    claim_beside(model, outputs, [samples, *given(qconfig)])
+    source = load_model(model, outputs)
     from onnxq.static.calibrate import Statistics
 
     prepared = prepare_model(source, qconfig, overrides, target, feedback)
     previous = Statistics.load(output) if resume and output.exists() else None
     with signals.stoppable() as stopped:
         statistics = calibrate_model(
-            prepared, samples, ignore, batch_size, previous, shard, stopped
+            prepared, samples, ignore, batch_size, previous, shard, stopped, checkpoint
         )
-    statistics.save(output)
     count = len(statistics.batches)
+    if stopped.is_set() and checkpoint is not None:
+        click.echo(f"stopped after {count} batches; go on with the same command", err=True)
+        raise click.exceptions.Exit(signals.exit_code() or 0)
+    statistics.save(output)
+    if checkpoint is not None:
+        checkpoint.unlink(missing_ok=True)
     click.echo(f"{output}: {len(prepared.observed)} tensors, {count} batches")
+    for tensor, why in statistics.not_finite.items():
+        click.echo(f"note: tensor '{tensor}': {why}; nodes around it will stay in float", err=True)
+    for note in statistics.notes():
+        click.echo(f"note: {note}", err=True)
     if stopped.is_set():
         click.echo("stopped; go on with the same command and --resume", err=True)
         raise click.exceptions.Exit(signals.exit_code() or 0)

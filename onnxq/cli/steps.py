@@ -122,6 +122,7 @@ def calibrate_model(
     previous: Statistics | None = None,
     shard: tuple[int, int] = (0, 1),
     stopped: threading.Event | None = None,
+    checkpoint: Path | None = None,
 ) -> Statistics:
     """Statistics of the samples, from the first on; those that `previous` has are not run again."""
     from onnxq.report.progress import progress_bar
@@ -145,6 +146,7 @@ def calibrate_model(
             statistics=previous,
             first_batch=0,
             shard=Shard(*shard),
+            checkpoint=checkpoint,
             progress=progress,
         )
 

@@ -172,6 +172,12 @@ def _opened(source: Path | tuple[Path, str]) -> IO[bytes]:
         return archive.open(member)
 
 
+def is_bomb(*members: zipfile.ZipInfo) -> bool:
+    """Whether the members together unpack to far more than arrays of real values do."""
+    unpacked = sum(info.file_size for info in members)
+    return unpacked > max(BOMB_BYTES, BOMB_RATIO * sum(info.compress_size for info in members))
+
+
 def _held_bytes(file: IO[bytes], source: Path | tuple[Path, str], where: str) -> int:
     """Bytes that the source holds from here on, by the file system or the archive's directory.
 
@@ -182,7 +188,7 @@ def _held_bytes(file: IO[bytes], source: Path | tuple[Path, str], where: str) ->
         return source.stat().st_size - file.tell()
     with zipfile.ZipFile(source[0]) as archive:
         info = archive.getinfo(source[1])
-    if info.file_size > max(BOMB_BYTES, BOMB_RATIO * info.compress_size):
+    if is_bomb(info):
         raise CalibrationError(
             f"{where}: {info.compress_size} bytes in the file unpack to {info.file_size}, which no "
             "samples do but constant ones. Write the file with numpy.savez, uncompressed, if they "

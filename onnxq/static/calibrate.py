@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import copy
 import zlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -20,19 +19,25 @@ import numpy as np
 
 from onnxq.errors import CalibrationError
 from onnxq.graph.expose import expose
-from onnxq.ort.runtime import Memory, Session, open_session
+from onnxq.ort.runtime import Memory, Session, Waiting, open_session
 from onnxq.samples import input_specs, open_samples
+from onnxq.samples.inputs import have_batch_axis
 from onnxq.samples.state import State
 from onnxq.static.arguments import check_prepared
-from onnxq.static.statistics import Statistics
+from onnxq.static.checkpoint import Checkpoint, Keeper, as_checkpoint
+from onnxq.static.seen_samples import SeenSamples
+from onnxq.static.shard import WHOLE, Shard
+from onnxq.static.statistics import NotFinite, Statistics
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import onnx_ir as ir
 
     from onnxq.core.arrays import Array
     from onnxq.observers import Observer, ObserverSpec
 
-__all__ = ["Calibration", "Shard", "Statistics", "calibrate"]
+__all__ = ["Calibration", "Checkpoint", "Shard", "Statistics", "calibrate"]
 
 Progress = Callable[[int, int | None], None]
 """progress(batches done, batches in all or None where that is not known)."""
@@ -58,35 +63,6 @@ class Observed(Protocol):
         """Output name -> input name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """Every `count`-th batch, from batch `index` on: batch i belongs to shard i % count.
-
-    Attributes:
-        index: 0 to count - 1.
-        count: number of shards.
-
-    Raises:
-        CalibrationError: the index is outside.
-    """
-
-    index: int = 0
-    count: int = 1
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.index < self.count:
-            raise CalibrationError(
-                f"shard {self.index} of {self.count}; wanted an index from 0 to {self.count - 1}."
-            )
-
-    def has(self, batch: int) -> bool:
-        """Whether the batch with this global number belongs to the shard."""
-        return batch % self.count == self.index
-
-
-WHOLE = Shard()
-
-
 def calibrate(
     prepared: Observed,
     samples: object,
@@ -94,6 +70,9 @@ def calibrate(
     statistics: Statistics | None = None,
     first_batch: int | None = None,
     shard: Shard = WHOLE,
+    checkpoint: Checkpoint | str | Path | None = None,
+    batch_size: int | None = None,
+    ignore: Collection[str] = (),
     progress: Progress | None = None,
     threads: int | None = None,
 ) -> Statistics:
@@ -108,25 +87,41 @@ def calibrate(
             the batches that `statistics` has are checked to be the same ones and are not counted
             again.
         shard: the part of the samples to observe; merge the Statistics of all shards afterwards.
+        checkpoint: file that keeps what was seen, every minute and at the end. A run that begins
+            with one that is there goes on from it, in place of `statistics`: with the same samples,
+            the result is that of one run. Delete it when the result is saved.
+        batch_size: samples per run; None: the model's, else 1.
+        ignore: names of arrays in the samples that are no inputs.
         progress: called after each batch.
         threads: of one inference; None: one per core.
 
     Raises:
-        CalibrationError: samples that do not suit the model; NaN, Inf or overflow in an activation;
-            statistics of another model or other observers; a batch that differs from the one that
-            the statistics have seen under its number.
+        CalibrationError: samples that do not suit the model; statistics or a checkpoint of another
+            model or other observers; a batch that differs from the one that they have seen under
+            its number. NaN or Inf in an input; in an activation, they make its readers float.
+        OutputError: the checkpoint cannot be written.
     """
-    with Calibration(prepared, statistics, threads=threads) as run:
-        first = run.next_batch if first_batch is None else first_batch
-        batches = open_samples(samples, run.inputs)
+    keeper = None if checkpoint is None else Keeper(as_checkpoint(checkpoint))
+    first = first_batch
+    if first is None:
+        first = statistics.next_batch if statistics else 0
+    if keeper is not None:
+        statistics = keeper.load(prepared.model_hash) or statistics
+    with Calibration(prepared, statistics, shard=shard, threads=threads) as run:
+        batches = open_samples(samples, run.inputs, batch_size, ignore)
         for done, batch in enumerate(batches):
             if shard.has(first + done) and not run.has_seen(batch, first + done):
                 run.observe(batch, first + done)
             elif prepared.feedback:
                 run.advance(batch)
+            if keeper is not None:
+                keeper.keep_sometimes(run.statistics)
             if progress is not None:
                 progress(done + 1, batches.count)
-        return run.statistics()
+        seen = run.statistics()
+    if keeper is not None:
+        keeper.keep(seen)
+    return seen
 
 
 class Calibration:
@@ -140,6 +135,7 @@ class Calibration:
     Args:
         prepared: the model, and the observer of each tensor.
         statistics: what was seen before; it stays as it is.
+        shard: the part of the samples that the batches are.
         threads: of one inference; None: one per core.
 
     Attributes:
@@ -156,6 +152,7 @@ class Calibration:
         prepared: Observed,
         statistics: Statistics | None = None,
         *,
+        shard: Shard = WHOLE,
         threads: int | None = None,
     ) -> None:
         check_prepared(prepared, "calibrate")
@@ -164,17 +161,22 @@ class Calibration:
         self._batches = dict(statistics.batches) if statistics else {}
         seen = statistics.counts if statistics else {}
         self._counts = {name: seen.get(name, 0) for name in self._observers}
+        self._not_finite = dict(statistics.not_finite) if statistics else {}
+        self._shards = {shard, *(statistics.shards if statistics else ())}
+        self._samples = statistics.samples if statistics else SeenSamples()
         self._failure: str | None = None
         self._fed_back = tuple(prepared.feedback)
         self.inputs = input_specs(prepared.model, optional=set(prepared.feedback.values()))
         self._state = State(self.inputs, prepared.feedback)
+        sliced = self.inputs if have_batch_axis(self.inputs) else ()
+        self._sliced = {spec.name for spec in sliced}
         self.next_batch = statistics.next_batch if statistics else 0
         fed = {spec.name for spec in self.inputs}
         inner = [name for name in prepared.observed if name not in fed]
         exposed = expose(prepared.model, inner)
         self._outputs = dict(exposed.outputs)
         self._session: Session = open_session(
-            exposed.model, threads=threads, memory=Memory.ON_DEMAND
+            exposed.model, threads=threads, memory=Memory.ON_DEMAND, waiting=Waiting.ASLEEP
         )
 
     def observe(self, batch: Mapping[str, Array], index: int | None = None) -> None:
@@ -185,8 +187,9 @@ class Calibration:
             index: global number of the batch; None: the next one.
 
         Raises:
-            CalibrationError: the batch does not suit the model, or its number was seen before; NaN,
-                Inf or overflow in an activation. After that the run cannot go on.
+            CalibrationError: the batch does not suit the model, or its number was seen before; NaN
+                or Inf in an input, or a tensor that its observer refuses. After that the run cannot
+                go on.
         """
         number = self.next_batch if index is None else index
         self._check_alive()
@@ -198,13 +201,21 @@ class Calibration:
         for name, observer in self._observers.items():
             if tensors[name].size == 0:  # a branch that did not run
                 continue
+            self._counts[name] += 1
+            if name in self._not_finite:
+                continue
             try:
                 observer.observe(tensors[name], number)
             except CalibrationError as error:
-                self._failure = f"tensor '{name}': {error}"
-                raise CalibrationError(self._failure) from error
-            self._counts[name] += 1
+                values = _not_finite(tensors[name])
+                if name in batch or not values:
+                    self._failure = f"tensor '{name}': {error}"
+                    raise CalibrationError(self._failure) from error
+                self._not_finite[name] = NotFinite(number, values)
+        for name in self._not_finite:  # as if they had seen nothing, whatever came first
+            self._observers[name] = self._observers[name].spec()
         self._batches[number] = _fingerprint(batch)
+        self._samples = self._samples.merged(SeenSamples.of(batch, self._sliced))
         self.next_batch = max(self.next_batch, number + 1)
 
     def advance(self, batch: Mapping[str, Array]) -> None:
@@ -244,6 +255,9 @@ class Calibration:
             MappingProxyType(copy.deepcopy(self._observers)),
             MappingProxyType(dict(sorted(self._batches.items()))),
             MappingProxyType(dict(self._counts)),
+            MappingProxyType(dict(sorted(self._not_finite.items()))),
+            frozenset(self._shards),
+            self._samples,
         )
 
     def close(self) -> None:
@@ -283,11 +297,24 @@ def _observers(prepared: Observed, statistics: Statistics | None) -> dict[str, O
     }
 
 
+def _not_finite(x: Array) -> str:
+    """How many values are NaN or infinite in float32, and the first; empty where none is."""
+    with np.errstate(over="ignore"):
+        values = x.astype(np.float32)
+    bad = ~np.isfinite(values)
+    if not bad.any():
+        return ""
+    return f"{np.count_nonzero(bad)} of {x.size} values are NaN or infinite, as {values[bad][0]},"
+
+
 def _fingerprint(batch: Mapping[str, Array]) -> int:
     """CRC-32 of names, shapes and values."""
     crc = 0
     for name in sorted(batch):
         array = np.ascontiguousarray(batch[name])
         crc = zlib.crc32(f"{name}{array.dtype}{array.shape}".encode(), crc)
+        if array.dtype.hasobject:  # texts
+            crc = zlib.crc32(repr(array.tolist()).encode(), crc)
+            continue
         crc = zlib.crc32(array.reshape(-1).view(np.uint8).data, crc)
     return crc

@@ -135,6 +135,7 @@ def plan(
     statistics.check_model(prepared.model_hash)
     check_saturated(prepared.target, saturated)
     tensors, unseen, notes = tensor_qparams(prepared, statistics)
+    notes += statistics.notes()
     notes += untaken_branches(prepared, statistics)
     decisions = _demote(prepared, unseen, tensors)
     if prepared.target.agreeing_sums:

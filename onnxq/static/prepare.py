@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import onnx
 import onnx_ir as ir
@@ -14,6 +14,7 @@ from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.collector import without_collector
 from onnxq.graph.io import load, model_hash
+from onnxq.graph.saving import to_bytes
 from onnxq.graph.walk import tensor_names, walk
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
@@ -31,7 +32,7 @@ from onnxq.static.placing.stored_types import storage_of
 from onnxq.targets.range_reduction import as_range_reduction
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import numpy as np
     import numpy.typing as npt
@@ -119,6 +120,16 @@ class Prepared:
         for checked in open_samples([batch], calibration.inputs):
             calibration.observe(checked)
 
+    def __reduce__(self) -> tuple[Callable[..., Prepared], tuple[object, ...]]:
+        """Pickles with the bytes of its model, so that processes can calibrate without a file.
+
+        Raises:
+            ModelError: the model is too large for protobuf. Prepare it in each process.
+        """
+        others = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "model"}
+        begun = [calibration.statistics() for calibration in others.pop("_calibration")]
+        return _restored, (to_bytes(self.model), others, begun)
+
     @property
     def statistics(self) -> Statistics:
         """Statistics of what `run` has observed so far.
@@ -129,6 +140,13 @@ class Prepared:
         if not self._calibration:
             raise CalibrationError("no batch was observed; call run(batch) first, or calibrate().")
         return self._calibration[0].statistics()
+
+
+def _restored(data: bytes, others: dict[str, Any], begun: list[Statistics]) -> Prepared:
+    """The Prepared whose parts `__reduce__` gave."""
+    prepared = Prepared(load(onnx.ModelProto.FromString(data)), **others)
+    prepared._calibration.extend(Calibration(prepared, seen) for seen in begun)  # noqa: SLF001  # of this module
+    return prepared
 
 
 @without_collector()

@@ -2,32 +2,58 @@
 
 A .stats file is an npz: "header" holds JSON (format, model hash, observers), "batches" and "checks"
 the numbers and CRC-32 of the batches, "counts" the batches that reached each tensor, and
-"<i>/<key>" the state of the i-th observer. Nothing is pickled.
+"<i>/<key>" the state of the i-th observer. Nothing is pickled. Files of version 2 lack shards,
+samples and what is not finite.
 """
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq.core.atomic import write_atomically
 from onnxq.core.regular import why_no_file
+from onnxq.core.saved import plain, read
 from onnxq.errors import CalibrationError, nearest
 from onnxq.observers import Observer, ObserverSpec
-from onnxq.samples.columns import HEADER_ERRORS, why_unreadable
+from onnxq.samples.columns import HEADER_ERRORS, is_bomb, why_unreadable
+from onnxq.static.seen_samples import SeenSamples
+from onnxq.static.shard import Shard, notes_on_missing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FORMAT = "onnxq.stats"
-VERSION = 2
+VERSION = 3
+READ_VERSIONS = (2, VERSION)
 DAMAGED = (*HEADER_ERRORS, AttributeError)
 """Errors that reading a truncated or altered npz, its JSON or an observer's arrays raises."""
 
 Arrays = Mapping[str, npt.NDArray[np.generic]]
+
+
+@dataclass(frozen=True, slots=True)
+class NotFinite:
+    """NaN or Inf in an activation.
+
+    Attributes:
+        batch: global number of the first batch with such values.
+        values: which, in words.
+    """
+
+    batch: int
+    values: str
+
+    def __str__(self) -> str:
+        return f"{self.values} in batch {self.batch} of the samples"
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,12 +65,18 @@ class Statistics:
         observers: tensor name -> its observer; treat them as read-only.
         batches: global number of each batch that was seen -> CRC-32 of its arrays.
         counts: tensor name -> number of batches that reached it; fewer than all inside an If.
+        not_finite: tensor name -> NaN or Inf that it had; its observer has seen nothing.
+        shards: parts of the samples that were observed; none where that is not known.
+        samples: how these looked.
     """
 
     model_hash: str
     observers: Mapping[str, Observer]
     batches: Mapping[int, int]
     counts: Mapping[str, int]
+    not_finite: Mapping[str, NotFinite] = field(default_factory=dict)
+    shards: frozenset[Shard] = frozenset()
+    samples: SeenSamples = field(default_factory=SeenSamples)
 
     @property
     def next_batch(self) -> int:
@@ -62,6 +94,13 @@ class Statistics:
                 f"these statistics are of another model (hash {self.model_hash[:12]}; this model "
                 f"has {model_hash[:12]}): its graph or weights changed. Calibrate again."
             )
+
+    def notes(self) -> list[str]:
+        """Notes on samples that look like a mistake, and on shards that are missing."""
+        same = []
+        if len(self.batches) > 1 and len(set(self.batches.values())) == 1:
+            same = [f"all {len(self.batches)} batches of the samples are the same one."]
+        return [*notes_on_missing(self.shards), *same, *self.samples.notes()]
 
     def observer(self, tensor: str, spec: ObserverSpec) -> Observer:
         """The observer of that tensor, if it is of that spec.
@@ -106,7 +145,11 @@ class Statistics:
                 f"tensor '{min(apart)}' is in one of the statistics only ({len(apart)} such). "
                 "Calibrate all shards with the same qconfig."
             )
-        merged = {n: _merged(n, seen, other.observers[n]) for n, seen in self.observers.items()}
+        not_finite = _firsts(self.not_finite, other.not_finite)
+        merged = {
+            n: seen.spec() if n in not_finite else _merged(n, seen, other.observers[n])
+            for n, seen in self.observers.items()
+        }
         batches = dict(sorted({**self.batches, **other.batches}.items()))
         counts = {n: self.counts.get(n, 0) + other.counts.get(n, 0) for n in self.observers}
         return Statistics(
@@ -114,6 +157,9 @@ class Statistics:
             MappingProxyType(merged),
             MappingProxyType(batches),
             MappingProxyType(counts),
+            MappingProxyType(not_finite),
+            self.shards | other.shards,
+            self.samples.merged(other.samples),
         )
 
     def save(self, path: str | Path) -> None:
@@ -122,6 +168,10 @@ class Statistics:
         Raises:
             OutputError: the file cannot be written.
         """
+        write_atomically(path, self._write)
+
+    def _write(self, file: BinaryIO) -> None:
+        """Writes what a .stats file holds."""
         arrays: dict[str, npt.NDArray[np.generic]] = {
             "header": np.frombuffer(json.dumps(self._header()).encode(), np.uint8),
             "batches": np.array(list(self.batches), np.int64),
@@ -132,7 +182,13 @@ class Statistics:
             for key, array in observer.state().items():
                 arrays[f"{number}/{key}"] = np.asarray(array)
         # savez takes arrays of any name as keywords, its stub one of them as a flag
-        write_atomically(path, lambda file: np.savez_compressed(file, **arrays))  # type: ignore[arg-type]  # as said
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # as said
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Statistics], tuple[bytes]]:
+        """Pickles as the bytes of a .stats file, so that processes can hand statistics over."""
+        file = io.BytesIO()
+        self._write(file)
+        return _from_bytes, (file.getvalue(),)
 
     def _header(self) -> dict[str, object]:
         tensors = [
@@ -144,6 +200,9 @@ class Statistics:
             "version": VERSION,
             "model_hash": self.model_hash,
             "tensors": tensors,
+            "not_finite": plain(self.not_finite),
+            "shards": plain(sorted(self.shards)),
+            "samples": plain(self.samples),
         }
 
     @classmethod
@@ -154,12 +213,10 @@ class Statistics:
             CalibrationError: the file is missing, damaged, no .stats file, or of a newer onnxq.
             QConfigError: it names an observer class that is not imported.
         """
-        arrays = _read(Path(path))
-        try:
-            header = json.loads(arrays["header"].tobytes())
-            return _restored(header, arrays, path)
-        except DAMAGED as error:
-            raise _damaged(path, error) from error
+        if why := why_no_file(Path(path)):
+            raise CalibrationError(f"statistics '{path}': {why}. Give a .stats file.")
+        with Path(path).open("rb") as file:
+            return _read(file, f"'{path}'")
 
 
 def _merged(tensor: str, ours: Observer, theirs: Observer) -> Observer:
@@ -169,10 +226,36 @@ def _merged(tensor: str, ours: Observer, theirs: Observer) -> Observer:
         raise CalibrationError(f"tensor '{tensor}': {error}") from error
 
 
-def _restored(header: dict[str, object], arrays: Arrays, path: str | Path) -> Statistics:
-    if header["format"] != FORMAT or header["version"] != VERSION:
+def _firsts(ours: Mapping[str, NotFinite], theirs: Mapping[str, NotFinite]) -> dict[str, NotFinite]:
+    """Of each tensor, the one of the earlier batch."""
+    both = [*ours.items(), *theirs.items()]
+    return dict(sorted(both, key=lambda item: (item[0], -item[1].batch)))
+
+
+def _from_bytes(data: bytes) -> Statistics:
+    return _read(io.BytesIO(data), "that were pickled")
+
+
+def _read(file: BinaryIO, where: str) -> Statistics:
+    """Statistics of what `_write` wrote.
+
+    Raises:
+        CalibrationError: it is damaged, no .stats file, or of a newer onnxq.
+    """
+    try:
+        arrays = _arrays(file, where)
+        return _restored(json.loads(arrays["header"].tobytes()), arrays, where)
+    except DAMAGED as error:
         raise CalibrationError(
-            f"statistics '{path}' have format {header['format']} {header['version']}; this onnxq "
+            f"statistics {where} cannot be read ({type(error).__name__}: "
+            f"{why_unreadable(error)}): the file is damaged or no .stats file. Calibrate again."
+        ) from error
+
+
+def _restored(header: dict[str, object], arrays: Arrays, where: str) -> Statistics:
+    if header["format"] != FORMAT or header["version"] not in READ_VERSIONS:
+        raise CalibrationError(
+            f"statistics {where} have format {header['format']} {header['version']}; this onnxq "
             f"reads {FORMAT} {VERSION}. Calibrate again, or update onnxq."
         )
     states: dict[int, dict[str, npt.NDArray[np.generic]]] = {}
@@ -193,34 +276,22 @@ def _restored(header: dict[str, object], arrays: Arrays, path: str | Path) -> St
         MappingProxyType(observers),
         MappingProxyType(batches),
         MappingProxyType(dict(zip(observers, arrays["counts"].tolist(), strict=True))),
+        MappingProxyType(read(Mapping[str, NotFinite], header.get("not_finite", {}))),
+        frozenset(read(tuple[Shard, ...], header.get("shards", []))),
+        read(SeenSamples, header.get("samples", {})),
     )
 
 
-def _damaged(path: str | Path, error: Exception) -> CalibrationError:
-    return CalibrationError(
-        f"statistics '{path}' cannot be read ({type(error).__name__}: {why_unreadable(error)}): "
-        "the file is damaged or no .stats file. Calibrate again."
-    )
-
-
-def _no_statistics(path: Path, names: list[str]) -> CalibrationError:
-    return CalibrationError(
-        f"statistics '{path}': this is an npz with the arrays {', '.join(names[:3]) or 'none'}, "
-        "and no .stats file. Make one with `onnxq calibrate`; arrays to calibrate on are given as "
-        "samples, without --stats."
-    )
-
-
-def _read(path: Path) -> dict[str, npt.NDArray[np.generic]]:
-    if why := why_no_file(path):
-        raise CalibrationError(f"statistics '{path}': {why}. Give a .stats file.")
-    try:
-        with path.open("rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-            if not isinstance(loaded, np.lib.npyio.NpzFile):
-                raise TypeError("a single array")
-            if "header" not in loaded.files:
-                raise _no_statistics(path, loaded.files)
-            return {name: loaded[name] for name in loaded.files}
-    except DAMAGED as error:
-        raise _damaged(path, error) from error
+def _arrays(file: BinaryIO, where: str) -> dict[str, npt.NDArray[np.generic]]:
+    loaded = np.load(file, allow_pickle=False)
+    if not isinstance(loaded, np.lib.npyio.NpzFile):
+        raise TypeError("a single array")
+    if loaded.zip is not None and is_bomb(*loaded.zip.infolist()):
+        raise TypeError("its arrays unpack to far more than statistics have")
+    if "header" not in loaded.files:
+        raise CalibrationError(
+            f"statistics {where}: this is an npz with the arrays "
+            f"{', '.join(loaded.files[:3]) or 'none'}, and no .stats file. Make one with "
+            "`onnxq calibrate`; arrays to calibrate on are given as samples, without --stats."
+        )
+    return {name: loaded[name] for name in loaded.files}

@@ -210,6 +210,34 @@ def test_an_interrupted_calibration_saves_what_it_saw(
     assert list(Statistics.load(stats).batches) == [0, 1, 2]
 
 
+def test_a_stopped_calibration_goes_on_from_its_checkpoint(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import signal
+
+    from onnxq.static.calibrate import Calibration
+
+    observe = Calibration.observe
+
+    def observe_and_terminate(self: Calibration, batch: object, index: int) -> None:
+        observe(self, batch, index)  # type: ignore[arg-type]  # it only passes them on
+        if index == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Calibration, "observe", observe_and_terminate)
+    stats, kept = tmp_path / "m.stats", tmp_path / "kept.stats"
+    command = ("calibrate", model_path, samples_path, "-o", stats, "--checkpoint", kept)
+    stopped = run(*command)
+    assert (stopped.exit_code, stats.exists()) == (143, False)
+    assert "stopped after 3 batches; go on with the same command" in stopped.stderr
+    assert list(Statistics.load(kept).batches) == [0, 1, 2]
+    monkeypatch.undo()
+    assert run(*command).exit_code == 0
+    assert not kept.exists()
+    assert run("calibrate", model_path, samples_path, "-o", tmp_path / "whole").exit_code == 0
+    assert stats.read_bytes() == (tmp_path / "whole").read_bytes()
+
+
 def test_a_batch_size_is_used(
     run: Run, model_path: Path, samples_path: Path, tmp_path: Path
 ) -> None:

@@ -17,10 +17,11 @@ from onnxq.observers import (
     ObserverSpec,
     RecordingObserver,
 )
-from onnxq.static.calibrate import Calibration, Shard, Statistics, calibrate
+from onnxq.static.calibrate import Calibration, Checkpoint, Shard, Statistics, calibrate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from onnxq.core.arrays import Array
 
@@ -162,12 +163,41 @@ def test_statistics_of_another_model_or_qconfig_are_refused() -> None:
         calibrate(_prepared(NET, RECORD, "a"), _batches(1), statistics=statistics)
 
 
-@pytest.mark.parametrize("op", ["Log", "Reciprocal"])
-def test_nan_and_inf_in_an_activation_name_tensor_and_batch(op: str) -> None:
-    prepared = _prepared(f"g (float[n] x) => (y) {{ a = {op}(x) y = Neg(a) }}", MINMAX, "x", "a")
-    batches = [{"x": np.ones(2, np.float32)}, {"x": np.zeros(2, np.float32)}]
-    with pytest.raises(CalibrationError, match=r"tensor 'a': .*batch 1"):
-        calibrate(prepared, batches)
+NOT_FINITE = "g (float[n] x) => (float[n] y, float[n] z) { a = Log(x) y = Neg(a) z = Abs(x) }"
+ZERO_FIRST = [{"x": np.full(2, value, np.float32)} for value in (0, 1, 2, 0)]
+
+
+def test_nan_and_inf_in_an_activation_are_told_with_their_batch() -> None:
+    prepared = _prepared(NOT_FINITE, MINMAX, "x", "a", "z")
+    statistics = calibrate(prepared, ZERO_FIRST[1:])
+    assert list(statistics.not_finite) == ["a"]
+    assert str(statistics.not_finite["a"]) == (
+        "2 of 2 values are NaN or infinite, as -inf, in batch 2 of the samples"
+    )
+    assert (_range(statistics, "z"), _range(statistics, "a")) == ((0, 2), (np.inf, -np.inf))
+    assert dict(statistics.counts) == {"x": 3, "a": 3, "z": 3}
+
+
+def test_what_is_not_finite_is_the_same_however_the_batches_are_split() -> None:
+    prepared = _prepared(NOT_FINITE, MINMAX, "x", "a", "z")
+    whole = calibrate(prepared, ZERO_FIRST)
+    parts = [calibrate(prepared, ZERO_FIRST, shard=Shard(i, 3)) for i in range(3)]
+    for order in ((0, 1, 2), (2, 0, 1), (1, 2, 0)):
+        first, *others = (parts[i] for i in order)
+        for other in others:
+            first = first.merge(other)
+        _same(first, whole)
+        assert first.not_finite == whole.not_finite
+    resumed = calibrate(prepared, ZERO_FIRST, statistics=parts[1], first_batch=0)
+    assert resumed.not_finite.keys() == {"a"}
+
+
+def test_nan_and_inf_in_an_input_are_errors() -> None:
+    with Calibration(_prepared(NET, MINMAX, "x")) as run:
+        with pytest.raises(CalibrationError, match=r"tensor 'x': batch 0: 1 of 2 values are NaN"):
+            run.observe({"x": np.array([[1, np.inf]], np.float32)})
+        with pytest.raises(CalibrationError, match="stopped half-way"):
+            run.statistics()
 
 
 def test_bad_samples_are_errors_before_the_model_runs() -> None:
@@ -285,15 +315,6 @@ def test_a_batch_number_is_used_once() -> None:
         assert run.next_batch == 8
 
 
-def test_a_run_that_failed_half_way_gives_no_statistics() -> None:
-    prepared = _prepared("g (float[n] x) => (y) { y = Log(x) }", MINMAX, "x", "y")
-    with Calibration(prepared) as run:
-        with pytest.raises(CalibrationError, match="tensor 'y'"):
-            run.observe({"x": np.zeros(2, np.float32)})
-        with pytest.raises(CalibrationError, match="stopped half-way"):
-            run.statistics()
-
-
 def test_one_batch_of_activations_is_alive_at_a_time() -> None:
     alive: list[int] = []
 
@@ -307,3 +328,92 @@ def test_one_batch_of_activations_is_alive_at_a_time() -> None:
     # a generator is not drawn ahead of the batch that runs
     calibrate(prepared, samples, progress=lambda done, _: alive.append(-done))
     assert alive == [0, -1, 1, -2, 2, -3, 3, -4]
+
+
+def test_a_checkpoint_goes_on_from_where_it_was_and_gives_what_one_run_gives(
+    tmp_path: Path,
+) -> None:
+    prepared, batches = _prepared(NET, MINMAX, "x", "a", "y"), _batches(6)
+    kept = Checkpoint(tmp_path / "kept.stats", every_s=0)
+
+    def until_the_power_fails() -> Iterator[dict[str, Array]]:
+        yield from batches[:4]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        calibrate(prepared, until_the_power_fails(), checkpoint=kept)
+    seen = len(Statistics.load(kept.path).batches)
+    assert 0 < seen <= 4
+    resumed, whole = calibrate(prepared, batches, checkpoint=kept), calibrate(prepared, batches)
+    for name, statistics in (("resumed", resumed), ("whole", whole)):
+        statistics.save(tmp_path / name)
+    assert (tmp_path / "resumed").read_bytes() == (tmp_path / "whole").read_bytes()
+    assert kept.path.read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_a_checkpoint_is_written_no_more_often_than_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    save = Statistics.save
+
+    def count(self: Statistics, path: str | Path) -> None:
+        written.append(len(self.batches))
+        save(self, path)
+
+    monkeypatch.setattr(Statistics, "save", count)
+    calibrate(_prepared(NET, MINMAX, "a"), _batches(6), checkpoint=tmp_path / "kept.stats")
+    assert written == [6]  # a minute has not passed: only the end
+
+
+def test_a_checkpoint_counts_on_top_of_the_statistics_that_it_began_with(tmp_path: Path) -> None:
+    prepared, batches, kept = _prepared(NET, MINMAX, "a"), _batches(6), tmp_path / "kept.stats"
+    first = calibrate(prepared, batches[:2])
+    calibrate(prepared, batches[2:4], statistics=first, checkpoint=kept)
+    on_top = calibrate(prepared, batches[2:], statistics=first, checkpoint=kept)
+    _same(on_top, calibrate(prepared, batches))
+
+
+def test_a_checkpoint_of_another_model_or_damaged_is_named(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.stats"
+    calibrate(_prepared(NET, MINMAX, "a"), _batches(1), checkpoint=kept)
+    other = _prepared(NET.replace("{2}", "{3}"), MINMAX, "a")
+    with pytest.raises(CalibrationError, match=r"checkpoint '.*kept.stats': .*Delete it, or name"):
+        calibrate(other, _batches(1), checkpoint=kept)
+    kept.write_text("damaged")
+    with pytest.raises(CalibrationError, match=r"checkpoint '.*kept.stats': .*Delete it, or name"):
+        calibrate(other, _batches(1), checkpoint=kept)
+    with pytest.raises(CalibrationError, match="wanted 0 or more"):
+        Checkpoint(kept, every_s=float("nan"))
+
+
+def test_a_batch_size_and_names_to_ignore_are_taken() -> None:
+    prepared = _prepared(NET, MINMAX, "a")
+    samples = {"x": np.ones((4, 2), np.float32), "label": np.ones(3)}
+    assert len(calibrate(prepared, samples, batch_size=2, ignore=["label"]).batches) == 2
+
+
+def test_merged_shards_know_which_one_is_missing() -> None:
+    prepared = _prepared(NET, MINMAX, "a")
+    parts = [calibrate(prepared, _batches(8), shard=Shard(i, 4)) for i in (0, 2, 3)]
+    merged = parts[0].merge(parts[1]).merge(parts[2])
+    (note,) = merged.notes()
+    assert "of 3 of 4 shards: '2/4' missing. Calibrate with --shard 2/4" in note
+    whole = merged.merge(calibrate(prepared, _batches(8), shard=Shard(1, 4)))
+    assert whole.notes() == []
+
+
+def test_suspicious_samples_are_noted() -> None:
+    prepared = _prepared(NET, MINMAX, "a")
+    one = np.linspace(0, 1, 8, dtype=np.float32).reshape(1, 8)
+    pixels = np.arange(256, dtype=np.float32).reshape(4, 64)
+
+    def notes(samples: Array) -> str:
+        return " ".join(calibrate(prepared, {"x": samples}).notes())
+
+    assert "on one sample; 100 to 500 are usual" in notes(one)
+    assert "all 3 batches of the samples are the same one" in notes(one.repeat(3, axis=0))
+    assert "'x' is 0 everywhere in all samples" in notes(np.zeros((2, 4), np.float32))
+    assert "'x' has whole numbers from 0 to 255, as pixels" in notes(pixels)
+    for fine in (pixels / 255, pixels - 128, pixels * 4, np.concatenate([one, one + 1])):
+        assert notes(fine) == ""

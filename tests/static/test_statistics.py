@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -17,7 +19,9 @@ from onnxq.observers import (
     ObserverSpec,
     PerChannelMinMaxObserver,
 )
-from onnxq.static.statistics import Statistics
+from onnxq.static.seen_samples import SeenInput, SeenSamples
+from onnxq.static.shard import Shard
+from onnxq.static.statistics import NotFinite, Statistics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -250,3 +254,28 @@ def test_a_users_own_observer_is_saved_and_merged(tmp_path: Path) -> None:
     loaded = Statistics.load(tmp_path / "net.stats").observers["x"]
     assert isinstance(loaded, _Own)
     assert loaded.seen == 24
+
+
+def test_statistics_pickle_as_what_they_are() -> None:
+    seen = replace(
+        _statistics([0, 1]),
+        not_finite={"x": NotFinite(1, "all")},
+        shards=frozenset([Shard(1, 4)]),
+        samples=SeenSamples(3, {"x": SeenInput(0.0, 1.0, False)}),
+    )
+    back = pickle.loads(pickle.dumps(seen))
+    _same(back, seen)
+    assert (back.not_finite, back.shards, back.samples) == (
+        seen.not_finite,
+        seen.shards,
+        seen.samples,
+    )
+
+
+def test_a_file_that_unpacks_to_far_too_much_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onnxq.samples.columns.BOMB_BYTES", 1 << 20)
+    np.savez_compressed(tmp_path / "m.npz", header=np.zeros(1 << 21, np.uint8))
+    with pytest.raises(CalibrationError, match="unpack to far more than statistics have"):
+        Statistics.load(tmp_path / "m.npz")

@@ -73,6 +73,9 @@ def _why_unknown(group: TensorGroup, statistics: Statistics) -> str:
             f"the qconfig gives tensor '{tensor}' {group.observer}, which computes no scale for "
             "activations"
         )
+    for source in group.sources:
+        if source in statistics.not_finite:
+            return f"tensor '{source}' is not finite: {statistics.not_finite[source]}"
     known = group.range is not None or group.constants
     if known or any(statistics.counts.get(source, 0) for source in group.sources):
         return ""

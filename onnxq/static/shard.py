@@ -1,0 +1,58 @@
+"""Shard: the part of the samples that one run of calibration observes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxq.errors import CalibrationError, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Shard:
+    """Every `count`-th batch, from batch `index` on: batch i belongs to shard i % count.
+
+    Attributes:
+        index: 0 to count - 1.
+        count: number of shards.
+
+    Raises:
+        CalibrationError: the index is outside.
+    """
+
+    index: int = 0
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.index < self.count:
+            raise CalibrationError(
+                f"shard {self.index} of {self.count}; wanted an index from 0 to {self.count - 1}."
+            )
+
+    def has(self, batch: int) -> bool:
+        """Whether the batch with this global number belongs to the shard."""
+        return batch % self.count == self.index
+
+    def __str__(self) -> str:
+        return f"{self.index + 1}/{self.count}"
+
+
+WHOLE = Shard()
+
+
+def notes_on_missing(shards: Iterable[Shard]) -> list[str]:
+    """A note for every number of shards of which some were merged, and some were not."""
+    merged = set(shards)
+    notes = []
+    for count in sorted({shard.count for shard in merged}):
+        missing = [str(s) for i in range(count) if (s := Shard(i, count)) not in merged]
+        if missing:
+            notes.append(
+                f"the statistics are of {count - len(missing)} of {count} shards: "
+                f"{listed(missing)} missing. Calibrate with --shard {missing[0]} (in Python "
+                f"Shard({int(missing[0].partition('/')[0]) - 1}, {count})) and merge it too."
+            )
+    return notes
