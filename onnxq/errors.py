@@ -19,6 +19,7 @@ from __future__ import annotations
 import difflib
 import enum
 import inspect
+import reprlib
 import signal
 from typing import TYPE_CHECKING, TypeVar
 
@@ -119,9 +120,15 @@ def member(kind: type[Member], value: object, what: str) -> Member:
     known = [str(each.value) for each in kind]
     if value not in known:
         raise QConfigError(
-            f"{what} {value!r} is not known; known: {', '.join(known)}.{nearest(str(value), known)}"
+            f"{what} {reprlib.repr(value)} is not known; known: {', '.join(known)}."
+            f"{nearest(str(value), known)}"
         )
     return kind(value)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, or its class where it has none."""
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
 def listed(names: Sequence[str]) -> str:

@@ -226,10 +226,13 @@ def test_verify_and_bench_refuse_the_samples(name: str, tmp_path: Path) -> None:
         refused(CALIBRATION, words, tmp_path, "bench", path, quantized, samples)
 
 
-def test_activations_that_overflow_are_refused_by_name(tmp_path: Path) -> None:
+def test_activations_that_overflow_leave_their_nodes_in_float_with_that_reason(
+    tmp_path: Path,
+) -> None:
     path, samples = good_model(tmp_path), npz(x=np.full((4, 3, 8, 8), 3e38, np.float32))(tmp_path)
-    words = ("tensor '", "batch")
-    refused(CALIBRATION, words, tmp_path, "quantize", path, samples, "-o", tmp_path / "out")
+    done = invoke("quantize", path, samples, "-o", tmp_path / "out")
+    assert done.exit_code == 0
+    assert "is not finite" in done.stdout
 
 
 def test_a_left_over_sample_with_a_static_batch_is_refused(tmp_path: Path) -> None:

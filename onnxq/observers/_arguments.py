@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import reprlib
+
 import numpy as np
 
 from onnxq import dtypes
@@ -11,6 +13,13 @@ from onnxq.qparams import QScheme
 
 FLOAT16 = np.dtype(np.float16)  # NoopObserver's: stored as float16, so there is nothing to observe
 Argument = QDType | np.dtype[np.float16] | QScheme | int | float | str | None
+_PLAIN: dict[str, type | None] = {
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "str": str,
+    "None": None,
+}
 WITHOUT_MEANING = {
     "factory_kwargs": "arrays are NumPy's; there are no devices or factories",
     "is_dynamic": "dynamic quantization has no observers of activations; use QConfigDynamic",
@@ -51,6 +60,40 @@ def unknown_argument(name: str, key: str, accepted: list[str]) -> str:
         f"{name}: got argument '{key}'; it takes {', '.join(accepted) or 'none'}."
         f"{nearest(key, accepted)}"
     )
+
+
+def plain_kinds(annotation: object) -> tuple[type | None, ...]:
+    """Plain types that an annotation names (`int | None`); () where it names others too."""
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    names = [name.strip() for name in (text or str(annotation)).split("|")]
+    return tuple(_PLAIN[n] for n in names) if all(n in _PLAIN for n in names) else ()
+
+
+def check_kind(name: str, key: str, value: object, annotation: object) -> None:
+    """Guards a constructor against a value of another type than its annotation says.
+
+    Raises:
+        QConfigError: the annotation is of plain types, and the value of none of them.
+    """
+    kinds = plain_kinds(annotation)
+    given = {None if value is None else type(value)}
+    if given == {int}:
+        given.add(float)
+    if kinds and given.isdisjoint(kinds):
+        wanted = " or ".join("null" if kind is None else kind.__name__ for kind in kinds)
+        raise QConfigError(
+            f"{name}: {key} is {reprlib.repr(value)}, a {type(value).__name__}; wanted {wanted}."
+            f"{_as_number(value)}"
+        )
+
+
+def _as_number(text: object) -> str:
+    """A hint for 1e-6, which YAML takes for a text."""
+    try:
+        number = float(text) if isinstance(text, str) else None
+    except ValueError:
+        return ""
+    return "" if number is None else f" YAML takes '{text}' for a text; write {number:.6e}."
 
 
 def as_argument(key: str, value: object) -> Argument:

@@ -24,6 +24,7 @@ from onnxq.observers._arguments import (
     as_qdtype,
     as_qscheme,
     as_text,
+    check_kind,
     unknown_argument,
 )
 from onnxq.observers._range import EPS, resolve_range
@@ -76,7 +77,7 @@ class Observer(ABC):
             )
         register_observer(cls)
 
-    def __new__(cls, *args: object, **kwargs: object) -> Self:
+    def __new__(cls, /, *args: object, **kwargs: object) -> Self:
         """An observer that knows the arguments it was made with (as its spec)."""
         self = super().__new__(cls)
         spec = ObserverSpec(cls.__name__).with_args(**kwargs)  # names unknown arguments
@@ -144,7 +145,7 @@ class Observer(ABC):
         """
 
     @classmethod
-    def with_args(cls, **kwargs: object) -> ObserverSpec:
+    def with_args(cls, /, **kwargs: object) -> ObserverSpec:
         """The spec of this observer with these constructor arguments.
 
         Raises:
@@ -153,7 +154,9 @@ class Observer(ABC):
         return ObserverSpec(cls.__name__).with_args(**kwargs)
 
     @classmethod
-    def from_state(cls, state: Mapping[str, npt.NDArray[np.generic]], **kwargs: object) -> Observer:
+    def from_state(
+        cls, state: Mapping[str, npt.NDArray[np.generic]], /, **kwargs: object
+    ) -> Observer:
         """cls.with_args(**kwargs).restore(state)."""
         return cls.with_args(**kwargs).restore(state)
 
@@ -249,17 +252,21 @@ class ObserverSpec:
         make: Callable[..., Observer] = find_observer(self.name)
         return make(**dict(self.args))
 
-    def with_args(self, **kwargs: object) -> ObserverSpec:
+    def with_args(self, /, **kwargs: object) -> ObserverSpec:
         """This spec with some arguments replaced.
 
         Raises:
-            QConfigError: an argument that the observer does not take.
+            QConfigError: an argument that the observer does not take, or of another type.
         """
         accepted, open_ended = _parameters(find_observer(self.name))
         for key in kwargs:
             if key not in accepted and not open_ended:
                 raise QConfigError(unknown_argument(self.name, key, list(accepted)))
-        given = {**dict(self.args), **{k: as_argument(k, v) for k, v in kwargs.items()}}
+        made = {key: as_argument(key, value) for key, value in kwargs.items()}
+        annotations = _annotations(find_observer(self.name))
+        for key, value in made.items():
+            check_kind(self.name, key, value, annotations.get(key, ""))
+        given = {**dict(self.args), **made}
         differing = {k: v for k, v in given.items() if k not in accepted or accepted[k] != v}
         return ObserverSpec(self.name, tuple(sorted(differing.items())))
 
@@ -290,11 +297,18 @@ class ObserverSpec:
         """
         if "observer" not in data:
             raise QConfigError(f"an observer needs the key 'observer'; got keys {sorted(data)}.")
-        args = {k: v for k, v in data.items() if k != "observer"}
+        args = {str(k): v for k, v in data.items() if k != "observer"}
         return ObserverSpec(str(data["observer"])).with_args(**args)
 
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(f'{k}={as_text(v)}' for k, v in self.args)})"
+
+
+@functools.cache
+def _annotations(observer: type[Observer]) -> dict[str, object]:
+    """The constructor's arguments with their annotations."""
+    parameters = inspect.signature(observer.__init__).parameters.values()
+    return {p.name: p.annotation for p in parameters}
 
 
 @functools.cache

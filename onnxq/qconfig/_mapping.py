@@ -38,6 +38,7 @@ from onnxq.qconfig._plain_values import (
 )
 from onnxq.qconfig._text import dump_yaml, parse_override, parse_yaml
 from onnxq.qconfig._values import Entry, QConfig, QConfigDynamic, as_observer
+from onnxq.qconfig.schema import EntryForm, TensorForm, check_form
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -174,6 +175,7 @@ class QConfigMapping:
         mapping = self
         for text in overrides:
             kind, pattern, data = parse_override(text)
+            check_form(data, TensorForm if kind == "tensor" else EntryForm, f"override '{text}'")
             mapping = mapping._overridden(kind, pattern, data, f"override '{text}'")
         return mapping
 
@@ -216,20 +218,24 @@ class QConfigMapping:
         where = str(source) if isinstance(source, Path) else "qconfig"
         data = parse_yaml(source)
         check_keys(data, ["global", "op_types", "nodes", "tensors"], where)
+        if "global" in data:
+            check_form(data["global"], EntryForm, f"{where}: global")
         overall = entry_from(
             data.get("global", default), f"{where}: global", NAMED, base_of(default)
         )
         base = base_of(overall)
-        op_types, nodes, tensors = (
-            section_of(data, key, where) for key in ("op_types", "nodes", "tensors")
+        op_types, nodes = (
+            {
+                name: entry_from(entry, f"{where}: {key} '{name}'", NAMED, base)
+                for name, entry in section_of(data, key, where, EntryForm).items()
+            }
+            for key in ("op_types", "nodes")
         )
+        tensors = section_of(data, "tensors", where, TensorForm)
         return QConfigMapping(
             overall,
-            {
-                k: entry_from(v, f"{where}: op_types '{k}'", NAMED, base)
-                for k, v in op_types.items()
-            },
-            {k: entry_from(v, f"{where}: nodes '{k}'", NAMED, base) for k, v in nodes.items()},
+            op_types,
+            nodes,
             {k: tensor_from(v, f"{where}: tensors '{k}'") for k, v in tensors.items()},
         )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import reprlib
+from typing import TYPE_CHECKING, Any
 
 from onnxq.errors import QConfigError, nearest
 from onnxq.observers import ObserverSpec
@@ -22,6 +23,7 @@ from onnxq.qconfig._values import (
     as_observer,
     as_scale_rule,
 )
+from onnxq.qconfig.schema import check_form
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -49,9 +51,11 @@ def observer_from(data: object, where: str) -> ObserverSpec:
     if not isinstance(data, dict):
         return as_observer(data, where)
     try:
-        return ObserverSpec.from_dict(data)
+        spec = ObserverSpec.from_dict(data)
+        spec()  # its constructor checks the values
     except QConfigError as error:
         raise QConfigError(f"{where}: {error}") from error
+    return spec
 
 
 def part_from(data: object, where: str) -> Part:
@@ -100,8 +104,8 @@ def entry_from(
         return named[data]
     if not isinstance(data, dict) or not data:
         raise QConfigError(
-            f"{where}: got {data!r}; wanted null, a name ({', '.join(named)}) or the keys "
-            "'activation' and 'weight'."
+            f"{where}: got {reprlib.repr(data)}; wanted null, a name ({', '.join(named)}) or the "
+            "keys 'activation' and 'weight'."
         )
     if "dynamic" in data:
         return _dynamic_from(data, where)
@@ -118,7 +122,8 @@ def _dynamic_from(data: dict[object, object], where: str) -> QConfigDynamic:
     known = ["weight", "form", "block_size"]
     if not isinstance(inner, dict) or not inner:
         raise QConfigError(
-            f"{where}.dynamic: got {inner!r}; wanted the key 'weight', 'form' or 'block_size'."
+            f"{where}.dynamic: got {reprlib.repr(inner)}; wanted the key 'weight', 'form' or "
+            "'block_size'."
         )
     check_keys(inner, known, f"{where}.dynamic")
     weight = part_from(
@@ -150,17 +155,27 @@ def plain_from(entry: Entry) -> object:
     return None if entry is None else entry.to_dict()
 
 
-def section_of(data: Mapping[str, object], key: str, where: str) -> dict[str, object]:
+def section_of(data: Mapping[str, object], key: str, where: str, form: Any) -> dict[str, object]:
     """The mapping under that key, {} without it.
 
+    Args:
+        data: of a file.
+        key: of the section.
+        where: the data stand, to begin messages with.
+        form: of its values, a type of `schema`.
+
     Raises:
-        QConfigError: it is no mapping from names.
+        QConfigError: it is no mapping from names to values of that form.
     """
     section = data.get(key)
     if section is None:
         return {}
     if not isinstance(section, dict) or not all(isinstance(name, str) for name in section):
-        raise QConfigError(f"{where}: {key}: got {section!r}; wanted a mapping from names.")
+        raise QConfigError(
+            f"{where}: {key}: got {reprlib.repr(section)}; wanted a mapping from names."
+        )
+    for name, value in section.items():
+        check_form(value, form, f"{where}: {key} '{name}'")
     return section
 
 
@@ -176,7 +191,7 @@ def pairs_of(qconfig_dict: Mapping[str, object], key: str) -> list[tuple[str, ob
         for pair in pairs
     ):
         raise QConfigError(
-            f"qconfig_dict: '{key}': got {pairs!r}; wanted a list of (name, entry) pairs, with "
-            "names of ONNX op types or nodes, not classes."
+            f"qconfig_dict: '{key}': got {reprlib.repr(pairs)}; wanted a list of (name, entry) "
+            "pairs, with names of ONNX op types or nodes, not classes."
         )
     return [(name, entry) for name, entry in pairs]

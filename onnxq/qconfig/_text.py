@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import reprlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
 
 from onnxq.core.regular import why_no_file
-from onnxq.errors import QConfigError, nearest
+from onnxq.errors import QConfigError, first_line, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+UNREADABLE = (
+    yaml.YAMLError,
+    ValueError,  # dates that are none, numbers of 5,000 digits
+    TypeError,
+    LookupError,
+    AttributeError,
+    OverflowError,
+)
+"""Errors of PyYAML and of the types that its tags stand for."""
 _KINDS = ("global", "op", "node", "tensor")
 
 
@@ -24,9 +34,11 @@ def _construct_mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[ob
     result: dict[object, object] = {}
     for key_node, value_node in node.value:
         key = loader.construct_object(key_node, deep=True)
-        if isinstance(key, dict | list) or key in result:
+        if not isinstance(key, str | int | float | None) or key in result:
             line = key_node.start_mark.line + 1
-            raise QConfigError(f"qconfig: line {line}: key {key!r} is repeated or no name.")
+            raise QConfigError(
+                f"qconfig: line {line}: key {reprlib.repr(key)} is repeated or no name."
+            )
         result[key] = loader.construct_object(value_node, deep=True)
     return result
 
@@ -62,8 +74,11 @@ def parse_yaml(source: str | Path) -> dict[str, object]:
 def _parse(text: str, where: str) -> object:
     try:
         return yaml.load(text, _StrictLoader)  # which is a SafeLoader
-    except yaml.YAMLError as error:
-        raise QConfigError(f"{where} is not YAML: {error}") from error
+    except UNREADABLE as error:
+        why = str(error) if isinstance(error, yaml.YAMLError) else first_line(error)
+        raise QConfigError(f"{where} is not YAML: {why}") from error
+    except RecursionError as error:
+        raise QConfigError(f"{where} is not YAML: it is nested too deeply.") from error
 
 
 def dump_yaml(data: Mapping[str, object]) -> str:

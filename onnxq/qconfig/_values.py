@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import reprlib
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -143,7 +144,7 @@ class QConfigDynamic:
         size = self.block_size
         if not isinstance(size, int) or size not in BLOCK_SIZES:
             raise QConfigError(
-                f"QConfigDynamic.block_size: got {size!r}; wanted one of "
+                f"QConfigDynamic.block_size: got {reprlib.repr(size)}; wanted one of "
                 f"{', '.join(map(str, BLOCK_SIZES))}, which ONNX Runtime has products for."
             )
         if self.form not in (None, DynamicForm.BLOCKS):
@@ -191,7 +192,7 @@ def as_observer(value: object, where: str) -> ObserverSpec:
             f"statistics; pass the class or {type(value).__name__}.with_args(...)."
         )
     raise QConfigError(
-        f"{where}: got {value!r}; wanted an observer class or Observer.with_args(...)."
+        f"{where}: got {reprlib.repr(value)}; wanted an observer class or Observer.with_args(...)."
     )
 
 

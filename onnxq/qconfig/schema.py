@@ -1,0 +1,147 @@
+"""Types of a qconfig file: they check its form when it is read, and make its JSON Schema.
+
+`qconfig.schema.json` beside this file is written from them (scripts/write_schema), for editors that
+complete and check YAML:
+
+    # yaml-language-server: $schema=<folder of onnxq>/qconfig/qconfig.schema.json
+
+Names of op types, nodes and tensors are the model's, and names of observers may be of one's own:
+both are checked later, with the nearest name in the message.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from onnxq import dtypes, observers
+from onnxq.errors import QConfigError
+from onnxq.observers._arguments import plain_kinds
+from onnxq.operator import DynamicForm
+from onnxq.qconfig._defaults import NAMED
+from onnxq.qconfig._values import BLOCK_SIZES, ScaleRule
+from onnxq.qparams import QScheme
+
+FILE = Path(__file__).with_name("qconfig.schema.json")
+_CHOICES = {
+    "dtype": [*map(str, dtypes.all_qdtypes()), "quint8", "qint8", "qint32"],
+    "qscheme": [scheme.value for scheme in QScheme],
+}
+"""Arguments of observers that are names."""
+_NAMES = [name for name in observers.__all__ if name.endswith("Observer") and name != "Observer"]
+
+
+def _observer_arguments() -> list[tuple[str, Any, Any]]:
+    """(name, type, default) of every argument that an observer of onnxq takes."""
+    found: dict[str, Any] = {}
+    for name in _NAMES:
+        for argument in inspect.signature(getattr(observers, name)).parameters.values():
+            kinds = plain_kinds(argument.annotation)
+            if argument.name in _CHOICES:
+                found[argument.name] = Literal[tuple(_CHOICES[argument.name])]
+            elif kinds:
+                found[argument.name] = found.get(argument.name, kinds[0])
+                for kind in kinds:
+                    found[argument.name] |= kind
+    return [(name, kind | UnsetType, UNSET) for name, kind in sorted(found.items())]
+
+
+# An observer of one's own may have other arguments: more keys are taken here, and checked by its
+# constructor.
+Observer: Any = msgspec.defstruct(
+    "Observer",
+    [("observer", Annotated[str, Meta(examples=_NAMES)]), *_observer_arguments()],
+    namespace={"__doc__": "Observer by its class name, and arguments of its constructor."},
+)
+
+
+class Part(Observer):  # type: ignore[misc]  # made above, from the observers
+    """Observer, or {fake_quantize: observer, scale: observed or learned} for training."""
+
+    observer: Annotated[str, Meta(examples=_NAMES)] | UnsetType = UNSET
+    fake_quantize: str | Observer | UnsetType = UNSET
+    scale: Literal[tuple(rule.value for rule in ScaleRule)] | UnsetType = UNSET  # type: ignore[valid-type]  # computed
+
+
+class Dynamic(Struct, forbid_unknown_fields=True):
+    """Weights quantized ahead of time, activations when the model runs."""
+
+    weight: str | Part | UnsetType = UNSET
+    form: Literal[tuple(form.value for form in DynamicForm)] | UnsetType | None = UNSET  # type: ignore[valid-type]  # computed
+    block_size: Literal[BLOCK_SIZES] | UnsetType | None = UNSET  # type: ignore[valid-type]  # computed
+
+
+class Settings(Struct, forbid_unknown_fields=True):
+    """Static quantization: observers of activations and weights; or dynamic alone."""
+
+    activation: str | Part | UnsetType = UNSET
+    weight: str | Part | UnsetType = UNSET
+    dynamic: Dynamic | UnsetType = UNSET
+
+
+if TYPE_CHECKING:  # computed types, which mypy does not follow
+    EntryForm = Any
+    TensorForm = Any
+else:
+    EntryForm = Literal[("float", *NAMED)] | Settings | None
+    TensorForm = str | Observer | None
+
+
+class QConfigFile(Struct, forbid_unknown_fields=True, rename={"overall": "global"}):
+    """What to quantize and how; null and "float" leave something in float.
+
+    Keys of nodes and tensors are names or globs (*, ?, [...]).
+    """
+
+    overall: EntryForm | UnsetType = UNSET
+    op_types: dict[str, EntryForm] | None = None
+    nodes: dict[str, EntryForm] | None = None
+    tensors: dict[str, TensorForm] | None = None
+
+
+def check_form(data: object, kind: Any, where: str) -> None:
+    """Refuses data whose values are of other types than `kind` says.
+
+    Keys and names that are not known are left to the values themselves, which suggest the nearest.
+
+    Args:
+        data: what YAML gave.
+        kind: EntryForm or TensorForm.
+        where: the data stand, to begin the message with.
+
+    Raises:
+        QConfigError: with the place of the value.
+    """
+    try:
+        msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        message = str(error)
+        if not message.startswith("Expected"):  # a key, or a name among several
+            return
+        text, _, place = message.replace("`", "").partition(" - at ")
+        at = f"{place.removeprefix('$.')}: " if place else ""
+        hint = " YAML takes 1e-6 for a text: write 1.0e-6." if "float, got str" in text else ""
+        raise QConfigError(
+            f"{where}: {at}{text[0].lower()}{text[1:]}.{hint} docs/qconfig.md has the forms."
+        ) from error
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of a qconfig file."""
+    (main,), parts = msgspec.json.schema_components([QConfigFile], ref_template="#/$defs/{name}")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "onnxq qconfig",
+        **main,
+        "$defs": parts,
+    }
+
+
+def to_text() -> str:
+    """Text of `qconfig.schema.json`."""
+    return json.dumps(json_schema(), indent=1) + "\n"
