@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from onnxq.graph.edit import all_nodes, graph_of
 from onnxq.graph.weights import EAGER_BYTES, constant, derived
+from onnxq.operator.nodes import tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -67,15 +68,16 @@ _FOLDABLE = frozenset(
 )
 _GROWTH = 4  # a bigger result than so many times its inputs stays a node (4: bytes to float32)
 _GROWING = frozenset(("Expand", "Range", "Tile"))  # small inputs, outputs of any size
+_SHARED_BYTES = 1024  # smaller results stay in their body: inference reads shapes only there
 
 
 class FoldConstants(ir.passes.InPlacePass):
-    """y = f(constants) becomes initializer y of the graph that holds the node, bodies included.
+    """y = f(constants) becomes initializer y beside those that it is computed of, in bodies, too.
 
     Small results are computed now; big ones, of static type and shape, when they are read, so that
-    a model of any size folds without memory. Nodes of a graph that compute the same share one
-    initializer (a Transpose at each call of a module). Graph outputs stay: an output must be
-    produced by a node.
+    a model of any size folds without memory. Nodes that compute the same share one initializer (a
+    Transpose at each call of a module, or in both branches of an If). Graph outputs stay: an output
+    must be produced by a node.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
@@ -86,7 +88,9 @@ class FoldConstants(ir.passes.InPlacePass):
         for node in all_nodes(model):
             tensors = _folded(node, opset)
             if tensors:
-                _replace(node, made.setdefault(_computed(node), _initializers(node, tensors)))
+                home = _home(node, tensors)
+                values = made.setdefault(_computed(node, home), _initializers(node, tensors))
+                _replace(node, values, home)
                 modified = True
         return ir.passes.PassResult(model, modified)
 
@@ -162,10 +166,29 @@ def _as_model(node: ir.Node, opset: int) -> onnx.ModelProto:
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
 
 
-def _computed(node: ir.Node) -> Hashable:
-    """Equal for nodes of one graph that compute the same of the same."""
+def _home(node: ir.Node, tensors: list[ir.TensorProtocol]) -> ir.Graph:
+    """The graph that gets the results: that of the largest input, or a small one's own."""
+    if sum(tensor.nbytes for tensor in tensors) < _SHARED_BYTES:
+        return graph_of(node)
+    inputs = [x for x in node.inputs if x is not None]
+    home = max(inputs, key=lambda x: tensor_of(x).nbytes).graph
+    assert isinstance(home, ir.Graph), "an initializer has one, and the node sees it"
+    return home
+
+
+def _computed(node: ir.Node, home: ir.Graph) -> Hashable:
+    """Equal for nodes that compute the same of the same, and leave it in the same graph."""
     attributes = sorted(str(attribute) for attribute in node.attributes.values())
-    return node.graph, node.op_type, *attributes, *node.inputs, len(node.outputs)
+    read = [None if x is None else _identity(x) for x in node.inputs]
+    return home, node.op_type, *attributes, *read, len(node.outputs)
+
+
+def _identity(constant: ir.Value) -> Hashable:
+    """A weight is known by its value, a small constant (axes, a shape) by what it holds."""
+    tensor = tensor_of(constant)
+    if tensor.nbytes >= _SHARED_BYTES:
+        return constant
+    return tensor.dtype, tuple(tensor.shape.numpy()), tensor.tobytes()
 
 
 def _initializers(node: ir.Node, tensors: list[ir.TensorProtocol]) -> list[ir.Value]:
@@ -181,12 +204,11 @@ def _initializers(node: ir.Node, tensors: list[ir.TensorProtocol]) -> list[ir.Va
     ]
 
 
-def _replace(node: ir.Node, values: list[ir.Value]) -> None:
-    """Who read the outputs reads the values; these are registered, if they are not yet."""
-    graph = graph_of(node)
+def _replace(node: ir.Node, values: list[ir.Value], home: ir.Graph) -> None:
+    """Who read the outputs reads the values; these are registered there, if they are not yet."""
     for y, value in zip(node.outputs, values, strict=True):
         y.replace_all_uses_with(value)
-    graph.remove(node, safe=True)
+    graph_of(node).remove(node, safe=True)
     for value in values:
         if value.name and not value.is_initializer():  # an output that is left out has none
-            graph.register_initializer(value)
+            home.register_initializer(value)

@@ -7,6 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxq.graph.passes.fold_constants import FoldConstants
+from onnxq.graph.passes.lift_constants import LiftConstants
 from onnxq.graph.types import infer_types
 from tests.examples import tensor_of
 
@@ -163,3 +164,28 @@ def test_nodes_that_compute_the_same_share_one_initializer(parse: Parse) -> None
     np.testing.assert_array_equal(tensor_of(third.inputs[0]).numpy(), W.transpose(2, 1, 0))
     assert "b" not in model.graph.initializers
     assert "e" not in model.graph.initializers
+
+
+def test_branches_that_compute_the_same_of_a_weight_share_one_initializer_beside_it(
+    parse: Parse,
+) -> None:
+    weight = np.arange(512, dtype=np.float32).reshape(16, 32)
+    model = parse(
+        """g (bool c, float[2,16] x) => (float[1,2,32] y) {
+        y = If(c) <
+          then_branch = t () => (float[1,2,32] p) {
+            zero = Constant<value_ints=[0]>() u = Unsqueeze(w, zero) p = MatMul(x, u) },
+          else_branch = e () => (float[1,2,32] q) {
+            null = Constant<value_ints=[0]>() v = Unsqueeze(w, null) r = MatMul(x, v) q = Neg(r) }
+        > }""",
+        {"w": weight},
+    )
+    LiftConstants()(model)
+    infer_types(model)
+    assert FoldConstants()(model).modified
+    branches = [a.as_graph() for a in model.graph.node(0).attributes.values()]
+    products = [node for branch in branches for node in branch if node.op_type == "MatMul"]
+    folded = products[0].inputs[1]
+    assert folded is products[1].inputs[1]
+    assert folded is model.graph.initializers["u"]
+    np.testing.assert_array_equal(tensor_of(folded).numpy(), weight[None])
