@@ -11,7 +11,7 @@ import sys
 import warnings
 
 VARIABLE = "ORT_DISABLE_TELEMETRY"
-"""What ONNX Runtime reads when it is imported; "1" means: none."""
+"""Environment variable that ONNX Runtime reads when it is imported; "1" means: none."""
 _READER = "onnxruntime"
 
 
