@@ -13,7 +13,7 @@ from onnxq.graph.expose import observable
 from onnxq.qdq.fuse import QPARAMS_KEY
 from onnxq.qdq.read import Unread, is_dequantize, is_quantize, qparams_from, qparams_of
 from onnxq.qparams import PerTensor, QParams
-from onnxq.static.placing.channel_gains import GAINS_KEY
+from onnxq.static.placing.channel_gains import GAINS_KEY, read_gains
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -99,7 +99,7 @@ def _codes(value: ir.Value, initializers: Mapping[str | None, ir.Value]) -> Code
 
 def _gain(value: ir.Value) -> tuple[float, ...] | None:
     text = value.metadata_props.get(GAINS_KEY)
-    return None if text is None else tuple(json.loads(text))
+    return None if text is None else read_gains(text)
 
 
 def _qparams(

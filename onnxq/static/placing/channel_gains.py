@@ -17,6 +17,8 @@ the Clip's bound.
 
 from __future__ import annotations
 
+import base64
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,6 +29,8 @@ from onnxq.observers import ChannelHistogramObserver, HistogramObserver, Observe
 from onnxq.static.placing.decision import Quantize, weight_observer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy.typing as npt
     import onnx_ir as ir
 
@@ -36,9 +40,8 @@ if TYPE_CHECKING:
     from onnxq.static.placing.placement import Placement
 
 CHANNEL_AXIS = 1  # of what a convolution writes and reads
-GAINS_KEY = (
-    "onnxq.channel_gain"  # metadata of the codes in the quantized model: JSON, one per channel
-)
+GAINS_KEY = "onnxq.channel_gain"
+"""Metadata of the codes in the quantized model: one factor per channel, as `written_gains`."""
 UNCLAMPED = (float("-inf"), float("inf"))
 MAX_GAIN = 1024.0  # a channel that hardly ever spoke is not blown up beyond 10 bits
 
@@ -137,3 +140,15 @@ def gains_of(observer: Observer, qparams: QParams) -> npt.NDArray[np.float32]:
     absmax = np.minimum(observer.channel_absmax, top)
     gains = top / np.maximum(absmax, top / np.float32(MAX_GAIN))
     return np.where(absmax > 0, gains, np.float32(1)).astype(np.float32)
+
+
+def written_gains(gains: Iterable[float]) -> str:
+    """Text of the factors: their float32 bytes, little-endian, in base 85 (5 characters each)."""
+    return base64.b85encode(np.array(list(gains), "<f4").tobytes()).decode()
+
+
+def read_gains(text: str) -> tuple[float, ...]:
+    """The factors of a text of `written_gains`, or of the JSON list that earlier files have."""
+    if text.startswith("["):  # no digit of base 85
+        return tuple(json.loads(text))
+    return tuple(np.frombuffer(base64.b85decode(text), "<f4").astype(float).tolist())

@@ -10,7 +10,6 @@ sweep and its state are one thing.)
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -23,7 +22,7 @@ from onnxq.operator import DynamicForm, Float, Form, NodePlan, Rule, Site
 from onnxq.operator.nodes import input_at
 from onnxq.qdq.initializers import Initializers
 from onnxq.qdq.write import clip_codes
-from onnxq.static.placing.channel_gains import GAINS_KEY
+from onnxq.static.placing.channel_gains import GAINS_KEY, written_gains
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.rewrite.guards import inputs_to_guard, results_to_guard
 
@@ -237,7 +236,7 @@ class _QdqWriter:
             codes = self._clip(codes, self.plan.code_bounds[tensor], tensor, behind)
         codes.name = self.new.unique(f"{tensor}_quantized")
         if tensor in self.plan.gains:
-            codes.metadata_props[GAINS_KEY] = json.dumps(self.plan.gains[tensor])
+            codes.metadata_props[GAINS_KEY] = written_gains(self.plan.gains[tensor])
         return codes
 
     def _clip(

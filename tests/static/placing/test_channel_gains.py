@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +15,7 @@ from onnxq.ort import runtime
 from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig_mapping
 from onnxq.qparams import per_tensor
 from onnxq.static.calibrate import calibrate
-from onnxq.static.placing.channel_gains import MAX_GAIN, gains_of
+from onnxq.static.placing.channel_gains import MAX_GAIN, gains_of, read_gains, written_gains
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
@@ -175,3 +177,10 @@ def test_plan_with_gains_survives_its_file(tmp_path: object) -> None:
     _, made = quantized(model())
     made.save(tmp_path / "p.json")
     assert Plan.load(tmp_path / "p.json") == made
+
+
+def test_gains_come_back_from_their_text_bit_for_bit_and_from_the_earlier_one() -> None:
+    gains = tuple(np.float32([1, 1.7, 1 / 3, MAX_GAIN]).astype(float).tolist())
+    assert read_gains(written_gains(gains)) == gains
+    assert len(written_gains(gains)) == 5 * len(gains)
+    assert read_gains(json.dumps(gains)) == gains
