@@ -12,6 +12,7 @@ from google.protobuf.message import EncodeError
 
 from onnxq.core.atomic import as_output_error, check_writable, put, temporary, write_atomically
 from onnxq.errors import ModelError, OutputError
+from onnxq.graph.annotations import Annotations, drop_annotations
 from onnxq.graph.collector import without_collector
 from onnxq.graph.edit import all_nodes
 from onnxq.graph.skeleton import Swap, in_memory, is_big, placeholder, serialize
@@ -29,12 +30,17 @@ _TENSOR_RAW_DATA = 9
 
 
 @without_collector()
-def save(model: ir.Model, path: str | Path) -> None:
+def save(model: ir.Model, path: str | Path, annotations: Annotations = Annotations.DROPPED) -> None:
     """Writes the model to path: all of it or nothing; the model itself is left as it is.
 
     One self-contained file up to EXTERNAL_BYTES of weights; above, the weights go to `<name>.data`
     beside it. Lazy tensors are evaluated one at a time and forgotten. A data file that the model
     itself reads may be overwritten; its tensors are then invalid, so load the new file.
+
+    Args:
+        model: any; onnxq's own metadata is always written.
+        path: of the file.
+        annotations: whether inferred types and exporters' notes are written, too.
 
     Raises:
         OutputError: the file cannot be written; nothing is left behind.
@@ -53,10 +59,10 @@ def save(model: ir.Model, path: str | Path) -> None:
             f"'{data_target}', the file for the weights, is a folder; choose another name."
         )
     if not external:
-        write_atomically(target, lambda file: _write_inline(model, file))
+        write_atomically(target, lambda file: _write_inline(model, file, annotations))
         return
     with temporary(target) as part, temporary(data_target) as data_part, as_output_error(target):
-        _write_external(model, part, data_part, data_target.name)
+        _write_external(model, part, data_part, data_target.name, annotations)
         put(data_part, data_target)
         put(part, target)
     _invalidate(model, data_target)
@@ -102,7 +108,9 @@ class _Layout:
         return self.offsets[id(tensor)][0]
 
 
-def _write_external(model: ir.Model, part: Path, data_part: Path, location: str) -> None:
+def _write_external(
+    model: ir.Model, part: Path, data_part: Path, location: str, annotations: Annotations
+) -> None:
     layout = _Layout(location)
 
     def swap(_graph: ir.Graph, value: ir.Value, tensor: ir.TensorProtocol) -> ir.TensorProtocol:
@@ -110,7 +118,7 @@ def _write_external(model: ir.Model, part: Path, data_part: Path, location: str)
             return in_memory(tensor)
         return placeholder(tensor, value.name or "", location, layout.place(tensor))
 
-    data = _encode(_serialize(model, swap))
+    data = _encode(_serialize(model, swap, annotations))
     with data_part.open("xb") as file:
         for offset, tensor in layout.offsets.values():
             file.seek(offset)
@@ -119,7 +127,7 @@ def _write_external(model: ir.Model, part: Path, data_part: Path, location: str)
         file.write(data)
 
 
-def _write_inline(model: ir.Model, file: BinaryIO) -> None:
+def _write_inline(model: ir.Model, file: BinaryIO, annotations: Annotations) -> None:
     """One protobuf message, written field by field: one big weight in memory at a time."""
     big: dict[str, ir.TensorProtocol] = {}
 
@@ -130,7 +138,7 @@ def _write_inline(model: ir.Model, file: BinaryIO) -> None:
         big[name] = tensor
         return placeholder(tensor, name)
 
-    proto = _serialize(model, swap)
+    proto = _serialize(model, swap, annotations)
     tensors = [(_tensor_header(t, big), big.get(t.name)) for t in proto.graph.initializer]
     del proto.graph.initializer[:]
     graph = _encode(proto.graph)
@@ -145,7 +153,7 @@ def _write_inline(model: ir.Model, file: BinaryIO) -> None:
             _stream(tensor, file)
 
 
-def _serialize(model: ir.Model, swap: Swap) -> onnx.ModelProto:
+def _serialize(model: ir.Model, swap: Swap, annotations: Annotations) -> onnx.ModelProto:
     """Protobuf of a model; attribute tensors that lie in a file are read, as it stays behind."""
     external = [
         (node, attribute)
@@ -162,6 +170,8 @@ def _serialize(model: ir.Model, swap: Swap) -> onnx.ModelProto:
         for node, a in external:
             node.attributes[a.name] = a
     _forget_infos(proto.graph)
+    if annotations is Annotations.DROPPED:
+        drop_annotations(proto)
     return proto
 
 

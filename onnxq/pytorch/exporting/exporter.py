@@ -17,6 +17,7 @@ from torch import nn
 
 from onnxq.errors import QConfigError, UnsupportedError, VerificationError
 from onnxq.graph import io
+from onnxq.graph.annotations import Annotations
 from onnxq.ort import runtime
 from onnxq.pytorch.arguments.axes import BATCH, Axes, DynamicAxes, resolved
 from onnxq.pytorch.arguments.batch_axes import batch_axes
@@ -166,13 +167,14 @@ def export(
         tidy(model)
         merge_directions(model)
         grids = quantized_graph.count_grids(model)
-        if grids or quantized_graph.holds_codes(model):
+        is_quantized = bool(grids) or quantized_graph.holds_codes(model)
+        if is_quantized:
             quantized_graph.tidy_quantized(model)
             warn_of_sums(module, model)
             model = QuantizedModel.of(quantized_graph.as_format(model, format))
         _check_values(module, model, bound, axes, Limits(grids, tolerance))
     if path is not None:
-        io.save(model, path)
+        io.save(model, path, Annotations.DROPPED if is_quantized else Annotations.KEPT)
     own_weights(model)
     return model
 
