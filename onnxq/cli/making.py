@@ -8,6 +8,7 @@ import click
 
 from onnxq.cli.options import (
     PATH,
+    annotations_option,
     batch_size_option,
     dtype_option,
     feedback_option,
@@ -208,6 +209,7 @@ def calibrate(
     "or operators on codes (QLinearConv ...).",
 )
 @objective_option
+@annotations_option
 @click.option("--save-plan", type=PATH, help="Write the plan, as JSON.")
 @click.option("--save-stats", type=PATH, help="Write the statistics.")
 @json_option
@@ -225,6 +227,7 @@ def quantize(
     stats: tuple[Path, ...],
     form: str,
     objective: str,
+    annotations: str,
     save_plan: Path | None,
     save_stats: Path | None,
     as_json: bool,
@@ -237,6 +240,7 @@ def quantize(
     source = load_model(model, outputs)
     from onnxq.checking.execution import execution
     from onnxq.dynamic.dynamic_decision import as_objective
+    from onnxq.graph.annotations import Annotations
     from onnxq.graph.io import save
     from onnxq.qdq.qoperator import check_format
     from onnxq.static.rewrite import rewrite
@@ -248,7 +252,7 @@ def quantize(
     made = plan_model(prepared, statistics, samples, aim, ignore, batch_size)
     quantized = rewrite(prepared, made, form)
     runs = execution(quantized)  # first: a model that ONNX Runtime refuses is not written
-    save(quantized, output)
+    save(quantized, output, Annotations(annotations))
     if save_plan is not None:
         made.save(save_plan)
     if save_stats is not None:
@@ -264,6 +268,7 @@ def quantize(
 @target_option
 @objective_option
 @dtype_option
+@annotations_option
 @click.option("--save-plan", type=PATH, help="Write the plan, as JSON.")
 @json_option
 def quantize_dynamic(
@@ -274,6 +279,7 @@ def quantize_dynamic(
     target: str | None,
     objective: str,
     dtype: str | None,
+    annotations: str,
     save_plan: Path | None,
     as_json: bool,
 ) -> None:
@@ -283,12 +289,13 @@ def quantize_dynamic(
     source = load_model(model, outputs)
     from onnxq.checking.execution import execution
     from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
+    from onnxq.graph.annotations import Annotations
     from onnxq.graph.io import save
 
     canonical, made = plan_dynamic_model(source, qconfig, overrides, target, objective, dtype)
     quantized = rewrite_dynamic(canonical, made, made.model_hash)
     runs = execution(quantized)  # first: a model that ONNX Runtime refuses is not written
-    save(quantized, output)
+    save(quantized, output, Annotations(annotations))
     if save_plan is not None:
         made.save(save_plan)
     report_dynamic(canonical, made, Written(quantized, runs, model, output), as_json)

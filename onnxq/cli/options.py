@@ -74,6 +74,13 @@ dtype_option = click.option(
     metavar="qint8|float16",
     help="Of the weights that the qconfig does not name; default: qint8.",
 )
+annotations_option = click.option(
+    "--annotations",
+    default="dropped",
+    show_default=True,
+    type=click.Choice(["dropped", "kept"]),
+    help="Inferred types of tensors and notes of the exporter, without which the file is smaller.",
+)
 batch_size_option = click.option(
     "--batch-size",
     type=click.IntRange(min=1),

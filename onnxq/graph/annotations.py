@@ -33,8 +33,8 @@ class Annotations(enum.Enum):
 def drop_annotations(model: onnx.ModelProto) -> None:
     """Drops, in all bodies, what inference finds again and what names source code.
 
-    A value_info stays where it says more than inference does: ONNX Runtime's fusions depend on ranks
-    and sizes.
+    A value_info stays where it says more than inference does: ONNX Runtime's fusions depend on
+    ranks and sizes.
 
     Args:
         model: changed in place; weights may be placeholders.
@@ -52,10 +52,16 @@ def drop_annotations(model: onnx.ModelProto) -> None:
             _set_infos(graph, infos)  # ONNX Runtime may read more of it than onnx does
         return
     for graph, found, infos in zip(graphs, _graphs(inferred.graph), known, strict=True):
+        foreign = _results(graph, lambda domain: domain not in (*STANDARD, RUNTIME))
+        of_runtime = _results(graph, lambda domain: domain == RUNTIME)
         again = {info.name: info for info in found.value_info}
-        implied = _results(graph, lambda domain: domain == RUNTIME)
-        implied |= {info.name for info in infos if _is_implied(info, again.get(info.name))}
-        kept = [info for info in infos if info.metadata_props or info.name not in implied]
+        kept = [
+            info
+            for info in infos
+            if info.metadata_props
+            or info.name in foreign
+            or not (info.name in of_runtime or _is_implied(info, again.get(info.name)))
+        ]
         _set_infos(graph, kept)
 
 

@@ -81,7 +81,7 @@ def to_bytes(model: ir.Model) -> bytes:
             f"message ({EXTERNAL_BYTES}). Save it, and give the file's path."
         )
     file = io.BytesIO()
-    _write_inline(model, file)
+    _write_inline(model, file, Annotations.DROPPED)
     return file.getvalue()
 
 

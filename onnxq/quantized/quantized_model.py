@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 import onnx
 import onnx_ir as ir
 
+from onnxq.graph.annotations import Annotations
 from onnxq.graph.hashing import Seal
 from onnxq.graph.saving import save, to_bytes
 
@@ -60,13 +61,17 @@ class QuantizedModel(ir.Model):
             return None
         return self._verdict
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, annotations: Annotations = Annotations.DROPPED) -> None:
         """Writes the model, as `onnxq.save`.
+
+        Args:
+            path: of the file.
+            annotations: whether inferred types and exporters' notes are written, too.
 
         Raises:
             OutputError, ModelError: as there.
         """
-        save(self, path)
+        save(self, path, annotations)
 
     def to_bytes(self) -> bytes:
         """The file that `save` writes, for onnxruntime.InferenceSession.

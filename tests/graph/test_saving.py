@@ -10,6 +10,7 @@ import pytest
 
 from onnxq.errors import ModelError, OutputError
 from onnxq.graph import saving
+from onnxq.graph.annotations import Annotations
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.io import load, save
 from onnxq.graph.types import infer_types
@@ -262,7 +263,7 @@ def test_value_info_is_of_what_is_computed_alone(parse: Parse, tmp_path: Path) -
     for graph in model.graphs():
         for value in graph.initializers.values():
             value.metadata_props["pkg.torch.onnx.original_node_name"] = "p_w"
-    save(model, tmp_path / "m.onnx")
+    save(model, tmp_path / "m.onnx", Annotations.KEPT)
     proto = onnx.load(tmp_path / "m.onnx")
     assert [info.name for info in proto.graph.value_info] == ["a"]
     (branch,) = (a.g for n in proto.graph.node for a in n.attribute if a.name == "then_branch")

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-
 from typing import TYPE_CHECKING
 
 import numpy as np
