@@ -29,6 +29,7 @@ from onnxq.graph.hashing import model_hash
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import DynamicSite
 from onnxq.operator.nodes import input_at, tensor_of
+from onnxq.qdq.compact import compact, names_in
 from onnxq.qdq.initializers import Initializers
 from onnxq.qdq.write import min_opset
 from onnxq.qparams import PerBlock
@@ -71,6 +72,7 @@ def rewrite_dynamic(
     write_dynamic(rewritten, plan.quantized)
     store_tied_codes_once(_float_matrices(rewritten))
     upgrade_opset(rewritten, opset_needed(plan.quantized))
+    compact(rewritten, names_in(model))
     rewritten.metadata_props.update(
         {
             "onnxq.target": plan.target,

@@ -13,6 +13,8 @@ initializer or the tensor of a Constant node. It counts where one of these holds
         float16 (weights stored so); int64 and bool are shapes, axes and masks
     the reader's schema names a zero point among its inputs (scales, biases)
     the reader is a Mul (dynamic quantization multiplies scales that are constants)
+
+A zero point of zeros does not count where a DequantizeLinear reads it, which may go without.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ CODE_TYPES = {
     *(TensorProto.UINT4, TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32),
     *(TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E5M2, TensorProto.FLOAT16),
 }
+ZERO_POINT = 2  # slot of DequantizeLinear
 SHOWN = 60  # characters of a value in a message
 
 Array = npt.NDArray[np.generic]
@@ -104,7 +107,11 @@ def _numbers_of(
         label = f"{where}node {place} ({_titled(node)})"
         for slot, name in enumerate(node.input):
             tensor = constants.get(name)
-            if tensor is not None and _counts(tensor, node):
+            if (
+                tensor is not None
+                and _counts(tensor, node)
+                and not _says_nothing(tensor, node, slot)
+            ):
                 yield Number(f"{label}, input {slot}", numpy_helper.to_array(tensor))
         for attribute in node.attribute:
             for body in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
@@ -116,6 +123,12 @@ def _counts(tensor: TensorProto, reader: NodeProto) -> bool:
         return True
     is_float = tensor.data_type == TensorProto.FLOAT
     return is_float and (reader.op_type == "Mul" or reader.op_type in _with_zero_points())
+
+
+def _says_nothing(tensor: TensorProto, reader: NodeProto, slot: int) -> bool:
+    """Whether it is the zero point of a DequantizeLinear, whose codes say its type, and only 0."""
+    is_zero_point = reader.op_type == "DequantizeLinear" and slot == ZERO_POINT
+    return is_zero_point and not numpy_helper.to_array(tensor).any()
 
 
 @cache

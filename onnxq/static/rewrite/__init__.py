@@ -9,6 +9,7 @@ from onnxq.dynamic.rewrite_dynamic import opset_needed, write_dynamic
 from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.collector import without_collector
+from onnxq.qdq.compact import compact, names_in
 from onnxq.qdq.fuse import Int8Codes
 from onnxq.qdq.qoperator import FORMATS, check_format
 from onnxq.qdq.signed_codes import keep_loadable
@@ -49,6 +50,7 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedMod
     upgrade_opset(model, max(_opset_needed(plan), opset_needed(plan.dynamic)))
     keep_loadable(model)
     model = FORMATS[format](model, _int8_codes(plan))
+    compact(model, names_in(prepared.model))
     model.metadata_props.update(
         {
             "onnxq.target": plan.target,
