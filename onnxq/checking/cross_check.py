@@ -114,8 +114,8 @@ def _over(
             outputs, inner = visible.run(feeds)
             nodes.note_instrumented(wanted, outputs)
             wanted |= {name: x for name in odd if isinstance(x := inner.get(name), np.ndarray)}
-            if whole.differs(feeds, wanted) and not whole.explained():
-                whole.find_first_difference(feeds, nodes.results(inner))
+            if whole.differs(feeds, wanted):
+                whole.explain(feeds, wanted, nodes.results(inner))
             nodes.compare(feeds, inner)
             done += 1
             if progress is not None:

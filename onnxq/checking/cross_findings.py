@@ -87,7 +87,7 @@ class OutputAgreement:
         problem: why it could not be compared; empty: it was.
         behind: where it differs, the first node in front of it that computes in float, and so
             rounds as it is fused; empty: none.
-        rounding: steps that such nodes explain (see stages.end_to_end.ROUNDING); 0: none.
+        rounding: steps that such nodes explain (see onnxq.checking.rounding); 0: none.
     """
 
     name: str

@@ -102,6 +102,12 @@ class Differences:
         steps = self._steps(got[differ], wanted[differ], ulp)
         self.largest = max(self.largest, int(steps.max(initial=0)))
 
+    def step(self, wanted: Array) -> float:
+        """Size of a step of these numbers: 1 for codes, else a scale or an ulp."""
+        if self.unit == CODES:
+            return 1.0
+        return self.scale if self.unit == SCALES else self._ulp(wanted)
+
     def _update_bytes(self, got: Array, wanted: Array) -> None:
         """Codes of 8 bits, with no array that is wider."""
         steps = np.maximum(got, wanted) - np.minimum(got, wanted)  # modulo 2^8, as uint8 is

@@ -8,8 +8,9 @@ import numpy as np
 
 from onnxq import catalog, reference
 from onnxq.checking.cross_findings import OutputAgreement
-from onnxq.checking.differences import SCALES, ULPS, Differences
+from onnxq.checking.differences import SCALES, Differences
 from onnxq.checking.execution import original_name
+from onnxq.checking.rounding import Replayed, Theirs, replay, rounds
 from onnxq.core.arrays import Array
 from onnxq.errors import OnnxqError
 from onnxq.ort import facts
@@ -21,18 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import onnx_ir as ir
-    from onnx.reference.op_run import OpRun
 
 Values = dict[str, Array]
-
-ROUNDING = 16
-"""Ulps of the largest number of a float32 output that rounding explains behind float nodes.
-
-ONNX Runtime fuses float nodes (MatMul with Add, LayerNormalization, Gelu) and adds in another order
-then. What that changes is some units of 2^-23 of the largest number, 5 at most on the LSTM, GRU and
-transformer in models/. 16 of them are at most 2^-19; a step of an 8-bit code is 2^-8, 2000 times as
-much. 16 ulps of float16 are more than such a step: nothing counts as rounding there.
-"""
 
 
 class EndToEnd:
@@ -47,7 +38,8 @@ class EndToEnd:
         self.problem = ""
         self.first_difference = ""
         self._behind: dict[str, str] = {}
-        self._fine: set[str] = set()  # outputs whose ulps are far below a code's step
+        self._rounding: dict[str, int] = {}  # steps that are explained, of outputs that differ
+        self._unexplained: set[str] = set()
         self._sums: dict[str, Differences] = {
             str(value.name): output_differences(value) for value in target.graph.outputs
         }
@@ -71,40 +63,54 @@ class EndToEnd:
         for (name, theirs), ours in zip(wanted.items(), got, strict=True):
             if isinstance(theirs, np.ndarray):
                 self._sums[name].update(ours, theirs)
-                if theirs.dtype in (np.float32, np.float64):
-                    self._fine.add(name)
             else:
                 self._sums[name].problem = "it is no tensor"
         return sum(sums.differing for sums in self._sums.values()) > before
 
-    def find_first_difference(
-        self, feeds: Mapping[str, Array], results: Mapping[tuple[str, str], Array]
+    def explain(
+        self,
+        feeds: Mapping[str, Array],
+        wanted: Values,
+        results: Mapping[tuple[str, str], Array],
     ) -> None:
-        """Names the first node whose integers the evaluator does not have.
+        """Says of a batch that differs how much of it is rounding, and names what is not.
 
-        And the first node in front of each output that differs which computes in float.
+        Args:
+            feeds: of the model.
+            wanted: ONNX Runtime's outputs.
+            results: (node name, value name) of its graph -> integers.
         """
-        ours = self._evaluator.run(None, dict(feeds), intermediate=True)
+        run = replay(self._evaluator, feeds, self._named(results, wanted))
+        self.first_difference = self.first_difference or run.unexplained
         for name, sums in self._sums.items():
-            if sums.differing and name not in self._behind:
-                self._behind[name] = self._first_float(name, ours)
-        if self.first_difference:
-            return
-        outputs = {
+            theirs = wanted.get(name)
+            if not sums.differing or not isinstance(theirs, np.ndarray):
+                continue
+            self._behind[name] = self._behind.get(name) or self._first_float(name, run.values)
+            self._judge(name, sums, theirs, run)
+
+    def _named(self, results: Mapping[tuple[str, str], Array], wanted: Values) -> Theirs:
+        """Integers and outputs of ONNX Runtime by the names that the evaluator has for them."""
+        nodes = {
             node.onnx_node.name: node.output[0] for node in self._evaluator.rt_nodes_ if node.output
         }
-        for (node, value), theirs in results.items():
-            twin = ours.get(value)
-            if twin is None:
-                twin = ours.get(outputs.get(original_name(node), ""))
-            if _is_like(twin, theirs) and not _equal(np.asarray(twin), theirs):
-                self.first_difference = node
-                return
+        ours = {name for node in self._evaluator.rt_nodes_ for name in node.output}
+        found: Theirs = {n: ("", y) for n, y in wanted.items() if isinstance(y, np.ndarray)}
+        for (node, value), array in results.items():
+            name = value if value in ours else nodes.get(original_name(node), "")
+            if name:
+                found[name] = (node, array)
+        return found
 
-    def explained(self) -> bool:
-        """Whether `find_first_difference` has nothing more to find."""
-        differing = {name for name, sums in self._sums.items() if sums.differing}
-        return bool(self.first_difference) and differing <= self._behind.keys()
+    def _judge(self, name: str, sums: Differences, theirs: Array, run: Replayed) -> None:
+        """Takes down whether rounding explains the output on one batch, and how many steps."""
+        bound, ours = run.bounds.get(name, 0.0), run.values.get(name)
+        steps = int(bound / sums.step(theirs))
+        if not is_within(ours, theirs, bound):
+            self._unexplained.add(name)
+        else:
+            steps = max(steps, sums.largest)
+        self._rounding[name] = max(self._rounding.get(name, 0), steps)
 
     def _first_float(self, output: str, values: Mapping[str, object]) -> str:
         """The first node in front of the output that rounds floats; empty: none.
@@ -117,7 +123,8 @@ class EndToEnd:
             if wanted.isdisjoint(node.output):
                 continue
             wanted |= reads - {""}
-            if not _rounds(node, values):
+            inputs = [values[name] if name else None for name in node.input]
+            if not rounds(node, inputs, [values.get(name) for name in node.output]):
                 continue
             if facts.named(node.op_type).rounding is Rounding.ONCE:
                 elementwise = reference.where(node.onnx_node)
@@ -136,45 +143,30 @@ class EndToEnd:
                 sums.unit,
                 sums.problem,
                 self._behind.get(name, ""),
-                self._rounding(name, sums),
+                self._steps(name, sums),
             )
             for name, sums in self._sums.items()
             if sums.elements or not self.problem
         )
 
-    def _rounding(self, name: str, sums: Differences) -> int:
-        """Steps that count as rounding: of floats that float nodes compute, not of codes."""
-        fine = name in self._fine and sums.unit == ULPS
-        return ROUNDING if fine and self._behind.get(name) else 0
+    def _steps(self, name: str, sums: Differences) -> int:
+        """Steps that count as rounding."""
+        found = self._rounding.get(name, 0)
+        return min(found, sums.largest - 1) if name in self._unexplained else found
 
 
-def _rounds(node: OpRun, values: Mapping[str, object]) -> bool:
-    """Whether a node computes floats, and not on a kernel that is exact."""
-    exact = facts.named(node.op_type).rounding is Rounding.NONE
-    if exact or not any(map(_is_float, map(values.get, node.output))):
+def is_within(ours: object, theirs: Array, bound: float) -> bool:
+    """Whether no number is further away than the bound, and what is not finite is alike."""
+    if not isinstance(ours, np.ndarray) or ours.shape != theirs.shape:
         return False
-    inputs = [np.asarray(values[name]) if name else None for name in node.input]
-    if isinstance(node, reference.KernelOp) and node.uses_kernel(inputs):
-        return node.adds_floats(inputs) or node.bound(inputs) is not None
-    return True
-
-
-def _is_float(x: object) -> bool:
-    return isinstance(x, np.ndarray) and "float" in x.dtype.name
-
-
-def _is_like(ours: object, theirs: Array) -> bool:
-    return isinstance(ours, np.ndarray) and ours.dtype == theirs.dtype
-
-
-def _equal(ours: Array, theirs: Array) -> bool:
-    """Whether arrays are equal as they are, or theirs with channels last; other shapes pass."""
-    if theirs.shape == ours.shape and np.array_equal(ours, theirs):
+    if np.array_equal(ours, theirs, equal_nan="float" in theirs.dtype.name):
         return True
-    last = np.moveaxis(theirs, -1, 1) if theirs.ndim > 2 else theirs
-    if last.shape == ours.shape:
-        return np.array_equal(ours, last)
-    return theirs.shape != ours.shape
+    if "float" not in theirs.dtype.name or ours.dtype != theirs.dtype:
+        return False
+    with np.errstate(invalid="ignore"):
+        far = np.abs(np.subtract(ours, theirs, dtype=np.float64))
+    alike = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs)) | (far <= bound)
+    return bool(alike.all())
 
 
 def output_differences(value: ir.Value) -> Differences:

@@ -282,11 +282,11 @@ def test_weights_that_float16_does_not_hold_stay_float() -> None:
     assert "which float16 does not hold" in reason(source, "large", float16_dynamic_qconfig)
 
 
-def test_float16_models_are_converted_first_and_the_plan_says_so() -> None:
+def test_the_plan_says_what_becomes_of_a_float16_model() -> None:
     made = quantized(network(dtype=onnx.TensorProto.FLOAT16))
     assert "MatMulInteger" in op_types(made)
     _, plan = planned(network(dtype=onnx.TensorProto.FLOAT16))
-    assert any("float16; it was converted" in note for note in plan.notes)
+    assert any("float16; it computes in float32" in note for note in plan.notes)
 
 
 @pytest.mark.parametrize("name", ["BFLOAT16", "DOUBLE"])

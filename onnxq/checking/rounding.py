@@ -1,0 +1,280 @@
+"""The share of a difference from ONNX Runtime that rounding explains, derived for each model.
+
+ONNX Runtime fuses float nodes and adds in another order than they do one by one. By how much that
+moves an output depends on how many nodes there are, how long their sums, and how each passes on
+what reaches it. So the bound is found on the model itself, on the inputs that it really had:
+
+    |sum of n terms, rounded - sum| <= sqrt(n) u |sum of sizes|          u = 2^-24, each node anew
+
+holds for most orders of adding (Higham and Mary, 2019; the worst order has n in place of sqrt(n)).
+A replica is a run of the reference in which each number that goes into a node, and each that comes
+out, is moved by an error e of that size, up or down at random (Monte Carlo arithmetic, Parker
+1997). To first order a result moves by sum J_i e_i, J_i being what the rest of the model makes of a
+change at i; the root mean square over replicas is sqrt(sum (J_i e_i)^2). By Hoeffding's inequality
+a sum of independent errors of these sizes is within
+
+    CONFIDENCE sqrt(sum (J_i e_i)^2)      but for 2 exp(-CONFIDENCE^2 / 2) = 3e-8 of the numbers
+
+The root is that of the number of the tensor that moves most. A fault in a node is not random, and
+not of the size of its last bits: it lies outside.
+
+Codes are compared, never moved. One that ONNX Runtime rounded to the other side of a tie is
+explained where the float ahead of it lies that near to the tie; from there on the reference goes on
+with ONNX Runtime's code, so that every later integer still has to agree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxq import reference
+from onnxq.ort import facts
+from onnxq.ort.facts import Conversion, Rounding
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onnx.reference.op_run import OpRun
+
+    from onnxq.core.arrays import Array
+    from onnxq.reference import Evaluator
+
+UNIT = 2.0**-24
+"""Largest relative error of one rounding to float32."""
+LAST_DIGIT = 2 * UNIT
+"""Least error of a node that rounds: an ulp, so that it is seen in float32."""
+CONFIDENCE = 6.0
+REPLICAS = 3
+WIDE = (np.dtype(np.float32), np.dtype(np.float64))
+"""Floats that are moved; what is rounded to float16 is compared as codes are."""
+
+Values = dict[str, Any]
+Theirs = dict[str, tuple[str, "Array"]]
+"""Name of a value -> (node of ONNX Runtime's graph, its integers)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A run of the reference that goes on with ONNX Runtime's codes where rounding explains them.
+
+    Attributes:
+        values: every value by name.
+        bounds: of float values behind nodes that round: the furthest that rounding moves one.
+        unexplained: the node of ONNX Runtime's graph whose integers rounding does not explain;
+            empty: there is none.
+    """
+
+    values: Values
+    bounds: Mapping[str, float]
+    unexplained: str
+
+
+def replay(evaluator: Evaluator, feeds: Mapping[str, Array], theirs: Theirs) -> Replayed:
+    """Runs the reference and its replicas side by side.
+
+    Args:
+        evaluator: of the model file.
+        feeds: its inputs.
+        theirs: integers that ONNX Runtime computed, as far as they have names.
+    """
+    return _Replay(evaluator, theirs).run(feeds)
+
+
+@dataclass(slots=True)
+class _Replay:
+    evaluator: Evaluator
+    theirs: Theirs
+    values: Values = field(default_factory=dict)
+    moved: list[Values] = field(default_factory=lambda: [{} for _ in range(REPLICAS)])
+    bounds: dict[str, float] = field(default_factory=dict)
+    unexplained: str = ""
+    random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+
+    def run(self, feeds: Mapping[str, Array]) -> Replayed:
+        self.values = {"": None, **self.evaluator.rt_inits_, **feeds}
+        for node, reads in zip(self.evaluator.rt_nodes_, self.evaluator.reads, strict=True):
+            self._step(node, reads)
+        return Replayed(self.values, self.bounds, self.unexplained)
+
+    def _step(self, node: OpRun, reads: set[str]) -> None:
+        outputs = _run(node, self.values, {})
+        error = _error(node, [self.values[name] for name in node.input], outputs)
+        reached = any(not own.keys().isdisjoint(reads) for own in self.moved)
+        runs = [self._replica(node, own, error) for own in self.moved if error or reached]
+        for slot, (name, y) in enumerate(zip(node.output, outputs, strict=False)):
+            if not name:
+                continue
+            replicas = [outputs[slot] for outputs in runs]
+            self.values[name] = y
+            if isinstance(y, np.ndarray) and y.dtype in WIDE:
+                self._note(name, y, replicas, error)
+            elif isinstance(y, np.ndarray):
+                self.values[name] = self._shared(node, name, y, outputs, replicas)
+        self.values[""] = None
+
+    def _replica(self, node: OpRun, own: Values, error: float) -> Sequence[Any]:
+        """Outputs of one replica; its inputs and float results are moved by the node's error."""
+        if not error:
+            return _run(node, self.values, own)
+        given = {name: own.get(name, self.values[name]) for name in dict.fromkeys(node.input)}
+        outputs = _run(node, self.values, own | {n: self._move(x, error) for n, x in given.items()})
+        return [self._move(y, error) for y in outputs]
+
+    def _move(self, x: Any, error: float) -> Any:
+        """The floats, each up or down at random; anything else as it is."""
+        if not (isinstance(x, np.ndarray) and x.dtype in WIDE):
+            return x
+        signs = self.random.integers(0, 2, x.shape, np.int8) * 2 - 1
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(x * (1 + error * signs.astype(np.float64)), x.dtype)
+
+    def _note(self, name: str, y: Array, replicas: Sequence[Any], error: float) -> None:
+        """Keeps the replicas of a float value, and its bound."""
+        alike = [other for other in replicas if np.shape(other) == y.shape]
+        if not alike or all(np.array_equal(y, other, equal_nan=True) for other in alike):
+            return
+        squares = np.mean([_squares(y, other) for other in alike], axis=0)
+        own = error * float(_finite(np.abs(y)).max(initial=0))  # chance may cancel that in replicas
+        self.bounds[name] = max(CONFIDENCE * float(np.sqrt(squares.max(initial=0))), own)
+        for kept, other in zip(self.moved, replicas, strict=True):
+            kept[name] = other
+
+    def _shared(
+        self, node: OpRun, name: str, ours: Array, outputs: Sequence[Any], replicas: Sequence[Any]
+    ) -> Array:
+        """The integers to go on with: ONNX Runtime's, where they have a name and are explained.
+
+        All replicas go on with them; with their own where ONNX Runtime's are not known.
+        """
+        known = self.theirs.get(name)
+        if known is None:
+            for own, other in zip(self.moved, replicas, strict=False):
+                if not np.array_equal(other, ours):
+                    own[name] = other
+            return ours
+        theirs = as_laid_out(known[1], ours)
+        if theirs is None or np.array_equal(theirs, ours):
+            return ours
+        low, high = self._reach(node, ours, outputs, replicas)
+        if np.all(np.less_equal(low, theirs) & np.less_equal(theirs, high)):
+            return theirs
+        self.unexplained = self.unexplained or known[0]
+        return ours
+
+    def _reach(
+        self, node: OpRun, ours: Array, outputs: Sequence[Any], replicas: Sequence[Any]
+    ) -> tuple[Array, Array]:
+        """The smallest and the largest integers that rounding ahead of the node explains."""
+        fact = facts.named(node.onnx_node.op_type)
+        source = node.input[0] if node.input else ""
+        bound = self.bounds.get(source, 0.0)
+        converts = fact.converts in (Conversion.TO_CODES, Conversion.TYPES)
+        if not (converts and bound):
+            every = np.stack(
+                [ours, *(np.asarray(y) for y in replicas if np.shape(y) == ours.shape)]
+            )
+            return every.min(axis=0), every.max(axis=0)
+        x = self.values[source]
+        if fact.rounding is not Rounding.NONE:
+            return _dynamic_reach(x, outputs, ours, bound)
+        slot = next(i for i, y in enumerate(outputs) if y is ours)
+        low, high = (
+            np.asarray(_run(node, self.values, {source: np.asarray(x + by, x.dtype)})[slot])
+            for by in (-bound, bound)  # the conversion is monotone
+        )
+        return low, high
+
+
+CODES_TOP = 255
+"""The last code of DynamicQuantizeLinear, which makes uint8."""
+
+
+def _dynamic_reach(
+    x: Array, outputs: Sequence[Any], ours: Array, bound: float
+) -> tuple[Array, Array]:
+    """Reach of DynamicQuantizeLinear: codes round(x / s) + z, and z = round(-min x / s).
+
+    s = (max x - min x) / 255 moves by 2 bound / 255, so that x / s, of up to 255 steps, moves by
+    3 bound / s at most.
+    """
+    scale = float(outputs[1]) or 1.0
+    reach = 3 * bound / scale
+    point = -min(float(x.min(initial=0)), 0.0) / scale
+    steps = np.divide(x, scale, dtype=np.float64)
+    if ours.shape != x.shape:  # the zero point
+        steps = np.zeros(())
+    return (
+        np.clip(np.rint(steps - reach) + np.rint(point - reach), 0, CODES_TOP),
+        np.clip(np.rint(steps + reach) + np.rint(point + reach), 0, CODES_TOP),
+    )
+
+
+def as_laid_out(theirs: Array, ours: Array) -> Array | None:
+    """Their array in our layout: as it is, or its channels moved from the last axis to the second.
+
+    None: in neither it has our shape and type.
+    """
+    if theirs.dtype != ours.dtype:
+        return None
+    moved = np.moveaxis(theirs, -1, 1) if theirs.ndim > 2 else theirs
+    fitting = [x for x in (theirs, moved) if x.shape == ours.shape]
+    return min(fitting, key=lambda x: int(np.count_nonzero(x != ours)), default=None)
+
+
+def _run(node: OpRun, values: Values, own: Values) -> tuple[Any, ...]:
+    found = {**values, **own} if node.need_context() else None
+    extra = {} if found is None else {"context": found}
+    inputs = [own.get(name, values[name]) for name in node.input]
+    return reference.run_node(node, inputs, extra)
+
+
+def _error(node: OpRun, inputs: Sequence[Any], outputs: Sequence[Any]) -> float:
+    """Relative error of the node's own sums; 0: it does not round."""
+    if not rounds(node, inputs, outputs):
+        return 0.0
+    if facts.named(node.onnx_node.op_type).rounding is Rounding.ONCE:
+        return LAST_DIGIT
+    return max(float(np.sqrt(_terms(inputs, outputs))) * UNIT, LAST_DIGIT)
+
+
+def rounds(node: OpRun, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    """Whether a node computes floats, and not on a kernel that is exact."""
+    exact = facts.named(node.op_type).rounding is Rounding.NONE
+    if exact or not any(map(_is_float, outputs)):
+        return False
+    arrays = [None if x is None else np.asarray(x) for x in inputs]
+    if isinstance(node, reference.KernelOp) and node.uses_kernel(arrays):
+        return node.adds_floats(arrays) or node.bound(arrays) is not None
+    return True
+
+
+def _terms(inputs: Sequence[Any], outputs: Sequence[Any]) -> float:
+    """The terms of the longest sums: of a product (M, K) (K, N) -> (M, N) that is K.
+
+    Of a node with one operand: the elements that become one, or an axis (Softmax).
+    """
+    floats = [x for x in inputs if _is_float(x) and x.ndim]
+    sizes = [x.size for x in floats if x.ndim > 1]
+    result = max((np.size(y) for y in outputs if _is_float(y)), default=1) or 1
+    longest = max((max(x.shape) for x in floats), default=1)
+    if len(sizes) > 1:
+        return max(float(np.sqrt(float(sizes[0]) * sizes[1] / result)), 1.0)
+    return float(max(longest, max(sizes, default=1) / result))
+
+
+def _is_float(x: object) -> bool:
+    return isinstance(x, np.ndarray) and "float" in x.dtype.name
+
+
+def _squares(x: Array, y: Array) -> npt.NDArray[np.float64]:
+    """Squares of the finite differences; 0 for others."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return _finite(np.square(np.subtract(x, y, dtype=np.float64)))
+
+
+def _finite(x: Array) -> npt.NDArray[np.float64]:
+    return np.where(np.isfinite(x), x, 0.0)

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import onnxq
+from onnxq.checking import rounding
+from onnxq.checking.cross_check import cross_check
+from onnxq.errors import VerificationError
+from onnxq.reference.float_nodes import FloatNodes
+from tests.examples import model, weights
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+
+    from onnxq import reference
+    from onnxq.core.arrays import Array
+
+make = helper.make_node
+LAYERS, WIDTH = 24, 32
+FORMER_BOUND = 16  # ulps, whatever the depth
+
+
+@functools.cache
+def deep() -> ir.Model:
+    """24 layers of MatMul, Add, Tanh, a sum and LayerNormalization, their weights in float16."""
+    nodes, constants, x = [], {"g": np.ones(WIDTH, np.float32)}, "x"
+    for i in range(LAYERS):
+        constants[f"w{i}"] = np.sign(weights(i, WIDTH, WIDTH)) * np.float32(1.5 * WIDTH**-0.5)
+        constants[f"b{i}"] = weights(i + 99, WIDTH)
+        nodes += [
+            make("MatMul", [x, f"w{i}"], [f"m{i}"], f"product{i}"),
+            make("Add", [f"m{i}", f"b{i}"], [f"a{i}"]),
+            make("Tanh", [f"a{i}"], [f"t{i}"]),
+            make("Add", [x, f"t{i}"], [f"s{i}"]),
+            make("LayerNormalization", [f"s{i}", "g"], [f"l{i}"]),
+        ]
+        x = f"l{i}"
+    nodes.append(make("Mul", [x, x], ["y"]))
+    source = model(nodes, constants, {"x": ["N", 4, WIDTH]}, opset=17)
+    return onnxq.quantize_dynamic(source, dtype="float16")
+
+
+def scale(monkeypatch: pytest.MonkeyPatch, name: str, factor: float) -> None:
+    """From now on that float node of the evaluator is wrong by that factor."""
+    alone = FloatNodes.__call__
+
+    def wrong(
+        self: FloatNodes, node: onnx.NodeProto, opsets: Mapping[str, int]
+    ) -> reference.RunNode:
+        run = alone(self, node, opsets)
+        if node.name != name:
+            return run
+        return lambda inputs: [np.multiply(y, y.dtype.type(factor)) for y in run(inputs)]
+
+    monkeypatch.setattr(FloatNodes, "__call__", wrong)
+
+
+SAMPLES = [{"x": weights(1, 2, 4, WIDTH) * np.float32(10)}]
+
+
+def test_what_24_float_layers_round_is_rounding() -> None:
+    found = cross_check(deep(), SAMPLES)
+    (output,) = found.outputs
+    assert output.largest > FORMER_BOUND
+    assert found.is_rounding(output)
+    found.check()
+
+
+@pytest.mark.parametrize("layer", [3, 23])
+def test_a_layer_that_is_wrong_by_a_thousandth_is_not(
+    monkeypatch: pytest.MonkeyPatch, layer: int
+) -> None:
+    scale(monkeypatch, f"product{layer}", 1.001)
+    found = cross_check(deep(), SAMPLES)
+    (output,) = found.outputs
+    assert 0 < output.rounding < output.largest
+    with pytest.raises(VerificationError, match="output 'y'"):
+        found.check()
+
+
+def around_softmax() -> onnx.ModelProto:
+    """DQ -> Softmax, in float -> Q -> DQ, with codes of 16 bits."""
+    constants: dict[str, Array] = {
+        "s": np.array(1e-4, np.float32),
+        "z": np.array(1 << 15, np.uint16),
+        "t": np.array(1e-6, np.float32),
+        "n": np.array(0, np.uint16),
+    }
+    nodes = [
+        make("QuantizeLinear", ["x", "s", "z"], ["q"], "q"),
+        make("DequantizeLinear", ["q", "s", "z"], ["f"], "dq"),
+        make("Softmax", ["f"], ["g"], "node"),
+        make("QuantizeLinear", ["g", "t", "n"], ["gq"], "gq"),
+        make("DequantizeLinear", ["gq", "t", "n"], ["y"], "gdq"),
+    ]
+    return model(nodes, constants, {"x": ["N", 64]}, opset=21)
+
+
+def test_codes_next_to_a_tie_may_tip_and_everything_behind_them_agrees(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scale(monkeypatch, "node", 1 + 2**-22)
+    found = cross_check(around_softmax(), {"x": weights(0, 512, 64)}, batch_size=512)
+    (output,) = found.outputs
+    assert 0 < output.differing < output.elements / 100
+    assert (output.unit, output.largest) == ("steps of its scale", 1)
+    assert found.first_difference == ""
+    assert found.is_rounding(output)
+
+
+def test_codes_that_rounding_does_not_reach_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    scale(monkeypatch, "node", 1 + 2**-12)
+    found = cross_check(around_softmax(), {"x": weights(0, 64, 64)}, batch_size=64)
+    assert found.first_difference == "gq"
+    assert not found.is_rounding(found.outputs[0])
+
+
+def test_a_number_of_float16_may_be_the_next_one_where_it_lies_next_to_a_tie(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nodes = [
+        make("MatMul", ["x", "w"], ["p"], "product"),
+        make("Cast", ["p"], ["y"], "half", to=TensorProto.FLOAT16),
+    ]
+    half = model(nodes, {"w": weights(1, 64, 64)}, {"x": ["N", 64]}, {"y": TensorProto.FLOAT16})
+    made = onnxq.quantize_dynamic(half, objective="size")
+    for factor, is_rounding in ((1 + 2**-22, True), (1 + 2**-9, False)):
+        with monkeypatch.context() as patch:
+            scale(patch, "product", factor)
+            found = cross_check(made, {"x": weights(0, 512, 64)}, batch_size=512)
+        assert found.outputs[0].differing == 0 or found.is_rounding(found.outputs[0]) is is_rounding
+
+
+def test_channels_last_are_put_into_our_order() -> None:
+    ours = np.arange(24, dtype=np.uint8).reshape(1, 2, 3, 4)
+    last = rounding.as_laid_out(np.moveaxis(ours, 1, -1), ours)
+    assert last is not None
+    assert np.array_equal(last, ours)
+    assert rounding.as_laid_out(np.zeros((5, 5), np.uint8), ours) is None  # cannot be told apart
