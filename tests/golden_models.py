@@ -167,7 +167,7 @@ EVERYTHING = """g (float[N,3,6,6] x, bool c) => (float[] y, float[] z) {
         then_branch = p () => (float[] out) {
             l = Constant<value = float {0}>() [same] s = Identity(t) out = Max(s, l) },
         else_branch = q () => (float[] out) {
-            l = Constant<value = float {1}>() [same] s = Mul(t, l) out = Identity(s) }> }
+            l = Constant<value = float {2}>() [same] s = Mul(t, l) out = Identity(s) }> }
 <domain: "local", opset_import: ["" : 13]> twice (v) => (u) { u = Add(v, v) }"""
 
 

@@ -39,9 +39,9 @@ class Canonical:
 
     Attributes:
         model: functions inlined; names unique; weights are initializers of the graph that owns
-            them; BatchNormalization and Gemm's factors folded; no Identity or Dropout; opset >= 13;
-            float32, but for inputs and outputs that are float16 (a Cast stands at each);
-            com.microsoft Attention with a bias; types and ranks known where they can be.
+            them; BatchNormalization and Gemm's factors folded; no Identity or Dropout, no x / 1;
+            opset >= 13; float32, but for inputs and outputs that are float16 (a Cast stands at
+            each); com.microsoft Attention with a bias; types and ranks known where they can be.
         notes: sentences for the report ("the model is float16 ...").
     """
 
@@ -86,6 +86,7 @@ def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
     for then in (  # from here on types and ranks are known
         RemoveNoOps(),
         FoldConstants(),  # behind it, what is constant is an initializer
+        RemoveNoOps(),  # whose constants were computed: the square root of a head's size 1
         FoldGemmFactors(),
         FoldBatchNorm(),  # into the Conv or Gemm right ahead of it
         MeanToGlobalPool(),

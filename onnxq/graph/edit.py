@@ -33,14 +33,18 @@ def use_short_domain(model: ir.Model) -> None:
         model.opset_imports.setdefault("", version)
 
 
-def bypass(node: ir.Node) -> bool:
+def bypass(node: ir.Node, slot: int = 0) -> bool:
     """Takes a node y = x out of its graph: who read y reads x. False where ONNX needs the node.
 
     A graph output keeps its name (x takes it); a body must produce its outputs itself, so that y
     stays where it is an output and x comes from outside, is an input, an initializer, or another
     output.
+
+    Args:
+        node: whose first output is y.
+        slot: its input x.
     """
-    x, y, graph = node.inputs[0], node.outputs[0], node.graph
+    x, y, graph = node.inputs[slot], node.outputs[0], node.graph
     if x is None or graph is None:
         return False
     name = y.name

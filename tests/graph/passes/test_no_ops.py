@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from onnxq.graph.passes.no_ops import RemoveNoOps
+from onnxq.ort import runtime
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -38,6 +40,70 @@ def test_a_node_that_returns_its_input_is_taken_out(call: str, parse: Parse) -> 
     assert RemoveNoOps()(model).modified
     assert ops(model) == ["Relu", "Sigmoid"]
     assert [v and v.name for v in model.graph.node(1).inputs] == ["a"]
+    assert not RemoveNoOps()(model).modified
+
+
+CONSTANTS = {
+    "zero": np.zeros((), np.float32),
+    "minus_zero": np.array([-0.0], np.float32),
+    "one": np.ones((), np.float32),
+    "ones": np.ones((1, 1), np.float32),
+    "whole": np.zeros(2, np.int64),
+    "end": np.full(2, 2**63 - 1),
+    "end0": np.array([2**63 - 1]),
+    "first": np.array([0]),
+    "unit": np.array([1]),
+    "sizes": np.array([2, 1]),
+    "rows": np.array([3, 1]),
+    "more": np.array([1, 1, 1]),
+    "zeros": np.zeros(4, np.float32),
+    "deep": np.zeros((1, 1, 1), np.float32),
+    "two": np.full((), 2, np.float32),
+    "back": np.array([-1]),
+}
+
+
+@pytest.mark.parametrize(
+    ("call", "goes"),
+    [
+        ("Add(a, zero)", True),
+        ("Add(zero, a)", True),
+        ("Add(a, minus_zero)", True),
+        ("Sub(a, zero)", True),
+        ("Mul(a, one)", True),
+        ("Mul(ones, a)", True),
+        ("Div(a, ones)", True),
+        ("Expand(a, unit)", True),
+        ("Expand(a, sizes)", True),
+        ("Slice(a, whole, end)", True),
+        ("Slice(a, first, end0, first)", True),
+        ("Slice(a, first, end0, first, unit)", True),
+        ("Add(a, one)", False),
+        ("Add(a, zeros)", False),
+        ("Add(a, deep)", False),
+        ("Sub(zero, a)", False),
+        ("Div(one, a)", False),
+        ("Mul(a, two)", False),
+        ("Expand(a, rows)", False),
+        ("Expand(a, more)", False),
+        ("Slice(a, unit, end0)", False),
+        ("Slice(a, first, unit)", False),
+        ("Slice(a, first, end0, first, back)", False),
+    ],
+)
+def test_what_changes_nothing_goes_where_onnx_runtime_takes_it_out(
+    call: str, goes: bool, parse: Parse
+) -> None:
+    used = {name: array for name, array in CONSTANTS.items() if name in re.findall(r"\w+", call)}
+    size = 1 if "rows" in call else 2
+    model = parse(
+        f"g (float[{size},4] x) => (y) {{ a = Tanh(x) b = {call} y = Sigmoid(b) }}", used, opset=17
+    )
+    model.graph.node(0).outputs[0].shape = model.graph.inputs[0].shape
+    theirs = [node.op_type for node in runtime.optimized_graph(model).graph]
+    assert RemoveNoOps()(model).modified == goes
+    assert tuple(ops(model)) == ("Tanh", "Sigmoid") if goes else len(ops(model)) == 3
+    assert len(theirs) == len(ops(model))
     assert not RemoveNoOps()(model).modified
 
 

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 SHAPES = {"long": np.array([0, 8, 36, 1]), "back": np.array([0, 8, 6, 6])}
+NUMBERS = {"one": np.ones((), np.float32), "zero": np.zeros((), np.float32)}
 INDICES = {"first": np.array([[0]]), "order": np.arange(8)[::-1].copy()}
 
 
 def model_of(body: str) -> ir.Model:
-    return conv_model(body, constants={k: a for k, a in {**SHAPES, **INDICES}.items() if k in body})
+    return conv_model(
+        body, constants={k: a for k, a in {**SHAPES, **NUMBERS, **INDICES}.items() if k in body}
+    )
 
 
 def without(model: ir.Model, *op_types: str) -> QConfigMapping:
@@ -40,6 +43,17 @@ def test_softmax_over_one_element_is_not_quantized_behind_our_back() -> None:
     model = model_of(
         "c = Conv(x, w) r = Reshape(c, long) s = Softmax<axis=-1>(r) t = Reshape(s, back)"
         " y = Conv(t, v)"
+    )
+    integer, made, _ = quantized(model)
+    assert "Softmax" in kernels(integer)
+    assert worst_steps(model, integer, made) < 2  # every input of the last Conv is 1
+
+
+@pytest.mark.parametrize("scale", ["Div(r, one)", "Mul(one, r)", "Sub(r, zero)", "Div(r, root)"])
+def test_nor_is_it_behind_what_onnx_runtime_takes_out(scale: str) -> None:
+    model = model_of(
+        f"root = Sqrt(one) c = Conv(x, w) r = Reshape(c, long) d = {scale} s = Softmax<axis=-1>(d)"
+        " t = Reshape(s, back) y = Conv(t, v)"
     )
     integer, made, _ = quantized(model)
     assert "Softmax" in kernels(integer)
