@@ -2,8 +2,9 @@
 
 A node of the file is meant to run in integers when all that it computes on comes from integers
 (the DequantizeLinear of an activation, or constants), and its results go to a QuantizeLinear or it
-has a quantized weight. It fell back when the optimized graph still has a node of its name that
-computes in float, or the DequantizeLinear of its weight.
+has a quantized weight, and ONNX Runtime has an integer form of its operator at all: a Gelu between
+codes is meant to compute in float. It fell back when the optimized graph still has a node of its
+name that computes in float, or the DequantizeLinear of its weight.
 
 Of dynamic quantization, integer products stand in the file as such. A product by a weight that is
 stored in blocks is meant to become MatMulNBits, which multiplies codes too; it fell back when the
@@ -61,6 +62,8 @@ def meant_in_integers(model: ir.Model) -> Iterator[ir.Node]:
             continue
         if _has_blocks(node):
             yield node
+            continue
+        if facts.of(node).stays_float:
             continue
         varying = [v for v in node.inputs if v is not None and not _is_constant(v)]
         if not varying or not all(dequantizer(v) or not _is_float(v) for v in varying):

@@ -1,15 +1,21 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import onnx_ir as ir
 import pytest
+from onnx import TensorProto, helper
 
 from onnxq.checking.execution import execution, meant_in_integers
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import QConfigDynamic
 from tests.dynamic_models import product, quantized
-from tests.examples import as_ir, quantized_matmul
+from tests.examples import as_ir, model, quantized_matmul
+
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Array
 
 
 def matmul(**options: bool) -> ir.Model:
@@ -94,4 +100,21 @@ def test_weights_that_are_stored_only_are_no_fallback() -> None:
 def test_integer_products_are_integers() -> None:
     got = execution(quantized(product()))
     assert got.integer_nodes == {"DynamicQuantizeMatMul": 1}
+    assert got.fallbacks == ()
+
+
+@pytest.mark.parametrize("op_type", ["Gelu", "Erf", "LayerNormalization"])
+def test_an_operator_without_an_integer_form_does_not_fall_back(op_type: str) -> None:
+    scale = ["g"] if op_type == "LayerNormalization" else []
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], "q"),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["f"], "dq"),
+        helper.make_node(op_type, ["f", *scale], ["p"], "node"),
+        helper.make_node("QuantizeLinear", ["p", "s", "z"], ["y"], "gq"),
+    ]
+    constants: dict[str, Array] = {"s": np.array(0.5, np.float32), "z": np.array(9, np.uint8)}
+    constants |= {name: np.ones(4, np.float32) for name in scale}
+    source = model(nodes, constants, {"x": ["N", 4]}, {"y": TensorProto.UINT8}, opset=20)
+    got = execution(as_ir(source))
+    assert got.float_nodes == {op_type: 1}
     assert got.fallbacks == ()
