@@ -19,6 +19,8 @@ from onnxq.checking.behind_floats import behind_floats
 from onnxq.checking.end_to_end import output_differences
 from onnxq.checking.layer_overflows import Layer, find_layers
 from onnxq.checking.prediction import MachinePrediction, OutputPrediction, Prediction
+from onnxq.checking.rounding import replay
+from onnxq.core.threads import workers
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.graph.io import load, model_hash
 from onnxq.qdq.read import code_type, is_quantize
@@ -82,7 +84,7 @@ def predict(
     check_feedback(target, state)
     forms = _forms(target, [kind for kind, _ in kinds])
     found = [_Machine(forms[kind], kind, names) for kind, names in kinds]
-    count = 0
+    count, ties = 0, _Ties(forms[Arithmetic.EXACT], state, threads)
     if samples is not None:
         inputs = input_specs(target, state.values())
         batches = open_samples(samples, inputs, batch_size, ignore)
@@ -91,22 +93,27 @@ def predict(
         if any(machine.form is not usual for machine in found):
             other = next(machine.form for machine in found if machine.form is not usual)
             sessions.append(_Session(other, found, inputs, state, threads))
-        count = _over(batches, sessions, State(inputs, state), progress)
-    behind = behind_floats(forms[Arithmetic.EXACT].integer, state)
+        count = _over(batches, sessions, State(inputs, state), ties, progress)
     return Prediction(
         model_hash(target),
         count,
         tuple(machine.result() for machine in found),
-        behind.floats,
-        behind.codes,
-        behind.outputs,
+        ties.behind.floats,
+        ties.behind.codes,
+        ties.behind.outputs,
+        ties.decided,
+        ties.near,
     )
 
 
 def _over(
-    samples: Samples, sessions: list[_Session], state: State, progress: Progress | None
+    samples: Samples,
+    sessions: list[_Session],
+    state: State,
+    ties: _Ties,
+    progress: Progress | None,
 ) -> int:
-    """Number of batches run; the machines hold the counts."""
+    """Number of batches run; the machines and the ties hold the counts."""
     done = 0
     for batch in samples:
         feeds = state.feeds(batch)
@@ -114,6 +121,7 @@ def _over(
         for session in sessions:
             exact = session.run(batch, feeds, exact)
         assert exact is not None
+        ties.count(feeds)
         state.keep(exact)
         done += 1
         if progress is not None:
@@ -144,6 +152,37 @@ def _forms(target: ir.Model, kinds: Iterable[Arithmetic]) -> dict[Arithmetic, _F
     if arm and _has_int8_activations(target):
         forms |= dict.fromkeys(arm, _Form(target, reference.integer_form(target, arm[0])))
     return forms
+
+
+class _Ties:
+    """Codes that floats decide, counted on samples.
+
+    Attributes:
+        behind: the nodes that make them.
+        decided: codes.
+        near: of these, next to a tie.
+    """
+
+    def __init__(self, form: _Form, feedback: Mapping[str, str], threads: int) -> None:
+        self.behind = behind_floats(form.integer, feedback)
+        self.decided = self.near = 0
+        self._form, self._threads = form, threads
+        self._evaluator: reference.Evaluator | None = None
+
+    def count(self, feeds: Mapping[str, Array]) -> None:
+        """Counts those of one batch."""
+        if not self.behind.codes:
+            return
+        if self._evaluator is None:
+            self._evaluator = reference.integer_evaluator(
+                self._form.integer,
+                threads=self._threads,
+                float_nodes=FloatNodes(self._form.target),
+            )
+        with workers(self._threads):
+            run = replay(self._evaluator, feeds, {})
+        self.decided += run.decided
+        self.near += run.near_ties
 
 
 class _Session:

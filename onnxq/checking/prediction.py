@@ -156,6 +156,9 @@ class Prediction(Saved):
             a step apart, which is not predicted.
         behind_floats: names of the nodes that make such codes or compute with them, in graph order.
         float_outputs: names of the outputs that are computed from such floats.
+        decided: codes that such floats decided on the samples.
+        near_ties: of these, such as lie so near to a tie that last bits may decide otherwise (see
+            onnxq.checking.rounding).
     """
 
     FORMAT: ClassVar[str] = "onnxq prediction 1"
@@ -169,6 +172,8 @@ class Prediction(Saved):
     floats: Mapping[str, int]
     behind_floats: tuple[str, ...] = ()
     float_outputs: tuple[str, ...] = ()
+    decided: int = 0
+    near_ties: int = 0
 
     def on(self, target: str | Target) -> MachinePrediction:
         """Prediction for one target, or for the machine that a name such as "auto" stands for.

@@ -66,11 +66,15 @@ class Replayed:
         bounds: of float values behind nodes that round: the furthest that rounding moves one.
         unexplained: the node of ONNX Runtime's graph whose integers rounding does not explain;
             empty: there is none.
+        decided: codes that were made of floats which rounding moves.
+        near_ties: of these, such as lie so near to a tie that rounding may decide them.
     """
 
     values: Values
     bounds: Mapping[str, float]
     unexplained: str
+    decided: int
+    near_ties: int
 
 
 def replay(evaluator: Evaluator, feeds: Mapping[str, Array], theirs: Theirs) -> Replayed:
@@ -92,13 +96,15 @@ class _Replay:
     moved: list[Values] = field(default_factory=lambda: [{} for _ in range(REPLICAS)])
     bounds: dict[str, float] = field(default_factory=dict)
     unexplained: str = ""
+    decided: int = 0
+    near_ties: int = 0
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
 
     def run(self, feeds: Mapping[str, Array]) -> Replayed:
         self.values = {"": None, **self.evaluator.rt_inits_, **feeds}
         for node, reads in zip(self.evaluator.rt_nodes_, self.evaluator.reads, strict=True):
             self._step(node, reads)
-        return Replayed(self.values, self.bounds, self.unexplained)
+        return Replayed(self.values, self.bounds, self.unexplained, self.decided, self.near_ties)
 
     def _step(self, node: OpRun, reads: set[str]) -> None:
         outputs = _run(node, self.values, {})
@@ -150,6 +156,10 @@ class _Replay:
 
         All replicas go on with them; with their own where ONNX Runtime's are not known.
         """
+        ends = self._ends(node, ours, outputs)
+        if ends is not None and ours is outputs[0]:
+            self.decided += ours.size
+            self.near_ties += int(np.count_nonzero(np.not_equal(*ends)))
         known = self.theirs.get(name)
         if known is None:
             for own, other in zip(self.moved, replicas, strict=False):
@@ -159,32 +169,32 @@ class _Replay:
         theirs = as_laid_out(known[1], ours)
         if theirs is None or np.array_equal(theirs, ours):
             return ours
-        low, high = self._reach(node, ours, outputs, replicas)
+        every = np.stack(
+            [ours, *(np.asarray(y) for y in ends or replicas if np.shape(y) == ours.shape)]
+        )
+        low, high = every.min(axis=0), every.max(axis=0)
         if np.all(np.less_equal(low, theirs) & np.less_equal(theirs, high)):
             return theirs
         self.unexplained = self.unexplained or known[0]
         return ours
 
-    def _reach(
-        self, node: OpRun, ours: Array, outputs: Sequence[Any], replicas: Sequence[Any]
-    ) -> tuple[Array, Array]:
-        """The smallest and the largest integers that rounding ahead of the node explains."""
+    def _ends(self, node: OpRun, ours: Array, outputs: Sequence[Any]) -> tuple[Array, Array] | None:
+        """The lowest and the highest integers that a conversion gives of floats within the bound.
+
+        None: it converts no floats that rounding moves.
+        """
         fact = facts.named(node.onnx_node.op_type)
         source = node.input[0] if node.input else ""
         bound = self.bounds.get(source, 0.0)
-        converts = fact.converts in (Conversion.TO_CODES, Conversion.TYPES)
-        if not (converts and bound):
-            every = np.stack(
-                [ours, *(np.asarray(y) for y in replicas if np.shape(y) == ours.shape)]
-            )
-            return every.min(axis=0), every.max(axis=0)
+        if not bound or fact.converts not in (Conversion.TO_CODES, Conversion.TYPES):
+            return None
         x = self.values[source]
         if fact.rounding is not Rounding.NONE:
-            return _dynamic_reach(x, outputs, ours, bound)
+            return _dynamic_ends(x, outputs, ours, bound)
         slot = next(i for i, y in enumerate(outputs) if y is ours)
-        low, high = (
+        low, high = (  # the conversion is monotone
             np.asarray(_run(node, self.values, {source: np.asarray(x + by, x.dtype)})[slot])
-            for by in (-bound, bound)  # the conversion is monotone
+            for by in (-bound, bound)
         )
         return low, high
 
@@ -193,10 +203,10 @@ CODES_TOP = 255
 """The last code of DynamicQuantizeLinear, which makes uint8."""
 
 
-def _dynamic_reach(
+def _dynamic_ends(
     x: Array, outputs: Sequence[Any], ours: Array, bound: float
 ) -> tuple[Array, Array]:
-    """Reach of DynamicQuantizeLinear: codes round(x / s) + z, and z = round(-min x / s).
+    """Ends of DynamicQuantizeLinear: codes round(x / s) + z, and z = round(-min x / s).
 
     s = (max x - min x) / 255 moves by 2 bound / 255, so that x / s, of up to 255 steps, moves by
     3 bound / s at most.

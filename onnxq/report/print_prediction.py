@@ -26,12 +26,11 @@ MAX_NAMED = 3  # pairs of weights in a row of the table
 
 def print_prediction(console: Console, prediction: Prediction) -> None:
     """A table of machines, then for each that differs (or can) its layers."""
-    inputs = "codes behind floats" if prediction.behind_floats else "input"
     rows = [
         (
             ", ".join(m.targets),
             m.arithmetic,
-            _verdict(m, prediction.batches, inputs),
+            _verdict(m, prediction),
             *_numbers(m),
         )
         for m in prediction.machines
@@ -56,6 +55,11 @@ def _print_floats(console: Console, prediction: Prediction) -> None:
             "codes computed from them may differ by a step, which is not predicted; integers are "
             f"compared for equal codes. {len(behind)} node(s) have such codes: {listed(behind)}"
         )
+        if prediction.batches:
+            console.print(
+                f"of {prediction.decided:,} codes that they decide on these samples, "
+                f"{prediction.near_ties:,} lie so near to a tie that last bits may tip them"
+            )
     else:
         console.print("no codes are computed from them")
     if prediction.float_outputs:
@@ -64,21 +68,31 @@ def _print_floats(console: Console, prediction: Prediction) -> None:
         console.print(OWN_BLOCKS)
 
 
-def _verdict(machine: MachinePrediction, batches: int, inputs: str) -> str:
-    """Verdict on integers, in words.
-
-    Args:
-        machine: that it is about.
-        batches: that were run.
-        inputs: what may be anything: the model's input, or the codes that float nodes lead to.
-    """
+def _verdict(machine: MachinePrediction, prediction: Prediction) -> str:
+    """Verdict on integers, in words; where floats decide codes, none is called exact."""
     if machine.differs:
         return "differ"
+    if prediction.behind_floats:
+        on = " on the samples" if prediction.batches else ""
+        risky = f"equal where codes are{on}, can differ"
+        return risky if machine.may_differ else _equal(prediction)
     if not machine.layers:
         return "no products or sums of codes"
     if not machine.may_differ:
-        return f"exact, whatever the {inputs}"
-    return "exact on the samples, can differ" if batches else "can differ"
+        return "exact, whatever the input"
+    return "exact on the samples, can differ" if prediction.batches else "can differ"
+
+
+def _equal(prediction: Prediction) -> str:
+    """What is said of integers behind floats that are equal as long as the codes are."""
+    if not prediction.batches:
+        return (
+            f"equal where codes are; floats decide codes of {len(prediction.behind_floats)} nodes"
+        )
+    return (
+        f"equal where codes are; floats decide {prediction.decided:,}, of which "
+        f"{prediction.near_ties:,} lie next to a tie"
+    )
 
 
 def _numbers(machine: MachinePrediction) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 import onnxq
 from onnxq import reference
@@ -282,3 +282,17 @@ def test_int8_activations_stay_int8_on_arm_and_become_uint8_on_x86() -> None:
     found = predict(ir.from_proto(proto), x)
     assert found.differing == ("x86-avx2", "x86-avx512")
     assert not found.on("arm64").may_differ
+
+
+def test_codes_that_floats_decide_are_counted_and_those_next_to_a_tie() -> None:
+    """At scale 1/2, Softmax of four equal numbers is 1/4: a tie of codes 0 and 1."""
+    nodes = [
+        helper.make_node("Softmax", ["x"], ["p"], "softmax"),
+        helper.make_node("QuantizeLinear", ["p", "s", "z"], ["y"], "q"),
+    ]
+    constants: dict[str, Array] = {"s": np.array(0.5, np.float32), "z": np.array(0, np.uint8)}
+    source = model(nodes, constants, {"x": ["N", 4]}, {"y": TensorProto.UINT8})
+    x = np.array([[1, 1, 1, 1], [0, 1, 2, 3]], np.float32)
+    found = predict(source, [{"x": x}])
+    assert found.behind_floats == ("q",)
+    assert (found.decided, found.near_ties) == (8, 4)

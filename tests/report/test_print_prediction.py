@@ -29,7 +29,16 @@ def text(
     width: int = 200,
 ) -> str:
     file = io.StringIO()
-    found = Prediction("0123456789abcdef", batches, machines, floats or {}, behind, ("y",))
+    found = Prediction(
+        "0123456789abcdef",
+        batches,
+        machines,
+        floats or {},
+        behind,
+        ("y",),
+        decided=1234,
+        near_ties=5,
+    )
     print_prediction(Console(file=file, width=width), found)
     return file.getvalue()
 
@@ -60,9 +69,11 @@ def test_without_samples_the_weights_speak() -> None:
 
 
 def test_what_is_behind_floats_is_not_claimed() -> None:
-    sure = MachinePrediction(("a",), "exact", (SAFE,), ())
+    sure = MachinePrediction(("a",), "wraps", (SAFE,), ())
     shown = text(sure, floats={"Softmax": 2}, behind=("q1", "conv0"))
-    assert "exact, whatever the codes behind floats" in shown
+    assert "exact" not in shown
+    assert "floats decide 1,234, of which 5 lie next to a tie" in " ".join(shown.split())
+    assert "of 1,234 codes that they decide on these samples, 5 lie so near" in shown
     assert "their last bits may differ: 2 Softmax" in shown
     assert "2 node(s) have such codes: 'q1', 'conv0'" in shown
     assert "outputs computed from them: y" in shown
@@ -70,6 +81,13 @@ def test_what_is_behind_floats_is_not_claimed() -> None:
     assert "exact, whatever the input" in shown
     assert "no codes are computed from them" in shown
     assert "differ by 3 % of the largest" in shown
+
+
+def test_without_samples_floats_that_decide_codes_are_in_the_headline_too() -> None:
+    sure = MachinePrediction(("a",), "wraps", (SAFE,), ())
+    shown = text(sure, batches=0, floats={"Softmax": 2}, behind=("q1", "conv0"))
+    assert "floats decide codes of 2 nodes" in " ".join(shown.split())
+    assert "exact" not in shown
 
 
 def test_a_float_model_has_nothing_that_could_be_exact() -> None:
