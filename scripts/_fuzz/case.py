@@ -18,8 +18,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+import click
 from click.testing import CliRunner
 
+from onnxq import errors
 from onnxq.cli import main
 
 if TYPE_CHECKING:
@@ -128,8 +130,12 @@ def command(name: str, *args: object) -> Call:
 
     def run() -> None:
         result = CliRunner().invoke(main, [name, *map(str, args)])
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
+        error: BaseException | None = result.exception
+        if result.exit_code == errors.OnnxqError.exit_code:  # a line is all that the user sees
+            while isinstance(error, SystemExit | click.exceptions.Exit):
+                error = error.__context__
+        if error is not None and not isinstance(error, SystemExit):
+            raise error
         if result.exit_code:
             raise ExitError(result.exit_code, result.stderr)
 

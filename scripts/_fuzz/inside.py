@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from scripts._fuzz.case import Call, Case, Scratch
 
 LIMIT_BYTES = 2 << 30
+"""Resident memory of a worker."""
+CLAIM_BYTES = 8 << 30
+"""Memory that it may reserve; threads and sessions reserve more than they use."""
 PACKAGE = Path(onnxq.__file__).resolve().parent
 WRONG_USAGE = 2  # click's own code
 REFUSALS = frozenset(
@@ -96,7 +99,7 @@ class Job:
 
 
 Message = str | Ended | None
-"""What a worker tells: the case's words, then the name of each call and how it ended; last None."""
+"""News from a worker: the case's words, then the name of each call and how it ended; last None."""
 
 
 def serve(connection: Connection) -> None:
@@ -111,7 +114,7 @@ def serve(connection: Connection) -> None:
 
 def confine() -> None:
     """Limits this process's memory; hushes what it says."""
-    resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_BYTES, LIMIT_BYTES))
+    resource.setrlimit(resource.RLIMIT_DATA, (CLAIM_BYTES, CLAIM_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     faulthandler.disable()  # the parent tells of a crash
     silent = os.open(os.devnull, os.O_WRONLY)
@@ -170,7 +173,10 @@ def _call(
     watch.begin(scratch)
     outcome, detail = outcome_of(call)
     heard = watch.end() + watched.changed(before, watched.listing(scratch))
-    if heard and outcome in GOOD:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if peak > LIMIT_BYTES and outcome in GOOD:
+        outcome, detail = Outcome.MEMORY, f"{peak / 2**30:.1f} GiB"
+    elif heard and outcome in GOOD:
         outcome, detail = Outcome.OUTSIDE, "; ".join(heard)
     gc.collect()  # sessions and mapped files of this call
     ended = Ended(call.name, outcome, detail)

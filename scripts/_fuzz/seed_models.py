@@ -290,7 +290,7 @@ QUANTIZABLE = ("cnn", "transformer", "bodies", "functions", "recurrent", "old", 
 
 @functools.cache
 def quantized_model(name: str, form: str) -> bytes:
-    """What onnxq makes of a float model, in one of the forms of QUANTIZED."""
+    """A float model, quantized by onnxq, in one of the forms of QUANTIZED."""
     import onnx_ir as ir
 
     proto = onnx.load_from_string(float_model(name))

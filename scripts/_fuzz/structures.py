@@ -6,18 +6,20 @@ import os
 from typing import TYPE_CHECKING
 
 import onnx
+from google.protobuf.message import DecodeError
 from onnx import TensorProto, helper
 
 from scripts._fuzz.case import SECRET_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     import numpy as np
 
     from scripts._fuzz.case import Scratch
 
-DEPTHS = (2, 30, 90, 300)
+DEPTHS = (2, 12, 29, 90)
 CHAINS = (50, 500, 2000)
 
 
@@ -29,6 +31,8 @@ def _some_node(model: onnx.ModelProto, rng: np.random.Generator) -> onnx.NodePro
 def circle(model: onnx.ModelProto, rng: np.random.Generator, _: Scratch) -> str:
     """A node reads what a later one, or itself, gives."""
     nodes = model.graph.node
+    if not nodes:
+        return "no node"
     one, other = (nodes[rng.integers(len(nodes))] for _ in range(2))
     if not one.input or not other.output:
         return "no circle"
@@ -59,21 +63,24 @@ def nested(model: onnx.ModelProto, rng: np.random.Generator, _: Scratch) -> str:
     inner = onnx.NodeProto()
     inner.CopyFrom(model.graph.node[0])
     yes = helper.make_tensor("yes", TensorProto.BOOL, [], [True])
-    for level in range(depth):
-        outputs = [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in inner.output]
-        graphs = [helper.make_graph([inner], f"{side}{level}", [], outputs) for side in "te"]
-        constant = helper.make_node("Constant", [], [f"yes{level}"], value=yes)
-        branches = {"then_branch": graphs[0], "else_branch": helper.make_graph([], "e", [], [])}
-        if level == 0:
-            branches["else_branch"] = graphs[1]
-        else:
-            branches["else_branch"].CopyFrom(branches["then_branch"])
-            if depth > DEPTHS[0]:  # twice the size at each level
-                del branches["else_branch"].node[:]
-        made = helper.make_node("If", [f"yes{level}"], list(inner.output), f"if{level}", **branches)
-        model.graph.node.insert(0, constant)
-        inner = made
-    model.graph.node[depth].CopyFrom(inner)
+    outputs = [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in inner.output]
+    shallow = helper.make_graph([inner], "else", [], outputs)
+    constants = [
+        helper.make_node("Constant", [], [f"yes{level}"], value=yes) for level in range(depth)
+    ]
+    try:
+        for level in range(depth):
+            deep = helper.make_graph([inner], f"then{level}", [], outputs)
+            branches = {"then_branch": deep, "else_branch": shallow}
+            names = list(inner.output)
+            inner = helper.make_node("If", [f"yes{level}"], names, f"if{level}", **branches)
+        first = model.graph.node[0]
+        first.CopyFrom(inner)
+    except DecodeError:
+        return f"{depth} branches in each other are more than protobuf takes"
+    rest = list(model.graph.node)
+    del model.graph.node[:]
+    model.graph.node.extend([*constants, *rest])
     return f"the first node inside {depth} branches"
 
 
@@ -231,8 +238,15 @@ def _tensors(model: onnx.ModelProto) -> list[onnx.TensorProto]:
 Trap = tuple[str, dict[str, str | None]]
 
 
+def _free(scratch: Scratch) -> Path:
+    """Path of the data file; an earlier trap's is gone."""
+    path = scratch.inputs / "w.bin"
+    path.unlink(missing_ok=True)
+    return path
+
+
 def _good(scratch: Scratch, data: bytes) -> Trap:
-    (scratch.inputs / "w.bin").write_bytes(data)
+    _free(scratch).write_bytes(data)
     return "w.bin", {"offset": "0", "length": str(len(data))}
 
 
@@ -244,27 +258,29 @@ def _at(offset: str | None, length: str | None) -> Callable[[Scratch, bytes], Tr
 
 
 def _linked(scratch: Scratch, _data: bytes) -> Trap:
-    (scratch.inputs / "w.bin").symlink_to(scratch.secret)
+    _free(scratch).symlink_to(scratch.secret)
     return "w.bin", {}
 
 
 def _linked_folder(scratch: Scratch, _data: bytes) -> Trap:
-    (scratch.inputs / "folder").symlink_to(scratch.outside)
+    folder = scratch.inputs / "folder"
+    folder.unlink(missing_ok=True)
+    folder.symlink_to(scratch.outside)
     return "folder/secret.bin", {}
 
 
 def _hard_linked(scratch: Scratch, _data: bytes) -> Trap:
-    os.link(scratch.secret, scratch.inputs / "w.bin")
+    os.link(scratch.secret, _free(scratch))
     return "w.bin", {}
 
 
 def _fifo(scratch: Scratch, _data: bytes) -> Trap:
-    os.mkfifo(scratch.inputs / "w.bin")
+    os.mkfifo(_free(scratch))
     return "w.bin", {}
 
 
 def _device(scratch: Scratch, _data: bytes) -> Trap:
-    (scratch.inputs / "w.bin").symlink_to("/dev/zero")
+    _free(scratch).symlink_to("/dev/zero")
     return "w.bin", {}
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 CPU_LIMIT_S = 30.0  # of one call
 WALL_LIMIT_S = 120.0  # of one call that waits for something, on a machine that others use too
 POLL_S = 0.2
+CASES = 50
+"""Cases of one process: what an earlier one left in memory must not count against a later one."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -62,12 +64,14 @@ class Worker:
         theirs.close()
         self.job: Job | None = None
         self.result: Result | None = None
+        self.cases = 0
         self._call = ""
         self._began = self._began_cpu = self._began_case = 0.0
 
     def give(self, job: Job, result: Result | None = None) -> None:
         """Starts a case; what comes of it is added to the result."""
         self.job, self.result = job, result or Result(job)
+        self.cases += 1
         self._call = "making the case"
         self._began_case = time.monotonic()
         self._mark()
@@ -173,5 +177,8 @@ def _next(worker: Worker, waiting: Iterator[Job], busy: dict[Connection, Worker]
     if job is None:
         worker.end()
         return
+    if worker.cases >= CASES:
+        worker.end()
+        worker = Worker()
     worker.give(job)
     busy[worker.connection] = worker

@@ -46,7 +46,7 @@ CALLS: dict[str, tuple[Callable[[Scratch], object], Outcome]] = {
     "another exit code": (ended_with(1), Outcome.TRACEBACK),
     "an exception": (fell, Outcome.TRACEBACK),
     "a signal": (lambda _: died(), Outcome.CRASH),
-    "memory": (lambda _: bytearray(3 << 30), Outcome.MEMORY),
+    "memory": (lambda _: bytearray(9 << 30), Outcome.MEMORY),
     "waiting": (lambda _: time.sleep(60), Outcome.HANG),
     "an output": (lambda s: (s.outputs / "y").write_text(""), Outcome.DONE),
     "a changed input": (lambda s: (s.inputs / "y").write_text(""), Outcome.OUTSIDE),
