@@ -79,7 +79,8 @@ def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
             "the model is float16; it computes in float32 where it is not quantized, and keeps "
             "float16 inputs and outputs."
         )
-    infer_types(copy)
+    if failure := infer_types(copy).failure:
+        notes.append(f"onnx's shape inference fails, so that fewer types are known: {failure}.")
     GiveAttentionBias()(copy)
     if run is not None:
         notes.extend(_run_notes(copy, run))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import onnx
 import onnx_ir as ir
@@ -17,20 +18,64 @@ RunCallable = Callable[[ir.Model], Mapping[str, tuple[ir.DataType, tuple[int, ..
 """run(model): one real run of the model, on any input; (dtype, shape) by name of its values."""
 
 
-def infer_types(model: ir.Model) -> bool:
-    """Fills in types and shapes of values, in all bodies, by onnx's inference; whether any was new.
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """An attempt to fill in types and shapes.
+
+    Attributes:
+        changed: whether any was new.
+        failure: what onnx's inference says against the model; empty where it says nothing.
+    """
+
+    changed: bool
+    failure: str = ""
+
+
+def infer_types(model: ir.Model) -> Inference:
+    """Fills in types and shapes of values, in all bodies, by onnx's inference.
 
     Names must be unique in the whole model. What is known stays or becomes more exact. Weights are
-    not read.
+    not read. Where what the model declares contradicts what onnx infers, onnx is asked again
+    without these declarations, as ONNX Runtime goes on with a warning; where it fails for another
+    reason, all stays as it is.
     """
     changed = _take_from_weights(model)
-    inferred = _inferred(skeleton(model))
+    inferred, failure = _tried(skeleton(model))
+    if inferred is None:
+        return Inference(changed, failure)
     values = {v.name: v for graph in model.graphs() for v in all_values(graph)}
     for info in _infos([inferred.graph]):
         value = values.get(info.name)
         if value is not None and info.HasField("type"):
             changed |= _merge(value, info.type)
-    return changed
+    return Inference(changed, failure)
+
+
+def _tried(model: onnx.ModelProto) -> tuple[onnx.ModelProto | None, str]:
+    """(the model with what onnx infers or None, what it says against the model as it is)."""
+    try:
+        return _inferred(model), ""
+    except Exception as error:  # C++ errors arrive as InferenceError, RuntimeError, ValueError ...
+        failure = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
+    _drop_declarations(model.graph)
+    try:
+        return _inferred(model), failure
+    except Exception:  # likewise
+        return None, failure
+
+
+def _drop_declarations(graph: onnx.GraphProto) -> None:
+    """Takes the declared types of inner values and outputs away, in bodies too."""
+    waiting = [graph]
+    while waiting:
+        one = waiting.pop()
+        del one.value_info[:]
+        for output in one.output:
+            output.ClearField("type")
+        for node in one.node:
+            for attribute in node.attribute:
+                waiting += [attribute.g] if attribute.HasField("g") else []
+                waiting += attribute.graphs
 
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -92,15 +137,17 @@ def untyped(model: ir.Model) -> list[str]:
 
 
 def _infos(graphs: Iterable[onnx.GraphProto]) -> Iterator[onnx.ValueInfoProto]:
-    for graph in graphs:
+    waiting = list(graphs)
+    while waiting:
+        graph = waiting.pop()
         yield from graph.value_info
         yield from graph.output
         for node in graph.node:
             for attribute in node.attribute:
                 if attribute.type == onnx.AttributeProto.GRAPH:
-                    yield from _infos([attribute.g])
+                    waiting.append(attribute.g)
                 elif attribute.type == onnx.AttributeProto.GRAPHS:
-                    yield from _infos(attribute.graphs)
+                    waiting.extend(attribute.graphs)
 
 
 def _merge(value: ir.Value, proto: onnx.TypeProto) -> bool:

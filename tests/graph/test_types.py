@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
@@ -36,10 +37,10 @@ def test_types_and_shapes_are_filled_in_without_reading_weights(parse: Parse) ->
     model.graph.initializers["w"].const_value = ir.LazyTensor(
         fail, FLOAT, ir.Shape(W.shape), name="w"
     )
-    assert infer_types(model)
+    assert infer_types(model).changed
     assert shapes(model) == {"a": ["N", 20, 6, 6], "b": ["N", 20, 6, 6], "y": ["N", 720]}
     assert all(v.dtype == FLOAT for n in model.graph for v in n.outputs)
-    assert not infer_types(model)
+    assert not infer_types(model).changed
 
 
 def test_small_constants_take_part(parse: Parse) -> None:
@@ -68,13 +69,13 @@ def test_ceil_mode_leaves_out_windows_that_start_behind_the_input(
         p = MaxPool<ceil_mode = 1, {attributes}>(x)  a = Relu(p)
         q = AveragePool<ceil_mode = 1, kernel_shape = [1, 1], strides = [2, 2]>(a)  y = Neg(q) }}"""
     )
-    assert infer_types(model)
+    assert infer_types(model).changed
     session = ort.InferenceSession(ir.to_proto(model).SerializeToString())
     (y,) = session.run(None, {"x": np.zeros((2, 3, 12, 3), np.float32)})
     found = shapes(model)
     assert found["p"] == found["a"] == [2, 3, *size]
     assert found["q"] == found["y"] == list(y.shape)
-    assert not infer_types(model)
+    assert not infer_types(model).changed
 
 
 def test_branches_are_typed(parse: Parse) -> None:
@@ -136,3 +137,30 @@ def test_shape_that_only_the_weight_states_is_used() -> None:
     assert shape is not None
     assert len(shape) == 2
     assert shape[1] == 3
+
+
+def test_a_declaration_that_onnx_refuses_is_left_out(
+    parse: Parse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ONNX Runtime goes on with a warning, too."""
+    infer = onnx.shape_inference.infer_shapes
+
+    def strict(model: onnx.ModelProto, **options: bool) -> onnx.ModelProto:
+        if model.graph.value_info or model.graph.output[0].HasField("type"):
+            raise onnx.shape_inference.InferenceError("Inferred shape differs.")
+        return infer(model, **options)
+
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", strict)
+    model = parse(
+        "g (float[2,3] x) => (float[9] y) <float[5,5] a> { a = Transpose(x) y = Relu(a) }"
+    )
+    inference = infer_types(model)
+    assert (inference.changed, inference.failure) == (True, "Inferred shape differs")
+    assert shapes(model) == {"a": [3, 2], "y": [3, 2]}
+
+
+def test_a_model_that_cannot_be_inferred_stays_as_it_is(parse: Parse) -> None:
+    model = parse("g (float[2,3] x) => (float[] y) { y = lost.f(x) }")  # of no imported domain
+    inference = infer_types(model)
+    assert not inference.changed
+    assert inference.failure

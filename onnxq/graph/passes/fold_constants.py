@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from onnxq.errors import ModelError
 from onnxq.graph.edit import all_nodes, graph_of
 from onnxq.graph.weights import EAGER_BYTES, constant, derived
 from onnxq.operator.nodes import tensor_of
@@ -107,7 +108,10 @@ def _folded(node: ir.Node, opset: int) -> list[ir.TensorProtocol] | None:
         return None
     if any(t is not None and t.dtype == ir.DataType.STRING for t in inputs):
         return None
-    results = [_result(node, i, inputs, opset) for i in range(len(node.outputs))]
+    try:
+        results = [_result(node, i, inputs, opset) for i in range(len(node.outputs))]
+    except Exception:  # onnx.reference raises whatever its code does: ONNX Runtime is to say why
+        return None
     known = [result for result in results if result is not None]
     return known if len(known) == len(results) else None
 
@@ -122,7 +126,14 @@ def _result(
 
     def compute() -> Array:
         feeds = {f"x{i}": t.numpy() for i, t in enumerate(inputs) if t is not None}
-        return np.asarray(evaluator.run(None, feeds)[output])  # type: ignore[index]  # run is typed list | dict; a model gives a list
+        try:
+            results = evaluator.run(None, feeds)
+        except Exception as error:  # as above; here, when a big constant is read
+            raise ModelError(
+                f"{node.op_type} '{node.name}' cannot be computed of its constants: {error}. "
+                "Export the model again."
+            ) from error
+        return np.asarray(results[output])  # type: ignore[index]  # typed list | dict; a model gives a list
 
     shape, dtype = _static_shape(node, output, inputs), node.outputs[output].dtype
     read_bytes = sum(t.nbytes for t in inputs if t is not None)
