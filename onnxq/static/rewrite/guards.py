@@ -97,10 +97,17 @@ def _dequantized(value: ir.Value) -> bool:
 
 def _quantized(value: ir.Value, plan: Plan) -> bool:
     """Whether a Q stands behind the value, or could be moved up to it."""
-    if value.name and value_name(value) in plan.tensors:
-        return True
-    below = [n for n in value.consumers() if _absorbed(n) and node_name(n) in plan.decisions]
-    return any(_quantized(n.outputs[0], plan) for n in below)
+    seen, waiting = {value}, [value]
+    while waiting:
+        one = waiting.pop()
+        if one.name and value_name(one) in plan.tensors:
+            return True
+        for node in one.consumers():
+            result = node.outputs[0]
+            if result not in seen and _absorbed(node) and node_name(node) in plan.decisions:
+                seen.add(result)
+                waiting.append(result)
+    return False
 
 
 def _absorbed(node: ir.Node) -> bool:
