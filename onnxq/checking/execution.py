@@ -40,7 +40,8 @@ def execution(model: ir.Model | Path) -> Execution:
     Raises:
         ModelError: the model cannot be read, or ONNX Runtime does not accept it.
     """
-    uses = runtime.integer_nodes(runtime.optimized_graph(model))
+    loaded = load(model)
+    uses = runtime.integer_nodes(runtime.optimized_graph(loaded))
     in_float = {original_name(use.name) for use in uses if use.kind is NodeKind.FLOAT}
     kept = {original_name(use.name) for use in uses if use.op_type == DEQUANTIZE}
     return Execution(
@@ -49,7 +50,7 @@ def execution(model: ir.Model | Path) -> Execution:
         dict(runtime.count(uses, NodeKind.CONVERSION)),
         tuple(
             Fallback(str(node.name), node.op_type)
-            for node in meant_in_integers(load(model))
+            for node in meant_in_integers(loaded)
             if node.name in in_float or kept.intersection(_weight_dequantizers(node))
         ),
     )
@@ -110,6 +111,6 @@ def _has_quantized_weight(node: ir.Node) -> bool:
 
 def _is_requantized(value: ir.Value) -> bool:
     readers = [use.node for use in value.uses()]
-    if len(readers) == 1 and facts.of(readers[0]).swallowed:
-        return _is_requantized(readers[0].outputs[0])
+    while len(readers) == 1 and facts.of(readers[0]).swallowed:
+        readers = [use.node for use in readers[0].outputs[0].uses()]
     return bool(readers) and all(map(is_quantize, readers))

@@ -11,9 +11,14 @@ from google.protobuf.message import DecodeError
 from onnxq.core.atomic import check_writable, write_atomically
 from onnxq.core.regular import why_no_file
 from onnxq.errors import ModelError, nearest
-from onnxq.graph import checks
 from onnxq.graph.collector import without_collector
 from onnxq.graph.diagnose import why_unreadable
+from onnxq.graph.door.check_model import check_model, refuse
+from onnxq.graph.door.external_data import check_folder_is_known, set_folder
+from onnxq.graph.door.nesting import MAX_DEPTH, check_depth
+from onnxq.graph.door.order import out_of_order
+from onnxq.graph.door.problem import DAMAGED, label
+from onnxq.graph.door.sizes import make_negative_sizes_dynamic, without_negative_sizes
 from onnxq.graph.edit import use_short_domain
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.saving import save
@@ -22,26 +27,21 @@ __all__ = ["check_writable", "load", "model_hash", "refuse_folder", "save", "wri
 
 
 def load(model: str | Path | onnx.ModelProto | ir.Model) -> ir.Model:
-    """The model as onnx_ir.Model; external data is memory-mapped, never read here.
+    """The model as onnx_ir.Model, checked; external data is memory-mapped, never read here.
 
     Args:
         model: a path, a ModelProto (its tensors are shared, not copied), or an ir.Model, which
-            comes back as it is.
+            comes back as it is; if it declares sizes below zero, a copy in which they are dynamic.
 
     Raises:
-        ModelError: another kind of argument, no such file, not a model, truncated, external data
-            missing or too short, an opset that is too old or too new, or an ir.Model whose nodes
-            are not in topological order (those of a file or a ModelProto are brought into it).
+        ModelError: another kind of argument, no such file, not a model, or a model with one of the
+            problems of `graph.door`, external data outside its folder among them; or an ir.Model
+            whose nodes are not in topological order (those of a file or a ModelProto are brought
+            into it).
     """
     if isinstance(model, ir.Model):
-        checks.check_opset(model, "the model")
-        if (node := _out_of_order(model.graph)) is not None:
-            raise ModelError(
-                "the model's nodes are not in topological order: "
-                f"'{node.name or node.op_type}' reads what a later one gives. "
-                "Call model.graph.sort() first."
-            )
-        return model
+        check_model(model, "the model")
+        return without_negative_sizes(model)
     with without_collector():
         if isinstance(model, onnx.ModelProto):
             return _from_proto(model, "the ModelProto", None)
@@ -101,14 +101,24 @@ def _from_proto(proto: onnx.ModelProto, where: str, folder: Path | None) -> ir.M
         )
     try:
         model = ir.from_proto(proto)
-    except (ValueError, KeyError, TypeError, ir.serde.SerdeError) as error:
-        raise ModelError(f"{where} is not a valid ONNX model: {_root(error)}.") from error
+    except RecursionError as error:
+        raise ModelError(
+            f"{where}: its bodies (If, Loop, Scan ...) lie too deep in each other; onnxq reads "
+            f"{MAX_DEPTH}. Join the conditions, or leave the inner ones to a model of their own."
+        ) from error
+    except Exception as error:  # onnx_ir has no common error for what a protobuf can hold
+        raise ModelError(f"{where} is not a valid ONNX model: {_root(error)}. {DAMAGED}") from error
+    if len(model.functions) < len(proto.functions):
+        raise ModelError(f"{where}: two functions have one name. {DAMAGED}")
     use_short_domain(model)
-    checks.check_opset(model, where)
     if folder is not None:
-        ir.external_data.set_base_dir(model.graph, folder)
-    checks.check_external_data(model, where)
-    _sort(model.graph, where)
+        set_folder(model, folder)
+    refuse(check_depth(model), where)  # ahead of what walks into bodies
+    if folder is None:
+        refuse(check_folder_is_known(model), where)
+    _sort(model, where)
+    make_negative_sizes_dynamic(model)
+    check_model(model, where)
     return model
 
 
@@ -119,29 +129,19 @@ def _root(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
 
 
-def _sort(graph: ir.Graph, where: str) -> None:
+def _sort(model: ir.Model, where: str) -> None:
     """Brings nodes into topological order, which onnx_ir needs for copies.
 
     ONNX Runtime's quantizer writes others, for ONNX Runtime itself sorts what it loads.
     """
-    node = _out_of_order(graph)
-    if node is None:
-        return
-    try:
-        graph.sort()
-    except ValueError as error:
-        raise ModelError(
-            f"{where} is not a valid ONNX model: its nodes read each other in a circle, "
-            f"'{node.name or node.op_type}' among or behind them. Export it again."
-        ) from error
-
-
-def _out_of_order(graph: ir.Graph) -> ir.Node | None:
-    """The first node that reads what a later one gives; what bodies read from outside counts."""
-    seen: set[ir.Node] = set()
-    for node in ir.traversal.RecursiveGraphIterator(graph):  # a node before its bodies
-        producers = (x.producer() for x in node.inputs if x is not None)
-        if any(p is not None and p not in seen for p in producers):
-            return node
-        seen.add(node)
-    return None
+    for graph in (model.graph, *(function.graph for function in model.functions.values())):
+        node = out_of_order(graph)
+        if node is None:
+            continue
+        try:
+            graph.sort()
+        except ValueError as error:
+            raise ModelError(
+                f"{where} is not a valid ONNX model: its nodes read each other in a circle, "
+                f"{label(node)} among or behind them. Export it again."
+            ) from error

@@ -13,6 +13,7 @@ Over 300 lines: whatever touches ONNX Runtime stands in this one file.
 from __future__ import annotations
 
 import enum
+import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from onnxq.core.atomic import temporary_folder
 from onnxq.errors import CalibrationError, ModelError, OutputError, nearest
+from onnxq.graph.door.scopes import scopes
 from onnxq.graph.expose import expose
 from onnxq.ort.node_kinds import NodeKind, NodeUse, count, integer_nodes
 
@@ -65,6 +67,8 @@ INLINE_BYTES = 1024
 """Smaller weights stay in the protobuf: shape inference reads them there (shapes, axes, scales)."""
 IN_MEMORY = "in_memory"
 """Location of the weights that are handed over beside the protobuf."""
+MAX_ONES_BYTES = 1 << 28
+"""Size of an input up to which `infer_types` runs a model on ones."""
 SEPARATE_BYTES = 1 << 26
 """Optimized models with more weights are written with external data, which is then memory-mapped;
 protobuf would hold them in memory, and ends at 2 GB."""
@@ -273,11 +277,19 @@ def _inline_files(model: ir.Model) -> None:
     """Reads weights that are still in files, which ONNX Runtime would not find from bytes."""
     for graph in model.graphs():
         for value in graph.initializers.values():
-            tensor = value.const_value
-            if isinstance(tensor, ir.ExternalTensor) and tensor.location != IN_MEMORY:
-                value.const_value = ir.Tensor(
-                    tensor.numpy(), dtype=tensor.dtype, shape=tensor.shape, name=tensor.name
-                )
+            if value.const_value is not None:
+                value.const_value = _in_memory(value.const_value)
+    for scope in scopes(model):
+        for node in scope.graph:
+            for name, attribute in list(node.attributes.items()):
+                if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
+                    node.attributes[name] = ir.AttrTensor(name, _in_memory(attribute.as_tensor()))
+
+
+def _in_memory(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+    if not isinstance(tensor, ir.ExternalTensor) or tensor.location == IN_MEMORY:
+        return tensor
+    return ir.Tensor(tensor.numpy(), dtype=tensor.dtype, shape=tensor.shape, name=tensor.name)
 
 
 def _reason(error: Exception) -> str:
@@ -382,7 +394,13 @@ def _real_inputs(model: ir.Model) -> list[ir.Value]:
 
 def _ones(value: ir.Value) -> Array:
     shape = [n if isinstance(n, int) else 1 for n in value.shape or ()]
-    return np.ones(shape, (value.dtype or ir.DataType.FLOAT).numpy())
+    dtype = (value.dtype or ir.DataType.FLOAT).numpy()
+    if math.prod(shape) * dtype.itemsize > MAX_ONES_BYTES:
+        raise ModelError(
+            f"input '{value.name}' of shape {tuple(shape)} is too large to run the model without "
+            "samples. Make sizes that are not fixed dynamic."
+        )
+    return np.ones(shape, dtype) if dtype.kind != "O" else np.full(shape, "1", dtype)
 
 
 @dataclass(frozen=True, slots=True)

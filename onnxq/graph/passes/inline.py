@@ -6,6 +6,8 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common
 
 from onnxq.errors import ModelError
+from onnxq.graph.door.check_model import refuse
+from onnxq.graph.door.signatures import check_signatures
 
 
 class InlineFunctions(ir.passes.InPlacePass):
@@ -15,16 +17,18 @@ class InlineFunctions(ir.passes.InPlacePass):
         """Inlines all calls.
 
         Raises:
-            ModelError: functions call each other in a circle, or were written for another opset.
+            ModelError: functions were written for another opset, or a call leaves out an input that
+                a node of the body needs.
         """
         if not model.functions:
             return ir.passes.PassResult(model, modified=False)
         try:
             common.InlinePass()(model)
-        except (ValueError, ir.passes.PreconditionError) as error:
+        except Exception as error:  # onnx_ir's pass has no error of its own
             raise ModelError(
                 f"the model's functions cannot be inlined: {error}. Export the model without "
                 "functions."
             ) from error
         model.functions.clear()
+        refuse(check_signatures(model), "the model, its functions inlined")
         return ir.passes.PassResult(model, modified=True)
