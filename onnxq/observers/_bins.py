@@ -19,6 +19,9 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import numpy.typing as npt
 
+from onnxq.errors import CalibrationError
+from onnxq.observers._saved_arrays import array_of, ends_of, integers_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -30,6 +33,8 @@ Counts = npt.NDArray[np.int64]
 # all smaller tensors share these bins: 2^-exponent must not overflow float32, and scales never get
 # there
 MIN_EXPONENT = -80
+MAX_EXPONENT = 128  # every float32 is below 2^128
+MOST_VALUES = 2.0**62  # counts of several runs can still be added
 _CHUNK = 1 << 15  # elements; the buffers below (512 KiB) and the counts stay in a 1 MiB L2 cache
 _TINY = np.float32(0.5)
 
@@ -163,13 +168,31 @@ class ZeroAnchoredHistogram:
     def from_state(
         cls, bins: int, state: Mapping[str, npt.NDArray[np.generic]]
     ) -> ZeroAnchoredHistogram:
-        """Histogram of what `state` gave."""
+        """Histogram of what `state` gave.
+
+        Raises:
+            CalibrationError: arrays that no histogram of so many bins gives.
+        """
         result = cls(bins)
-        result.exponent = int(state["exponent"])
-        counts = state["counts"].astype(np.int64)
-        start = int(state["first"]) + 2 * bins
+        result.exponent = int(array_of(state, "exponent", "iu", (0,)))
+        counts = integers_of(state, "counts", 1)
+        start = int(array_of(state, "first", "iu", (0,))) + 2 * bins
+        low, high = ends_of(state, 0)
+        largest = max(-low, high) if low <= high else np.float32(0)
+        consistent = (
+            MIN_EXPONENT <= result.exponent <= MAX_EXPONENT
+            and 0 <= start <= start + counts.size <= 4 * bins
+            and largest <= np.ldexp(1.0, result.exponent)
+            and counts.any() == bool(low <= high)
+            and counts.sum(dtype=np.float64) < MOST_VALUES
+        )
+        if not consistent:
+            raise CalibrationError(
+                f"saved state: exponent {result.exponent}, {counts.size} counts from {start} on "
+                f"and values from {low} to {high} are of no histogram of {bins} bins."
+            )
         result.counts[start : start + counts.size] = counts
-        result.minimum, result.maximum = np.float32(state["min"]), np.float32(state["max"])
+        result.minimum, result.maximum = np.float32(low), np.float32(high)
         return result
 
 

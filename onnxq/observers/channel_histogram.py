@@ -8,6 +8,7 @@ import numpy as np
 
 from onnxq import dtypes
 from onnxq.observers._range import EPS, folded, range_of
+from onnxq.observers._saved_arrays import floats_of
 from onnxq.observers.histogram import DEFAULT_BINS, HistogramObserver
 from onnxq.qparams import QScheme
 
@@ -76,4 +77,4 @@ class ChannelHistogramObserver(HistogramObserver):
     def load_state(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
         """Takes over histogram and absmax."""
         super().load_state({k: v for k, v in state.items() if k != "channel_absmax"})
-        self.channel_absmax = state["channel_absmax"].astype(np.float32)
+        self.channel_absmax = np.abs(floats_of(state, "channel_absmax", 1))

@@ -12,6 +12,7 @@ from onnxq.observers._base import Observer, State, warn_unobserved
 from onnxq.observers._checks import check_qscheme
 from onnxq.observers._exact_search import search_scales
 from onnxq.observers._range import FINE_EPS, as_float32, channel_range
+from onnxq.observers._saved_arrays import batches_of, floats_of
 from onnxq.qparams import PerChannel, QParams, QScheme
 
 if TYPE_CHECKING:
@@ -137,7 +138,8 @@ class LeastErrorObserver(Observer):
 
     def load_state(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
         """Takes over the values."""
-        indices = state["index"].tolist()
-        self.batches = [
-            (int(i), state[f"batch {row}"].astype(np.float32)) for row, i in enumerate(indices)
-        ]
+        indices = batches_of(state)
+        rows = [floats_of(state, f"batch {row}", 2) for row in range(len(indices))]
+        if rows:
+            self._check(rows, "saved state")
+        self.batches = list(zip(indices, rows, strict=True))

@@ -13,6 +13,7 @@ from onnxq.errors import CalibrationError, QConfigError
 from onnxq.observers._base import Observer, State, warn_unobserved
 from onnxq.observers._checks import check_qscheme
 from onnxq.observers._range import EPS, granularity_along, range_of
+from onnxq.observers._saved_arrays import batches_of, ends_of
 from onnxq.qparams import QParams, QScheme
 
 if TYPE_CHECKING:
@@ -82,10 +83,19 @@ class RangeLog:
 
     @classmethod
     def from_state(cls, state: Mapping[str, npt.NDArray[np.generic]]) -> RangeLog:
-        """Log of what `state` gave."""
-        low, high = state["min"].astype(np.float32), state["max"].astype(np.float32)
-        rows = enumerate(state["index"].tolist())
-        return cls({int(i): (np.asarray(low[row]), np.asarray(high[row])) for row, i in rows})
+        """Log of what `state` gave.
+
+        Raises:
+            CalibrationError: arrays that no log gives.
+        """
+        low, high = ends_of(state, 1, 2)
+        indices = batches_of(state)
+        if len(low) != len(indices) or len(set(indices)) != len(indices):
+            raise CalibrationError(
+                f"saved state: {len(low)} ranges of {len(set(indices))} batches; wanted one each."
+            )
+        rows = enumerate(indices)
+        return cls({i: (np.asarray(low[row]), np.asarray(high[row])) for row, i in rows})
 
 
 class MovingAverageMinMaxObserver(Observer):
@@ -174,7 +184,11 @@ class MovingAverageMinMaxObserver(Observer):
 
     def load_state(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
         """Takes over the log."""
-        self.log = RangeLog.from_state(state)
+        log = RangeLog.from_state(state)
+        ranks = {low.ndim for low, _ in log.ranges.values()}
+        if ranks - {0 if self.ch_axis is None else 1}:
+            raise CalibrationError("saved state: ranges per channel for a tensor, or the reverse.")
+        self.log = log
 
 
 class MovingAveragePerChannelMinMaxObserver(MovingAverageMinMaxObserver):

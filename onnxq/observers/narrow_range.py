@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq import dtypes
-from onnxq.errors import QConfigError
+from onnxq.errors import CalibrationError, QConfigError
 from onnxq.observers._base import Observer, State, warn_unobserved
 from onnxq.observers._range import EPS, folded, granularity_along, range_of
+from onnxq.observers._saved_arrays import floats_of
 from onnxq.qparams import QParams, QScheme
 
 if TYPE_CHECKING:
@@ -96,4 +97,9 @@ class NarrowRangeObserver(Observer):
 
     def load_state(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
         """Takes over absmax."""
-        self.absmax = state["absmax"].astype(np.float32)
+        absmax = np.abs(floats_of(state, "absmax", 0, 1))
+        if absmax.size and absmax.ndim != (self.ch_axis is not None):
+            raise CalibrationError(
+                f"saved state: 'absmax' has shape {absmax.shape} with ch_axis {self.ch_axis}."
+            )
+        self.absmax = absmax

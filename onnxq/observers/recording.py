@@ -9,6 +9,7 @@ import numpy as np
 from onnxq import dtypes
 from onnxq.errors import CalibrationError, QConfigError, UnsupportedError
 from onnxq.observers._base import Observer, State
+from onnxq.observers._saved_arrays import batches_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,5 +101,8 @@ class RecordingObserver(Observer):
 
     def load_state(self, state: Mapping[str, Array]) -> None:
         """Takes over the batches."""
-        indices = state["index"].tolist()
-        self.batches = [(int(i), state[f"batch {row}"]) for row, i in enumerate(indices)]
+        indices = batches_of(state)
+        missing = [row for row in range(len(indices)) if f"batch {row}" not in state]
+        if missing:
+            raise CalibrationError(f"saved state: 'batch {missing[0]}' is missing.")
+        self.batches = [(i, state[f"batch {row}"]) for row, i in enumerate(indices)]

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from onnxq.core.atomic import write_atomically
 from onnxq.core.regular import why_no_file
 from onnxq.core.saved import plain, read
-from onnxq.errors import CalibrationError, nearest
+from onnxq.errors import CalibrationError, OnnxqError, nearest
 from onnxq.observers import Observer, ObserverSpec
 from onnxq.samples.columns import HEADER_ERRORS, is_bomb, why_unreadable
 from onnxq.static.seen_samples import SeenSamples
@@ -266,20 +266,33 @@ def _restored(header: dict[str, object], arrays: Arrays, where: str) -> Statisti
     tensors = header["tensors"]
     if not isinstance(tensors, list):
         raise TypeError("tensors")
-    observers = {
-        str(tensor["name"]): ObserverSpec.from_dict(tensor["observer"]).restore(states.get(i, {}))
-        for i, tensor in enumerate(tensors)
-    }
-    batches = dict(zip(arrays["batches"].tolist(), arrays["checks"].tolist(), strict=True))
+    observers = {}
+    for i, tensor in enumerate(tensors):
+        try:
+            spec = ObserverSpec.from_dict(tensor["observer"])
+            observers[str(tensor["name"])] = spec.restore(states.get(i, {}))
+        except OnnxqError as error:
+            raise type(error)(f"statistics {where}: tensor '{tensor['name']}': {error}") from error
+    batches = dict(zip(_numbers(arrays, "batches"), _numbers(arrays, "checks"), strict=True))
     return Statistics(
         str(header["model_hash"]),
         MappingProxyType(observers),
         MappingProxyType(batches),
-        MappingProxyType(dict(zip(observers, arrays["counts"].tolist(), strict=True))),
+        MappingProxyType(dict(zip(observers, _numbers(arrays, "counts"), strict=True))),
         MappingProxyType(read(Mapping[str, NotFinite], header.get("not_finite", {}))),
         frozenset(read(tuple[Shard, ...], header.get("shards", []))),
         read(SeenSamples, header.get("samples", {})),
     )
+
+
+def _numbers(arrays: Arrays, key: str) -> list[int]:
+    array = arrays[key]
+    if array.dtype.kind not in "iu" or array.ndim != 1:
+        raise TypeError(f"'{key}' is {array.dtype} of shape {array.shape}")
+    numbers: list[int] = array.tolist()
+    if min(numbers, default=0) < 0:
+        raise TypeError(f"'{key}' has negative numbers")
+    return numbers
 
 
 def _arrays(file: BinaryIO, where: str) -> dict[str, npt.NDArray[np.generic]]:
