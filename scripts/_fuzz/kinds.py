@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from scripts._fuzz.case import MakeCase
 
-KINDS = {"models": 6}
+KINDS = {"models": 6, "samples": 1, "yaml": 1, "statistics": 1, "plans": 1}
 """Module of scripts/_fuzz -> its share of the cases."""
 
 
