@@ -135,8 +135,16 @@ def export(
 @click.option(
     "--checkpoint",
     type=PATH,
-    help="Keep what was seen in this file, every minute and when stopped; the same command goes on "
-    "from it. Removed at the end.",
+    help="Keep what was seen in this file, every so often and when stopped; the same command goes "
+    "on from it. Removed at the end.",
+)
+@click.option(
+    "--checkpoint-every",
+    type=click.FloatRange(min=0),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often; less often where writing it takes long.",
 )
 def calibrate(
     model: Path,
@@ -151,6 +159,7 @@ def calibrate(
     resume: bool,
     shard: tuple[int, int],
     checkpoint: Path | None,
+    checkpoint_every: float,
 ) -> None:
     """Observe the activations of MODEL on SAMPLES: an npz or npy file, or a folder of them.
 
@@ -160,13 +169,14 @@ def calibrate(
     outputs = [output, *given(checkpoint)]
     claim_beside(model, outputs, [samples, *given(qconfig)])
     source = load_model(model, outputs)
-    from onnxq.static.calibrate import Statistics
+    from onnxq.static.calibrate import Checkpoint, Statistics
 
     prepared = prepare_model(source, qconfig, overrides, target, feedback)
+    kept = Checkpoint(checkpoint, checkpoint_every) if checkpoint else None
     previous = Statistics.load(output) if resume and output.exists() else None
     with signals.stoppable() as stopped:
         statistics = calibrate_model(
-            prepared, samples, ignore, batch_size, previous, shard, stopped, checkpoint
+            prepared, samples, ignore, batch_size, previous, shard, stopped, kept
         )
     count = len(statistics.batches)
     if stopped.is_set() and checkpoint is not None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +15,6 @@ from onnxq.errors import OutputError
 if TYPE_CHECKING:
     import threading
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     import numpy as np
     import numpy.typing as npt
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from onnxq.checking.findings import Execution
     from onnxq.dynamic.dynamic_decision import DynamicPlan, Objective
     from onnxq.qconfig import QConfigMapping
-    from onnxq.static.calibrate import Statistics
+    from onnxq.static.calibrate import Checkpoint, Statistics
     from onnxq.static.plan import Plan
     from onnxq.static.prepare import Prepared
 
@@ -53,7 +54,8 @@ def claim(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
     """
     from onnxq.graph.io import check_writable
 
-    read = [path.resolve() for path in inputs]
+    # resolve() raises RuntimeError for links that lead in a circle
+    read = [Path(os.path.realpath(path)) for path in inputs]
     written: list[Path] = []
     for path in outputs:
         target = check_writable(path).resolve()
@@ -122,7 +124,7 @@ def calibrate_model(
     previous: Statistics | None = None,
     shard: tuple[int, int] = (0, 1),
     stopped: threading.Event | None = None,
-    checkpoint: Path | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Statistics:
     """Statistics of the samples, from the first on; those that `previous` has are not run again."""
     from onnxq.report.progress import progress_bar

@@ -14,6 +14,7 @@ from onnxq.static.statistics import Statistics
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+EVERY_S = 60.0
 MOST_OF_THE_TIME = 20  # times what a writing took: it costs at most 5%
 
 
@@ -30,7 +31,7 @@ class Checkpoint:
     """
 
     path: Path
-    every_s: float = 60.0
+    every_s: float = EVERY_S
 
     def __post_init__(self) -> None:
         if not self.every_s >= 0:

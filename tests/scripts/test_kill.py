@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "kill.py"
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+
+
+def _kills(*args: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), *args],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=3000,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_killed_commands_leave_whole_files_and_go_on() -> None:
+    assert "6 kills" in _kills("--n", "6", "--seed", "5", "--commands", "quantize,calibrate")
+
+
+@pytest.mark.nightly
+def test_200_kills_leave_whole_files_and_go_on() -> None:
+    assert "200 kills" in _kills("--n", "200", "--seed", "1")
