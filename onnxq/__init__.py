@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from onnxq import errors, functional, observers, pytorch, qconfig, qtensor, reference, targets
     from onnxq.checking.cross_check import cross_check
     from onnxq.checking.predict import predict
+    from onnxq.checking.tried import Check
     from onnxq.checking.verify import verify
     from onnxq.graph.saving import save
     from onnxq.pipeline import convert, quantize, quantize_dynamic
@@ -33,6 +34,7 @@ __version__ = "0.1.0"
 _telemetry.decline()
 
 __all__ = [
+    "Check",
     "QuantizedModel",
     "__version__",
     "calibrate",
@@ -58,6 +60,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Check": "onnxq.checking.tried",
     "QuantizedModel": "onnxq.quantized.quantized_model",
     "calibrate": "onnxq.static.calibrate",
     "convert": "onnxq.pipeline",

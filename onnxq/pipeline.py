@@ -1,27 +1,29 @@
-"""The ten lines that join the stages."""
+"""The main job as one call: the stages joined, and their result tried."""
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from onnxq import targets
+from onnxq.checking.tried import Check, dynamic_trial, make_dynamic, make_static, static_trial
 from onnxq.dynamic.dynamic_decision import Objective, as_objective
 from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.requests import check_something, notes_on_dtype, nothing_quantized
-from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
 from onnxq.dynamic.spec import as_dtype, check_names, mapping_of
 from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.ort import runtime
+from onnxq.samples import open_samples
+from onnxq.samples.kept import Kept
 from onnxq.static.arguments import check_prepared
 from onnxq.static.calibrate import Statistics, calibrate
 from onnxq.static.observed_range import plan_observed
-from onnxq.static.plan import plan
+from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import ModelSource, Prepared, prepare
-from onnxq.static.rewrite import rewrite
 from onnxq.targets.range_reduction import RangeReduction
 
 if TYPE_CHECKING:
@@ -47,11 +49,21 @@ if TYPE_CHECKING:
 def convert(prepared: Prepared, format: str = "qdq") -> QuantizedModel:
     """The quantized model, from what `prepared.run` has observed: plan and rewrite in one.
 
+    It was run on a few of these batches, and has a verdict.
+
     Raises:
         CalibrationError: nothing was observed yet.
+
+    Warns:
+        UserWarning: an output is far from the float model's.
     """
+    begun_s = time.process_time()
     check_prepared(prepared, "convert")
-    return rewrite(prepared, plan(prepared, prepared.statistics), format)
+    statistics = prepared.statistics
+    trial = static_trial(prepared, Check.CALIBRATION, prepared.kept, begun_s)
+    made = make_static(prepared, lambda p: plan(p, statistics), format, trial)
+    _warn(made.model)
+    return made.model
 
 
 def quantize(
@@ -68,8 +80,12 @@ def quantize(
     range_reduction: RangeReduction | str | None = None,
     batch_size: int | None = None,
     ignore: Collection[str] = (),
+    check: object = Check.CALIBRATION,
+    min_sqnr_db: float | None = None,
 ) -> QuantizedModel:
-    """Prepare, calibrate, plan, rewrite: the quantized model.
+    """Prepare, calibrate, plan, rewrite, try: the quantized model, with a verdict.
+
+    Nodes with which ONNX Runtime does not run it are left in float; the verdict names them.
 
     Args:
         model: path, ModelProto or onnx_ir.Model of the float model; it is not changed.
@@ -89,10 +105,19 @@ def quantize(
             them; None: the target's own. See onnxq.targets.range_reduction.
         batch_size: samples per run; None: the model's static batch, else 1.
         ignore: names of arrays in the samples that are no inputs (labels).
+        check: what to try the result on: samples that it was not calibrated on, as `samples`; or a
+            Check.
+        min_sqnr_db: bound on every float output, in dB; None: none.
 
     Raises:
         CalibrationError: neither or both of samples and statistics, or unusable ones.
+        ModelError: ONNX Runtime does not run the float model.
+        VerificationError: an output is below min_sqnr_db; the error has the verdict.
+
+    Warns:
+        UserWarning: an output is far from the float model's.
     """
+    begun_s = time.process_time()
     if (samples is None) == (statistics is None):
         raise CalibrationError(
             "quantize wants either samples or statistics of an earlier calibration."
@@ -100,20 +125,35 @@ def quantize(
     aim = as_objective(objective)
     prepared = prepare(model, qconfig, target, feedback, range_reduction)
     observed = prepared.target.range_reduction is RangeReduction.OBSERVED
+    kept = Kept(prepared.inputs, prepared.feedback.values())
     if callable(samples):
         samples(prepared, *run_args)
-        statistics = prepared.statistics
+        statistics, kept = prepared.statistics, prepared.kept
     elif samples is not None:
         if observed and isinstance(samples, Iterator):
             samples = list(samples)  # they are run more than once
-        statistics = calibrate(prepared, samples, batch_size=batch_size, ignore=ignore)
+        batches = open_samples(samples, prepared.inputs, batch_size, ignore)
+        statistics = calibrate(prepared, kept.watching(batches))
     assert statistics is not None
-    if observed and samples is not None and not callable(samples):
-        made = plan_observed(
-            prepared, statistics, samples, aim, batch_size=batch_size, ignore=ignore
-        )
-        return rewrite(prepared, made, format)
-    return rewrite(prepared, plan(prepared, statistics, aim), format)
+    found = statistics
+
+    def decide(prepared: Prepared) -> Plan:
+        if observed and samples is not None and not callable(samples):
+            return plan_observed(
+                prepared, found, samples, aim, batch_size=batch_size, ignore=ignore
+            )
+        return plan(prepared, found, aim)
+
+    trial = static_trial(prepared, check, kept, begun_s)
+    made = make_static(prepared, decide, format, trial, min_sqnr_db)
+    _warn(made.model)
+    return made.model
+
+
+def _warn(model: QuantizedModel) -> None:
+    """Warns of an output that is far from float, for the caller of our caller."""
+    if model.verdict is not None and model.verdict.warning:
+        warnings.warn(model.verdict.warning, UserWarning, stacklevel=3)
 
 
 def quantize_dynamic(
@@ -123,8 +163,12 @@ def quantize_dynamic(
     *,
     target: str | Target | None = None,
     objective: Objective | str = Objective.SPEED,
+    check: object = Check.CALIBRATION,
+    min_sqnr_db: float | None = None,
 ) -> QuantizedModel:
     """The model with its weights quantized ahead of time, activations when it runs: no data needed.
+
+    It was run, on made-up inputs or on samples to check on, and has a verdict.
 
     Args:
         model: path, ModelProto or onnx_ir.Model of the float model; it is not changed.
@@ -135,17 +179,24 @@ def quantize_dynamic(
         target: the machine that the result is for; None: `targets.get_default()`.
         objective: "speed" leaves in float what the target's measurements say would be slower
             (with a UserWarning where that is everything); "size" quantizes every weight.
+        check: samples to try the result on; or a Check.
+        min_sqnr_db: bound on every float output, in dB; needs samples.
 
     Raises:
         ModelError: the model is unreadable, quantized already, of a refused type or opset, has no
-            weights to quantize, or has NaN or Inf in one.
+            weights to quantize, or has NaN or Inf in one; ONNX Runtime does not run it.
+        CalibrationError: unusable samples.
+        VerificationError: an output is below min_sqnr_db; the error has the verdict.
         QConfigError: the spec, dtype, target or objective names what is not there, or the spec has
             an entry for the nodes that the dtype is for.
     """
+    begun_s = time.process_time()
     source, made = plan_dynamic(model, qconfig_spec, dtype, target=target, objective=objective)
     if made.slower and not made.quantized:
         warnings.warn(nothing_quantized(made.target), UserWarning, stacklevel=2)
-    return rewrite_dynamic(source, made, made.model_hash)  # just planned from it
+    tried = make_dynamic(source, made, dynamic_trial(source, check, begun_s), min_sqnr_db)
+    _warn(tried.model)
+    return tried.model
 
 
 def plan_dynamic(

@@ -29,7 +29,7 @@ FUNCTIONS = (
 )
 
 
-CLASSES = ("QuantizedModel",)
+CLASSES = ("Check", "QuantizedModel")
 
 
 def run_python(code: str) -> str:

@@ -41,7 +41,17 @@ def execution(model: ir.Model | Path) -> Execution:
         ModelError: the model cannot be read, or ONNX Runtime does not accept it.
     """
     loaded = load(model)
-    uses = runtime.integer_nodes(runtime.optimized_graph(loaded))
+    return execution_in(loaded, runtime.optimized_graph(loaded))
+
+
+def execution_in(model: ir.Model, optimized: ir.Model) -> Execution:
+    """Counts the nodes in an optimized graph that is there already; see `execution`.
+
+    Args:
+        model: quantized.
+        optimized: what ONNX Runtime made of it.
+    """
+    uses = runtime.integer_nodes(optimized)
     in_float = {original_name(use.name) for use in uses if use.kind is NodeKind.FLOAT}
     kept = {original_name(use.name) for use in uses if use.op_type == DEQUANTIZE}
     return Execution(
@@ -50,7 +60,7 @@ def execution(model: ir.Model | Path) -> Execution:
         dict(runtime.count(uses, NodeKind.CONVERSION)),
         tuple(
             Fallback(str(node.name), node.op_type)
-            for node in meant_in_integers(loaded)
+            for node in meant_in_integers(model)
             if node.name in in_float or kept.intersection(_weight_dequantizers(node))
         ),
     )

@@ -15,7 +15,7 @@ from onnxq.errors import ModelError, OutputError
 from onnxq.graph.annotations import Annotations, drop_annotations
 from onnxq.graph.collector import without_collector
 from onnxq.graph.edit import all_nodes
-from onnxq.graph.skeleton import Swap, in_memory, is_big, placeholder, serialize
+from onnxq.graph.skeleton import Swap, in_memory, is_big, placeholder, serialize, skeleton
 
 if TYPE_CHECKING:
     import onnx
@@ -83,6 +83,13 @@ def to_bytes(model: ir.Model) -> bytes:
     file = io.BytesIO()
     _write_inline(model, file, Annotations.DROPPED)
     return file.getvalue()
+
+
+def saved_bytes(model: ir.Model) -> int:
+    """Bytes that `save` would write, but for a few of framing; no weight is read."""
+    tensors = (v.const_value for g in model.graphs() for v in g.initializers.values())
+    big = sum(t.nbytes for t in tensors if t is not None and is_big(t))
+    return int(skeleton(model).ByteSize()) + big
 
 
 def _weight_bytes(model: ir.Model) -> int:

@@ -48,6 +48,7 @@ __all__ = [
     "infer_types",
     "integer_nodes",
     "open_session",
+    "open_with_graph",
     "optimized_graph",
     "paired_times",
     "signatures",
@@ -317,6 +318,18 @@ def optimized_graph(model: ir.Model | str | Path) -> ir.Model:
         ModelError: ONNX Runtime does not accept the model.
         OutputError: the folder for temporary files is full.
     """
+    session, optimized = open_with_graph(model)
+    session.close()
+    return optimized
+
+
+def open_with_graph(model: ir.Model | str | Path) -> tuple[Session, ir.Model]:
+    """A Session of one thread, and its `optimized_graph`: one loading of the model for both.
+
+    Raises:
+        ModelError: ONNX Runtime does not accept the model.
+        OutputError: the folder for temporary files is full.
+    """
     options = _options(1, Optimization.ALL)
     with temporary_folder() as folder:
         path = folder / "optimized.onnx"
@@ -326,7 +339,7 @@ def optimized_graph(model: ir.Model | str | Path) -> ir.Model:
             options.add_session_config_entry(f"{key}_file_name", "optimized.data")
             options.add_session_config_entry(f"{key}_min_size_in_bytes", str(INLINE_BYTES))
         try:
-            _open(model, options).close()
+            session = _open(model, options)
         except ModelError as error:
             if NOT_WRITTEN not in str(error):
                 raise
@@ -338,7 +351,7 @@ def optimized_graph(model: ir.Model | str | Path) -> ir.Model:
         for value in optimized.graph.initializers.values():
             if isinstance(value.const_value, ir.ExternalTensor):
                 value.const_value.numpy()  # maps the file; the mapping outlives its name
-        return optimized
+        return session, optimized
 
 
 def _weight_bytes(model: ir.Model | str | Path) -> int:

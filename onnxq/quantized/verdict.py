@@ -6,6 +6,7 @@ It is what one run on ONNX Runtime showed, on few samples. `verify` and `bench` 
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -58,7 +59,7 @@ class OutputVerdict:
     def __str__(self) -> str:
         said = []
         if self.sqnr_db is not None:
-            said.append(f"SQNR {self.sqnr_db:.1f} dB, which is a difference of {self._difference}")
+            said.append(f"SQNR {self.sqnr_db:.1f} dB, {self._difference}")
         if self.agreement is not None:
             said.append(f"{self.agreement:.2%} of the elements are equal")
         if self.top1_agreement is not None:
@@ -67,9 +68,11 @@ class OutputVerdict:
 
     @property
     def _difference(self) -> str:
-        """Root mean square of the difference over that of the float output."""
+        """In words: root mean square of the difference over that of the float output."""
         assert self.sqnr_db is not None
-        return f"{10 ** (-self.sqnr_db / 20):.2%}"
+        if not math.isfinite(self.sqnr_db):
+            return "equal to float" if self.sqnr_db > 0 else "where float gives zeros, or NaN"
+        return f"{10 ** (-self.sqnr_db / 20):.2%} away from float"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +200,8 @@ class Verdict(Saved):
 
     @property
     def _where(self) -> str:
-        return f"on {self.samples} of the {self.samples_in_all} {self.evidence.value}"
+        some = "all" if self.samples == self.samples_in_all else f"{self.samples} of the"
+        return f"on {some} {self.samples_in_all} {self.evidence.value}"
 
     def __str__(self) -> str:
         return "\n".join(self.sentences())

@@ -19,7 +19,8 @@ from onnxq.graph.walk import tensor_names, walk
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
 from onnxq.qconfig.absent import absent_op_types
-from onnxq.samples import open_samples
+from onnxq.samples import InputSpec, input_specs, open_samples
+from onnxq.samples.kept import Kept
 from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_mapping
 from onnxq.static.calibrate import Calibration
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from onnxq.dtypes import QDType
     from onnxq.observers import ObserverSpec
+    from onnxq.operator import Float
     from onnxq.static.statistics import Statistics
     from onnxq.targets import Target
     from onnxq.targets.range_reduction import RangeReduction
@@ -97,6 +99,7 @@ class Prepared:
     feedback: Mapping[str, str]
     notes: tuple[str, ...]
     _calibration: list[Calibration] = field(default_factory=list, repr=False)  # begun by run()
+    _kept: list[Kept] = field(default_factory=list, repr=False)  # likewise
 
     @property
     def observed(self) -> dict[str, ObserverSpec]:
@@ -116,9 +119,25 @@ class Prepared:
         """
         if not self._calibration:
             self._calibration.append(Calibration(self))
+            self._kept.append(Kept(self.inputs, self.feedback.values()))
         calibration = self._calibration[0]
         for checked in open_samples([batch], calibration.inputs):
             calibration.observe(checked)
+            self._kept[0].offer(checked)
+
+    @property
+    def inputs(self) -> tuple[InputSpec, ...]:
+        """What samples hold; those that are fed back are optional."""
+        return input_specs(self.model, set(self.feedback.values()))
+
+    @property
+    def kept(self) -> Kept:
+        """A few of the batches that `run` has observed, to try the quantized model on."""
+        return self._kept[0] if self._kept else Kept(self.inputs)
+
+    def leaving(self, floats: Mapping[str, Float]) -> Prepared:
+        """The same with these nodes left in float; the observed tensors stay as they are."""
+        return replace(self, decisions={**self.decisions, **floats})
 
     def __reduce__(self) -> tuple[Callable[..., Prepared], tuple[object, ...]]:
         """Pickles with the bytes of its model, so that processes can calibrate without a file.

@@ -1,0 +1,118 @@
+"""Quantized models that ONNX Runtime runs: nodes with which it does not are left in float.
+
+ONNX Runtime has bugs: a graph that it runs in float may fail in integers, because an optimizer
+moved a node to where no kernel is. The nodes to blame are found by bisection over the decisions:
+
+    runs with nodes[:i] quantized, fails with nodes[:i + 1]   =>   nodes[i] goes to float
+
+in about log2(nodes) trials each, until all that is left runs. Cheap nodes come last, so that they
+are blamed rather than the products that they stand beside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from onnxq.checking.trial import RefusalError, refusal, try_out
+from onnxq.errors import ModelError
+from onnxq.operator import Float
+from onnxq.quantized.verdict import Evidence
+
+if TYPE_CHECKING:
+    from onnxq.checking.findings import Execution
+    from onnxq.checking.trial import Trial
+    from onnxq.quantized.quantized_model import QuantizedModel
+
+P = TypeVar("P")
+Make = Callable[[Mapping[str, Float]], tuple[P, "QuantizedModel"]]
+"""Makes plan and model with these nodes left in float."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made(Generic[P]):
+    """A quantized model and how it came about.
+
+    Attributes:
+        plan: its decisions.
+        model: with its verdict, if it was tried.
+        execution: nodes that ONNX Runtime runs of it; None: it was not tried.
+    """
+
+    plan: P
+    model: QuantizedModel
+    execution: Execution | None = None
+
+
+def runnable(
+    make: Make[P],
+    quantized: Callable[[P], Sequence[str]],
+    trial: Trial,
+    min_sqnr_db: float | None = None,
+) -> Made[P]:
+    """A model that runs, with its verdict.
+
+    Args:
+        make: gives plan and model.
+        quantized: names of a plan's quantized nodes, those first that gain most by it.
+        trial: what to run it on.
+        min_sqnr_db: bound on every float output; None: none.
+
+    Raises:
+        ModelError: the float model itself does not run.
+        VerdictError: an output is below the bound.
+    """
+    floats: dict[str, Float] = {}
+    while True:
+        plan, model = make(floats)
+        try:
+            verdict, execution = try_out(model, trial)
+            break
+        except RefusalError as refused:
+            if _suits_not_even_float(refused, trial):
+                trial = replace(trial, evidence=Evidence.NONE, batches=())
+                continue
+            floats |= _to_blame(make, quantized(plan), floats, refused)
+    verdict = replace(verdict, left_in_float=tuple(floats))
+    if min_sqnr_db is not None:
+        verdict.check(min_sqnr_db)
+    model.attach(verdict)
+    return Made(plan, model, execution)
+
+
+def _suits_not_even_float(refused: RefusalError, trial: Trial) -> bool:
+    """Whether the batch was made up, and the float model does not run on it either.
+
+    Raises:
+        ModelError: the float model does not run at all.
+    """
+    reason = refusal(trial.source, refused.feeds)
+    if reason and trial.evidence is Evidence.MADE_UP and not refusal(trial.source, None):
+        return True
+    if reason:
+        raise ModelError(
+            f"the float model itself does not run on ONNX Runtime: {reason}. Repair it; or, if "
+            "its operators are registered where it will run, and not here, ask for no verdict: "
+            "check=onnxq.Check.NONE, on the command line --no-verdict."
+        )
+    return False
+
+
+def _to_blame(
+    make: Make[P], names: Sequence[str], floats: Mapping[str, Float], refused: RefusalError
+) -> dict[str, Float]:
+    """The first of the names with which what comes before it does not run any more."""
+
+    def runs(count: int) -> bool:
+        rest = dict.fromkeys(names[count:], Float("not tried yet"))
+        return not refusal(make({**floats, **rest})[1], refused.feeds)
+
+    if not names or not runs(0):
+        raise refused  # no decision of ours is to blame: what else the rewrite did
+    few, many = 0, len(names)
+    while many - few > 1:
+        middle = (few + many) // 2
+        few, many = (middle, many) if runs(middle) else (few, middle)
+    name = names[few]
+    return {name: Float(f"with it in integers, ONNX Runtime does not run: {refused.reason}")}

@@ -1,0 +1,293 @@
+"""Trial of a quantized model: one look on ONNX Runtime before its file takes its name.
+
+The model is opened and run once, on a few of the calibration samples or on samples to check on,
+beside the float model; that is its Verdict. Both sessions have one thread, so that the CPU time of
+the same runs gives the speed.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.checking.bench import random_batch
+from onnxq.checking.comparison import Agreement, Comparison
+from onnxq.checking.execution import execution_in
+from onnxq.checking.verify import verify
+from onnxq.core.memory import available_bytes
+from onnxq.errors import CalibrationError, ModelError, UnsupportedError
+from onnxq.graph.saving import saved_bytes
+from onnxq.ort import runtime
+from onnxq.quantized.verdict import LOW_SQNR_DB, Collapse, Evidence, OutputVerdict, Verdict
+from onnxq.samples import input_specs
+from onnxq.samples.kept import rows_of
+from onnxq.samples.state import State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from onnxq.checking.findings import Execution
+    from onnxq.core.arrays import Array
+    from onnxq.quantized.quantized_model import QuantizedModel
+
+    Batch = Mapping[str, Array]
+
+SESSION_SIZES = 2.0
+"""Memory of a session, in sizes of its model: ONNX Runtime's copy of the weights, and as much again
+for packing them and for activations."""
+TIME_SHARE = 0.05
+"""Share of the CPU time of the work so far that may go into pairs of runs for their time alone."""
+LEAST_PAIRS = 2
+MOST_PAIRS = 11
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Inputs that a quantized model is tried on, and the float model beside it.
+
+    Attributes:
+        source: canonical float model.
+        evidence: what the batches are.
+        batches: to be run, in order.
+        samples_in_all: that the batches were chosen from; None: these are all.
+        feedback: output name -> input name.
+        begun_s: CPU time of the process (time.process_time) when the work began.
+    """
+
+    source: ir.Model
+    evidence: Evidence
+    batches: Iterable[Batch]
+    samples_in_all: int | None = None
+    feedback: Mapping[str, str] = field(default_factory=dict)
+    begun_s: float = field(default_factory=time.process_time)
+
+    @property
+    def has_samples(self) -> bool:
+        """Whether outputs can be compared with the float model's."""
+        return self.evidence in (Evidence.CALIBRATION, Evidence.UNSEEN)
+
+
+class RefusalError(ModelError):
+    """ONNX Runtime does not run a quantized model.
+
+    Attributes:
+        reason: in its words.
+        feeds: the batch that it does not run on; None: it does not even open it.
+    """
+
+    def __init__(self, error: Exception, feeds: Batch | None) -> None:
+        self.reason = reason_of(error)
+        self.feeds = feeds
+        super().__init__(f"ONNX Runtime does not run the quantized model: {self.reason}")
+
+
+def reason_of(error: Exception) -> str:
+    """The first line of what ONNX Runtime said."""
+    return str(error.__cause__ or error).strip().split("\n")[0]
+
+
+def on_made_up_inputs(source: ir.Model, begun_s: float | None = None) -> Trial:
+    """A Trial on random numbers, or on opening alone where inputs cannot be made up.
+
+    Args:
+        source: canonical float model.
+        begun_s: as of a Trial.
+    """
+    begun = time.process_time() if begun_s is None else begun_s
+    try:
+        batch = random_batch(input_specs(source))
+    except UnsupportedError:  # of texts
+        return Trial(source, Evidence.NONE, (), begun_s=begun)
+    return Trial(source, Evidence.MADE_UP, (batch,), begun_s=begun)
+
+
+def refusal(model: ir.Model, feeds: Batch | None) -> str:
+    """ONNX Runtime's words on why it does not run the model; the empty string where it does.
+
+    Args:
+        model: float or quantized.
+        feeds: one batch; None: it is only opened.
+    """
+    try:
+        with runtime.open_session(model, threads=1) as session:
+            if feeds is not None:
+                session.run(feeds)
+    except (ModelError, CalibrationError) as error:
+        return reason_of(error)
+    return ""
+
+
+def try_out(model: QuantizedModel, trial: Trial) -> tuple[Verdict, Execution]:
+    """The Verdict on a model that ONNX Runtime runs, and which of its nodes run in integers.
+
+    Raises:
+        RefusalError: ONNX Runtime does not run it.
+        CalibrationError: there is no sample to check on.
+    """
+    try:
+        session, optimized = runtime.open_with_graph(model)
+    except ModelError as error:
+        raise RefusalError(error, None) from error
+    runs = execution_in(model, optimized)
+    run = _Run(trial, [str(v.name) for v in trial.source.graph.outputs])
+    with session:
+        notes = run.over(session)
+    outputs = run.outputs()
+    verdict = Verdict(
+        evidence=trial.evidence,
+        samples=run.samples,
+        samples_in_all=run.samples if trial.samples_in_all is None else trial.samples_in_all,
+        outputs=outputs,
+        collapse=_collapse(model, trial) if any(o.is_low for o in outputs) else None,
+        speedup=run.speedup,
+        float_bytes=saved_bytes(trial.source),
+        quantized_bytes=saved_bytes(model),
+        integer_nodes=sum(runs.integer_nodes.values()),
+        float_nodes=sum(runs.float_nodes.values()),
+        notes=(*notes, *run.notes()),
+    )
+    return verdict, runs
+
+
+@dataclass(slots=True)
+class _Output:
+    """Running sums of one output."""
+
+    name: str
+    comparison: Comparison = field(default_factory=Comparison)
+    top1: Agreement = field(default_factory=Agreement)
+    equal: int = 0
+    integers: int = 0
+    problem: str = ""
+    differs: bool = False
+
+    def update(self, x: object, y: object) -> None:
+        if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray) or x.dtype.kind in "OSUT":
+            self.problem = f"output '{self.name}' holds no numbers, and was not compared"
+            return
+        if x.shape != y.shape:
+            self.problem = f"output '{self.name}' changes its shape: {x.shape} became {y.shape}"
+            self.differs = True
+            return
+        if x.dtype.kind in "biu":
+            self.integers += x.size
+            self.equal += int(np.count_nonzero(x == y))
+            return
+        self.comparison.update(x, y)
+        if x.ndim == 2 and x.shape[1] > 1:
+            self.top1.update(x, y)
+
+    def verdict(self) -> OutputVerdict | None:
+        if self.differs:
+            return OutputVerdict(self.name, float("nan"))
+        if self.integers:
+            return OutputVerdict(self.name, agreement=self.equal / self.integers)
+        if not self.comparison.elements:
+            return None
+        sqnr = self.comparison.sqnr_db
+        return OutputVerdict(self.name, sqnr, top1_agreement=self.top1.share)
+
+
+class _Run:
+    """Both models on the batches of a trial."""
+
+    def __init__(self, trial: Trial, names: Sequence[str]) -> None:
+        self.samples = 0
+        self.ratios: list[float] = []
+        self._pair_s = 0.0  # of the last batch
+        self._trial = trial
+        self._outputs = [_Output(name) for name in names]
+        self._names = list(names)
+
+    def over(self, quantized: runtime.Session) -> list[str]:
+        """Runs; notes on what was left out."""
+        trial = self._trial
+        specs = input_specs(trial.source, trial.feedback.values())
+        beside = _float_session(trial) if trial.has_samples else None
+        states = [State(specs, trial.feedback) for _ in range(2)]
+        feeds: Batch = {}
+        for batch in trial.batches:
+            feeds = states[0].feeds(batch)
+            try:
+                y, quantized_s = self._timed(quantized, feeds)
+            except CalibrationError as error:
+                raise RefusalError(error, feeds) from error
+            states[0].keep(y)
+            self.samples += rows_of(batch)
+            if isinstance(beside, runtime.Session):
+                x, float_s = self._timed(beside, states[1].feeds(batch))
+                states[1].keep(x)
+                self.ratios.append(float_s / quantized_s)
+                self._pair_s = float_s + quantized_s
+                for output in self._outputs:
+                    output.update(x[output.name], y[output.name])
+        if not self.samples and trial.has_samples:
+            raise CalibrationError("the samples to check on hold no batch; give at least one.")
+        if isinstance(beside, str):
+            return [beside]
+        if beside is None:
+            return []
+        with beside:
+            return self._more_pairs(quantized, beside, feeds)
+
+    def _timed(self, session: runtime.Session, feeds: Batch) -> tuple[dict[str, Array], float]:
+        start = time.process_time()
+        results = session.run(feeds, self._names)
+        spent = time.process_time() - start
+        return dict(zip(self._names, results, strict=True)), max(spent, 1e-9)
+
+    def _more_pairs(
+        self, quantized: runtime.Session, beside: runtime.Session, feeds: Batch
+    ) -> list[str]:
+        """Times further runs of the last batch, within TIME_SHARE of the work so far."""
+        allowed = TIME_SHARE * (time.process_time() - self._trial.begun_s)
+        self.ratios = self.ratios[1:]  # the first run of a session gets its memory
+        affordable = len(self.ratios) + int(allowed / self._pair_s)
+        if affordable < LEAST_PAIRS:
+            return ["the speed was not measured, which would have taken long; onnxq bench does it"]
+        while len(self.ratios) < min(affordable, MOST_PAIRS):
+            _, quantized_s = self._timed(quantized, feeds)
+            _, float_s = self._timed(beside, feeds)
+            self.ratios.append(float_s / quantized_s)
+        return []
+
+    @property
+    def speedup(self) -> float | None:
+        """Median of float time over quantized time; None for too few pairs."""
+        return float(np.median(self.ratios)) if len(self.ratios) >= LEAST_PAIRS else None
+
+    def outputs(self) -> tuple[OutputVerdict, ...]:
+        """Those that could be compared."""
+        found = [output.verdict() for output in self._outputs]
+        return tuple(verdict for verdict in found if verdict is not None)
+
+    def notes(self) -> list[str]:
+        """Why an output could not be compared."""
+        return [output.problem for output in self._outputs if output.problem]
+
+
+def _float_session(trial: Trial) -> runtime.Session | str:
+    """A session of the float model, or why there is none."""
+    needed = int(SESSION_SIZES * saved_bytes(trial.source))
+    available = available_bytes()
+    if available is not None and needed > available:
+        return (
+            f"not compared with float: that needs about {needed / 1e9:.1f} GB of memory beside "
+            f"the quantized model, and {available / 1e9:.1f} GB are free"
+        )
+    return runtime.open_session(trial.source, threads=1)
+
+
+def _collapse(model: QuantizedModel, trial: Trial) -> Collapse | None:
+    """The first tensor in graph order that is low, and the node that makes it."""
+    findings = verify(trial.source, model, list(trial.batches), feedback=trial.feedback)
+    producers = {v.name: node.name for node in trial.source.graph for v in node.outputs}
+    for tensor in findings.tensors:
+        if not tensor.sqnr_db >= LOW_SQNR_DB and producers.get(tensor.name):
+            return Collapse(str(producers[tensor.name]), tensor.name, tensor.sqnr_db)
+    return None

@@ -1,0 +1,161 @@
+"""Static and dynamic models made of their plans, tried on ONNX Runtime: each with its verdict."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from onnxq.checking.runnable import Made, runnable
+from onnxq.checking.trial import Trial, on_made_up_inputs
+from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
+from onnxq.errors import QConfigError
+from onnxq.quantized.verdict import Evidence
+from onnxq.samples import input_specs, open_samples
+from onnxq.static.placing.decision import Quantize
+from onnxq.static.rewrite import rewrite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    import onnx_ir as ir
+
+    from onnxq.dynamic.dynamic_decision import DynamicPlan
+    from onnxq.operator import Float
+    from onnxq.quantized.quantized_model import QuantizedModel
+    from onnxq.samples.kept import Kept
+    from onnxq.static.plan import Plan
+    from onnxq.static.prepare import Prepared
+
+
+class Check(enum.Enum):
+    """Where the samples come from that a finished model is tried on."""
+
+    CALIBRATION = "calibration"
+    """A few of those that it was calibrated on; made-up inputs where there are none."""
+    NONE = "none"
+    """Nowhere: it is not run, and has no verdict. For operators that are not registered here."""
+
+
+def static_trial(
+    prepared: Prepared,
+    check: object,
+    kept: Kept,
+    begun_s: float,
+    batch_size: int | None = None,
+    ignore: Collection[str] = (),
+) -> Trial | None:
+    """A Trial of what becomes of `prepared`; None where it is not to be tried.
+
+    Args:
+        prepared: has the float model.
+        check: samples, or a Check.
+        kept: of the calibration.
+        begun_s: CPU time of the process when the work began.
+        batch_size: of the samples.
+        ignore: names of arrays in the samples that are no inputs.
+
+    Raises:
+        CalibrationError: unusable samples.
+    """
+    if check is Check.NONE:
+        return None
+    source, feedback = prepared.model, prepared.feedback
+    if check is not Check.CALIBRATION:
+        batches = open_samples(check, prepared.inputs, batch_size, ignore)
+        return Trial(source, Evidence.UNSEEN, batches, None, feedback, begun_s)
+    chosen = kept.chosen()
+    if not chosen:
+        return on_made_up_inputs(source, begun_s)
+    return Trial(source, Evidence.CALIBRATION, chosen, kept.samples, feedback, begun_s)
+
+
+def make_static(
+    prepared: Prepared,
+    decide: Callable[[Prepared], Plan],
+    form: str,
+    trial: Trial | None,
+    min_sqnr_db: float | None = None,
+) -> Made[Plan]:
+    """Plan and model, tried.
+
+    Args:
+        prepared: every decision.
+        decide: makes a plan of them.
+        form: "qdq" or "qoperator", as of `rewrite`.
+        trial: what to run it on; None: it is not run.
+        min_sqnr_db: bound on every float output; None: none.
+
+    Raises:
+        QConfigError: a bound without samples that it could hold for.
+        VerificationError: the bound is broken.
+        ModelError: ONNX Runtime does not run the float model.
+    """
+
+    def make(floats: Mapping[str, Float]) -> tuple[Plan, QuantizedModel]:
+        made = decide(prepared.leaving(floats) if floats else prepared)
+        if floats:
+            dynamic = {name: d for name, d in made.dynamic.items() if name not in floats}
+            made = replace(made, dynamic=dynamic, decisions={**made.decisions, **floats})
+        return made, rewrite(prepared, made, form)
+
+    _check_bound(trial, min_sqnr_db)
+    return Made(*make({})) if trial is None else runnable(make, _quantized, trial, min_sqnr_db)
+
+
+def _quantized(made: Plan) -> list[str]:
+    """Names of quantized nodes: those with weights first, which gain most by it."""
+    static = {n: d for n, d in made.decisions.items() if isinstance(d, Quantize)}
+    own = [name for name, decision in static.items() if not decision.folded_into]
+    weighted = [name for name in own if name in made.weights]
+    return [*weighted, *made.dynamic, *(name for name in own if name not in made.weights)]
+
+
+def _check_bound(trial: Trial | None, min_sqnr_db: float | None) -> None:
+    if min_sqnr_db is not None and (trial is None or not trial.has_samples):
+        raise QConfigError(
+            f"a bound of {min_sqnr_db:g} dB needs samples to compare with float on: give some to "
+            "check on (check=samples, on the command line --check SAMPLES)."
+        )
+
+
+def dynamic_trial(
+    source: ir.Model,
+    check: object,
+    begun_s: float,
+    batch_size: int | None = None,
+    ignore: Collection[str] = (),
+) -> Trial | None:
+    """A Trial of what becomes of a canonical model; arguments as of `static_trial`.
+
+    Raises:
+        CalibrationError: unusable samples.
+    """
+    if check is Check.NONE:
+        return None
+    if check is Check.CALIBRATION:
+        return on_made_up_inputs(source, begun_s)
+    batches = open_samples(check, input_specs(source), batch_size, ignore)
+    return Trial(source, Evidence.UNSEEN, batches, begun_s=begun_s)
+
+
+def make_dynamic(
+    source: ir.Model, plan: DynamicPlan, trial: Trial | None, min_sqnr_db: float | None = None
+) -> Made[DynamicPlan]:
+    """Plan and model, tried; raises as `make_static`.
+
+    Args:
+        source: canonical float model.
+        plan: made from it.
+        trial: what to run it on; None: it is not run.
+        min_sqnr_db: bound on every float output; None: none.
+    """
+
+    def make(floats: Mapping[str, Float]) -> tuple[DynamicPlan, QuantizedModel]:
+        made = replace(plan, decisions={**plan.decisions, **floats})
+        return made, rewrite_dynamic(source, made, made.model_hash)  # just planned from it
+
+    _check_bound(trial, min_sqnr_db)
+    if trial is None:
+        return Made(*make({}))
+    return runnable(make, lambda made: list(made.quantized), trial, min_sqnr_db)

@@ -1,0 +1,100 @@
+"""A few of the batches that pass by, for a look at the finished model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.samples.batches import Samples
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from onnxq.core.arrays import Array
+    from onnxq.samples.inputs import Batch, InputSpec
+
+SHARE = 16
+"""One sample in so many is kept: to run these on two models costs a tenth of a calibration."""
+MOST_BATCHES = 16
+MOST_ROWS = 32  # of one batch
+MOST_BYTES = 1 << 26
+
+
+class Kept:
+    """Batches that were seen, thinned so that those left are evenly spread: bounded in memory.
+
+    Args:
+        inputs: of the model; says whether a batch can be cut.
+        fed_back: inputs that each batch gets from the one before it; the first batches are kept
+            then, since no others can be run.
+
+    Attributes:
+        samples: seen in all; a batch without a batch axis counts as one.
+    """
+
+    def __init__(self, inputs: Sequence[InputSpec], fed_back: Collection[str] = ()) -> None:
+        self.samples = 0
+        self._can_be_cut = not fed_back and _have_one_dynamic_batch(inputs)
+        self._consecutive = bool(fed_back)
+        self._batches: list[Batch] = []
+        self._seen = 0
+        self._stride = 1
+
+    def watching(self, samples: Samples) -> Samples:
+        """The same samples; a few of them are kept as they are read."""
+
+        def produce() -> Iterator[Batch]:
+            for batch in samples:
+                yield batch
+                self.offer(batch)
+
+        return Samples(samples.where, samples.count, produce)
+
+    def offer(self, batch: Mapping[str, Array]) -> None:
+        """Counts a batch, and keeps a copy of its first rows if its turn has come."""
+        self.samples += rows_of(batch)
+        if self._seen % self._stride == 0 and not self._is_full_of_first_ones():
+            self._batches.append({k: np.array(x) for k, x in self._cut(batch, MOST_ROWS).items()})
+            while self._is_too_much() and len(self._batches) > 1:
+                if self._consecutive:
+                    self._batches.pop()
+                    break
+                self._batches = self._batches[::2]
+                self._stride *= 2
+        self._seen += 1
+
+    def chosen(self) -> list[Batch]:
+        """About one sample in SHARE of those seen, at least one; empty where none was seen."""
+        if not self._batches:
+            return []
+        wanted = max(1, self.samples // SHARE)
+        count = min(len(self._batches), -(-wanted // max(1, rows_of(self._batches[0]))))
+        if self._consecutive:
+            return self._batches[:count]
+        picked = [self._batches[i * len(self._batches) // count] for i in range(count)]
+        return [self._cut(batch, -(-wanted // count)) for batch in picked]
+
+    def _cut(self, batch: Mapping[str, Array], rows: int) -> Batch:
+        if not self._can_be_cut or rows_of(batch) <= rows:
+            return dict(batch)
+        return {name: x[:rows] for name, x in batch.items()}
+
+    def _is_full_of_first_ones(self) -> bool:
+        return self._consecutive and len(self._batches) < self._seen
+
+    def _is_too_much(self) -> bool:
+        size = sum(x.nbytes for batch in self._batches for x in batch.values())
+        return len(self._batches) > MOST_BATCHES or size > MOST_BYTES
+
+
+def rows_of(batch: Mapping[str, Array]) -> int:
+    """Samples in a batch: the length that all first axes have; 1 where they differ."""
+    lengths = {len(x) if x.ndim else None for x in batch.values()}
+    return next(iter(lengths)) or 1 if len(lengths) == 1 else 1
+
+
+def _have_one_dynamic_batch(inputs: Sequence[InputSpec]) -> bool:
+    """Whether every input's first axis is dynamic, and of one name."""
+    firsts = {spec.shape[0] if spec.shape else 0 for spec in inputs}
+    return len(firsts) == 1 and not isinstance(next(iter(firsts)), int)
