@@ -126,6 +126,9 @@ def quantize(
     prepared = prepare(model, qconfig, target, feedback, range_reduction)
     observed = prepared.target.range_reduction is RangeReduction.OBSERVED
     kept = Kept(prepared.inputs, prepared.feedback.values())
+    unseen = None  # opened now: wrong samples are told before the calibration
+    if not isinstance(check, Check):
+        unseen = static_trial(prepared, check, kept, begun_s)
     if callable(samples):
         samples(prepared, *run_args)
         statistics, kept = prepared.statistics, prepared.kept
@@ -144,7 +147,7 @@ def quantize(
             )
         return plan(prepared, found, aim)
 
-    trial = static_trial(prepared, check, kept, begun_s)
+    trial = unseen or static_trial(prepared, check, kept, begun_s)
     made = make_static(prepared, decide, format, trial, min_sqnr_db)
     _warn(made.model)
     return made.model

@@ -2,8 +2,9 @@
 
     python scripts/bench_verdict.py [--rounds 5]
 
-Each row quantizes one model with `check=onnxq.Check.NONE` and with the default, on the same samples,
-and compares medians of the process's CPU time. What it printed is in scripts/bench_verdict.md.
+Each row quantizes one model with `check=onnxq.Check.NONE` and with the default, on the same
+samples, and compares medians of the process's CPU time. What it printed is in
+scripts/bench_verdict.md.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def static(model: ir.Model, x: npt.NDArray[np.float32], batch: int) -> Quantize:
 
 
 def rows() -> dict[str, Quantize]:
-    """What is timed."""
+    """Rows of the table: what quantizes a model, given a Check."""
     images = load_sample("calibration")[0]
     resnet = image_model("resnet20", "models.resnet:resnet20")
     mobilenet = image_model("mobilenetv2", "models.mobilenet:mobilenetv2")

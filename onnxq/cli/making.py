@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -28,6 +29,7 @@ from onnxq.cli.steps import (
     claim,
     claim_beside,
     given,
+    kept_of,
     load_model,
     merged,
     plan_dynamic_model,
@@ -36,6 +38,7 @@ from onnxq.cli.steps import (
     report_dynamic,
     report_quantization,
 )
+from onnxq.cli.verdicts import Asked, verdict_options
 from onnxq.core import signals
 
 if TYPE_CHECKING:
@@ -220,6 +223,7 @@ def calibrate(
 )
 @objective_option
 @annotations_option
+@verdict_options
 @click.option("--save-plan", type=PATH, help="Write the plan, as JSON.")
 @click.option("--save-stats", type=PATH, help="Write the statistics.")
 @json_option
@@ -238,36 +242,51 @@ def quantize(
     form: str,
     objective: str,
     annotations: str,
+    check: Path | None,
+    min_sqnr: float | None,
+    no_verdict: bool,
     save_plan: Path | None,
     save_stats: Path | None,
     as_json: bool,
 ) -> None:
-    """Quantize MODEL, calibrated on SAMPLES or with --stats."""
+    """Quantize MODEL, calibrated on SAMPLES or with --stats, and run it before it is written."""
+    begun_s, asked = time.process_time(), Asked(check, min_sqnr, no_verdict)
     if (samples is None) != bool(stats):
         raise click.UsageError("give SAMPLES or --stats, one of the two.")
     outputs = [output, *given(save_plan, save_stats)]
-    claim_beside(model, outputs, [*given(samples, qconfig), *stats])
+    claim_beside(model, outputs, [*given(samples, qconfig, check), *stats])
     source = load_model(model, outputs)
-    from onnxq.checking.execution import execution
+    from onnxq.checking.tried import make_static, static_trial
     from onnxq.dynamic.dynamic_decision import as_objective
     from onnxq.graph.annotations import Annotations
-    from onnxq.graph.io import save
+    from onnxq.graph.saving import save
     from onnxq.qdq.qoperator import check_format
-    from onnxq.static.rewrite import rewrite
 
     check_format(form)  # before the calibration, which may take minutes
     aim = as_objective(objective)
     prepared = prepare_model(source, qconfig, overrides, target, feedback, range_reduction)
-    statistics = merged(stats) if stats else calibrate_model(prepared, samples, ignore, batch_size)
-    made = plan_model(prepared, statistics, samples, aim, ignore, batch_size)
-    quantized = rewrite(prepared, made, form)
-    runs = execution(quantized)  # first: a model that ONNX Runtime refuses is not written
-    save(quantized, output, Annotations(annotations))
+    kept = kept_of(prepared)
+    unseen = None  # opened now: a wrong path is told before the calibration
+    if asked.check is not None:
+        unseen = static_trial(prepared, asked.source, kept, begun_s, batch_size, ignore)
+    if stats:
+        statistics = merged(stats)
+    else:
+        statistics = calibrate_model(prepared, samples, ignore, batch_size, kept=kept)
+    trial = unseen or static_trial(prepared, asked.source, kept, begun_s)
+    made = make_static(
+        prepared,
+        lambda p: plan_model(p, statistics, samples, aim, ignore, batch_size),
+        form,
+        trial,
+        min_sqnr,
+    )
+    save(made.model, output, Annotations(annotations))
     if save_plan is not None:
-        made.save(save_plan)
+        made.plan.save(save_plan)
     if save_stats is not None:
         statistics.save(save_stats)
-    report_quantization(prepared, made, Written(quantized, runs, model, output), as_json)
+    report_quantization(prepared, made.plan, Written(made, model, output), as_json)
 
 
 @click.command("quantize-dynamic")
@@ -279,6 +298,9 @@ def quantize(
 @objective_option
 @dtype_option
 @annotations_option
+@batch_size_option
+@ignore_option
+@verdict_options
 @click.option("--save-plan", type=PATH, help="Write the plan, as JSON.")
 @json_option
 def quantize_dynamic(
@@ -290,22 +312,27 @@ def quantize_dynamic(
     objective: str,
     dtype: str | None,
     annotations: str,
+    batch_size: int | None,
+    ignore: tuple[str, ...],
+    check: Path | None,
+    min_sqnr: float | None,
+    no_verdict: bool,
     save_plan: Path | None,
     as_json: bool,
 ) -> None:
     """Quantize the weights of MODEL; activations are quantized when it runs. Needs no samples."""
+    begun_s, asked = time.process_time(), Asked(check, min_sqnr, no_verdict)
     outputs = [output, *given(save_plan)]
-    claim_beside(model, outputs, given(qconfig))
+    claim_beside(model, outputs, given(qconfig, check))
     source = load_model(model, outputs)
-    from onnxq.checking.execution import execution
-    from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
+    from onnxq.checking.tried import dynamic_trial, make_dynamic
     from onnxq.graph.annotations import Annotations
-    from onnxq.graph.io import save
+    from onnxq.graph.saving import save
 
-    canonical, made = plan_dynamic_model(source, qconfig, overrides, target, objective, dtype)
-    quantized = rewrite_dynamic(canonical, made, made.model_hash)
-    runs = execution(quantized)  # first: a model that ONNX Runtime refuses is not written
-    save(quantized, output, Annotations(annotations))
+    canonical, plan = plan_dynamic_model(source, qconfig, overrides, target, objective, dtype)
+    trial = dynamic_trial(canonical, asked.source, begun_s, batch_size, ignore)
+    made = make_dynamic(canonical, plan, trial, min_sqnr)
+    save(made.model, output, Annotations(annotations))
     if save_plan is not None:
-        made.save(save_plan)
-    report_dynamic(canonical, made, Written(quantized, runs, model, output), as_json)
+        made.plan.save(save_plan)
+    report_dynamic(canonical, made.plan, Written(made, model, output), as_json)

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import onnx_ir as ir
 
-    from onnxq.checking.findings import Execution
+    from onnxq.checking.runnable import Made
     from onnxq.dynamic.dynamic_decision import DynamicPlan, Objective
-    from onnxq.qconfig import QConfigMapping
+    from onnxq.quantized.verdict import Verdict
+    from onnxq.samples.kept import Kept
     from onnxq.static.calibrate import Checkpoint, Statistics
     from onnxq.static.plan import Plan
     from onnxq.static.prepare import Prepared
@@ -125,6 +126,7 @@ def calibrate_model(
     shard: tuple[int, int] = (0, 1),
     stopped: threading.Event | None = None,
     checkpoint: Checkpoint | None = None,
+    kept: Kept | None = None,
 ) -> Statistics:
     """Statistics of the samples, from the first on; those that `previous` has are not run again."""
     from onnxq.report.progress import progress_bar
@@ -134,6 +136,8 @@ def calibrate_model(
     assert samples is not None
     specs = input_specs(prepared.model, prepared.feedback.values())
     batches = open_samples(samples, specs, batch_size, ignore)
+    if kept is not None:
+        batches = kept.watching(batches)
 
     def until_stopped() -> Iterator[dict[str, npt.NDArray[np.generic]]]:
         for batch in batches:
@@ -151,6 +155,13 @@ def calibrate_model(
             checkpoint=checkpoint,
             progress=progress,
         )
+
+
+def kept_of(prepared: Prepared) -> Kept:
+    """Keeper of a few batches of the calibration to come."""
+    from onnxq.samples.kept import Kept
+
+    return Kept(prepared.inputs, prepared.feedback.values())
 
 
 def plan_model(
@@ -188,34 +199,49 @@ class Written:
     """A quantized model that was written to a file.
 
     Attributes:
-        model: the quantized model.
-        runs: what ONNX Runtime runs of it.
+        made: the quantized model.
         source: file of the float model.
         file: of the quantized one.
     """
 
-    model: ir.Model
-    runs: Execution
+    made: Made[Plan] | Made[DynamicPlan]
     source: Path
     file: Path
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Bytes of the two files."""
+        from onnxq.checking.bench import size_bytes
+
+        return size_bytes(self.source), size_bytes(self.file)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The model's verdict, with the sizes of the files."""
+        verdict = self.made.model.verdict
+        if verdict is None:
+            return None
+        before, after = self.sizes
+        return dataclasses.replace(verdict, float_bytes=before, quantized_bytes=after)
 
 
 def report_quantization(prepared: Prepared, made: Plan, written: Written, as_json: bool) -> None:
     """Says what became of each operator, and what ONNX Runtime runs."""
-    from onnxq.checking.bench import size_bytes
     from onnxq.qdq.qoperator import remains
     from onnxq.report import console, json_values, other_machines
     from onnxq.report.summary import summarize
 
     summary = summarize(prepared.model, made.decisions, made.dynamic)
-    elsewhere = other_machines.on_other_machines(made, written.runs)
-    sizes = size_bytes(written.source), size_bytes(written.file)
-    remaining = remains(written.model)
+    model, runs = written.made.model, written.made.execution
+    elsewhere = [] if runs is None else other_machines.on_other_machines(made, runs)
+    sizes = written.sizes
+    remaining = remains(model)
+    _warn_if_low(written)
     if as_json:
         value = {
             "output": str(written.file),
             "target": made.target,
-            "format": written.model.metadata_props["onnxq.format"],
+            "format": model.metadata_props["onnxq.format"],
             "kept_qdq": dict(remaining.kept),
             "tables": list(remaining.tables),
             "float_bytes": sizes[0],
@@ -223,7 +249,7 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
             "notes": [*made.notes, *elsewhere],
             "range_reduction": made.range_reduction.value,
             "reductions": {k: dataclasses.asdict(r) for k, r in made.reductions.items()},
-            "execution": json_values.execution(written.runs),
+            **_tried(written),
         }
         click.echo(json_values.to_text(value | json_values.summary(summary)))
         return
@@ -234,7 +260,37 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
         title = f"gave up range of weights, so that pairs of products fit ({made.range_reduction})"
         console.print_table(console.open_console(), title, header, rows, numbers=(1, 2, 3))
     notes = [*made.notes, *remaining.sentences(), *elsewhere]
-    console.print_quantization(console.open_console(), summary, written.runs, sizes, notes)
+    console.print_quantization(console.open_console(), summary, runs, sizes, notes)
+    _say_verdict(written)
+
+
+def _tried(written: Written) -> dict[str, object]:
+    """Verdict and execution for --json; null where the model was not run."""
+    from onnxq.report import json_values
+
+    verdict, runs = written.verdict, written.made.execution
+    return {
+        "verdict": None if verdict is None else verdict.to_dict(),
+        "execution": None if runs is None else json_values.execution(runs),
+    }
+
+
+def _say_verdict(written: Written) -> None:
+    """Prints the verdict; says so where there is none."""
+    from onnxq.report import console
+    from onnxq.report.print_verdict import print_verdict
+
+    verdict = written.verdict
+    if verdict is None:
+        click.echo("no verdict: the file was not run")
+        return
+    print_verdict(console.open_console(), verdict, written.source, written.file)
+
+
+def _warn_if_low(written: Written) -> None:
+    verdict = written.verdict
+    if verdict is not None and verdict.warning:
+        click.echo(f"warning: {verdict.warning}", err=True)
 
 
 def plan_dynamic_model(
@@ -266,26 +322,27 @@ def plan_dynamic_model(
 
 def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_json: bool) -> None:
     """Says which nodes were quantized and how, why others were not, and the sizes."""
-    from onnxq.checking.bench import size_bytes
     from onnxq.report import console, json_values
     from onnxq.report.summary import summarize
 
     summary = summarize(source, made.decisions)
-    sizes = size_bytes(written.source), size_bytes(written.file)
+    model, runs, sizes = written.made.model, written.made.execution, written.sizes
+    _warn_if_low(written)
     if as_json:
         value = {
             "output": str(written.file),
             "target": made.target,
             "objective": made.objective.value,
-            "format": written.model.metadata_props.get("onnxq.format", "float"),
+            "format": model.metadata_props.get("onnxq.format", "float"),
             "float_bytes": sizes[0],
             "quantized_bytes": sizes[1],
             "notes": list(made.notes),
-            "execution": json_values.execution(written.runs),
+            **_tried(written),
         }
         forms = {name: decision.form.value for name, decision in made.quantized.items()}
         click.echo(json_values.to_text(value | {"forms": forms} | json_values.summary(summary)))
         return
     done = "quantized dynamically" if made.quantized else "nothing is quantized"
     click.echo(f"{written.file}: {done} for {made.target}, objective {made.objective.value}")
-    console.print_quantization(console.open_console(), summary, written.runs, sizes, made.notes)
+    console.print_quantization(console.open_console(), summary, runs, sizes, made.notes)
+    _say_verdict(written)

@@ -39,7 +39,7 @@ def _left_of_version_1(root: Path) -> int | None:
 
 
 def _left(limit: Path, used: Path, statistics: Path) -> int | None:
-    """What a control group may still take; cached files, which it gives back, are not in use."""
+    """Bytes that a control group may still take; cached files, which it gives back, are free."""
     most, taken = _text(limit).strip(), _text(used).strip()
     if not (most.isdecimal() and taken.isdecimal()):  # "max": no limit
         return None

@@ -15,7 +15,7 @@ from onnxq.errors import ModelError, OutputError
 from onnxq.graph.annotations import Annotations, drop_annotations
 from onnxq.graph.collector import without_collector
 from onnxq.graph.edit import all_nodes
-from onnxq.graph.skeleton import Swap, in_memory, is_big, placeholder, serialize, skeleton
+from onnxq.graph.skeleton import Swap, in_memory, is_big, placeholder, serialize
 
 if TYPE_CHECKING:
     import onnx
@@ -86,10 +86,9 @@ def to_bytes(model: ir.Model) -> bytes:
 
 
 def saved_bytes(model: ir.Model) -> int:
-    """Bytes that `save` would write, but for a few of framing; no weight is read."""
-    tensors = (v.const_value for g in model.graphs() for v in g.initializers.values())
-    big = sum(t.nbytes for t in tensors if t is not None and is_big(t))
-    return int(skeleton(model).ByteSize()) + big
+    """Bytes that `save` would write, in one file; no weight is read."""
+    message = _message(model, Annotations.DROPPED)
+    return len(message.start) + sum(len(h) + (t.nbytes if t else 0) for h, t in message.tensors)
 
 
 def _weight_bytes(model: ir.Model) -> int:
@@ -134,8 +133,30 @@ def _write_external(
         file.write(data)
 
 
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """A model as one protobuf message, its big weights still to be written.
+
+    Attributes:
+        start: all before the initializers.
+        tensors: an initializer each: its first bytes, and the weight that follows them.
+    """
+
+    start: bytes
+    tensors: list[tuple[bytes, ir.TensorProtocol | None]]
+
+
 def _write_inline(model: ir.Model, file: BinaryIO, annotations: Annotations) -> None:
     """One protobuf message, written field by field: one big weight in memory at a time."""
+    message = _message(model, annotations)
+    file.write(message.start)
+    for header, tensor in message.tensors:
+        file.write(header)
+        if tensor is not None:
+            _stream(tensor, file)
+
+
+def _message(model: ir.Model, annotations: Annotations) -> _Message:
     big: dict[str, ir.TensorProtocol] = {}
 
     def swap(graph: ir.Graph, value: ir.Value, tensor: ir.TensorProtocol) -> ir.TensorProtocol:
@@ -152,12 +173,13 @@ def _write_inline(model: ir.Model, file: BinaryIO, annotations: Annotations) -> 
     proto.ClearField("graph")
     sizes = [len(header) + (t.nbytes if t is not None else 0) for header, t in tensors]
     framed = sum(len(_key(_GRAPH_INITIALIZER, size)) + size for size in sizes)
-    file.write(_encode(proto))
-    file.write(_key(_MODEL_GRAPH, len(graph) + framed) + graph)
-    for (header, tensor), size in zip(tensors, sizes, strict=True):
-        file.write(_key(_GRAPH_INITIALIZER, size) + header)
-        if tensor is not None:
-            _stream(tensor, file)
+    return _Message(
+        _encode(proto) + _key(_MODEL_GRAPH, len(graph) + framed) + graph,
+        [
+            (_key(_GRAPH_INITIALIZER, size) + header, tensor)
+            for (header, tensor), size in zip(tensors, sizes, strict=True)
+        ],
+    )
 
 
 def _serialize(model: ir.Model, swap: Swap, annotations: Annotations) -> onnx.ModelProto:

@@ -73,9 +73,10 @@ MAX_ONES_BYTES = 1 << 28
 SEPARATE_BYTES = 1 << 26
 """Optimized models with more weights are written with external data, which is then memory-mapped;
 protobuf would hold them in memory, and ends at 2 GB."""
-ERRORS_ONLY = 3
-"""ONNX Runtime's log severity. Its warnings are about the model it was given (unused initializers,
-shapes it merges, an optimized file that suits this machine only): onnxq writes those on purpose."""
+FATAL_ONLY = 4
+"""ONNX Runtime's log severity. Its errors are exceptions, too, which say the same. Its warnings are
+about the model it was given (unused initializers, shapes it merges, an optimized file that suits
+this machine only): onnxq writes those on purpose."""
 
 
 class Optimization(enum.Enum):
@@ -204,7 +205,7 @@ def open_session(
 def _options(threads: int | None, optimization: Optimization) -> ort.SessionOptions:
     options = ort.SessionOptions()
     options.graph_optimization_level = optimization.value
-    options.log_severity_level = ERRORS_ONLY
+    options.log_severity_level = FATAL_ONLY
     if threads is not None:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1

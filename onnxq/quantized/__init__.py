@@ -1,1 +1,1 @@
-"""What quantization returns: a model, and the verdict on it."""
+"""Results of quantization: a model, and the verdict on it."""

@@ -53,7 +53,7 @@ class QuantizedModel(ir.Model):
 
     @property
     def verdict(self) -> Verdict | None:
-        """What a run of it showed; None where it was not run, was edited since, or is a copy.
+        """Verdict of a run; None where it was not run, was edited since, or is a copy.
 
         Numbers that are written into the array of a weight go unnoticed.
         """

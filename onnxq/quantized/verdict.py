@@ -99,7 +99,7 @@ class Collapse:
 
 @dataclass(frozen=True)
 class Verdict(Saved):
-    """What one run of a quantized model on ONNX Runtime showed.
+    """Verdict of one run of a quantized model on ONNX Runtime.
 
     Attributes:
         evidence: what it was run on.
@@ -166,7 +166,7 @@ class Verdict(Saved):
         )
 
     def sentences(self) -> Iterator[str]:
-        """What it says, line by line."""
+        """Lines that say it."""
         nodes = self.integer_nodes + self.float_nodes
         speed = "" if self.speedup is None else f", {self.speedup:.2f} times as fast as float"
         size = self.quantized_bytes / max(self.float_bytes, 1)
@@ -200,8 +200,7 @@ class Verdict(Saved):
 
     @property
     def _where(self) -> str:
-        some = "all" if self.samples == self.samples_in_all else f"{self.samples} of the"
-        return f"on {some} {self.samples_in_all} {self.evidence.value}"
+        return f"on {self.samples} of {self.samples_in_all} {self.evidence.value}"
 
     def __str__(self) -> str:
         return "\n".join(self.sentences())

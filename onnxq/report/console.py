@@ -53,7 +53,7 @@ def print_inspection(console: Console, summary: Summary, notes: Sequence[str]) -
 def print_quantization(
     console: Console,
     summary: Summary,
-    execution: Execution,
+    execution: Execution | None,
     sizes: tuple[int, int],
     notes: Sequence[str],
 ) -> None:
@@ -66,7 +66,8 @@ def print_quantization(
         rows = [(r.op_type, str(len(r.nodes)), r.words, _some(r.nodes)) for r in groups]
         if rows:
             print_table(console, title, ("op", "nodes", words, "which"), rows, numbers=(1,))
-    _print_execution(console, execution)
+    if execution is not None:
+        _print_execution(console, execution)
     before, after = sizes
     share = f" ({after / before:.0%})" if before else ""
     console.print(f"size: {size_text(before)} -> {size_text(after)}{share}")

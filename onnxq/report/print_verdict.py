@@ -1,0 +1,33 @@
+"""A verdict for people: what the run showed, and the command to go on with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq.quantized.verdict import Evidence
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from onnxq.quantized.verdict import Verdict
+
+
+def print_verdict(console: Console, verdict: Verdict, source: Path, file: Path) -> None:
+    """The verdict line by line, then what to do next.
+
+    Args:
+        console: to print on.
+        verdict: on the quantized model.
+        source: file of the float model.
+        file: of the quantized one.
+    """
+    first, *more = verdict.sentences()
+    lines = [f"verdict: {first}", *(f"  {line}" for line in more)]
+    if verdict.evidence in (Evidence.MADE_UP, Evidence.NONE):
+        lines.append("  without samples nothing is known of its accuracy: give --check SAMPLES")
+    lines.append(f"next: onnxq verify {source} {file} SAMPLES   # every tensor beside float")
+    lines.append(f"      onnxq bench {source} {file}            # speed, in pairs of runs")
+    for line in lines:
+        console.print(line, soft_wrap=True)  # commands are there to be copied

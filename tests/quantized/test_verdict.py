@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+import pickle
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onnxq.errors import VerificationError
+from onnxq.quantized.verdict import Collapse, Evidence, OutputVerdict, Verdict, VerdictError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GOOD = OutputVerdict("logits", 34.0, top1_agreement=1.0)
+VERDICT = Verdict(Evidence.CALIBRATION, 16, 256, (GOOD,), None, 3.1, 1000, 270, 32, 1)
+
+
+def test_it_is_said_in_sentences() -> None:
+    assert str(VERDICT).splitlines() == [
+        "it runs: 32 of its 33 nodes compute in integers; 27% of the float model's size, 3.10 "
+        "times as fast as float",
+        "beside float, on 16 of 256 calibration samples:",
+        "  output 'logits': SQNR 34.0 dB, 2.00% away from float; same top-1 in 100.0%",
+    ]
+
+
+def test_without_samples_no_sqnr_is_made_up() -> None:
+    verdict = dataclasses.replace(VERDICT, evidence=Evidence.MADE_UP, outputs=(), speedup=None)
+    (line,) = str(verdict).splitlines()
+    assert line.startswith("it runs (on made-up inputs): 32 of its 33 nodes")
+    opened = dataclasses.replace(verdict, evidence=Evidence.NONE)
+    assert str(opened).startswith("ONNX Runtime opens it")
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        (OutputVerdict("y", math.inf), "SQNR inf dB, equal to float"),
+        (OutputVerdict("y", math.nan), "SQNR nan dB, where float gives zeros, or NaN"),
+        (OutputVerdict("y", agreement=0.98765), "98.77% of the elements are equal"),
+    ],
+)
+def test_an_output_is_said_in_words(output: OutputVerdict, said: str) -> None:
+    assert str(output) == f"output 'y': {said}"
+
+
+@pytest.mark.parametrize(
+    ("db", "low"), [(15.0, False), (14.9, True), (math.nan, True), (-math.inf, True)]
+)
+def test_below_15_db_it_warns_and_asks_for_the_users_metric(db: float, low: bool) -> None:
+    verdict = dataclasses.replace(VERDICT, outputs=(GOOD, OutputVerdict("y", db)))
+    assert bool(verdict.low) == low
+    assert ("measure your own metric" in verdict.warning) == low
+    assert ("output 'y'" in verdict.warning) == low
+
+
+def test_what_was_left_out_and_where_it_collapses_is_named() -> None:
+    verdict = dataclasses.replace(
+        VERDICT, collapse=Collapse("mul", "t", 3.0), left_in_float=("pool",), notes=("no time",)
+    )
+    text = str(verdict)
+    assert "it collapses first behind node 'mul': tensor 't' has 3.0 dB" in text
+    assert "left in float, since ONNX Runtime does not run it else: 'pool'" in text
+    assert text.endswith("no time")
+
+
+def test_it_is_saved_and_read_back(tmp_path: Path) -> None:
+    verdict = dataclasses.replace(
+        VERDICT,
+        outputs=(OutputVerdict("y", math.inf), OutputVerdict("n", agreement=1.0)),
+        collapse=Collapse("mul", "t", -math.inf),
+    )
+    verdict.save(tmp_path / "verdict.json")
+    assert Verdict.load(tmp_path / "verdict.json") == verdict
+
+
+def test_a_bound_that_is_kept_passes() -> None:
+    VERDICT.check(34.0)
+
+
+@pytest.mark.parametrize("outputs", [(GOOD,), (GOOD, OutputVerdict("n", math.nan)), ()])
+def test_a_bound_that_is_missed_is_an_error_with_the_verdict(
+    outputs: tuple[OutputVerdict, ...],
+) -> None:
+    verdict = dataclasses.replace(VERDICT, outputs=outputs)
+    with pytest.raises(VerificationError, match="the bound of 40 dB is broken") as caught:
+        verdict.check(40.0)
+    assert isinstance(caught.value, VerdictError)
+    assert caught.value.verdict == verdict
+    assert caught.value.exit_code == 8
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert str(again) == str(caught.value)
+    assert str(again.verdict) == str(verdict)
