@@ -126,10 +126,8 @@ def _why_slots_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> str
     for value in tensors:
         if value is None:
             return "an input that it needs is absent"
-        if value.dtype is None:
-            return f"the type of tensor '{value.name}' is not known"
-        if value.dtype != ir.DataType.FLOAT:
-            return f"tensor '{value.name}' is {value.dtype.name.lower()}, not float32"
+        if reason := _why_no_floats(value):
+            return reason
         if qconfig.for_tensor(value_name(value)) is None:
             return f"the qconfig leaves tensor '{value.name}' in float"
     weight = None if rule.weight is None else find_input(node, rule.weight.slot)
@@ -140,6 +138,17 @@ def _why_slots_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> str
     for what, value in (("weight", weight), ("bias", bias)):
         if value is not None and not value.is_initializer():
             return f"its {what} '{value.name}' is computed at run time"
+    return ""
+
+
+def _why_no_floats(value: ir.Value) -> str:
+    """Why the value is not known to be a tensor of float32, or the empty string."""
+    if value.type is None or value.dtype is None:
+        return f"the type of tensor '{value.name}' is not known"
+    if not isinstance(value.type, ir.TensorType):  # it has the dtype of what it holds
+        return f"'{value.name}' is no tensor (it is a sequence or an optional)"
+    if value.dtype != ir.DataType.FLOAT:
+        return f"tensor '{value.name}' is {value.dtype.name.lower()}, not float32"
     return ""
 
 

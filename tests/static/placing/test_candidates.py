@@ -196,3 +196,9 @@ def test_relu_folds_into_what_is_lowered_to_an_integer_kernel() -> None:
         "t = ConvTranspose(x, w) y = Relu(t)", "float[1,4,2,2] x", "float[1,4,2,2] y"
     )
     assert folded(candidates["ConvTranspose"]) == ["Relu"]
+
+
+def test_a_sequence_of_floats_is_no_tensor_of_floats() -> None:
+    named = QConfigMapping().set_op_type("Identity", default_qconfig)
+    _, floats = found("y = Identity(x)", "seq(float[4]) x", "seq(float[4]) y", named)
+    assert floats == {"Identity": "'x' is no tensor (it is a sequence or an optional)"}

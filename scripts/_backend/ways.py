@@ -1,0 +1,199 @@
+"""Ways to quantize a model of the suite, and how each ends."""
+
+from __future__ import annotations
+
+import enum
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx_ir as ir
+import onnxruntime
+
+import onnxq
+from onnxq import catalog
+from onnxq.checking.cross_findings import NOT_REACHED
+from onnxq.errors import OnnxqError
+from onnxq.qconfig import QConfigMapping, default_qconfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import onnx
+
+    from onnxq.checking.cross_findings import CrossFindings
+    from scripts._backend.cases import SuiteCase
+
+PACKAGE = Path(onnxq.__file__).resolve().parent.parent
+
+
+class Outcome(enum.Enum):
+    """How a way ended."""
+
+    QUANTIZED = "quantized"
+    UNCHANGED = "unchanged"
+    REFUSED = "refused"
+    TRACEBACK = "traceback"
+    NOT_LOADED = "not run by ONNX Runtime"
+    WRONG = "wrong"
+    UNCHECKED = "not checked"
+    CRASH = "crash"
+    HANG = "hang"
+
+
+BAD = (Outcome.TRACEBACK, Outcome.NOT_LOADED, Outcome.WRONG, Outcome.CRASH, Outcome.HANG)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How one way ended with one model.
+
+    Attributes:
+        case, way: which.
+        outcome: how.
+        detail: the refusal's message, the exception and its place, what differs.
+        runs: ONNX Runtime runs the float model.
+    """
+
+    case: str
+    way: str
+    outcome: Outcome
+    detail: str = ""
+    runs: bool = True
+
+
+def static(case: SuiteCase) -> ir.Model:
+    """Static quantization, by default."""
+    return onnxq.quantize(case.model, [case.feeds])
+
+
+def forced(case: SuiteCase) -> ir.Model:
+    """Static quantization of every node whose operator has an integer form, whatever it costs."""
+    return onnxq.quantize(case.model, [case.feeds], qconfig=_everything(case.model))
+
+
+def qoperator(case: SuiteCase) -> ir.Model:
+    """Forced, too, in the other format: by default the suite's single nodes stay in float."""
+    return onnxq.quantize(
+        case.model, [case.feeds], qconfig=_everything(case.model), format="qoperator"
+    )
+
+
+def dynamic(case: SuiteCase) -> ir.Model:
+    """Dynamic quantization of every weight."""
+    return onnxq.quantize_dynamic(case.model, objective="size")
+
+
+WAYS: dict[str, Callable[[SuiteCase], ir.Model]] = {
+    way.__name__: way for way in (static, forced, qoperator, dynamic)
+}
+
+
+def _everything(model: onnx.ModelProto) -> QConfigMapping:
+    """The default mapping, with every quantizable operator of the canonical model by name."""
+    prepared = onnxq.prepare(model)
+    mapping = onnxq.qconfig.default_qconfig_mapping()
+    for op_type in {node.op_type for node in prepared.model.graph.all_nodes()}:
+        if catalog.find(op_type) is not None:
+            mapping = mapping.set_op_type(op_type, default_qconfig)
+    return mapping
+
+
+def run_case(case: SuiteCase) -> list[Ended]:
+    """How all ways end."""
+    wanted = _float_outputs(case)
+    return [_ended(case, way, wanted) for way in WAYS]
+
+
+def _float_outputs(case: SuiteCase) -> list[Any] | None:
+    """Outputs of the float model; None: ONNX Runtime does not run it."""
+    try:
+        outputs: list[Any] = _session(case.model.SerializeToString()).run(None, case.feeds)
+    except Exception:  # whatever ONNX Runtime says: it does not run it
+        return None
+    return outputs
+
+
+def _session(data: bytes) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+
+
+def _ended(case: SuiteCase, way: str, wanted: list[Any] | None) -> Ended:
+    runs = wanted is not None
+    try:
+        made = WAYS[way](case)
+    except OnnxqError as error:
+        return Ended(case.name, way, Outcome.REFUSED, str(error), runs)
+    except Exception as error:  # what is looked for
+        return Ended(case.name, way, Outcome.TRACEBACK, _place(error), runs)
+    if wanted is None:
+        return Ended(case.name, way, Outcome.UNCHANGED, "nothing to compare it with", runs)
+    try:
+        got = _session(ir.to_proto(made).SerializeToString()).run(None, case.feeds)
+    except Exception as error:  # whatever ONNX Runtime says
+        return Ended(case.name, way, Outcome.NOT_LOADED, str(error)[:300], runs)
+    try:
+        outcome, detail = _judged(case, way, made, got, wanted)
+    except OnnxqError as error:
+        outcome, detail = Outcome.UNCHECKED, str(error)
+    except Exception as error:  # what is looked for
+        outcome, detail = Outcome.TRACEBACK, _place(error)
+    return Ended(case.name, way, outcome, detail, runs)
+
+
+def _judged(
+    case: SuiteCase, way: str, made: ir.Model, got: list[Any], wanted: list[Any]
+) -> tuple[Outcome, str]:
+    if way != "dynamic" and not any(map(catalog.is_on_codes, made.graph.all_nodes())):
+        if all(_near(x, y, *case.tolerances) for x, y in zip(got, wanted, strict=True)):
+            return Outcome.UNCHANGED, ""
+        return Outcome.WRONG, "nothing was quantized, and outputs are others than the float model's"
+    if not case.has_tensors_only:
+        return Outcome.UNCHECKED, "its inputs are no tensors"
+    found = onnxq.cross_check(made, [case.feeds])
+    if differing := _differing(found):
+        return Outcome.WRONG, "; ".join(differing)
+    unchecked = [n.reason for n in found.unchecked if n.reason != NOT_REACHED]
+    if unchecked or found.end_to_end:
+        return Outcome.UNCHECKED, "; ".join([*unchecked, found.end_to_end])
+    return Outcome.QUANTIZED, ""
+
+
+def _differing(found: CrossFindings) -> list[str]:
+    """Integers that differ, and outputs beyond their bounds."""
+    nodes = [n for n in found.nodes if n.differing or n.problem]
+    outputs = [o for o in found.outputs if o.problem or (o.differing and not found.is_rounding(o))]
+    return [
+        *(f"{n.op_type} '{n.name}': {n.differing} by up to {n.largest} {n.unit} {n.problem}"
+          for n in nodes),
+        *(f"output '{o.name}': {o.differing} by up to {o.largest} {o.unit} {o.problem}"
+          for o in outputs),
+    ]  # fmt: skip
+
+
+def _near(x: Any, y: Any, rtol: float, atol: float) -> bool:
+    if isinstance(x, list) and isinstance(y, list):
+        return len(x) == len(y) and all(_near(a, b, rtol, atol) for a, b in zip(x, y, strict=True))
+    if not (isinstance(x, np.ndarray) and isinstance(y, np.ndarray)):
+        return type(x) is type(y)
+    if x.dtype.kind in "OSU" or y.dtype.kind in "OSU":
+        return x.shape == y.shape and bool((x.astype(str) == y.astype(str)).all())
+    if x.shape != y.shape or x.dtype != y.dtype:
+        return False
+    return np.allclose(x.astype(np.float64), y.astype(np.float64), rtol, atol, equal_nan=True)
+
+
+def _place(error: Exception) -> str:
+    """The exception, and the innermost line of this repository that it came through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [f for f in frames if Path(f.filename).resolve().is_relative_to(PACKAGE)]
+    where = "?"
+    if ours:
+        path = Path(ours[-1].filename).resolve().relative_to(PACKAGE)
+        where = f"{path}:{ours[-1].lineno}"
+    return f"{where} {type(error).__name__}: {' '.join(str(error).split())[:200]}"
