@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 KINDS = ("ModelSource", "ir.Model", "ModelProto")
 """Words in the annotation of a parameter that is a model."""
 MADE_HERE = {"save"}
-"""Takes what this package made, not what comes in."""
+"""Takes what this package made; asks only where external data lie: tests/graph/test_saving.py."""
 CALLS: dict[str, Callable[[Any], object]] = {
     "cross_check": lambda m: onnxq.cross_check(m, {"x": images(2)}),
     "predict": lambda m: onnxq.predict(m),

@@ -14,6 +14,8 @@ from onnxq.core.atomic import as_output_error, check_writable, put, temporary, w
 from onnxq.errors import ModelError, OutputError
 from onnxq.graph.annotations import Annotations, drop_annotations
 from onnxq.graph.collector import without_collector
+from onnxq.graph.door.check_model import refuse
+from onnxq.graph.door.external_data import check_external_data
 from onnxq.graph.edit import all_nodes
 from onnxq.graph.skeleton import Swap, in_memory, is_big, placeholder, serialize
 
@@ -44,13 +46,15 @@ def save(model: ir.Model, path: str | Path, annotations: Annotations = Annotatio
 
     Raises:
         OutputError: the file cannot be written; nothing is left behind.
-        ModelError: the graph without its weights does not fit into protobuf; another kind of model.
+        ModelError: the graph without its weights does not fit into protobuf; another kind of model;
+            external data outside its folder.
     """
     if not isinstance(model, ir.Model):
         raise ModelError(
             f"save: the model is a {type(model).__name__}; wanted onnxq.save(model, path) with an "
             "onnx_ir.Model, such as onnxq.quantize returns."
         )
+    refuse(check_external_data(model), "save: the model")  # what is read here ends in the file
     target = check_writable(path)
     external = _weight_bytes(model) > EXTERNAL_BYTES
     data_target = target.with_name(f"{target.name}.data")

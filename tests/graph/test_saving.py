@@ -269,3 +269,18 @@ def test_value_info_is_of_what_is_computed_alone(parse: Parse, tmp_path: Path) -
     (branch,) = (a.g for n in proto.graph.node for a in n.attribute if a.name == "then_branch")
     assert [info.name for info in branch.value_info] == ["m"]
     onnx.checker.check_model(proto, full_check=True)
+
+
+def test_data_outside_of_its_folder_are_not_copied(tmp_path: Path) -> None:
+    (tmp_path / "secret.bin").write_bytes(bytes(16))
+    folder = tmp_path / "models"
+    folder.mkdir()
+    secret = ir.ExternalTensor(
+        "../secret.bin", 0, 16, ir.DataType.FLOAT, shape=ir.Shape([4]), name="w", base_dir=folder
+    )
+    w = ir.val("w", ir.DataType.FLOAT, [4], const_value=secret)
+    node = ir.node("Relu", [w])
+    graph = ir.Graph([], node.outputs, nodes=[node], initializers=[w], opset_imports={"": 21})
+    with pytest.raises(ModelError, match="outside the model's folder"):
+        save(ir.Model(graph, ir_version=10), tmp_path / "out.onnx")
+    assert not (tmp_path / "out.onnx").exists()
