@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper
 
@@ -151,3 +152,14 @@ def test_a_product_and_its_bias_stay_float_where_that_is_asked_for(
     assert "QGemm" not in made
     if "product" in left:
         assert {"MatMul", "Gemm", "FusedGemm"} & set(made)
+
+
+def test_a_long_chain_of_what_a_q_moves_past_is_looked_through() -> None:
+    """Twice 600 nodes: recursion would end at a thousand frames."""
+    lines = ["h0 = MatMul(x, w)"]
+    lines += [f"r{i} = Relu(h{i}) h{i + 1} = Transpose(r{i})" for i in range(600)]
+    text = f"g (float[4, 4] x) => (float[4, 4] y) {{ {' '.join(lines)} y = MatMul(h600, w) }}"
+    proto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> {text}')
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.eye(4, dtype="f"), "w"))
+    made = onnxq.quantize(proto, {"x": np.ones((4, 4), np.float32)})
+    assert sum(node.op_type == "Relu" for node in made.graph) <= 600
