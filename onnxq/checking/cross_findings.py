@@ -160,7 +160,13 @@ class CrossFindings(Saved):
 
         Stricter than `check()`, which lets float nodes round.
         """
-        return bool(self.nodes) and not self._broken(_Bounds(output_steps=0))
+        whole = bool(self.nodes) and not self.unchecked
+        return whole and not self._broken(_Bounds(output_steps=0))
+
+    @property
+    def unreached(self) -> tuple[UncheckedNode, ...]:
+        """Integer nodes that no sample reached, as in the other branch of an If."""
+        return tuple(node for node in self.unchecked if node.reason == NOT_REACHED)
 
     def is_rounding(self, output: OutputAgreement) -> bool:
         """Whether the output differs, by no more than float nodes round, and every integer agrees.
@@ -183,7 +189,8 @@ class CrossFindings(Saved):
     ) -> None:
         """Returns if nothing differs, node by node and end to end, or within the bounds given.
 
-        Outputs may differ by what float nodes in front of them round (`is_rounding`).
+        Outputs may differ by what float nodes in front of them round (`is_rounding`). Nodes that no
+        sample reached break nothing, as nothing is said of other samples: see `unreached`.
 
         Args:
             max_steps: differences up to this many steps are allowed, in any number of elements
@@ -224,7 +231,7 @@ class CrossFindings(Saved):
         ]
         refused = bounds.unchecked is Unchecked.REFUSED
         if refused:
-            broken += [_not_checked(node) for node in self.unchecked]
+            broken += [_not_checked(n) for n in self.unchecked if n.reason != NOT_REACHED]
         if self.end_to_end and (refused or not self.unchecked):
             broken.append(f"end to end was not checked: {self.end_to_end}")
         nodes = [(f"{n.op_type} '{n.name}'", n) for n in self.nodes]
@@ -236,10 +243,13 @@ class CrossFindings(Saved):
             broken += _differences(outputs, bounds.output_steps, None)
         else:
             broken += _differences(outputs, bounds.steps, bounds.share)
-        if not self.nodes and not self.unchecked and not self.weights_alone:
-            broken.append(
-                "ONNX Runtime runs no node of this model in integers: no integers were compared"
-            )
+        if not self.nodes and not self.weights_alone:
+            if self.unreached:
+                broken += [_not_checked(node) for node in self.unreached]
+            elif not self.unchecked:
+                broken.append(
+                    "ONNX Runtime runs no node of this model in integers: no integers were compared"
+                )
         return broken
 
     def _remedy(self, broken: Sequence[str]) -> str:
@@ -247,8 +257,8 @@ class CrossFindings(Saved):
         unreached = {_not_checked(node) for node in self.unchecked if node.reason == NOT_REACHED}
         if unreached.issuperset(broken):
             return (
-                "Nothing else is wrong. Give samples that reach these nodes (the other branch of "
-                "an If, a Loop that runs), or allow it: --allow-unchecked."
+                "No integers were compared. Give samples that reach these nodes (the other branch "
+                "of an If, a Loop that runs), or allow it: --allow-unchecked."
             )
         if not self.nodes and not self.unchecked and not self.weights_alone:
             return (

@@ -49,8 +49,13 @@ def _print_sum(console: Console, findings: CrossFindings) -> None:
             f"{sum(node.elements for node in findings.nodes)} elements: "
             f"{sum(node.differing for node in findings.nodes)} differ"
         )
-    if findings.unchecked:
-        console.print(f"{len(findings.unchecked)} integer nodes were not checked")
+    if unchecked := len(findings.unchecked) - len(findings.unreached):
+        console.print(f"{unchecked} integer nodes were not checked")
+    if findings.unreached:
+        console.print(
+            f"{len(findings.unreached)} integer nodes were reached by no sample (another branch of "
+            "an If, a Loop that did not run): nothing is said of them"
+        )
     if findings.end_to_end:
         console.print("end to end: not checked")
     else:

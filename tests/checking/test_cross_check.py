@@ -416,12 +416,13 @@ def test_nodes_in_branches_are_compared_when_their_branch_runs() -> None:
     assert sizes == {"then": 4 * 64, "else": 4 * 36}
 
 
-def test_a_branch_that_no_sample_reaches_is_unchecked() -> None:
+def test_a_branch_that_no_sample_reaches_is_listed() -> None:
     half = cross_check(branches(), [{"x": images(1) + 1}])
     assert "QLinearConv" in {n.op_type for n in half.unchecked}
     assert {n.reason for n in half.unchecked} == {"no sample reached it"}
-    with pytest.raises(VerificationError, match="no sample reached it"):
-        half.check()
+    assert half.unreached == half.unchecked
+    half.check()
+    assert not half.exact
 
 
 def test_integer_nodes_in_a_loop_are_compared() -> None:
