@@ -21,6 +21,8 @@ _REFUSED_TYPES = {ir.DataType.DOUBLE: "double (float64)", ir.DataType.BFLOAT16: 
 def check_quantizable(model: ir.Model) -> None:
     """Passes a float model with something to quantize, bodies and functions included.
 
+    A float model may store weights, or take inputs, as integers that a DequantizeLinear reads.
+
     Raises:
         ModelError: no nodes, quantized already, or double or bfloat16 tensors.
     """
@@ -33,12 +35,13 @@ def check_quantizable(model: ir.Model) -> None:
             "the model is quantized already: its metadata say that onnxq wrote it in format "
             f"'{model.metadata_props[FORMAT_KEY]}'. Start from the float model."
         )
-    for node, _ in all_nodes(model):
-        if catalog.is_on_codes(node):
-            raise ModelError(
-                f"the model is quantized already: node '{node.name or node.outputs[0].name}' is a "
-                f"{node.op_type}. Start from the float model."
-            )
+    on_codes = [node for node, _ in all_nodes(model) if catalog.is_on_codes(node)]
+    if on_codes and not all(map(_only_reads_codes, on_codes)):
+        node = on_codes[0]
+        raise ModelError(
+            f"the model is quantized already: node '{node.name or node.outputs[0].name}' is a "
+            f"{node.op_type}. Start from the float model."
+        )
     _check_types(model)
 
 
@@ -48,10 +51,13 @@ def weights_alone(model: ir.Model) -> bool:
     Weights may be stored as integers or float16; a DequantizeLinear of them computes in float.
     """
     return model.metadata_props.get(FORMAT_KEY) == "dynamic" and not any(
-        catalog.is_on_codes(node)
-        for node, _ in all_nodes(model)
-        if node.op_type != "DequantizeLinear"
+        catalog.is_on_codes(node) and not _only_reads_codes(node) for node, _ in all_nodes(model)
     )
+
+
+def _only_reads_codes(node: ir.Node) -> bool:
+    """Whether it makes floats of codes: of weights, or of an input, that are stored as integers."""
+    return node.op_type == "DequantizeLinear"
 
 
 def _check_types(model: ir.Model) -> None:

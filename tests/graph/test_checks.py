@@ -27,7 +27,7 @@ def test_a_graph_without_nodes_is_refused(parse: Parse) -> None:
     "node",
     [
         "y = QuantizeLinear(x, s)",
-        "y = DequantizeLinear(x, s)",
+        "q = QuantizeLinear(x, s) y = DequantizeLinear(q, s)",
         "y = QLinearMatMul(x, s, s, s, s, s, s, s)",
         "y = MatMulInteger(x, s)",
         "y = ConvInteger(x, s)",

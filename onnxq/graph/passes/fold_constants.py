@@ -28,6 +28,7 @@ _FOLDABLE = frozenset(
         "Cast",
         "Ceil",
         "Concat",
+        "DequantizeLinear",  # a weight that is stored as integers
         "Div",
         "Equal",
         "Exp",
@@ -67,6 +68,8 @@ _FOLDABLE = frozenset(
         "Where",
     ]
 )
+_REFERENCE_FROM = {"DequantizeLinear": 21}
+"""First opset of which onnx.reference has an operator, where older nodes mean the same there."""
 _GROWTH = 4  # a bigger result than so many times its inputs stays a node (4: bytes to float32)
 _GROWING = frozenset(("Expand", "Range", "Tile"))  # small inputs, outputs of any size
 _SHARED_BYTES = 1024  # smaller results stay in their body: inference reads shapes only there
@@ -174,6 +177,7 @@ def _as_model(node: ir.Node, opset: int) -> onnx.ModelProto:
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.UNDEFINED, None) for name in names
     ]
     graph = onnx.helper.make_graph([proto], "constant", inputs, undefined)
+    opset = max(opset, _REFERENCE_FROM.get(node.op_type, opset))
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
 
 
