@@ -4,6 +4,7 @@ import json
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
 
@@ -22,6 +23,7 @@ from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import Prepared, prepare
 from onnxq.static.rewrite import rewrite
+from tests.examples import weights
 from tests.golden_models import BODIES, CONSTANTS, GRAPHS, conv_model, data
 from tests.operators import builder
 from tests.static.rewrite.test_guards import without
@@ -201,3 +203,19 @@ def test_every_operator_gives_the_same_integers_in_both_formats(operator: Operat
         with runtime.open_session(qdq) as a, runtime.open_session(qoperator) as b:
             for x, y in zip(a.run(feeds), b.run(feeds), strict=True):
                 assert np.array_equal(x, y), case.name
+
+
+def test_what_stands_between_new_nodes_has_a_name_that_no_branch_has() -> None:
+    body = """<ir_version: 9, opset_import: ["": 17]>
+        g (bool c, float[2,3,8] x) => (float[2,3,8] y) {
+        p = MatMul(x, w) s = Add(p, b) r = Relu(s) z = MatMul(r, w)
+        y = If(c) <then_branch = t () => (float[2,3,8] u) { m = MatMul(z, w) n = Add(m, b)
+                       o = Relu(n) u = MatMul(o, w) },
+                   else_branch = e () => (float[2,3,8] v) { v = Tanh(z) }> }"""
+    source = onnx.parser.parse_model(body)
+    for name, array in {"w": weights(1, 8, 8), "b": weights(2, 8)}.items():
+        source.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    samples = [{"c": np.array(flag), "x": weights(3, 2, 3, 8)} for flag in (True, False)]
+    model = onnxq.quantize(source, samples, target="x86-vnni", format="qoperator")
+    assert "QGemm" in [node.op_type for node in model.graph.all_nodes()]
+    onnxq.cross_check(model, samples).check()

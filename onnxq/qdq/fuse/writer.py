@@ -22,7 +22,7 @@ from onnxq.qdq.fuse.signed import shift_to_uint8
 from onnxq.qdq.read import Unread, is_dequantize, is_quantize
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Hashable, Sequence
 
     from onnxq.qparams import QParams
 
@@ -127,11 +127,12 @@ class Writer:
             self.tables.append(name)
         return None
 
-    def _insert(self, site: Fusion, tape: Tape, results: Iterable[ir.Value]) -> None:
+    def _insert(self, site: Fusion, tape: Tape, results: Sequence[ir.Value]) -> None:
         """Puts the tape in place of the node, its quantizers and what is between them."""
         node = site.tail
         graph = node.graph
         assert isinstance(graph, ir.Graph)
+        self._name_values(site.node, tape, results)
         graph.insert_before(node, tape.nodes)
         self._name_nodes(site.node, tape)
         self._register(graph, tape)
@@ -147,6 +148,12 @@ class Writer:
             self._dead.extend(quantizers)
             self._made[new] = (first.inputs[1], site.plan.outputs[slot])
         self._dead += dict.fromkeys([*site.absorbed, site.node])
+
+    def _name_values(self, node: ir.Node, tape: Tape, results: Sequence[ir.Value]) -> None:
+        """Names what stands between the new nodes: a graph names by itself, as other graphs do."""
+        between = [v for new in tape.nodes for v in new.outputs if v not in results and not v.name]
+        for value in between:
+            value.name = self._names.value(f"{node.name}_codes")
 
     def _name_nodes(self, node: ir.Node, tape: Tape) -> None:
         for i, new in enumerate(tape.nodes):
