@@ -14,13 +14,15 @@ def main() -> None:
     _open_streams()
     code: int | str | None = 0
     try:
-        from onnxq.cli import main as commands
+        try:
+            from onnxq.cli import main as commands
 
-        commands(prog_name="onnxq")
-    except SystemExit as end:
-        code = end.code
-    except KeyboardInterrupt:  # while the command line itself was imported
+            commands(prog_name="onnxq")
+        except SystemExit as end:
+            code = end.code
+    except KeyboardInterrupt:  # while the command line was imported, or between two lines here
         code = None
+    signals.ignore()  # the work is done, or taken back
     _clean()
     sys.exit(signals.exit_code() or code)
 

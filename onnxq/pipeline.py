@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from onnxq import targets
@@ -17,7 +16,7 @@ from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.ort import runtime
-from onnxq.samples import open_samples
+from onnxq.samples import is_one_shot, open_samples
 from onnxq.samples.kept import Kept
 from onnxq.static.arguments import check_prepared
 from onnxq.static.calibrate import Statistics, calibrate
@@ -133,9 +132,9 @@ def quantize(
         samples(prepared, *run_args)
         statistics, kept = prepared.statistics, prepared.kept
     elif samples is not None:
-        if observed and isinstance(samples, Iterator):
-            samples = list(samples)  # they are run more than once
         batches = open_samples(samples, prepared.inputs, batch_size, ignore)
+        if observed and is_one_shot(samples):
+            samples = batches = batches.in_memory()  # they are run more than once
         statistics = calibrate(prepared, kept.watching(batches))
     assert statistics is not None
     found = statistics

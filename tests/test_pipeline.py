@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from onnxq.static.rewrite import rewrite
 from tests.examples import images, model, network, weights
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 Batch = dict[str, npt.NDArray[np.float32]]
@@ -206,3 +207,23 @@ def test_prepared_and_statistics_go_to_other_processes_and_back() -> None:
     ]
     made = rewrite(prepared, plan(prepared, parts[1].merge(parts[0])))
     assert model_hash(made) == model_hash(convert(prepared))
+
+
+class Reader:
+    """ONNX Runtime's way to give samples."""
+
+    def __init__(self) -> None:
+        self._left = batches()
+
+    def get_next(self) -> Batch | None:
+        return self._left.pop(0) if self._left else None
+
+
+@pytest.mark.parametrize("source", [Reader, lambda: iter(batches())])
+def test_samples_that_come_once_may_be_run_more_often(
+    source: Callable[[], Any],
+) -> None:
+    wanted = quantize(network(), batches(), range_reduction="observed")
+    assert model_hash(quantize(network(), source(), range_reduction="observed")) == model_hash(
+        wanted
+    )

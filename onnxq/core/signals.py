@@ -31,6 +31,12 @@ def hear() -> None:
             signal.signal(number, _interrupt)
 
 
+def ignore() -> None:
+    """From here on, Ctrl-C and SIGTERM do nothing."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
+
+
 def forget() -> None:
     """Begins anew: no signal has come."""
     _came.clear()

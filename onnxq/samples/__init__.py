@@ -27,7 +27,7 @@ opened. Nothing is converted: another dtype, NaN or Inf is an error.
 
 from __future__ import annotations
 
-from onnxq.samples.batches import Samples, open_samples
+from onnxq.samples.batches import Samples, is_one_shot, open_samples
 from onnxq.samples.inputs import InputSpec, input_specs
 
-__all__ = ["InputSpec", "Samples", "input_specs", "open_samples"]
+__all__ = ["InputSpec", "Samples", "input_specs", "is_one_shot", "open_samples"]

@@ -48,6 +48,11 @@ class Samples:
     def __iter__(self) -> Iterator[Batch]:
         return self.produce()
 
+    def in_memory(self) -> Samples:
+        """All batches, read now, for a source that can be gone through once."""
+        batches = list(self)
+        return Samples(self.where, len(batches), partial(iter, batches))
+
 
 def open_samples(
     source: object,
@@ -87,6 +92,11 @@ def open_samples(
         }
         return _table(columns, inputs, batch_size, "samples")
     return _open_iterable(source, inputs, batch_size, ignore)
+
+
+def is_one_shot(source: object) -> bool:
+    """Whether the source may be empty when it is gone through a second time."""
+    return isinstance(source, Iterator) or callable(getattr(source, "get_next", None))
 
 
 def _check_options(batch_size: object, ignore: object) -> None:
