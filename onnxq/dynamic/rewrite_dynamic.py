@@ -16,6 +16,7 @@ from onnx_ir.tape import Tape
 
 from onnxq import catalog
 from onnxq.catalog import has_dynamic_form
+from onnxq.dynamic.check_decisions import check_decisions
 from onnxq.dynamic.dynamic_weights import can_turn, permuted, unpermuted
 from onnxq.dynamic.outermost import Outermost
 from onnxq.dynamic.shared_quantizers import share_quantizers
@@ -59,7 +60,7 @@ def rewrite_dynamic(
         known_hash: the model's `model_hash`, which takes seconds per GB; None: computed.
 
     Raises:
-        CalibrationError: the plan is of another model.
+        CalibrationError: the plan is of another model, or does not fit it (an edited file).
         UnsupportedError: the opset cannot be raised as far as the plan's types need.
     """
     own = known_hash or model_hash(model)
@@ -68,6 +69,7 @@ def rewrite_dynamic(
             f"the plan is of model {plan.model_hash[:12]}, this one is {own[:12]}; "
             "make the plan from this model."
         )
+    check_decisions(model, plan.quantized)
     rewritten = model.clone()
     write_dynamic(rewritten, plan.quantized)
     store_tied_codes_once(_float_matrices(rewritten))

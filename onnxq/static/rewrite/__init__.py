@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq.dtypes import INT8
+from onnxq.dynamic.check_decisions import check_decisions
 from onnxq.dynamic.rewrite_dynamic import opset_needed, write_dynamic
 from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import upgrade_opset
@@ -15,6 +16,7 @@ from onnxq.qdq.qoperator import FORMATS, check_format
 from onnxq.qdq.signed_codes import keep_loadable
 from onnxq.qdq.write import min_opset
 from onnxq.quantized.quantized_model import QuantizedModel
+from onnxq.static.check_plan import check_plan
 from onnxq.static.rewrite.qdq import write_qdq
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedMod
             fuses them to integer kernels. "qoperator": these kernels, written out; both give the
             same integers (see `write_qoperator` for what stays as it is in QDQ form).
     Raises:
-        CalibrationError: the plan is of another model.
+        CalibrationError: the plan is of another model, or does not fit it (an edited file).
         QConfigError: the format is not known.
         UnsupportedError: the opset cannot be raised as far as the plan's types need.
     """
@@ -44,6 +46,8 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedMod
             f"the plan is of model {plan.model_hash[:12]}, this one is {prepared.model_hash[:12]}; "
             "make the plan from this model."
         )
+    check_plan(prepared.model, plan)
+    check_decisions(prepared.model, plan.dynamic)
     model = prepared.model.clone()
     write_qdq(model, plan)
     write_dynamic(model, plan.dynamic)

@@ -1,0 +1,62 @@
+"""Guard of a dynamic rewrite: decisions may come from a file, and be of other nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq import catalog
+from onnxq.errors import CalibrationError, nearest
+from onnxq.graph.walk import node_name, walk
+from onnxq.operator import Float
+from onnxq.operator.nodes import find_input
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+
+    from onnxq.dynamic.dynamic_decision import DynamicWeightPlan, QuantizeDynamic
+
+
+def check_decisions(model: ir.Model, decisions: Mapping[str, QuantizeDynamic]) -> None:
+    """Passes decisions on nodes of the model that their operators can carry out.
+
+    Args:
+        model: the canonical float model.
+        decisions: node name -> what becomes of it.
+
+    Raises:
+        CalibrationError: with the node.
+    """
+    nodes = {node_name(node): node for node, _ in walk(model.graph)}
+    for name, decision in decisions.items():
+        if name not in nodes:
+            raise _unfit(name, f"the model has no such node.{nearest(name, nodes)}")
+        node = nodes[name]
+        operator = catalog.find(node.op_type, node.domain)
+        rule = None if operator is None else operator.dynamic_rule(node)
+        if rule is None or isinstance(rule, Float):
+            raise _unfit(name, f"{node.op_type} has no weights that could be stored.")
+        if decision.form not in rule.forms:
+            raise _unfit(name, f"it has no form '{decision.form.value}'.")
+        wanted = [w.slot for w in rule.weights if find_input(node, w.slot) is not None]
+        got = [weight.slot for weight in decision.weights]
+        if got != wanted:
+            raise _unfit(name, f"its weights are inputs {wanted}; the plan has {got}.")
+        for weight in decision.weights:
+            _check_weight(node, weight)
+
+
+def _check_weight(node: ir.Node, weight: DynamicWeightPlan) -> None:
+    name, value = node_name(node), find_input(node, weight.slot)
+    if value is None or value.name != weight.tensor or value.const_value is None:
+        raise _unfit(name, f"its weight '{weight.tensor}' is not constant input {weight.slot}.")
+    rank = len(value.const_value.shape)
+    if weight.perm is not None and sorted(weight.perm) != list(range(rank)):
+        raise _unfit(name, f"{weight.perm} is no order of the {rank} axes of '{weight.tensor}'.")
+
+
+def _unfit(name: str, why: str) -> CalibrationError:
+    return CalibrationError(
+        f"the plan does not fit the model: node '{name}': {why} Make the plan anew from this model."
+    )
