@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.checking.bench import random_batch
+from onnxq.checking.collapse import find_collapse
 from onnxq.checking.comparison import Agreement, Comparison
 from onnxq.checking.execution import execution_in
-from onnxq.checking.verify import verify
 from onnxq.core.memory import available_bytes
 from onnxq.errors import CalibrationError, ModelError, UnsupportedError
 from onnxq.graph.saving import saved_bytes
 from onnxq.ort import runtime
-from onnxq.quantized.verdict import LOW_SQNR_DB, Collapse, Evidence, OutputVerdict, Verdict
+from onnxq.quantized.verdict import Evidence, OutputVerdict, Verdict
 from onnxq.samples import input_specs
 from onnxq.samples.kept import rows_of
 from onnxq.samples.state import State
@@ -70,6 +70,44 @@ class Trial:
     def has_samples(self) -> bool:
         """Whether outputs can be compared with the float model's."""
         return self.evidence in (Evidence.CALIBRATION, Evidence.UNSEEN)
+
+
+def try_alone(model: QuantizedModel, batch: Batch) -> Verdict:
+    """The Verdict on a model without a float model beside it: that it runs on its example inputs.
+
+    Args:
+        model: exported from a quantized module, with which it was compared.
+        batch: example inputs.
+
+    Raises:
+        RefusalError: ONNX Runtime does not run it.
+    """
+    session, runs = _opened(model)
+    try:
+        with session:
+            session.run(batch)
+    except CalibrationError as error:
+        raise RefusalError(error, batch) from error
+    return Verdict(
+        evidence=Evidence.EXAMPLES,
+        samples=rows_of(batch),
+        samples_in_all=rows_of(batch),
+        outputs=(),
+        collapse=None,
+        speedup=None,
+        float_bytes=None,
+        quantized_bytes=saved_bytes(model),
+        integer_nodes=sum(runs.integer_nodes.values()),
+        float_nodes=sum(runs.float_nodes.values()),
+    )
+
+
+def _opened(model: QuantizedModel) -> tuple[runtime.Session, Execution]:
+    try:
+        session, optimized = runtime.open_with_graph(model)
+    except ModelError as error:
+        raise RefusalError(error, None) from error
+    return session, execution_in(model, optimized)
 
 
 class RefusalError(ModelError):
@@ -129,21 +167,19 @@ def try_out(model: QuantizedModel, trial: Trial) -> tuple[Verdict, Execution]:
         RefusalError: ONNX Runtime does not run it.
         CalibrationError: unusable samples.
     """
-    try:
-        session, optimized = runtime.open_with_graph(model)
-    except ModelError as error:
-        raise RefusalError(error, None) from error
-    runs = execution_in(model, optimized)
+    session, runs = _opened(model)
     run = _Run(trial, [str(v.name) for v in trial.source.graph.outputs])
     with session:
         notes = run.over(session)
-    outputs = run.outputs()
+    outputs, collapse = run.outputs(), None
+    if any(output.is_low for output in outputs):
+        collapse = find_collapse(trial.source, model, trial.batches, trial.feedback)
     verdict = Verdict(
         evidence=trial.evidence,
         samples=run.samples,
         samples_in_all=run.samples if trial.samples_in_all is None else trial.samples_in_all,
         outputs=outputs,
-        collapse=_collapse(model, trial) if any(o.is_low for o in outputs) else None,
+        collapse=collapse,
         speedup=run.speedup,
         float_bytes=saved_bytes(trial.source),
         quantized_bytes=saved_bytes(model),
@@ -279,13 +315,3 @@ def _float_session(trial: Trial) -> runtime.Session | str:
             f"the quantized model, and {available / 1e9:.1f} GB are free"
         )
     return runtime.open_session(trial.source, threads=1)
-
-
-def _collapse(model: QuantizedModel, trial: Trial) -> Collapse | None:
-    """The first tensor in graph order that is low, and the node that makes it."""
-    findings = verify(trial.source, model, list(trial.batches), feedback=trial.feedback)
-    producers = {v.name: node.name for node in trial.source.graph for v in node.outputs}
-    for tensor in findings.tensors:
-        if not tensor.sqnr_db >= LOW_SQNR_DB and producers.get(tensor.name):
-            return Collapse(str(producers[tensor.name]), tensor.name, tensor.sqnr_db)
-    return None

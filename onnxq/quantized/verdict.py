@@ -29,6 +29,8 @@ class Evidence(enum.Enum):
     """Some of those that its ranges come from: it looks a little better there than elsewhere."""
     UNSEEN = "samples to check on"
     """Samples that were given for the purpose; no observer saw them."""
+    EXAMPLES = "example inputs"
+    """Those of an export, which compared the model with its module; there is no float model."""
     MADE_UP = "made-up inputs"
     """Random numbers of the right shapes: they show that it runs, not how near to float it is."""
     NONE = "no inputs"
@@ -108,7 +110,7 @@ class Verdict(Saved):
         outputs: beside the float model's; empty where there is nothing to compare.
         collapse: where it leaves the float model; None where no output is low, or no place found.
         speedup: CPU time of the float model over its own, on one thread; None: not measured.
-        float_bytes, quantized_bytes: sizes of the models.
+        float_bytes, quantized_bytes: sizes of the models; None: there is no float model.
         integer_nodes, float_nodes: that ONNX Runtime runs of it; conversions count as neither.
         left_in_float: nodes with which ONNX Runtime did not run it.
         notes: what was not looked at, and why.
@@ -124,7 +126,7 @@ class Verdict(Saved):
     outputs: tuple[OutputVerdict, ...]
     collapse: Collapse | None
     speedup: float | None
-    float_bytes: int
+    float_bytes: int | None
     quantized_bytes: int
     integer_nodes: int
     float_nodes: int
@@ -169,10 +171,9 @@ class Verdict(Saved):
         """Lines that say it."""
         nodes = self.integer_nodes + self.float_nodes
         speed = "" if self.speedup is None else f", {self.speedup:.2f} times as fast as float"
-        size = self.quantized_bytes / max(self.float_bytes, 1)
         yield (
             f"{self._runs}: {self.integer_nodes} of its {nodes} nodes compute in integers; "
-            f"{size:.0%} of the float model's size{speed}"
+            f"{self._size}{speed}"
         )
         if self.outputs:
             yield f"beside float, {self._where}:"
@@ -183,19 +184,22 @@ class Verdict(Saved):
         if self.collapse is not None:
             yield str(self.collapse)
         if self.left_in_float:
-            yield f"left in float, since ONNX Runtime does not run it else: {self._left}"
+            names = listed(self.left_in_float)
+            yield f"left in float, since ONNX Runtime does not run it else: {names}"
         yield from self.notes
 
     @property
-    def _left(self) -> str:
-        return listed(self.left_in_float)
+    def _size(self) -> str:
+        if self.float_bytes is None:
+            return f"{self.quantized_bytes} bytes"
+        return f"{self.quantized_bytes / max(self.float_bytes, 1):.0%} of the float model's size"
 
     @property
     def _runs(self) -> str:
         if self.evidence is Evidence.NONE:
             return "ONNX Runtime opens it"
-        if self.evidence is Evidence.MADE_UP:
-            return "it runs (on made-up inputs)"
+        if self.evidence in (Evidence.MADE_UP, Evidence.EXAMPLES):
+            return f"it runs (on {self.evidence.value})"
         return "it runs"
 
     @property

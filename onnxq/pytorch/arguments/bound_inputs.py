@@ -85,6 +85,11 @@ class BoundInputs:
     call: ForwardCall
 
     @property
+    def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
+        """The tensors as ONNX Runtime takes them."""
+        return {name: x.detach().cpu().numpy() for name, x in self.tensors.items()}
+
+    @property
     def args(self) -> tuple[Any, ...]:
         """The arguments passed by position."""
         return self.call.filled(self.tensors)[0]

@@ -133,7 +133,7 @@ class ObservedScript(nn.Module):
             exported = export_script(self.model, bound)
             mapping = by_node(exported, self.entries)
             self.prepared = prepare(exported, qconfig=mapping, target=self.target)
-        self.prepared.run({name: x.detach().cpu().numpy() for name, x in bound.tensors.items()})
+        self.prepared.run(bound.arrays)
         with torch.no_grad():
             return self.model(*inputs)
 

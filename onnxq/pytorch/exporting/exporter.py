@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import nn
 
+from onnxq.checking.trial import try_alone
 from onnxq.errors import QConfigError, UnsupportedError, VerificationError
 from onnxq.graph import io
 from onnxq.graph.annotations import Annotations
@@ -176,6 +177,8 @@ def export(
     if path is not None:
         io.save(model, path, Annotations.DROPPED if is_quantized else Annotations.KEPT)
     own_weights(model)
+    if isinstance(model, QuantizedModel):
+        model.attach(try_alone(model, bound.arrays))
     return model
 
 

@@ -7,13 +7,14 @@ import copy
 import enum
 import warnings
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import torch
 from torch import fx, nn
 from torch.export import ExportedProgram
 
 from onnxq import targets
+from onnxq.checking.trial import try_alone
 from onnxq.errors import QConfigError, UnsupportedError, listed, nearest
 from onnxq.graph import io
 from onnxq.ort import runtime
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from onnxq.core.arrays import Array
     from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs
     from onnxq.pytorch.exporting.exporter import DynamicAxes
     from onnxq.targets import Target
@@ -129,14 +131,16 @@ def import_quantized(
     if path is not None:
         io.check_writable(path)
     with collected() as notes, _quiet():
-        made = _imported(model, inputs, options)
-        if count_grids(made):
-            made = as_format(made, format)
+        imported, arrays = _imported(model, inputs, options)
+        if count_grids(imported):
+            imported = as_format(imported, format)
+    made = QuantizedModel.of(imported)
+    made.attach(try_alone(made, arrays))
     for text in notes:
         warnings.warn(text, ImportedModelWarning, stacklevel=2)
     if path is not None:
         io.save(made, path)
-    return QuantizedModel.of(made)
+    return made
 
 
 _ANY = 1.0  # share of the largest output
@@ -189,9 +193,16 @@ def _quiet() -> Iterator[None]:
 # --- the kinds of models
 
 
+class _Imported(NamedTuple):
+    """A model and the example inputs that it was made on."""
+
+    model: ir.Model
+    arrays: dict[str, Array]
+
+
 def _imported(
     model: nn.Module | ExportedProgram, inputs: Inputs | None, options: _Options
-) -> ir.Model:
+) -> _Imported:
     if isinstance(model, ExportedProgram):
         return _program(model, _inputs_of(model, inputs), options)
     if not isinstance(model, nn.Module):
@@ -229,7 +240,7 @@ def _converted(model: nn.Module) -> nn.Module:
     return convert_as_trained(model) if is_prepared(model) else model
 
 
-def _torch_ao(model: nn.Module, inputs: Inputs, options: _Options) -> ir.Model:
+def _torch_ao(model: nn.Module, inputs: Inputs, options: _Options) -> _Imported:
     """Converted models, static and dynamic, and modules with fake quantization by hand."""
     twins, modules = find_twins(model)
     made = copy_structure(model, {**modules, **packed_weights(model, twins.paths)})
@@ -249,7 +260,7 @@ def _torch_ao(model: nn.Module, inputs: Inputs, options: _Options) -> ir.Model:
     return _finished(exported, bound, options)
 
 
-def _tensor_quantizers(model: nn.Module, inputs: Inputs, options: _Options) -> ir.Model:
+def _tensor_quantizers(model: nn.Module, inputs: Inputs, options: _Options) -> _Imported:
     """Modules with the TensorQuantizers of pytorch_quantization."""
     made = with_own_quantizers(model)
     exported, bound = _exported(made, inputs, options), bind(made, inputs)
@@ -259,7 +270,7 @@ def _tensor_quantizers(model: nn.Module, inputs: Inputs, options: _Options) -> i
 
 def _program(
     program: fx.GraphModule | ExportedProgram, inputs: Inputs, options: _Options
-) -> ir.Model:
+) -> _Imported:
     """PT2E programs."""
     made = traceable_program(program)
     if options.dynamic_axes is None and not has_dynamic_shapes(made):
@@ -269,7 +280,7 @@ def _program(
 
 def _written_out(
     model: nn.Module, exported: ir.Model, bound: BoundInputs, options: _Options
-) -> ir.Model:
+) -> _Imported:
     """Modules that compute fake quantization in float operators."""
     if not restore_quantizers(exported) and not count_grids(exported):
         raise UnsupportedError(
@@ -321,8 +332,8 @@ def _limit(options: _Options) -> int | None:
     return limit_of(targets.resolve(options.target), saturates=True)
 
 
-def _finished(model: ir.Model, bound: BoundInputs, options: _Options) -> ir.Model:
-    arrays = {name: x.detach().cpu().numpy() for name, x in bound.tensors.items()}
+def _finished(model: ir.Model, bound: BoundInputs, options: _Options) -> _Imported:
+    arrays = bound.arrays
     treat_float_results(model, options.float_results, arrays)
     if options.target is None or options.target.agreeing_sums:
         _note_sums(model)
@@ -330,7 +341,7 @@ def _finished(model: ir.Model, bound: BoundInputs, options: _Options) -> ir.Mode
         narrow(model, targets.resolve(options.target))
     else:
         warn_of_endangered(model, options.target)
-    return model
+    return _Imported(model, arrays)
 
 
 def _note_sums(model: ir.Model) -> None:

@@ -110,12 +110,8 @@ def _run(model: ir.Model, tensors: list[str], trials: list[BoundInputs]) -> list
     wanted = [exposed.outputs[name] for name in tensors]
     with runtime.open_session(exposed.model) as session:
         return [
-            dict(zip(tensors, session.run(_feeds(trial), wanted), strict=True)) for trial in trials
+            dict(zip(tensors, session.run(trial.arrays, wanted), strict=True)) for trial in trials
         ]
-
-
-def _feeds(inputs: BoundInputs) -> dict[str, Array]:
-    return {name: x.detach().cpu().numpy() for name, x in inputs.tensors.items()}
 
 
 def _perturbed(inputs: BoundInputs) -> BoundInputs:

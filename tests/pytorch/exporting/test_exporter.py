@@ -12,7 +12,8 @@ from torch import nn
 
 from onnxq.errors import ModelError, OutputError, QConfigError, UnsupportedError, VerificationError
 from onnxq.ort import runtime
-from onnxq.pytorch import export
+from onnxq.pytorch import convert, export, prepare_qat
+from onnxq.quantized.quantized_model import QuantizedModel
 
 pytestmark = [pytest.mark.oracle, pytest.mark.usefixtures("exports_anew")]
 
@@ -324,3 +325,14 @@ def test_an_exported_file_can_be_quantized_by_onnxruntimes_own_tool(tmp_path: Pa
     quantize_dynamic(tmp_path / "net.onnx", tmp_path / "int8.onnx")
     made = onnx.load(tmp_path / "int8.onnx")
     assert [n.op_type for n in made.graph.node].count("MatMulInteger") == 2
+
+
+def test_a_quantized_module_gives_a_model_with_a_verdict() -> None:
+    prepared = prepare_qat(Affine(), inputs=X)
+    prepared(X)
+    made = export(convert(prepared.eval()), X)
+    assert isinstance(made, QuantizedModel)
+    assert made.verdict is not None
+    assert str(made.verdict).startswith("it runs (on example inputs): ")
+    assert made.verdict.integer_nodes
+    assert not isinstance(export(Affine(), X), QuantizedModel)

@@ -17,6 +17,7 @@ from onnxq.graph import io
 from onnxq.ort import runtime
 from onnxq.pytorch.importers import ImportedModelWarning, import_quantized
 from onnxq.qdq.tidy import output_scales
+from onnxq.quantized.verdict import Evidence
 from tests.torch_ao_models import IMAGES, Plain, Stubbed, converted, eager, engine, fx, outputs, qat
 
 if TYPE_CHECKING:
@@ -100,6 +101,8 @@ def test_the_model_is_left_as_it_was_and_a_file_is_written(tmp_path: Path) -> No
         assert torch.equal(outputs(quantized, IMAGES)[0], before)
     assert [node.op_type for node in model.graph].count("QLinearConv") == 2
     assert (tmp_path / "m.onnx").is_file()
+    assert model.verdict is not None
+    assert (model.verdict.evidence, model.verdict.outputs) == (Evidence.EXAMPLES, ())
 
 
 def test_weights_of_minus_128_are_kept_with_a_warning() -> None:

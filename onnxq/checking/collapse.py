@@ -1,0 +1,75 @@
+"""The first place where a quantized model leaves its float model, for one that is far from it."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from onnxq.checking.comparison import Comparison
+from onnxq.checking.verify import verify
+from onnxq.graph.expose import expose, observable
+from onnxq.ort import runtime
+from onnxq.quantized.verdict import LOW_SQNR_DB, Collapse
+from onnxq.samples import input_specs
+from onnxq.samples.state import State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import onnx_ir as ir
+
+    from onnxq.core.arrays import Array
+
+    Batch = Mapping[str, Array]
+
+BATCHES = 8  # looked at: enough to find a place
+
+
+def find_collapse(
+    source: ir.Model, quantized: ir.Model, batches: Iterable[Batch], feedback: Mapping[str, str]
+) -> Collapse | None:
+    """The first tensor in graph order that is low, and the node that makes it; None: none is.
+
+    Args:
+        source: canonical float model.
+        quantized: made from it, with outputs that are low.
+        batches: to look at; the first BATCHES of them.
+        feedback: output name -> input name.
+    """
+    some = list(islice(batches, BATCHES))
+    producers = {v.name: node.name for node in source.graph for v in node.outputs}
+    found = verify(source, quantized, some, feedback=feedback)
+    sqnr = {tensor.name: tensor.sqnr_db for tensor in found.tensors}
+    if not sqnr:  # codes made at run time have no scale to compare with
+        sqnr = _of_floats(source, quantized, some, feedback)
+    for name, decibels in sqnr.items():
+        if producers.get(name) and not decibels >= LOW_SQNR_DB:
+            return Collapse(str(producers[name]), name, decibels)
+    return None
+
+
+def _of_floats(
+    source: ir.Model, quantized: ir.Model, batches: list[Batch], feedback: Mapping[str, str]
+) -> dict[str, float]:
+    """SQNR of the float tensors that either model has under one name, in graph order."""
+    theirs = set(observable(quantized))
+    names = [name for name in observable(source) if name in theirs]
+    models = [expose(model, names) for model in (source, quantized)]
+    specs = input_specs(source, feedback.values())
+    states = [State(specs, feedback) for _ in models]
+    sums = {name: Comparison() for name in names}
+    with (
+        runtime.open_session(models[0].model, threads=1) as ours,
+        runtime.open_session(models[1].model, threads=1) as theirs_session,
+    ):
+        for batch in batches:
+            results = []
+            for session, state in zip((ours, theirs_session), states, strict=True):
+                run = session.run(state.feeds(batch))
+                results.append(dict(zip(session.outputs, run, strict=True)))
+                state.keep(results[-1])
+            for name, each in sums.items():
+                x, y = (r[m.outputs[name]] for r, m in zip(results, models, strict=True))
+                if getattr(x, "dtype", None) == "float32" and x.shape == y.shape:
+                    each.update(x, y)
+    return {name: each.sqnr_db for name, each in sums.items() if each.elements}
