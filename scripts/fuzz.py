@@ -17,8 +17,10 @@ What it printed is in scripts/fuzz.md.
 from __future__ import annotations
 
 import argparse
+import importlib
 import logging
 import os
+import pkgutil
 import platform
 import sys
 import tempfile
@@ -28,6 +30,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
 
+import onnxq
 from scripts._fuzz import inside, table, watched, workers
 from scripts._fuzz.kinds import KINDS, make_case, numbered
 
@@ -50,7 +53,8 @@ def main() -> int:
         return run_here(inside.Job(kind, int(number), args.seed))
     kinds = args.kinds.split(",")
     for kind in kinds:
-        make_case(kind)  # imported once, ahead of all forks
+        make_case(kind)
+    import_all()
     jobs = [inside.Job(kind, number, args.seed) for kind, number in numbered(kinds, args.n)]
     results = []
     for result in workers.run(jobs, args.processes):
@@ -72,6 +76,13 @@ def main() -> int:
     if args.output is not None:
         args.output.write_text("\n".join(text) + "\n", encoding="utf-8")
     return 1 if table.failures(results) else 0
+
+
+def import_all() -> None:
+    """Imports all modules but those of torch, ahead of all forks: quicker, and of one time."""
+    for module in pkgutil.walk_packages(onnxq.__path__, "onnxq.", onerror=lambda _: None):
+        if not module.name.startswith(("onnxq.pytorch", "onnxq.__main__")):
+            importlib.import_module(module.name)
 
 
 def run_here(job: inside.Job) -> int:

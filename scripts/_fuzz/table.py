@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from scripts._fuzz.workers import Result
 
 REASONS = 60  # rows of refusals
+FAILURES = 100  # rows of what went wrong
 _DIED = (Outcome.CRASH, Outcome.HANG, Outcome.MEMORY)
 
 
@@ -43,9 +44,11 @@ def lines(results: Sequence[Result]) -> Iterator[str]:
         yield "Went wrong (`--case` brings one back):"
         yield ""
         yield head("case", "what was done", "call", "outcome", "detail")
-        for result, ended in wrong:
+        for result, ended in wrong[:FAILURES]:
             cells = (result.words, ended.call, ended.outcome.value, ended.detail)
             yield line(result.job.name, *(cell.replace("|", "\\|") for cell in cells))
+        if len(wrong) > FAILURES:
+            yield line(f"{len(wrong) - FAILURES} more", "", "", "", "")
     yield from _reasons(results)
 
 

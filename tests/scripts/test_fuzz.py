@@ -105,3 +105,18 @@ def test_a_seed_gives_one_mutation(name: str) -> None:
         changed.append((words, fields.as_bytes(copy)))
     assert changed[0] == changed[1]
     assert fields.as_bytes(model) == float_model(name)
+
+
+@pytest.mark.parametrize(
+    ("count", "seed"),
+    [(60, 1), pytest.param(5000, 1, marks=pytest.mark.nightly)],
+    ids=["few", "all"],
+)
+def test_nothing_that_must_never_happen_does(count: int, seed: int) -> None:
+    """Traceback, crash, hang, memory, a file outside: scripts/fuzz.md is the table of all cases."""
+    jobs = [Job(kind, number, seed) for kind, number in numbered(list(KINDS), count)]
+    found = list(workers.run(jobs, processes=1))
+    assert len(found) == len(jobs)
+    assert [
+        (r.job.name, r.words, e.call, e.outcome, e.detail) for r, e in table.failures(found)
+    ] == []
