@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 MILLI = 1e-3
 DEFAULT_RUNS = 50
 SEED = 0
+MAX_RANDOM = 1 << 27  # numbers of a random input; 1 GiB while they are made
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,11 @@ def random_batch(inputs: Iterable[InputSpec], batch_size: int | None = None) -> 
                 )
             shape[0] = batch_size
         dtype = np.dtype(spec.dtype)
+        if math.prod(shape) > MAX_RANDOM:
+            raise UnsupportedError(
+                f"input '{spec.name}' of shape {tuple(shape)} is too large for random numbers. "
+                "Give samples."
+            )
         if dtype.kind not in "fiub":
             raise UnsupportedError(f"input '{spec.name}' is of type {dtype}; give samples.")
         values = rng.standard_normal(shape) if dtype.kind == "f" else np.zeros(shape)

@@ -54,6 +54,8 @@ def affine_of(
     if len(known) != len(found):
         return None
     gamma, beta, mean, variance = known
+    if not (gamma.ndim == 1 and gamma.shape == beta.shape == mean.shape == variance.shape):
+        return None  # no model that ONNX Runtime runs
     spread = variance + norm.attributes.get_float("epsilon", _DEFAULT_EPSILON)
     if not (np.isfinite(spread).all() and (spread > 0).all()):
         return None  # NaN at run time; not ours to hide

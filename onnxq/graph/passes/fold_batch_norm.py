@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
 
 _WEIGHT, _BIAS = 1, 2  # slots of Conv, ConvTranspose and Gemm
+_WEIGHT_RANK = 2  # at least
 _PRODUCERS = ("Conv", "ConvTranspose", "Gemm")
 
 
@@ -65,6 +66,8 @@ def _producer(norm: ir.Node, channels: int) -> ir.Node | None:
     if weight is None or weight.dtype != ir.DataType.FLOAT:
         return None
     shape = tuple(weight.shape.numpy())
+    if len(shape) < _WEIGHT_RANK:
+        return None  # ONNX Runtime is to say so
     return node if _channels(node, shape) == channels and _bias_folds(node, channels) else None
 
 
