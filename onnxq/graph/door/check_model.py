@@ -15,6 +15,7 @@ from onnxq.graph.door.opsets import check_opset
 from onnxq.graph.door.order import check_order
 from onnxq.graph.door.signatures import check_signatures
 from onnxq.graph.door.tensors import check_initializers_have_data, check_tensors
+from onnxq.graph.door.texts import check_texts
 from onnxq.graph.door.values import check_ends, check_names_are_unique, check_origins
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 CHECKS: tuple[Callable[[ir.Model], Iterator[Problem]], ...] = (
     check_depth,  # first: what follows may walk into bodies
+    check_texts,
     check_opset,
     check_tensors,
     check_initializers_have_data,

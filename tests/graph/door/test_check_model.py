@@ -25,6 +25,7 @@ from onnxq.graph.door.opsets import check_opset
 from onnxq.graph.door.order import check_order
 from onnxq.graph.door.signatures import check_signatures
 from onnxq.graph.door.tensors import check_initializers_have_data, check_tensors
+from onnxq.graph.door.texts import check_texts
 from onnxq.graph.door.values import check_ends, check_names_are_unique, check_origins
 from onnxq.graph.io import load
 from tests.examples import network
@@ -142,6 +143,11 @@ def turned(model: ir.Model) -> None:
     graph.append(product)
 
 
+def not_utf8() -> ir.Model:
+    data = proto().SerializeToString().replace(b"product", b"\xff\xfeoduct")
+    return ir.from_proto(onnx.load_from_string(data))
+
+
 CHAIN = {f"call{i}": f"call{i + 1}" for i in range(MAX_DEPTH)} | {f"call{MAX_DEPTH}": "Relu"}
 CASES: dict[str, tuple[Check, Callable[[], ir.Model], str]] = {
     "bodies too deep": (
@@ -161,6 +167,7 @@ CASES: dict[str, tuple[Check, Callable[[], ir.Model], str]] = {
         as_ir(lambda m: (m.opset_imports.pop(""), [m.graph.remove(n) for n in list(m.graph)])),
         "there are none: leave this model",
     ),
+    "a name that is no text": (check_texts, not_utf8, r"name of a node is no UTF-8 text: b'\\xff"),
     "bytes too few": (check_tensors, weight(raw_data=bytes(60)), "60 bytes; it wants 64"),
     "bytes for another type": (check_tensors, weight(data_type=11), "64 bytes; it wants 128"),
     "no type": (check_tensors, weight(data_type=0), "'w' has no type"),
