@@ -32,8 +32,9 @@ def _texts(model: ir.Model) -> Iterator[tuple[str, object]]:
         for key, text in getattr(thing, "metadata_props", {}).items():
             yield f"a key in the metadata of a {kind}", key
             yield f"a text in the metadata of a {kind}", text
-        for size in getattr(thing, "shape", None) or () if isinstance(thing, ir.Value) else ():
-            yield f"a size of '{thing.name}'", size if isinstance(size, int) else size.value
+        if isinstance(thing, ir.Value):
+            for size in thing.shape or ():
+                yield f"a size of '{thing.name}'", size if isinstance(size, int) else size.value
     for scope in scopes(model):
         for domain in scope.opsets:
             yield "the domain of an opset", domain
