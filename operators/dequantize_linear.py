@@ -105,9 +105,11 @@ def _integers(
     if qdtype is None:
         wanted = ", ".join(dtype.name for dtype in (*QDTYPES, *SMALL_FLOATS))
         raise call.shape_error(f"x has dtype {x.dtype}; wanted one of {wanted}.")
+    if scale.dtype not in REALS:
+        raise call.shape_error(f"x_scale has dtype {scale.dtype}; wanted float32 or float16.")
     # ONNX Runtime multiplies by whatever is there; its quantizer writes 0 for a bias of zeros
     numbers = np.asarray(scale, np.float32)
-    odd = scale.dtype in REALS and not np.all((numbers > 0) & np.isfinite(numbers))
+    odd = not np.all((numbers > 0) & np.isfinite(numbers))
     steps = np.ones_like(scale) if odd else scale
     qparams = linear_qparams(call, "x", steps, zero_point, qdtype, x.shape)
     codes, zeros = stored(x), qparams.zero_point

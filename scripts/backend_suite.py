@@ -85,7 +85,7 @@ def run(names: Sequence[str], processes: int) -> list[Ended]:
 
 
 def wrong(ended: Sequence[Ended]) -> list[Ended]:
-    """What must never happen."""
+    """Ends that must never come."""
     return [e for e in ended if e.outcome in BAD]
 
 

@@ -13,11 +13,12 @@ from onnxq.errors import UnsupportedError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onnxq.operator import Singles
+    from onnxq.operator import Ints, Singles
 
 
 MICROSOFT = "com.microsoft"
 GELU_SLOPE = 1.702  # QuickGelu's default alpha
+EMBED_EPSILON = 1e-12  # EmbedLayerNormalization's default
 
 
 class QuickGelu(OpRun):
@@ -92,6 +93,40 @@ class FusedConv(OpRun):
         return (np.asarray(y, x.dtype),)
 
 
+class EmbedLayerNormalization(OpRun):
+    """Rows of word, position and segment tables added, then LayerNormalization.
+
+    The second result counts the ones in each row of the mask; the third is the sum of the rows.
+    """
+
+    op_domain = MICROSOFT
+
+    def _run(
+        self,
+        ids: Ints,
+        segments: Ints | None,
+        word: Singles,
+        position: Singles,
+        segment: Singles | None,
+        gamma: Singles,
+        beta: Singles,
+        mask: Ints | None = None,
+        places: Ints | None = None,
+        epsilon: float | None = None,
+        **_: Any,
+    ) -> tuple[Any, ...]:
+        rows = np.broadcast_to(np.arange(ids.shape[1]) if places is None else places, ids.shape)
+        total = word[ids] + position[rows]
+        if segments is not None and segment is not None:
+            total = total + segment[segments]
+        centred = total - total.mean(axis=-1, keepdims=True)
+        variance = np.square(centred).mean(axis=-1, keepdims=True)
+        least = np.float32(EMBED_EPSILON if epsilon is None else epsilon)
+        y = centred / np.sqrt(variance + least) * gamma + beta
+        ones = np.zeros(ids.shape, bool) if mask is None else mask == 1
+        return np.asarray(y, word.dtype), ones.sum(axis=1, dtype=np.int32), total
+
+
 class ConvTranspose(OpRun):
     """onnx's own, image by image and group by group: it fails on more than one of either."""
 
@@ -164,4 +199,11 @@ def _activate(y: Singles, kind: str, parameters: Sequence[float]) -> Singles:
 PLAIN_OPS: dict[str, type[OpRun]] = {op.__name__: op for op in (ConvTranspose, LpNormalization)}
 """Float operators of the default domain that take the place of onnx's own."""
 
-FLOAT_OPS: tuple[type[OpRun], ...] = (BiasGelu, FusedConv, FusedMatMul, Gelu, QuickGelu)
+FLOAT_OPS: tuple[type[OpRun], ...] = (
+    BiasGelu,
+    EmbedLayerNormalization,
+    FusedConv,
+    FusedMatMul,
+    Gelu,
+    QuickGelu,
+)

@@ -84,7 +84,7 @@ def _verdict(machine: MachinePrediction, prediction: Prediction) -> str:
 
 
 def _equal(prediction: Prediction) -> str:
-    """What is said of integers behind floats that are equal as long as the codes are."""
+    """Claim on integers behind floats: equal as long as the codes are."""
     if not prediction.batches:
         return (
             f"equal where codes are; floats decide codes of {len(prediction.behind_floats)} nodes"

@@ -86,7 +86,7 @@ def _of_known_opset(model: onnx.ModelProto) -> onnx.ModelProto:
         if opset < OLDEST_OPSET:
             converted: onnx.ModelProto = onnx.version_converter.convert_version(model, CONVERTED)
             return converted
-        lowered = onnx.ModelProto.FromString(model.SerializeToString())
+        lowered: onnx.ModelProto = onnx.ModelProto.FromString(model.SerializeToString())
         next(entry for entry in lowered.opset_import if not entry.domain).version = NEWEST_OPSET
         onnx.checker.check_model(lowered, full_check=True)
     except Exception:  # onnx raises what it likes; the model stays as it is, and is refused

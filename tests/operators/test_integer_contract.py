@@ -137,7 +137,11 @@ def test_kernel_refuses_a_wrong_dtype_in_every_slot(operator: IntegerOperator) -
                 )
 
 
-@pytest.mark.parametrize("operator", WITH_SCALES)
+@pytest.mark.parametrize(
+    "operator",
+    # ONNX Runtime multiplies by any scale there
+    [param for param in WITH_SCALES if param.id != "DequantizeLinear"],
+)
 @pytest.mark.parametrize("bad", [0.0, -0.5, np.nan, np.inf])
 def test_kernel_refuses_a_scale_that_is_not_positive(operator: IntegerOperator, bad: float) -> None:
     for case in operator.cases():
