@@ -39,8 +39,9 @@ class DynamicQuantizeLSTM(IntegerOperator):
 
     Inputs X (T, N, I), W (D, I, 4 H), R (D, H, 4 H), B, sequence_lens, initial_h, initial_c, P,
     W_scale, W_zero_point, R_scale, R_zero_point: (D,), or (D, 4 H) with zero points that are
-    equal, and 0 if int8. float32, rounded after each step. All rows of a batch share one scale: so
-    ONNX Runtime computes in one thread; with more it may give each thread's rows their own.
+    equal, and 0 if int8; (1,) will do for them. float32, rounded after each step. All rows of a
+    batch share one scale: so ONNX Runtime computes in one thread; with more it may give each
+    thread's rows their own.
     """
 
     op_type = OP
@@ -134,6 +135,8 @@ def _weights(call: IntegerCall, slot: int, name: str, shape: tuple[int, ...]) ->
     if q.shape != shape:
         raise call.shape_error(f"{name} has shape {q.shape}; wanted {shape}.")
     allowed = ((shape[0],), (shape[0], shape[2]))
+    if scale.ndim == 2 and zero_point.shape == (1,) == shape[:1]:
+        zero_point = np.repeat(zero_point[:, np.newaxis], shape[2], axis=1)
     if scale.shape not in allowed or zero_point.shape != scale.shape:
         raise call.shape_error(
             f"{name}_scale has shape {scale.shape}, {name}_zero_point "

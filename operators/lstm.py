@@ -129,12 +129,15 @@ def _integer(site: DynamicSite, slots: list[ir.Value | None]) -> list[ir.Value]:
     Without Y, ONNX Runtime 1.31 quantizes H together with what it left in rows that have ended, so
     that these change what the others get.
     """
+    columns = any(q is not None and q.granularity != PerTensor() for q in site.plan.qparams)
     for label, slot, qparams in zip("WR", (1, 2), site.plan.qparams, strict=True):
         codes = slots[slot]
         assert codes is not None
         assert codes.shape is not None, "constants have a shape"
         assert qparams is not None, "the form is INTEGER"
-        slots += _columns(site, label, codes.shape.numpy(), qparams)
+        directions, _, width = codes.shape.numpy()
+        each = (directions, width) if columns else (directions,)
+        slots += _scale_and_zero_point(site, label, each, qparams)
     attributes = _attributes(site.node)
     if "hidden_size" not in attributes:
         codes = slots[2]
@@ -154,10 +157,14 @@ def _integer(site: DynamicSite, slots: list[ir.Value | None]) -> list[ir.Value]:
     )
 
 
-def _columns(
-    site: NodeSite, label: str, sizes: tuple[int, ...], qparams: QParams
+def _scale_and_zero_point(
+    site: NodeSite, label: str, each: tuple[int, ...], qparams: QParams
 ) -> list[ir.Value]:
     """Scale and zero point as DynamicQuantizeLSTM has them: (D,), or (D, 4 H).
+
+    ONNX Runtime reads as many zero points of R as W has: where R has fewer, from memory that is not
+    theirs, and may refuse to run (1.23, 1.27). So both have the same shape: `each`, or, of one
+    direction, whose columns share it, (1,); then a scale per tensor is (1,), too, which is faster.
 
     Raises:
         UnsupportedError: not 8 bits, a scale per block, or columns with zero points of their own.
@@ -182,9 +189,10 @@ def _columns(
             "integer LSTM wants one for all. Choose a symmetric qscheme, or one scale for the "
             "tensor."
         )
-    target = (sizes[0], sizes[2]) if columns else (sizes[0],)
-    scale = np.broadcast_to(qparams.scale, target)
-    points = np.broadcast_to(qparams.zero_point, target)
+    is_one = each[0] == 1
+    scale = np.broadcast_to(qparams.scale, each[:1] if is_one and not columns else each)
+    point = qparams.zero_point.reshape(-1)[:1]
+    points = np.broadcast_to(point, each[:1] if is_one else each)
     return [
         site.constant(f"{label}_scale", np.ascontiguousarray(scale)),
         site.initializer(f"{label}_zero_point", np.ascontiguousarray(points), qparams.dtype),

@@ -275,3 +275,19 @@ def test_objective_speed_gives_a_small_recurrent_weight_one_scale_and_size_does_
         shapes[objective] = [tuple(v.shape.numpy()) for v in found if v and v.shape]
     assert shapes[Objective.SPEED] == [(1, 4 * hidden), (1,)]
     assert shapes[Objective.SIZE] == [(1, 4 * hidden)] * 2
+
+
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+def test_onnxruntime_finds_as_many_zero_points_of_one_scale_as_of_columns(direction: str) -> None:
+    """1.23 and 1.27 read those of R by the number of W's, and what lies behind them otherwise."""
+    random, hidden, ways = np.random.default_rng(0), 32, 1 + (direction != "forward")
+    w, r = (random.uniform(-1, 1, (ways, 4 * hidden, n)).astype(np.float32) for n in (8, hidden))
+    x = np.zeros((4, 1, 8), np.float32)
+    attributes = {"hidden_size": hidden, "direction": direction}
+    model = builder.float_model(OPERATOR, Case("", (x, w, r), (1, 2), attributes))
+    made = onnxq.quantize_dynamic(model, {"LSTM": INTEGERS}, objective=Objective.SPEED)
+    (node,) = [n for n in made.graph if n.op_type == "DynamicQuantizeLSTM"]
+    of_w, of_r = node.inputs[9], node.inputs[11]
+    assert of_w is not None
+    assert of_r is not None
+    assert of_w.shape == of_r.shape
