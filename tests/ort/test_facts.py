@@ -21,10 +21,11 @@ import pytest
 from onnx import helper, numpy_helper
 
 from onnxq import catalog
+from onnxq.errors import ModelError
 from onnxq.operator import Form, Rule
 from onnxq.ort import facts, runtime
 from onnxq.ort.facts import FACTS, Fact, Rounding
-from onnxq.ort.version import OLDEST, installed
+from onnxq.ort.version import OLDEST, Version, installed
 from tests.operators import builder
 from tests.ort.node_examples import Example, examples, model_of, refusal, run, schemas, typed
 
@@ -181,9 +182,25 @@ def seen() -> dict[Around, list[Seen]]:
     ]
     found: dict[Around, list[Seen]] = defaultdict(list)
     for group in (cases[i : i + SHARED] for i in range(0, len(cases), SHARED)):
-        for one in _optimized([Branch(*case, f"b{i}_") for i, case in enumerate(group)]):
+        for one in _loaded([Branch(*case, f"b{i}_") for i, case in enumerate(group)]):
             found[one.branch.around].append(one)
     return found
+
+
+REFUSED: set[tuple[Around, str]] = set()
+"""Surroundings in which ONNX Runtime does not load an operator that it runs alone; see `seen`."""
+
+
+def _loaded(branches: list[Branch]) -> list[Seen]:
+    """What was made of the branches that ONNX Runtime loads; the others go to REFUSED."""
+    try:
+        return _optimized(branches)
+    except ModelError:
+        if len(branches) == 1:
+            REFUSED.add((branches[0].around, branches[0].example.op_type))
+            return []
+    half = len(branches) // 2
+    return [*_loaded(branches[:half]), *_loaded(branches[half:])]
 
 
 def _optimized(branches: list[Branch]) -> list[Seen]:
@@ -242,6 +259,18 @@ def test_every_operator_is_asked_or_says_why_not() -> None:
     assert {fact.op_type for fact in FACTS} <= {name for _, name in schemas()}
 
 
+PAIRED: Version = (1, 31)
+"""Earlier versions spoil a graph in which they remove DQ -> Q of int8 codes with another DQ."""
+
+
+def test_onnxruntime_loads_all_of_it_but_for_what_is_known() -> None:
+    seen()
+    gone = claimed(lambda f: f.removed or f.swallowed)
+    pairs = {(Around.INT8, op_type) for op_type in gone} if installed() < PAIRED else set()
+    lacking = {(Around.INT8, op) for op in claimed(lambda f: f.fuses and facts.INT8 in f.lacks)}
+    assert pairs | lacking >= REFUSED
+
+
 ARRAYS = 24
 """Elements of a result at least that tell whether it is rounded: fewer may agree by chance."""
 
@@ -259,6 +288,8 @@ def rounds() -> dict[str, set[bool]]:
 
 
 def _rounds(example: Example) -> bool | None:
+    if not all(x is None or x.size for x in example.inputs):
+        return None  # nothing to round; and TopK crashes on it until ONNX Runtime 1.28
     rng = np.random.default_rng(0)
     arrays = tuple(
         rng.normal(size=x.shape).astype(np.float32)
@@ -300,11 +331,12 @@ def test_operators_that_round_once_give_what_ieee_754_says(op_type: str) -> None
 
 
 def _on_codes(example: Example, kind: type[np.generic]) -> Example | None:
-    """The example with codes in each slot where the schema allows them; None: not in the first."""
+    """The example with codes in each slot that may have them; None: not the first of floats."""
     schema = schemas()[example.domain, example.op_type]
     slots = [schema.inputs[min(i, len(schema.inputs) - 1)] for i in range(len(example.inputs))]
     allowed = [f"tensor({np.dtype(kind).name})" in typed(schema, slot) for slot in slots]
-    if not slots or not allowed[0]:
+    floats = [x is not None and x.dtype == np.float32 for x in example.inputs]
+    if True not in floats or not allowed[floats.index(True)]:
         return None
     inputs = tuple(
         x.astype(kind) if x is not None and x.dtype == np.float32 and may else x
