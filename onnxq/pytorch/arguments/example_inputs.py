@@ -14,20 +14,20 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
 from onnxq.errors import CalibrationError, QConfigError, nearest
-from onnxq.samples.columns import why_unreadable
+from onnxq.samples.columns import Column, npz_columns, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from torch import nn
 
+    from onnxq.core.arrays import Array
     from onnxq.pytorch.arguments.bound_inputs import Inputs
 
 _SPEC = re.compile(r"(?P<name>\w+(\.\w+)*)=(?P<dtype>\w+)\[(?P<shape>[\d,\s]*)\]")
@@ -140,13 +140,20 @@ def read_inputs(path: str | Path, samples: int | None = 4) -> dict[str, torch.Te
     """The first `samples` rows of each array of an npz file, by name; None: whole arrays.
 
     Raises:
-        CalibrationError: not a readable npz file.
+        CalibrationError: not a readable npz file of numbers.
     """
+    columns = npz_columns(Path(path), f"samples '{path}'")
+    arrays = {name: _first_rows(column, samples) for name, column in columns.items()}
     try:
-        with np.load(path) as arrays:
-            return {name: torch.from_numpy(arrays[name][:samples].copy()) for name in arrays.files}
-    except (OSError, ValueError, AttributeError, TypeError) as error:
+        return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+    except TypeError as error:
         raise CalibrationError(
-            f"samples '{path}': cannot be read as npz ({why_unreadable(error)}). "
-            "Save plain arrays with numpy.savez(path, name=array)."
+            f"samples '{path}': {error} Save arrays of numbers with numpy.savez(path, name=array)."
         ) from error
+
+
+def _first_rows(column: Column, count: int | None) -> Array:
+    if count is None or not column.shape:
+        return whole(column)
+    with column.open() as reader:
+        return reader.rows(min(count, column.shape[0]))

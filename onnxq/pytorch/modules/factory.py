@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
+from onnxq.core.regular import why_no_file
 from onnxq.errors import ModelError, QConfigError, nearest
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ def load_weights(module: nn.Module, path: str | Path) -> None:
         ModelError: unreadable file; missing or unknown names; shapes that differ.
     """
     name = type(module).__name__
+    if why := why_no_file(Path(path)):
+        raise ModelError(f"weights '{path}': {why}. Give a safetensors file.")
     try:
         state = load_file(path)
     except (OSError, SafetensorError) as error:

@@ -73,7 +73,7 @@ def test_inputs_are_the_first_rows_of_an_npz(tmp_path: Path) -> None:
 
 def test_pickled_inputs_are_named_in_our_words(tmp_path: Path) -> None:
     (tmp_path / "x.npz").write_bytes(pickle.dumps({"x": 1}))
-    with pytest.raises(CalibrationError, match="is no npz of plain arrays") as caught:
+    with pytest.raises(CalibrationError, match="is not an npz file") as caught:
         read_inputs(tmp_path / "x.npz")
     assert "allow_pickle" not in str(caught.value)
 

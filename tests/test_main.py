@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+WHILE_IMPORTING = """
+import os, signal, sys
+import onnxq.__main__ as command
+
+class Sender:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.{signal})
+
+sys.meta_path.insert(0, Sender())
+sys.argv = ["onnxq", "targets"]
+command.main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
+@pytest.mark.parametrize(("signal", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+@pytest.mark.parametrize("module", ["onnxq.cli.commands", "onnxq.report.console", "rich.table"])
+def test_a_signal_while_modules_are_imported_has_its_exit_code(
+    module: str, signal: str, code: int
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WHILE_IMPORTING.format(module=module, signal=signal)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
