@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 STDOUT_ERRORS = frozenset(
-    (errno.EPIPE, errno.ENOSPC, errno.EBADF, errno.EIO, errno.EFBIG, errno.EDQUOT)
+    getattr(errno, name, None)  # not every system has each
+    for name in ("EPIPE", "ENOSPC", "EBADF", "EIO", "EFBIG", "EDQUOT")
 )
 """Errors of writing to stdout. Those of files are OutputErrors; reading does not raise them."""
 

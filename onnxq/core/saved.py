@@ -32,7 +32,15 @@ from onnxq.core.atomic import write_atomically
 from onnxq.core.regular import why_no_file
 from onnxq.errors import CalibrationError, OnnxqError
 
-UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, RecursionError, OnnxqError)
+UNREADABLE = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    OnnxqError,
+)
 """Errors of reading another file, or an altered one; a class with `from_dict` raises its own."""
 NOT_FINITE = ("inf", "-inf", "nan")
 UNIONS = (types.UnionType, typing.Union)

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 
 import onnxq
+from onnxq.core.regular import why_no_file
 from onnxq.graph.io import load
 from onnxq.samples import input_specs, open_samples
 from scripts._fuzz.case import Call, Case, Scratch, command
@@ -93,6 +94,8 @@ def _calls(
 
 def _in_memory(source: Path) -> Path | dict[str, Array]:
     """What NumPy reads of the file; the path where it reads nothing."""
+    if why_no_file(source):
+        return source
     try:
         with np.load(source, allow_pickle=False) as loaded:
             return dict(loaded)
@@ -138,7 +141,7 @@ def _cast(x: Array, kind: str) -> Array:
 
 def _of_another_shape(arrays: dict[str, Array], rng: np.random.Generator) -> dict[str, Array]:
     shapes: list[Callable[[Array], Array]] = [
-        lambda x: x[:0],
+        lambda x: x[:0] if x.ndim else x,
         lambda x: x[None],
         lambda x: x.reshape(-1),
         lambda x: x[..., None],
@@ -146,7 +149,7 @@ def _of_another_shape(arrays: dict[str, Array], rng: np.random.Generator) -> dic
         lambda x: x[0] if x.ndim else x,
         lambda x: np.repeat(x, 2, axis=-1) if x.ndim else x,
         lambda x: np.asfortranarray(x),
-        lambda x: x[:1],
+        lambda x: x[:1] if x.ndim else x,
     ]
     return _changed(arrays, rng, shapes[rng.integers(len(shapes))])
 

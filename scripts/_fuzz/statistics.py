@@ -103,10 +103,10 @@ def _mutated(good: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
         return mutated_bytes(good, rng)
     with np.load(io.BytesIO(good)) as loaded:
         arrays: dict[str, Array] = dict(loaded)
-    words = []
+    words, header = [], json.loads(arrays["header"].tobytes())
     for _ in range(int(rng.integers(1, 3))):
         if rng.random() < 0.4:
-            header, how = altered(json.loads(arrays["header"].tobytes()), rng)
+            header, how = altered(header, rng)
             arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
             words.append(f"header: {how}")
         else:
