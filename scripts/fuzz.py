@@ -34,6 +34,7 @@ import onnxq
 from scripts._fuzz import inside, table, watched, workers
 from scripts._fuzz.kinds import KINDS, make_case, numbered
 
+TOLD = 100  # cases between two lines on how far it is
 PACKAGES = ("onnxruntime", "onnx", "onnx-ir", "numpy")
 
 
@@ -59,9 +60,11 @@ def main() -> int:
     results = []
     for result in workers.run(jobs, args.processes):
         results.append(result)
-        if sys.stderr.isatty():
-            bad = len(table.failures(results))
-            print(f"\r{len(results)}/{len(jobs)} cases, {bad} wrong", end="", file=sys.stderr)
+        for _, ended in table.failures([result]):
+            said = f"{result.words}: {ended.call}: {ended.outcome.value}: {ended.detail}"
+            print(f"--case {result.job.name}: {said}", file=sys.stderr)
+        if len(results) % TOLD == 0:
+            print(f"{len(results)} of {len(jobs)} cases", file=sys.stderr)
     results.sort(key=lambda r: (kinds.index(r.job.kind), r.job.number))
     packages = ", ".join(f"{package} {version(package)}" for package in PACKAGES)
     text = [
