@@ -22,6 +22,11 @@ def why_unreadable(data: bytes) -> str:
             f"the file is truncated: it has {len(data)} bytes, its header promises at least "
             f"{wanted}. Copy or download it again."
         )
+    if wanted == len(data):
+        return (
+            "it looks like an ONNX model and is damaged inside, or If, Loop and Scan lie deeper in "
+            "each other than protobuf reads (some 30). Export it again."
+        )
     return "it is not an ONNX model (binary protobuf)."
 
 

@@ -27,3 +27,7 @@ def test_bytes_of_another_format_are_not_called_truncated() -> None:
         b"\x89PNG\r\n\x1a\n" + bytes(9),
     ):
         assert "not an ONNX model" in why_unreadable(data)
+
+
+def test_a_file_of_the_right_length_is_called_damaged_inside() -> None:
+    assert "damaged inside" in why_unreadable(DATA)  # asked of what protobuf does not read

@@ -51,8 +51,8 @@ def bodies(node: ir.Node) -> list[ir.Graph]:
     """The graphs that a node holds in its attributes."""
     found: list[ir.Graph] = []
     for attribute in node.attributes.values():
-        if attribute.type in _BODIES and not attribute.is_ref():
-            value = attribute.value
+        value = attribute.value
+        if attribute.type in _BODIES and value is not None:  # None: a reference, or nothing
             found += [value] if isinstance(value, ir.Graph) else list(value)
     return found
 
@@ -73,9 +73,9 @@ def all_tensors(model: ir.Model) -> Iterator[tuple[str, ir.TensorProtocol]]:
                     yield name, value.const_value
         for node in scope.graph:
             for attribute in node.attributes.values():
-                if attribute.type not in _TENSORS or attribute.is_ref():
+                held = attribute.value
+                if attribute.type not in _TENSORS or held is None:
                     continue
                 name = next((y.name for y in node.outputs if y.name), node.op_type)
-                held = attribute.value
                 for tensor in held if isinstance(held, list | tuple) else (held,):
                     yield name, tensor
