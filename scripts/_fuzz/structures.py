@@ -89,7 +89,7 @@ def chain(model: onnx.ModelProto, rng: np.random.Generator, _: Scratch) -> str:
     length = int(rng.choice(CHAINS))
     name = model.graph.input[0].name if model.graph.input else "x"
     rank = len(model.graph.input[0].type.tensor_type.shape.dim) if model.graph.input else 1
-    perm = list(range(rank))
+    perm = list(range(rank)) or [0]
     nodes = []
     last = name
     for i in range(length):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from onnxq.graph.door.problem import Problem, label
@@ -28,15 +29,21 @@ def check_order(model: ir.Model) -> Iterator[Problem]:
 def out_of_order(graph: ir.Graph) -> ir.Node | None:
     """The first node that reads what a later one gives; what bodies read from outside counts."""
     seen: set[ir.Node] = set()
-    waiting = [iter(graph)]
+    waiting: list[tuple[Iterator[ir.Node], ir.Node | None]] = [(iter(graph), None)]
     while waiting:
-        node = next(waiting[-1], None)
+        nodes, holder = waiting[-1]
+        node = next(nodes, None)
         if node is None:
             waiting.pop()
+            if holder is not None:
+                seen.add(holder)  # behind its bodies, which cannot read its results
             continue
         producers = (x.producer() for x in node.inputs if x is not None)
         if any(p is not None and p not in seen for p in producers):
             return node
-        seen.add(node)  # before its bodies, which may not read its results
-        waiting += [iter(body) for body in reversed(bodies(node))]
+        inner = bodies(node)
+        if inner:
+            waiting.append((itertools.chain.from_iterable(inner), node))
+        else:
+            seen.add(node)
     return None

@@ -72,9 +72,7 @@ def _of_proto(name: str, proto: onnx.TensorProto, dtype: ir.DataType, size: int)
     own = next((f for f, types in _FIELDS.items() if types and dtype in types), "int32_data")
     for field in _FIELDS:
         held: RepeatedScalarFieldContainer[int] = getattr(proto, field)
-        if field == own:
-            break
-        if len(held):  # onnx_ir would read it, and not its own
+        if field != own and len(held):  # onnx and onnx_ir read other fields first
             return Problem(f"{what} has numbers in {field}, where its type has none", DAMAGED)
     packed = 1
     if dtype.bitwidth < BYTE_BITS and dtype not in _FLOAT6:

@@ -234,6 +234,11 @@ CASES: dict[str, tuple[Check, Callable[[], ir.Model], str]] = {
         "output 'h' of graph '(then|else)' is made by no node",
     ),
     "nodes out of order": (check_order, as_ir(turned), "reads what a later one gives"),
+    "a body that reads what its own node gives": (
+        check_order,
+        changed(lambda m: m.graph.node[1].attribute[0].g.node[0].input.__setitem__(0, "c")),
+        "Neg '(then|else)_neg' reads what a later one gives",
+    ),
     "a function that calls itself": (
         check_function_circles,
         functions(call1="call1"),
