@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from onnxq.checking.trial import RefusalError, refusal, try_out
+from onnxq.checking.trial import RefusalError, refusal
+from onnxq.checking.try_out import try_out
 from onnxq.errors import ModelError
 from onnxq.operator import Float
 from onnxq.quantized.verdict import Evidence

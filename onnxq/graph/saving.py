@@ -56,7 +56,7 @@ def save(model: ir.Model, path: str | Path, annotations: Annotations = Annotatio
         )
     refuse(check_external_data(model), "save: the model")  # what is read here ends in the file
     target = check_writable(path)
-    external = _weight_bytes(model) > EXTERNAL_BYTES
+    external = weight_bytes(model) > EXTERNAL_BYTES
     data_target = target.with_name(f"{target.name}.data")
     if external and data_target.is_dir():
         raise OutputError(
@@ -79,9 +79,9 @@ def to_bytes(model: ir.Model) -> bytes:
     Raises:
         ModelError: it would be two files, having more weights than EXTERNAL_BYTES.
     """
-    if _weight_bytes(model) > EXTERNAL_BYTES:
+    if weight_bytes(model) > EXTERNAL_BYTES:
         raise ModelError(
-            f"the model has {_weight_bytes(model)} bytes of weights, more than fit into one "
+            f"the model has {weight_bytes(model)} bytes of weights, more than fit into one "
             f"message ({EXTERNAL_BYTES}). Save it, and give the file's path."
         )
     file = io.BytesIO()
@@ -95,7 +95,8 @@ def saved_bytes(model: ir.Model) -> int:
     return len(message.start) + sum(len(h) + (t.nbytes if t else 0) for h, t in message.tensors)
 
 
-def _weight_bytes(model: ir.Model) -> int:
+def weight_bytes(model: ir.Model) -> int:
+    """Bytes of all initializers but texts; no weight is read."""
     tensors = (v.const_value for g in model.graphs() for v in g.initializers.values())
     return sum(t.nbytes for t in tensors if t is not None and t.dtype != ir.DataType.STRING)
 

@@ -71,7 +71,8 @@ def test_a_fixed_amax_is_the_scale_of_the_graph(
     activation: Any = QuantDescriptor(amax=254.0)
     weight: Any = QuantDescriptor(axis=0)
     mapping = QConfigMapping().set_global(QConfig(activation, weight))
-    made = onnxq.quantize(model, samples, qconfig=mapping, target="x86-vnni")
+    check = onnxq.Check.NONE  # a range of 254 leaves nothing of these numbers
+    made = onnxq.quantize(model, samples, qconfig=mapping, target="x86-vnni", check=check)
     scales = [
         node.inputs[1].const_value.numpy()
         for node in made.graph

@@ -1,0 +1,241 @@
+"""The run of a trial: a quantized model beside its float model, and the Verdict on it.
+
+Both sessions have one thread, so that the CPU time of the runs that are compared gives the speed.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.checking.collapse import find_collapse
+from onnxq.checking.comparison import Agreement, Comparison
+from onnxq.checking.execution import execution_in
+from onnxq.checking.trial import RefusalError
+from onnxq.core.memory import available_bytes
+from onnxq.errors import CalibrationError, ModelError, OnnxqError
+from onnxq.graph.saving import saved_bytes, weight_bytes
+from onnxq.ort import runtime
+from onnxq.quantized.verdict import Evidence, OutputVerdict, Verdict
+from onnxq.samples import input_specs
+from onnxq.samples.kept import rows_of
+from onnxq.samples.state import State
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onnxq.checking.findings import Execution
+    from onnxq.checking.trial import Trial
+    from onnxq.core.arrays import Array
+    from onnxq.quantized.quantized_model import QuantizedModel
+
+    Batch = Mapping[str, Array]
+
+SESSION_SIZES = 2.0
+"""Memory of a session, in sizes of its weights: the copy that ONNX Runtime makes, and as much again
+for packing them and for activations."""
+TIME_SHARE = 0.05
+"""Share of the CPU time of the work so far that may go into pairs of runs for their time alone."""
+LEAST_PAIRS = 2
+MOST_PAIRS = 11
+
+
+def try_out(model: QuantizedModel, trial: Trial) -> tuple[Verdict, Execution]:
+    """The Verdict on a model that ONNX Runtime runs, and which of its nodes run in integers.
+
+    Raises:
+        RefusalError: ONNX Runtime does not run it.
+        CalibrationError: unusable samples.
+    """
+    session, runs = _opened(model)
+    run = _Run(trial, [str(v.name) for v in trial.source.graph.outputs])
+    with session:
+        notes = run.over(session)
+    outputs, collapse = run.outputs(), None
+    if any(output.is_low for output in outputs):
+        try:
+            collapse = find_collapse(trial.source, model, trial.batches, trial.feedback)
+        except OnnxqError as error:  # of a look at the inside of a model that itself runs
+            notes.append(f"where it leaves the float model was not found: {error}")
+    verdict = Verdict(
+        evidence=trial.evidence,
+        samples=run.samples,
+        samples_in_all=run.samples if trial.samples_in_all is None else trial.samples_in_all,
+        outputs=outputs,
+        collapse=collapse,
+        speedup=run.speedup,
+        float_bytes=saved_bytes(trial.source),
+        quantized_bytes=saved_bytes(model),
+        integer_nodes=sum(runs.integer_nodes.values()),
+        float_nodes=sum(runs.float_nodes.values()),
+        notes=(*notes, *run.notes()),
+    )
+    return verdict, runs
+
+
+def try_alone(model: QuantizedModel, batch: Batch) -> Verdict:
+    """The Verdict on a model without a float model beside it: that it runs on its example inputs.
+
+    Args:
+        model: exported from a quantized module, with which it was compared.
+        batch: example inputs.
+
+    Raises:
+        RefusalError: ONNX Runtime does not run it.
+    """
+    session, runs = _opened(model)
+    try:
+        with session:
+            session.run(batch)
+    except CalibrationError as error:
+        raise RefusalError(error, batch) from error
+    return Verdict(
+        evidence=Evidence.EXAMPLES,
+        samples=rows_of(batch),
+        samples_in_all=rows_of(batch),
+        outputs=(),
+        collapse=None,
+        speedup=None,
+        float_bytes=None,
+        quantized_bytes=saved_bytes(model),
+        integer_nodes=sum(runs.integer_nodes.values()),
+        float_nodes=sum(runs.float_nodes.values()),
+    )
+
+
+def _opened(model: QuantizedModel) -> tuple[runtime.Session, Execution]:
+    try:
+        session, optimized = runtime.open_with_graph(model)
+    except ModelError as error:
+        raise RefusalError(error, None) from error
+    return session, execution_in(model, optimized)
+
+
+@dataclass(slots=True)
+class _Output:
+    """Running sums of one output."""
+
+    name: str
+    comparison: Comparison = field(default_factory=Comparison)
+    top1: Agreement = field(default_factory=Agreement)
+    equal: int = 0
+    integers: int = 0
+    problem: str = ""
+    differs: bool = False
+
+    def update(self, x: object, y: object) -> None:
+        if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray) or x.dtype.kind in "OSUT":
+            self.problem = f"output '{self.name}' holds no numbers, and was not compared"
+            return
+        if x.shape != y.shape:
+            self.problem = f"output '{self.name}' changes its shape: {x.shape} became {y.shape}"
+            self.differs = True
+            return
+        if x.dtype.kind in "biu":
+            self.integers += x.size
+            self.equal += int(np.count_nonzero(x == y))
+            return
+        self.comparison.update(x, y)
+        if x.ndim == 2 and x.shape[1] > 1:
+            self.top1.update(x, y)
+
+    def verdict(self) -> OutputVerdict | None:
+        if self.differs:
+            return OutputVerdict(self.name, float("nan"))
+        if self.integers:
+            return OutputVerdict(self.name, agreement=self.equal / self.integers)
+        if not self.comparison.elements:
+            return None
+        sqnr = self.comparison.sqnr_db
+        return OutputVerdict(self.name, sqnr, top1_agreement=self.top1.share)
+
+
+class _Run:
+    """Both models on the batches of a trial."""
+
+    def __init__(self, trial: Trial, names: Sequence[str]) -> None:
+        self.samples = 0
+        self.ratios: list[float] = []
+        self._pair_s = 0.0  # of the last batch
+        self._trial = trial
+        self._outputs = [_Output(name) for name in names]
+        self._names = list(names)
+
+    def over(self, quantized: runtime.Session) -> list[str]:
+        """Runs; notes on what was left out."""
+        trial = self._trial
+        specs = input_specs(trial.source, trial.feedback.values())
+        beside = _float_session(trial) if trial.has_samples else None
+        states = [State(specs, trial.feedback) for _ in range(2)]
+        feeds: Batch = {}
+        for batch in trial.batches:
+            feeds = states[0].feeds(batch)
+            try:
+                y, quantized_s = self._timed(quantized, feeds)
+            except CalibrationError as error:
+                raise RefusalError(error, feeds) from error
+            states[0].keep(y)
+            self.samples += rows_of(batch)
+            if isinstance(beside, runtime.Session):
+                x, float_s = self._timed(beside, states[1].feeds(batch))
+                states[1].keep(x)
+                self.ratios.append(float_s / quantized_s)
+                self._pair_s = float_s + quantized_s
+                for output in self._outputs:
+                    output.update(x[output.name], y[output.name])
+        if isinstance(beside, str):
+            return [beside]
+        if beside is None:
+            return []
+        with beside:
+            return self._more_pairs(quantized, beside, feeds)
+
+    def _timed(self, session: runtime.Session, feeds: Batch) -> tuple[dict[str, Array], float]:
+        start = time.process_time()
+        results = session.run(feeds, self._names)
+        spent = time.process_time() - start
+        return dict(zip(self._names, results, strict=True)), max(spent, 1e-9)
+
+    def _more_pairs(
+        self, quantized: runtime.Session, beside: runtime.Session, feeds: Batch
+    ) -> list[str]:
+        """Times further runs of the last batch, within TIME_SHARE of the work so far."""
+        allowed = TIME_SHARE * (time.process_time() - self._trial.begun_s)
+        self.ratios = self.ratios[1:]  # the first run of a session gets its memory
+        affordable = len(self.ratios) + int(allowed / self._pair_s)
+        if affordable < LEAST_PAIRS:
+            return ["the speed was not measured, which would have taken long; onnxq bench does it"]
+        while len(self.ratios) < min(affordable, MOST_PAIRS):
+            _, quantized_s = self._timed(quantized, feeds)
+            _, float_s = self._timed(beside, feeds)
+            self.ratios.append(float_s / quantized_s)
+        return []
+
+    @property
+    def speedup(self) -> float | None:
+        """Median of float time over quantized time; None for too few pairs."""
+        return float(np.median(self.ratios)) if len(self.ratios) >= LEAST_PAIRS else None
+
+    def outputs(self) -> tuple[OutputVerdict, ...]:
+        """Verdicts on the outputs that could be compared."""
+        found = [output.verdict() for output in self._outputs]
+        return tuple(verdict for verdict in found if verdict is not None)
+
+    def notes(self) -> list[str]:
+        """Why an output could not be compared."""
+        return [output.problem for output in self._outputs if output.problem]
+
+
+def _float_session(trial: Trial) -> runtime.Session | str:
+    """A session of the float model, or why there is none."""
+    needed = int(SESSION_SIZES * weight_bytes(trial.source))
+    available = available_bytes()
+    if available is not None and needed > available:
+        return (
+            f"not compared with float: that needs about {needed / 1e9:.1f} GB of memory beside "
+            f"the quantized model, and {available / 1e9:.1f} GB are free"
+        )
+    return runtime.open_session(trial.source, threads=1)
