@@ -191,7 +191,7 @@ def calibrate(
     click.echo(f"{output}: {len(prepared.observed)} tensors, {count} batches")
     for tensor, why in statistics.not_finite.items():
         click.echo(f"note: tensor '{tensor}': {why}; nodes around it will stay in float", err=True)
-    for note in statistics.notes():
+    for note in statistics.notes_on_samples():  # the other shards may still come
         click.echo(f"note: {note}", err=True)
     if stopped.is_set():
         click.echo("stopped; go on with the same command and --resume", err=True)

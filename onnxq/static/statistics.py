@@ -96,11 +96,15 @@ class Statistics:
             )
 
     def notes(self) -> list[str]:
-        """Notes on samples that look like a mistake, and on shards that are missing."""
+        """Notes on shards that are missing, and on samples that look like a mistake."""
+        return [*notes_on_missing(self.shards), *self.notes_on_samples()]
+
+    def notes_on_samples(self) -> list[str]:
+        """Notes on samples that look like a mistake."""
         same = []
         if len(self.batches) > 1 and len(set(self.batches.values())) == 1:
             same = [f"all {len(self.batches)} batches of the samples are the same one."]
-        return [*notes_on_missing(self.shards), *same, *self.samples.notes()]
+        return [*same, *self.samples.notes()]
 
     def observer(self, tensor: str, spec: ObserverSpec) -> Observer:
         """The observer of that tensor, if it is of that spec.
