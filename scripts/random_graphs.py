@@ -1,0 +1,249 @@
+"""Random float graphs, quantized in three forms, held against ONNX Runtime integer by integer.
+
+    python scripts/random_graphs.py                    # 1,000 graphs, some 10 minutes
+    python scripts/random_graphs.py --first 4200 --count 1 --verbose
+
+A graph has 4 to 12 layers (scripts/_random_graphs): convolutions in 1 to 3 dimensions, transposed
+ones, pools, Gemm, MatMul and Add, attention, LSTM, GRU, RNN, norms, resize, pad, split, If; opsets
+13 to 21, sizes known or not, tied weights, several outputs. In every third graph weights are pruned
+in a third of their columns, all zero, tiny, denormal, huge, or have one outlier. Each is quantized
+as QDQ, as QOperator and dynamically, and `cross_check` compares every integer that ONNX Runtime
+computes, and every output.
+
+    differing     integers node by node; outputs end to end, by more than float nodes round
+    not loaded    files that ONNX Runtime does not run, though it runs the float model
+    refused       models that onnxq refuses to quantize, in words
+    not drawn     graphs that ONNX Runtime does not run in float, or whose numbers are not finite
+
+The exit code is 1 where something differs, was not compared, or ends in an error that is not
+onnxq's. The table that this printed is in scripts/random_graphs.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
+
+import onnxq
+from onnxq.checking.cross_findings import NOT_REACHED
+from onnxq.errors import OnnxqError
+from onnxq.operator import DynamicForm
+from onnxq.ort import runtime
+from onnxq.qconfig import QConfigDynamic, onnxq_default_dynamic_qconfig
+from scripts._random_graphs import Drawn, Weights, draw
+from scripts._tables import head, line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FORMS = ("qdq", "qoperator", "dynamic")
+TARGETS = ("x86-vnni", "x86-vnni", "portable")  # by seed
+INTEGER, STORED = DynamicForm.INTEGER, DynamicForm.STORED
+DYNAMIC = {"Gemm": INTEGER, "GRU": INTEGER, "LSTM": INTEGER, "MatMul": INTEGER, "Conv": STORED}
+COUNT = 1000
+PRINT_EVERY = 100
+
+
+@dataclass
+class Row:
+    """Counts over graphs in one form.
+
+    Attributes:
+        models: compared.
+        nodes: integer nodes of them.
+        elements: of these nodes.
+        integers: elements that differ, node by node.
+        outputs: that differ end to end, by more than rounding.
+        unchecked: integer nodes that nobody compared, though they ran.
+        not_loaded: files that ONNX Runtime does not run.
+        refused: models that onnxq refuses.
+        faults: what differs and why, by seed.
+    """
+
+    models: int = 0
+    nodes: int = 0
+    elements: int = 0
+    integers: int = 0
+    outputs: int = 0
+    unchecked: int = 0
+    not_loaded: int = 0
+    refused: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    def add(self, other: Row) -> None:
+        """Adds the counts of another."""
+        for name in COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.faults += other.faults
+
+
+COUNTS = (
+    "models", "nodes", "elements", "integers", "outputs", "unchecked", "not_loaded", "refused",
+)  # fmt: skip
+
+
+def is_model(drawn: Drawn) -> bool:
+    """Whether ONNX Runtime runs it in float, and all that it gives is finite."""
+    try:
+        with runtime.open_session(ir.from_proto(proto(drawn)), threads=1) as session:
+            outputs = [y for batch in drawn.samples for y in session.run(batch)]
+    except OnnxqError:
+        return False
+    return all(np.isfinite(y).all() for y in outputs if isinstance(y, np.ndarray))
+
+
+def proto(drawn: Drawn) -> onnx.ModelProto:
+    """The float model."""
+    return onnx.load_from_string(drawn.model)
+
+
+def made(drawn: Drawn) -> Iterator[tuple[str, ir.Model | OnnxqError]]:
+    """(form, the quantized model or why there is none)."""
+    target = TARGETS[drawn.seed % len(TARGETS)]
+    try:
+        prepared = onnxq.prepare(proto(drawn), target=target)
+        plan = onnxq.plan(prepared, onnxq.calibrate(prepared, drawn.samples))
+        yield "qdq", onnxq.rewrite(prepared, plan)
+        yield "qoperator", onnxq.rewrite(prepared, plan, format="qoperator")
+    except OnnxqError as error:
+        yield "qdq", error
+    try:
+        yield "dynamic", onnxq.quantize_dynamic(proto(drawn), spec(drawn), target=target)
+    except OnnxqError as error:
+        yield "dynamic", error
+
+
+def spec(drawn: Drawn) -> dict[str, QConfigDynamic]:
+    """All products and cells in integers: by default, most are too small to gain from it."""
+    weight = onnxq_default_dynamic_qconfig.weight
+    found = {node.op_type for node in proto(drawn).graph.node}
+    return {
+        op_type: QConfigDynamic(weight, form)
+        for op_type, form in DYNAMIC.items()
+        if op_type in found
+    }
+
+
+def compared(model: ir.Model, drawn: Drawn, form: str) -> Row:
+    """The Row of one model."""
+    where = f"seed {drawn.seed} ({drawn.kind.value} weights), {form}"
+    try:
+        with runtime.open_session(model, threads=1) as session:
+            for batch in drawn.samples:
+                session.run(batch)
+    except OnnxqError as error:
+        return Row(not_loaded=1, faults=[f"{where}: not loaded: {error}"])
+    found = onnxq.cross_check(model, drawn.samples[:2])
+    unchecked = [node for node in found.unchecked if node.reason != NOT_REACHED]
+    row = Row(models=1, nodes=len(found.nodes), unchecked=len(unchecked))
+    for node in found.nodes:
+        row.elements += node.elements
+        if node.differing or node.problem:
+            row.integers += max(node.differing, 1)
+            what = f"{node.op_type} '{node.name}'"
+            row.faults.append(f"{where}: {what} differs in {node.differing}. {node.problem}")
+    row.faults += [f"{where}: {n.op_type} '{n.name}': {n.reason}" for n in unchecked]
+    for output in found.outputs:
+        if (output.differing and not found.is_rounding(output)) or output.problem:
+            row.outputs += 1
+            row.faults.append(
+                f"{where}: output '{output.name}' differs in {output.differing} of "
+                f"{output.elements} by {output.largest} {output.unit} ({output.rounding} are "
+                f"rounding); first node: {found.first_difference}. {output.problem}"
+            )
+    if found.end_to_end:
+        row.outputs += 1
+        row.faults.append(f"{where}: not run end to end: {found.end_to_end}")
+    return row
+
+
+def check(seed: int) -> dict[str, Row] | None:
+    """Form -> Row of the graph of that seed; None: it is no model."""
+    drawn = draw(seed)
+    if not is_model(drawn):
+        return None
+    rows = {form: Row() for form in FORMS}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nothing is quantized, a scale is a guess
+        for form, model in made(drawn):
+            if isinstance(model, OnnxqError):
+                text = f"seed {seed}, {form}: refused: {str(model).splitlines()[0]}"
+                rows[form].add(Row(refused=1, faults=[text]))
+            else:
+                rows[form].add(compared(model, drawn, form))
+    return rows
+
+
+@dataclass
+class Table:
+    """Rows of many seeds.
+
+    Attributes:
+        rows: by form.
+        drawn: graphs that are models, by kind of weights.
+        not_drawn: graphs that are none.
+    """
+
+    rows: dict[str, Row] = field(default_factory=lambda: {form: Row() for form in FORMS})
+    drawn: Counter[Weights] = field(default_factory=Counter)
+    not_drawn: int = 0
+
+    def add(self, seed: int) -> list[str]:
+        """Adds a seed; what was found to be wrong."""
+        rows = check(seed)
+        if rows is None:
+            self.not_drawn += 1
+            return []
+        self.drawn[draw(seed).kind] += 1
+        for form, row in rows.items():
+            self.rows[form].add(row)
+        return [fault for row in rows.values() for fault in row.faults]
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing differs, and everything was compared."""
+        return not any(row.integers or row.outputs or row.unchecked for row in self.rows.values())
+
+    def text(self) -> str:
+        """Markdown."""
+        names = ("form", *(name.replace("_", " ") for name in COUNTS))
+        lines = [head(*names)]
+        for form, row in self.rows.items():
+            lines.append(line(form, *(f"{getattr(row, name):,}" for name in COUNTS)))
+        kinds = ", ".join(f"{kind.value} {count}" for kind, count in self.drawn.most_common())
+        counts = f"{sum(self.drawn.values())} graphs, {self.not_drawn} not drawn. Weights: {kinds}."
+        return "\n".join([*lines, "", counts])
+
+
+def main() -> int:
+    """Prints the table; 1 where something differs."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--first", type=int, default=0, help="seed of the first graph")
+    parser.add_argument("--count", type=int, default=COUNT, help="of graphs that are models")
+    parser.add_argument("--verbose", action="store_true", help="say what is refused, too")
+    arguments = parser.parse_args()
+    table, seed = Table(), arguments.first
+    while sum(table.drawn.values()) < arguments.count:
+        for fault in table.add(seed):
+            if arguments.verbose or ": refused:" not in fault:
+                print(fault, file=sys.stderr, flush=True)
+        seed += 1
+        if seed % PRINT_EVERY == 0:
+            print(f"seed {seed}", file=sys.stderr, flush=True)
+    print(table.text())
+    return 0 if table.is_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
