@@ -72,9 +72,13 @@ def plain_kinds(annotation: object) -> tuple[type | None, ...]:
 def check_kind(name: str, key: str, value: object, annotation: object) -> None:
     """Guards a constructor against a value of another type than its annotation says.
 
+    Dtypes and qschemes have been read by then: they pass for the texts that name them.
+
     Raises:
         QConfigError: the annotation is of plain types, and the value of none of them.
     """
+    if isinstance(value, (QDType, QScheme)):
+        return
     kinds = plain_kinds(annotation)
     given = {None if value is None else type(value)}
     if given == {int}:

@@ -259,8 +259,9 @@ class Observing(nn.Module):
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, *lists
         )
-        if self.observer.needs_range_alone and not self.scale.is_meta:
-            self.observer.load_state(self._seen())
+        _, errors = lists
+        if self.observer.needs_range_alone and not self.scale.is_meta and not errors:
+            self.observer.load_state(self._seen())  # with errors, torch raises in the end
 
     def _load_observer(self, state_dict: dict[str, Tensor], prefix: str) -> None:
         found = {k for k in state_dict if k.startswith(prefix)}
