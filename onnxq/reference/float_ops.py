@@ -159,6 +159,27 @@ class ConvTranspose(OpRun):
         return (np.asarray(y[: len(x)], x.dtype),)
 
 
+class OldResize(OpRun):
+    """Resize-10, X and scales, which onnx has no implementation of.
+
+    Places are x / scale. Nearest elements are rounded up along axes that shrink, else down.
+    """
+
+    op_domain = ""
+
+    def _run(
+        self, x: Singles, scales: Singles, mode: str | None = None, **_: Any
+    ) -> tuple[Singles, ...]:
+        resize = load_op("", "Resize")
+        kept = {"mode": mode or "nearest", "coordinate_transformation_mode": "asymmetric"}
+        if kept["mode"] != "nearest":
+            return (np.asarray(resize.eval(x, None, scales, **kept), x.dtype),)
+        for rounding, among in (("ceil", scales < 1), ("floor", scales >= 1)):
+            part = np.where(among, scales, np.float32(1))
+            x = np.asarray(resize.eval(x, None, part, nearest_mode=rounding, **kept), x.dtype)
+        return (x,)
+
+
 class LpNormalization(OpRun):
     """Y = X / (sum |X|^p)^(1/p) along `axis`, 0 where that is 0; onnx's own adds X^p with signs."""
 
@@ -198,6 +219,9 @@ def _activate(y: Singles, kind: str, parameters: Sequence[float]) -> Singles:
 
 PLAIN_OPS: dict[str, type[OpRun]] = {op.__name__: op for op in (ConvTranspose, LpNormalization)}
 """Float operators of the default domain that take the place of onnx's own."""
+
+OLD_OPS: dict[str, tuple[int, type[OpRun]]] = {"Resize": (11, OldResize)}
+"""Operator -> the opset below which a class takes the place of onnx's own."""
 
 FLOAT_OPS: tuple[type[OpRun], ...] = (
     BiasGelu,

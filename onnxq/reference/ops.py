@@ -22,7 +22,7 @@ from onnxq import catalog
 from onnxq.errors import OnnxqError, UnsupportedError
 from onnxq.operator import IntegerCall
 from onnxq.ort.node_kinds import CODE_TYPES
-from onnxq.reference.float_ops import FLOAT_OPS, MICROSOFT, PLAIN_OPS
+from onnxq.reference.float_ops import FLOAT_OPS, MICROSOFT, OLD_OPS, PLAIN_OPS
 from onnxq.reference.loops import LOOPS
 from onnxq.reference.old_schemas import NOTHING, move_of
 from onnxq.reference.schema import DEFAULT, check_call, check_proto
@@ -161,6 +161,8 @@ def _load_class(
     if node.op_type in PLAIN_OPS:
         return PLAIN_OPS[node.op_type]
     version, cls = run_params["opsets"][""], run_params["evaluator_cls"]
+    if node.op_type in OLD_OPS and version < OLD_OPS[node.op_type][0]:
+        return OLD_OPS[node.op_type][1]
     try:
         return load_op("", node.op_type, version, evaluator_cls=cls)  # type: ignore[no-any-return]
     except RuntimeContextError:

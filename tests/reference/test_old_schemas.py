@@ -14,6 +14,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as refusals
 from onnxq import catalog, reference
 from onnxq.checking.cross_check import cross_check
 from onnxq.operator import IntegerOperator, Operator, Rule
+from onnxq.operator.examples import normal
 from onnxq.reference.old_schemas import move_of
 from tests.operators import builder
 from tests.operators.old_cases import old_cases, versions
@@ -142,6 +143,19 @@ def test_resize_of_opset_10_rounds_up_where_it_shrinks(factor: float) -> None:
     (wanted,) = builder.session(model).run(None, feeds)
     (got,) = reference.evaluator(model).run(None, feeds)
     assert got.tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("scales", [(1, 1, 2, 1.5), (1, 1, 0.5, 0.7), (1, 1, 0.5, 3)], ids=str)
+def test_floats_are_resized_as_in_opset_10(mode: str, scales: tuple[float, ...]) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 10]> g (float[1,2,6,7] x, float[4] s) => '
+        f'(float[A,B,C,D] y) {{ y = Resize <mode = "{mode}"> (x, s) }}'
+    )
+    feeds = {"x": normal(1, 2, 6, 7), "s": np.array(scales, np.float32)}
+    (wanted,) = builder.session(model).run(None, feeds)
+    (got,) = reference.evaluator(model).run(None, feeds)
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_split_of_opset_11_cuts_as_its_attribute_says() -> None:
