@@ -145,3 +145,27 @@ def test_channels_last_are_put_into_our_order() -> None:
     assert last is not None
     assert np.array_equal(last, ours)
     assert rounding.as_laid_out(np.zeros((5, 5), np.uint8), ours) is None  # cannot be told apart
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "int16"])
+def test_a_float_conv_behind_codes_of_16_bits_is_no_failure(dtype: str) -> None:
+    """ONNX Runtime has no integer kernel for these codes, and fuses Conv with Relu in float."""
+    kind = np.dtype(dtype)
+    constants: dict[str, Array] = {
+        "s": np.array(1e-4, np.float32),
+        "z": np.array(np.iinfo(kind).max // 2, kind),
+        "w": weights(1, 8, 4, 3, 3),
+        "b": weights(2, 8),
+    }
+    nodes = [
+        make("QuantizeLinear", ["x", "s", "z"], ["q"], "q"),
+        make("DequantizeLinear", ["q", "s", "z"], ["f"], "dq"),
+        make("Conv", ["f", "w", "b"], ["c"], "conv"),
+        make("Sigmoid", ["c"], ["g"], "sigmoid"),
+        make("QuantizeLinear", ["g", "s", "z"], ["gq"], "gq"),
+        make("DequantizeLinear", ["gq", "s", "z"], ["y"], "gdq"),
+    ]
+    source = model(nodes, constants, {"x": ["N", 4, 9, 9]}, opset=21)
+    found = cross_check(source, {"x": weights(0, 16, 4, 9, 9)}, batch_size=16)
+    assert not found.unchecked
+    found.check()
