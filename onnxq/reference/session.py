@@ -164,6 +164,8 @@ def _has_implementation(node: ir.Node, version: int) -> bool:
 def _hand_over(model: ir.Model) -> tuple[onnx.ModelProto, dict[str, Array]]:
     """The graph as a protobuf of any size, and the weights that are not in it."""
     copy = model.clone()
+    for node in copy.graph.all_nodes():
+        copy.opset_imports.setdefault(node.domain, 1)  # onnx looks none up that is not imported
     weights: dict[str, Array] = {}
     for graph in copy.graphs():
         for name, value in graph.initializers.items():

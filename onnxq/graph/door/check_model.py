@@ -6,11 +6,8 @@ from typing import TYPE_CHECKING
 
 from onnxq.errors import ModelError
 from onnxq.graph.door.external_data import check_external_data
-from onnxq.graph.door.nesting import (
-    check_chains_of_functions,
-    check_depth,
-    check_function_circles,
-)
+from onnxq.graph.door.functions import check_functions
+from onnxq.graph.door.nesting import check_depth
 from onnxq.graph.door.opsets import check_opset
 from onnxq.graph.door.order import check_order
 from onnxq.graph.door.signatures import check_signatures
@@ -36,8 +33,7 @@ CHECKS: tuple[Callable[[ir.Model], Iterator[Problem]], ...] = (
     check_names_are_unique,
     check_origins,
     check_order,
-    check_function_circles,
-    check_chains_of_functions,  # there is no circle
+    check_functions,
     check_signatures,
 )
 """Each yields the problems of one kind; the first of all is told."""

@@ -7,6 +7,7 @@ import onnx_ir.passes.common as common
 
 from onnxq.errors import ModelError
 from onnxq.graph.door.check_model import refuse
+from onnxq.graph.door.nesting import check_depth
 from onnxq.graph.door.signatures import check_signatures
 
 
@@ -30,5 +31,6 @@ class InlineFunctions(ir.passes.InPlacePass):
                 "functions."
             ) from error
         model.functions.clear()
-        refuse(check_signatures(model), "the model, its functions inlined")
+        for check in (check_depth, check_signatures):  # of which calls may make other ones
+            refuse(check(model), "the model, its functions inlined")
         return ir.passes.PassResult(model, modified=True)

@@ -15,12 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxq.errors import ModelError
 from onnxq.graph.door import CHECKS, check_model
 from onnxq.graph.door.external_data import check_external_data
-from onnxq.graph.door.nesting import (
-    MAX_DEPTH,
-    check_chains_of_functions,
-    check_depth,
-    check_function_circles,
-)
+from onnxq.graph.door.functions import MAX_NODES, check_functions
+from onnxq.graph.door.nesting import MAX_DEPTH, check_depth
 from onnxq.graph.door.opsets import check_opset
 from onnxq.graph.door.order import check_order
 from onnxq.graph.door.signatures import check_signatures
@@ -148,7 +144,20 @@ def not_utf8() -> ir.Model:
     return ir.from_proto(onnx.load_from_string(data))
 
 
-CHAIN = {f"call{i}": f"call{i + 1}" for i in range(MAX_DEPTH)} | {f"call{MAX_DEPTH}": "Relu"}
+def doubled() -> ir.Model:
+    """Twenty functions, each of which calls the next one twice."""
+    model = proto()
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("f", 1)]
+    for i in range(20):
+        called, domain = ("Relu", "") if i == 19 else (f"call{i + 1}", "f")
+        nodes = [
+            helper.make_node(called, [a], [b], domain=domain) for a, b in (("a", "h"), ("h", "b"))
+        ]
+        model.functions.append(helper.make_function("f", f"call{i}", ["a"], ["b"], nodes, opsets))
+    model.graph.node.append(helper.make_node("call0", ["x"], ["z"], "many", domain="f"))
+    return ir.from_proto(model)
+
+
 CASES: dict[str, tuple[Check, Callable[[], ir.Model], str]] = {
     "bodies too deep": (
         check_depth,
@@ -240,16 +249,20 @@ CASES: dict[str, tuple[Check, Callable[[], ir.Model], str]] = {
         "Neg '(then|else)_neg' reads what a later one gives",
     ),
     "a function that calls itself": (
-        check_function_circles,
+        check_functions,
         functions(call1="call1"),
         "function 'f.call1' calls itself",
     ),
     "functions in a circle": (
-        check_function_circles,
+        check_functions,
         functions(call1="call2", call2="call3", call3="call1"),
         "calls itself, or one that does",
     ),
-    "functions too deep": (check_chains_of_functions, functions(**CHAIN), f"{MAX_DEPTH + 1} deep"),
+    "functions that are a million nodes": (
+        check_functions,
+        doubled,
+        f"inlined the model has .* nodes; onnxq reads {MAX_NODES:,}",
+    ),
     "a missing input": (
         check_signatures,
         changed(lambda m: m.graph.node[0].input.pop()),
