@@ -691,3 +691,10 @@ def test_overflows_are_told_with_their_node_and_need_not_be_applied() -> None:
     )
     assert (evaluator.run(["p"], x)[0] == 4 * 255 * 127).all()
     assert heard == [("product", 2 * 2 * 3)]
+
+
+def test_operator_of_a_domain_that_is_not_imported_is_named() -> None:
+    source = quantized_matmul(np.array(3, np.uint8))
+    source.graph.node.append(helper.make_node("Lost", ["x"], ["z"], "lost", domain="nowhere"))
+    with pytest.raises(UnsupportedError, match=r"nowhere Lost \('lost'\)"):
+        reference.evaluator(source)
