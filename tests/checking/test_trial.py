@@ -17,7 +17,8 @@ BYTES = 4 * 3 * 8 * 8  # of one image of the network
 def test_made_up_inputs_have_the_model_s_shapes_and_size_1_where_they_are_dynamic() -> None:
     made = on_made_up_inputs(onnxq.prepare(network()).model)
     (batch,) = made.batches
-    assert (batch["x"].shape, batch["x"].dtype) == ((1, 3, 8, 8), np.float32)
+    assert batch["x"].shape == (1, 3, 8, 8)
+    assert batch["x"].dtype == np.float32
     assert made.evidence is Evidence.MADE_UP
     assert not made.has_samples
 
