@@ -101,6 +101,7 @@ def calibrate(
             its number. NaN or Inf in an input; in an activation, they make its readers float.
         OutputError: the checkpoint cannot be written.
     """
+    check_prepared(prepared, "calibrate")
     keeper = None if checkpoint is None else Keeper(as_checkpoint(checkpoint))
     first = first_batch
     if first is None:
