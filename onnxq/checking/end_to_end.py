@@ -10,7 +10,7 @@ from onnxq import catalog, reference
 from onnxq.checking.cross_findings import OutputAgreement
 from onnxq.checking.differences import SCALES, Differences
 from onnxq.checking.execution import original_name
-from onnxq.checking.rounding import Replayed, Theirs, replay, rounds
+from onnxq.checking.rounding import Replayed, Theirs, replay
 from onnxq.core.arrays import Array
 from onnxq.errors import OnnxqError
 from onnxq.ort import facts
@@ -19,7 +19,7 @@ from onnxq.qdq.read import is_dequantize, one_scale
 from onnxq.reference.float_nodes import FloatNodes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     import onnx_ir as ir
 
@@ -86,7 +86,7 @@ class EndToEnd:
             theirs = wanted.get(name)
             if not sums.differing or not isinstance(theirs, np.ndarray):
                 continue
-            self._behind[name] = self._behind.get(name) or self._first_float(name, run.values)
+            self._behind[name] = self._behind.get(name) or self._first_float(name, run.rounding)
             self._judge(name, sums, theirs, run)
 
     def _named(self, results: Mapping[tuple[str, str], Array], wanted: Values) -> Theirs:
@@ -104,7 +104,7 @@ class EndToEnd:
 
     def _judge(self, name: str, sums: Differences, theirs: Array, run: Replayed) -> None:
         """Takes down whether rounding explains the output on one batch, and how many steps."""
-        bound, ours = run.bounds.get(name, 0.0), run.values.get(name)
+        bound, ours = run.bounds.get(name, 0.0), run.outputs.get(name)
         steps = int(bound / sums.step(theirs))
         if not is_within(ours, theirs, bound):
             self._unexplained.add(name)
@@ -112,19 +112,17 @@ class EndToEnd:
             steps = max(steps, sums.largest)
         self._rounding[name] = max(self._rounding.get(name, 0), steps)
 
-    def _first_float(self, output: str, values: Mapping[str, object]) -> str:
+    def _first_float(self, output: str, rounding: Collection[int]) -> str:
         """The first node in front of the output that rounds floats; empty: none.
 
         One that is not elementwise, where there is one: a Mul of two scales explains little.
         """
         wanted, first, elementwise = {output}, "", ""
-        nodes = zip(self._evaluator.rt_nodes_, self._evaluator.reads, strict=True)
-        for node, reads in reversed(list(nodes)):
+        for i, node in reversed(list(enumerate(self._evaluator.rt_nodes_))):
             if wanted.isdisjoint(node.output):
                 continue
-            wanted |= reads - {""}
-            inputs = [values[name] if name else None for name in node.input]
-            if not rounds(node, inputs, [values.get(name) for name in node.output]):
+            wanted |= self._evaluator.reads[i] - {""}
+            if i not in rounding:
                 continue
             if facts.named(node.op_type).rounding is Rounding.ONCE:
                 elementwise = reference.where(node.onnx_node)

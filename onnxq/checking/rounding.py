@@ -62,7 +62,8 @@ class Replayed:
     """A run of the reference that goes on with ONNX Runtime's codes where rounding explains them.
 
     Attributes:
-        values: every value by name.
+        outputs: of the model, by name.
+        rounding: places of the nodes that round floats, among the evaluator's.
         bounds: of float values behind nodes that round: the furthest that rounding moves one.
         unexplained: the node of ONNX Runtime's graph whose integers rounding does not explain;
             empty: there is none.
@@ -70,7 +71,8 @@ class Replayed:
         near_ties: of these, such as lie so near to a tie that rounding may decide them.
     """
 
-    values: Values
+    outputs: Values
+    rounding: frozenset[int]
     bounds: Mapping[str, float]
     unexplained: str
     decided: int
@@ -102,11 +104,29 @@ class _Replay:
 
     def run(self, feeds: Mapping[str, Array]) -> Replayed:
         self.values = {"": None, **self.evaluator.rt_inits_, **feeds}
-        for node, reads in zip(self.evaluator.rt_nodes_, self.evaluator.reads, strict=True):
-            self._step(node, reads)
-        return Replayed(self.values, self.bounds, self.unexplained, self.decided, self.near_ties)
+        names, rounding = self.evaluator.output_names, set()
+        kept, last = set(self.values), self.evaluator.last_readers(names)
+        for i, node in enumerate(self.evaluator.rt_nodes_):
+            reads = self.evaluator.reads[i]
+            if self._step(node, reads):
+                rounding.add(i)
+            for name in (*reads, *node.output):
+                if last.get(name, -1) <= i and name not in kept:
+                    self.values.pop(name, None)
+                    for own in self.moved:
+                        own.pop(name, None)
+        outputs = {name: self.values[name] for name in names}
+        return Replayed(
+            outputs,
+            frozenset(rounding),
+            self.bounds,
+            self.unexplained,
+            self.decided,
+            self.near_ties,
+        )
 
-    def _step(self, node: OpRun, reads: set[str]) -> None:
+    def _step(self, node: OpRun, reads: set[str]) -> bool:
+        """Runs one node; whether it rounds."""
         outputs = _run(node, self.values, {})
         error = _error(node, [self.values[name] for name in node.input], outputs)
         reached = any(not own.keys().isdisjoint(reads) for own in self.moved)
@@ -121,6 +141,7 @@ class _Replay:
             elif isinstance(y, np.ndarray):
                 self.values[name] = self._shared(node, name, y, outputs, replicas)
         self.values[""] = None
+        return error > 0
 
     def _replica(self, node: OpRun, own: Values, error: float) -> Sequence[Any]:
         """Outputs of one replica; its inputs and float results are moved by the node's error."""
@@ -244,14 +265,14 @@ def _run(node: OpRun, values: Values, own: Values) -> tuple[Any, ...]:
 
 def _error(node: OpRun, inputs: Sequence[Any], outputs: Sequence[Any]) -> float:
     """Relative error of the node's own sums; 0: it does not round."""
-    if not rounds(node, inputs, outputs):
+    if not _rounds(node, inputs, outputs):
         return 0.0
     if facts.named(node.onnx_node.op_type).rounding is Rounding.ONCE:
         return LAST_DIGIT
     return max(float(np.sqrt(_terms(inputs, outputs))) * UNIT, LAST_DIGIT)
 
 
-def rounds(node: OpRun, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+def _rounds(node: OpRun, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     """Whether a node computes floats, and not on a kernel that is exact."""
     exact = facts.named(node.op_type).rounding is Rounding.NONE
     if exact or not any(map(_is_float, outputs)):
