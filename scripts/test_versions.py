@@ -1,0 +1,147 @@
+"""onnxq on the oldest, a middle and the newest version of ONNX Runtime that it allows.
+
+    scripts/test_versions                        # all three
+    scripts/test_versions --versions 1.23.0      # one of them, or another one
+
+Each version is unpacked into .cache/onnxruntime/VERSION, which goes ahead of the environment's own
+packages: everything else stays the same. On each of them
+
+    facts       tests/ort: what onnxq says of ONNX Runtime, and what plans rely on
+    files       what the pinned version wrote is loaded, run, and each integer node compared with
+                its kernel: golden graphs and trained models, in every form, for two targets
+
+and on the newest of them
+
+    contract    the kernels against ONNX Runtime, operator by operator. Older ones lack operators
+                and types; what may be written for them follows from the facts.
+
+The exit code is 1 where anything fails. The table that this printed is in scripts/test_versions.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
+
+from scripts._same_bytes.nets import GROUPS, make
+from scripts._tables import head, line
+from scripts._versions.checked_files import Checked
+
+VERSIONS = ("1.23.0", "1.27.0", "1.32.0")
+"""Floor of pyproject.toml, one between, and the newest, which is to be raised with each release."""
+NETS = (*GROUPS["golden"](), "resnet20", "mobilenetv2", "digits_gru", "digits_lstm")
+PARTS = {
+    "facts": ("tests/ort",),
+    "contract": ("tests/operators/test_contract.py", "tests/operators/test_integer_contract.py"),
+}
+ON_NEWEST = ("contract",)
+"""Parts that only the last of VERSIONS is asked for."""
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = ROOT / ".cache" / "onnxruntime"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One version: the last line of each part, what became of the files, and how long it took."""
+
+    version: str
+    parts: dict[str, str]
+    files: Checked
+    wall_s: float
+
+    @property
+    def is_green(self) -> bool:
+        """Whether nothing failed."""
+        return self.files.is_good and not any("failed" in said for said in self.parts.values())
+
+
+def unpacked(version: str) -> Path:
+    """The folder with that version of the onnxruntime package; fetched if it is not there."""
+    folder = CACHE / version
+    if not (folder / "onnxruntime").is_dir():
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        print(f"scripts/test_versions: fetching onnxruntime {version}", file=sys.stderr)
+        part = ["--no-deps", "--only-binary=:all:", "--target", str(folder)]
+        subprocess.run([*pip, *part, f"onnxruntime=={version}"], check=True)
+    return folder
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Variables under which Python finds this onnxruntime first, then this repository."""
+    return os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
+
+
+def tested(tests: tuple[str, ...], folder: Path) -> str:
+    """The summary of pytest on these tests; what failed goes to stderr."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment(folder), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        print(done.stdout[-4000:], done.stderr[-2000:], file=sys.stderr)
+    if done.returncode not in (0, 1):
+        return f"failed: pytest ended with {done.returncode}"
+    return done.stdout.strip().splitlines()[-1].partition(" in ")[0]
+
+
+def checked(files: Path, folder: Path) -> Checked:
+    """Totals of the files on that version."""
+    command = [sys.executable, "-m", "scripts._versions.checked_files", str(files)]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment(folder), stdout=subprocess.PIPE, text=True, check=True
+    )
+    return Checked(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def run(version: str, files: Path) -> Outcome:
+    """Everything, on one version."""
+    folder, started = unpacked(version), time.perf_counter()
+    parts = {
+        name: tested(tests, folder) if name not in ON_NEWEST or version == VERSIONS[-1] else "-"
+        for name, tests in PARTS.items()
+    }
+    found = checked(files, folder)
+    return Outcome(version, parts, found, time.perf_counter() - started)
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """Markdown, a row per version."""
+    names = ("onnxruntime", *PARTS, "files that run", "integers", "of them differing", "wall s")
+    lines = [head(*names)]
+    for one in outcomes:
+        runs = f"{one.files.files - len(one.files.refused)} of {one.files.files}"
+        numbers = (f"{one.files.integers:,}", one.files.differing, f"{one.wall_s:.0f}")
+        lines.append(line(one.version, *one.parts.values(), runs, *numbers))
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--versions", nargs="+", default=VERSIONS, metavar="X.Y.Z")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="onnxq-versions-") as name:
+        files = Path(name)
+        for net in NETS:
+            (files / net).mkdir()
+            make(net, files / net)
+        outcomes = [run(version, files) for version in args.versions]
+    print(table(outcomes))
+    for one in outcomes:
+        for problem in one.files.problems:
+            print(f"{one.version}: {problem}")
+    return 0 if all(one.is_green for one in outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
