@@ -128,8 +128,11 @@ def external_files(model: ir.Model) -> list[Path]:
     found: dict[Path, None] = {}
     for graph in model.graphs():
         for value in graph.initializers.values():
-            if isinstance(value.const_value, ir.ExternalTensor):
-                found[Path(value.const_value.path)] = None
+            tensor = value.const_value
+            if (
+                isinstance(tensor, ir.ExternalTensor) and tensor.size
+            ):  # else the door let any name in
+                found[Path(tensor.path)] = None
     return list(found)
 
 

@@ -102,10 +102,11 @@ def without_form(node: ir.Node) -> Float:
 def _matrix(node: ir.Node) -> ir.Value | None:
     """The first constant of float32 that has two axes of more than one element."""
     for value in node.inputs:
-        if value is None or not value.is_initializer() or value.shape is None:
+        tensor = None if value is None or not value.is_initializer() else value.const_value
+        if tensor is None:
             continue
-        long = [size for size in value.shape.numpy() if size > 1]
-        if value.dtype == ir.DataType.FLOAT and len(long) > 1:
+        long = [size for size in tensor.shape.numpy() if size > 1]  # what is declared may be wrong
+        if tensor.dtype == ir.DataType.FLOAT and len(long) > 1:
             return value
     return None
 

@@ -116,6 +116,8 @@ def _attributes(node: ir.Node, schema: onnx.defs.OpSchema, suffix: str) -> Itera
         elif attribute.type != (wanted_type := ir.AttributeType[str(known.type).split(".")[-1]]):
             kinds = f"{attribute.type.name}; {suffix} wants {wanted_type.name}"
             yield Problem(f"{where}: attribute '{name}' is of type {kinds}", DAMAGED)
+        elif isinstance(attribute.value, bytes):
+            yield Problem(f"{where}: attribute '{name}' is no UTF-8 text", DAMAGED)
 
 
 def _attributes_hold(node: ir.Node) -> Iterator[Problem]:

@@ -57,6 +57,8 @@ def _of_tensor(name: str, tensor: ir.TensorProtocol) -> Problem | None:
         return Problem(f"tensor '{name}' has a size below zero: {shape}")
     if isinstance(tensor, ir.StringTensor):
         what = f"tensor '{name}' of type STRING and shape {shape}"
+        if not all(map(_is_text, np.asarray(tensor.raw, object).reshape(-1))):
+            return Problem(f"{what} has a text that is no UTF-8")
         return _count(what, "texts", np.size(tensor.raw), tensor.size)  # type: ignore[arg-type]  # raw is typed as any sequence
     if not isinstance(tensor, ir.TensorProtoTensor):
         return None
@@ -79,6 +81,13 @@ def _of_proto(name: str, proto: onnx.TensorProto, dtype: ir.DataType, size: int)
         packed = BYTE_BITS // dtype.bitwidth
     wanted = -(-size * _PARTS.get(dtype, 1) // packed)
     return _count(what, f"numbers in {own}", len(getattr(proto, own)), wanted)
+
+
+def _is_text(text: object) -> bool:
+    try:
+        return not isinstance(text, bytes) or bool(text.decode()) or not text
+    except UnicodeDecodeError:
+        return False
 
 
 def _count(what: str, unit: str, got: int, wanted: int) -> Problem | None:

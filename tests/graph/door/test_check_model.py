@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 Check = Callable[[ir.Model], "Iterator[Problem]"]
 Change = Callable[[onnx.ModelProto], object]
 
+RESIZE = helper.make_node("Resize", ["x", "", "yes"], ["z"], mode=b"\xff")
 AXIS = helper.make_attribute("axis", 1.0)
 W = np.arange(16, dtype=np.float32).reshape(4, 4)
 
@@ -196,6 +197,16 @@ CASES: dict[str, tuple[Check, Callable[[], ir.Model], str]] = {
         check_tensors,
         weight(data_type=8, string_data=[b"a"]),
         "1 texts; it wants 16",
+    ),
+    "a text that is none": (
+        check_tensors,
+        weight(data_type=8, dims=[1], string_data=[b"\xff"]),
+        "has a text that is no UTF-8",
+    ),
+    "an attribute that is no text": (
+        check_signatures,
+        changed(lambda m: m.graph.node.append(RESIZE)),
+        "attribute 'mode' is no UTF-8 text",
     ),
     "an initializer without data": (
         check_initializers_have_data,
