@@ -62,7 +62,7 @@ class CalibrationError(OnnxqError):
 
 
 class UnsupportedError(OnnxqError):
-    """What is asked for is not supported; the message names the remedy."""
+    """The model or the request needs something that onnxq lacks; the message names the remedy."""
 
     exit_code = 7
 

@@ -105,7 +105,7 @@ def command(name: str, inputs: Path) -> Command:
 
 
 def trial(command: Command, number: signal.Signals, rng: np.random.Generator) -> Counter[str]:
-    """What came of one kill: how often each of COUNTS."""
+    """Counts of one kill: how often each of COUNTS came about."""
     found: Counter[str] = Counter()
     spawned = int(rng.integers(SPAWNED)) == 0
     with tempfile.TemporaryDirectory(prefix="onnxq-kill-") as name:

@@ -99,13 +99,13 @@ class Memory(enum.Enum):
 
 
 class Waiting(enum.Enum):
-    """What the threads of a session do between two of its runs."""
+    """Habit of a session's threads between two of its runs."""
 
     SPINNING = "spinning"
-    """They look for work: its default, quickest where run follows run."""
+    """Threads look for work: its default, quickest where run follows run."""
     ASLEEP = "asleep"
-    """They leave their cores alone, where other work lies between (calibration of ResNet-50: 153 ms
-    of CPU time per batch in place of 246)."""
+    """Threads leave their cores to other work in between (calibration of ResNet-50: 153 ms of CPU
+    time per batch in place of 246)."""
 
 
 class Session:

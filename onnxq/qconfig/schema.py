@@ -93,7 +93,7 @@ else:
 
 
 class QConfigFile(Struct, forbid_unknown_fields=True, rename={"overall": "global"}):
-    """What to quantize and how; null and "float" leave something in float.
+    """Choice of what to quantize and how; null and "float" leave something in float.
 
     Keys of nodes and tensors are names or globs (*, ?, [...]).
     """

@@ -30,7 +30,7 @@ class Evidence(enum.Enum):
     UNSEEN = "samples to check on"
     """Samples that were given for the purpose; no observer saw them."""
     EXAMPLES = "example inputs"
-    """Those of an export, which compared the model with its module; there is no float model."""
+    """Inputs of an export, which compared the model with its module; there is no float model."""
     MADE_UP = "made-up inputs"
     """Random numbers of the right shapes: they show that it runs, not how near to float it is."""
     NONE = "no inputs"

@@ -62,7 +62,7 @@ class Keeper:
         self._due = time.monotonic() + checkpoint.every_s
 
     def load(self, model_hash: str) -> Statistics | None:
-        """What the file has; None: it is not there.
+        """Statistics that the file holds; None: there is no file.
 
         Raises:
             CalibrationError: it is damaged, or of another model.

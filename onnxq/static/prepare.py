@@ -127,7 +127,7 @@ class Prepared:
 
     @property
     def inputs(self) -> tuple[InputSpec, ...]:
-        """What samples hold; those that are fed back are optional."""
+        """Inputs that samples hold; those that are fed back are optional."""
         return input_specs(self.model, set(self.feedback.values()))
 
     @property

@@ -231,7 +231,7 @@ def _merged(tensor: str, ours: Observer, theirs: Observer) -> Observer:
 
 
 def _firsts(ours: Mapping[str, NotFinite], theirs: Mapping[str, NotFinite]) -> dict[str, NotFinite]:
-    """Of each tensor, the one of the earlier batch."""
+    """Tensor -> the value that is not finite in the earlier batch."""
     both = [*ours.items(), *theirs.items()]
     return dict(sorted(both, key=lambda item: (item[0], -item[1].batch)))
 

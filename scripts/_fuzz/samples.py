@@ -93,7 +93,7 @@ def _calls(
 
 
 def _in_memory(source: Path) -> Path | dict[str, Array]:
-    """What NumPy reads of the file; the path where it reads nothing."""
+    """Arrays that NumPy reads of the file; the path where it reads none."""
     if why_no_file(source):
         return source
     try:
