@@ -89,9 +89,9 @@ class Growth:
         """The results of a new node."""
         made = [Value(self.name(op_type[:1].lower()), tuple(shape)) for shape in shapes]
         names = [value.name for value in made]
-        self.nodes.append(
-            helper.make_node(op_type, inputs, names, self.name(op_type.lower()), **attributes)
-        )
+        node = helper.make_node(op_type, inputs, names, self.name(op_type.lower()))
+        node.attribute.extend(helper.make_attribute(*each) for each in attributes.items())
+        self.nodes.append(node)
         return made
 
     def constant(self, values: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> str:

@@ -283,7 +283,7 @@ def test_onnxruntime_finds_as_many_zero_points_of_one_scale_as_of_columns(direct
     random, hidden, ways = np.random.default_rng(0), 32, 1 + (direction != "forward")
     w, r = (random.uniform(-1, 1, (ways, 4 * hidden, n)).astype(np.float32) for n in (8, hidden))
     x = np.zeros((4, 1, 8), np.float32)
-    attributes = {"hidden_size": hidden, "direction": direction}
+    attributes: dict[str, int | str] = {"hidden_size": hidden, "direction": direction}
     model = builder.float_model(OPERATOR, Case("", (x, w, r), (1, 2), attributes))
     made = onnxq.quantize_dynamic(model, {"LSTM": INTEGERS}, objective=Objective.SPEED)
     (node,) = [n for n in made.graph if n.op_type == "DynamicQuantizeLSTM"]

@@ -59,7 +59,7 @@ def _of_tensor(name: str, tensor: ir.TensorProtocol) -> Problem | None:
         what = f"tensor '{name}' of type STRING and shape {shape}"
         if not all(map(_is_text, np.asarray(tensor.raw, object).reshape(-1))):
             return Problem(f"{what} has a text that is no UTF-8")
-        return _count(what, "texts", np.size(tensor.raw), tensor.size)  # type: ignore[arg-type]  # raw is typed as any sequence
+        return _count(what, "texts", np.size(tensor.raw), tensor.size)
     if not isinstance(tensor, ir.TensorProtoTensor):
         return None
     return _of_proto(name, tensor.raw, tensor.dtype, tensor.size)

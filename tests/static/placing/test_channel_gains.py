@@ -179,7 +179,7 @@ def test_plan_with_gains_survives_its_file(tmp_path: object) -> None:
 
 
 def test_gains_come_back_from_their_text_bit_for_bit_and_from_the_earlier_one() -> None:
-    gains = tuple(np.float32([1, 1.7, 1 / 3, MAX_GAIN]).astype(float).tolist())
+    gains = tuple(float(np.float32(gain)) for gain in (1, 1.7, 1 / 3, MAX_GAIN))
     assert read_gains(written_gains(gains)) == gains
     assert len(written_gains(gains)) == 5 * len(gains)
     assert read_gains(json.dumps(gains)) == gains
