@@ -119,7 +119,7 @@ def static(task: Task, path: Path) -> Made:
     )
     save(made, path)
     found = onnxq.cross_check(path, list(task.samples[:CHECKED]))
-    return measured(task, path, found.differing)
+    return measured(task, path, sum(node.differing for node in found.nodes))
 
 
 def dynamic(task: Task, path: Path) -> Made:

@@ -138,7 +138,7 @@ def captcha() -> Task:
     characters = next(
         ast.literal_eval(node.value)
         for node in source.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CHARSET_OLD"
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CHARSET_BETA"
     )
     random = np.random.default_rng(4)
     words = [word(random, 4) for _ in range(CALIBRATED + SCORED)]
@@ -155,6 +155,6 @@ def captcha() -> Task:
             read.append(right(text.lower(), got.lower()))
         return float(np.mean(read))
 
-    path = DDDDOCR.extract("ddddocr/common_old.onnx")
+    path = DDDDOCR.extract("ddddocr/common.onnx")
     samples = [batch for _, batch in captchas[:CALIBRATED]]
     return Task("ddddocr, captchas", path, samples, score, "characters")
