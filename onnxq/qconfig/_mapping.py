@@ -38,7 +38,7 @@ from onnxq.qconfig._plain_values import (
 )
 from onnxq.qconfig._text import dump_yaml, parse_override, parse_yaml
 from onnxq.qconfig._values import Entry, QConfig, QConfigDynamic, as_observer
-from onnxq.qconfig.schema import EntryForm, TensorForm, check_form
+from onnxq.qconfig.file_form import EntryForm, TensorForm, check_form
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

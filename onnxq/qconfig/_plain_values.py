@@ -23,7 +23,7 @@ from onnxq.qconfig._values import (
     as_observer,
     as_scale_rule,
 )
-from onnxq.qconfig.schema import check_form
+from onnxq.qconfig.file_form import check_form
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

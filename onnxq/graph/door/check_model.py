@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq.errors import ModelError
+from onnxq.graph.door.data import check_initializers_have_data, check_tensors
+from onnxq.graph.door.depth import check_depth
 from onnxq.graph.door.external_data import check_external_data
-from onnxq.graph.door.functions import check_functions
-from onnxq.graph.door.nesting import check_depth
+from onnxq.graph.door.inlining import check_functions
 from onnxq.graph.door.opsets import check_opset
 from onnxq.graph.door.order import check_order
 from onnxq.graph.door.signatures import check_signatures
-from onnxq.graph.door.tensors import check_initializers_have_data, check_tensors
 from onnxq.graph.door.texts import check_texts
 from onnxq.graph.door.values import check_ends, check_names_are_unique, check_origins
 

@@ -7,7 +7,7 @@ import onnx_ir.passes.common as common
 
 from onnxq.errors import ModelError
 from onnxq.graph.door.check_model import refuse
-from onnxq.graph.door.nesting import check_depth
+from onnxq.graph.door.depth import check_depth
 from onnxq.graph.door.signatures import check_signatures
 
 

@@ -14,13 +14,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxq.errors import ModelError
 from onnxq.graph.door import CHECKS, check_model
+from onnxq.graph.door.data import check_initializers_have_data, check_tensors
+from onnxq.graph.door.depth import MAX_DEPTH, check_depth
 from onnxq.graph.door.external_data import check_external_data
-from onnxq.graph.door.functions import MAX_NODES, check_functions
-from onnxq.graph.door.nesting import MAX_DEPTH, check_depth
+from onnxq.graph.door.inlining import MAX_NODES, check_functions
 from onnxq.graph.door.opsets import check_opset
 from onnxq.graph.door.order import check_order
 from onnxq.graph.door.signatures import check_signatures
-from onnxq.graph.door.tensors import check_initializers_have_data, check_tensors
 from onnxq.graph.door.texts import check_texts
 from onnxq.graph.door.values import check_ends, check_names_are_unique, check_origins
 from onnxq.graph.io import load

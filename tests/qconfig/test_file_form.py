@@ -8,18 +8,18 @@ import pytest
 
 from onnxq.errors import QConfigError
 from onnxq.observers import Observer
-from onnxq.qconfig import QConfigMapping, schema
+from onnxq.qconfig import QConfigMapping, file_form
 from onnxq.qconfig._defaults import NAMED
 
 DOCS = Path(__file__).parents[2] / "docs" / "qconfig.md"
 
 
 def test_the_shipped_schema_is_that_of_the_types() -> None:
-    assert schema.FILE.read_text("utf-8") == schema.to_text(), "run scripts/write_schema"
+    assert file_form.FILE.read_text("utf-8") == file_form.to_text(), "run scripts/write_schema"
 
 
 def test_the_schema_names_the_entries_and_every_argument_of_an_observer() -> None:
-    parts = json.loads(schema.FILE.read_text("utf-8"))["$defs"]
+    parts = json.loads(file_form.FILE.read_text("utf-8"))["$defs"]
     names = parts["QConfigFile"]["properties"]["global"]["anyOf"][0]["enum"]
     assert set(names) == {"float", *NAMED}
     arguments = parts["Part"]["properties"]
@@ -81,4 +81,4 @@ def test_an_override_is_checked_like_a_file() -> None:
 
 def test_the_schema_knows_every_observer_of_onnxq() -> None:
     known = {kind.__name__ for kind in Observer.__subclasses__() if kind.__module__[:6] == "onnxq."}
-    assert known <= set(schema.Observer.__struct_fields__) | set(schema._NAMES)
+    assert known <= set(file_form.Observer.__struct_fields__) | set(file_form._NAMES)
