@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 
 import numpy as np
 
-from onnxq.core.writer import Writer
+from onnxq.core.owner import Owner
 from scripts._fuzz.seed_models import float_model
 from scripts._tables import head, line
 
@@ -131,7 +131,7 @@ def trial(command: Command, number: signal.Signals, rng: np.random.Generator) ->
         if number is signal.SIGKILL:
             found["left by KILL"] += len(left)
             found["more than one left"] += len(left) > 1
-            found["not named"] += any(_writer(path) != pid for path in left)
+            found["not named"] += any(_owner(path) != pid for path in left)
         else:
             found["left by TERM or INT"] += len(left)
         if status and (left or command.kept or rng.random() < REPEATED):
@@ -213,10 +213,10 @@ def _left(command: Command, out: Path, tmp: Path) -> list[Path]:
     return [path for path in (*out.iterdir(), *tmp.iterdir()) if path.name not in asked]
 
 
-def _writer(path: Path) -> int | None:
+def _owner(path: Path) -> int | None:
     """Number of the process that a temporary file or folder names."""
     parts = path.name.removesuffix(".tmp").split(".")
-    named = [writer for part in parts if (writer := Writer.parse(part.removeprefix("onnxq-")))]
+    named = [owner for part in parts if (owner := Owner.parse(part.removeprefix("onnxq-")))]
     return named[0].pid if named else None
 
 

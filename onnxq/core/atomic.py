@@ -1,6 +1,6 @@
 """Files that are there whole or not at all: written beside their place, then renamed.
 
-A temporary file names the process that writes it (see `writer`). Whatever ends that process by an
+A temporary file names the process that writes it (see `owner`). Whatever ends that process by an
 exception or a signal that Python hears, the file is removed; one that a kill or a power failure
 left is removed by the next writing to the same place.
 """
@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from onnxq.core.writer import Writer, this_process
+from onnxq.core.owner import Owner, this_process
 from onnxq.errors import OutputError
 
 if TYPE_CHECKING:
@@ -178,12 +178,12 @@ def _remove(path: Path) -> None:
 
 
 def _remove_left(place: Path, start: str, ending: str) -> None:
-    """Removes temporary files and folders of that form whose writers are dead."""
+    """Removes temporary files and folders of that form whose owners are dead."""
     with contextlib.suppress(OSError):  # a folder that cannot be listed; a file of another user
         for name in os.listdir(place):  # noqa: PTH208  # names, of folders with many files
             if not (name.startswith(start) and name.endswith(ending)):
                 continue
-            writer, _, token = name[len(start) : len(name) - len(ending)].rpartition(".")
-            owner = Writer.parse(writer)
+            text, _, token = name[len(start) : len(name) - len(ending)].rpartition(".")
+            owner = Owner.parse(text)
             if token and owner is not None and owner.is_dead():
                 _remove(place / name)

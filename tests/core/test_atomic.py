@@ -15,7 +15,7 @@ from onnxq.core.atomic import (
     temporary_folder,
     write_atomically,
 )
-from onnxq.core.writer import Writer, this_process
+from onnxq.core.owner import Owner, this_process
 from onnxq.errors import OutputError
 
 if TYPE_CHECKING:
@@ -156,8 +156,8 @@ def test_a_stream_is_no_file(name: str) -> None:
         check_writable(name)
 
 
-def _left_by(writer: Writer, folder: Path, target: str = "a.bin") -> Path:
-    path = folder / f".{target}.{writer}.0123456789abcdef.tmp"
+def _left_by(owner: Owner, folder: Path, target: str = "a.bin") -> Path:
+    path = folder / f".{target}.{owner}.0123456789abcdef.tmp"
     path.write_bytes(b"half")
     return path
 
@@ -175,10 +175,10 @@ def test_the_next_writing_removes_what_a_dead_process_left(tmp_path: Path) -> No
     assert set(tmp_path.iterdir()) == {*kept, tmp_path / "a.bin"}
 
 
-def test_a_temporary_file_names_its_writer(tmp_path: Path) -> None:
+def test_a_temporary_file_names_its_owner(tmp_path: Path) -> None:
     with temporary(tmp_path / "a.bin") as part:
         _, _, host_and_pid = part.name.partition(".a.bin.")
-        assert Writer.parse(host_and_pid.partition(".")[0]) == this_process()
+        assert Owner.parse(host_and_pid.partition(".")[0]) == this_process()
 
 
 def test_temporary_folders_are_removed_and_so_are_those_of_the_dead(

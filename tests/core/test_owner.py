@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from onnxq.core.writer import Writer, this_process
+from onnxq.core.owner import Owner, this_process
 
 
-def test_a_writer_is_read_from_its_text() -> None:
-    assert Writer.parse(str(this_process())) == this_process()
-    assert Writer.parse("model.onnx") is None
+def test_an_owner_is_read_from_its_text() -> None:
+    assert Owner.parse(str(this_process())) == this_process()
+    assert Owner.parse("model.onnx") is None
 
 
 def test_this_process_is_alive() -> None:
@@ -33,4 +33,4 @@ def test_a_process_that_ended_is_dead() -> None:
 
 
 def test_nothing_is_said_of_another_host() -> None:
-    assert not Writer("elsewhere", 1 << 30, 1).is_dead()
+    assert not Owner("elsewhere", 1 << 30, 1).is_dead()

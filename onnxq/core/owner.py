@@ -3,7 +3,7 @@
     .model.onnx.myhost_4026531836-4711-88231.5b1f0c9d2e7a4c60.tmp
                 host and pid namespace, pid, when the process began (clock ticks since boot)
 
-A file whose writer is dead is left over, and may be removed. Of a writer on another host or in
+A file whose owner is dead is left over, and may be removed. Of an owner on another host or in
 another container nothing can be said: its files stay.
 """
 
@@ -22,7 +22,7 @@ _PATTERN = re.compile(r"(?P<host>\w+)-(?P<pid>\d+)-(?P<began>\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class Owner:
     """A process that writes files.
 
     Attributes:
@@ -37,10 +37,10 @@ class Writer:
     began: int
 
     @staticmethod
-    def parse(text: str) -> Writer | None:
-        """Writer whose `str` that is; None: it is no writer's."""
+    def parse(text: str) -> Owner | None:
+        """Owner whose `str` that is; None: it is no owner's."""
         match = _PATTERN.fullmatch(text)
-        return match and Writer(match["host"], int(match["pid"]), int(match["began"]))
+        return match and Owner(match["host"], int(match["pid"]), int(match["began"]))
 
     def is_dead(self) -> bool:
         """Whether the process is known to have ended."""
@@ -58,10 +58,10 @@ class Writer:
         return f"{self.host}-{self.pid}-{self.began}"
 
 
-def this_process() -> Writer:
-    """Writer that is this process."""
+def this_process() -> Owner:
+    """Owner that is this process."""
     pid = os.getpid()  # asked each time: a fork has another one
-    return Writer(_host(), pid, _began(pid))
+    return Owner(_host(), pid, _began(pid))
 
 
 @cache
