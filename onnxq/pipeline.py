@@ -17,7 +17,6 @@ from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.ort import runtime
 from onnxq.samples import is_one_shot, open_samples
-from onnxq.samples.kept import Kept
 from onnxq.static.arguments import check_prepared
 from onnxq.static.calibrate import Statistics, calibrate
 from onnxq.static.observed_range import plan_observed
@@ -59,7 +58,7 @@ def convert(prepared: Prepared, format: str = "qdq") -> QuantizedModel:
     begun_s = time.process_time()
     check_prepared(prepared, "convert")
     statistics = prepared.statistics
-    trial = static_trial(prepared, Check.CALIBRATION, prepared.kept, begun_s)
+    trial = static_trial(prepared, Check.CALIBRATION, prepared.excerpt, begun_s)
     made = make_static(prepared, lambda p: plan(p, statistics), format, trial)
     _warn(made.model)
     return made.model
@@ -124,18 +123,18 @@ def quantize(
     aim = as_objective(objective)
     prepared = prepare(model, qconfig, target, feedback, range_reduction)
     observed = prepared.target.range_reduction is RangeReduction.OBSERVED
-    kept = Kept(prepared.inputs, prepared.feedback.values())
+    excerpt = prepared.new_excerpt()
     unseen = None  # opened now: wrong samples are told before the calibration
     if not isinstance(check, Check):
-        unseen = static_trial(prepared, check, kept, begun_s)
+        unseen = static_trial(prepared, check, excerpt, begun_s)
     if callable(samples):
         samples(prepared, *run_args)
-        statistics, kept = prepared.statistics, prepared.kept
+        statistics, excerpt = prepared.statistics, prepared.excerpt
     elif samples is not None:
         batches = open_samples(samples, prepared.inputs, batch_size, ignore)
         if observed and is_one_shot(samples):
             samples = batches = batches.in_memory()  # they are run more than once
-        statistics = calibrate(prepared, kept.watching(batches))
+        statistics = calibrate(prepared, excerpt.watching(batches))
     assert statistics is not None
     found = statistics
 
@@ -146,7 +145,7 @@ def quantize(
             )
         return plan(prepared, found, aim)
 
-    trial = unseen or static_trial(prepared, check, kept, begun_s)
+    trial = unseen or static_trial(prepared, check, excerpt, begun_s)
     made = make_static(prepared, decide, format, trial, min_sqnr_db)
     _warn(made.model)
     return made.model

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onnxq.dynamic.dynamic_decision import DynamicPlan
     from onnxq.operator import Float
     from onnxq.quantized.quantized_model import QuantizedModel
-    from onnxq.samples.kept import Kept
+    from onnxq.samples.excerpt import Excerpt
     from onnxq.static.plan import Plan
     from onnxq.static.prepare import Prepared
 
@@ -40,7 +40,7 @@ class Check(enum.Enum):
 def static_trial(
     prepared: Prepared,
     check: object,
-    kept: Kept,
+    excerpt: Excerpt,
     begun_s: float,
     batch_size: int | None = None,
     ignore: Collection[str] = (),
@@ -50,7 +50,7 @@ def static_trial(
     Args:
         prepared: has the float model.
         check: samples, or a Check.
-        kept: of the calibration.
+        excerpt: of the samples that it was calibrated on.
         begun_s: CPU time of the process when the work began.
         batch_size: of the samples.
         ignore: names of arrays in the samples that are no inputs.
@@ -64,10 +64,10 @@ def static_trial(
     if check is not Check.CALIBRATION:
         batches = open_samples(check, prepared.inputs, batch_size, ignore)
         return Trial(source, Evidence.UNSEEN, batches, None, feedback, begun_s)
-    chosen = kept.chosen()
+    chosen = excerpt.chosen()
     if not chosen:
         return on_made_up_inputs(source, begun_s)
-    return Trial(source, Evidence.CALIBRATION, chosen, kept.samples, feedback, begun_s)
+    return Trial(source, Evidence.CALIBRATION, chosen, excerpt.samples, feedback, begun_s)
 
 
 def make_static(

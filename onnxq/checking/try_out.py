@@ -21,7 +21,7 @@ from onnxq.graph.saving import saved_bytes, weight_bytes
 from onnxq.ort import runtime
 from onnxq.quantized.verdict import Evidence, OutputVerdict, Verdict
 from onnxq.samples import input_specs
-from onnxq.samples.kept import rows_of
+from onnxq.samples.excerpt import rows_of
 from onnxq.samples.state import State
 
 if TYPE_CHECKING:

@@ -29,7 +29,6 @@ from onnxq.cli.steps import (
     claim,
     claim_beside,
     given,
-    kept_of,
     load_model,
     merged,
     plan_dynamic_model,
@@ -265,15 +264,15 @@ def quantize(
     check_format(form)  # before the calibration, which may take minutes
     aim = as_objective(objective)
     prepared = prepare_model(source, qconfig, overrides, target, feedback, range_reduction)
-    kept = kept_of(prepared)
+    excerpt = prepared.new_excerpt()
     unseen = None  # opened now: a wrong path is told before the calibration
     if asked.check is not None:
-        unseen = static_trial(prepared, asked.source, kept, begun_s, batch_size, ignore)
+        unseen = static_trial(prepared, asked.source, excerpt, begun_s, batch_size, ignore)
     if stats:
         statistics = merged(stats)
     else:
-        statistics = calibrate_model(prepared, samples, ignore, batch_size, kept=kept)
-    trial = unseen or static_trial(prepared, asked.source, kept, begun_s)
+        statistics = calibrate_model(prepared, samples, ignore, batch_size, excerpt=excerpt)
+    trial = unseen or static_trial(prepared, asked.source, excerpt, begun_s)
     made = make_static(
         prepared,
         lambda p: plan_model(p, statistics, samples, aim, ignore, batch_size),

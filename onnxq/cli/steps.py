@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onnxq.checking.runnable import Made
     from onnxq.dynamic.dynamic_decision import DynamicPlan, Objective
     from onnxq.quantized.verdict import Verdict
-    from onnxq.samples.kept import Kept
+    from onnxq.samples.excerpt import Excerpt
     from onnxq.static.calibrate import Checkpoint, Statistics
     from onnxq.static.plan import Plan
     from onnxq.static.prepare import Prepared
@@ -126,7 +126,7 @@ def calibrate_model(
     shard: tuple[int, int] = (0, 1),
     stopped: threading.Event | None = None,
     checkpoint: Checkpoint | None = None,
-    kept: Kept | None = None,
+    excerpt: Excerpt | None = None,
 ) -> Statistics:
     """Statistics of the samples, from the first on; those that `previous` has are not run again."""
     from onnxq.report.progress import progress_bar
@@ -136,8 +136,8 @@ def calibrate_model(
     assert samples is not None
     specs = input_specs(prepared.model, prepared.feedback.values())
     batches = open_samples(samples, specs, batch_size, ignore)
-    if kept is not None:
-        batches = kept.watching(batches)
+    if excerpt is not None:
+        batches = excerpt.watching(batches)
 
     def until_stopped() -> Iterator[dict[str, npt.NDArray[np.generic]]]:
         for batch in batches:
@@ -155,13 +155,6 @@ def calibrate_model(
             checkpoint=checkpoint,
             progress=progress,
         )
-
-
-def kept_of(prepared: Prepared) -> Kept:
-    """Keeper of a few batches of the calibration to come."""
-    from onnxq.samples.kept import Kept
-
-    return Kept(prepared.inputs, prepared.feedback.values())
 
 
 def plan_model(

@@ -20,7 +20,7 @@ from onnxq.ort import runtime
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
 from onnxq.qconfig.absent import absent_op_types
 from onnxq.samples import InputSpec, input_specs, open_samples
-from onnxq.samples.kept import Kept
+from onnxq.samples.excerpt import Excerpt
 from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_mapping
 from onnxq.static.calibrate import Calibration
@@ -99,7 +99,7 @@ class Prepared:
     feedback: Mapping[str, str]
     notes: tuple[str, ...]
     _calibration: list[Calibration] = field(default_factory=list, repr=False)  # begun by run()
-    _kept: list[Kept] = field(default_factory=list, repr=False)  # likewise
+    _excerpt: list[Excerpt] = field(default_factory=list, repr=False)  # likewise
 
     @property
     def observed(self) -> dict[str, ObserverSpec]:
@@ -119,11 +119,11 @@ class Prepared:
         """
         if not self._calibration:
             self._calibration.append(Calibration(self))
-            self._kept.append(Kept(self.inputs, self.feedback.values()))
+            self._excerpt.append(self.new_excerpt())
         calibration = self._calibration[0]
         for checked in open_samples([batch], calibration.inputs):
             calibration.observe(checked)
-            self._kept[0].offer(checked)
+            self._excerpt[0].offer(checked)
 
     @property
     def inputs(self) -> tuple[InputSpec, ...]:
@@ -131,9 +131,13 @@ class Prepared:
         return input_specs(self.model, set(self.feedback.values()))
 
     @property
-    def kept(self) -> Kept:
+    def excerpt(self) -> Excerpt:
         """A few of the batches that `run` has observed, to try the quantized model on."""
-        return self._kept[0] if self._kept else Kept(self.inputs)
+        return self._excerpt[0] if self._excerpt else self.new_excerpt()
+
+    def new_excerpt(self) -> Excerpt:
+        """An Excerpt of samples that are still to come."""
+        return Excerpt(self.inputs, self.feedback.values())
 
     def leaving(self, floats: Mapping[str, Float]) -> Prepared:
         """The same with these nodes left in float; the observed tensors stay as they are."""

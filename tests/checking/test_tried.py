@@ -104,7 +104,7 @@ def test_the_plan_says_why_they_are_in_float() -> None:
 
     prepared = onnxq.prepare(refused())
     prepared.run({"x": samples()["x"][:1]})
-    trial = static_trial(prepared, Check.CALIBRATION, prepared.kept, 0.0)
+    trial = static_trial(prepared, Check.CALIBRATION, prepared.excerpt, 0.0)
     made = make_static(prepared, lambda p: onnxq.plan(p, prepared.statistics), "qdq", trial)
     (name,) = verdict_of(made.model).left_in_float
     decision = made.plan.decisions[name]

@@ -21,7 +21,7 @@ MOST_ROWS = 32  # of one batch
 MOST_BYTES = 1 << 26
 
 
-class Kept:
+class Excerpt:
     """Batches that were seen, thinned so that those left are evenly spread: bounded in memory.
 
     Args:
