@@ -19,7 +19,7 @@ from onnxq.ort import runtime
 from onnxq.samples import is_one_shot, open_samples
 from onnxq.static.arguments import check_prepared
 from onnxq.static.calibrate import Statistics, calibrate
-from onnxq.static.observed_range import plan_observed
+from onnxq.static.observed_range import plan_as_targeted
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import ModelSource, Prepared, prepare
 from onnxq.targets.range_reduction import RangeReduction
@@ -139,11 +139,8 @@ def quantize(
     found = statistics
 
     def decide(prepared: Prepared) -> Plan:
-        if observed and samples is not None and not callable(samples):
-            return plan_observed(
-                prepared, found, samples, aim, batch_size=batch_size, ignore=ignore
-            )
-        return plan(prepared, found, aim)
+        again = None if callable(samples) else samples
+        return plan_as_targeted(prepared, found, again, aim, batch_size=batch_size, ignore=ignore)
 
     trial = unseen or static_trial(prepared, check, excerpt, begun_s)
     made = make_static(prepared, decide, format, trial, min_sqnr_db)

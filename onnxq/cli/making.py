@@ -32,7 +32,6 @@ from onnxq.cli.steps import (
     load_model,
     merged,
     plan_dynamic_model,
-    plan_model,
     prepare_model,
     report_dynamic,
     report_quantization,
@@ -260,6 +259,7 @@ def quantize(
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.saving import save
     from onnxq.qdq.qoperator import check_format
+    from onnxq.static.observed_range import plan_as_targeted
 
     check_format(form)  # before the calibration, which may take minutes
     aim = as_objective(objective)
@@ -275,7 +275,9 @@ def quantize(
     trial = unseen or static_trial(prepared, asked.source, excerpt, begun_s)
     made = make_static(
         prepared,
-        lambda p: plan_model(p, statistics, samples, aim, ignore, batch_size),
+        lambda p: plan_as_targeted(
+            p, statistics, samples, aim, batch_size=batch_size, ignore=ignore
+        ),
         form,
         trial,
         min_sqnr,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.checking.runnable import Made
-    from onnxq.dynamic.dynamic_decision import DynamicPlan, Objective
+    from onnxq.dynamic.dynamic_decision import DynamicPlan
     from onnxq.quantized.verdict import Verdict
     from onnxq.samples.excerpt import Excerpt
     from onnxq.static.calibrate import Checkpoint, Statistics
@@ -155,26 +155,6 @@ def calibrate_model(
             checkpoint=checkpoint,
             progress=progress,
         )
-
-
-def plan_model(
-    prepared: Prepared,
-    statistics: Statistics,
-    samples: Path | None,
-    objective: Objective,
-    ignore: tuple[str, ...],
-    batch_size: int | None,
-) -> Plan:
-    """A Plan; the samples are run again where they decide which weights give up range."""
-    from onnxq.static.observed_range import plan_observed
-    from onnxq.static.plan import plan
-    from onnxq.targets.range_reduction import RangeReduction
-
-    if prepared.target.range_reduction is not RangeReduction.OBSERVED or samples is None:
-        return plan(prepared, statistics, objective)
-    return plan_observed(
-        prepared, statistics, samples, objective, batch_size=batch_size, ignore=ignore
-    )
 
 
 def merged(files: tuple[Path, ...]) -> Statistics:

@@ -20,6 +20,7 @@ from onnxq.samples.state import State
 from onnxq.static.plan import plan
 from onnxq.static.rewrite import rewrite
 from onnxq.targets.accumulation import Arithmetic, Effect
+from onnxq.targets.range_reduction import RangeReduction
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -37,6 +38,36 @@ if TYPE_CHECKING:
 
     Channels = dict[str, frozenset[int]]
     """Name of a node, or of its weight -> channels."""
+
+
+def plan_as_targeted(
+    prepared: Prepared,
+    statistics: Statistics,
+    samples: object | None,
+    objective: Objective = Objective.SPEED,
+    *,
+    batch_size: int | None = None,
+    ignore: Collection[str] = (),
+) -> Plan:
+    """Plan by `plan_observed` where the target asks for that, else by `plan`.
+
+    Args:
+        prepared: a decision for every node.
+        statistics: of its observed tensors.
+        samples: what calibration ran, to be run again; None: there are none.
+        objective: of the nodes that the qconfig wants quantized dynamically.
+        batch_size: samples per run; None: the model's, else 1.
+        ignore: names of arrays in the samples that are no inputs.
+
+    Raises:
+        CalibrationError: unusable statistics or samples, or none where the target wants them.
+        QConfigError, UnsupportedError: as `plan_observed`.
+    """
+    if prepared.target.range_reduction is not RangeReduction.OBSERVED or samples is None:
+        return plan(prepared, statistics, objective)
+    return plan_observed(
+        prepared, statistics, samples, objective, batch_size=batch_size, ignore=ignore
+    )
 
 
 def plan_observed(
