@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from onnxq import errors, functional, observers, pytorch, qconfig, qtensor, reference, targets
     from onnxq.checking.cross_check import cross_check
     from onnxq.checking.predict import predict
-    from onnxq.checking.tried import Check
     from onnxq.checking.verify import verify
+    from onnxq.checking.with_verdict import Check
     from onnxq.graph.saving import save
     from onnxq.pipeline import convert, quantize, quantize_dynamic
     from onnxq.pytorch import export
@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Check": "onnxq.checking.tried",
+    "Check": "onnxq.checking.with_verdict",
     "QuantizedModel": "onnxq.quantized.quantized_model",
     "calibrate": "onnxq.static.calibrate",
     "convert": "onnxq.pipeline",

@@ -7,7 +7,13 @@ import warnings
 from typing import TYPE_CHECKING
 
 from onnxq import targets
-from onnxq.checking.tried import Check, dynamic_trial, make_dynamic, make_static, static_trial
+from onnxq.checking.with_verdict import (
+    Check,
+    dynamic_trial,
+    make_dynamic,
+    make_static,
+    static_trial,
+)
 from onnxq.dynamic.dynamic_decision import Objective, as_objective
 from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.requests import check_something, notes_on_dtype, nothing_quantized

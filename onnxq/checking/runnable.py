@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from onnxq.checking.trial import RefusalError, refusal
-from onnxq.checking.try_out import try_out
+from onnxq.checking.trial_run import try_out
 from onnxq.errors import ModelError
 from onnxq.operator import Float
 from onnxq.quantized.verdict import Evidence

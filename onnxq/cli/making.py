@@ -254,7 +254,7 @@ def quantize(
     outputs = [output, *given(save_plan, save_stats)]
     claim_beside(model, outputs, [*given(samples, qconfig, check), *stats])
     source = load_model(model, outputs)
-    from onnxq.checking.tried import make_static, static_trial
+    from onnxq.checking.with_verdict import make_static, static_trial
     from onnxq.dynamic.dynamic_decision import as_objective
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.saving import save
@@ -326,7 +326,7 @@ def quantize_dynamic(
     outputs = [output, *given(save_plan)]
     claim_beside(model, outputs, given(qconfig, check))
     source = load_model(model, outputs)
-    from onnxq.checking.tried import dynamic_trial, make_dynamic
+    from onnxq.checking.with_verdict import dynamic_trial, make_dynamic
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.saving import save
 

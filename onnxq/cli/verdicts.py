@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from onnxq.checking.tried import Check
+    from onnxq.checking.with_verdict import Check
 
 Command = TypeVar("Command", bound="Callable[..., object]")
 
@@ -66,7 +66,7 @@ class Asked:
     @property
     def source(self) -> Path | Check:
         """Samples or a Check, as the pipeline takes them."""
-        from onnxq.checking.tried import Check
+        from onnxq.checking.with_verdict import Check
 
         if self.check is not None:
             return self.check

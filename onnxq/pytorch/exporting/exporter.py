@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import nn
 
-from onnxq.checking.try_out import try_alone
+from onnxq.checking.trial_run import try_alone
 from onnxq.errors import QConfigError, UnsupportedError, VerificationError
 from onnxq.graph import io
 from onnxq.graph.annotations import Annotations

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import onnxq
-from onnxq.checking.tried import Check
+from onnxq.checking.with_verdict import Check
 from onnxq.errors import CalibrationError, ModelError, QConfigError, VerificationError
 from onnxq.ort import runtime
 from onnxq.ort.runtime import open_session
@@ -100,7 +100,7 @@ def test_nodes_that_onnxruntime_does_not_run_are_left_in_float(form: str) -> Non
 
 
 def test_the_plan_says_why_they_are_in_float() -> None:
-    from onnxq.checking.tried import make_static, static_trial
+    from onnxq.checking.with_verdict import make_static, static_trial
 
     prepared = onnxq.prepare(refused())
     prepared.run({"x": samples()["x"][:1]})

@@ -10,9 +10,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import onnxq
-from onnxq.checking import try_out as module
+from onnxq.checking import trial_run as module
 from onnxq.checking.trial import RefusalError, Trial, on_made_up_inputs, refusal
-from onnxq.checking.try_out import try_out
+from onnxq.checking.trial_run import try_out
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.quantized.verdict import Evidence
 from onnxq.samples import open_samples

@@ -1,4 +1,4 @@
-"""The run of a trial: a quantized model beside its float model, and the Verdict on it.
+"""Run of a trial: a quantized model beside its float model, and the Verdict on it.
 
 Both sessions have one thread, so that the CPU time of the runs that are compared gives the speed.
 """
