@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 import pytest
-from tests.checking.test_tried import custom
 
 from onnxq.quantized.verdict import Verdict
 from onnxq.static.plan import Plan
+from tests.checking.test_with_verdict import custom
 from tests.examples import images
 from tests.refused_models import refused, samples
 
