@@ -127,8 +127,9 @@ def member(kind: type[Member], value: object, what: str) -> Member:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, or its class where it has none."""
-    return next(iter(str(error).splitlines()), "") or type(error).__name__
+    """The first line of an error's text without its period; its class where it has none."""
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
 
 
 def listed(names: Sequence[str]) -> str:

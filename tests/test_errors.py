@@ -66,3 +66,15 @@ def test_what_is_no_member_is_refused_with_those_that_are(value: object) -> None
 def test_exit_codes_are_those_of_the_errors_of_click_and_of_signals() -> None:
     assert set(errors.exit_codes()) == {0, 2, 130, 143} | {kind.exit_code for kind in KINDS}
     assert list(errors.exit_codes()) == sorted(errors.exit_codes())
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError("one.\nand its stack"), "one"),
+        (ValueError("\n two"), "two"),
+        (ValueError(), "ValueError"),
+    ],
+)
+def test_the_first_line_of_an_error_is_never_empty(error: Exception, line: str) -> None:
+    assert errors.first_line(error) == line

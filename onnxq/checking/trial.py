@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.checking.bench import random_batch
 from onnxq.core.memory import available_bytes
-from onnxq.errors import CalibrationError, ModelError, UnsupportedError
+from onnxq.errors import CalibrationError, ModelError, UnsupportedError, first_line
 from onnxq.ort import runtime
 from onnxq.quantized.verdict import Evidence
 from onnxq.samples import input_specs
@@ -73,7 +73,7 @@ class RefusalError(ModelError):
 
 def reason_of(error: Exception) -> str:
     """The first line of what ONNX Runtime said."""
-    return str(error.__cause__ or error).strip().split("\n")[0]
+    return first_line(error.__cause__ or error)
 
 
 def on_made_up_inputs(source: ir.Model, begun_s: float | None = None) -> Trial:

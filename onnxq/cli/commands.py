@@ -13,7 +13,7 @@ import click
 
 from onnxq.cli.options import DEBUG
 from onnxq.core import signals
-from onnxq.errors import OnnxqError, OutputError
+from onnxq.errors import OnnxqError, OutputError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,10 +67,9 @@ def _said(error: BaseException) -> tuple[str, int]:
         return f"Error: stdout cannot be written: {error.strerror}.", OutputError.exit_code
     if isinstance(error, MemoryError):
         return f"Error: out of memory{f' ({error})' if str(error) else ''}.", OnnxqError.exit_code
-    first = next(iter(str(error).splitlines()), "").rstrip(".")
     return (
-        f"Error: {type(error).__name__}: {first}. This is a fault of onnxq: please report it, with "
-        "the traceback that --debug shows.",
+        f"Error: {type(error).__name__}: {first_line(error)}. This is a fault of onnxq: "
+        "please report it, with the traceback that --debug shows.",
         OnnxqError.exit_code,
     )
 

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from onnxq.core.atomic import check_writable, write_atomically
 from onnxq.core.regular import why_no_file
-from onnxq.errors import ModelError, nearest
+from onnxq.errors import ModelError, first_line, nearest
 from onnxq.graph.collector import without_collector
 from onnxq.graph.diagnose import why_unreadable
 from onnxq.graph.door.check_model import check_model, refuse
@@ -126,7 +126,7 @@ def _root(error: BaseException) -> str:
     """The first line of the error that all began with."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
+    return first_line(error)
 
 
 def _sort(model: ir.Model, where: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import onnx
 import onnx_ir as ir
 
+from onnxq.errors import first_line
 from onnxq.graph.ceil_mode import correct_ceil_mode
 from onnxq.graph.edit import all_values
 from onnxq.graph.skeleton import skeleton
@@ -56,7 +57,7 @@ def _tried(model: onnx.ModelProto) -> tuple[onnx.ModelProto | None, str]:
     try:
         return _inferred(model), ""
     except Exception as error:  # C++ errors arrive as InferenceError, RuntimeError, ValueError ...
-        failure = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
+        failure = first_line(error)
     _drop_declarations(model.graph)
     try:
         return _inferred(model), failure

@@ -26,7 +26,7 @@ import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from onnxq.core.atomic import temporary_folder
-from onnxq.errors import CalibrationError, ModelError, OutputError, nearest
+from onnxq.errors import CalibrationError, ModelError, OutputError, first_line, nearest
 from onnxq.graph.door.scopes import scopes
 from onnxq.graph.expose import expose
 from onnxq.ort.node_kinds import NodeKind, NodeUse, count, integer_nodes
@@ -143,7 +143,7 @@ class Session:
         except RUN_ERRORS as error:
             shapes = {name: (str(x.dtype), x.shape) for name, x in feeds.items()}
             raise CalibrationError(
-                f"{self._name} does not run on inputs {shapes}: {_first_line(error)} "
+                f"{self._name} does not run on inputs {shapes}: {first_line(error)}. "
                 "Check the samples' shapes and dtypes against the model's inputs."
             ) from error
         return arrays
@@ -257,7 +257,7 @@ def _hand_over(model: ir.Model, options: ort.SessionOptions) -> tuple[bytes, lis
         return ir.to_proto(graph).SerializeToString(), values
     except (ValueError, RuntimeError) as error:  # what protobuf and upb raise beyond 2 GB
         raise ModelError(
-            f"model '{model.graph.name}' cannot be serialized: {_first_line(error)} Branches of If "
+            f"model '{model.graph.name}' cannot be serialized: {first_line(error)}. Branches of If "
             "that own more than 2 GB of weights cannot be run; move these to the main graph."
         ) from error
 
@@ -296,18 +296,13 @@ def _in_memory(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
 
 def _reason(error: Exception) -> str:
     """Why a model is refused, and what to do."""
-    line = _first_line(error)
+    line = first_line(error)  # behind it is ONNX Runtime's stack of source lines
     if "layout_ == 0" in line:
         return (
             "it has no LSTM, GRU or RNN with layout=1 (batch first). Export the model with "
             "layout=0; dynamic quantization of the node writes it so, too."
         )
-    return f"{line} Check it with onnx.checker.check_model(path, full_check=True)."
-
-
-def _first_line(error: Exception) -> str:
-    """The message without ONNX Runtime's stack of source lines, ended by a period."""
-    return str(error).strip().split("\n")[0].rstrip(".") + "."
+    return f"{line}. Check it with onnx.checker.check_model(path, full_check=True)."
 
 
 def optimized_graph(model: ir.Model | str | Path) -> ir.Model:

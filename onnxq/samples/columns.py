@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 import numpy as np
 
 from onnxq.core.regular import why_no_file
-from onnxq.errors import CalibrationError
+from onnxq.errors import CalibrationError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +65,7 @@ def why_unreadable(error: BaseException) -> str:
 
     NumPy takes every file that it does not know for a pickle, and objects in an npz are one.
     """
-    text = next(iter(str(error).splitlines()), "") or type(error).__name__
+    text = first_line(error)
     return "it is no npz of plain arrays" if "pickle" in text else text
 
 
