@@ -17,6 +17,7 @@ from onnxq.operator import (
     integer_registry,
     registry,
 )
+from onnxq.operator.nodes import ONNX_DOMAINS
 from onnxq.operators import _foreign
 from onnxq.operators._plain_on_codes import PlainOnCodes
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 CODES_DOMAINS = ("", "com.microsoft")
 """Domains of operators on codes."""
-ALIASES = {"ai.onnx": ""}  # ONNX: two names of the default domain
+ALIASES = dict.fromkeys(ONNX_DOMAINS, "")
 
 
 def find(op_type: str, domain: str = "") -> Operator | None:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import onnx
 from google.protobuf.message import DecodeError, EncodeError
 
+from onnxq.operator.nodes import ONNX_DOMAINS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 OWN_PREFIX = "onnxq."
-STANDARD = ("", "ai.onnx")
-"""Domains that onnx's inference knows."""
 RUNTIME = "com.microsoft"
 """Domain whose types onnx does not infer, but ONNX Runtime does."""
 
@@ -43,7 +43,7 @@ def drop_annotations(model: onnx.ModelProto) -> None:
     known = [list(graph.value_info) for graph in graphs]
     for graph, infos in zip(graphs, known, strict=True):
         _drop_notes(graph)
-        seeds = _results(graph, lambda domain: domain not in STANDARD)
+        seeds = _results(graph, lambda domain: domain not in ONNX_DOMAINS)
         _set_infos(graph, [info for info in infos if info.name in seeds])
     try:
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
@@ -52,7 +52,7 @@ def drop_annotations(model: onnx.ModelProto) -> None:
             _set_infos(graph, infos)  # ONNX Runtime may read more of it than onnx does
         return
     for graph, found, infos in zip(graphs, _graphs(inferred.graph), known, strict=True):
-        foreign = _results(graph, lambda domain: domain not in (*STANDARD, RUNTIME))
+        foreign = _results(graph, lambda domain: domain not in (*ONNX_DOMAINS, RUNTIME))
         of_runtime = _results(graph, lambda domain: domain == RUNTIME)
         again = {info.name: info for info in found.value_info}
         kept = [

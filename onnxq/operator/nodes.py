@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Array
 
+ONNX_DOMAINS = ("", "ai.onnx")
+"""Both names of ONNX's own domain."""
 STANDS_FOR_INFINITY = (
     1e6  # masks write infinity as -1e9, -3.4e38, -inf: one scale cannot hold it and the data
 )

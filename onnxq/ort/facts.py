@@ -17,9 +17,10 @@ from dataclasses import KW_ONLY, dataclass
 
 import onnx_ir as ir
 
+from onnxq.operator.nodes import ONNX_DOMAINS
 from onnxq.ort.version import OLDEST, Version, installed
 
-DOMAINS = ("", "ai.onnx", "com.microsoft")
+DOMAINS = (*ONNX_DOMAINS, "com.microsoft")
 """Domains that ONNX Runtime knows; what has one name in two of them has the same facts in both."""
 UINT8, INT8 = ir.DataType.UINT8, ir.DataType.INT8
 

@@ -21,11 +21,12 @@ from onnx.reference.ops import load_op
 from onnxq import catalog
 from onnxq.errors import OnnxqError, UnsupportedError
 from onnxq.operator import IntegerCall
+from onnxq.operator.nodes import ONNX_DOMAINS
 from onnxq.ort.node_kinds import CODE_TYPES
 from onnxq.reference.float_ops import FLOAT_OPS, MICROSOFT, OLD_OPS, PLAIN_OPS
 from onnxq.reference.loops import LOOPS
 from onnxq.reference.old_schemas import NOTHING, move_of
-from onnxq.reference.schema import DEFAULT, check_call, check_proto
+from onnxq.reference.schema import check_call, check_proto
 from onnxq.targets.accumulation import Accumulator, Arithmetic, Effect, Overflows
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class KernelOp(OpRun):
         self._linked = [a.name for a in onnx_node.attribute if a.ref_attr_name]
         if onnx_node.op_type in ("Split", "MaxPool"):  # only the node tells how many are wanted
             self._given["num_outputs"] = len(onnx_node.output)
-        own = onnx_node.domain in DEFAULT
+        own = onnx_node.domain in ONNX_DOMAINS
         opset = run_params.get("opsets", {}).get(onnx_node.domain, onnx.defs.onnx_opset_version())
         self._move = move_of(onnx_node.op_type, opset) if own else NOTHING
 

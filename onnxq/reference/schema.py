@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 import onnx
 
 from onnxq.errors import ModelError, listed, nearest
+from onnxq.operator.nodes import ONNX_DOMAINS
 from onnxq.ort import runtime
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     import onnx_ir as ir
-
-DEFAULT = ("", "ai.onnx")
-"""Names of ONNX's own domain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,7 @@ def check_node(
         ModelError: likewise.
     """
     domain, op_type = kind
-    names = DEFAULT if domain in DEFAULT else (domain,)
+    names = ONNX_DOMAINS if domain in ONNX_DOMAINS else (domain,)
     version = next((opsets[name] for name in names if name in opsets), 1)
     signature = signature_of(domain, op_type, version)
     if signature is None:  # an operator of the user's own, say
@@ -118,9 +116,9 @@ def check_node(
 def signature_of(domain: str, op_type: str, version: int) -> Signature | None:
     """The operator's, as ONNX has it, else as ONNX Runtime has it; None: neither knows it."""
     try:
-        schema = onnx.defs.get_schema(op_type, version, "" if domain in DEFAULT else domain)
+        schema = onnx.defs.get_schema(op_type, version, "" if domain in ONNX_DOMAINS else domain)
     except onnx.defs.SchemaError:
-        return _of_onnx_runtime().get(("" if domain in DEFAULT else domain, op_type))
+        return _of_onnx_runtime().get(("" if domain in ONNX_DOMAINS else domain, op_type))
     required = frozenset(name for name, of in schema.attributes.items() if of.required)
     return Signature(schema.max_input, schema.max_output, frozenset(schema.attributes), required)
 

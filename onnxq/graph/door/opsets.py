@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq.graph.door.problem import DAMAGED, Problem
+from onnxq.operator.nodes import ONNX_DOMAINS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +18,7 @@ NEWEST_OPSET = 26  # the last that ONNX Runtime 1.31 calls released
 
 def check_opset(model: ir.Model) -> Iterator[Problem]:
     """Finds an opset of ai.onnx that is missing, too old or too new."""
-    opset = model.opset_imports.get("", model.opset_imports.get("ai.onnx"))
+    opset = next((model.opset_imports[d] for d in ONNX_DOMAINS if d in model.opset_imports), None)
     supported = f"supported are {OLDEST_OPSET} to {NEWEST_OPSET}"
     if opset is None:
         yield _missing(model, supported)
@@ -34,7 +35,7 @@ def check_opset(model: ir.Model) -> Iterator[Problem]:
 
 
 def _missing(model: ir.Model, supported: str) -> Problem:
-    if any(node.domain in ("", "ai.onnx") for node in model.graph):
+    if any(node.domain in ONNX_DOMAINS for node in model.graph):
         return Problem(f"no opset of domain ai.onnx is imported ({supported})", DAMAGED)
     domains = ", ".join(f"'{domain}'" for domain in model.opset_imports) or "none"
     return Problem(

@@ -15,11 +15,11 @@ import onnx_ir as ir
 from onnxq.errors import listed, nearest
 from onnxq.graph.door.problem import DAMAGED, Problem, label
 from onnxq.graph.door.scopes import Scope, all_nodes
+from onnxq.operator.nodes import ONNX_DOMAINS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-ONNX_DOMAINS = ("", "ai.onnx")
 _Option = onnx.defs.OpSchema.FormalParameterOption
 
 
