@@ -200,6 +200,7 @@ class Written:
 
 def report_quantization(prepared: Prepared, made: Plan, written: Written, as_json: bool) -> None:
     """Says what became of each operator, and what ONNX Runtime runs."""
+    from onnxq.graph.checks import FORMAT_KEY
     from onnxq.qdq.qoperator import remains
     from onnxq.report import console, json_values, other_machines
     from onnxq.report.summary import summarize
@@ -214,7 +215,7 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
         value = {
             "output": str(written.file),
             "target": made.target,
-            "format": model.metadata_props["onnxq.format"],
+            "format": model.metadata_props[FORMAT_KEY],
             "kept_qdq": dict(remaining.kept),
             "tables": list(remaining.tables),
             "float_bytes": sizes[0],
@@ -295,6 +296,7 @@ def plan_dynamic_model(
 
 def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_json: bool) -> None:
     """Says which nodes were quantized and how, why others were not, and the sizes."""
+    from onnxq.graph.checks import FORMAT_KEY
     from onnxq.report import console, json_values
     from onnxq.report.summary import summarize
 
@@ -306,7 +308,7 @@ def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_jso
             "output": str(written.file),
             "target": made.target,
             "objective": made.objective.value,
-            "format": model.metadata_props.get("onnxq.format", "float"),
+            "format": model.metadata_props.get(FORMAT_KEY, "float"),
             "float_bytes": sizes[0],
             "quantized_bytes": sizes[1],
             "notes": list(made.notes),

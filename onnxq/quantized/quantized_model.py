@@ -8,6 +8,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxq.graph.annotations import Annotations
+from onnxq.graph.checks import FORMAT_KEY
 from onnxq.graph.hashing import Seal
 from onnxq.graph.saving import save, to_bytes
 
@@ -106,7 +107,7 @@ class QuantizedModel(ir.Model):
 
     def __repr__(self) -> str:
         nodes = sum(1 for _ in self.graph.all_nodes())
-        form = self.metadata_props.get("onnxq.format", "none")
+        form = self.metadata_props.get(FORMAT_KEY, "none")
         return f"<QuantizedModel '{self.graph.name}', {nodes} nodes, format {form}>"
 
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.graph.checks import FORMAT_KEY
 from onnxq.graph.edit import FreeNames, bypass, new_constant, replace
 from onnxq.graph.passes.global_pool import MeanToGlobalPool
 from onnxq.graph.passes.unused import RemoveUnused
@@ -118,7 +119,7 @@ def as_format(model: ir.Model, format: str) -> ir.Model:
         format: "qdq" or "qoperator", as `onnxq.rewrite` has them.
     """
     made = FORMATS[format](model, Int8Codes.SHIFTED)
-    made.metadata_props["onnxq.format"] = format
+    made.metadata_props[FORMAT_KEY] = format
     return made
 
 

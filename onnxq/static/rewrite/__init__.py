@@ -9,6 +9,7 @@ from onnxq.dynamic.check_decisions import check_decisions
 from onnxq.dynamic.rewrite_dynamic import opset_needed, write_dynamic
 from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import upgrade_opset
+from onnxq.graph.checks import FORMAT_KEY
 from onnxq.graph.collector import without_collector
 from onnxq.qdq.compact import compact, names_in
 from onnxq.qdq.fuse import Int8Codes
@@ -59,7 +60,7 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedMod
         {
             "onnxq.target": plan.target,
             "onnxq.float_model_hash": plan.model_hash,
-            "onnxq.format": format,
+            FORMAT_KEY: format,
         }
     )
     return QuantizedModel.of(model)
