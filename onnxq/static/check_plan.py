@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq import catalog
-from onnxq.errors import CalibrationError, nearest
+from onnxq.dynamic.check_decisions import unfit
+from onnxq.errors import nearest
 from onnxq.graph.walk import node_name, tensor_names, walk
 from onnxq.operator.nodes import find_input
 from onnxq.static.placing.decision import Quantize
@@ -30,7 +31,7 @@ def check_plan(model: ir.Model, plan: Plan) -> None:
     tensors = set(tensor_names(model))
     for name in plan.decisions.keys() ^ nodes.keys():
         where = "plan" if name in nodes else "model"
-        raise _unfit(name, f"the {where} has no such node.{nearest(name, nodes)}")
+        raise unfit(name, f"the {where} has no such node.{nearest(name, nodes)}")
     for name, decision in plan.decisions.items():
         if isinstance(decision, Quantize):
             _check_slots(nodes[name], decision)
@@ -41,20 +42,20 @@ def _check_slots(node: ir.Node, decision: Quantize) -> None:
     """Guards against slots that the node does not have."""
     rule, name = decision.rule, node_name(node)
     if catalog.find(node.op_type, node.domain) is None:
-        raise _unfit(name, f"onnxq has no integer form of {node.op_type}.")
+        raise unfit(name, f"onnxq has no integer form of {node.op_type}.")
     weights = [] if rule.weight is None else [rule.weight.slot]
     read = [*rule.activations, *weights]
     if len(set(read)) < len(read) or any(find_input(node, slot) is None for slot in read):
-        raise _unfit(name, f"it has {len(node.inputs)} inputs; the plan reads {read}.")
+        raise unfit(name, f"it has {len(node.inputs)} inputs; the plan reads {read}.")
     if rule.bias is not None and rule.bias in read:
-        raise _unfit(name, f"its bias is input {rule.bias}, which is something else too.")
+        raise unfit(name, f"its bias is input {rule.bias}, which is something else too.")
     for slot in weights:
         value = find_input(node, slot)
         if value is None or value.const_value is None:
-            raise _unfit(name, f"its weight, input {slot}, is no constant.")
+            raise unfit(name, f"its weight, input {slot}, is no constant.")
     outputs = rule.outputs
     if len(set(outputs)) < len(outputs) or not set(outputs) <= set(range(len(node.outputs))):
-        raise _unfit(name, f"it has {len(node.outputs)} outputs; the plan writes {outputs}.")
+        raise unfit(name, f"it has {len(node.outputs)} outputs; the plan writes {outputs}.")
 
 
 def _check_numbers(node: ir.Node, decision: Quantize, plan: Plan, tensors: set[str]) -> None:
@@ -63,20 +64,14 @@ def _check_numbers(node: ir.Node, decision: Quantize, plan: Plan, tensors: set[s
     if decision.folded_into is not None:
         into = plan.decisions.get(decision.folded_into)
         if not isinstance(into, Quantize) or into.folded_into is not None:
-            raise _unfit(name, f"it is folded into '{decision.folded_into}', which is not planned.")
+            raise unfit(name, f"it is folded into '{decision.folded_into}', which is not planned.")
         return
     if rule.weight is not None and name not in plan.weights:
-        raise _unfit(name, "its weight has no entry in the plan.")
+        raise unfit(name, "its weight has no entry in the plan.")
     inputs = (find_input(node, slot) for slot in rule.activations)
     read = [str(value.name) for value in inputs if value is not None]
     for tensor in (*read, *decision.results):
         if tensor not in tensors:
-            raise _unfit(name, f"the model has no tensor '{tensor}'.{nearest(tensor, tensors)}")
+            raise unfit(name, f"the model has no tensor '{tensor}'.{nearest(tensor, tensors)}")
         if tensor not in plan.tensors:
-            raise _unfit(name, f"tensor '{tensor}' has no scale in the plan.")
-
-
-def _unfit(name: str, why: str) -> CalibrationError:
-    return CalibrationError(
-        f"the plan does not fit the model: node '{name}': {why} Make the plan anew from this model."
-    )
+            raise unfit(name, f"tensor '{tensor}' has no scale in the plan.")
