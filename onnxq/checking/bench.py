@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from onnxq.checking.execution import execution
 from onnxq.errors import CalibrationError, ModelError, UnsupportedError
+from onnxq.graph.door.scopes import all_tensors
 from onnxq.graph.io import load
 from onnxq.ort import runtime
 from onnxq.samples import InputSpec, Samples, input_specs, open_samples
@@ -124,16 +125,10 @@ def size_bytes(path: Path) -> int:
 
 
 def external_files(model: ir.Model) -> list[Path]:
-    """The files that hold weights of a model, in the order of first use."""
-    found: dict[Path, None] = {}
-    for graph in model.graphs():
-        for value in graph.initializers.values():
-            tensor = value.const_value
-            if (
-                isinstance(tensor, ir.ExternalTensor) and tensor.size
-            ):  # else the door let any name in
-                found[Path(tensor.path)] = None
-    return list(found)
+    """The files that hold tensors of a model, in the order of first use."""
+    tensors = [tensor for _, tensor in all_tensors(model)]
+    external = [t for t in tensors if isinstance(t, ir.ExternalTensor) and t.size]
+    return list(dict.fromkeys(Path(tensor.path) for tensor in external))
 
 
 def random_batch(inputs: Iterable[InputSpec], batch_size: int | None = None) -> dict[str, Array]:

@@ -75,3 +75,19 @@ def test_size_counts_external_data(tmp_path: Path) -> None:
     onnx.save(network(), path, save_as_external_data=True, location="w.bin", size_threshold=0)
     assert external_files(load(path)) == [tmp_path / "w.bin"]
     assert size_bytes(path) == path.stat().st_size + (tmp_path / "w.bin").stat().st_size
+
+
+def test_external_data_of_an_attribute_count_too(tmp_path: Path) -> None:
+    value = onnx.numpy_helper.from_array(np.ones(2, np.float32), "k")
+    nodes = [
+        onnx.helper.make_node("Constant", [], ["k"], value=value),
+        onnx.helper.make_node("Add", ["x", "k"], ["y"]),
+    ]
+    x, y = (onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [2]) for n in "xy")
+    graph = onnx.helper.make_graph(nodes, "g", [x], [y])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
+    onnx.external_data_helper.convert_model_to_external_data(
+        model, location="w.bin", size_threshold=0, convert_attribute=True
+    )
+    onnx.save(model, tmp_path / "m.onnx")
+    assert external_files(load(tmp_path / "m.onnx")) == [tmp_path / "w.bin"]
