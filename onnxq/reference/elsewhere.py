@@ -13,7 +13,7 @@ import onnx
 from onnx.reference.op_run import OpRun
 
 from onnxq.operator import Array
-from onnxq.reference.ops import CODE_DTYPES, KernelOp, load_plain
+from onnxq.reference.ops import CODE_DTYPES, KernelOp, PlainOp
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -25,15 +25,6 @@ FloatNodes = Callable[[onnx.NodeProto, Mapping[str, int]], RunNode]
 FLOATS = frozenset({"float16", "float32", "float64"})
 QUANTIZED = CODE_DTYPES - {"int32"}
 """Dtypes of tensors that make a node one on integers; int32 is the type of indices too."""
-
-
-class _Plain(OpRun):
-    """Onnx's own implementation."""
-
-    def _run(self, *inputs: Any, **_: Any) -> tuple[Any, ...]:
-        plain = load_plain(self.onnx_node, self.run_params, inputs)
-        outputs: tuple[Any, ...] = plain.run(*inputs)  # type: ignore[no-untyped-call]
-        return outputs
 
 
 class _Elsewhere(OpRun):
@@ -80,7 +71,7 @@ def float_classes(
         for node in model.graph.all_nodes()
         if not node.domain.startswith("ai.onnx") and not _holds_graphs(node)
     }
-    return tuple(_float_class(*key, float_nodes, classes.get(key, _Plain)) for key in keys)
+    return tuple(_float_class(*key, float_nodes, classes.get(key, PlainOp)) for key in keys)
 
 
 def _float_class(

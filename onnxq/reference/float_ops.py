@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 MICROSOFT = "com.microsoft"
 GELU_SLOPE = 1.702  # QuickGelu's default alpha
 EMBED_EPSILON = 1e-12  # EmbedLayerNormalization's default
+BATCH_EPSILON = 1e-5  # BatchNormalization's default
 
 
 class QuickGelu(OpRun):
@@ -159,8 +161,8 @@ class ConvTranspose(OpRun):
         return (np.asarray(y[: len(x)], x.dtype),)
 
 
-class OldResize(OpRun):
-    """Resize-10, X and scales, which onnx has no implementation of.
+class Resize(OpRun):
+    """Resize-10, X and scales, which onnx has no whole implementation of.
 
     Places are x / scale. Nearest elements are rounded up along axes that shrink, else down.
     """
@@ -168,9 +170,9 @@ class OldResize(OpRun):
     op_domain = ""
 
     def _run(
-        self, x: Singles, scales: Singles, mode: str | None = None, **_: Any
+        self, x: Singles, scales: Singles | Sequence[float], mode: str | None = None, **_: Any
     ) -> tuple[Singles, ...]:
-        resize = load_op("", "Resize")
+        resize, scales = load_op("", "Resize"), np.asarray(scales, np.float32)
         kept = {"mode": mode or "nearest", "coordinate_transformation_mode": "asymmetric"}
         if kept["mode"] != "nearest":
             return (np.asarray(resize.eval(x, None, scales, **kept), x.dtype),)
@@ -178,6 +180,58 @@ class OldResize(OpRun):
             part = np.where(among, scales, np.float32(1))
             x = np.asarray(resize.eval(x, None, part, nearest_mode=rounding, **kept), x.dtype)
         return (x,)
+
+
+class Upsample(Resize):
+    """Resize-10 under its older name, scales an attribute at first."""
+
+
+class BatchNormalization(OpRun):
+    """BatchNormalization-9, Y = scale (X - mean) / sqrt(var + epsilon) + B.
+
+    onnx's own takes it for a step of training, and mixes the mean of X in.
+    """
+
+    op_domain = ""
+
+    def _run(
+        self,
+        x: Singles,
+        scale: Singles,
+        bias: Singles,
+        mean: Singles,
+        variance: Singles,
+        epsilon: float | None = None,
+        **_: Any,
+    ) -> tuple[Singles, ...]:
+        # of opset 7 and 8, spatial = 0: a row of its own for each place
+        shape = (-1, *(1 for _ in x.shape[2:])) if scale.ndim == 1 else scale.shape
+        least = np.float32(BATCH_EPSILON if epsilon is None else epsilon)
+        slope = (scale / np.sqrt(variance + least)).reshape(shape)
+        y = (x - mean.reshape(shape)) * slope + bias.reshape(shape)
+        return (np.asarray(y, x.dtype),)
+
+
+class Softmax(OpRun):
+    """Softmax-11, and its kin: one sum over `axis` and all axes behind it."""
+
+    op_domain = ""
+
+    def _run(self, x: Singles, **_: Any) -> tuple[Singles, ...]:
+        # onnx hands over the default of the newest schema, -1
+        given = {attribute.name: attribute.i for attribute in self.onnx_node.attribute}
+        first = given.get("axis", 1) % x.ndim
+        rows = x.reshape(math.prod(x.shape[:first]), math.prod(x.shape[first:]))
+        y = load_op("", type(self).__name__).eval(rows, axis=1)
+        return (np.asarray(y, x.dtype).reshape(x.shape),)
+
+
+class LogSoftmax(Softmax):
+    """LogSoftmax-11."""
+
+
+class Hardmax(Softmax):
+    """Hardmax-11: a one at the largest."""
 
 
 class LpNormalization(OpRun):
@@ -220,7 +274,13 @@ def _activate(y: Singles, kind: str, parameters: Sequence[float]) -> Singles:
 PLAIN_OPS: dict[str, type[OpRun]] = {op.__name__: op for op in (ConvTranspose, LpNormalization)}
 """Float operators of the default domain that take the place of onnx's own."""
 
-OLD_OPS: dict[str, tuple[int, type[OpRun]]] = {"Resize": (11, OldResize)}
+OLD_OPS: dict[str, tuple[int, type[OpRun]]] = {
+    op.__name__: (opset, op)
+    for opset, op in (
+        (14, BatchNormalization), (13, Hardmax), (13, LogSoftmax), (11, Resize), (13, Softmax),
+        (10, Upsample),
+    )
+}  # fmt: skip
 """Operator -> the opset below which a class takes the place of onnx's own."""
 
 FLOAT_OPS: tuple[type[OpRun], ...] = (

@@ -134,6 +134,17 @@ class MachineOp(KernelOp):
         return self.operator.kernel_on(call, accumulator)
 
 
+class PlainOp(OpRun):
+    """A node of an operator that no kernel of onnxq knows: see `load_plain`."""
+
+    op_domain = ""
+
+    def _run(self, *inputs: Any, **_: Any) -> tuple[Any, ...]:
+        plain = load_plain(self.onnx_node, self.run_params, inputs)
+        outputs: tuple[Any, ...] = plain.run(*inputs)  # type: ignore[no-untyped-call]
+        return outputs
+
+
 def load_plain(
     node: onnx.NodeProto, run_params: Mapping[str, Any], inputs: Sequence[Array | None]
 ) -> OpRun:
@@ -240,6 +251,8 @@ def _classes(
     on_codes = {key: catalog.find_integer(op.op_type, op.domain) for key, op in plain}
     served = {key: op for key, op in on_codes.items() if op is not None} | dict(operators)
     made = {(cls.op_domain, cls.__name__): cls for cls in (*FLOAT_OPS, *LOOPS)}
+    for op_type in OLD_OPS:
+        made["", op_type] = type(op_type, (PlainOp,), {"__module__": __name__})
     for (domain, op_type), op in sorted(served.items(), key=lambda item: item[0]):
         members = {"op_domain": domain, "operator": op, "__doc__": op.__doc__}
         made[domain, op_type] = type(op_type, (KernelOp,), members | {"__module__": __name__})

@@ -158,6 +158,53 @@ def test_floats_are_resized_as_in_opset_10(mode: str, scales: tuple[float, ...])
     np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("node", ["s", "s <axis = 1>", "s <axis = -1>", "s <axis = 2>"])
+@pytest.mark.parametrize("op_type", ["Softmax", "LogSoftmax", "Hardmax"])
+@pytest.mark.parametrize("opset", [7, 11, 12, 13])
+def test_floats_are_summed_over_the_axes_of_their_opset(
+    op_type: str, opset: int, node: str
+) -> None:
+    attributes = node.removeprefix("s")
+    if opset < 11 and "-1" in attributes:
+        return  # an axis from the end is of opset 11
+    same_outputs(
+        f'<ir_version: 6, opset_import: ["": {opset}]> '
+        f"g (float[2,3,4] x) => (float[2,3,4] y) {{ y = {op_type} {attributes} (x) }}",
+        normal(2, 3, 4),
+    )
+
+
+@pytest.mark.parametrize("opset", [7, 8, 9, 13, 14, 15])
+def test_batch_norm_of_floats_takes_the_stored_mean(opset: int) -> None:
+    same_outputs(
+        f'<ir_version: 6, opset_import: ["": {opset}]> '
+        "g (float[2,3,4,4] x) => (float[2,3,4,4] y) "
+        "<float[3] s = {1, 2, -3}, float[3] b = {0.5, 1, 2}, float[3] m = {1, 0, -1}, "
+        "float[3] v = {2, 1, 0.25}> { y = BatchNormalization (x, s, b, m, v) }",
+        normal(2, 3, 4, 4),
+    )
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize(("opset", "end"), [(7, ", scales = [1.0, 1.0, 2.0, 3.0]> (x)"),
+                                            (9, "> (x, s)")])  # fmt: skip
+def test_floats_are_upsampled_as_in_their_opset(opset: int, end: str, mode: str) -> None:
+    same_outputs(
+        f'<ir_version: 6, opset_import: ["": {opset}]> '
+        "g (float[1,2,3,4] x) => (float[1,2,6,12] y) <float[4] s = {1, 1, 2, 3}> "
+        f'{{ y = Upsample <mode = "{mode}"{end} }}',
+        normal(1, 2, 3, 4),
+    )
+
+
+def same_outputs(text: str, x: Array) -> None:
+    """Holds the evaluator's floats against ONNX Runtime's."""
+    model = onnx.parser.parse_model(text)
+    (wanted,) = builder.session(model).run(None, {"x": x})
+    (got,) = reference.evaluator(model).run(None, {"x": x})
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_split_of_opset_11_cuts_as_its_attribute_says() -> None:
     model = onnx.parser.parse_model("""
     <ir_version: 6, opset_import: ["": 11]> g (float[1,4] x) => (uint8[1,1] a, uint8[1,3] b)
