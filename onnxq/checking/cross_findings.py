@@ -244,9 +244,9 @@ class CrossFindings(Saved):
         else:
             broken += _differences(outputs, bounds.steps, bounds.share)
         if not self.nodes and not self.weights_alone:
-            if self.unreached:
+            if refused:
                 broken += [_not_checked(node) for node in self.unreached]
-            elif not self.unchecked:
+            if not self.unchecked:
                 broken.append(
                     "ONNX Runtime runs no node of this model in integers: no integers were compared"
                 )
