@@ -20,6 +20,11 @@ def line(*cells: object) -> str:
     return f"| {' | '.join(str(cell) for cell in cells)} |"
 
 
+def escaped(text: str) -> str:
+    """Text that can stand in a cell."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
 def sqnr_db(wanted: npt.NDArray[np.floating], got: npt.NDArray[np.floating]) -> float:
     """Signal of `wanted` over the noise of `got`, in decibels; infinite where nothing differs."""
     signal = wanted.astype(np.float64)

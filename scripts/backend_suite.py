@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import re
 import sys
 from collections import Counter
 from importlib.metadata import version
@@ -33,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 from scripts import _tables
 from scripts._backend import cases, isolated
 from scripts._backend.ways import BAD, WAYS, Ended, Outcome, run_case
+from scripts._reasons import LONGEST, reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,7 +114,10 @@ def lines(ended: Sequence[Ended]) -> list[str]:
         found += ["", "## Not checked, by reason", "", *_by_reason(ended, Outcome.UNCHECKED)]
     if bad := wrong(ended):
         found += ["", "## Wrong", "", _tables.head("model", "way", "outcome", "what")]
-        found += [_tables.line(e.case, e.way, e.outcome.value, _cell(e.detail)) for e in bad]
+        found += [
+            _tables.line(e.case, e.way, e.outcome.value, _tables.escaped(e.detail)[:LONGEST])
+            for e in bad
+        ]
     return found
 
 
@@ -123,23 +126,12 @@ def _by_reason(ended: Sequence[Ended], outcome: Outcome) -> list[str]:
     groups: dict[str, list[Ended]] = {}
     for each in ended:
         if each.outcome is outcome:
-            groups.setdefault(_reason(each.detail), []).append(each)
+            groups.setdefault(reason(each.detail), []).append(each)
     rows = [_tables.head("reason", "times", "models", "such as")]
-    for reason, members in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
+    for text, members in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
         models = list(dict.fromkeys(e.case for e in members))
-        rows.append(_tables.line(reason, len(members), len(models), ", ".join(models[:EXAMPLES])))
+        rows.append(_tables.line(text, len(members), len(models), ", ".join(models[:EXAMPLES])))
     return rows
-
-
-def _reason(message: str) -> str:
-    """The first sentence of a message, without names and numbers of one model."""
-    first = re.split(r"\. |\n", message.strip())[0]
-    generic = re.sub(r"\d+", "N", re.sub(r"'[^']*'", "'...'", first))
-    return _cell(generic)
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")[:160]
 
 
 if __name__ == "__main__":

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from scripts._fuzz.inside import GOOD, Outcome
-from scripts._tables import head, line
+from scripts._reasons import reason
+from scripts._tables import escaped, head, line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,7 +46,7 @@ def lines(results: Sequence[Result]) -> Iterator[str]:
         yield head("case", "what was done", "call", "outcome", "detail")
         for result, ended in wrong[:FAILURES]:
             cells = (result.words, ended.call, ended.outcome.value, ended.detail)
-            yield line(result.job.name, *(cell.replace("|", "\\|") for cell in cells))
+            yield line(result.job.name, *(escaped(cell) for cell in cells))
         if len(wrong) > FAILURES:
             yield line(f"{len(wrong) - FAILURES} more", "", "", "", "")
     yield from _reasons(results)
@@ -83,14 +83,6 @@ def _reasons(results: Sequence[Result]) -> Iterator[str]:
     yield ""
     yield head("calls", "call", "reason")
     for (call, text), count in reasons.most_common(REASONS):
-        yield line(count, call, text.replace("|", "\\|"))
+        yield line(count, call, text)
     if len(reasons) > REASONS:
         yield line(sum(reasons.values()) - sum(c for _, c in reasons.most_common(REASONS)), "", "…")
-
-
-def reason(message: str) -> str:
-    """A message without its names and numbers, so that equal reasons are counted together."""
-    lines = message.strip().splitlines()
-    text = next((x for x in lines if x.startswith("Error: ")), lines[-1] if lines else "")
-    text = re.sub(r"'[^']*'", "'…'", text.removeprefix("Error: "))
-    return re.sub(r"-?\d[\d.e+]*", "#", text)[:160]

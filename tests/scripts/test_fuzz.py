@@ -86,7 +86,7 @@ def test_refusal_of_what_onnxruntime_runs_is_listed(monkeypatch: pytest.MonkeyPa
     result = results(
         lambda _: Case("one", (Call("call", refused),), alone=lambda: None), monkeypatch
     )
-    assert "| 1 | call | input '…' of # is wrong. |" in table.lines([result])
+    assert "| 1 | call | input '...' of N is wrong |" in table.lines([result])
 
 
 def test_a_kinds_cases_do_not_depend_on_the_other_kinds() -> None:
