@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import faulthandler
 import multiprocessing
-import os
-import resource
-import signal
 import time
-import warnings
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING
 
 from scripts._backend import cases
 from scripts._backend.ways import WAYS, Ended, Outcome, run_case
+from scripts._confined import confine, end_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -62,7 +58,7 @@ def _finished(busy: dict[Connection, _Running]) -> Iterator[list[Ended]]:
                 ended = connection.recv()
             except EOFError:
                 running.process.join()
-                ended = _all(running.name, Outcome.CRASH, _signal(running.process.exitcode))
+                ended = _all(running.name, Outcome.CRASH, end_of(running.process.exitcode))
         elif time.monotonic() > running.until:
             ended = _all(running.name, Outcome.HANG, f"more than {WALL_LIMIT_S:g} s")
         else:
@@ -75,19 +71,9 @@ def _finished(busy: dict[Connection, _Running]) -> Iterator[list[Ended]]:
 
 
 def _serve(name: str, connection: Connection) -> None:
-    resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_BYTES, LIMIT_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    faulthandler.disable()  # the parent tells of a crash
-    silent = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silent, 1)
-    os.dup2(silent, 2)
-    warnings.simplefilter("ignore")
+    confine(LIMIT_BYTES)
     connection.send(run_case(cases.case(name)))
 
 
 def _all(name: str, outcome: Outcome, detail: str) -> list[Ended]:
     return [Ended(name, way, outcome, detail) for way in WAYS]
-
-
-def _signal(code: int | None) -> str:
-    return signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"

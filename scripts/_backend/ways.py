@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import enum
-import traceback
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +15,7 @@ from onnxq import catalog
 from onnxq.checking.cross_findings import NOT_REACHED
 from onnxq.errors import OnnxqError
 from onnxq.qconfig import QConfigMapping, default_qconfig
+from scripts._confined import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
     from onnxq.checking.cross_findings import CrossFindings
     from scripts._backend.cases import SuiteCase
-
-PACKAGE = Path(onnxq.__file__).resolve().parent.parent
 
 
 class Outcome(enum.Enum):
@@ -130,7 +127,7 @@ def _ended(case: SuiteCase, way: str, wanted: list[Any] | None) -> Ended:
     except OnnxqError as error:
         return Ended(case.name, way, Outcome.REFUSED, str(error), runs)
     except Exception as error:  # what is looked for
-        return Ended(case.name, way, Outcome.TRACEBACK, _place(error), runs)
+        return Ended(case.name, way, Outcome.TRACEBACK, place_of(error), runs)
     if wanted is None:
         return Ended(case.name, way, Outcome.UNCHANGED, "nothing to compare it with", runs)
     try:
@@ -142,7 +139,7 @@ def _ended(case: SuiteCase, way: str, wanted: list[Any] | None) -> Ended:
     except OnnxqError as error:
         outcome, detail = Outcome.UNCHECKED, str(error)
     except Exception as error:  # what is looked for
-        outcome, detail = Outcome.TRACEBACK, _place(error)
+        outcome, detail = Outcome.TRACEBACK, place_of(error)
     return Ended(case.name, way, outcome, detail, runs)
 
 
@@ -186,14 +183,3 @@ def _near(x: Any, y: Any, rtol: float, atol: float) -> bool:
     if x.shape != y.shape or x.dtype != y.dtype:
         return False
     return np.allclose(x.astype(np.float64), y.astype(np.float64), rtol, atol, equal_nan=True)
-
-
-def _place(error: Exception) -> str:
-    """The exception, and the innermost line of this repository that it came through."""
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = [f for f in frames if Path(f.filename).resolve().is_relative_to(PACKAGE)]
-    where = "?"
-    if ours:
-        path = Path(ours[-1].filename).resolve().relative_to(PACKAGE)
-        where = f"{path}:{ours[-1].lineno}"
-    return f"{where} {type(error).__name__}: {' '.join(str(error).split())[:200]}"

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import enum
-import faulthandler
 import gc
 import os
-import re
 import resource
 import shutil
 import tempfile
-import traceback
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-import onnxq
 from onnxq import errors
+from scripts._confined import confine, place_of
 from scripts._fuzz import watched
 from scripts._fuzz.case import ExitError
 from scripts._fuzz.kinds import make_case
@@ -34,7 +30,6 @@ LIMIT_BYTES = 2 << 30
 """Resident memory of a worker."""
 CLAIM_BYTES = 8 << 30
 """Memory that it may reserve; threads and sessions reserve more than they use."""
-PACKAGE = Path(onnxq.__file__).resolve().parent
 WRONG_USAGE = 2  # click's own code
 REFUSALS = frozenset(
     [WRONG_USAGE]
@@ -104,23 +99,12 @@ Message = str | Ended | None
 
 def serve(connection: Connection) -> None:
     """Runs the jobs that come, until None comes."""
-    confine()
+    confine(CLAIM_BYTES)
     watch = watched.Watch()
     while (job := connection.recv()) is not None:
         with tempfile.TemporaryDirectory(prefix="onnxq-fuzz-") as folder:
             run(job, Path(folder), watch, connection.send)
         connection.send(None)
-
-
-def confine() -> None:
-    """Limits this process's memory; hushes what it says."""
-    resource.setrlimit(resource.RLIMIT_DATA, (CLAIM_BYTES, CLAIM_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    faulthandler.disable()  # the parent tells of a crash
-    silent = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silent, 1)
-    os.dup2(silent, 2)
-    warnings.simplefilter("ignore")
 
 
 def run(job: Job, folder: Path, watch: watched.Watch, tell: Callable[[Message], object]) -> None:
@@ -131,7 +115,7 @@ def run(job: Job, folder: Path, watch: watched.Watch, tell: Callable[[Message], 
         case = make_case(job.kind)(rng, scratch)
     except Exception as error:  # a mistake in scripts/_fuzz: shown like one of onnxq
         tell("no case")
-        tell(Ended("making the case", Outcome.TRACEBACK, _place(error)))
+        tell(Ended("making the case", Outcome.TRACEBACK, place_of(error)))
         return
     tell(case.words)
     back = Path.cwd()
@@ -195,20 +179,7 @@ def outcome_of(call: Call) -> tuple[Outcome, str]:
     except errors.OnnxqError as error:
         return Outcome.REFUSED, str(error)
     except MemoryError as error:
-        return Outcome.MEMORY, _place(error)
+        return Outcome.MEMORY, place_of(error)
     except Exception as error:  # what is looked for
-        return Outcome.TRACEBACK, _place(error)
+        return Outcome.TRACEBACK, place_of(error)
     return Outcome.DONE, ""
-
-
-def _place(error: Exception) -> str:
-    """The exception, and the innermost line of onnxq that it came through."""
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = [f for f in frames if Path(f.filename).resolve().is_relative_to(PACKAGE.parent)]
-    inner = [f for f in ours if "/scripts/" not in f.filename] or ours
-    where = "?"
-    if inner:
-        path = Path(inner[-1].filename).resolve().relative_to(PACKAGE.parent)
-        where = f"{path}:{inner[-1].lineno}"
-    text = re.sub(r"\s+", " ", str(error))[:200]
-    return f"{where} {type(error).__name__}: {text}"
