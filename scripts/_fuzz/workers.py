@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scripts._confined import end_of
 from scripts._fuzz import inside
 from scripts._fuzz.inside import ALONE, Ended, Job, Outcome
 
@@ -110,12 +110,15 @@ class Worker:
         """The result of a case whose process is gone, or is ended now."""
         assert self.result is not None
         self.end()
-        code = self._process.exitcode
-        name = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
-        detail = "" if outcome else name
+        detail = "" if outcome else end_of(self._process.exitcode)
         self.result.ended.append(Ended(self._call, outcome or Outcome.CRASH, detail))
         self.result.seconds += time.monotonic() - self._began_case
         return self.result
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process can take a further case."""
+        return self._process.is_alive()
 
     def end(self) -> None:
         """Ends the process."""
@@ -142,34 +145,45 @@ def _usage(pid: int) -> tuple[float, int]:
 def run(jobs: Iterable[Job], processes: int) -> Iterator[Result]:
     """Results of all jobs, in the order in which they end."""
     waiting = iter(jobs)
-    workers = [Worker() for _ in range(processes)]
     busy: dict[Connection, Worker] = {}
-    for worker in workers:
-        _next(worker, waiting, busy)
+    for _ in range(processes):
+        _next(Worker(), waiting, busy)
     while busy:
-        ready = {c for c in wait(list(busy), POLL_S) if isinstance(c, Connection)}
+        ready = set(wait(list(busy), POLL_S))
         for connection, worker in list(busy.items()):
-            result, stuck = None, None
-            try:
-                if connection in ready:
-                    if not worker.hear():
-                        continue
-                    result = worker.result
-                elif (stuck := worker.stuck()) is None:
-                    continue
-            except EOFError:
-                pass
-            del busy[connection]
+            result = _news(worker) if connection in ready else _overdue(worker)
             if result is None:
-                asked = worker.job is not None and worker.job.alone
-                result, worker = worker.bury(stuck), Worker()
-                if result.alone is None and not asked:  # does ONNX Runtime do that without us?
-                    again = Job(result.job.kind, result.job.number, result.job.seed, alone=True)
-                    worker.give(again, result)
-                    busy[worker.connection] = worker
-                    continue
-            yield result
-            _next(worker, waiting, busy)
+                continue
+            del busy[connection]
+            again = _to_ask_alone(worker, result)
+            if again is None:
+                yield result
+                _next(worker if worker.is_alive else Worker(), waiting, busy)
+            else:
+                other = Worker()
+                other.give(again, result)
+                busy[other.connection] = other
+
+
+def _news(worker: Worker) -> Result | None:
+    """Takes a message; the result, if the case is over or the process gone."""
+    try:
+        return worker.result if worker.hear() else None
+    except EOFError:
+        return worker.bury(None)
+
+
+def _overdue(worker: Worker) -> Result | None:
+    """The result of a process that is over a limit, which is ended."""
+    stuck = worker.stuck()
+    return None if stuck is None else worker.bury(stuck)
+
+
+def _to_ask_alone(worker: Worker, result: Result) -> Job | None:
+    """The job that shows whether ONNX Runtime alone ends a process too, if this one is gone."""
+    if worker.is_alive or worker.job is None or worker.job.alone or result.alone is not None:
+        return None
+    return replace(worker.job, alone=True)
 
 
 def _next(worker: Worker, waiting: Iterator[Job], busy: dict[Connection, Worker]) -> None:
