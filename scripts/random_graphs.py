@@ -36,7 +36,6 @@ import onnx_ir as ir
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
 
 import onnxq
-from onnxq.checking.cross_findings import NOT_REACHED
 from onnxq.errors import OnnxqError
 from onnxq.operator import DynamicForm
 from onnxq.ort import runtime
@@ -145,15 +144,14 @@ def compared(model: ir.Model, drawn: Drawn, form: str) -> Row:
     except OnnxqError as error:
         return Row(not_loaded=1, faults=[f"{where}: not loaded: {error}"])
     found = onnxq.cross_check(model, drawn.samples[:2])
-    unchecked = [node for node in found.unchecked if node.reason != NOT_REACHED]
-    row = Row(models=1, nodes=len(found.nodes), unchecked=len(unchecked))
+    row = Row(models=1, nodes=len(found.nodes), unchecked=len(found.uncompared))
     for node in found.nodes:
         row.elements += node.elements
         if node.differing or node.problem:
             row.integers += max(node.differing, 1)
             what = f"{node.op_type} '{node.name}'"
             row.faults.append(f"{where}: {what} differs in {node.differing}. {node.problem}")
-    row.faults += [f"{where}: {n.op_type} '{n.name}': {n.reason}" for n in unchecked]
+    row.faults += [f"{where}: {n.op_type} '{n.name}': {n.reason}" for n in found.uncompared]
     for output in found.outputs:
         if (output.differing and not found.is_rounding(output)) or output.problem:
             row.outputs += 1

@@ -164,6 +164,11 @@ class CrossFindings(Saved):
         return whole and not self._broken(_Bounds(output_steps=0))
 
     @property
+    def uncompared(self) -> tuple[UncheckedNode, ...]:
+        """Integer nodes that ran, and whose integers nobody compared."""
+        return tuple(node for node in self.unchecked if node.reason != NOT_REACHED)
+
+    @property
     def unreached(self) -> tuple[UncheckedNode, ...]:
         """Integer nodes that no sample reached, as in the other branch of an If."""
         return tuple(node for node in self.unchecked if node.reason == NOT_REACHED)
@@ -175,8 +180,7 @@ class CrossFindings(Saved):
         evaluator's, it is not.
         """
         integers = any(n.differing or n.problem for n in self.nodes)
-        integers = integers or any(n.reason != NOT_REACHED for n in self.unchecked)
-        if integers or self.first_difference or output.problem:
+        if integers or self.uncompared or self.first_difference or output.problem:
             return False
         return bool(output.differing) and output.largest <= output.rounding
 
@@ -231,7 +235,7 @@ class CrossFindings(Saved):
         ]
         refused = bounds.unchecked is Unchecked.REFUSED
         if refused:
-            broken += [_not_checked(n) for n in self.unchecked if n.reason != NOT_REACHED]
+            broken += map(_not_checked, self.uncompared)
         if self.end_to_end and (refused or not self.unchecked):
             broken.append(f"end to end was not checked: {self.end_to_end}")
         nodes = [(f"{n.op_type} '{n.name}'", n) for n in self.nodes]
@@ -245,7 +249,7 @@ class CrossFindings(Saved):
             broken += _differences(outputs, bounds.steps, bounds.share)
         if not self.nodes and not self.weights_alone:
             if refused:
-                broken += [_not_checked(node) for node in self.unreached]
+                broken += map(_not_checked, self.unreached)
             if not self.unchecked:
                 broken.append(
                     "ONNX Runtime runs no node of this model in integers: no integers were compared"
@@ -254,7 +258,7 @@ class CrossFindings(Saved):
 
     def _remedy(self, broken: Sequence[str]) -> str:
         """Remedy in words: a kernel is to blame only where nodes differ on the inputs they had."""
-        unreached = {_not_checked(node) for node in self.unchecked if node.reason == NOT_REACHED}
+        unreached = set(map(_not_checked, self.unreached))
         if unreached.issuperset(broken):
             return (
                 "No integers were compared. Give samples that reach these nodes (the other branch "
