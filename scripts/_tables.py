@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
     import numpy.typing as npt
 
 
@@ -23,6 +27,19 @@ def line(*cells: object) -> str:
 def escaped(text: str) -> str:
     """Text that can stand in a cell."""
     return " ".join(text.split()).replace("|", "\\|")
+
+
+def versions(*packages: str) -> str:
+    """Installed versions: "onnx 1.23.0, numpy 2.4.0"."""
+    return ", ".join(f"{package} {version(package)}" for package in packages)
+
+
+def publish(lines: Iterable[str], path: Path | None) -> None:
+    """Prints a page, and writes it to the file where one is given."""
+    text = "\n".join(lines)
+    print(text)
+    if path is not None:
+        path.write_text(text + "\n", encoding="utf-8")
 
 
 def sqnr_db(wanted: npt.NDArray[np.floating], got: npt.NDArray[np.floating]) -> float:

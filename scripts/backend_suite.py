@@ -21,7 +21,6 @@ import logging
 import os
 import sys
 from collections import Counter
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,10 +57,7 @@ def main() -> int:
             print(f"{each.way}: {each.outcome.value} {each.detail}")
         return 0
     ended = run(drawn(args.n, args.seed), args.processes)
-    text = "\n".join(lines(ended))
-    print(text)
-    if args.output is not None:
-        args.output.write_text(text + "\n", encoding="utf-8")
+    _tables.publish(lines(ended), args.output)
     return 1 if wrong(ended) else 0
 
 
@@ -93,7 +89,6 @@ def wrong(ended: Sequence[Ended]) -> list[Ended]:
 
 def lines(ended: Sequence[Ended]) -> list[str]:
     """The page: counts, refusals by reason, what was not checked, what is wrong."""
-    packages = ", ".join(f"{package} {version(package)}" for package in PACKAGES)
     models = {e.case for e in ended}
     running = {e.case for e in ended if e.runs}
     counts = Counter((e.outcome, e.way) for e in ended)
@@ -101,7 +96,7 @@ def lines(ended: Sequence[Ended]) -> list[str]:
         "# ONNX's backend suite",
         "",
         f"`scripts/backend_suite`: {len(models)} models, of which ONNX Runtime runs {len(running)}",
-        f"as they are; {packages}.",
+        f"as they are; {_tables.versions(*PACKAGES)}.",
         "",
         _tables.head("", *WAYS),
         *(_tables.line(o.value, *(counts[o, way] for way in WAYS)) for o in Outcome),

@@ -25,7 +25,6 @@ import platform
 import sys
 import tempfile
 import traceback
-from importlib.metadata import version
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
@@ -33,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 import onnxq
 from scripts._fuzz import inside, table, watched, workers
 from scripts._fuzz.kinds import KINDS, make_case, numbered
+from scripts._tables import publish, versions
 
 TOLD = 100  # cases between two lines on how far it is
 PACKAGES = ("onnxruntime", "onnx", "onnx-ir", "numpy")
@@ -66,18 +66,15 @@ def main() -> int:
         if len(results) % TOLD == 0:
             print(f"{len(results)} of {len(jobs)} cases", file=sys.stderr)
     results.sort(key=lambda r: (kinds.index(r.job.kind), r.job.number))
-    packages = ", ".join(f"{package} {version(package)}" for package in PACKAGES)
     text = [
         "# Fuzzing",
         "",
         f"`scripts/fuzz --n {args.n} --seed {args.seed} --kinds {args.kinds}`:",
-        f"{len(results)} cases, {packages}, Python {platform.python_version()}.",
+        f"{len(results)} cases, {versions(*PACKAGES)}, Python {platform.python_version()}.",
         "",
         *table.lines(results),
     ]
-    print("\n".join(text))
-    if args.output is not None:
-        args.output.write_text("\n".join(text) + "\n", encoding="utf-8")
+    publish(text, args.output)
     return 1 if table.failures(results) else 0
 
 

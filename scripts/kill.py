@@ -26,6 +26,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
 
@@ -33,7 +34,10 @@ import numpy as np
 
 from onnxq.core.owner import Owner
 from scripts._fuzz.seed_models import float_model
-from scripts._tables import head, line
+from scripts._tables import head, line, publish
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 SPAWNED = 8
@@ -231,40 +235,48 @@ def main() -> int:
     names = args.commands.split(",")
     for module in IMPORTED + (("onnxq.pytorch",) if "export" in names else ()):
         importlib.import_module(module)  # ahead of all forks
-    rng = np.random.default_rng(args.seed)
     rows = []
     total: Counter[str] = Counter()
+    for name, number, found in kill_all(names, args.n, args.seed):
+        rows.append(line(name, number.name, _kills(found), *(found[column] for column in COUNTS)))
+        print(rows[-1], file=sys.stderr)
+        total += found
+    text = [
+        "# Killed at random moments",
+        "",
+        f"`scripts/kill --n {args.n} --seed {args.seed} --commands {args.commands}`:",
+        f"{_kills(total)} kills.",
+        "",
+        head("command", "signal", "kills", *COUNTS),
+        *rows,
+        line("all", "", _kills(total), *(total[column] for column in COUNTS)),
+    ]
+    publish(text, args.output)
+    return 1 if any(total[column] for column in WRONG) else 0
+
+
+def kill_all(
+    names: Sequence[str], count: int, seed: int
+) -> Iterator[tuple[str, signal.Signals, Counter[str]]]:
+    """(command, signal, counts) of so many kills, shared out among the commands by SHARES."""
+    rng = np.random.default_rng(seed)
+    parts = sum(SHARES[name] for name in names)
     with tempfile.TemporaryDirectory(prefix="onnxq-kill-") as folder:
         inputs = Path(folder)
         (inputs / "m.onnx").write_bytes(float_model("cnn"))
         images = np.random.default_rng(0).standard_normal((200, 3, 8, 8)).astype(np.float32)
         np.savez(inputs / "samples.npz", x=images)
-        parts = sum(SHARES[name] for name in names)
         for made in [command(name, inputs) for name in names]:
             counts: dict[signal.Signals, Counter[str]] = {number: Counter() for number in SIGNALS}
-            for i in range(-(-args.n * SHARES[made.name] // parts)):
-                counts[SIGNALS[i % 3]] += trial(made, SIGNALS[i % 3], rng)
+            for i in range(-(-count * SHARES[made.name] // parts)):
+                number = SIGNALS[i % len(SIGNALS)]
+                counts[number] += trial(made, number, rng)
             for number, found in counts.items():
-                kills = found["done before"] + found["stopped"]
-                cells = [found[column] for column in COUNTS]
-                rows.append(line(made.name, number.name, kills, *cells))
-                print(rows[-1], file=sys.stderr)
-                total += found
-    kills = total["done before"] + total["stopped"]
-    text = [
-        "# Killed at random moments",
-        "",
-        f"`scripts/kill --n {args.n} --seed {args.seed} --commands {args.commands}`:",
-        f"{kills} kills.",
-        "",
-        head("command", "signal", "kills", *COUNTS),
-        *rows,
-        line("all", "", kills, *(total[column] for column in COUNTS)),
-    ]
-    print("\n".join(text))
-    if args.output is not None:
-        args.output.write_text("\n".join(text) + "\n", encoding="utf-8")
-    return 1 if any(total[column] for column in WRONG) else 0
+                yield made.name, number, found
+
+
+def _kills(found: Counter[str]) -> int:
+    return found["done before"] + found["stopped"]
 
 
 if __name__ == "__main__":

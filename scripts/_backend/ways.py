@@ -7,20 +7,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx_ir as ir
-import onnxruntime
 
 import onnxq
 from onnxq import catalog
-from onnxq.checking.cross_findings import NOT_REACHED
 from onnxq.errors import OnnxqError
 from onnxq.qconfig import QConfigMapping, default_qconfig
 from scripts._confined import place_of
+from scripts._timing import session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import onnx
+    import onnx_ir as ir
 
     from onnxq.checking.cross_findings import CrossFindings
     from scripts._backend.cases import SuiteCase
@@ -107,17 +106,10 @@ def run_case(case: SuiteCase) -> list[Ended]:
 def _float_outputs(case: SuiteCase) -> list[Any] | None:
     """Outputs of the float model; None: ONNX Runtime does not run it."""
     try:
-        outputs: list[Any] = _session(case.model.SerializeToString()).run(None, case.feeds)
+        outputs: list[Any] = session(case.model).run(None, case.feeds)
     except Exception:  # whatever ONNX Runtime says: it does not run it
         return None
     return outputs
-
-
-def _session(data: bytes) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
 
 
 def _ended(case: SuiteCase, way: str, wanted: list[Any] | None) -> Ended:
@@ -131,7 +123,7 @@ def _ended(case: SuiteCase, way: str, wanted: list[Any] | None) -> Ended:
     if wanted is None:
         return Ended(case.name, way, Outcome.UNCHANGED, "nothing to compare it with", runs)
     try:
-        got = _session(ir.to_proto(made).SerializeToString()).run(None, case.feeds)
+        got = session(made).run(None, case.feeds)
     except Exception as error:  # whatever ONNX Runtime says
         return Ended(case.name, way, Outcome.NOT_LOADED, str(error)[:300], runs)
     try:
@@ -155,7 +147,7 @@ def _judged(
     found = onnxq.cross_check(made, [case.feeds])
     if differing := _differing(found):
         return Outcome.WRONG, "; ".join(differing)
-    unchecked = [n.reason for n in found.unchecked if n.reason != NOT_REACHED]
+    unchecked = [node.reason for node in found.uncompared]
     if unchecked or found.end_to_end:
         return Outcome.UNCHECKED, "; ".join([*unchecked, found.end_to_end])
     return Outcome.QUANTIZED, ""
