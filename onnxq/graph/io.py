@@ -124,8 +124,8 @@ def _from_proto(proto: onnx.ModelProto, where: str, folder: Path | None) -> ir.M
 
 def _root(error: BaseException) -> str:
     """The first line of the error that all began with."""
-    while error.__cause__ is not None:
-        error = error.__cause__
+    while (before := error.__cause__ or error.__context__) is not None:
+        error = before  # onnx_ir can fail while it reports
     return first_line(error)
 
 

@@ -108,6 +108,18 @@ def test_every_truncation_is_a_model_error(cut: int, tmp_path: Path) -> None:
         load(path)
 
 
+@pytest.mark.parametrize("offset", ["-4", "four"])
+def test_an_offset_that_is_no_number_from_0_is_told(offset: str, tmp_path: Path) -> None:
+    proto = proto_of()
+    tensor = proto.graph.initializer[0]
+    onnx.external_data_helper.set_external_data(tensor, "model.data")
+    tensor.external_data.add(key="offset", value=offset)
+    path = tmp_path / "m.onnx"
+    path.write_bytes(proto.SerializeToString())
+    with pytest.raises(ModelError, match=f"offset|'{offset}'"):
+        load(path)
+
+
 def test_missing_external_data_is_named(external: Path) -> None:
     (external.parent / "model.data").unlink()
     with pytest.raises(ModelError, match=r"model\.data' is missing \(tensor 'w'"):
