@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq import targets
@@ -66,6 +67,7 @@ def convert(prepared: Prepared, format: str = "qdq") -> QuantizedModel:
     statistics = prepared.statistics
     trial = static_trial(prepared, Check.CALIBRATION, prepared.excerpt, begun_s)
     made = make_static(prepared, lambda p: plan(p, statistics), format, trial)
+    _note(made.model, made.plan)
     _warn(made.model)
     return made.model
 
@@ -150,8 +152,16 @@ def quantize(
 
     trial = unseen or static_trial(prepared, check, excerpt, begun_s)
     made = make_static(prepared, decide, format, trial, min_sqnr_db)
+    _note(made.model, made.plan)
     _warn(made.model)
     return made.model
+
+
+def _note(model: QuantizedModel, made: Plan | DynamicPlan) -> None:
+    """Adds the notes of the plan to the verdict: who asks for no plan sees them nowhere else."""
+    verdict = model.verdict
+    if made.notes and verdict is not None:
+        model.attach(replace(verdict, notes=(*verdict.notes, *made.notes)))
 
 
 def _warn(model: QuantizedModel) -> None:
@@ -199,6 +209,7 @@ def quantize_dynamic(
     if made.slower and not made.quantized:
         warnings.warn(nothing_quantized(made.target), UserWarning, stacklevel=2)
     tried = make_dynamic(source, made, dynamic_trial(source, check, begun_s), min_sqnr_db)
+    _note(tried.model, tried.plan)
     _warn(tried.model)
     return tried.model
 

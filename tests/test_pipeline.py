@@ -111,6 +111,26 @@ def test_statistics_of_another_model_are_refused() -> None:
         quantize(network(), statistics=statistics)
 
 
+def test_the_verdict_has_what_is_odd_about_the_samples() -> None:
+    one = {"x": images(1)}
+    verdict = quantize(network(), one).verdict
+    assert verdict is not None
+    assert any("one sample" in note for note in verdict.notes)
+    prepared = prepare(network())
+    prepared.run(one)
+    verdict = convert(prepared).verdict
+    assert verdict is not None
+    assert any("one sample" in note for note in verdict.notes)
+
+
+def test_the_verdict_names_a_missing_shard() -> None:
+    prepared = prepare(network())
+    first = calibrate(prepared, batches(), shard=Shard(0, 2))
+    verdict = quantize(network(), statistics=first).verdict
+    assert verdict is not None
+    assert any("'2/2' missing" in note for note in verdict.notes)
+
+
 def test_convert_uses_what_run_has_observed(wanted: str) -> None:
     prepared = prepare(network())
     for batch in batches():

@@ -113,7 +113,7 @@ class Verdict(Saved):
         float_bytes, quantized_bytes: sizes of the models; None: there is no float model.
         integer_nodes, float_nodes: that ONNX Runtime runs of it; conversions count as neither.
         left_in_float: nodes with which ONNX Runtime did not run it.
-        notes: what was not looked at, and why.
+        notes: what was not looked at, and why; those of the plan, where the caller sees no plan.
     """
 
     FORMAT: ClassVar[str] = "onnxq verdict 1"
