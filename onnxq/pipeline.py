@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from onnxq import targets
 from onnxq.checking.with_verdict import (
     Check,
+    check_bound,
     dynamic_trial,
     make_dynamic,
     make_static,
@@ -117,6 +118,7 @@ def quantize(
 
     Raises:
         CalibrationError: neither or both of samples and statistics, or unusable ones.
+        QConfigError: an option is not known, or the bound is no number.
         ModelError: ONNX Runtime does not run the float model.
         VerificationError: an output is below min_sqnr_db; the error has the verdict.
 
@@ -124,6 +126,7 @@ def quantize(
         UserWarning: an output is far from the float model's.
     """
     begun_s = time.process_time()
+    check_bound(min_sqnr_db)
     if (samples is None) == (statistics is None):
         raise CalibrationError(
             "quantize wants either samples or statistics of an earlier calibration."
@@ -201,10 +204,11 @@ def quantize_dynamic(
             weights to quantize, or has NaN or Inf in one; ONNX Runtime does not run it.
         CalibrationError: unusable samples.
         VerificationError: an output is below min_sqnr_db; the error has the verdict.
-        QConfigError: the spec, dtype, target or objective names what is not there, or the spec has
-            an entry for the nodes that the dtype is for.
+        QConfigError: the spec, dtype, target or objective names what is not there, the spec has an
+            entry for the nodes that the dtype is for, or the bound is no number.
     """
     begun_s = time.process_time()
+    check_bound(min_sqnr_db)
     source, made = plan_dynamic(model, qconfig_spec, dtype, target=target, objective=objective)
     if made.slower and not made.quantized:
         warnings.warn(nothing_quantized(made.target), UserWarning, stacklevel=2)

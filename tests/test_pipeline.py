@@ -13,7 +13,7 @@ from onnx import helper
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.graph.io import load, model_hash, save
 from onnxq.ort.runtime import open_session
-from onnxq.pipeline import convert, quantize
+from onnxq.pipeline import convert, quantize, quantize_dynamic
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.static.calibrate import Shard, calibrate
 from onnxq.static.placing.decision import Quantize
@@ -129,6 +129,14 @@ def test_the_verdict_names_a_missing_shard() -> None:
     verdict = quantize(network(), statistics=first).verdict
     assert verdict is not None
     assert any("'2/2' missing" in note for note in verdict.notes)
+
+
+@pytest.mark.parametrize("bound", [float("nan"), "20"])
+def test_a_bound_that_is_no_number_is_told_before_the_work_begins(bound: Any) -> None:
+    with pytest.raises(QConfigError, match="wanted a number of dB"):
+        quantize("none", [], min_sqnr_db=bound)
+    with pytest.raises(QConfigError, match="wanted a number of dB"):
+        quantize_dynamic("none", min_sqnr_db=bound)
 
 
 def test_convert_uses_what_run_has_observed(wanted: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import replace
+from numbers import Real
 from typing import TYPE_CHECKING
 
 from onnxq.checking.runnable import Made, runnable
@@ -109,6 +111,18 @@ def _quantized(made: Plan) -> list[str]:
     own = [name for name, decision in static.items() if not decision.folded_into]
     weighted = [name for name in own if name in made.weights]
     return [*weighted, *made.dynamic, *(name for name in own if name not in made.weights)]
+
+
+def check_bound(min_sqnr_db: object) -> None:
+    """Passes None and every number; to be asked before the work begins.
+
+    Raises:
+        QConfigError: it is something else, or NaN, which nothing keeps.
+    """
+    if min_sqnr_db is None:
+        return
+    if not isinstance(min_sqnr_db, Real) or math.isnan(min_sqnr_db):
+        raise QConfigError(f"min_sqnr_db: got {min_sqnr_db!r}; wanted a number of dB, such as 20.")
 
 
 def _check_bound(trial: Trial | None, min_sqnr_db: float | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -52,7 +53,7 @@ class Asked:
         no_verdict: the model is not run.
 
     Raises:
-        click.UsageError: options that contradict each other.
+        click.UsageError: options that contradict each other, or a bound that nothing keeps.
     """
 
     check: Path | None
@@ -62,6 +63,8 @@ class Asked:
     def __post_init__(self) -> None:
         if self.no_verdict and (self.check is not None or self.min_sqnr is not None):
             raise click.UsageError("--no-verdict leaves nothing for --check and --min-sqnr.")
+        if self.min_sqnr is not None and math.isnan(self.min_sqnr):
+            raise click.UsageError("--min-sqnr: got nan; wanted a number of dB, such as 20.")
 
     @property
     def source(self) -> Path | Check:

@@ -46,6 +46,15 @@ def test_the_verdict_is_in_json_with_the_sizes_of_the_files(
     assert verdict.quantized_bytes == output.stat().st_size
 
 
+def test_a_bound_that_is_no_number_is_wrong_usage(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path
+) -> None:
+    options = ("-o", tmp_path / "q.onnx", "--min-sqnr", "nan")
+    result = run("quantize", model_path, samples_path, *options)
+    assert result.exit_code == 2
+    assert "wanted a number of dB" in result.stderr
+
+
 @pytest.mark.parametrize("how", ["--stats", "dynamic"])
 def test_without_samples_it_says_that_nothing_is_known_of_accuracy(
     how: str, run: Run, model_path: Path, samples_path: Path, tmp_path: Path
