@@ -1,7 +1,7 @@
 """Random float graphs, quantized in three forms, held against ONNX Runtime integer by integer.
 
-    python scripts/random_graphs.py                    # 1,000 graphs, some 10 minutes
-    python scripts/random_graphs.py --first 4200 --count 1 --verbose
+    scripts/random_graphs                              # 1,000 graphs, some 10 minutes
+    scripts/random_graphs --first 4200 --count 1 --verbose
 
 A graph has 4 to 12 layers (scripts/_random_graphs): convolutions in 1 to 3 dimensions, transposed
 ones, pools, Gemm, MatMul and Add, attention, LSTM, GRU, RNN, norms, resize, pad, split, If; opsets
