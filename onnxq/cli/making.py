@@ -24,7 +24,6 @@ from onnxq.cli.options import (
     target_option,
 )
 from onnxq.cli.steps import (
-    Written,
     calibrate_model,
     claim,
     claim_beside,
@@ -33,10 +32,9 @@ from onnxq.cli.steps import (
     merged,
     plan_dynamic_model,
     prepare_model,
-    report_dynamic,
-    report_quantization,
 )
 from onnxq.cli.verdicts import Asked, verdict_options
+from onnxq.cli.written import Written, report_dynamic, report_quantization
 from onnxq.core import signals
 
 if TYPE_CHECKING:

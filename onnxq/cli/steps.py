@@ -1,14 +1,10 @@
-"""Steps that commands share: paths checked first, then the stages, then the report."""
+"""Steps that commands share: paths checked first, then the stages."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import click
 
 from onnxq.errors import OutputError
 
@@ -20,12 +16,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import onnx_ir as ir
 
-    from onnxq.checking.runnable import Made
     from onnxq.dynamic.dynamic_decision import DynamicPlan
-    from onnxq.quantized.verdict import Verdict
     from onnxq.samples.excerpt import Excerpt
     from onnxq.static.calibrate import Checkpoint, Statistics
-    from onnxq.static.plan import Plan
     from onnxq.static.prepare import Prepared
 
 
@@ -167,106 +160,6 @@ def merged(files: tuple[Path, ...]) -> Statistics:
     return first
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A quantized model that was written to a file.
-
-    Attributes:
-        made: the quantized model.
-        source: file of the float model.
-        file: of the quantized one.
-    """
-
-    made: Made[Plan] | Made[DynamicPlan]
-    source: Path
-    file: Path
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Bytes of the two files."""
-        from onnxq.checking.bench import size_bytes
-
-        return size_bytes(self.source), size_bytes(self.file)
-
-    @property
-    def verdict(self) -> Verdict | None:
-        """The model's verdict, with the sizes of the files."""
-        verdict = self.made.model.verdict
-        if verdict is None:
-            return None
-        before, after = self.sizes
-        return dataclasses.replace(verdict, float_bytes=before, quantized_bytes=after)
-
-
-def report_quantization(prepared: Prepared, made: Plan, written: Written, as_json: bool) -> None:
-    """Says what became of each operator, and what ONNX Runtime runs."""
-    from onnxq.graph.checks import FORMAT_KEY
-    from onnxq.qdq.qoperator import remains
-    from onnxq.report import console, json_values, other_machines
-    from onnxq.report.summary import summarize
-
-    summary = summarize(prepared.model, made.decisions, made.dynamic)
-    model, runs = written.made.model, written.made.execution
-    elsewhere = [] if runs is None else other_machines.on_other_machines(made, runs)
-    sizes = written.sizes
-    remaining = remains(model)
-    _warn_if_low(written)
-    if as_json:
-        value = {
-            "output": str(written.file),
-            "target": made.target,
-            "format": model.metadata_props[FORMAT_KEY],
-            "kept_qdq": dict(remaining.kept),
-            "tables": list(remaining.tables),
-            "float_bytes": sizes[0],
-            "quantized_bytes": sizes[1],
-            "notes": [*made.notes, *elsewhere],
-            "range_reduction": made.range_reduction.value,
-            "reductions": {k: dataclasses.asdict(r) for k, r in made.reductions.items()},
-            **_tried(written),
-        }
-        click.echo(json_values.to_text(value | json_values.summary(summary)))
-        return
-    click.echo(f"{written.file}: quantized for {made.target}")
-    rows = other_machines.reduced_rows(made)
-    if rows:
-        header = ("node", "channels", "largest scale", "mean")
-        title = f"gave up range of weights, so that pairs of products fit ({made.range_reduction})"
-        console.print_table(console.open_console(), title, header, rows, numbers=(1, 2, 3))
-    notes = [*made.notes, *remaining.sentences(), *elsewhere]
-    console.print_quantization(console.open_console(), summary, runs, sizes, notes)
-    _say_verdict(written)
-
-
-def _tried(written: Written) -> dict[str, object]:
-    """Verdict and execution for --json; null where the model was not run."""
-    from onnxq.report import json_values
-
-    verdict, runs = written.verdict, written.made.execution
-    return {
-        "verdict": None if verdict is None else verdict.to_dict(),
-        "execution": None if runs is None else json_values.execution(runs),
-    }
-
-
-def _say_verdict(written: Written) -> None:
-    """Prints the verdict; says so where there is none."""
-    from onnxq.report import console
-    from onnxq.report.print_verdict import print_verdict
-
-    verdict = written.verdict
-    if verdict is None:
-        click.echo("no verdict: the file was not run")
-        return
-    print_verdict(console.open_console(), verdict, written.source, written.file)
-
-
-def _warn_if_low(written: Written) -> None:
-    verdict = written.verdict
-    if verdict is not None and verdict.warning:
-        click.echo(f"warning: {verdict.warning}", err=True)
-
-
 def plan_dynamic_model(
     model: ir.Model,
     qconfig: Path | None,
@@ -292,32 +185,3 @@ def plan_dynamic_model(
         mapping = QConfigMapping.from_yaml(qconfig, entry)
     mapping = mapping.with_overrides(overrides)
     return plan_dynamic(model, mapping, dtype, target=target, objective=objective)
-
-
-def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_json: bool) -> None:
-    """Says which nodes were quantized and how, why others were not, and the sizes."""
-    from onnxq.graph.checks import FORMAT_KEY
-    from onnxq.report import console, json_values
-    from onnxq.report.summary import summarize
-
-    summary = summarize(source, made.decisions)
-    model, runs, sizes = written.made.model, written.made.execution, written.sizes
-    _warn_if_low(written)
-    if as_json:
-        value = {
-            "output": str(written.file),
-            "target": made.target,
-            "objective": made.objective.value,
-            "format": model.metadata_props.get(FORMAT_KEY, "float"),
-            "float_bytes": sizes[0],
-            "quantized_bytes": sizes[1],
-            "notes": list(made.notes),
-            **_tried(written),
-        }
-        forms = {name: decision.form.value for name, decision in made.quantized.items()}
-        click.echo(json_values.to_text(value | {"forms": forms} | json_values.summary(summary)))
-        return
-    done = "quantized dynamically" if made.quantized else "nothing is quantized"
-    click.echo(f"{written.file}: {done} for {made.target}, objective {made.objective.value}")
-    console.print_quantization(console.open_console(), summary, runs, sizes, made.notes)
-    _say_verdict(written)
