@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import gc
 import os
+import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,10 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 if IS_WORKER:  # as many processes as cores: a thread for each
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+if threading.current_thread() is threading.main_thread():
+    # tests send it to the commands that they start; who runs tests in the background ignores it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 METER = pytest.StashKey[cpu_seconds.Meter]()
 TABLE = pytest.StashKey[Table]()

@@ -3,7 +3,7 @@
     facts.of(node)              of the installed version: what will run here
     facts.of(node, OLDEST)      of the oldest supported one: what a plan may rely on
 
-An operator without a record has the defaults of `Fact`. Measured on x86-64, on ONNX Runtime 1.23 to
+An operator without a record has the defaults of `Fact`. Measured on x86-64, on ONNX Runtime 1.29 to
 1.32; `tests/ort/test_facts.py` asks the installed one about every operator that it can run, in both
 directions. What fails there after a new release is its change log: end the row with `until`, and
 write one of what holds `since`.
@@ -151,8 +151,7 @@ FACTS = (
     Fact("Concat", fuses=True, rounding=_NONE),
     Fact("Conv", fuses=True, takes_int8=False, rounds_constants=True),
     Fact("ConvTranspose", rounds_constants=True),
-    Fact("DepthToSpace", fuses=True, takes_int8=False, rounding=_NONE, lacks=_INT8, until=(1, 28)),
-    Fact("DepthToSpace", fuses=True, rounding=_NONE, since=(1, 28)),
+    Fact("DepthToSpace", fuses=True, rounding=_NONE),
     Fact("Flatten", fuses=True, rounding=_NONE),
     Fact("Gather", fuses=True, rounding=_NONE),
     Fact("GatherElements", fuses=True, rounding=_NONE),
@@ -185,17 +184,11 @@ FACTS = (
     Fact("Clip", swallowed=True, rounding=_NONE),
     Fact("Relu", swallowed=True, rounding=_NONE),
     # nothing of that; some lack kernels on codes
-    Fact("Erf", lacks=_BOTH, until=(1, 24)),
-    Fact("Erf", since=(1, 24)),
-    Fact("Max", rounding=_NONE, lacks=_BOTH, until=(1, 24)),
-    Fact("Max", rounding=_NONE, since=(1, 24)),
-    Fact("Min", rounding=_NONE, lacks=_BOTH, until=(1, 24)),
-    Fact("Min", rounding=_NONE, since=(1, 24)),
+    Fact("Max", rounding=_NONE),
+    Fact("Min", rounding=_NONE),
     Fact("NonZero", lacks=_INT8, results=ir.DataType.INT64),
-    Fact("SpaceToDepth", rounding=_NONE, lacks=_BOTH, until=(1, 28)),
-    Fact("SpaceToDepth", rounding=_NONE, since=(1, 28)),
-    Fact("TopK", rounding=_NONE, lacks=_BOTH, until=(1, 26)),
-    Fact("TopK", rounding=_NONE, since=(1, 26)),
+    Fact("SpaceToDepth", rounding=_NONE),
+    Fact("TopK", rounding=_NONE),
     Fact("Trilu", rounding=_NONE, lacks=_BOTH),
     Fact("Unique", rounding=_NONE, lacks=frozenset({UINT8})),
     *(

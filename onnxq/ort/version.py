@@ -9,8 +9,9 @@ from importlib import metadata
 Version = tuple[int, int]
 """(major, minor): patches of ONNX Runtime change no kernel's and no optimizer's behaviour."""
 
-OLDEST: Version = (1, 23)
-"""The oldest ONNX Runtime that a written file has to run on: pyproject.toml's floor."""
+OLDEST: Version = (1, 29)
+"""The oldest ONNX Runtime that a written file has to run on: pyproject.toml's floor. 1.28 and older
+compute other int8 codes in a wide QLinearSoftmax than later ones do (scripts/test_versions.md)."""
 
 PACKAGES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml")
 """Distributions that bring the module `onnxruntime`."""
