@@ -65,11 +65,12 @@ class Comparison:
         y: npt.NDArray[np.float64],
         reach: tuple[float, float] | None,
     ) -> None:
-        # a model may give NaN or Inf by itself; equal values are no error, inf - inf would be NaN
+        # a model may give NaN or Inf by itself: where both sides do, there is nothing to compare
         with np.errstate(invalid="ignore", over="ignore"):
             error = x - y
             if not math.isfinite(float(error @ error)):
-                error = np.where(x == y, 0.0, error)
+                alike = ~np.isfinite(x) & ((x == y) | (np.isnan(x) & np.isnan(y)))
+                x, y, error = (np.where(alike, 0.0, each) for each in (x, y, error))
             self._sum_xx += float(x @ x)
             self._sum_yy += float(y @ y)
             self._sum_xy += float(x @ y)
@@ -80,7 +81,7 @@ class Comparison:
 
     @property
     def sqnr_db(self) -> float:
-        """Inf where nothing differs, -inf where zeros became something else, NaN after a NaN."""
+        """Inf: nothing differs; -inf: zeros became something; NaN: one of the two is not finite."""
         if self._sum_ee == 0.0:
             return math.inf
         if self._sum_xx == 0.0:

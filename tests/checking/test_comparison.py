@@ -75,6 +75,15 @@ def test_equal_infinities_are_no_error() -> None:
     assert compared((x, x)).max_error == 0.0
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_on_both_sides_is_left_out(value: float) -> None:
+    x, y = np.array([value, 3.0, 4.0]), np.array([value, 3.0, 4.5])
+    got = compared((x, y))
+    assert got.sqnr_db == compared((x[1:], y[1:])).sqnr_db == 20.0
+    assert got.max_error == 0.5
+    assert compared((x, x)).sqnr_db == math.inf
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_nan_and_inf_on_one_side_show(bad: float) -> None:
     got = compared((np.array([bad, 1.0]), np.array([0.0, 1.0])))
