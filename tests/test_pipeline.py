@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 from onnx import helper
 
-from onnxq.errors import CalibrationError, QConfigError
+from onnxq.errors import CalibrationError, ModelError, QConfigError
 from onnxq.graph.io import load, model_hash, save
 from onnxq.ort.runtime import open_session
 from onnxq.pipeline import convert, quantize, quantize_dynamic
@@ -219,6 +219,22 @@ def test_an_activation_that_is_not_finite_leaves_its_readers_in_float_with_that_
     with open_session(quantized) as ours, open_session(load(source)) as theirs:
         got, wanted = ours.run(samples[0]), theirs.run(samples[0])
     np.testing.assert_allclose(got[0].astype(np.float32), wanted[0].astype(np.float32), atol=0.1)
+
+
+@pytest.mark.parametrize("kind", ["weight", "bias"])
+def test_a_weight_that_is_not_finite_is_an_error_though_its_results_are_neither(kind: str) -> None:
+    constants = {"w": weights(1, 8, 8), "b": weights(2, 8)}
+    constants[kind[0]][0] = np.nan
+    source = model(
+        [
+            helper.make_node("Gemm", ["x", "w", "b"], ["m"], "first"),
+            helper.make_node("Relu", ["m"], ["y"], "relu"),
+        ],
+        constants,
+        {"x": ["N", 8]},
+    )
+    with pytest.raises(ModelError, match=f"{kind} '{kind[0]}' of 'first' holds NaN or Inf"):
+        quantize(source, [{"x": weights(3, 4, 8)}])
 
 
 def test_prepared_and_statistics_go_to_other_processes_and_back() -> None:

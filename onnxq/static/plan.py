@@ -39,6 +39,7 @@ from onnxq.static.planning.activation_qparams import tensor_qparams, untaken_bra
 from onnxq.static.planning.constants import (
     BiasPlan,
     WeightPlan,
+    check_weights_left,
     folded_bias,
     plan_bias,
     plan_weight,
@@ -127,6 +128,7 @@ def plan(
     Raises:
         CalibrationError: the statistics are of another model, or lack a tensor that is observed; or
             nobody says which channels saturated.
+        ModelError: a weight or a bias holds NaN or Inf.
         QConfigError: a weight observer gives codes that the target cannot run exactly.
         UnsupportedError: a Relu or Clip needs a Clip on codes of 16 bits.
     """
@@ -138,6 +140,8 @@ def plan(
     notes += statistics.notes()
     notes += untaken_branches(prepared, statistics)
     decisions = _demote(prepared, unseen, tensors)
+    if statistics.not_finite:
+        check_weights_left(prepared, decisions)
     if prepared.target.agreeing_sums:
         tensors, more = with_agreeing_sums(prepared, decisions, tensors)
         notes += more

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from onnxq.dtypes import INT8, INT32
 from onnxq.errors import ModelError
-from onnxq.graph.walk import node_name, value_name
+from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.observers.weight_observation import WeightKey
-from onnxq.operator.nodes import input_at
+from onnxq.operator.nodes import has_input, input_at
 from onnxq.ort.matmul_add import biased_product
 from onnxq.qparams import (
     MIN_SCALE,
@@ -111,6 +111,31 @@ def with_gain(
     scale = np.maximum(weight.qparams.scale * gain, MIN_SCALE)
     qparams = dataclasses.replace(weight.qparams, scale=scale)
     return dataclasses.replace(weight, qparams=qparams, gain=tuple(gain.tolist()))
+
+
+def check_weights_left(prepared: Prepared, decisions: Mapping[str, Decision]) -> None:
+    """Passes finite weights and biases of the nodes that their activations alone left in float.
+
+    A NaN in a weight makes its results NaN, which must not pass for a habit of the model.
+
+    Raises:
+        ModelError: one holds NaN or Inf.
+    """
+    nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
+    for name, wanted in prepared.decisions.items():
+        if not isinstance(wanted, Quantize) or isinstance(decisions[name], Quantize):
+            continue
+        rule = wanted.rule
+        if rule.weight is None or wanted.folded_into:
+            continue
+        constants = {"weight": weight_of(nodes[name], rule)}
+        if rule.bias is not None and has_input(nodes[name], rule.bias):
+            constants["bias"] = input_at(nodes[name], rule.bias)
+        for kind, value in constants.items():
+            if not np.isfinite(constant_array(value)).all():
+                raise ModelError(
+                    f"{kind} '{value.name}' of '{name}' holds NaN or Inf; repair the model."
+                )
 
 
 def plan_bias(
