@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import onnx
 from google.protobuf.message import DecodeError, EncodeError
 
+from onnxq.graph.skeleton import proto_graphs
 from onnxq.operator.nodes import ONNX_DOMAINS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
 OWN_PREFIX = "onnxq."
 RUNTIME = "com.microsoft"
@@ -39,7 +40,7 @@ def drop_annotations(model: onnx.ModelProto) -> None:
     Args:
         model: changed in place; weights may be placeholders.
     """
-    graphs = list(_graphs(model.graph))
+    graphs = list(proto_graphs(model.graph))
     known = [list(graph.value_info) for graph in graphs]
     for graph, infos in zip(graphs, known, strict=True):
         _drop_notes(graph)
@@ -51,7 +52,7 @@ def drop_annotations(model: onnx.ModelProto) -> None:
         for graph, infos in zip(graphs, known, strict=True):
             _set_infos(graph, infos)  # ONNX Runtime may read more of it than onnx does
         return
-    for graph, found, infos in zip(graphs, _graphs(inferred.graph), known, strict=True):
+    for graph, found, infos in zip(graphs, proto_graphs(inferred.graph), known, strict=True):
         foreign = _results(graph, lambda domain: domain not in (*ONNX_DOMAINS, RUNTIME))
         of_runtime = _results(graph, lambda domain: domain == RUNTIME)
         again = {info.name: info for info in found.value_info}
@@ -63,18 +64,6 @@ def drop_annotations(model: onnx.ModelProto) -> None:
             or not (info.name in of_runtime or _is_implied(info, again.get(info.name)))
         ]
         _set_infos(graph, kept)
-
-
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """The graph and the bodies in it, in an order that follows from the nodes alone."""
-    waiting = [graph]
-    while waiting:
-        one = waiting.pop()
-        yield one
-        for node in one.node:
-            for attribute in node.attribute:
-                waiting += [attribute.g] if attribute.HasField("g") else []
-                waiting += attribute.graphs
 
 
 def _drop_notes(graph: onnx.GraphProto) -> None:

@@ -17,7 +17,14 @@ from onnxq.graph.collector import without_collector
 from onnxq.graph.door.check_model import refuse
 from onnxq.graph.door.external_data import check_external_data
 from onnxq.graph.edit import all_nodes
-from onnxq.graph.skeleton import Swap, in_memory, is_big, placeholder, serialize
+from onnxq.graph.skeleton import (
+    Swap,
+    in_memory,
+    is_big,
+    placeholder,
+    proto_graphs,
+    serialize,
+)
 
 if TYPE_CHECKING:
     import onnx
@@ -215,14 +222,11 @@ def _forget_infos(graph: onnx.GraphProto) -> None:
     quantize_dynamic of onnxruntime.quantization fails on a weight that has one: it looks for it
     under the shape that it had before the tool transposed it.
     """
-    held = {tensor.name for tensor in graph.initializer}
-    computed = [info for info in graph.value_info if info.name not in held]
-    del graph.value_info[:]
-    graph.value_info.extend(computed)
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                _forget_infos(attribute.g)
+    for one in proto_graphs(graph):
+        held = {tensor.name for tensor in one.initializer}
+        computed = [info for info in one.value_info if info.name not in held]
+        del one.value_info[:]
+        one.value_info.extend(computed)
 
 
 def _tensor_header(proto: onnx.TensorProto, big: dict[str, ir.TensorProtocol]) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -70,3 +70,15 @@ def skeleton(model: ir.Model) -> onnx.ModelProto:
         return placeholder(tensor, value.name or "") if is_big(tensor) else in_memory(tensor)
 
     return serialize(model, swap)
+
+
+def proto_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """The graph and the bodies in it, in an order that follows from the nodes alone."""
+    waiting = [graph]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        for node in one.node:
+            for attribute in node.attribute:
+                waiting += [attribute.g] if attribute.HasField("g") else []
+                waiting += attribute.graphs

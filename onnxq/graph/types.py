@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import onnx
@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnxq.errors import first_line
 from onnxq.graph.ceil_mode import correct_ceil_mode
 from onnxq.graph.edit import all_values
-from onnxq.graph.skeleton import skeleton
+from onnxq.graph.skeleton import proto_graphs, skeleton
 
 Dim = int | ir.SymbolicDim | None
 
@@ -45,7 +45,7 @@ def infer_types(model: ir.Model) -> Inference:
     if inferred is None:
         return Inference(changed, failure)
     values = {v.name: v for graph in model.graphs() for v in all_values(graph)}
-    for info in _infos([inferred.graph]):
+    for info in _infos(inferred.graph):
         value = values.get(info.name)
         if value is not None and info.HasField("type"):
             changed |= _merge(value, info.type)
@@ -67,23 +67,17 @@ def _tried(model: onnx.ModelProto) -> tuple[onnx.ModelProto | None, str]:
 
 def _drop_declarations(graph: onnx.GraphProto) -> None:
     """Takes the declared types of inner values and outputs away, in bodies too."""
-    waiting = [graph]
-    while waiting:
-        one = waiting.pop()
+    for one in proto_graphs(graph):
         del one.value_info[:]
         for output in one.output:
             output.ClearField("type")
-        for node in one.node:
-            for attribute in node.attribute:
-                waiting += [attribute.g] if attribute.HasField("g") else []
-                waiting += attribute.graphs
 
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
     """By onnx's inference, again for as long as it is wrong of a pool with ceil_mode."""
     while True:
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
-        known = (*inferred.graph.input, *_infos([inferred.graph]))
+        known = (*inferred.graph.input, *_infos(inferred.graph))
         if not correct_ceil_mode(model.graph, {info.name: _sizes(info) for info in known}):
             return inferred
 
@@ -137,18 +131,10 @@ def untyped(model: ir.Model) -> list[str]:
     ]
 
 
-def _infos(graphs: Iterable[onnx.GraphProto]) -> Iterator[onnx.ValueInfoProto]:
-    waiting = list(graphs)
-    while waiting:
-        graph = waiting.pop()
-        yield from graph.value_info
-        yield from graph.output
-        for node in graph.node:
-            for attribute in node.attribute:
-                if attribute.type == onnx.AttributeProto.GRAPH:
-                    waiting.append(attribute.g)
-                elif attribute.type == onnx.AttributeProto.GRAPHS:
-                    waiting.extend(attribute.graphs)
+def _infos(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
+    for one in proto_graphs(graph):
+        yield from one.value_info
+        yield from one.output
 
 
 def _merge(value: ir.Value, proto: onnx.TypeProto) -> bool:
