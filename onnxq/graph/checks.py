@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.errors import ModelError
-from onnxq.graph.door.scopes import all_nodes, all_tensors
+from onnxq.graph.door.scopes import all_tensors, scoped_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +35,7 @@ def check_quantizable(model: ir.Model) -> None:
             "the model is quantized already: its metadata say that onnxq wrote it in format "
             f"'{model.metadata_props[FORMAT_KEY]}'. Start from the float model."
         )
-    on_codes = [node for node, _ in all_nodes(model) if catalog.is_on_codes(node)]
+    on_codes = [node for node, _ in scoped_nodes(model) if catalog.is_on_codes(node)]
     if on_codes and not all(map(_only_reads_codes, on_codes)):
         node = on_codes[0]
         raise ModelError(
@@ -51,7 +51,7 @@ def weights_alone(model: ir.Model) -> bool:
     Weights may be stored as integers or float16; a DequantizeLinear of them computes in float.
     """
     return model.metadata_props.get(FORMAT_KEY) == "dynamic" and not any(
-        catalog.is_on_codes(node) and not _only_reads_codes(node) for node, _ in all_nodes(model)
+        catalog.is_on_codes(node) and not _only_reads_codes(node) for node, _ in scoped_nodes(model)
     )
 
 

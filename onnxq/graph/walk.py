@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 IF, LOOP, SCAN = "If", "Loop", "Scan"
 """Operators that hold graphs."""
+_BODIES = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 
 
 def value_name(value: ir.Value) -> str:
@@ -32,30 +33,31 @@ def attribute_values(node: ir.Node) -> dict[str, AttributeValue]:
     return {name: a.value for name, a in node.attributes.items() if not a.is_ref()}
 
 
-def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
-    """The graphs that a node holds: branches of If, bodies of Loop and Scan."""
+def bodies(node: ir.Node) -> list[ir.Graph]:
+    """The graphs that a node holds in its attributes."""
+    found: list[ir.Graph] = []
     for attribute in node.attributes.values():
-        if attribute.type == ir.AttributeType.GRAPH:
-            yield attribute.as_graph()
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            yield from attribute.as_graphs()
+        value = attribute.value
+        if attribute.type in _BODIES and value is not None:  # None: a reference, or nothing
+            found += [value] if isinstance(value, ir.Graph) else list(value)
+    return found
 
 
 def walk(graph: ir.Graph, loop: str | None = None) -> Iterator[tuple[ir.Node, str | None]]:
-    """Nodes in the order in which they run, those of subgraphs before the node that holds them.
+    """Nodes in the order in which they run, those of bodies before the node that holds them.
 
     Yields:
         (node, name of the innermost Loop or Scan around it or None).
     """
     for node in graph:
         inner = loop if node.op_type == IF else f"{node.op_type} '{node.name}'"
-        for subgraph in subgraphs(node):
-            yield from walk(subgraph, inner)
+        for body in bodies(node):
+            yield from walk(body, inner)
         yield node, loop
 
 
 def tensor_names(model: ir.Model) -> list[str]:
-    """Names that a qconfig may use for tensors: inputs, initializers, results, subgraphs' too."""
+    """Names that a qconfig may use for tensors: inputs, initializers, results, in bodies too."""
     names = [value_name(v) for v in model.graph.inputs]
     for graph in model.graphs():
         names += graph.initializers

@@ -11,7 +11,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 from onnxq.graph.door.problem import Problem
-from onnxq.graph.door.scopes import all_nodes
+from onnxq.graph.door.scopes import scoped_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +51,7 @@ def _calls(model: ir.Model) -> dict[ir.OperatorIdentifier | None, Counter[ir.Ope
     calls: dict[ir.OperatorIdentifier | None, Counter[ir.OperatorIdentifier]] = {
         name: Counter() for name in (None, *model.functions)
     }
-    for node, scope in all_nodes(model):
+    for node, scope in scoped_nodes(model):
         while scope.outer is not None:
             scope = scope.outer
         caller = owners.get(id(getattr(scope.graph, "graph", scope.graph)))

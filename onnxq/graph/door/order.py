@@ -6,7 +6,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from onnxq.graph.door.problem import Problem, label
-from onnxq.graph.door.scopes import bodies
+from onnxq.graph.walk import bodies
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from onnxq.graph.walk import bodies
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_BODIES = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 _TENSORS = (ir.AttributeType.TENSOR, ir.AttributeType.TENSORS)
 
 
@@ -47,17 +48,7 @@ def scopes(model: ir.Model) -> Iterator[Scope]:
         )
 
 
-def bodies(node: ir.Node) -> list[ir.Graph]:
-    """The graphs that a node holds in its attributes."""
-    found: list[ir.Graph] = []
-    for attribute in node.attributes.values():
-        value = attribute.value
-        if attribute.type in _BODIES and value is not None:  # None: a reference, or nothing
-            found += [value] if isinstance(value, ir.Graph) else list(value)
-    return found
-
-
-def all_nodes(model: ir.Model) -> Iterator[tuple[ir.Node, Scope]]:
+def scoped_nodes(model: ir.Model) -> Iterator[tuple[ir.Node, Scope]]:
     """Every node with its scope, functions and bodies included."""
     for scope in scopes(model):
         for node in scope.graph:

@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from onnxq.errors import listed, nearest
 from onnxq.graph.door.problem import DAMAGED, Problem, label
-from onnxq.graph.door.scopes import Scope, all_nodes
+from onnxq.graph.door.scopes import Scope, scoped_nodes
 from onnxq.operator.nodes import ONNX_DOMAINS
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def check_signatures(model: ir.Model) -> Iterator[Problem]:
 
     Also an input or attribute that it does not have, and an attribute of another type.
     """
-    for node, scope in all_nodes(model):
+    for node, scope in scoped_nodes(model):
         yield from _attributes_hold(node)
         if node.op_identifier() in model.functions:
             continue

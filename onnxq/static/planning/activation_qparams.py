@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import CalibrationError, ModelError
-from onnxq.graph.walk import IF, node_name, subgraphs, walk
+from onnxq.graph.walk import IF, bodies, node_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.observers import NoopObserver
 from onnxq.observers._range import EPS
@@ -165,7 +165,7 @@ def untaken_branches(prepared: Prepared, statistics: Statistics) -> list[str]:
     for node, _ in walk(prepared.model.graph):
         if node.op_type != IF:
             continue
-        for branch in subgraphs(node):
+        for branch in bodies(node):
             inside = {v.name for n, _ in walk(branch) for v in n.outputs} & observed.keys()
             if not inside or any(statistics.counts.get(str(name), 0) for name in inside):
                 continue

@@ -17,7 +17,7 @@ from onnx_ir.tape import Tape
 
 from onnxq import catalog
 from onnxq.graph.edit import graph_of, graphs_of, insert_behind
-from onnxq.graph.walk import node_name, subgraphs, value_name, walk
+from onnxq.graph.walk import bodies, node_name, value_name, walk
 from onnxq.operator import DynamicForm, Float, Form, NodePlan, Rule, Site
 from onnxq.operator.nodes import input_at
 from onnxq.qdq.initializers import Initializers
@@ -86,8 +86,8 @@ class _QdqWriter:
 
     def _sweep(self, graph: ir.Graph) -> None:
         for node in list(graph):
-            for subgraph in subgraphs(node):
-                self._sweep(subgraph)
+            for body in bodies(node):
+                self._sweep(body)
             decision = self.plan.decisions[node_name(node)]
             if isinstance(decision, Float):
                 self._float_inputs(node, ())

@@ -6,7 +6,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxq.core.saved import plain, read
-from onnxq.graph.walk import subgraphs, walk
+from onnxq.graph.walk import bodies, walk
 from onnxq.operator import Float, Form, Role, Rule, WeightSlot
 from onnxq.static.placing.decision import Decision, Quantize
 
@@ -52,4 +52,4 @@ def test_lists_of_graphs_are_found_too() -> None:
     graphs = [ir.Graph([], [], nodes=[], name=name) for name in "abc"]
     attributes = [ir.AttrGraph("one", graphs[0]), ir.AttrGraphs("more", graphs[1:])]
     node = ir.Node("local", "Choose", [], attributes)
-    assert [graph.name for graph in subgraphs(node)] == ["a", "b", "c"]
+    assert [graph.name for graph in bodies(node)] == ["a", "b", "c"]
