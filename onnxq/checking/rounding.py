@@ -110,11 +110,10 @@ class _Replay:
             reads = self.evaluator.reads[i]
             if self._step(node, reads):
                 rounding.add(i)
-            for name in (*reads, *node.output):
-                if last.get(name, -1) <= i and name not in kept:
-                    self.values.pop(name, None)
-                    for own in self.moved:
-                        own.pop(name, None)
+            done = [n for n in (*reads, *node.output) if last.get(n, -1) <= i and n not in kept]
+            for values in (self.values, *self.moved):
+                for name in done:
+                    values.pop(name, None)
         outputs = {name: self.values[name] for name in names}
         return Replayed(
             outputs,

@@ -162,7 +162,7 @@ def section_of(data: Mapping[str, object], key: str, where: str, form: Any) -> d
         data: of a file.
         key: of the section.
         where: the data stand, to begin messages with.
-        form: of its values, a type of `schema`.
+        form: of its values, a type of `file_form`.
 
     Raises:
         QConfigError: it is no mapping from names to values of that form.

@@ -63,10 +63,13 @@ def all_tensors(model: ir.Model) -> Iterator[tuple[str, ir.TensorProtocol]]:
                 if value.const_value is not None:
                     yield name, value.const_value
         for node in scope.graph:
-            for attribute in node.attributes.values():
-                held = attribute.value
-                if attribute.type not in _TENSORS or held is None:
-                    continue
-                name = next((y.name for y in node.outputs if y.name), node.op_type)
-                for tensor in held if isinstance(held, list | tuple) else (held,):
-                    yield name, tensor
+            name = next((y.name for y in node.outputs if y.name), node.op_type)
+            for tensor in _held_by(node):
+                yield name, tensor
+
+
+def _held_by(node: ir.Node) -> Iterator[ir.TensorProtocol]:
+    for attribute in node.attributes.values():
+        held = attribute.value
+        if attribute.type in _TENSORS and held is not None:
+            yield from held if isinstance(held, list | tuple) else (held,)

@@ -38,14 +38,14 @@ def check_ends(model: ir.Model) -> Iterator[Problem]:
     """Finds an input or output without a name, one that is there twice, an input without a type."""
     for scope in scopes(model):
         graph = scope.graph
-        for what, ends in (("input", graph.inputs), ("output", graph.outputs)):
-            names = [value.name for value in ends]
-            for place, name in enumerate(names):
-                if not name:
-                    yield Problem(f"{what} {place} of graph '{graph.name}' has no name")
-            twice = [name for name, count in Counter(names).items() if count > 1]
-            if what == "input" and twice:  # an output may be given twice
-                yield Problem(f"graph '{graph.name}' has two inputs '{twice[0]}'")
+        inputs, outputs = ([value.name for value in ends] for ends in (graph.inputs, graph.outputs))
+        for what, names in (("input", inputs), ("output", outputs)):
+            if not all(names):
+                place = next(i for i, name in enumerate(names) if not name)
+                yield Problem(f"{what} {place} of graph '{graph.name}' has no name")
+        twice = [name for name, count in Counter(inputs).items() if count > 1]
+        if twice:  # an output may be given twice
+            yield Problem(f"graph '{graph.name}' has two inputs '{twice[0]}'")
     for value in model.graph.inputs:
         if value.dtype in (None, ir.DataType.UNDEFINED) and not value.is_initializer():
             yield Problem(f"input '{value.name}' of the model has no type")
