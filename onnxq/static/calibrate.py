@@ -97,8 +97,9 @@ def calibrate(
 
     Raises:
         CalibrationError: samples that do not suit the model; statistics or a checkpoint of another
-            model or other observers; a batch that differs from the one that they have seen under
-            its number. NaN or Inf in an input; in an activation, they make its readers float.
+            model or other observers; a checkpoint of another shard; a batch that differs from the
+            one that they have seen under its number. NaN or Inf in an input; in an activation, they
+            make its readers float.
         OutputError: the checkpoint cannot be written.
     """
     check_prepared(prepared, "calibrate")
@@ -107,7 +108,8 @@ def calibrate(
     if first is None:
         first = statistics.next_batch if statistics else 0
     if keeper is not None:
-        statistics = keeper.load(prepared.model_hash) or statistics
+        shards = {shard, *(statistics.shards if statistics else ())}
+        statistics = keeper.load(prepared.model_hash, shards) or statistics
     with Calibration(prepared, statistics, shard=shard, threads=threads) as run:
         batches = open_samples(samples, run.inputs, batch_size, ignore)
         for done, batch in enumerate(batches):

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxq.core.atomic import check_writable
-from onnxq.errors import CalibrationError
+from onnxq.errors import CalibrationError, listed
 from onnxq.static.statistics import Statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
+
+    from onnxq.static.shard import Shard
 
 EVERY_S = 60.0
 MOST_OF_THE_TIME = 20  # times what a writing took: it costs at most 5%
@@ -61,11 +63,15 @@ class Keeper:
         self._checkpoint = checkpoint
         self._due = time.monotonic() + checkpoint.every_s
 
-    def load(self, model_hash: str) -> Statistics | None:
+    def load(self, model_hash: str, shards: Collection[Shard]) -> Statistics | None:
         """Statistics that the file holds; None: there is no file.
 
+        Args:
+            model_hash: of the model that is calibrated.
+            shards: parts of the samples that they may be of.
+
         Raises:
-            CalibrationError: it is damaged, or of another model.
+            CalibrationError: it is damaged, of another model, or of another shard.
         """
         path = self._checkpoint.path
         if not path.exists():
@@ -73,6 +79,7 @@ class Keeper:
         try:
             seen = Statistics.load(path)
             seen.check_model(model_hash)
+            _check_shards(seen, shards)
         except CalibrationError as error:
             raise CalibrationError(
                 f"checkpoint '{path}': {error} Delete it, or name another file."
@@ -94,3 +101,12 @@ class Keeper:
         seen.save(self._checkpoint.path)
         took = time.monotonic() - began
         self._due = began + took + max(self._checkpoint.every_s, MOST_OF_THE_TIME * took)
+
+
+def _check_shards(seen: Statistics, shards: Collection[Shard]) -> None:
+    others = seen.shards.difference(shards)
+    if others:
+        raise CalibrationError(
+            f"it is of shard {listed([str(s) for s in sorted(others)])}; this run is of "
+            f"{listed([str(s) for s in sorted(shards)])}."
+        )

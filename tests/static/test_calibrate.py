@@ -387,6 +387,22 @@ def test_a_checkpoint_of_another_model_or_damaged_is_named(tmp_path: Path) -> No
         Checkpoint(kept, every_s=float("nan"))
 
 
+def test_a_checkpoint_of_another_shard_is_refused(tmp_path: Path) -> None:
+    prepared, batches, kept = _prepared(NET, MINMAX, "a"), _batches(4), tmp_path / "kept.stats"
+    first = calibrate(prepared, batches, shard=Shard(0, 2), checkpoint=kept)
+    before = kept.read_bytes()
+    for shard in (Shard(1, 2), Shard()):
+        with pytest.raises(CalibrationError, match=r"it is of shard '1/2'; this run is of '\d/\d'"):
+            calibrate(prepared, batches, shard=shard, checkpoint=kept)
+    assert kept.read_bytes() == before
+    both = calibrate(prepared, batches, statistics=first, shard=Shard(1, 2), first_batch=0)
+    both.save(kept)
+    again = calibrate(
+        prepared, batches, statistics=first, shard=Shard(1, 2), first_batch=0, checkpoint=kept
+    )
+    _same(again, both)
+
+
 def test_a_batch_size_and_names_to_ignore_are_taken() -> None:
     prepared = _prepared(NET, MINMAX, "a")
     samples = {"x": np.ones((4, 2), np.float32), "label": np.ones(3)}
