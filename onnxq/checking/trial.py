@@ -90,7 +90,7 @@ def on_made_up_inputs(source: ir.Model, begun_s: float | None = None) -> Trial:
         return Trial(source, Evidence.NONE, (), begun_s=begun)
     try:
         batch = random_batch(specs)
-    except UnsupportedError:  # of texts
+    except UnsupportedError:  # of texts, or too large for random numbers
         return Trial(source, Evidence.NONE, (), begun_s=begun)
     return Trial(source, Evidence.MADE_UP, (batch,), begun_s=begun)
 
