@@ -29,6 +29,7 @@ from onnxq.core.atomic import temporary_folder
 from onnxq.errors import CalibrationError, ModelError, OutputError, first_line, nearest
 from onnxq.graph.door.scopes import scopes
 from onnxq.graph.expose import expose
+from onnxq.graph.skeleton import in_memory
 from onnxq.ort.node_kinds import NodeKind, NodeUse, count, integer_nodes
 
 if TYPE_CHECKING:
@@ -280,18 +281,19 @@ def _inline_files(model: ir.Model) -> None:
     for graph in model.graphs():
         for value in graph.initializers.values():
             if value.const_value is not None:
-                value.const_value = _in_memory(value.const_value)
+                value.const_value = _read(value.const_value)
     for scope in scopes(model):
         for node in scope.graph:
             for name, attribute in list(node.attributes.items()):
                 if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
-                    node.attributes[name] = ir.AttrTensor(name, _in_memory(attribute.as_tensor()))
+                    node.attributes[name] = ir.AttrTensor(name, _read(attribute.as_tensor()))
 
 
-def _in_memory(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
-    if not isinstance(tensor, ir.ExternalTensor) or tensor.location == IN_MEMORY:
+def _read(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+    """The tensor with its data; one that ONNX Runtime is handed in memory stays as it is."""
+    if isinstance(tensor, ir.ExternalTensor) and tensor.location == IN_MEMORY:
         return tensor
-    return ir.Tensor(tensor.numpy(), dtype=tensor.dtype, shape=tensor.shape, name=tensor.name)
+    return in_memory(tensor)
 
 
 def _reason(error: Exception) -> str:
