@@ -27,11 +27,13 @@ class Comparison:
         elements: pairs seen.
         max_error: largest |x - y|; NaN as soon as one difference is NaN.
         saturated: elements of x beyond the interval that the codes reach.
+        left_out: pairs that are not finite on either side, and alike.
     """
 
     elements: int = 0
     max_error: float = 0.0
     saturated: int = 0
+    left_out: int = 0
     _sum_xx: float = 0.0
     _sum_yy: float = 0.0
     _sum_xy: float = 0.0
@@ -70,6 +72,7 @@ class Comparison:
             error = x - y
             if not math.isfinite(float(error @ error)):
                 alike = ~np.isfinite(x) & ((x == y) | (np.isnan(x) & np.isnan(y)))
+                self.left_out += int(np.count_nonzero(alike))
                 x, y, error = (np.where(alike, 0.0, each) for each in (x, y, error))
             self._sum_xx += float(x @ x)
             self._sum_yy += float(y @ y)
@@ -81,7 +84,9 @@ class Comparison:
 
     @property
     def sqnr_db(self) -> float:
-        """Inf: nothing differs; -inf: zeros became something; NaN: one of the two is not finite."""
+        """Inf: nothing differs; -inf: zeros became something; NaN: no number has one beside it."""
+        if 0 < self.left_out == self.elements:
+            return math.nan
         if self._sum_ee == 0.0:
             return math.inf
         if self._sum_xx == 0.0:

@@ -73,11 +73,7 @@ class OutputVerdict:
         """In words: root mean square of the difference over that of the float output."""
         assert self.sqnr_db is not None
         if not math.isfinite(self.sqnr_db):
-            return (
-                "equal to float"
-                if self.sqnr_db > 0
-                else "where float gives zeros, or one of the two NaN"
-            )
+            return "equal to float" if self.sqnr_db > 0 else "where float gives zeros, or NaN"
         return f"{10 ** (-self.sqnr_db / 20):.2%} away from float"
 
 

@@ -82,6 +82,7 @@ def test_what_is_not_finite_on_both_sides_is_left_out(value: float) -> None:
     assert got.sqnr_db == compared((x[1:], y[1:])).sqnr_db == 20.0
     assert got.max_error == 0.5
     assert compared((x, x)).sqnr_db == math.inf
+    assert math.isnan(compared((x[:1], x[:1])).sqnr_db)  # nothing was compared
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
