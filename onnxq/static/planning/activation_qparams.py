@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import CalibrationError, ModelError
-from onnxq.graph.walk import IF, bodies, node_name, walk
+from onnxq.graph.walk import IF, node_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.observers import NoopObserver
 from onnxq.observers._range import EPS
@@ -158,20 +158,36 @@ def qparams_of_range(interval: tuple[float, float], dtype: QDType) -> QParams:
     return per_tensor(scale, dtype.qmin - round(low / scale), dtype)
 
 
+UNSEEN_BEHIND = "so that ranges behind the If are those of the other branch"
+
+
 def untaken_branches(prepared: Prepared, statistics: Statistics) -> list[str]:
-    """A note for every branch of an If with tensors to observe that no sample reached."""
+    """A note for every branch of an If that, as far as its tensors tell, no sample took.
+
+    Nothing is observed in a branch that is all float; then all batches were in the other one.
+    """
     notes = []
-    observed = prepared.observed
     for node, _ in walk(prepared.model.graph):
         if node.op_type != IF:
             continue
-        for branch in bodies(node):
-            inside = {v.name for n, _ in walk(branch) for v in n.outputs} & observed.keys()
-            if not inside or any(statistics.counts.get(str(name), 0) for name in inside):
+        reached = {
+            kind: _reached(attribute.as_graph(), prepared, statistics)
+            for kind, attribute in node.attributes.items()
+        }
+        always = any(count == len(statistics.batches) for count in reached.values())
+        for kind, count in reached.items():
+            if count or (count is None and not always):
                 continue
-            kind = next(k for k, a in node.attributes.items() if a.as_graph() is branch)
+            what = UNSEEN_BEHIND if count is None else "which stays in float"
             notes.append(
-                f"If '{node_name(node)}': no sample took its {kind}, which stays in float. Add "
-                "samples that take it."
+                f"If '{node_name(node)}': no sample took its {kind}, {what}. Add samples that take "
+                "it."
             )
     return notes
+
+
+def _reached(branch: ir.Graph, prepared: Prepared, statistics: Statistics) -> int | None:
+    """Batches that reached the branch, at least; None: nothing is observed in it."""
+    observed = prepared.observed
+    inside = {v.name for n, _ in walk(branch) for v in n.outputs} & observed.keys()
+    return max((statistics.counts.get(str(name), 0) for name in inside), default=None)

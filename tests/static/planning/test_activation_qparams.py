@@ -166,6 +166,25 @@ def branches() -> ir.Model:
     return source
 
 
+def test_a_branch_all_in_float_that_no_sample_took_is_noted() -> None:
+    source = ir.from_onnx_text(
+        '<ir_version: 10, opset_import: ["" : 18]> g (float[N,4] x, bool c) => (float[N,4] y)'
+        " <float[4,4] w = {1,0,0,0, 0,1,0,0, 0,0,1,0, 0,0,0,1}> {"
+        " i = If (c) <then_branch = a () => (float[N,4] p) { m = MatMul(x, w) p = Relu(m) },"
+        " else_branch = b () => (float[N,4] q) { q = Tanh(x) }>"
+        " y = MatMul(i, w) }"
+    )
+    source.graph.node(0).name = "choice"
+    prepared, x = prepare(source), weights(1, 2, 4)
+    notes = plan(prepared, calibrate(prepared, [{"x": x, "c": np.array(True)}])).notes
+    assert notes == (
+        "If 'choice': no sample took its else_branch, so that ranges behind the If are those of "
+        "the other branch. Add samples that take it.",
+    )
+    both = [{"x": x, "c": np.array(taken)} for taken in (True, False)]
+    assert plan(prepared, calibrate(prepared, both)).notes == ()
+
+
 @pytest.mark.parametrize(("taken", "other"), [(True, "else_branch"), (False, "then_branch")])
 def test_a_branch_that_no_sample_took_is_noted(taken: bool, other: str) -> None:
     prepared = prepare(branches())
