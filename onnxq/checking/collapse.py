@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.core.arrays import Array
-
-    Batch = Mapping[str, Array]
+    from onnxq.checking.trial import Batch
 
 BATCHES = 8  # looked at: enough to find a place
 

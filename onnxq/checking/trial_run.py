@@ -25,14 +25,12 @@ from onnxq.samples.excerpt import rows_of
 from onnxq.samples.state import State
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from onnxq.checking.findings import Execution
-    from onnxq.checking.trial import Trial
+    from onnxq.checking.trial import Batch, Trial
     from onnxq.core.arrays import Array
     from onnxq.quantized.quantized_model import QuantizedModel
-
-    Batch = Mapping[str, Array]
 
 SESSION_SIZES = 2.0
 """Memory of a session, in sizes of its weights: the copy that ONNX Runtime makes, and as much again
