@@ -11,8 +11,6 @@ packages: everything else stays the same. On each of them
     files       what the pinned version wrote is loaded, run, and each integer node compared with
                 its kernel: golden graphs and trained models, in every form, for two targets
 
-Left out: TopK of an empty tensor before 1.31, which ends the process, in float models too.
-
 The exit code is 1 where anything fails. The table that this printed is in scripts/test_versions.md.
 """
 
@@ -41,8 +39,6 @@ PARTS = {
     "facts": ("tests/ort",),
     "contract": ("tests/operators/test_contract.py", "tests/operators/test_integer_contract.py"),
 }
-DEADLY = "not (TopK and (empty or refuses_in_words))"
-"""For pytest's -k: without what ends the process on ONNX Runtime before 1.31."""
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "onnxruntime"
 
@@ -78,11 +74,6 @@ def environment(folder: Path) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
 
 
-def survivors(version: str) -> tuple[str, ...]:
-    """Arguments of pytest that leave out what the version does not survive."""
-    return () if tuple(map(int, version.split("."))) >= (1, 31) else ("-k", DEADLY)
-
-
 def tested(tests: tuple[str, ...], folder: Path) -> str:
     """The summary of pytest on these tests; what failed goes to stderr."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
@@ -108,8 +99,7 @@ def checked(files: Path, folder: Path) -> Checked:
 def run(version: str, files: Path) -> Outcome:
     """Everything, on one version."""
     folder, started = unpacked(version), time.perf_counter()
-    left = survivors(version)
-    parts = {name: tested((*tests, *left), folder) for name, tests in PARTS.items()}
+    parts = {name: tested(tests, folder) for name, tests in PARTS.items()}
     found = checked(files, folder)
     return Outcome(version, parts, found, time.perf_counter() - started)
 

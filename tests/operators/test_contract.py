@@ -10,14 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onnxq import catalog
-from onnxq.dtypes import INT8, INT32, UINT8
+from onnxq.dtypes import INT8, INT32, UINT8, QDType
 from onnxq.errors import OnnxqError, ShapeError
 from onnxq.operator import Array, Call, Case, Form, IntegerOperator, NodePlan, Operator, Role
+from onnxq.ort import facts
+from onnxq.ort.version import installed
 from onnxq.qparams import PerChannel, QParams, dequantize
 from tests.operators import builder
 from tests.operators.builder import Types
@@ -54,11 +57,16 @@ COPYING_TYPES = (Types(), Types(x=INT8, zero_point="high", power_of_two=True))
 
 
 def types_for(operator: Operator, case: Case) -> tuple[Types, ...]:
-    """Fewer for operators that copy codes or have no weight."""
+    """Fewer for operators that copy codes or have no weight; none that ONNX Runtime lacks here."""
     rule = builder.rule_of(operator, case)
-    if rule.role in (Role.MOVEMENT, Role.CLAMP):
-        return COPYING_TYPES
-    return tuple(types for types in TYPES if rule.role is Role.COMPUTE or types.w == INT8)
+    all_types = COPYING_TYPES if rule.role in (Role.MOVEMENT, Role.CLAMP) else TYPES
+    known = (types for types in all_types if is_known(operator, types.x))
+    return tuple(types for types in known if rule.role is Role.COMPUTE or types.w == INT8)
+
+
+def is_known(operator: Operator, codes: QDType) -> bool:
+    """Whether the installed ONNX Runtime has a kernel of it on such codes."""
+    return ir.DataType[codes.onnx] not in facts.named(operator.op_type).lacks
 
 
 Says = Callable[[Operator, Case], bool]
@@ -84,8 +92,18 @@ def each_operator(says: Says = lambda *_: True) -> pytest.MarkDecorator:
 
 @functools.cache
 def quantized_cases(operator: Operator) -> tuple[Case, ...]:
-    """The operator's cases that run in integers."""
-    return tuple(case for case in operator.cases() if not builder.is_float(operator, case))
+    """The operator's cases that run in integers, and that the installed ONNX Runtime survives."""
+    return tuple(
+        case
+        for case in operator.cases()
+        if not builder.is_float(operator, case) and not ends_the_process(operator, case)
+    )
+
+
+def ends_the_process(operator: Operator, case: Case) -> bool:
+    """TopK of an empty tensor divides by zero before 1.31, in float models too."""
+    empty = any(x is not None and x.size == 0 for x in case.inputs)
+    return operator.op_type == "TopK" and empty and installed() < (1, 31)
 
 
 def has_both(operator: Operator) -> bool:
@@ -240,7 +258,7 @@ def randomized(codes: list[Array | None], plan: NodePlan, seed: int) -> list[Arr
 def test_kernel_equals_onnx_runtime_over_all_codes(operator: Operator, data: st.DataObject) -> None:
     case = data.draw(st.sampled_from(quantized_cases(operator)))
     types = Types(
-        x=data.draw(st.sampled_from([UINT8, INT8])),
+        x=data.draw(st.sampled_from([x for x in (UINT8, INT8) if is_known(operator, x)])),
         zero_point=data.draw(st.sampled_from(["low", "high", "fitted"])),
         power_of_two=data.draw(st.booleans()),
         squeeze=data.draw(st.floats(0.05, 4.0)),
