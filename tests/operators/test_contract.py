@@ -257,10 +257,12 @@ def randomized(codes: list[Array | None], plan: NodePlan, seed: int) -> list[Arr
 @given(data=st.data())
 def test_kernel_equals_onnx_runtime_over_all_codes(operator: Operator, data: st.DataObject) -> None:
     case = data.draw(st.sampled_from(quantized_cases(operator)))
+    in_floats = builder.rule_of(operator, case).form is Form.FLOAT
     types = Types(
         x=data.draw(st.sampled_from([x for x in (UINT8, INT8) if is_known(operator, x)])),
         zero_point=data.draw(st.sampled_from(["low", "high", "fitted"])),
-        power_of_two=data.draw(st.booleans()),
+        # with such scales whole columns of an Attention lie on ties, up to the last bit of a sum
+        power_of_two=not in_floats and data.draw(st.booleans()),
         squeeze=data.draw(st.floats(0.05, 4.0)),
     )
     if types.x == UINT8:
