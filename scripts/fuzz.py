@@ -32,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 import onnxq
 from scripts._fuzz import inside, table, watched, workers
 from scripts._fuzz.kinds import KINDS, make_case, numbered
+from scripts._fuzz.seed_models import make_all
 from scripts._tables import publish, versions
 
 TOLD = 100  # cases between two lines on how far it is
@@ -56,6 +57,7 @@ def main() -> int:
     for kind in kinds:
         make_case(kind)
     import_all()
+    make_all()
     jobs = [inside.Job(kind, number, args.seed) for kind, number in numbered(kinds, args.n)]
     results = []
     for result in workers.run(jobs, args.processes):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -288,9 +291,28 @@ QUANTIZABLE = ("cnn", "transformer", "bodies", "functions", "recurrent", "old", 
 """Float models that have all of these forms."""
 
 
-@functools.cache
+_MADE: dict[tuple[str, str], bytes] = {}
+"""Quantized models that `make_all` made ahead; others are made where they are asked for."""
+
+
+def make_all() -> None:
+    """Quantizes all models ahead of the forks of workers, in a process of its own.
+
+    ONNX Runtime's sessions leave threads behind, which a fork would not copy.
+    """
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        names = list(itertools.product(QUANTIZABLE, QUANTIZED))
+        _MADE.update(zip(names, pool.map(quantized_model, *zip(*names, strict=True)), strict=True))
+
+
 def quantized_model(name: str, form: str) -> bytes:
     """A float model, quantized by onnxq, in one of the forms of QUANTIZED."""
+    if (name, form) not in _MADE:
+        _MADE[name, form] = _quantized_model(name, form)
+    return _MADE[name, form]
+
+
+def _quantized_model(name: str, form: str) -> bytes:
     import onnx_ir as ir
 
     proto = onnx.load_from_string(float_model(name))
