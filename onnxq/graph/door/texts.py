@@ -53,6 +53,6 @@ def _things(model: ir.Model) -> Iterator[object]:
             yield node
             yield from node.attributes.values()
             yield from node.outputs
-            yield from (value for value in node.inputs if value is not None)
+            yield from (x for x in node.inputs if x is not None and x.producer() is None)
     for _, tensor in all_tensors(model):
         yield tensor
