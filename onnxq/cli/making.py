@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -181,7 +182,7 @@ def calibrate(
     if stopped.is_set() and checkpoint is not None:
         click.echo(f"stopped after {count} batches; go on with the same command", err=True)
         raise click.exceptions.Exit(signals.exit_code() or 0)
-    statistics.save(output)
+    replace(statistics, stopped=stopped.is_set()).save(output)
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
     click.echo(f"{output}: {len(prepared.observed)} tensors, {count} batches")

@@ -68,6 +68,7 @@ class Statistics:
         not_finite: tensor name -> NaN or Inf that it had; its observer has seen nothing.
         shards: parts of the samples that were observed; none where that is not known.
         samples: how these looked.
+        stopped: whether the run ended before its samples did; going on from it takes that back.
     """
 
     model_hash: str
@@ -77,6 +78,7 @@ class Statistics:
     not_finite: Mapping[str, NotFinite] = field(default_factory=dict)
     shards: frozenset[Shard] = frozenset()
     samples: SeenSamples = field(default_factory=SeenSamples)
+    stopped: bool = False
 
     @property
     def next_batch(self) -> int:
@@ -96,8 +98,13 @@ class Statistics:
             )
 
     def notes(self) -> list[str]:
-        """Notes on shards that are missing, and on samples that look like a mistake."""
-        return [*notes_on_missing(self.shards), *self.notes_on_samples()]
+        """Notes on samples and shards that are missing, and on samples that look like a mistake."""
+        stopped = [
+            f"the calibration was stopped after {len(self.batches)} batches, before its samples "
+            "ended. Go on with the same command and --resume."
+        ]
+        missing = notes_on_missing(self.shards)
+        return [*(stopped if self.stopped else ()), *missing, *self.notes_on_samples()]
 
     def notes_on_samples(self) -> list[str]:
         """Notes on samples that look like a mistake."""
@@ -164,6 +171,7 @@ class Statistics:
             MappingProxyType(not_finite),
             self.shards | other.shards,
             self.samples.merged(other.samples),
+            self.stopped or other.stopped,
         )
 
     def save(self, path: str | Path) -> None:
@@ -207,6 +215,7 @@ class Statistics:
             "not_finite": plain(self.not_finite),
             "shards": plain(sorted(self.shards)),
             "samples": plain(self.samples),
+            "stopped": self.stopped,
         }
 
     @classmethod
@@ -286,6 +295,7 @@ def _restored(header: dict[str, object], arrays: Arrays, where: str) -> Statisti
         MappingProxyType(read(Mapping[str, NotFinite], header.get("not_finite", {}))),
         frozenset(read(tuple[Shard, ...], header.get("shards", []))),
         read(SeenSamples, header.get("samples", {})),
+        read(bool, header.get("stopped", False)),
     )
 
 

@@ -207,7 +207,12 @@ def test_an_interrupted_calibration_saves_what_it_saw(
     result = run("calibrate", model_path, samples_path, "-o", stats)
     assert result.exit_code == 130
     assert "--resume" in result.stderr
-    assert list(Statistics.load(stats).batches) == [0, 1, 2]
+    kept = Statistics.load(stats)
+    assert list(kept.batches) == [0, 1, 2]
+    assert "stopped after 3 batches" in kept.notes()[0]
+    monkeypatch.undo()
+    assert run("calibrate", model_path, samples_path, "-o", stats, "--resume").exit_code == 0
+    assert not Statistics.load(stats).stopped
 
 
 def test_a_stopped_calibration_goes_on_from_its_checkpoint(
