@@ -304,6 +304,13 @@ def _reason(error: Exception) -> str:
             "it has no LSTM, GRU or RNN with layout=1 (batch first). Export the model with "
             "layout=0; dynamic quantization of the node writes it so, too."
         )
+    if "is not a registered function/op" in line:
+        return (
+            f"{line}. Nothing that runs the model can be done without that operator: neither "
+            "calibration nor a verdict. Calibrate where it is registered and give the statistics "
+            "(--stats), or quantize dynamically, and write the file with --no-verdict (in Python "
+            "check=onnxq.Check.NONE)."
+        )
     return f"{line}. Check it with onnx.checker.check_model(path, full_check=True)."
 
 

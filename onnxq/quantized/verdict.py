@@ -160,6 +160,13 @@ class Verdict(Saved):
         broken = [str(o) for o in floats if not (o.sqnr_db or 0.0) >= min_sqnr_db]
         if floats and not broken:
             return
+        if self.outputs and not floats:
+            said = "\n  ".join(str(output) for output in self.outputs)
+            raise VerdictError(
+                f"the bound of {min_sqnr_db:g} dB is on outputs of floats, and there are none:\n  "
+                f"{said}\nGive no such bound, and measure your own metric.",
+                self,
+            )
         got = "\n  ".join(broken) or "no output was compared with float"
         raise VerdictError(
             f"the bound of {min_sqnr_db:g} dB is broken:\n  {got}\nLeave some nodes in float, "

@@ -126,7 +126,8 @@ def _array(value: object, where: str) -> Array:
         for step in ("detach", "cpu", "numpy"):  # a torch tensor needs all three
             if hasattr(value, step):
                 value = getattr(value, step)()
-        array = np.asarray(value)
+        # a number of Python has no type of its own; models take float32
+        array = np.asarray(value, np.float32 if isinstance(value, float) else None)
     except (TypeError, ValueError, RuntimeError) as error:
         raise CalibrationError(
             f"{where}: {type(value).__name__} is not an array ({error}); wanted NumPy arrays or "

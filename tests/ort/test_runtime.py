@@ -210,6 +210,13 @@ def test_a_file_that_is_no_model_is_an_error(tmp_path: Path) -> None:
         runtime.open_session(path)
 
 
+def test_an_operator_that_is_not_registered_is_told_apart() -> None:
+    text = '<ir_version: 10, opset_import: ["" : 21, "mine" : 1]> g (float[2] x) => (float[2] y)'
+    source = ir.from_onnx_text(f"{text} {{ y = mine.Foo(x) }}")
+    with pytest.raises(ModelError, match=r"mine:Foo.*--stats.*--no-verdict"):
+        runtime.open_session(source)
+
+
 def test_a_graph_that_onnx_runtime_refuses_is_an_error() -> None:
     model = _parsed("g (float[2] x) => (float[2] y) { y = NoSuchOperator(x) }")
     with pytest.raises(ModelError, match="NoSuchOperator"):

@@ -83,6 +83,12 @@ def test_a_bound_that_is_kept_passes() -> None:
     VERDICT.check(34.0)
 
 
+def test_a_bound_on_a_model_without_float_outputs_is_refused_with_their_agreement() -> None:
+    verdict = dataclasses.replace(VERDICT, outputs=(OutputVerdict("n", agreement=0.5),))
+    with pytest.raises(VerdictError, match=r"outputs of floats, and there are none:\n.*50\.00%"):
+        verdict.check(20.0)
+
+
 @pytest.mark.parametrize("outputs", [(GOOD,), (GOOD, OutputVerdict("n", math.nan)), ()])
 def test_a_bound_that_is_missed_is_an_error_with_the_verdict(
     outputs: tuple[OutputVerdict, ...],

@@ -177,6 +177,12 @@ def test_numbers_in_files_are_arrays_of_rank_0(tmp_path: Path) -> None:
     assert (type(batch["rate"]), batch["rate"].shape) == (np.ndarray, ())
 
 
+def test_a_number_of_python_is_a_float32_of_rank_0() -> None:
+    inputs = (InputSpec("x", F32, ("n", 8)), InputSpec("gain", F32, ()))
+    (batch,) = open_samples([{"x": np.ones((2, 8), np.float32), "gain": 2.0}], inputs)
+    assert (batch["gain"].dtype, batch["gain"].shape) == (F32, ())
+
+
 def test_samples_of_another_number_begin_a_new_batch() -> None:
     rates = (8000, 8000, 16000)
     items = [{"x": np.ones(8, np.float32), "rate": np.array(rate)} for rate in rates]
