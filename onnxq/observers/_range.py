@@ -150,7 +150,7 @@ def resolve_range(
             f"reduce_range with {dtype} and {qscheme.value}: the zero point "
             f"{1 << (dtype.bits - 1)} lies outside the reduced range; use qint8, or affine."
         )
-    if not np.finfo(np.float32).tiny <= eps <= 1:
+    if not float(np.finfo(np.float32).tiny) <= eps <= 1:  # NumPy converts no int of 10^400
         raise QConfigError(f"eps: got {eps}; the smallest scale is at least 2^-126, at most 1.")
     if reduce_range:
         low, high = low // 2, high // 2

@@ -217,3 +217,8 @@ def test_large_array_is_read_in_chunks_to_its_end() -> None:
     again = MinMaxObserver()
     again.observe(strided, 0)
     assert [float(again.min_val), float(again.max_val)] == [-4, 9]
+
+
+def test_an_eps_of_any_size_is_refused_by_name() -> None:
+    with pytest.raises(QConfigError, match=r"eps: got 1000.*at most 1"):
+        MinMaxObserver(eps=10**40)  # a saved file may hold any number

@@ -49,6 +49,10 @@ WRONG: dict[str, tuple[Callable[[Plan], Plan], str]] = {
     "a slot twice": (lambda p: _with(p, "add", activations=(0, 0)), "the plan reads"),
     "no such output": (lambda p: _with(p, "conv1", outputs=(1,)), "it has 1 outputs"),
     "no such tensor": (lambda p: _with(p, "add", results=("s9",)), "has no tensor 's9'"),
+    "no result behind what is folded": (
+        lambda p: _with(p, "conv1", results=()),
+        "'relu1': the plan takes it out, and writes no result in its place",
+    ),
     "folded into nothing": (lambda p: _with(p, "relu1", folded_into="x"), "folded into 'x'"),
     "no scale": (lambda p: replace(p, tensors={}), "has no scale in the plan"),
     "no weight": (lambda p: replace(p, weights={}), "its weight has no entry"),

@@ -16,6 +16,7 @@ import onnx_ir as ir
 from onnx_ir.tape import Tape
 
 from onnxq import catalog
+from onnxq.dynamic.check_decisions import unfit
 from onnxq.graph.edit import graph_of, graphs_of, insert_behind
 from onnxq.graph.walk import bodies, node_name, value_name, walk
 from onnxq.operator import DynamicForm, Float, Form, NodePlan, Rule, Site
@@ -76,7 +77,12 @@ class _QdqWriter:
         self._sweep(self.model.graph)
         read = [v for n in self.dead for v in n.inputs if v is not None and v.is_initializer()]
         for node in reversed(self.dead):
-            graph_of(node).remove(node, safe=True)
+            try:
+                graph_of(node).remove(node, safe=True)
+            except ValueError as error:  # of an edited plan: a node that it is folded into, say
+                raise unfit(
+                    node_name(node), "the plan takes it out, and writes no result in its place."
+                ) from error
         for value in dict.fromkeys((*self.new.replaced, *self.new.quantized, *read)):
             graph = value.graph
             if isinstance(graph, ir.Graph) and not value.uses() and not value.is_graph_output():
