@@ -22,6 +22,7 @@ from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.passes.no_ops import RemoveNoOps
 from onnxq.graph.passes.opset import UpgradeOpset, upgrade_opset
 from onnxq.graph.passes.unused import RemoveUnused
+from onnxq.graph.skeleton import read_attributes
 from onnxq.graph.types import RunCallable, infer_by_run, infer_types, untyped
 
 __all__ = ["Canonical", "RunCallable", "canonicalize", "upgrade_opset"]
@@ -68,6 +69,7 @@ def canonicalize(model: ir.Model, run: RunCallable | None = None) -> Canonical:
 def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
     copy = _copy(model)
     use_short_domain(copy)
+    read_attributes(copy)
     notes: list[str] = []
     defaults = RemoveInitializersFromInputs()(copy).modified
     if defaults and model.ir_version >= OPTIONAL_INPUTS_IR_VERSION:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from onnxq.graph.door.scopes import scopes
+
 if TYPE_CHECKING:
     import onnx
 
@@ -44,6 +46,18 @@ def in_memory(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
         return tensor
     shape = ir.Shape(tensor.shape.numpy())
     return ir.Tensor(tensor.numpy(), dtype=tensor.dtype, shape=shape, name=tensor.name)
+
+
+def read_attributes(model: ir.Model) -> None:
+    """Holds tensors of attributes that are in files, mapped, in place: all else goes by name.
+
+    A protobuf would refer to the file, and forget in which folder it is.
+    """
+    for scope in scopes(model):
+        for node in scope.graph:
+            for name, attribute in list(node.attributes.items()):
+                if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
+                    node.attributes[name] = ir.AttrTensor(name, in_memory(attribute.as_tensor()))
 
 
 def serialize(model: ir.Model, swap: Swap) -> onnx.ModelProto:

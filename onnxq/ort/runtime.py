@@ -27,9 +27,8 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from onnxq.core.atomic import temporary_folder
 from onnxq.errors import CalibrationError, ModelError, OutputError, first_line, nearest
-from onnxq.graph.door.scopes import scopes
 from onnxq.graph.expose import expose
-from onnxq.graph.skeleton import in_memory
+from onnxq.graph.skeleton import in_memory, read_attributes
 from onnxq.ort.node_kinds import NodeKind, NodeUse, count, integer_nodes
 
 if TYPE_CHECKING:
@@ -282,11 +281,7 @@ def _inline_files(model: ir.Model) -> None:
         for value in graph.initializers.values():
             if value.const_value is not None:
                 value.const_value = _read(value.const_value)
-    for scope in scopes(model):
-        for node in scope.graph:
-            for name, attribute in list(node.attributes.items()):
-                if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
-                    node.attributes[name] = ir.AttrTensor(name, _read(attribute.as_tensor()))
+    read_attributes(model)
 
 
 def _read(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
@@ -465,12 +460,13 @@ def paired_times(
     return PairedTimes(MappingProxyType({name: tuple(times) for name, times in seconds.items()}))
 
 
-def signatures() -> Iterator[tuple[str, str, int, int, frozenset[str]]]:
-    """(domain, op_type, inputs at most, outputs at most, attributes) of each operator known here.
+def signatures() -> Iterator[tuple[str, str, tuple[int, int], int, frozenset[str]]]:
+    """(domain, op_type, (fewest, most) inputs, most outputs, attributes) of each known operator.
 
     Older versions of an operator come before newer ones.
     """
     schemas = sorted(ort_errors.get_all_operator_schema(), key=lambda s: int(s.since_version))
     for schema in schemas:
         names = frozenset(map(str, schema.attributes))
-        yield schema.domain, schema.name, schema.max_input, schema.max_output, names
+        inputs = schema.min_input, schema.max_input
+        yield schema.domain, schema.name, inputs, schema.max_output, names

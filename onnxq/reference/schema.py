@@ -28,12 +28,14 @@ class Signature:
 
     Attributes:
         required: attributes that every node has; ONNX Runtime does not say it of its own operators.
+        fewest: inputs that every node has; ONNX's own are asked for in `graph.door.signatures`.
     """
 
     inputs: int
     outputs: int
     attributes: frozenset[str]
     required: frozenset[str] = frozenset()
+    fewest: int = 0
 
 
 def check_nodes(model: ir.Model) -> None:
@@ -110,6 +112,12 @@ def check_node(
             f"{where} has no attribute '{absent[0]}', which {op_type} requires in opset {version} "
             f"of {domain or 'ai.onnx'}. Add it."
         )
+    _check_fewest(where, len(inputs), signature.fewest)
+
+
+def _check_fewest(where: str, count: int, fewest: int) -> None:
+    if count < fewest:
+        raise ModelError(f"{where} has {count} inputs; it needs {fewest}. Give it the others.")
 
 
 @functools.cache
@@ -166,6 +174,6 @@ def _of_any_version(domain: str, op_type: str) -> Signature | None:
 def _of_onnx_runtime() -> Mapping[tuple[str, str], Signature]:
     """(domain, op_type) -> the newest version, of operators that ONNX does not define."""
     return {
-        (domain, op_type): Signature(inputs, outputs, attributes)
-        for domain, op_type, inputs, outputs, attributes in runtime.signatures()
+        (domain, op_type): Signature(most, outputs, attributes, fewest=fewest)
+        for domain, op_type, (fewest, most), outputs, attributes in runtime.signatures()
     }

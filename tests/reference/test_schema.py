@@ -131,3 +131,9 @@ def test_what_onnx_runtime_optimized_passes() -> None:
     node = helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["y"], "q")
     optimized = runtime.optimized_graph(load(one(node)))
     assert onnxq.reference.evaluator(optimized).run(None, {"x": np.ones((1, 4), np.float32)})
+
+
+def test_an_operator_of_microsoft_needs_its_inputs() -> None:
+    node = helper.make_node("MatMulIntegerToFloat", ["x"], ["y"], "m", domain=MICROSOFT)
+    with pytest.raises(ModelError, match="'m' has 1 inputs; it needs 4"):
+        reference.evaluator(one(node, out=TensorProto.FLOAT))

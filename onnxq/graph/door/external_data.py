@@ -46,9 +46,9 @@ def check_external_data(model: ir.Model) -> Iterator[Problem]:
     """Finds an external tensor outside of its folder, or in a file that does not hold it."""
     sizes: dict[str, int | Problem] = {}
     for name, tensor in all_tensors(model):
-        if not isinstance(tensor, ir.ExternalTensor) or tensor.size == 0:
+        if not isinstance(tensor, ir.ExternalTensor):
             continue
-        key = f"{os.fspath(tensor.base_dir)}\0{os.fspath(tensor.location)}"
+        key = f"{os.fspath(tensor.base_dir)}\0{os.fspath(tensor.location)}\0{tensor.size == 0}"
         if key not in sizes:
             sizes[key] = _size_of_file(tensor, name)
         size = sizes[key]
@@ -58,6 +58,8 @@ def check_external_data(model: ir.Model) -> Iterator[Problem]:
 
 
 def _check_extent(tensor: ir.ExternalTensor, name: str, size: int) -> Problem | None:
+    if tensor.size == 0:
+        return None
     offset = tensor.offset or 0
     if tensor.dtype == ir.DataType.STRING:
         return Problem(f"tensor '{name}' of texts is in {_shown(tensor)}; only numbers can be")
@@ -93,6 +95,8 @@ def _size_of_file(tensor: ir.ExternalTensor, name: str) -> int | Problem:
         inside = real.is_relative_to(folder.resolve())
         state = path.stat()
     except FileNotFoundError:
+        if tensor.size == 0:  # nothing is read of it; only where it would be counts
+            return 0
         return Problem(f"external data file '{path}' is missing (tensor '{name}' is in it)", beside)
     except (OSError, RuntimeError) as error:  # too long; links in a circle, before Python 3.13
         reason = error.strerror if isinstance(error, OSError) else "links lead in a circle"

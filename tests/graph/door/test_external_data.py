@@ -12,8 +12,10 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import onnxq
 from onnxq.errors import ModelError
 from onnxq.graph.io import load
+from tests.examples import tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -231,6 +233,33 @@ def test_texts_cannot_be_in_a_file(model_path: Path) -> None:
     model_path.write_bytes(in_graph(tensor).SerializeToString())
     with pytest.raises(ModelError, match="only numbers can be"):
         load(model_path)
+
+
+@pytest.mark.parametrize("trap", ["an absolute path", "a name with a zero byte", "a link"])
+def test_an_empty_tensor_may_not_be_elsewhere_either(trap: str, model_path: Path) -> None:
+    make, words = TRAPS[trap]
+    tensor = make(model_path.parent)
+    tensor.dims[0] = 0
+    model_path.write_bytes(in_graph(tensor).SerializeToString())
+    with pytest.raises(ModelError, match=words):
+        load(model_path)
+
+
+def test_an_empty_tensor_needs_no_file(model_path: Path) -> None:
+    tensor = external("none.bin")
+    tensor.dims[0] = 0
+    model_path.write_bytes(in_graph(tensor).SerializeToString())
+    assert next(_tensors(load(model_path))).size == 0
+
+
+def test_constant_in_a_file_survives_a_change_of_opset(model_path: Path) -> None:
+    good(model_path.parent)
+    model = in_constant(external(NAME))
+    model.opset_import[0].version = 11
+    model_path.write_bytes(model.SerializeToString())
+    made = onnxq.prepare(model_path).model
+    (weight,) = made.graph.initializers.values()
+    np.testing.assert_array_equal(tensor_of(weight).numpy(), W)
 
 
 def _tensors(model: ir.Model) -> Iterator[ir.TensorProtocol]:
