@@ -437,8 +437,8 @@ def test_an_operator_that_is_registered_later_is_found() -> None:
 
 def test_operators_without_implementation_are_all_named() -> None:
     nodes = [
-        make("Conv", ["x"], ["a"], "first", domain="com.microsoft.nchwc"),
-        make("Conv", ["a"], ["b"], "second", domain="com.microsoft.nchwc"),
+        make("Conv", ["x", "x"], ["a"], "first", domain="com.microsoft.nchwc"),
+        make("Conv", ["a", "x"], ["b"], "second", domain="com.microsoft.nchwc"),
         make("Frob", ["b"], ["y"], "third"),
     ]
     proto = model(nodes, {}, {"x": [1]})
