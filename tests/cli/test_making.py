@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -188,21 +189,24 @@ def test_resume_with_other_samples_is_refused(run: Run, model_path: Path, tmp_pa
     assert stats.read_bytes() == before
 
 
-def test_an_interrupted_calibration_saves_what_it_saw(
-    run: Run, model_path: Path, samples_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import signal
-
+def signal_behind_batch_2(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Sends this process a signal when a calibration has observed three batches."""
     from onnxq.static.calibrate import Calibration
 
     observe = Calibration.observe
 
-    def observe_and_press_ctrl_c(self: Calibration, batch: object, index: int) -> None:
+    def observe_and_send(self: Calibration, batch: object, index: int) -> None:
         observe(self, batch, index)  # type: ignore[arg-type]  # it only passes them on
         if index == 2:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), number)
 
-    monkeypatch.setattr(Calibration, "observe", observe_and_press_ctrl_c)
+    monkeypatch.setattr(Calibration, "observe", observe_and_send)
+
+
+def test_an_interrupted_calibration_saves_what_it_saw(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signal_behind_batch_2(monkeypatch, signal.SIGINT)
     stats = tmp_path / "m.stats"
     result = run("calibrate", model_path, samples_path, "-o", stats)
     assert result.exit_code == 130
@@ -218,18 +222,7 @@ def test_an_interrupted_calibration_saves_what_it_saw(
 def test_a_stopped_calibration_goes_on_from_its_checkpoint(
     run: Run, model_path: Path, samples_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import signal
-
-    from onnxq.static.calibrate import Calibration
-
-    observe = Calibration.observe
-
-    def observe_and_terminate(self: Calibration, batch: object, index: int) -> None:
-        observe(self, batch, index)  # type: ignore[arg-type]  # it only passes them on
-        if index == 2:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    monkeypatch.setattr(Calibration, "observe", observe_and_terminate)
+    signal_behind_batch_2(monkeypatch, signal.SIGTERM)
     stats, kept = tmp_path / "m.stats", tmp_path / "kept.stats"
     command = ("calibrate", model_path, samples_path, "-o", stats, "--checkpoint", kept)
     stopped = run(*command)

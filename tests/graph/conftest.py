@@ -10,7 +10,7 @@ import onnxruntime as ort
 import pytest
 
 Numbers = npt.NDArray[Any]
-"""Of any type: tests compare and compute with them."""
+"""An array of any type: tests compare and compute with them."""
 Feeds = dict[str, Numbers]
 Run = Callable[[ir.Model, Feeds], list[Numbers]]
 Parse = Callable[..., ir.Model]

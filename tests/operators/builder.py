@@ -65,8 +65,15 @@ def names(case: Case) -> list[str]:
 
 def float_model(operator: Operator, case: Case) -> onnx.ModelProto:
     """The case as a float model; outputs out0, out1 ..."""
+    return onnx.shape_inference.infer_shapes(
+        one_node(operator.op_type, case, operator.domain), strict_mode=True
+    )
+
+
+def one_node(op_type: str, case: Case, domain: str = "") -> onnx.ModelProto:
+    """A model of the case alone, on the types that it has; those of its outputs are left open."""
     outputs = [f"out{i}" for i in range(case.outputs)]
-    node = helper.make_node(operator.op_type, names(case), outputs, "node", domain=operator.domain)
+    node = helper.make_node(op_type, names(case), outputs, "node", domain=domain)
     node.attribute.extend(helper.make_attribute(k, v) for k, v in (case.attributes or {}).items())
     present = [
         (i, n, x) for i, (n, x) in enumerate(zip(names(case), case.inputs, strict=True)) if n
@@ -83,13 +90,12 @@ def float_model(operator: Operator, case: Case) -> onnx.ModelProto:
         [
             onnx.numpy_helper.from_array(np.asarray(x), n)
             for i, n, x in present
-            if i in case.constants
+            if x is not None and i in case.constants
         ],
     )
     opsets = [helper.make_opsetid("", case.opset)]
-    opsets += [helper.make_opsetid(operator.domain, 1)] if operator.domain else []
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
-    return onnx.shape_inference.infer_shapes(model, strict_mode=True)
+    opsets += [helper.make_opsetid(domain, 1)] if domain else []
+    return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
 
 
 def node_of(operator: Operator, case: Case) -> ir.Node:

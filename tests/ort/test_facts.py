@@ -192,7 +192,7 @@ REFUSED: set[tuple[Around, str]] = set()
 
 
 def _loaded(branches: list[Branch]) -> list[Seen]:
-    """What was made of the branches that ONNX Runtime loads; the others go to REFUSED."""
+    """The nodes made of each branch that ONNX Runtime loads; the others go to REFUSED."""
     try:
         return _optimized(branches)
     except ModelError:

@@ -1,4 +1,4 @@
-"""What ONNX Runtime makes of MatMul and Add, asked of the installed version."""
+"""The node that ONNX Runtime makes of MatMul and Add, asked of the installed version."""
 
 from __future__ import annotations
 

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SESSION = ".ses"
-"""What the telemetry of ONNX Runtime 1.31 leaves in the temporary folder."""
+"""The file that the telemetry of ONNX Runtime 1.31 leaves in the temporary folder."""
 
 
 def fresh(code: str, folder: Path, **variables: str) -> str:
-    """What an interpreter without the variable prints, warnings as errors; its files in folder."""
+    """The output of an interpreter without the variable, warnings as errors; files in folder."""
     kept = {name: value for name, value in os.environ.items() if name != VARIABLE}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", f"import os, warnings\n{code}"],

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
 from onnxruntime.capi import onnxruntime_pybind11_state as refusals
 
 from onnxq import catalog, reference
@@ -62,32 +61,6 @@ def on_codes(operator: Known, case: Case) -> Case:
     return dataclasses.replace(case, inputs=tuple(codes))
 
 
-def one_node(operator: Known, case: Case) -> onnx.ModelProto:
-    """A model of the case alone, on the types that it has."""
-    slots = builder.names(case)
-    outputs = [f"out{i}" for i in range(case.outputs)]
-    node = helper.make_node(operator.op_type, slots, outputs, "node")
-    node.attribute.extend(helper.make_attribute(k, v) for k, v in (case.attributes or {}).items())
-    given = [(i, n, x) for i, (n, x) in enumerate(zip(slots, case.inputs, strict=True))]
-    graph = helper.make_graph(
-        [node],
-        "case",
-        [
-            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
-            for i, n, x in given
-            if x is not None and i not in case.constants
-        ],
-        [onnx.ValueInfoProto(name=name) for name in outputs],
-        [
-            onnx.numpy_helper.from_array(np.asarray(x), n)
-            for i, n, x in given
-            if x is not None and i in case.constants
-        ],
-    )
-    opsets = [helper.make_opsetid("", case.opset)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=builder.IR_VERSION)
-
-
 def by_reference(model: onnx.ModelProto, case: Case) -> Sequence[Array]:
     opsets = {"": case.opset}
     runner = reference.node_runner(model.graph.node[0], opsets, case.inputs)
@@ -99,7 +72,7 @@ def test_on_codes_every_schema_gives_what_onnx_runtime_gives(operator: Known) ->
     for opset in versions(operator.op_type):
         for old in old_cases(operator, opset):
             case = on_codes(operator, old)
-            model = one_node(operator, case)
+            model = builder.one_node(operator.op_type, case)
             try:
                 wanted = builder.run(model, case, case.inputs)
             except REFUSED:
@@ -123,7 +96,7 @@ def test_arguments_that_have_moved_since_are_among_them(op_type: str, opset: int
     for old in old_cases(operator, opset):
         case = on_codes(operator, old)
         try:
-            builder.run(one_node(operator, case), case, case.inputs)
+            builder.run(builder.one_node(operator.op_type, case), case, case.inputs)
         except REFUSED:
             continue
         ran += 1

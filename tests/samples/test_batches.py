@@ -316,7 +316,7 @@ def test_numbers_alone_are_one_run(tmp_path: Path) -> None:
 
 
 class DataReader:
-    """What ONNX Runtime documents of a CalibrationDataReader."""
+    """The part of a CalibrationDataReader that ONNX Runtime documents."""
 
     def __init__(self) -> None:
         self._left = [{"image": x[None]} for x in _images(3)]

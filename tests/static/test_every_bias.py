@@ -146,7 +146,7 @@ WAYS = (
 
 @dataclass(frozen=True)
 class Case:
-    """What leaves the bias no scale.
+    """The cases that leave the bias no scale.
 
     Attributes:
         name: for people.
