@@ -6,6 +6,7 @@
     integer_call   IntegerCall: the same, for kernels of operators on codes
     site           Site, DynamicSite: where a lowering writes its nodes
     node_plan      NodePlan, DynamicNodePlan: the qparams of one node
+    node_form      NodeForm: in which numbers a node reads, computes and gives
     nodes          constants and shapes of a node, for its rule
     examples       arrays for its cases
 
@@ -27,6 +28,7 @@ from onnxq.operator.contract import (
     registry,
 )
 from onnxq.operator.integer_call import IntegerCall
+from onnxq.operator.node_form import NodeForm
 from onnxq.operator.node_plan import DynamicForm, DynamicNodePlan, NodePlan
 from onnxq.operator.rule import (
     Case,
@@ -56,6 +58,7 @@ __all__ = [
     "IntegerOperator",
     "Ints",
     "NodeCall",
+    "NodeForm",
     "NodePlan",
     "NodeSite",
     "Operator",
