@@ -63,10 +63,13 @@ class SeenSamples:
     Attributes:
         count: number of samples, where batches have an axis of them, else of batches.
         inputs: values of each input of floats; numbers of rank 0 are left out.
+        shapes: of one sample, a batch of 1: the largest size that each axis of each input had.
+            Times are predicted at them, and long samples take most of it.
     """
 
     count: int = 0
     inputs: Mapping[str, SeenInput] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @staticmethod
     def of(batch: Mapping[str, Array], sliced: Collection[str]) -> SeenSamples:
@@ -78,14 +81,24 @@ class SeenSamples:
         """
         rows = [array.shape[0] for name, array in batch.items() if name in sliced and array.ndim]
         floats = {n: x for n, x in batch.items() if x.dtype.kind == "f" and x.ndim and x.size}
-        return SeenSamples(max(rows, default=1), {n: _seen(x) for n, x in floats.items()})
+        shapes = {
+            name: (1, *array.shape[1:]) if name in sliced and array.ndim else array.shape
+            for name, array in batch.items()
+        }
+        return SeenSamples(max(rows, default=1), {n: _seen(x) for n, x in floats.items()}, shapes)
 
     def merged(self, other: SeenSamples) -> SeenSamples:
         """Samples of both."""
         inputs = dict(self.inputs)
         for name, seen in other.inputs.items():
             inputs[name] = seen.merged(inputs[name]) if name in inputs else seen
-        return SeenSamples(self.count + other.count, dict(sorted(inputs.items())))
+        shapes = dict(self.shapes)
+        for name, shape in other.shapes.items():
+            mine = shapes.get(name, ())
+            shapes[name] = tuple(map(max, shape, mine)) if len(mine) == len(shape) else shape
+        return SeenSamples(
+            self.count + other.count, dict(sorted(inputs.items())), dict(sorted(shapes.items()))
+        )
 
     def notes(self) -> list[str]:
         """Notes on samples that look like a mistake."""
