@@ -41,7 +41,7 @@ def infer_types(model: ir.Model) -> Inference:
     reason, all stays as it is.
     """
     changed = _take_from_weights(model)
-    inferred, failure = _tried(skeleton(model))
+    inferred, failure = infer_proto(skeleton(model))
     if inferred is None:
         return Inference(changed, failure)
     values = {v.name: v for graph in model.graphs() for v in all_values(graph)}
@@ -52,8 +52,11 @@ def infer_types(model: ir.Model) -> Inference:
     return Inference(changed, failure)
 
 
-def _tried(model: onnx.ModelProto) -> tuple[onnx.ModelProto | None, str]:
-    """(the model with what onnx infers or None, what it says against the model as it is)."""
+def infer_proto(model: onnx.ModelProto) -> tuple[onnx.ModelProto | None, str]:
+    """(the model with what onnx infers or None, what it says against the model as it is).
+
+    Where onnx contradicts declared types, they are taken away, in place, and it is asked again.
+    """
     try:
         return _inferred(model), ""
     except Exception as error:  # C++ errors arrive as InferenceError, RuntimeError, ValueError ...
