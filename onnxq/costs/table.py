@@ -1,0 +1,233 @@
+"""Times of operators in each form on one machine, as measured by `onnxq costs`, as one CSV file.
+
+The first lines are "# name: value": which machine, and how it was measured. Below them, one row per
+measurement: the Work of a node, the form it took, and its nanoseconds among its like on one thread.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import enum
+import functools
+import io
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from onnxq.core.atomic import write_atomically
+from onnxq.core.regular import why_no_file
+from onnxq.costs.fit import Fit
+from onnxq.costs.work import Work
+from onnxq.errors import QConfigError
+from onnxq.operator import NodeForm
+
+FORMAT = "onnxq.costs 1"
+ANEW = "Measure again: `onnxq costs -o FILE`."
+SIZES = ("read", "written", "constants", "products", "rows")
+COLUMNS = ("operator", "kind", "form", *SIZES, "ns")
+SHARED = {NodeForm.STORED: NodeForm.FLOAT, NodeForm.WIDE: NodeForm.FLOAT}
+"""Forms that run the kernel of another one where they were not measured: stored weights become
+floats when a session is made, and between 16-bit codes ONNX Runtime computes in float."""
+
+
+class Change(enum.Enum):
+    """Change of a tensor between two nodes whose forms differ."""
+
+    QUANTIZE = "quantize"
+    """Float32 to codes."""
+    DEQUANTIZE = "dequantize"
+    """Codes to float32."""
+    QUANTIZE_AT_RUN = "quantize at run"
+    """Float32 to codes whose scale is found first."""
+    CHANNELS_LAST = "channels last"
+    """Codes (N, C, H, W) to (N, H, W, C), as integer convolutions run."""
+    CHANNELS_FIRST = "channels first"
+    """Codes (N, H, W, C) to (N, C, H, W)."""
+    BLOCKED = "blocked"
+    """Floats (N, C, H, W) to blocks of channels, as float convolutions run."""
+    UNBLOCKED = "unblocked"
+    """Floats in blocks of channels to (N, C, H, W)."""
+
+    def work(self, elements: int) -> Work:
+        """Work of changing a tensor of so many elements."""
+        return Work(self.value, "change", elements, elements)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A predicted time.
+
+    Attributes:
+        ns: nanoseconds on one thread.
+        error: relative error of the table for such work: the mean over measured shapes, each
+            predicted from the others.
+    """
+
+    ns: float
+    error: float
+
+    @property
+    def error_ns(self) -> float:
+        """Nanoseconds by which it may be wrong."""
+        return self.ns * self.error
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One measurement.
+
+    Attributes:
+        work: of the node.
+        form: that it took; FLOAT for changes of layout in float, INTEGER for those of codes.
+        ns: its time among its like, one thread.
+    """
+
+    work: Work
+    form: NodeForm
+    ns: float
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Times of operators on one machine.
+
+    Attributes:
+        target: name of the target that was measured.
+        machine: name of its processor.
+        instruction_sets: those that decide kernels, separated by spaces.
+        onnxruntime: version.
+        threads: of a session.
+        date: of the measurement, as 2026-11-22.
+        timings: what was measured.
+    """
+
+    target: str
+    machine: str
+    instruction_sets: str
+    onnxruntime: str
+    threads: str
+    date: str
+    timings: tuple[Timing, ...] = dataclasses.field(repr=False)
+
+    @functools.cached_property
+    def _rows(self) -> dict[tuple[str, str, NodeForm], list[Timing]]:
+        rows: dict[tuple[str, str, NodeForm], list[Timing]] = {}
+        for timing in self.timings:
+            key = (timing.work.operator, timing.work.kind, timing.form)
+            rows.setdefault(key, []).append(timing)
+        return rows
+
+    @functools.cached_property
+    def _fits(self) -> dict[tuple[str, str, NodeForm], Fit]:
+        return {}
+
+    def node(self, work: Work, form: NodeForm) -> Estimate | None:
+        """Time of a node in a form, conversions around it not counted; None: not measured."""
+        for each in (form, SHARED.get(form)):
+            fit = None if each is None else self._fit(work, each)
+            if fit is not None:
+                return Estimate(fit.ns(work.sizes), fit.error)
+        return None
+
+    def change(self, change: Change, elements: int) -> Estimate | None:
+        """Time of changing a tensor of so many elements; None: not measured."""
+        return self.node(change.work(elements), NodeForm.FLOAT)
+
+    def _fit(self, work: Work, form: NodeForm) -> Fit | None:
+        key = (work.operator, work.kind, form)
+        if key not in self._fits:
+            rows = self._rows.get(key)
+            if rows is None:
+                return None
+            self._fits[key] = Fit.of([t.work.sizes for t in rows], [t.ns for t in rows])
+        return self._fits[key]
+
+    def errors(self) -> dict[tuple[str, str, NodeForm], tuple[int, float]]:
+        """(rows, relative error) of each (operator, kind, form), in the table's order."""
+        found = {}
+        for key, rows in self._rows.items():
+            fit = self._fit(rows[0].work, key[2])
+            assert fit is not None
+            found[key] = (len(rows), fit.error)
+        return found
+
+    def save(self, path: str | Path) -> None:
+        """Writes the CSV file, which is there whole or not at all.
+
+        Raises:
+            OutputError: the file cannot be written.
+        """
+        text = self.to_csv().encode()
+        write_atomically(path, lambda file: file.write(text))
+
+    def to_csv(self) -> str:
+        """The table as `load` reads it."""
+        out = io.StringIO()
+        out.write(f"# format: {FORMAT}\n")
+        for name in HEADER:
+            out.write(f"# {name}: {getattr(self, name)}\n")
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for timing in self.timings:
+            work = timing.work
+            named = (work.operator, work.kind, timing.form.value)
+            writer.writerow([*named, *work.sizes, f"{timing.ns:.4g}"])
+        return out.getvalue()
+
+    @classmethod
+    def load(cls, path: str | Path) -> Costs:
+        """The table of a CSV file.
+
+        Raises:
+            QConfigError: the file is missing, or is no table of costs.
+        """
+        if why := why_no_file(Path(path)):
+            raise QConfigError(f"costs '{path}': {why}. {ANEW}")
+        try:
+            return cls.from_csv(Path(path).read_text("utf-8"))
+        except (ValueError, LookupError) as error:
+            raise QConfigError(f"costs '{path}' are no table of costs: {error}. {ANEW}") from error
+
+    @classmethod
+    def from_csv(cls, text: str) -> Costs:
+        """The table of the text of a CSV file.
+
+        Raises:
+            ValueError: it has another format, other columns, or a row that is none.
+        """
+        lines = text.splitlines()
+        pairs = [line[1:].partition(":") for line in lines if line.startswith("#")]
+        header = {name.strip(): value.strip() for name, _, value in pairs}
+        if header.pop("format", None) != FORMAT:
+            raise ValueError(f"its first line is not '# format: {FORMAT}'")
+        if missing := [name for name in HEADER if name not in header]:
+            raise ValueError(f"its head lacks '{missing[0]}'")
+        reader = csv.reader(line for line in lines if not line.startswith("#"))
+        if tuple(next(reader, ())) != COLUMNS:
+            raise ValueError(f"its columns are not {', '.join(COLUMNS)}")
+        return cls(**{name: header[name] for name in HEADER}, timings=tuple(map(_timing, reader)))
+
+
+HEADER = tuple(field.name for field in dataclasses.fields(Costs) if field.name != "timings")
+
+
+def _timing(row: list[str]) -> Timing:
+    if len(row) != len(COLUMNS):
+        raise ValueError(f"a row has {len(row)} columns: {row}")
+    operator, kind, form, *sizes, ns = row
+    numbers = [int(size) for size in sizes]
+    if min(numbers) < 0 or not 0 < float(ns) < float("inf"):
+        raise ValueError(f"a row has sizes or a time below 0: {row}")
+    return Timing(Work(operator, kind, *numbers), NodeForm(form), float(ns))
+
+
+@functools.cache
+def of(target: str) -> Costs | None:
+    """The table that was measured on a machine of that target; None: there is none.
+
+    Args:
+        target: name of a Target.
+    """
+    file = resources.files("onnxq.costs") / f"{target}.csv"
+    return Costs.from_csv(file.read_text("utf-8")) if file.is_file() else None

@@ -1,0 +1,172 @@
+"""Work of a node: its operator and the sizes that its time follows from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxq.graph.walk import attribute_values, value_name
+from onnxq.operator.nodes import find_input, is_constant
+from onnxq.targets.gains import GATES, PRODUCT_OPS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+
+    from onnxq.graph.sizes import Sizes
+
+CONVOLUTION = "Conv"
+WEIGHT = 1
+"""Input slot of the weight of a convolution, a product, and a recurrent node (of its inputs)."""
+BLOCK = 16
+"""Channels that float and integer kernels compute together: 24 take the time of 32."""
+FEW_CHANNELS = 16
+"""Input channels below which a convolution reads its input as it is, in float and in integers: the
+first one of an image model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Work of one node.
+
+    Attributes:
+        operator: op_type of the float node, or a Change's value.
+        kind: among nodes of one operator, where their kernels differ: "pointwise"; mostly empty.
+        read: elements of the inputs that are no constants.
+        written: elements of the results.
+        constants: elements of the weights.
+        products: multiplications and additions, or elements under the windows of a pool.
+        rows: sums that are finished one by one (Softmax, norms), or steps of a recurrent node.
+    """
+
+    operator: str
+    kind: str = ""
+    read: int = 0
+    written: int = 0
+    constants: int = 0
+    products: int = 0
+    rows: int = 0
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The numbers, in a fixed order."""
+        return self.read, self.written, self.constants, self.products, self.rows
+
+
+def work_of(node: ir.Node, sizes: Mapping[str, Sizes]) -> Work | None:
+    """Work of a node of the canonical float model; None where sizes of its tensors are not known.
+
+    Args:
+        node: reads its attributes and sizes alone.
+        sizes: of the values, by name.
+    """
+    inputs = [value for value in node.inputs if value is not None]
+    outputs = [value for value in node.outputs if value.uses() or value.is_graph_output()]
+    names = [value_name(value) for value in (*inputs, *outputs)]
+    if not names or any(name not in sizes for name in names):
+        return None
+    moving = [
+        slot
+        for slot, value in enumerate(node.inputs)
+        if value is not None and not is_constant(node, slot)
+    ]
+    read = sum(math.prod(_sizes(node, slot, sizes)) for slot in moving)
+    written = sum(math.prod(sizes[value_name(value)]) for value in outputs)
+    plain = Work(node.op_type, "", read, written)
+    if node.op_type == CONVOLUTION and is_constant(node, WEIGHT):
+        return _convolution(node, sizes, plain)
+    if node.op_type in PRODUCT_OPS:
+        return _product(node, sizes, plain)
+    if node.op_type in GATES:
+        return _recurrent(node, sizes, plain)
+    return _other(node, sizes, plain)
+
+
+def _sizes(node: ir.Node, slot: int, sizes: Mapping[str, Sizes]) -> Sizes:
+    value = find_input(node, slot)
+    return () if value is None else sizes[value_name(value)]
+
+
+def _convolution(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work:
+    """W (M, C / group, *kernel): every result is a sum of C / group * kernel products."""
+    weight = _sizes(node, WEIGHT, sizes)
+    channels, summed = weight[0], math.prod(weight[1:])
+    computed = plain.written // channels * _blocks(channels)
+    return Work(
+        plain.operator,
+        _kind_of_convolution(weight, int(node.attributes.get_int("group", 1))),
+        plain.read,
+        plain.written,
+        math.prod(weight),
+        computed * summed,
+    )
+
+
+def _kind_of_convolution(weight: Sizes, group: int) -> str:
+    rank = "" if len(weight) == 4 else f"{len(weight) - 2}d "
+    if group > 1:
+        return f"{rank}depthwise" if weight[1] == 1 else f"{rank}grouped"
+    if weight[1] < FEW_CHANNELS:
+        return f"{rank}first"
+    return f"{rank}pointwise" if math.prod(weight[2:]) == 1 else f"{rank}dense"
+
+
+def _blocks(channels: int) -> int:
+    """Channels, filled up to whole blocks."""
+    return -(-channels // BLOCK) * BLOCK
+
+
+def _product(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work:
+    """A (..., m, k) B (..., k, n): k products for every result."""
+    result = sizes[value_name(node.outputs[0])]
+    if is_constant(node, WEIGHT):
+        weight = math.prod(_sizes(node, WEIGHT, sizes))
+        summed = weight // (result[-1] if result else 1)
+        return Work(plain.operator, "", plain.read, plain.written, weight, plain.written * summed)
+    summed = (_sizes(node, 0, sizes) or (1,))[-1]
+    return Work(plain.operator, "activations", plain.read, plain.written, 0, plain.written * summed)
+
+
+def _recurrent(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work:
+    """X (steps, batch, I), W (D, gates, I), R (D, gates, H): one step after the other."""
+    steps, batch = (*_sizes(node, 0, sizes), 1, 1)[:2]
+    w, r = _sizes(node, WEIGHT, sizes), _sizes(node, WEIGHT + 1, sizes)
+    weights = math.prod(w) + math.prod(r)
+    rows = steps * (w[0] if w else 1)
+    return Work(
+        plain.operator, "", plain.read, plain.written, weights, steps * batch * weights, rows
+    )
+
+
+def _other(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work:
+    attributes = attribute_values(node)
+    result = sizes[value_name(node.outputs[0])]
+    if node.op_type.endswith(("Softmax", "Normalization")):
+        rows = plain.written // max(result[-1], 1) if result else 1
+        return Work(plain.operator, "", plain.read, plain.written, rows=rows)
+    kernel = attributes.get("kernel_shape")
+    if isinstance(kernel, (list, tuple)):
+        return Work(
+            plain.operator,
+            "",
+            plain.read,
+            plain.written,
+            products=plain.written * math.prod(int(str(size)) for size in kernel),
+        )
+    perm = attributes.get("perm")
+    if isinstance(perm, (list, tuple)) and perm:
+        kind = "rows" if perm[-1] == len(perm) - 1 else ""
+        return Work(plain.operator, kind, plain.read, plain.written)
+    return Work(plain.operator, _kind_of_operands(node, sizes), plain.read, plain.written)
+
+
+def _kind_of_operands(node: ir.Node, sizes: Mapping[str, Sizes]) -> str:
+    """A word for operands that are repeated over a larger result."""
+    result = sizes[value_name(node.outputs[0])]
+    operands = [_sizes(node, slot, sizes) for slot, value in enumerate(node.inputs) if value]
+    if result not in operands or len(operands) != 2:
+        return ""
+    others = [each for each in operands if math.prod(each) not in (1, math.prod(result))]
+    return "repeated" if others else ""
