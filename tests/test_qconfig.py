@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,9 +19,10 @@ from onnxq.observers import (
     ObserverSpec,
     PerChannelMinMaxObserver,
 )
-from onnxq.operator import DynamicForm
+from onnxq.operator import DynamicForm, NodeForm
 from onnxq.qconfig import (
     NOT_SET,
+    Choice,
     Entry,
     FakeQuantSpec,
     QConfig,
@@ -381,6 +383,7 @@ def test_qconfig_dict_is_as_documented() -> None:
         A,
         {"Conv": C, "Softmax": None},
         {"head": None, "layer1.*": B, "stem": get_default_qconfig()},
+        choice=Choice.ALL_INTEGERS,
     )
 
 
@@ -520,3 +523,54 @@ def test_a_file_of_exceptions_may_have_a_dynamic_rest() -> None:
     entry = qconfig.onnxq_default_dynamic_qconfig
     mapping = QConfigMapping.from_yaml("op_types: {Gemm: null}", entry)
     assert mapping == QConfigMapping(entry, {"Gemm": None})
+
+
+# forms
+
+
+@pytest.mark.parametrize("form", [NodeForm.INTEGER, NodeForm.FLOAT_RESULT, NodeForm.FLOAT])
+def test_a_form_of_a_static_entry_round_trips(form: NodeForm) -> None:
+    entry = QConfig(A.activation, A.weight, form)
+    mapping = QConfigMapping(A, {"Gemm": entry}, {"head": replace(B, form=form)})
+    assert QConfigMapping.from_yaml(mapping.to_yaml()) == mapping
+    assert f"Gemm: {{form: {form.value}}}" in mapping.to_yaml().replace("\n    ", " {", 1).replace(
+        f"form: {form.value}", f"form: {form.value}}}", 1
+    )
+
+
+def test_ready_made_names_say_the_form() -> None:
+    settings = ["integer", "float_result", "stored", "dynamic", "float"]
+    mapping = QConfigMapping(A).with_overrides([f"node:{name}={name}" for name in settings])
+    forms = {name: getattr(entry, "form", None) for name, entry in mapping.nodes.items()}
+    assert forms == {
+        "integer": NodeForm.INTEGER,
+        "float_result": NodeForm.FLOAT_RESULT,
+        "stored": DynamicForm.STORED,
+        "dynamic": None,
+        "float": None,
+    }
+    assert QConfigMapping.from_yaml(mapping.to_yaml()) == mapping
+
+
+@pytest.mark.parametrize("form", [NodeForm.WIDE, NodeForm.DYNAMIC, "integers"])
+def test_a_form_that_no_static_entry_has_is_refused(form: NodeForm) -> None:
+    with pytest.raises(QConfigError, match="wanted one of integer, float_result, float"):
+        QConfig(A.activation, A.weight, form)
+
+
+def test_a_form_of_another_name_in_a_file_is_refused() -> None:
+    with pytest.raises(QConfigError, match="op_types 'Gemm'"):
+        QConfigMapping.from_yaml("op_types: {Gemm: {form: integers}}")
+
+
+def test_the_choice_round_trips_and_is_the_best_without_a_word() -> None:
+    assert QConfigMapping.from_yaml("global: default").choice is Choice.BEST
+    mapping = QConfigMapping(A).set_choice(Choice.ALL_INTEGERS)
+    assert QConfigMapping.from_yaml(mapping.to_yaml()) == mapping
+    with pytest.raises(QConfigError, match=r"choice 'all' is not known.*all_integers"):
+        QConfigMapping.from_yaml("choice: all")
+
+
+def test_a_backend_has_all_integers_as_pytorch_documents_it() -> None:
+    assert default_qconfig_mapping("fbgemm").choice is Choice.ALL_INTEGERS
+    assert default_qconfig_mapping().choice is Choice.BEST

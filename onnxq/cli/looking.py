@@ -9,6 +9,7 @@ import click
 from onnxq.cli.options import (
     PATH,
     batch_size_option,
+    choice_option,
     feedback_option,
     ignore_option,
     json_option,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 @click.argument("model", type=PATH)
 @qconfig_option
 @set_option
+@choice_option
 @target_option
 @click.option("--dynamic", is_flag=True, help="What quantize-dynamic would do.")
 @objective_option
@@ -38,6 +40,7 @@ def inspect(
     model: Path,
     qconfig: Path | None,
     overrides: tuple[str, ...],
+    choice: str | None,
     target: str | None,
     dynamic: bool,
     objective: str,
@@ -48,13 +51,14 @@ def inspect(
     --json lists the names of all tensors too, for the qconfig and --set tensor:NAME=...
     """
     if dynamic:
+        _refuse_options("with --dynamic", {"--all-integers": choice})
         _inspect_dynamic(load_model(model), (qconfig, overrides, target, objective), as_json)
         return
     from onnxq.graph.walk import tensor_names
     from onnxq.report import console, json_values
     from onnxq.report.summary import summarize
 
-    prepared = prepare_model(load_model(model), qconfig, overrides, target)
+    prepared = prepare_model(load_model(model), qconfig, overrides, target, choice=choice)
     summary = summarize(prepared.model, prepared.decisions)
     if as_json:
         value = {

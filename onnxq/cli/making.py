@@ -12,6 +12,7 @@ from onnxq.cli.options import (
     PATH,
     annotations_option,
     batch_size_option,
+    choice_option,
     dtype_option,
     feedback_option,
     ignore_option,
@@ -120,6 +121,7 @@ def export(
 @output_option
 @qconfig_option
 @set_option
+@choice_option
 @target_option
 @batch_size_option
 @ignore_option
@@ -152,6 +154,7 @@ def calibrate(
     output: Path,
     qconfig: Path | None,
     overrides: tuple[str, ...],
+    choice: str | None,
     target: str | None,
     batch_size: int | None,
     ignore: tuple[str, ...],
@@ -171,7 +174,7 @@ def calibrate(
     source = load_model(model, outputs)
     from onnxq.static.calibrate import Checkpoint, Statistics
 
-    prepared = prepare_model(source, qconfig, overrides, target, feedback)
+    prepared = prepare_model(source, qconfig, overrides, target, feedback, choice=choice)
     kept = Checkpoint(checkpoint, checkpoint_every) if checkpoint else None
     previous = Statistics.load(output) if resume and output.exists() else None
     with signals.stoppable() as stopped:
@@ -201,6 +204,7 @@ def calibrate(
 @output_option
 @qconfig_option
 @set_option
+@choice_option
 @target_option
 @range_reduction_option
 @batch_size_option
@@ -230,6 +234,7 @@ def quantize(
     output: Path,
     qconfig: Path | None,
     overrides: tuple[str, ...],
+    choice: str | None,
     target: str | None,
     range_reduction: str | None,
     batch_size: int | None,
@@ -262,7 +267,7 @@ def quantize(
 
     check_format(form)  # before the calibration, which may take minutes
     aim = as_objective(objective)
-    prepared = prepare_model(source, qconfig, overrides, target, feedback, range_reduction)
+    prepared = prepare_model(source, qconfig, overrides, target, feedback, range_reduction, choice)
     excerpt = prepared.new_excerpt()
     unseen = None  # opened now: a wrong path is told before the calibration
     if asked.check is not None:

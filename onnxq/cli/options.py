@@ -62,6 +62,12 @@ set_option = click.option(
     metavar="KEY=VALUE",
     help="On top of the qconfig: op:Softmax=default, node:/layer1/*=float ... May be repeated.",
 )
+choice_option = click.option(
+    "--all-integers",
+    "choice",
+    flag_value="all_integers",
+    help="Every node that can runs in integers; without it, in the form that is best for it.",
+)
 objective_option = click.option(
     "--objective",
     default="speed",

@@ -89,10 +89,17 @@ def prepare_model(
     target: str | None,
     feedback: dict[str, str] | None = None,
     range_reduction: str | None = None,
+    choice: str | None = None,
 ) -> Prepared:
     """A Prepared of the model, with the configuration and target that were named."""
     from onnxq import targets
-    from onnxq.qconfig import QConfigMapping, default_qconfig_mapping, get_default_qconfig
+    from onnxq.qconfig import (
+        Choice,
+        QConfigMapping,
+        default_choice,
+        default_qconfig_mapping,
+        get_default_qconfig,
+    )
     from onnxq.static.prepare import backend_of, prepare
     from onnxq.targets.range_reduction import as_range_reduction
 
@@ -104,9 +111,13 @@ def prepare_model(
     backend = backend_of(target)
     mapping: QConfigMapping | None = None
     if qconfig is not None:
-        mapping = QConfigMapping.from_yaml(qconfig, get_default_qconfig(backend))
+        mapping = QConfigMapping.from_yaml(
+            qconfig, get_default_qconfig(backend), default_choice(backend)
+        )
     if overrides:
         mapping = (mapping or default_qconfig_mapping(backend)).with_overrides(overrides)
+    if choice is not None:
+        mapping = (mapping or default_qconfig_mapping(backend)).set_choice(Choice(choice))
     return prepare(model, mapping, target, feedback, range_reduction)
 
 

@@ -21,11 +21,26 @@ from onnxq.qconfig._defaults import (
     onnxq_default_qconfig,
     per_channel_dynamic_qconfig,
 )
-from onnxq.qconfig._mapping import NOT_SET, NotSet, QConfigMapping, default_qconfig_mapping
-from onnxq.qconfig._values import Entry, FakeQuantSpec, Part, QConfig, QConfigDynamic, ScaleRule
+from onnxq.qconfig._mapping import (
+    NOT_SET,
+    NotSet,
+    QConfigMapping,
+    default_choice,
+    default_qconfig_mapping,
+)
+from onnxq.qconfig._values import (
+    Choice,
+    Entry,
+    FakeQuantSpec,
+    Part,
+    QConfig,
+    QConfigDynamic,
+    ScaleRule,
+)
 
 __all__ = [
     "NOT_SET",
+    "Choice",
     "Entry",
     "FakeQuantSpec",
     "NotSet",
@@ -34,6 +49,7 @@ __all__ = [
     "QConfigDynamic",
     "QConfigMapping",
     "ScaleRule",
+    "default_choice",
     "default_debug_qconfig",
     "default_dynamic_qconfig",
     "default_fake_quant",

@@ -7,6 +7,7 @@ trains with other scales than it converts with.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq.dtypes import qint8, quint8
@@ -24,6 +25,7 @@ from onnxq.observers import (
     default_weight_observer,
 )
 from onnxq.observers._range import FINE_EPS
+from onnxq.operator import DynamicForm, NodeForm
 from onnxq.qconfig._values import FakeQuantSpec, QConfig, QConfigDynamic
 from onnxq.qparams import per_channel_symmetric, per_tensor_affine, per_tensor_symmetric
 
@@ -106,7 +108,10 @@ NAMED: Mapping[str, QConfig | QConfigDynamic] = {
     "default_dynamic_qconfig": default_dynamic_qconfig,
     "per_channel_dynamic_qconfig": per_channel_dynamic_qconfig,
     "float16_dynamic_qconfig": float16_dynamic_qconfig,
+    "integer": replace(onnxq_default_qconfig, form=NodeForm.INTEGER),
+    "float_result": replace(onnxq_default_qconfig, form=NodeForm.FLOAT_RESULT),
     "dynamic": onnxq_default_dynamic_qconfig,
+    "stored": replace(onnxq_default_dynamic_qconfig, form=DynamicForm.STORED),
     **{backend: qconfig for backend, qconfig in _POST_TRAINING.items() if backend},
 }
 """Names that stand for a QConfig in YAML files and on the command line."""

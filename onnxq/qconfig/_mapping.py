@@ -12,6 +12,7 @@ nodes:
 tensors:
   logits: null                         # glob over tensor names
   /stem/*: {observer: PercentileObserver}
+choice: all_integers                   # of the forms that no entry names; best without it
 
 (Just over 300 lines: one value and its forms.)
 """
@@ -37,7 +38,14 @@ from onnxq.qconfig._plain_values import (
     tensor_from,
 )
 from onnxq.qconfig._text import dump_yaml, parse_override, parse_yaml
-from onnxq.qconfig._values import Entry, QConfig, QConfigDynamic, as_observer
+from onnxq.qconfig._values import (
+    Choice,
+    Entry,
+    QConfig,
+    QConfigDynamic,
+    as_choice,
+    as_observer,
+)
 from onnxq.qconfig.file_form import EntryForm, TensorForm, check_form
 
 if TYPE_CHECKING:
@@ -73,15 +81,17 @@ class QConfigMapping:
         op_types: ONNX op type -> entry.
         nodes: node name or glob (*, ?, [...]) -> entry.
         tensors: tensor name or glob -> observer; None leaves the tensor in float.
+        choice: forms of the nodes for which no entry names one.
 
     Raises:
-        QConfigError: a value is no QConfig, observer or None.
+        QConfigError: a value is no QConfig, observer or None, or the choice is none.
     """
 
     global_qconfig: Entry = None
     op_types: Mapping[str, Entry] = field(default_factory=dict, hash=False)
     nodes: Mapping[str, Entry] = field(default_factory=dict, hash=False)
     tensors: Mapping[str, ObserverSpec | None] = field(default_factory=dict, hash=False)
+    choice: Choice = Choice.BEST
 
     def __post_init__(self) -> None:
         _check_entry(self.global_qconfig, "global")
@@ -94,6 +104,7 @@ class QConfigMapping:
             for name, spec in self.tensors.items()
         }
         object.__setattr__(self, "tensors", tensors)
+        object.__setattr__(self, "choice", as_choice(self.choice, "QConfigMapping"))
 
     def set_global(self, entry: Entry) -> QConfigMapping:
         """A mapping with another global entry."""
@@ -110,6 +121,10 @@ class QConfigMapping:
     def set_tensor(self, pattern: str, spec: ObserverSpec | None) -> QConfigMapping:
         """A mapping in which tensors of that name, or that match that glob, have this observer."""
         return replace(self, tensors={**self.tensors, pattern: spec})
+
+    def set_choice(self, choice: Choice) -> QConfigMapping:
+        """A mapping with that choice of the forms that no entry names."""
+        return replace(self, choice=choice)
 
     def entry_for_node(self, name: str, op_type: str) -> Entry:
         """The entry that applies to the node, static or dynamic; None leaves it in float."""
@@ -189,18 +204,23 @@ class QConfigMapping:
 
     def to_yaml(self) -> str:
         """YAML text that `from_yaml` reads back to an equal mapping."""
+        base = base_of(self.global_qconfig)
+        choice = {} if self.choice is Choice.BEST else {"choice": self.choice.value}
         return dump_yaml(
             {
-                "global": plain_from(self.global_qconfig),
-                "op_types": {k: plain_from(v) for k, v in self.op_types.items()},
-                "nodes": {k: plain_from(v) for k, v in self.nodes.items()},
+                "global": plain_from(self.global_qconfig, onnxq_default_qconfig),
+                "op_types": {k: plain_from(v, base) for k, v in self.op_types.items()},
+                "nodes": {k: plain_from(v, base) for k, v in self.nodes.items()},
                 "tensors": {k: None if v is None else v.to_dict() for k, v in self.tensors.items()},
+                **choice,
             }
         )
 
     @staticmethod
     def from_yaml(
-        source: str | Path, default: QConfig | QConfigDynamic = onnxq_default_qconfig
+        source: str | Path,
+        default: QConfig | QConfigDynamic = onnxq_default_qconfig,
+        choice: Choice = Choice.BEST,
     ) -> QConfigMapping:
         """The mapping that YAML describes (see the head of this module).
 
@@ -211,13 +231,14 @@ class QConfigMapping:
             source: a Path is read; a str is the YAML itself.
             default: of a backend, for its target; else onnxq's own; for dynamic quantization, a
                 QConfigDynamic.
+            choice: without the key `choice`.
 
         Raises:
             QConfigError: unreadable, no YAML, unknown or repeated keys, unknown names.
         """
         where = str(source) if isinstance(source, Path) else "qconfig"
         data = parse_yaml(source)
-        check_keys(data, ["global", "op_types", "nodes", "tensors"], where)
+        check_keys(data, ["global", "op_types", "nodes", "tensors", "choice"], where)
         if "global" in data:
             check_form(data["global"], EntryForm, f"{where}: global")
         overall = entry_from(
@@ -237,6 +258,7 @@ class QConfigMapping:
             op_types,
             nodes,
             {k: tensor_from(v, f"{where}: tensors '{k}'") for k, v in tensors.items()},
+            as_choice(data.get("choice", choice), where),
         )
 
     @staticmethod
@@ -245,7 +267,8 @@ class QConfigMapping:
 
         {"": global entry, node name or glob: entry, "object_type": [(ONNX op type, entry)],
         "module_name": [(node name or glob, entry)]}. Without the key "" what is not named stays in
-        float, as documented.
+        float, as documented; what is named runs in integers (Choice.ALL_INTEGERS), as documented
+        too.
 
         Raises:
             QConfigError: a regular expression, a class for a type, an entry that is no QConfig.
@@ -267,16 +290,24 @@ class QConfigMapping:
                 for k, v in pairs_of(qconfig_dict, "object_type")
             },
             {k: entry_from(v, f"qconfig_dict '{k}'", NAMED, base) for k, v in nodes},
+            choice=Choice.ALL_INTEGERS,
         )
 
 
 def default_qconfig_mapping(backend: str = "") -> QConfigMapping:
     """One QConfig for every node: onnxq's default, or a backend's.
 
+    A backend's runs every node in integers that can, as PyTorch documents it.
+
     Raises:
         QConfigError: the backend is not known.
     """
-    return QConfigMapping(get_default_qconfig(backend))
+    return QConfigMapping(get_default_qconfig(backend), choice=default_choice(backend))
+
+
+def default_choice(backend: str = "") -> Choice:
+    """BEST; ALL_INTEGERS for the backends, whose QConfigs PyTorch documents as such."""
+    return Choice.ALL_INTEGERS if backend else Choice.BEST
 
 
 def _match(entries: Mapping[str, Value], name: str) -> Value | NotSet:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from onnxq.errors import QConfigError, nearest
@@ -22,6 +23,7 @@ from onnxq.qconfig._values import (
     as_form,
     as_observer,
     as_scale_rule,
+    as_static_form,
 )
 from onnxq.qconfig.file_form import check_form
 
@@ -80,12 +82,12 @@ def entry_from(
     """The entry that plain data stands for.
 
     Args:
-        data: None or "float"; a name; {"activation": ..., "weight": ...}; {"dynamic":
-            {"weight": ..., "form": ..., "block_size": ...}}, each of them optional; or an entry,
-            which is returned as it is.
+        data: None or "float"; a name; {"activation": ..., "weight": ..., "form": ...};
+            {"dynamic": {"weight": ..., "form": ..., "block_size": ...}}, each of them optional;
+            or an entry, which is returned as it is.
         where: where the data stands, for messages.
         named: the names that may stand for an entry.
-        base: gives the part that {"activation": ...} or {"weight": ...} alone leaves out.
+        base: gives the parts that {"activation": ...}, {"weight": ...} or {"form": ...} leave out.
 
     Raises:
         QConfigError: unknown name, key, observer or argument.
@@ -105,14 +107,16 @@ def entry_from(
     if not isinstance(data, dict) or not data:
         raise QConfigError(
             f"{where}: got {reprlib.repr(data)}; wanted null, a name ({', '.join(named)}) or the "
-            "keys 'activation' and 'weight'."
+            "keys 'activation', 'weight' and 'form'."
         )
     if "dynamic" in data:
         return _dynamic_from(data, where)
-    check_keys(data, ["activation", "weight", "dynamic"], where)
+    check_keys(data, ["activation", "weight", "form", "dynamic"], where)
+    form = data.get("form")
     return QConfig(
         part_from(data.get("activation", base.activation), f"{where}.activation"),
         part_from(data.get("weight", base.weight), f"{where}.weight"),
+        None if form is None else as_static_form(form, f"{where}.form"),
     )
 
 
@@ -143,15 +147,22 @@ def tensor_from(data: object, where: str) -> ObserverSpec | None:
 
 
 def base_of(entry: Entry) -> QConfig:
-    """QConfig from which entries take the part that they leave out."""
-    return entry if isinstance(entry, QConfig) else onnxq_default_qconfig
+    """QConfig from which entries take the parts that they leave out."""
+    return replace(entry, form=None) if isinstance(entry, QConfig) else onnxq_default_qconfig
 
 
-def plain_from(entry: Entry) -> object:
-    """The plain data that `entry_from` reads back to the entry; a name where it has one."""
+def plain_from(entry: Entry, base: QConfig) -> object:
+    """The plain data that `entry_from` reads back to the entry; a name where it has one.
+
+    Args:
+        entry: of a mapping.
+        base: as of `entry_from`; an entry that differs from it in its form alone is that form.
+    """
     names = [name for name, known in NAMED.items() if known == entry]
     if names:
         return names[0]
+    if isinstance(entry, QConfig) and entry.form is not None and base == replace(entry, form=None):
+        return {"form": entry.form.value}
     return None if entry is None else entry.to_dict()
 
 

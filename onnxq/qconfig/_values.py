@@ -1,4 +1,4 @@
-"""The values a configuration is made of: QConfig, QConfigDynamic, FakeQuantSpec, ScaleRule."""
+"""The values a configuration is made of: QConfig, QConfigDynamic, Choice, FakeQuantSpec."""
 
 from __future__ import annotations
 
@@ -9,10 +9,22 @@ from typing import Protocol, runtime_checkable
 
 from onnxq.errors import QConfigError, member
 from onnxq.observers import Observer, ObserverSpec
-from onnxq.operator import DynamicForm
+from onnxq.operator import DynamicForm, NodeForm
 
 BLOCK_SIZES = (16, 32, 64, 128, 256)
 """ONNX Runtime makes MatMulNBits of these; beside others, DequantizeLinear runs at every call."""
+
+STATIC_FORMS = (NodeForm.INTEGER, NodeForm.FLOAT_RESULT, NodeForm.FLOAT)
+"""Forms that a QConfig can name; the others are QConfigDynamic's, or follow from the observers."""
+
+
+class Choice(enum.Enum):
+    """Forms that nodes take which the qconfig does not name one by one."""
+
+    BEST = "best"
+    """Each node has the form that is fast and accurate for it; float where that is it."""
+    ALL_INTEGERS = "all_integers"
+    """Every node that can runs in integers, the same on every machine."""
 
 
 class ScaleRule(enum.Enum):
@@ -85,13 +97,17 @@ class QConfig:
     Attributes:
         activation: observer, or fake quantization for training.
         weight: the same for weights.
+        form: of the nodes that it is for: INTEGER (codes in, codes out), FLOAT_RESULT (codes in,
+            float32 out), FLOAT (as None in place of the QConfig, but the tensors around the node
+            are observed all the same); None: it is chosen.
 
     Raises:
-        QConfigError: an observer instance, or something else that is no observer.
+        QConfigError: an observer instance, something else that is no observer, or no such form.
     """
 
     activation: Part
     weight: Part
+    form: NodeForm | None = None
 
     def __post_init__(self) -> None:
         said = self.activation
@@ -99,6 +115,8 @@ class QConfig:
             said = said.activation_part()
         object.__setattr__(self, "activation", as_part(said, "QConfig.activation"))
         object.__setattr__(self, "weight", as_part(self.weight, "QConfig.weight"))
+        if self.form is not None:
+            object.__setattr__(self, "form", as_static_form(self.form, "QConfig.form"))
 
     @property
     def activation_observer(self) -> ObserverSpec:
@@ -111,8 +129,9 @@ class QConfig:
         return _observer_of(self.weight)
 
     def to_dict(self) -> dict[str, object]:
-        """{"activation": ..., "weight": ...} of plain values."""
-        return {"activation": self.activation.to_dict(), "weight": self.weight.to_dict()}
+        """{"activation": ..., "weight": ..., "form": unless it is chosen} of plain values."""
+        form = {} if self.form is None else {"form": self.form.value}
+        return {"activation": self.activation.to_dict(), "weight": self.weight.to_dict(), **form}
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +250,33 @@ def as_form(value: object, where: str) -> DynamicForm:
         QConfigError: it is neither.
     """
     return member(DynamicForm, value, f"{where}: form")
+
+
+def as_static_form(value: object, where: str) -> NodeForm:
+    """The NodeForm of a QConfig that a form or its name stands for.
+
+    Raises:
+        QConfigError: it is none of STATIC_FORMS.
+    """
+    names = ", ".join(form.value for form in STATIC_FORMS)
+    known = {form.value: form for form in STATIC_FORMS}
+    found = value if isinstance(value, NodeForm) else known.get(str(value))
+    if found not in STATIC_FORMS:
+        shown = value.value if isinstance(value, NodeForm) else reprlib.repr(value)
+        raise QConfigError(
+            f"{where}: got {shown}; wanted one of {names}, or none at all. Dynamic forms are those "
+            "of a QConfigDynamic; 16 bits are the dtype of the activation's observer."
+        )
+    return found
+
+
+def as_choice(value: object, where: str) -> Choice:
+    """The Choice that a choice or its name stands for.
+
+    Raises:
+        QConfigError: it is neither.
+    """
+    return member(Choice, value, f"{where}: choice")
 
 
 def _observer_of(part: Part) -> ObserverSpec:

@@ -24,7 +24,7 @@ from onnxq.errors import QConfigError
 from onnxq.observers._arguments import plain_kinds
 from onnxq.operator import DynamicForm
 from onnxq.qconfig._defaults import NAMED
-from onnxq.qconfig._values import BLOCK_SIZES, ScaleRule
+from onnxq.qconfig._values import BLOCK_SIZES, STATIC_FORMS, Choice, ScaleRule
 from onnxq.qparams import QScheme
 
 FILE = Path(__file__).with_name("qconfig.schema.json")
@@ -77,19 +77,22 @@ class Dynamic(Struct, forbid_unknown_fields=True):
 
 
 class Settings(Struct, forbid_unknown_fields=True):
-    """Static quantization: observers of activations and weights; or dynamic alone."""
+    """Static quantization: observers of activations and weights, and the form; or dynamic alone."""
 
     activation: str | Part | UnsetType = UNSET
     weight: str | Part | UnsetType = UNSET
+    form: Literal[tuple(form.value for form in STATIC_FORMS)] | UnsetType | None = UNSET  # type: ignore[valid-type]  # computed
     dynamic: Dynamic | UnsetType = UNSET
 
 
 if TYPE_CHECKING:  # computed types, which mypy does not follow
     EntryForm = Any
     TensorForm = Any
+    ChoiceForm = Any
 else:
     EntryForm = Literal[("float", *NAMED)] | Settings | None
     TensorForm = str | Observer | None
+    ChoiceForm = Literal[tuple(choice.value for choice in Choice)]
 
 
 class QConfigFile(Struct, forbid_unknown_fields=True, rename={"overall": "global"}):
@@ -102,6 +105,7 @@ class QConfigFile(Struct, forbid_unknown_fields=True, rename={"overall": "global
     op_types: dict[str, EntryForm] | None = None
     nodes: dict[str, EntryForm] | None = None
     tensors: dict[str, TensorForm] | None = None
+    choice: ChoiceForm | UnsetType = UNSET
 
 
 def check_form(data: object, kind: Any, where: str) -> None:

@@ -27,7 +27,12 @@ from onnxq.static.calibrate import Calibration
 from onnxq.static.placing.channel_gains import ChannelGain, channel_observer, find_channel_gains
 from onnxq.static.placing.check_types import check_types
 from onnxq.static.placing.decision import Decision, Quantize
-from onnxq.static.placing.overrides import check_overrides, group_override, unmet_requests
+from onnxq.static.placing.overrides import (
+    check_overrides,
+    group_override,
+    unmet_forms,
+    unmet_requests,
+)
 from onnxq.static.placing.placement import Placement, place
 from onnxq.static.placing.stored_types import storage_of
 from onnxq.targets.range_reduction import as_range_reduction
@@ -215,6 +220,7 @@ def prepare(
     decisions, clamps = placement.decisions, placement.clamps
     notes = check_overrides(canonical.model, decisions, placement.quantized, mapping)
     notes += unmet_requests(canonical.model, decisions, mapping)
+    notes += unmet_forms(canonical.model, decisions, mapping)
     notes += absent_op_types(nodes, mapping)
     shared = [(group.members, group.observer) for group in groups]
     notes += check_types(canonical.model, decisions, shared, clamps, mapping)

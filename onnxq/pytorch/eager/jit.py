@@ -20,7 +20,7 @@ from onnxq.ort import runtime
 from onnxq.pipeline import convert, quantize_dynamic
 from onnxq.pytorch.eager.torch_ao import own_entry
 from onnxq.pytorch.exporting.script import bind_script, export_script
-from onnxq.qconfig import Entry, QConfig, QConfigDynamic, QConfigMapping
+from onnxq.qconfig import Choice, Entry, QConfig, QConfigDynamic, QConfigMapping
 from onnxq.qdq.qoperator import check_format
 from onnxq.static.prepare import Prepared, prepare
 
@@ -145,7 +145,7 @@ def by_node(exported: ir.Model, entries: Mapping[str, Entry]) -> QConfigMapping:
         exported: by `export_script`; a weight is called as the parameter ("layer1.conv.weight").
         entries: by module name, "" for the whole model.
     """
-    mapping = QConfigMapping(entries.get(""))
+    mapping = QConfigMapping(entries.get(""), choice=Choice.ALL_INTEGERS)
     inner = {name: entry for name, entry in entries.items() if name}
     if not inner:
         return mapping

@@ -39,7 +39,13 @@ from onnxq.pytorch.placing.tracing import (
     trace,
 )
 from onnxq.pytorch.train.placements import PlacedGroup, PlacedWeight, Placements, Unplaced, operand
-from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigMapping, get_default_qat_qconfig
+from onnxq.qconfig import (
+    Choice,
+    FakeQuantSpec,
+    QConfig,
+    QConfigMapping,
+    get_default_qat_qconfig,
+)
 from onnxq.qdq.sum_scales import ADD
 from onnxq.static.placing.decision import Quantize, weight_observer
 from onnxq.static.planning.plan_sums import find_sums
@@ -106,7 +112,9 @@ def place(
     """
     if holds_transformer(model):
         model = without_shortcuts(copy.deepcopy(model))
-    prepared = prepare(export(model, inputs), qconfig, target)
+    # in training every node that can is in integers; nothing is chosen
+    mapping = qconfig.set_choice(Choice.ALL_INTEGERS)
+    prepared = prepare(export(model, inputs), mapping, target)
     return _Placing(traced, bind(model, inputs), prepared).run()
 
 

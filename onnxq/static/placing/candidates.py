@@ -11,7 +11,7 @@ from onnxq import catalog
 from onnxq.catalog import has_dynamic_form
 from onnxq.dtypes import INT8, UINT8
 from onnxq.graph.walk import node_name, value_name
-from onnxq.operator import Float, Form, Role, Rule
+from onnxq.operator import Float, Form, NodeForm, Role, Rule
 from onnxq.operator.nodes import find_input
 from onnxq.ort import facts
 from onnxq.ort.version import OLDEST
@@ -69,9 +69,17 @@ def find_candidates(
         outputs = [node.outputs[slot] for slot in verdict.outputs]
         candidates[node] = Candidate(node, verdict, outputs, [], verdict.needs_output)
     for candidate in list(candidates.values()):
-        if candidate.node in candidates:
+        if candidate.node in candidates and not _has_float_result(candidate, qconfig):
             _fold(candidate, candidates)
     return candidates, floats
+
+
+def _has_float_result(candidate: Candidate, qconfig: QConfigMapping) -> bool:
+    """Whether no Q may stand behind it, which what is folded into a node needs."""
+    node = candidate.node
+    entry = qconfig.for_node(node_name(node), node.op_type)
+    asked = entry is not None and entry.form is NodeForm.FLOAT_RESULT
+    return asked and not candidate.rule.needs_output
 
 
 def _judge(
@@ -86,7 +94,8 @@ def _judge(
     operator = catalog.find(node.op_type, node.domain)
     if operator is None:
         return Float(f"onnxq has no integer form of {label}")
-    if qconfig.for_node(node_name(node), node.op_type) is None:
+    entry = qconfig.for_node(node_name(node), node.op_type)
+    if entry is None or entry.form is NodeForm.FLOAT:
         return Float("the qconfig leaves it in float")
     rule = operator.rule(node)
     if isinstance(rule, Float):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from onnxq.errors import QConfigError, listed
 from onnxq.graph.walk import node_name, tensor_names, value_name, walk
 from onnxq.observers import ObserverSpec
-from onnxq.operator import Float
+from onnxq.operator import Float, NodeForm
 from onnxq.operator.nodes import find_input
 from onnxq.static.placing.decision import Quantize, weight_of
 
@@ -111,11 +111,38 @@ def unmet_requests(
         asked = name in qconfig.nodes or node.op_type in qconfig.op_types
         if not (asked and isinstance(decision, Float)):
             continue
-        if qconfig.for_node(name, node.op_type) is not None:
+        entry = qconfig.for_node(name, node.op_type)
+        if entry is not None and entry.form is not NodeForm.FLOAT:
             groups.setdefault((node.op_type, decision.reason), []).append(name)
     return [
         f"{op_type} {listed(names)}: asked for by the qconfig, but stays in float: {reason}"
         for (op_type, reason), names in groups.items()
+    ]
+
+
+def unmet_forms(
+    model: ir.Model, decisions: Mapping[str, Decision], qconfig: QConfigMapping
+) -> list[str]:
+    """Notes on nodes that have codes out where the qconfig names a float result; the reason beside.
+
+    Args:
+        model: canonical.
+        decisions: node name -> decision.
+        qconfig: its entries of exact names and op types are looked at.
+    """
+    groups: dict[str, list[str]] = {}
+    for node, _ in walk(model.graph):
+        name, decision = node_name(node), decisions[node_name(node)]
+        entry = qconfig.for_node(name, node.op_type)
+        named = name in qconfig.nodes or node.op_type in qconfig.op_types
+        if entry is None or entry.form is not NodeForm.FLOAT_RESULT or not named:
+            continue
+        if isinstance(decision, Quantize) and (decision.results or decision.folded_into):
+            groups.setdefault(node.op_type, []).append(name)
+    return [
+        f"{op_type} {listed(names)}: the qconfig asks for form 'float_result', but ONNX Runtime "
+        "has its integer kernel only with codes out; it has form 'integer'"
+        for op_type, names in groups.items()
     ]
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.dtypes import INT8
 from onnxq.graph.walk import node_name, value_name, walk
-from onnxq.operator import Float, Form, Role, Rule
+from onnxq.operator import Float, Form, NodeForm, Role, Rule
 from onnxq.static.placing.candidates import UNBOUNDED, Candidate, find_candidates
 from onnxq.static.placing.decision import Decision, Quantize, weight_limit
 from onnxq.static.placing.unbounded import REASON, readers_of_infinity
@@ -186,11 +186,7 @@ def _take(
     chosen = qconfig.for_node(node_name(node), node.op_type)
     assert chosen is not None, "a node without a qconfig is no candidate"
     read = _read(candidate)
-    has_output = (
-        rule.role is not Role.COMPUTE
-        or candidate.needs_output
-        or any(v in demand.by_any for v in candidate.results)
-    )
+    has_output = _has_output(candidate, demand, chosen)
     owner = (node_name(node), node.op_type)
     for value in read:
         _quantize_tensor(value, placement)
@@ -214,6 +210,15 @@ def _take(
     for folded, folded_rule in candidate.folded:
         how = f"part of {node.op_type} '{node.name}'"
         placement.decisions[node_name(folded)] = Quantize(folded_rule, how, node_name(node))
+
+
+def _has_output(candidate: Candidate, demand: _Demand, chosen: QConfig) -> bool:
+    """Whether a Q stands behind the node: its kernel needs it, or someone asks for codes."""
+    if candidate.rule.role is not Role.COMPUTE or candidate.needs_output:
+        return True
+    if chosen.form is not None:
+        return chosen.form is NodeForm.INTEGER
+    return any(v in demand.by_any for v in candidate.results)
 
 
 def _read(candidate: Candidate) -> list[ir.Value]:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import onnx
 import pytest
 from onnx import helper
 
 from onnxq.errors import QConfigError
 from onnxq.observers import MinMaxObserver, ObserverSpec
-from onnxq.operator import Float
+from onnxq.operator import Float, NodeForm
 from onnxq.qconfig import QConfigMapping, onnxq_default_qconfig
 from onnxq.qparams import PerTensor
 from onnxq.static.calibrate import calibrate
@@ -121,3 +123,15 @@ def test_a_named_node_that_stays_in_float_is_noted_with_the_reason(mapping: QCon
 )
 def test_a_node_that_nobody_named_needs_no_note(mapping: QConfigMapping) -> None:
     assert prepare(network(), mapping).notes == ()
+
+
+def test_a_float_result_that_a_node_cannot_have_is_noted_with_the_reason() -> None:
+    entry = replace(onnxq_default_qconfig, form=NodeForm.FLOAT_RESULT)
+    notes = prepare(network(), QConfigMapping(onnxq_default_qconfig, nodes={"conv": entry})).notes
+    assert any("Conv 'conv'" in n and "only with codes out" in n for n in notes), notes
+
+
+def test_a_node_that_is_named_float_needs_no_note() -> None:
+    entry = replace(onnxq_default_qconfig, form=NodeForm.FLOAT)
+    notes = prepare(network(), QConfigMapping(onnxq_default_qconfig, nodes={"conv": entry})).notes
+    assert not any("stays in float" in n for n in notes), notes

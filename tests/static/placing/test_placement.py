@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
@@ -7,9 +9,14 @@ import pytest
 
 from onnxq import targets
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver, ObserverSpec
-from onnxq.operator import Float
+from onnxq.operator import Float, NodeForm
 from onnxq.operators.softmax import OUTPUT_RANGE
-from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig_mapping
+from onnxq.qconfig import (
+    QConfig,
+    QConfigMapping,
+    default_qconfig_mapping,
+    onnxq_default_qconfig,
+)
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.placing.placement import Placement, place
 
@@ -305,3 +312,38 @@ def test_a_relu_between_passes_the_demand_on() -> None:
 def test_a_node_written_on_codes_that_the_qconfig_names_needs_no_reader() -> None:
     named = default_qconfig_mapping().set_op_type("Tanh", default_qconfig_mapping().global_qconfig)
     assert summary(placed("c = Conv(x, w) y = Tanh(c)", named)) == ["Q", "Q"]
+
+
+# forms that are named
+
+
+def formed(form: NodeForm, *op_types: str) -> QConfigMapping:
+    """The default, with that form for these."""
+    mapping = default_qconfig_mapping()
+    for op_type in op_types:
+        mapping = mapping.set_op_type(op_type, replace(onnxq_default_qconfig, form=form))
+    return mapping
+
+
+def test_a_float_result_has_no_q_behind_it_and_takes_nothing_in() -> None:
+    body = "p = MatMul(x, m) s = Add(p, bias8) r = Relu(s) y = MatMul(r, m)"
+    placement = placed(body, formed(NodeForm.FLOAT_RESULT, "MatMul"), "float[4,8] x")
+    assert summary(placement) == ["Q", "float", "float", "Q"]
+    assert list(placement.quantized) == ["x", "r"]
+
+
+def test_a_named_integer_has_codes_out_whoever_reads_them() -> None:
+    placement = placed(
+        "p = MatMul(x, m) y = Erf(p)", formed(NodeForm.INTEGER, "MatMul"), "float[4,8] x"
+    )
+    assert list(placement.quantized) == ["x", "p"]
+
+
+def test_a_conv_has_codes_out_whatever_is_asked() -> None:
+    placement = placed("c = Conv(x, w) y = Relu(c)", formed(NodeForm.FLOAT_RESULT, "Conv"))
+    assert summary(placement) == ["Q", "n0_Conv"]
+
+
+def test_a_named_float_stays_float() -> None:
+    placement = placed("y = Conv(x, w)", formed(NodeForm.FLOAT, "Conv"))
+    assert summary(placement) == ["float"]
