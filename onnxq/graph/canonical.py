@@ -15,6 +15,7 @@ from onnxq.graph.passes.fold_batch_norm import FoldBatchNorm
 from onnxq.graph.passes.fold_constants import FoldConstants
 from onnxq.graph.passes.gemm_factors import FoldGemmFactors
 from onnxq.graph.passes.global_pool import MeanToGlobalPool
+from onnxq.graph.passes.hard_swish import FuseHardSwish
 from onnxq.graph.passes.initializer_inputs import RemoveInitializersFromInputs
 from onnxq.graph.passes.inline import InlineFunctions
 from onnxq.graph.passes.lift_constants import LiftConstants
@@ -41,6 +42,7 @@ class Canonical:
     Attributes:
         model: functions inlined; names unique; weights are initializers of the graph that owns
             them; BatchNormalization and Gemm's factors folded; no Identity or Dropout, no x / 1;
+            functions that were written out are one node (see the passes);
             opset >= 13; float32, but for inputs and outputs that are float16 (a Cast stands at
             each); com.microsoft Attention with a bias; types and ranks known where they can be.
         notes: sentences for the report ("the model is float16 ...").
@@ -93,6 +95,7 @@ def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
         FoldGemmFactors(),
         FoldBatchNorm(),  # into the Conv or Gemm right ahead of it
         MeanToGlobalPool(),
+        FuseHardSwish(),
         RemoveUnused(),
         UniqueNames(),
     ):
