@@ -24,17 +24,9 @@ from onnxq.samples.excerpt import Excerpt
 from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_mapping
 from onnxq.static.calibrate import Calibration
-from onnxq.static.placing.channel_gains import ChannelGain, channel_observer, find_channel_gains
-from onnxq.static.placing.check_types import check_types
 from onnxq.static.placing.decision import Decision, Quantize
-from onnxq.static.placing.overrides import (
-    check_overrides,
-    group_override,
-    unmet_forms,
-    unmet_requests,
-)
-from onnxq.static.placing.placement import Placement, place
-from onnxq.static.placing.stored_types import storage_of
+from onnxq.static.placing.groups import TensorGroup
+from onnxq.static.placing.placed import placed
 from onnxq.targets.range_reduction import as_range_reduction
 
 if TYPE_CHECKING:
@@ -43,9 +35,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from onnxq.dtypes import QDType
     from onnxq.observers import ObserverSpec
     from onnxq.operator import Float
+    from onnxq.static.placing.channel_gains import ChannelGain
     from onnxq.static.statistics import Statistics
     from onnxq.targets import Target
     from onnxq.targets.range_reduction import RangeReduction
@@ -53,27 +45,6 @@ if TYPE_CHECKING:
 ModelSource = str | Path | onnx.ModelProto | ir.Model
 
 __all__ = ["Decision", "Prepared", "Quantize", "TensorGroup", "prepare"]
-
-
-@dataclass(frozen=True, slots=True)
-class TensorGroup:
-    """Tensors that have one set of qparams, because nodes between them only copy.
-
-    Attributes:
-        members: every tensor of the group.
-        sources: the members that are not copies of others and are known at run time only: observed.
-        constants: the members that are initializers.
-        observer: how qparams come from the data.
-        dtype: of the codes in the model: the observer's, or UINT8 in place of INT8.
-        range: real interval that replaces observation where an operator guarantees it (Sigmoid).
-    """
-
-    members: tuple[str, ...]
-    sources: tuple[str, ...]
-    constants: tuple[str, ...]
-    observer: ObserverSpec
-    dtype: QDType
-    range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,75 +185,21 @@ def prepare(
         tensor_names(canonical.model),
     )
     check_feedback(canonical.model, feedback or {})
-    placement = place(canonical.model, mapping, chosen)
-    gains = find_channel_gains(canonical.model, placement, mapping)
-    groups = _groups(placement, mapping, gains)
-    decisions, clamps = placement.decisions, placement.clamps
-    notes = check_overrides(canonical.model, decisions, placement.quantized, mapping)
-    notes += unmet_requests(canonical.model, decisions, mapping)
-    notes += unmet_forms(canonical.model, decisions, mapping)
-    notes += absent_op_types(nodes, mapping)
-    shared = [(group.members, group.observer) for group in groups]
-    notes += check_types(canonical.model, decisions, shared, clamps, mapping)
-    types = {tensor: group.dtype for group in groups for tensor in group.members}
-    storage = storage_of(canonical.model, decisions, types, mapping, chosen)
+    found = placed(canonical.model, mapping, chosen)
     return Prepared(
         model=canonical.model,
         model_hash=model_hash(canonical.model),
         target=chosen,
         qconfig=mapping,
-        decisions=decisions,
-        groups=tuple(replace(group, dtype=storage.of(group.dtype)) for group in groups),
-        clamps=clamps,
-        channel_gains=gains,
+        decisions=found.decisions,
+        groups=found.groups,
+        clamps=found.clamps,
+        channel_gains=found.channel_gains,
         feedback=dict(feedback or {}),
-        notes=(*canonical.notes, *notes, *storage.notes),
+        notes=(*canonical.notes, *found.notes, *absent_op_types(nodes, mapping)),
     )
 
 
 def backend_of(target: str | Target | None) -> str:
     """PyTorch's name of the backend where the target is given by it, else the empty string."""
     return target if isinstance(target, str) and target in targets.BACKENDS else ""
-
-
-def _groups(
-    placement: Placement, qconfig: QConfigMapping, gains: Mapping[str, ChannelGain]
-) -> tuple[TensorGroup, ...]:
-    members: dict[str, list[str]] = {}
-    for tensor in placement.quantized:
-        members.setdefault(placement.root(tensor), []).append(tensor)
-    groups = (_group(tensors, placement, qconfig) for tensors in members.values())
-    return tuple(
-        replace(group, observer=channel_observer(group.observer))
-        if group.members[0] in gains
-        else group
-        for group in groups
-    )
-
-
-def _group(tensors: list[str], placement: Placement, qconfig: QConfigMapping) -> TensorGroup:
-    copies = placement.shared_outputs | placement.constants
-    sources = tuple(t for t in tensors if t not in copies)
-    constants = tuple(t for t in tensors if t in placement.constants)
-    ranges = {placement.ranges.get(t) for t in sources}
-    override = group_override(tensors, qconfig)
-    by_nature = len(ranges) == 1 and not constants and override is None
-    observer = override or _observer(tensors, placement, qconfig)
-    return TensorGroup(
-        tuple(tensors),
-        sources,
-        constants,
-        observer,
-        observer().dtype,
-        ranges.pop() if by_nature else None,
-    )
-
-
-def _observer(tensors: list[str], placement: Placement, qconfig: QConfigMapping) -> ObserverSpec:
-    """The observer that the qconfig names for the node of one of the group's tensors."""
-    for tensor in tensors:
-        if tensor in placement.owners:
-            chosen = qconfig.for_node(*placement.owners[tensor])
-            assert chosen is not None  # a node without a qconfig is float and owns nothing
-            return chosen.activation_observer
-    raise AssertionError(f"no node owns any of {tensors}")

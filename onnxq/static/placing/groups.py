@@ -1,0 +1,88 @@
+"""Groups of tensors that have one set of qparams, with their observers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from onnxq.static.placing.channel_gains import ChannelGain, channel_observer
+from onnxq.static.placing.overrides import group_override
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onnxq.dtypes import QDType
+    from onnxq.observers import ObserverSpec
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.static.placing.placement import Placement
+
+
+@dataclass(frozen=True, slots=True)
+class TensorGroup:
+    """Tensors that have one set of qparams, because nodes between them only copy.
+
+    Attributes:
+        members: every tensor of the group.
+        sources: the members that are not copies of others and are known at run time only: observed.
+        constants: the members that are initializers.
+        observer: how qparams come from the data.
+        dtype: of the codes in the model: the observer's, or UINT8 in place of INT8.
+        range: real interval that replaces observation where an operator guarantees it (Sigmoid).
+    """
+
+    members: tuple[str, ...]
+    sources: tuple[str, ...]
+    constants: tuple[str, ...]
+    observer: ObserverSpec
+    dtype: QDType
+    range: tuple[float, float] | None = None
+
+
+def groups_of(
+    placement: Placement, qconfig: QConfigMapping, gains: Mapping[str, ChannelGain]
+) -> tuple[TensorGroup, ...]:
+    """The groups of the quantized tensors, in graph order.
+
+    Args:
+        placement: says which tensors are quantized, and which share qparams.
+        qconfig: names the observers.
+        gains: tensors that carry a factor per channel, for which each channel is observed too.
+    """
+    members: dict[str, list[str]] = {}
+    for tensor in placement.quantized:
+        members.setdefault(placement.root(tensor), []).append(tensor)
+    groups = (_group(tensors, placement, qconfig) for tensors in members.values())
+    return tuple(
+        replace(group, observer=channel_observer(group.observer))
+        if group.members[0] in gains
+        else group
+        for group in groups
+    )
+
+
+def _group(tensors: list[str], placement: Placement, qconfig: QConfigMapping) -> TensorGroup:
+    copies = placement.shared_outputs | placement.constants
+    sources = tuple(t for t in tensors if t not in copies)
+    constants = tuple(t for t in tensors if t in placement.constants)
+    ranges = {placement.ranges.get(t) for t in sources}
+    override = group_override(tensors, qconfig)
+    by_nature = len(ranges) == 1 and not constants and override is None
+    observer = override or _observer(tensors, placement, qconfig)
+    return TensorGroup(
+        tuple(tensors),
+        sources,
+        constants,
+        observer,
+        observer().dtype,
+        ranges.pop() if by_nature else None,
+    )
+
+
+def _observer(tensors: list[str], placement: Placement, qconfig: QConfigMapping) -> ObserverSpec:
+    """The observer that the qconfig names for the node of one of the group's tensors."""
+    for tensor in tensors:
+        if tensor in placement.owners:
+            chosen = qconfig.for_node(*placement.owners[tensor])
+            assert chosen is not None  # a node without a qconfig is float and owns nothing
+            return chosen.activation_observer
+    raise AssertionError(f"no node owns any of {tensors}")

@@ -1,0 +1,70 @@
+"""Placement, and all that follows from it without data: groups, factors, types, notes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from onnxq.static.placing.channel_gains import find_channel_gains
+from onnxq.static.placing.check_types import check_types
+from onnxq.static.placing.groups import groups_of
+from onnxq.static.placing.overrides import check_overrides, unmet_forms, unmet_requests
+from onnxq.static.placing.placement import place
+from onnxq.static.placing.stored_types import storage_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.static.placing.channel_gains import ChannelGain
+    from onnxq.static.placing.decision import Decision
+    from onnxq.static.placing.groups import TensorGroup
+    from onnxq.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Decisions on a canonical model, and the tensors that they quantize.
+
+    Attributes:
+        decisions: node name -> Quantize or Float(reason), in graph order, subgraphs included.
+        groups: the quantized activation tensors.
+        clamps: tensor -> real bounds of the Relu and Clip that were folded into its Q.
+        channel_gains: the tensors that may carry a factor per channel.
+        notes: types and entries of the qconfig that a user should know of.
+    """
+
+    decisions: Mapping[str, Decision]
+    groups: tuple[TensorGroup, ...]
+    clamps: Mapping[str, tuple[float, float]]
+    channel_gains: Mapping[str, ChannelGain]
+    notes: tuple[str, ...]
+
+
+def placed(model: ir.Model, qconfig: QConfigMapping, target: Target) -> Placed:
+    """The Placed of a canonical model.
+
+    Raises:
+        QConfigError: the qconfig names an observer for a tensor where it cannot take effect.
+        UnsupportedError: it asks for number types that ONNX Runtime lacks.
+    """
+    placement = place(model, qconfig, target)
+    decisions, clamps = placement.decisions, placement.clamps
+    gains = find_channel_gains(model, placement, qconfig)
+    groups = groups_of(placement, qconfig, gains)
+    notes = check_overrides(model, decisions, placement.quantized, qconfig)
+    notes += unmet_requests(model, decisions, qconfig)
+    notes += unmet_forms(model, decisions, qconfig)
+    shared = [(group.members, group.observer) for group in groups]
+    notes += check_types(model, decisions, shared, clamps, qconfig)
+    types = {tensor: group.dtype for group in groups for tensor in group.members}
+    storage = storage_of(model, decisions, types, qconfig, target)
+    return Placed(
+        decisions,
+        tuple(replace(group, dtype=storage.of(group.dtype)) for group in groups),
+        clamps,
+        gains,
+        (*notes, *storage.notes),
+    )
