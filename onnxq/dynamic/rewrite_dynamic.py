@@ -30,6 +30,7 @@ from onnxq.graph.hashing import model_hash
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import DynamicSite
 from onnxq.operator.nodes import input_at, tensor_of
+from onnxq.ort.add_norm import write_sums
 from onnxq.qdq.compact import compact, names_in
 from onnxq.qdq.initializers import Initializers
 from onnxq.qdq.write import min_opset
@@ -83,6 +84,7 @@ def rewrite_dynamic(
         }
     )
     if plan.quantized:  # else it is a float model still, which may be quantized
+        write_sums(rewritten)
         rewritten.metadata_props[FORMAT_KEY] = FORMAT
     return QuantizedModel.of(rewritten)
 

@@ -342,3 +342,13 @@ def test_a_mapping_leaves_named_nodes_and_tensors_in_float() -> None:
     made = quantized(both_ways(), mapping.set_node("plain", None))
     assert op_types(made).count("MatMulInteger") == 1
     assert stored(made)["w"] == "FLOAT"
+
+
+def test_a_sum_ahead_of_a_layer_normalization_is_not_fused_with_it() -> None:
+    text = """block (float[N,T,32] x) => (float[N,T,32] y)
+        { m = MatMul(x, w) a = Add(m, b) s = Add(a, x) y = LayerNormalization(s, b) }"""
+    source = parsed(text, {"w": W, "b": normal(SIDE, seed=2)})
+    made = quantized(source)
+    assert op_types(made)[-2:] == ["Sum", "LayerNormalization"]
+    kernels = [node.op_type for node in runtime.optimized_graph(made).graph]
+    assert kernels == ["DynamicQuantizeMatMul", "Sum", "LayerNormalization"]

@@ -11,6 +11,7 @@ from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.checks import FORMAT_KEY
 from onnxq.graph.collector import without_collector
+from onnxq.ort.add_norm import write_sums
 from onnxq.qdq.compact import compact, names_in
 from onnxq.qdq.fuse import Int8Codes
 from onnxq.qdq.qoperator import FORMATS, check_format
@@ -54,6 +55,7 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedMod
     write_dynamic(model, plan.dynamic)
     upgrade_opset(model, max(_opset_needed(plan), opset_needed(plan.dynamic)))
     keep_loadable(model)
+    write_sums(model)
     model = FORMATS[format](model, _int8_codes(plan))
     compact(model, names_in(prepared.model))
     model.metadata_props.update(

@@ -317,3 +317,19 @@ def test_a_batch_normalization_that_stayed_is_written_on_codes_with_its_relu() -
     assert not {"g", "h", "m", "v2"} & set(integer.graph.initializers)
     assert kernels(integer).count("QLinearConv") == 3
     assert worst_steps(model, integer, made) <= 4
+
+
+def test_a_float_sum_ahead_of_a_layer_normalization_is_not_fused_with_it() -> None:
+    model = conv_model(
+        "c = Conv(x, w) r = Reshape(c, flat) s = Add(r, r) l = LayerNormalization(s, g)"
+        " t = Reshape(l, back) y = Conv(t, v)",
+        constants={
+            "flat": np.array([0, 8, 36]),
+            "back": np.array([0, 8, 6, 6]),
+            "g": np.ones(36, np.float32),
+        },
+    )
+    qconfig = default_qconfig_mapping().set_op_type("Add", None)
+    integer, _, prepared = quantized(model, qconfig)
+    assert "Add" in {node.op_type for node in prepared.model.graph}
+    assert {"Sum", "LayerNormalization"} <= set(kernels(integer))
