@@ -15,6 +15,7 @@ from onnxq.observers._base import Observer, ObserverBase, ObserverSpec, find_obs
 from onnxq.observers.amax import AmaxObserver
 from onnxq.observers.channel_histogram import ChannelHistogramObserver
 from onnxq.observers.entropy import EntropyObserver
+from onnxq.observers.float_histogram import FloatHistogramObserver
 from onnxq.observers.histogram import HistogramObserver
 from onnxq.observers.least_error import LeastErrorObserver
 from onnxq.observers.minmax import MinMaxObserver, PerChannelMinMaxObserver
@@ -24,6 +25,7 @@ from onnxq.observers.moving_average import (
 )
 from onnxq.observers.narrow_range import NarrowRangeObserver
 from onnxq.observers.noop import NoopObserver
+from onnxq.observers.normalization import NormalizationObserver
 from onnxq.observers.percentile import PercentileObserver
 from onnxq.observers.recording import RecordingObserver
 
@@ -34,6 +36,7 @@ __all__ = [
     "AmaxObserver",
     "ChannelHistogramObserver",
     "EntropyObserver",
+    "FloatHistogramObserver",
     "HistogramObserver",
     "LeastErrorObserver",
     "MinMaxObserver",
@@ -41,6 +44,7 @@ __all__ = [
     "MovingAveragePerChannelMinMaxObserver",
     "NarrowRangeObserver",
     "NoopObserver",
+    "NormalizationObserver",
     "Observer",
     "ObserverBase",
     "ObserverSpec",

@@ -1,0 +1,83 @@
+"""ExactSums: sums of float32 numbers that do not depend on their order, as observers need them.
+
+A float32 is m 2^p with m < 2^24 and 0 <= p < 253, in units of the smallest subnormal. m 2^p, at
+most 2^56 after the shift within its limb of 32 bits, is added to two int64 limbs: additions of
+integers, which are associative, up to 2^31 of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from onnxq.errors import CalibrationError
+from onnxq.observers._saved_arrays import integers_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    from onnxq.core.arrays import Reals
+
+_LIMB_BITS = 32
+_LIMBS = 9  # 277 bits of float32
+_LOWEST = -149  # exponent of the smallest subnormal
+_MANTISSA = 24
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+class ExactSums:
+    """Sums of numbers from 0 on, one per place.
+
+    Args:
+        places: how many sums.
+
+    Attributes:
+        limbs: int64 (places, 9); sum = limbs @ 2^(32 i - 149).
+    """
+
+    def __init__(self, places: int) -> None:
+        self.limbs: npt.NDArray[np.int64] = np.zeros((places, _LIMBS), np.int64)
+
+    def add(self, values: Reals) -> None:
+        """Adds values, rounded to float32: (places,), from 0 on; the largest for what is larger."""
+        singles = np.minimum(values, _LARGEST).astype(np.float32)
+        exponent = np.frexp(singles)[1].astype(np.int64)
+        position = np.maximum(exponent - _MANTISSA - _LOWEST, 0)
+        whole = np.ldexp(singles.astype(np.float64), -_LOWEST - position).astype(np.int64)
+        limb, shift = np.divmod(position, _LIMB_BITS)
+        shifted = whole << shift
+        rows = np.arange(len(self.limbs))
+        self.limbs[rows, limb] += shifted & (2**_LIMB_BITS - 1)
+        self.limbs[rows, limb + 1] += shifted >> _LIMB_BITS
+
+    def merged(self, other: Self) -> ExactSums:
+        """The sums of both; one of no places has seen nothing."""
+        result = ExactSums(0)
+        one, two = self.limbs, other.limbs
+        result.limbs = one + two if len(one) == len(two) else one if len(one) else two
+        return result
+
+    @property
+    def values(self) -> Reals:
+        """Float64 (places,)."""
+        weights = np.ldexp(1.0, _LIMB_BITS * np.arange(_LIMBS) + _LOWEST)
+        return np.asarray(self.limbs @ weights)
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, npt.NDArray[np.generic]], key: str) -> ExactSums:
+        """The sums whose limbs were saved under that key.
+
+        Raises:
+            CalibrationError: no such array.
+        """
+        limbs = integers_of(state, key, 2)
+        if limbs.shape[1] != _LIMBS:
+            raise CalibrationError(
+                f"saved state: '{key}' has {limbs.shape[1]} limbs; wanted {_LIMBS}."
+            )
+        result = cls(0)
+        result.limbs = limbs
+        return result
