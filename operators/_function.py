@@ -16,7 +16,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -26,11 +26,14 @@ from onnxq.operator import (
     Array,
     Call,
     Case,
+    Curve,
     Float,
     Form,
+    Linear,
     NodeCall,
     Operator,
     Reals,
+    Response,
     Role,
     Rule,
     Site,
@@ -50,6 +53,9 @@ from onnxq.qparams import IntArray, dequantize, quantize
 
 TABLE_NS = 0.69
 """A table, measured in an int8 network, ns per element (scripts/bench_elementwise.py)."""
+
+STEEP = 4.0
+"""Slope from which on a function is followed value by value: those of activations end below 2."""
 
 SIGNED_UNIT = (-1.0, 128 / 127)
 """For results in [-1, 1]: 8 bits get the scale 1/127, so that -1, 0 and 1 are codes."""
@@ -111,12 +117,14 @@ class Function(Formula):
         output_range: as in Rule.
         variants: attributes of one example more each.
         written: writes 8-bit codes in an operator that has a kernel for them; None: there is none.
+        exponent: p where it is x^p; else None.
     """
 
     ns_around: float = math.inf
     output_range: tuple[float, float] | None = None
     variants: Sequence[Mapping[str, float | str]] = ()
     written: Callable[[Site], Sequence[ir.Value]] | None = None
+    exponent: float | None = None
 
     @property
     def form(self) -> Form:
@@ -127,6 +135,14 @@ class Function(Formula):
     def rule(self, node: ir.Node) -> Rule | Float:
         """Element-wise; the result is observed, unless it has a range whatever the data."""
         return Rule(Role.ELEMENTWISE, output_range=self.output_range, form=self.form)
+
+    def responses(self, node: ir.Node) -> tuple[Response, ...]:
+        """A Curve where it is steep somewhere, else as if it were as steep as that everywhere."""
+        curve = self.with_attributes(call_of(node))
+        steepness = _steepness(curve)
+        if steepness > STEEP:
+            return (Curve(0, curve, self.exponent),)
+        return (Linear((0,), steepness**2),)
 
     def cases(self) -> Iterable[Case]:
         """The examples, and one with each of the variants."""
@@ -146,6 +162,15 @@ class Function(Formula):
     def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where dtypes or qparams do not fit."""
         return (table_kernel(call, self.with_attributes(call)),)
+
+
+def _steepness(function: Callable[[Reals], Reals]) -> float:
+    """Largest |f(2x) - f(x)| / |x| over 12 decades of both signs."""
+    positive_x = np.ldexp(1.0, np.arange(-20, 20))
+    x: Reals = np.concatenate([-positive_x, positive_x])
+    with np.errstate(all="ignore"):
+        slopes = np.abs((function(2.0 * x) - function(x)) / x)
+    return float(slopes[np.isfinite(slopes)].max(initial=0.0))
 
 
 def anywhere(widest: float = 100.0) -> Iterable[Case]:
@@ -177,6 +202,7 @@ def function(
     cases: Callable[[], Iterable[Case]] = anywhere,
     variants: Sequence[Mapping[str, float | str]] = (),
     written: Callable[[Site], Sequence[ir.Value]] | None = None,
+    exponent: float | None = None,
 ) -> Callable[[Decorated], Decorated]:
     """Makes the formula known as an operator; arguments as `Function` has them.
 
@@ -184,7 +210,8 @@ def function(
     """
 
     def known(formula: Decorated) -> Decorated:
-        enter(Function(op_type, formula, cases, domain, ns_around, output_range, variants, written))
+        made = Function(op_type, formula, cases, domain, ns_around, output_range, variants, written)
+        enter(replace(made, exponent=exponent))
         return formula
 
     return known

@@ -8,7 +8,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operator import Array, Call, Case, Float, Form, Reals, Role, Rule, Site, enter
+from onnxq.operator import (
+    Array,
+    Call,
+    Case,
+    Float,
+    Form,
+    NodeCall,
+    Normalizing,
+    Reals,
+    Response,
+    Role,
+    Rule,
+    Site,
+    enter,
+)
+from onnxq.operator.nodes import call_of
 from onnxq.operators._function import Decorated, Formula, around_kernel, lower_around
 
 EPSILON = 1e-5  # of the ONNX schemas
@@ -16,13 +31,23 @@ EPSILON = 1e-5  # of the ONNX schemas
 
 @dataclass(frozen=True, eq=False)
 class Normalization(Formula):
-    """A formula of X and of parameters that stay float; the operands behind it are optional."""
+    """A formula of X and of parameters that stay float; the operands behind it are optional.
+
+    Attributes:
+        averages: what mean and variance are taken over; None: errors are not followed.
+    """
+
+    averages: Callable[[NodeCall], Normalizing] | None = None
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """X alone is an activation; the result is observed."""
         if len(node.outputs) > 1:
             return Float("its mean and deviation are read too")
         return Rule(Role.ELEMENTWISE, form=Form.FLOAT)
+
+    def responses(self, node: ir.Node) -> tuple[Response, ...]:
+        """The averages that X is divided by."""
+        return () if self.averages is None else (self.averages(call_of(node)),)
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
         """The operator between DequantizeLinear and QuantizeLinear."""
@@ -37,15 +62,23 @@ class Normalization(Formula):
 
 
 def normalization(
-    op_type: str, *, cases: Callable[[], Iterable[Case]]
+    op_type: str,
+    *,
+    cases: Callable[[], Iterable[Case]],
+    averages: Callable[[NodeCall], Normalizing] | None = None,
 ) -> Callable[[Decorated], Decorated]:
     """Makes the formula known as an operator; arguments as `Normalization` has them."""
 
     def known(formula: Decorated) -> Decorated:
-        enter(Normalization(op_type, formula, cases))
+        enter(Normalization(op_type, formula, cases, averages=averages))
         return formula
 
     return known
+
+
+def averages_from_axis(call: NodeCall) -> Normalizing:
+    """Means over the axes from the attribute `axis` on; the last one has the channels."""
+    return Normalizing(call.integer("axis", -1), -1, epsilon=call.real("epsilon", EPSILON))
 
 
 def normalized(x: Reals, axes: tuple[int, ...], epsilon: float) -> Reals:

@@ -7,7 +7,20 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operator import Array, Call, Case, Float, Ints, Operator, Role, Rule, Site, register
+from onnxq.operator import (
+    Array,
+    Call,
+    Case,
+    Float,
+    Ints,
+    Linear,
+    Operator,
+    Response,
+    Role,
+    Rule,
+    Site,
+    register,
+)
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import infinite_operand
 from onnxq.operators._fma import fma
@@ -34,6 +47,10 @@ class Add(Operator):
     def rule(self, node: ir.Node) -> Rule | Float:
         """Both operands are activations; a constant one is quantized per tensor."""
         return infinite_operand(node, (0, 1)) or Rule(Role.ELEMENTWISE, activations=(0, 1))
+
+    def responses(self, node: ir.Node) -> tuple[Response, ...]:
+        """Errors of both operands come out as they are."""
+        return (Linear((0, 1), 1.0),)
 
     def cases(self) -> Iterable[Case]:
         """Broadcasts of every kind: the inner one changes how ONNX Runtime rounds."""

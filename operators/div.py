@@ -7,7 +7,21 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operator import Array, Call, Case, Float, Form, Operator, Role, Rule, Site, register
+from onnxq.operator import (
+    Array,
+    Call,
+    Case,
+    Curve,
+    Float,
+    Form,
+    Linear,
+    Operator,
+    Response,
+    Role,
+    Rule,
+    Site,
+    register,
+)
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import constant, infinite_operand, is_constant
 from onnxq.operators._function import around_kernel, lower_around
@@ -40,6 +54,13 @@ class Div(Operator):
             return Rule(Role.ELEMENTWISE, form=Form.CODES)
         varying = tuple(slot for slot in (0, 1) if not is_constant(node, slot))
         return Rule(Role.ELEMENTWISE, activations=varying, form=Form.FLOAT)
+
+    def responses(self, node: ir.Node) -> tuple[Response, ...]:
+        """Constant divisors are factors; small divisors that vary magnify their errors."""
+        divisor = constant(node, 1)
+        if divisor is None:
+            return (Curve(1, np.reciprocal, -1.0),)
+        return (Linear((0,), float((1 / np.square(divisor, dtype=np.float64)).mean())),)
 
     def cases(self) -> Iterable[Case]:
         """Numbers, vectors and tensors on either side, an empty batch."""

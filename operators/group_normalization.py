@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from onnxq.operator import Case, Reals
+from onnxq.operator import Case, NodeCall, Normalizing, Reals
 from onnxq.operator.examples import normal
 from onnxq.operators._normalize import EPSILON, axes_from, normalization, normalized, per_channel
 
@@ -25,7 +25,13 @@ def cases() -> Iterable[Case]:
     yield Case("constant groups", (0 * x + 1, scale, b), (1, 2), {"num_groups": 3})
 
 
-@normalization("GroupNormalization", cases=cases)
+def averages(call: NodeCall) -> Normalizing:
+    """Means over groups of channels; scales per channel since opset 21."""
+    groups = call.integer("num_groups", 1)
+    return Normalizing(2, 1, groups, call.real("epsilon", EPSILON))
+
+
+@normalization("GroupNormalization", cases=cases, averages=averages)
 def group_normalization(
     x: Reals, scale: Reals, bias: Reals, *, num_groups: int = 0, epsilon: float = EPSILON
 ) -> Reals:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from onnxq.operator import Case, Reals
+from onnxq.operator import Case, NodeCall, Normalizing, Reals
 from onnxq.operator.examples import normal
 from onnxq.operators._normalize import EPSILON, axes_from, normalization, normalized, per_channel
 
@@ -20,7 +20,12 @@ def cases() -> Iterable[Case]:
     yield Case("empty batch", (normal(0, 3, 5, 4), scale, b), (1, 2))
 
 
-@normalization("InstanceNormalization", cases=cases)
+def averages(call: NodeCall) -> Normalizing:
+    """Means over the spatial axes."""
+    return Normalizing(2, 1, epsilon=call.real("epsilon", EPSILON))
+
+
+@normalization("InstanceNormalization", cases=cases, averages=averages)
 def instance_normalization(
     x: Reals, scale: Reals, bias: Reals, *, epsilon: float = EPSILON
 ) -> Reals:

@@ -6,7 +6,13 @@ from collections.abc import Iterable
 
 from onnxq.operator import Case, Reals
 from onnxq.operator.examples import normal
-from onnxq.operators._normalize import EPSILON, axes_from, normalization, normalized
+from onnxq.operators._normalize import (
+    EPSILON,
+    averages_from_axis,
+    axes_from,
+    normalization,
+    normalized,
+)
 
 
 def cases() -> Iterable[Case]:
@@ -21,7 +27,7 @@ def cases() -> Iterable[Case]:
     yield Case("empty batch", (normal(0, 5, 8), scale, b), (1, 2))
 
 
-@normalization("LayerNormalization", cases=cases)
+@normalization("LayerNormalization", cases=cases, averages=averages_from_axis)
 def layer_normalization(
     x: Reals, scale: Reals, *bias: Reals, axis: int = -1, epsilon: float = EPSILON
 ) -> Reals:

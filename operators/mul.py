@@ -7,9 +7,23 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operator import Array, Call, Case, Float, Ints, Operator, Role, Rule, Site, register
+from onnxq.operator import (
+    Array,
+    Call,
+    Case,
+    Curve,
+    Float,
+    Ints,
+    Linear,
+    Operator,
+    Response,
+    Role,
+    Rule,
+    Site,
+    register,
+)
 from onnxq.operator.examples import normal
-from onnxq.operator.nodes import infinite_operand
+from onnxq.operator.nodes import constant, infinite_operand, is_constant
 from onnxq.operators._tables import look_up_pairs
 from onnxq.qparams import IntArray, QParams
 
@@ -28,6 +42,16 @@ class Mul(Operator):
     def rule(self, node: ir.Node) -> Rule | Float:
         """Both operands are activations; a constant one is quantized per tensor."""
         return infinite_operand(node, (0, 1)) or Rule(Role.ELEMENTWISE, activations=(0, 1))
+
+    def responses(self, node: ir.Node) -> tuple[Response, ...]:
+        """A square, or factors that are constants; errors behind two tensors are not followed."""
+        if node.inputs[0] is node.inputs[1]:
+            return (Curve(0, np.square, 2.0),)
+        for slot in (0, 1):
+            factors = constant(node, 1 - slot)
+            if factors is not None and not is_constant(node, slot):
+                return (Linear((slot,), float(np.square(factors, dtype=np.float64).mean())),)
+        return ()
 
     def cases(self) -> Iterable[Case]:
         """The plain one, the nasty ones, an empty batch."""

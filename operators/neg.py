@@ -6,7 +6,20 @@ from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
 
-from onnxq.operator import Array, Call, Case, Float, Form, Operator, Role, Rule, Site, register
+from onnxq.operator import (
+    Array,
+    Call,
+    Case,
+    Float,
+    Form,
+    Linear,
+    Operator,
+    Response,
+    Role,
+    Rule,
+    Site,
+    register,
+)
 from onnxq.operator.examples import normal
 from onnxq.operators._function import lower_around
 from onnxq.operators._number import lower_with_number, number_kernel
@@ -28,6 +41,10 @@ class Neg(Operator):
     def rule(self, node: ir.Node) -> Rule | Float:
         """Element-wise, by QLinearMul; the result is observed."""
         return Rule(Role.ELEMENTWISE, form=Form.CODES)
+
+    def responses(self, node: ir.Node) -> tuple[Response, ...]:
+        """An error comes out as large as it is."""
+        return (Linear((0,), 1.0),)
 
     def cases(self) -> Iterable[Case]:
         """The plain one, the nasty ones, an empty batch."""

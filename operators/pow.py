@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -12,10 +13,13 @@ from onnxq.operator import (
     Array,
     Call,
     Case,
+    Curve,
     Float,
     Form,
     NodePlan,
     Operator,
+    Reals,
+    Response,
     Role,
     Rule,
     Site,
@@ -63,6 +67,13 @@ class Pow(Operator):
             return Float("both its operands are constants, or its exponents whole numbers")
         return Rule(Role.ELEMENTWISE, activations=varying, form=Form.FLOAT, named_only=NAMED_ONLY)
 
+    def responses(self, node: ir.Node) -> tuple[Response, ...]:
+        """The power of one constant exponent."""
+        exponent = _exponent(constant(node, 1))
+        if exponent is None:
+            return ()
+        return (Curve(0, functools.partial(_power, exponent), exponent),)
+
     def cases(self) -> Iterable[Case]:
         """Numbers that ONNX Runtime treats apart, others, vectors, whole numbers, tensors."""
         x = np.abs(normal(2, 3, 4)) + np.float32(0.5)
@@ -101,6 +112,10 @@ class Pow(Operator):
                 )
             )
         return (table_kernel(call, lambda x: x**exponent),)
+
+
+def _power(exponent: float, x: Reals) -> Reals:
+    return np.asarray(np.power(x, exponent))
 
 
 def _exponent(exponents: Array | None) -> float | None:

@@ -6,7 +6,20 @@ from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
 
-from onnxq.operator import Array, Call, Case, Float, Form, Operator, Role, Rule, Site, register
+from onnxq.operator import (
+    Array,
+    Call,
+    Case,
+    Float,
+    Form,
+    Linear,
+    Operator,
+    Response,
+    Role,
+    Rule,
+    Site,
+    register,
+)
 from onnxq.operator.examples import ints, normal
 from onnxq.operators._function import lower_around
 from onnxq.operators._reduce import NOT_KNOWN, axes_of, axes_of_node
@@ -29,6 +42,10 @@ class ReduceSum(Operator):
         """Computed in float32, along axes that are known."""
         found = axes_of_node(node)
         return NOT_KNOWN if found is None else Rule(Role.ELEMENTWISE, form=Form.FLOAT)
+
+    def responses(self, node: ir.Node) -> tuple[Response, ...]:
+        """At least the error of one of the summands."""
+        return (Linear((0,), 1.0),)
 
     def cases(self) -> Iterable[Case]:
         """Axes by input, attribute or not at all; dropped; no rows."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
-from onnxq.operator import Case, Reals
+from onnxq.operator import Case, NodeCall, Normalizing, Reals
 from onnxq.operator.examples import normal
 from onnxq.operators._normalize import (
     EPSILON,
+    averages_from_axis,
     axes_from,
     normalization,
     root_mean_square_normalized,
@@ -28,7 +30,12 @@ def cases() -> Iterable[Case]:
     yield Case("empty batch", (normal(0, 5, 8), scale), (1,), opset=23)
 
 
-@normalization("RMSNormalization", cases=cases)
+def averages(call: NodeCall) -> Normalizing:
+    """Means of squares over the axes from `axis` on."""
+    return replace(averages_from_axis(call), centred=False)
+
+
+@normalization("RMSNormalization", cases=cases, averages=averages)
 def rms_normalization(x: Reals, scale: Reals, *, axis: int = -1, epsilon: float = EPSILON) -> Reals:
     """Y = X / sqrt(mean(X^2) + epsilon) * scale over the axes from `axis` on.
 

@@ -14,8 +14,10 @@ from onnxq.operator import (
     Case,
     Float,
     Form,
+    Linear,
     NodePlan,
     Operator,
+    Response,
     Role,
     Rule,
     Site,
@@ -48,6 +50,10 @@ class Sub(Operator):
         return infinite_operand(node, (0, 1)) or Rule(
             Role.ELEMENTWISE, activations=(0, 1), form=Form.CODES
         )
+
+    def responses(self, node: ir.Node) -> tuple[Response, ...]:
+        """Errors of both operands come out as they are."""
+        return (Linear((0, 1), 1.0),)
 
     def cases(self) -> Iterable[Case]:
         """Broadcasts of every kind: the inner one changes how ONNX Runtime rounds."""

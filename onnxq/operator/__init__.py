@@ -30,6 +30,7 @@ from onnxq.operator.contract import (
 from onnxq.operator.integer_call import IntegerCall
 from onnxq.operator.node_form import NodeForm
 from onnxq.operator.node_plan import DynamicForm, DynamicNodePlan, NodePlan
+from onnxq.operator.response import Curve, Linear, Normalizing, Response
 from onnxq.operator.rule import (
     Case,
     DynamicRule,
@@ -47,6 +48,7 @@ __all__ = [
     "AttributeValue",
     "Call",
     "Case",
+    "Curve",
     "DynamicForm",
     "DynamicNodePlan",
     "DynamicRule",
@@ -57,12 +59,15 @@ __all__ = [
     "IntegerCall",
     "IntegerOperator",
     "Ints",
+    "Linear",
     "NodeCall",
     "NodeForm",
     "NodePlan",
     "NodeSite",
+    "Normalizing",
     "Operator",
     "Reals",
+    "Response",
     "Role",
     "Rule",
     "Singles",

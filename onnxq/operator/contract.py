@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Array
     from onnxq.operator.call import Call
     from onnxq.operator.integer_call import IntegerCall
+    from onnxq.operator.response import Response
     from onnxq.operator.rule import Case, DynamicRule, Rule
     from onnxq.operator.site import DynamicSite, Site
     from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
@@ -48,6 +49,13 @@ class Operator(ABC):
     def fused_rule(self, node: ir.Node) -> Rule | Float:
         """The rule of a node between DQ and Q: ONNX Runtime may fuse what `rule` leaves float."""
         return self.rule(node)
+
+    def responses(self, node: ir.Node) -> tuple[Response, ...]:
+        """Responses to errors of its inputs; empty: errors are not followed behind it.
+
+        May look at what `rule` may look at.
+        """
+        return ()
 
     @abstractmethod
     def cases(self) -> Iterable[Case]:

@@ -1,0 +1,68 @@
+"""How an operator answers to an error in one of its inputs: what codes upstream would do behind it.
+
+Nothing is said of products with constant weights, nor of nodes that only move data or bound it:
+their rules say enough. An operator that says nothing else either is one behind which errors are not
+followed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onnxq.core.arrays import Reals
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """The error of each of these inputs, times a factor.
+
+    Attributes:
+        slots: of the inputs.
+        gain: mean of the squared factors.
+    """
+
+    slots: tuple[int, ...]
+    gain: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """A function of one input, so steep somewhere that a small error becomes a large one.
+
+    Attributes:
+        slot: of the input.
+        function: of float64 arrays, element by element.
+        exponent: p where the function is x^p; else None.
+    """
+
+    slot: int
+    function: Callable[[Reals], Reals]
+    exponent: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Normalizing:
+    """Input 0 divided by its own deviation, so that small channels come out as large as others.
+
+    Attributes:
+        axis: the first axis that is averaged over; all behind it are, too.
+        ch_axis: axis of the channels.
+        groups: of channels on axis 1; 0: none.
+        epsilon: added to the variance.
+        centred: whether the mean is subtracted.
+        gain_slot: of the factors per channel; None: there are none.
+    """
+
+    axis: int = -1
+    ch_axis: int = -1
+    groups: int = 0
+    epsilon: float = 1e-5
+    centred: bool = True
+    gain_slot: int | None = 1
+
+
+Response = Linear | Curve | Normalizing
