@@ -59,6 +59,10 @@ class Observed(Protocol):
         """Tensor name -> observer."""
 
     @property
+    def watched(self) -> Mapping[str, ObserverSpec]:
+        """Tensor name -> observer of what errors become behind it."""
+
+    @property
     def feedback(self) -> Mapping[str, str]:
         """Output name -> input name."""
 
@@ -161,6 +165,7 @@ class Calibration:
         check_prepared(prepared, "calibrate")
         self._hash = prepared.model_hash
         self._observers = _observers(prepared, statistics)
+        self._watching = _watching(prepared, statistics)
         self._batches = dict(statistics.batches) if statistics else {}
         seen = statistics.counts if statistics else {}
         self._counts = {name: seen.get(name, 0) for name in self._observers}
@@ -175,7 +180,8 @@ class Calibration:
         self._sliced = {spec.name for spec in sliced}
         self.next_batch = statistics.next_batch if statistics else 0
         fed = {spec.name for spec in self.inputs}
-        inner = [name for name in prepared.observed if name not in fed]
+        looked_at = dict.fromkeys((*prepared.observed, *self._watching))
+        inner = [name for name in looked_at if name not in fed]
         exposed = expose(prepared.model, inner)
         self._outputs = dict(exposed.outputs)
         self._session: Session = open_session(
@@ -215,11 +221,18 @@ class Calibration:
                     self._failure = f"tensor '{name}': {error}"
                     raise CalibrationError(self._failure) from error
                 self._not_finite[name] = NotFinite(number, values)
+        self._watch(tensors, number)
         for name in self._not_finite:  # as if they had seen nothing, whatever came first
             self._observers[name] = self._observers[name].spec()
         self._batches[number] = _fingerprint(batch)
         self._samples = self._samples.merged(SeenSamples.of(batch, self._sliced))
         self.next_batch = max(self.next_batch, number + 1)
+
+    def _watch(self, tensors: Mapping[str, Array], number: int) -> None:
+        """Shows the tensors to the observers of errors; NaN and Inf say nothing of these."""
+        for name, observer in self._watching.items():
+            if tensors[name].size and np.isfinite(tensors[name]).all():
+                observer.observe(tensors[name], number)
 
     def advance(self, batch: Mapping[str, Array]) -> None:
         """Runs the model on a batch only to bring the fed-back state forward.
@@ -261,6 +274,7 @@ class Calibration:
             MappingProxyType(dict(sorted(self._not_finite.items()))),
             frozenset(self._shards),
             self._samples,
+            watched=MappingProxyType(copy.deepcopy(self._watching)),
         )
 
     def close(self) -> None:
@@ -297,6 +311,17 @@ def _observers(prepared: Observed, statistics: Statistics | None) -> dict[str, O
     return {
         name: copy.deepcopy(statistics.observer(name, spec))
         for name, spec in prepared.observed.items()
+    }
+
+
+def _watching(prepared: Observed, statistics: Statistics | None) -> dict[str, Observer]:
+    """An observer per watched tensor; statistics of before they were watched have none to go on."""
+    if statistics is None:
+        return {name: spec() for name, spec in prepared.watched.items()}
+    return {
+        name: copy.deepcopy(statistics.watched[name])
+        for name, spec in prepared.watched.items()
+        if name in statistics.watched and statistics.watched[name].spec == spec
     }
 
 

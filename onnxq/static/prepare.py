@@ -24,6 +24,7 @@ from onnxq.samples.excerpt import Excerpt
 from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_mapping
 from onnxq.static.calibrate import Calibration
+from onnxq.static.noise.watched import watched
 from onnxq.static.placing.decision import Decision, Quantize
 from onnxq.static.placing.groups import TensorGroup
 from onnxq.static.placing.placed import placed
@@ -86,6 +87,11 @@ class Prepared:
             if group.range is None
             for source in group.sources
         }
+
+    @property
+    def watched(self) -> dict[str, ObserverSpec]:
+        """Tensor name -> observer, for tensors behind which errors grow (see static/noise)."""
+        return watched(self.model)
 
     def run(self, batch: Mapping[str, npt.NDArray[np.generic]]) -> None:
         """Observes one batch ({input name: array}), after those that came before it.

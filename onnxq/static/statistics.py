@@ -2,8 +2,9 @@
 
 A .stats file is an npz: "header" holds JSON (format, model hash, observers), "batches" and "checks"
 the numbers and CRC-32 of the batches, "counts" the batches that reached each tensor, and
-"<i>/<key>" the state of the i-th observer. Nothing is pickled. Files of version 2 lack shards,
-samples and what is not finite.
+"<i>/<key>" the state of the i-th observer, those that only watch behind the others. Nothing is
+pickled. Files of version 2 lack shards, samples and what is not finite; early ones of version 3
+watch nothing.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ class Statistics:
         shards: parts of the samples that were observed; none where that is not known.
         samples: how these looked.
         stopped: whether the run ended before its samples did; going on from it takes that back.
+        watched: tensor name -> observer of what errors become behind it (see static/noise).
     """
 
     model_hash: str
@@ -79,6 +81,7 @@ class Statistics:
     shards: frozenset[Shard] = frozenset()
     samples: SeenSamples = field(default_factory=SeenSamples)
     stopped: bool = False
+    watched: Mapping[str, Observer] = field(default_factory=dict)
 
     @property
     def next_batch(self) -> int:
@@ -172,6 +175,13 @@ class Statistics:
             self.shards | other.shards,
             self.samples.merged(other.samples),
             self.stopped or other.stopped,
+            MappingProxyType(
+                {
+                    n: _merged(n, seen, other.watched[n])
+                    for n, seen in self.watched.items()
+                    if n in other.watched
+                }
+            ),
         )
 
     def save(self, path: str | Path) -> None:
@@ -190,7 +200,8 @@ class Statistics:
             "checks": np.array(list(self.batches.values()), np.uint32),
             "counts": np.array([self.counts.get(n, 0) for n in self.observers], np.int64),
         }
-        for number, observer in enumerate(self.observers.values()):
+        observers = (*self.observers.values(), *self.watched.values())
+        for number, observer in enumerate(observers):
             for key, array in observer.state().items():
                 arrays[f"{number}/{key}"] = np.asarray(array)
         # savez takes arrays of any name as keywords, its stub one of them as a flag
@@ -203,15 +214,12 @@ class Statistics:
         return _from_bytes, (file.getvalue(),)
 
     def _header(self) -> dict[str, object]:
-        tensors = [
-            {"name": name, "observer": observer.spec.to_dict()}
-            for name, observer in self.observers.items()
-        ]
         return {
             "format": FORMAT,
             "version": VERSION,
             "model_hash": self.model_hash,
-            "tensors": tensors,
+            "tensors": _listed(self.observers),
+            "watched": _listed(self.watched),
             "not_finite": plain(self.not_finite),
             "shards": plain(sorted(self.shards)),
             "samples": plain(self.samples),
@@ -230,6 +238,10 @@ class Statistics:
             raise CalibrationError(f"statistics '{path}': {why}. Give a .stats file.")
         with Path(path).open("rb") as file:
             return _read(file, f"'{path}'")
+
+
+def _listed(observers: Mapping[str, Observer]) -> list[dict[str, object]]:
+    return [{"name": n, "observer": observer.spec.to_dict()} for n, observer in observers.items()]
 
 
 def _merged(tensor: str, ours: Observer, theirs: Observer) -> Observer:
@@ -276,26 +288,28 @@ def _restored(header: dict[str, object], arrays: Arrays, where: str) -> Statisti
         number, slash, key = name.partition("/")
         if slash:
             states.setdefault(int(number), {})[key] = array
-    tensors = header["tensors"]
-    if not isinstance(tensors, list):
+    tensors, watched = header["tensors"], header.get("watched", [])
+    if not isinstance(tensors, list) or not isinstance(watched, list):
         raise TypeError("tensors")
-    observers = {}
-    for i, tensor in enumerate(tensors):
+    observers: list[tuple[str, Observer]] = []
+    for i, tensor in enumerate((*tensors, *watched)):
         try:
             spec = ObserverSpec.from_dict(tensor["observer"])
-            observers[str(tensor["name"])] = spec.restore(states.get(i, {}))
+            observers.append((str(tensor["name"]), spec.restore(states.get(i, {}))))
         except OnnxqError as error:
             raise type(error)(f"statistics {where}: tensor '{tensor['name']}': {error}") from error
+    observed = dict(observers[: len(tensors)])
     batches = dict(zip(_numbers(arrays, "batches"), _numbers(arrays, "checks"), strict=True))
     return Statistics(
         str(header["model_hash"]),
-        MappingProxyType(observers),
+        MappingProxyType(observed),
         MappingProxyType(batches),
-        MappingProxyType(dict(zip(observers, _numbers(arrays, "counts"), strict=True))),
+        MappingProxyType(dict(zip(observed, _numbers(arrays, "counts"), strict=True))),
         MappingProxyType(read(Mapping[str, NotFinite], header.get("not_finite", {}))),
         frozenset(read(tuple[Shard, ...], header.get("shards", []))),
         read(SeenSamples, header.get("samples", {})),
         read(bool, header.get("stopped", False)),
+        MappingProxyType(dict(observers[len(tensors) :])),
     )
 
 

@@ -23,7 +23,7 @@ def stream(outlier: float = 100.0) -> Reals:
 
 
 def noise_like(x: Reals, power: float) -> Reals:
-    return RNG.uniform(-1, 1, x.shape) * np.sqrt(3 * power)
+    return np.asarray(RNG.uniform(-1, 1, x.shape) * np.sqrt(3 * power))
 
 
 def decibels(signal: Reals, noise: Reals) -> float:

@@ -36,6 +36,7 @@ class Prepared:
     model: ir.Model
     observed: Mapping[str, ObserverSpec]
     feedback: Mapping[str, str] = field(default_factory=dict)
+    watched: Mapping[str, ObserverSpec] = field(default_factory=dict)
 
     @property
     def model_hash(self) -> str:

@@ -1,0 +1,1 @@
+"""What rounding to codes does to the data, predicted from statistics alone."""

@@ -1,0 +1,277 @@
+"""Where an error of a tensor goes, and what is left of the signal there: one sweep backwards.
+
+The power of an error is a function of the value that it sits on,
+
+    E[e^2 | x] = sum_i a_i |x|^(q_i)
+
+and values below half a step, which become 0 whatever they were: their logarithms are lost whole.
+
+Rounding alone has one term, q = 0. A square y = x^2 makes 4 a |y| + 3 a^2 of it, and in general
+
+    y = x^p:   a |x|^q  ->  p^2 a |y|^((q + 2 (p - 1)) / p)
+
+so that a root takes it back. A product with constant weights w makes a sum of w^2 of a; of terms
+with q = 1 (powers of a spectrum, summed by a filter bank of weights from 0 on) it makes
+a (sum of w^2) / (sum of w). Sums, copies and bounds leave it as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq import catalog
+from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.graph.weights import constant_array
+from onnxq.observers import FloatHistogramObserver, NormalizationObserver
+from onnxq.observers.tensor_noise import TensorNoise, decibels
+from onnxq.operator import Curve, Linear, Normalizing, Role, Rule
+from onnxq.operator.nodes import constant, find_input
+from onnxq.static.noise.watched import responses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import onnx_ir as ir
+
+    from onnxq.core.arrays import Array, Reals
+    from onnxq.observers import Observer
+
+MOST_PRODUCTS = 2  # between a tensor and the function that magnifies its error: STFT, filter bank
+MOST_ENDS = 8  # kept per tensor; those behind have been counted on the way
+SECOND_ORDER = 3.0  # E e^4 / (E e^2)^2 of a normal distribution
+SQUARE = 2.0
+# Gauss-Hermite: five errors of a normal distribution of variance 1 with their shares
+_ERRORS, _SHARES = np.polynomial.hermite_e.hermegauss(5)
+_SHARES = _SHARES / _SHARES.sum()
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """Error of a tensor.
+
+    Attributes:
+        terms: ((a, q), ...): its power on a value x is the sum of a |x|^q.
+        dead: what is smaller in magnitude has become 0.
+        clipped: share of the power that lies on the largest values alone.
+    """
+
+    terms: tuple[tuple[float, float], ...]
+    dead: float = 0.0
+    clipped: float = 0.0
+
+    @property
+    def constant(self) -> float:
+        """Power on a value that is 0."""
+        return sum(a for a, q in self.terms if q == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A node that magnifies errors, seen from a tensor ahead of it.
+
+    Attributes:
+        node: the node, in words.
+        tensor: its input.
+        products: with constant weights on the way.
+        sqnr_db: of what it gives, for an error of the tensor.
+    """
+
+    node: str
+    tensor: str
+    products: int
+    sqnr_db: Callable[[Error], float]
+
+    def through(self, change: Callable[[Error], Error], products: int = 0) -> End:
+        """The same End, seen from ahead of a node that changes the error so."""
+        return End(
+            self.node,
+            self.tensor,
+            self.products + products,
+            lambda error: self.sqnr_db(change(error)),
+        )
+
+
+def of_codes(noise: TensorNoise, step: float) -> Error:
+    """The error of codes: the noise on every value, and 0 for less than half a step."""
+    return Error(((noise.power, 0.0),), step / 2, noise.clipped_share)
+
+
+def ends(model: ir.Model, observers: Mapping[str, Observer]) -> dict[str, tuple[End, ...]]:
+    """Tensor -> the Ends of its errors; tensors without any are missing.
+
+    Args:
+        model: canonical.
+        observers: of the watched tensors.
+    """
+    found: dict[str, list[End]] = {}
+    for node, loop in reversed(list(walk(model.graph))):
+        if loop is not None:
+            continue
+        behind = [end for v in node.outputs if v.name for end in found.get(v.name, ())]
+        for value, end in _steps(node, behind, observers):
+            at = found.setdefault(value_name(value), [])
+            known = any(end.node == e.node and end.products == e.products for e in at)
+            if not known and len(at) < MOST_ENDS:
+                at.append(end)
+    return {name: tuple(at) for name, at in found.items()}
+
+
+def _steps(
+    node: ir.Node, behind: list[End], observers: Mapping[str, Observer]
+) -> Iterator[tuple[ir.Value, End]]:
+    """(input, End seen from it) for all that lies behind the node, and the node itself."""
+    for response in responses(node):
+        match response:
+            case Linear(slots=slots, gain=gain):
+                for slot in slots:
+                    yield from _ahead(node, slot, behind, _scaled(gain))
+            case Curve():
+                yield from _ahead_of_curve(node, response, behind, observers)
+            case Normalizing():
+                yield from _ahead_of_normalization(node, response, observers)
+    if behind:
+        yield from _by_rule(node, behind)
+
+
+def _ahead(
+    node: ir.Node, slot: int, behind: list[End], change: Callable[[Error], Error]
+) -> Iterator[tuple[ir.Value, End]]:
+    if (value := _varying(node, slot)) is not None:
+        yield from ((value, end.through(change)) for end in behind)
+
+
+def _ahead_of_curve(
+    node: ir.Node, curve: Curve, behind: list[End], observers: Mapping[str, Observer]
+) -> Iterator[tuple[ir.Value, End]]:
+    if curve.exponent is not None:
+        yield from _ahead(node, curve.slot, behind, _raised(curve.exponent))
+    value = _varying(node, curve.slot)
+    seen = None if value is None else observers.get(value_name(value))
+    if value is not None and isinstance(seen, FloatHistogramObserver):
+        yield value, End(_label(node), value_name(value), 0, _of_curve(curve, seen))
+
+
+def _ahead_of_normalization(
+    node: ir.Node, normalizing: Normalizing, observers: Mapping[str, Observer]
+) -> Iterator[tuple[ir.Value, End]]:
+    value = _varying(node, 0)
+    seen = None if value is None else observers.get(value_name(value))
+    if value is not None and isinstance(seen, NormalizationObserver):
+        slot = normalizing.gain_slot
+        gain = None if slot is None else constant(node, slot)
+        yield value, End(_label(node), value_name(value), 0, _of_normalization(seen, gain))
+
+
+def _label(node: ir.Node) -> str:
+    return f"{node.op_type} '{node_name(node)}'"
+
+
+def _by_rule(node: ir.Node, behind: list[End]) -> Iterator[tuple[ir.Value, End]]:
+    """What moves, bounds or multiplies by constant weights, as the operator's rule says."""
+    operator = catalog.find(node.op_type, node.domain)
+    rule = None if operator is None else operator.rule(node)
+    if not isinstance(rule, Rule):
+        return
+    slots = rule.activations
+    if rule.role in (Role.MOVEMENT, Role.CLAMP):
+        for slot in slots:
+            if (value := _varying(node, slot)) is not None:
+                yield from ((value, end) for end in behind)
+    if rule.weight is None:
+        return
+    weight, value = find_input(node, rule.weight.slot), _varying(node, slots[0])
+    near = [end for end in behind if end.products < MOST_PRODUCTS]
+    if weight is None or value is None or weight.const_value is None or not near:
+        return
+    change = _multiplied(constant_array(weight), rule.weight.axis)
+    yield from ((value, end.through(change, 1)) for end in near)
+
+
+def _varying(node: ir.Node, slot: int) -> ir.Value | None:
+    """The value in that slot, unless it is a constant."""
+    value = find_input(node, slot)
+    return None if value is None or value.is_initializer() else value
+
+
+def _scaled(gain: float) -> Callable[[Error], Error]:
+    """Times factors c: a |x|^q becomes c^2 a |y / c|^q."""
+
+    def change(error: Error) -> Error:
+        scaled = tuple((a * gain ** (1 - q / 2), q) for a, q in error.terms)
+        return Error(scaled, error.dead * gain**0.5, error.clipped)
+
+    return change
+
+
+def _raised(p: float) -> Callable[[Error], Error]:
+    def change(error: Error) -> Error:
+        raised = tuple((p * p * a, (q + 2 * (p - 1)) / p) for a, q in error.terms)
+        if p == SQUARE:
+            raised = (*raised, (SECOND_ORDER * error.constant**2, 0.0))
+        return Error(raised, error.dead**p if p > 0 else 0.0)
+
+    return change
+
+
+def _multiplied(weight: Array, axis: int) -> Callable[[Error], Error]:
+    """Times a constant weight; means over its channels."""
+    rows = np.moveaxis(np.abs(weight.astype(np.float64)), axis, 0).reshape(weight.shape[axis], -1)
+    squares = np.square(rows).sum(axis=1)
+    linear = float(squares.sum() / max(float(rows.sum()), 1e-30))
+    constant = float(squares.mean())
+
+    def change(error: Error) -> Error:
+        return Error(tuple((a * (linear if q == 1 else constant), q) for a, q in error.terms))
+
+    return change
+
+
+def _of_curve(curve: Curve, seen: FloatHistogramObserver) -> Callable[[Error], float]:
+    """SQNR of f(x + e); e is normal, and x + e stays within the range that x had.
+
+    The mean of a power is signal, as a factor or a divisor is. That of a logarithm is none: it is
+    how loud the samples are.
+    """
+
+    def sqnr_db(error: Error) -> float:
+        x, counts = seen.occupied()
+        low, high = float(seen.min_val), float(seen.max_val)
+        with np.errstate(all="ignore"):
+            power = sum(a * np.abs(x) ** q for a, q in error.terms)
+            deviation = np.sqrt(np.where(np.isfinite(power), power, (high - low) ** 2))
+            right = curve.function(x)
+            moved = x[:, None] + deviation[:, None] * _ERRORS
+            moved[np.abs(x) < error.dead] = 0.0
+            wrong = curve.function(np.clip(moved, low, high))
+            squares = np.square(wrong - right[:, None]) @ _SHARES
+        good = np.isfinite(right) & np.isfinite(squares)
+        total = counts[good].sum()
+        if not total:
+            return decibels(1.0, 0.0)
+        mean = float((counts[good] * right[good]).sum() / total)
+        mean = mean if curve.exponent is None else 0.0
+        signal = float((counts[good] * np.square(right[good] - mean)).sum() / total)
+        return decibels(signal, float((counts[good] * squares[good]).sum() / total))
+
+    return sqnr_db
+
+
+def _of_normalization(seen: NormalizationObserver, gain: Array | None) -> Callable[[Error], float]:
+    """SQNR behind the normalization and its gain, for an error alike in all channels."""
+    gains = np.ones(()) if gain is None else _per_channel(gain, seen.channel_power.size)
+
+    def sqnr_db(error: Error) -> float:
+        return decibels(*seen.behind(error.constant, gains, error.clipped))
+
+    return sqnr_db
+
+
+def _per_channel(gain: Array, channels: int) -> Reals:
+    """Root mean square of the gain for each channel; one for all where it does not fit."""
+    squares = np.square(gain.astype(np.float64))
+    if gain.shape[-1:] == (channels,):
+        return np.asarray(np.sqrt(squares.reshape(-1, channels).mean(axis=0)))
+    return np.asarray(np.sqrt(squares.mean()))

@@ -1,0 +1,113 @@
+"""Small models whose tensors 8 bits cannot hold, though nothing in themselves tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Array, Singles
+
+OPSET = 21
+WIDTH, HIDDEN, TOKENS = 48, 96, 16
+OUTLIERS = (3, 20, 41)
+FRAME, HOP, SAMPLES = 64, 32, 1024
+
+
+def model(
+    nodes: list[onnx.NodeProto],
+    weights: dict[str, Array],
+    x: tuple[int, ...],
+    y: str,
+) -> onnx.ModelProto:
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x)],
+        [helper.make_tensor_value_info(y, TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(w, np.float32), name) for name, w in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+
+
+def feed_forwards(layers: int, outlier: float) -> onnx.ModelProto:
+    """Post-norm layers n(x + W2 relu(W1 x)), some columns of W2 and entries of n's gain apart."""
+    rng = np.random.default_rng(2)
+    nodes, weights, x = [], {}, "x"
+    for i in range(layers):
+        down = rng.normal(size=(HIDDEN, WIDTH)) / HIDDEN**0.5
+        gain = np.ones(WIDTH)
+        down[:, OUTLIERS] *= outlier
+        gain[list(OUTLIERS)] = min(1.0, 3 / outlier)
+        weights[f"up{i}"] = rng.normal(size=(WIDTH, HIDDEN)) / WIDTH**0.5
+        weights |= {f"down{i}": down, f"gain{i}": gain, f"bias{i}": np.zeros(WIDTH)}
+        nodes += [
+            helper.make_node("MatMul", [x, f"up{i}"], [f"u{i}"], name=f"up_{i}"),
+            helper.make_node("Relu", [f"u{i}"], [f"r{i}"], name=f"relu_{i}"),
+            helper.make_node("MatMul", [f"r{i}", f"down{i}"], [f"d{i}"], name=f"down_{i}"),
+            helper.make_node("Add", [x, f"d{i}"], [f"s{i}"], name=f"add_{i}"),
+            helper.make_node(
+                "LayerNormalization",
+                [f"s{i}", f"gain{i}", f"bias{i}"],
+                [f"n{i}"],
+                name=f"norm_{i}",
+            ),
+        ]
+        x = f"n{i}"
+    return model(nodes, weights, (1, TOKENS, WIDTH), x)
+
+
+def tokens(count: int) -> list[dict[str, Singles]]:
+    rng = np.random.default_rng(4)
+    shape = (1, TOKENS, WIDTH)
+    return [{"x": np.asarray(rng.normal(size=shape), np.float32)} for _ in range(count)]
+
+
+def spectral(*, logarithm: bool) -> onnx.ModelProto:
+    """A short-time Fourier transform as a Conv, its powers, their logarithms or not, a Conv."""
+    rng = np.random.default_rng(6)
+    k, t = np.arange(FRAME // 2 + 1)[:, None], np.arange(FRAME)
+    window = np.hanning(FRAME)
+    kernels = np.concatenate([np.cos(2 * np.pi * k * t / FRAME), np.sin(2 * np.pi * k * t / FRAME)])
+    bins = len(k)
+    weights = {
+        "kernels": (kernels * window)[:, None],
+        "floor": np.array(1e-6),
+        "w": rng.normal(size=(8, bins, 3)) / (3 * bins) ** 0.5,
+        "w2": rng.normal(size=(8, 8, 3)) / 24**0.5,
+    }
+    halves = numpy_helper.from_array(np.array([bins, bins]), "halves")
+    nodes = [
+        helper.make_node("Conv", ["x", "kernels"], ["c"], name="stft", strides=[HOP]),
+        helper.make_node("Split", ["c", "halves"], ["re", "im"], name="split", axis=1),
+        helper.make_node("Mul", ["re", "re"], ["re2"], name="square_re"),
+        helper.make_node("Mul", ["im", "im"], ["im2"], name="square_im"),
+        helper.make_node("Add", ["re2", "im2"], ["p"], name="power"),
+        helper.make_node("Add", ["p", "floor"], ["pf"], name="floored"),
+        helper.make_node("Log", ["pf"], ["l"], name="log")
+        if logarithm
+        else helper.make_node("Identity", ["pf"], ["l"], name="log"),
+        helper.make_node("Conv", ["l", "w"], ["a"], name="first"),
+        helper.make_node("Relu", ["a"], ["b"], name="relu"),
+        helper.make_node("Conv", ["b", "w2"], ["y"], name="second"),
+    ]
+    made = model(nodes, weights, (1, 1, SAMPLES), "y")
+    made.graph.initializer.append(halves)
+    return made
+
+
+def sounds(count: int) -> list[dict[str, Singles]]:
+    """Tones that fade, with noise 50 dB below."""
+    rng, t = np.random.default_rng(8), np.arange(SAMPLES) / 8000
+    made: list[dict[str, Singles]] = []
+    for _ in range(count):
+        tones = [
+            np.sin(2 * np.pi * f * t + f) * np.exp(-20 * t) / (1 + f / 300)
+            for f in rng.uniform(80, 2000, 5)
+        ]
+        x = sum(tones) * rng.uniform(0.1, 0.5) + 1e-3 * rng.normal(size=SAMPLES)
+        made.append({"x": np.asarray(x, np.float32)[None, None]})
+    return made

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import onnxq
+from onnxq.observers.tensor_noise import decibels
+from onnxq.static.noise.unfit import kept, line_db, unfit
+from onnxq.static.planning.activation_qparams import tensor_qparams
+from tests.static.noise.nets import feed_forwards, sounds, spectral, tokens
+
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Reals, Singles
+    from onnxq.qparams import QParams
+    from onnxq.static.noise.unfit import Unfit
+    from onnxq.static.prepare import Prepared
+    from onnxq.static.statistics import Statistics
+
+Samples = list[dict[str, "Singles"]]
+
+
+def observed(model: onnx.ModelProto, samples: Samples) -> tuple[Prepared, Statistics]:
+    prepared = onnxq.prepare(model, target="x86-vnni")
+    return prepared, onnxq.calibrate(prepared, samples)
+
+
+def found(model: onnx.ModelProto, samples: Samples) -> dict[str, Unfit]:
+    return unfit(*observed(model, samples))
+
+
+def test_outlier_channels_ahead_of_a_normalization_are_unfit_with_figures() -> None:
+    reasons = found(feed_forwards(3, 100.0), tokens(8))
+    assert {"s0", "s1", "s2"} <= set(reasons)
+    reason = reasons["s1"].reason
+    assert "behind LayerNormalization 'norm_1' in 8 bits (" in reason
+    assert "3 of 48 channels range over" in reason
+
+
+def test_the_same_layers_without_outliers_keep_every_tensor() -> None:
+    assert found(feed_forwards(3, 1.0), tokens(8)) == {}
+
+
+def test_all_that_the_logarithm_of_a_spectrum_is_made_of_is_unfit() -> None:
+    reasons = found(spectral(logarithm=True), sounds(8))
+    assert set(reasons) == {"x", "c", "re2", "im2", "p", "pf"}
+    assert "behind Log 'log'" in reasons["x"].reason
+
+
+def test_a_spectrum_that_is_read_as_it_is_keeps_every_tensor() -> None:
+    assert found(spectral(logarithm=False), sounds(8)) == {}
+
+
+def rounded(model: onnx.ModelProto, tensor: str, qparams: QParams) -> onnx.ModelProto:
+    """The model with that one tensor quantized and dequantized."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    for node in made.graph.node:
+        for slot, name in enumerate(node.input):
+            if name == tensor:
+                node.input[slot] = "rounded"
+    scale = numpy_helper.from_array(np.asarray(qparams.scale), "scale")
+    zero = numpy_helper.from_array(np.asarray(qparams.zero_point), "zero")
+    made.graph.initializer.extend([scale, zero])
+    pair = [
+        helper.make_node("QuantizeLinear", [tensor, "scale", "zero"], ["codes"]),
+        helper.make_node("DequantizeLinear", ["codes", "scale", "zero"], ["rounded"]),
+    ]
+    order = list(made.graph.node)
+    at = 1 + max((i for i, node in enumerate(order) if tensor in node.output), default=-1)
+    del made.graph.node[:]
+    made.graph.node.extend([*order[:at], *pair, *order[at:]])
+    return made
+
+
+def output(model: onnx.ModelProto, samples: Samples, name: str) -> Reals:
+    """That tensor on all samples, by onnx's own evaluator."""
+    evaluator = ReferenceEvaluator(model)
+    runs = [np.asarray(evaluator.run([name], dict(batch))) for batch in samples]
+    return np.concatenate(runs).astype(np.float64)
+
+
+@pytest.mark.parametrize(
+    ("model", "samples", "tensor", "behind", "within_db"),
+    [
+        (feed_forwards(3, 100.0), tokens(8), "s1", "n1", 2.0),
+        (feed_forwards(3, 100.0), tokens(8), "d1", "n1", 2.5),
+        (spectral(logarithm=True), sounds(8), "p", "l", 1.0),
+        (spectral(logarithm=True), sounds(8), "c", "l", 1.0),
+        (spectral(logarithm=True), sounds(8), "x", "l", 2.5),
+    ],
+)
+def test_the_figure_is_what_rounding_that_tensor_alone_does_there(
+    model: onnx.ModelProto, samples: Samples, tensor: str, behind: str, within_db: float
+) -> None:
+    prepared, statistics = observed(model, samples)
+    qparams = tensor_qparams(prepared, statistics)[0][tensor]
+    right = output(model, samples, behind)
+    error = output(rounded(model, tensor, qparams), samples, behind) - right
+    signal = right - right.mean() if behind == "l" else right
+    measured = decibels(float(np.square(signal).mean()), float(np.square(error).mean()))
+    # errors that are most of a channel turn its direction, which the sum of powers does not see
+    predicted = kept(prepared, statistics)[tensor].behind_db
+    assert predicted == pytest.approx(measured, abs=within_db)
+
+
+def test_the_line_falls_with_the_number_of_roundings() -> None:
+    assert line_db([40.0] * 10) == pytest.approx(30)
+    assert line_db([40.0] * 100) == pytest.approx(20)
+    assert line_db([]) == -np.inf
+
+
+def test_statistics_that_watched_nothing_say_what_a_tensor_is_in_itself() -> None:
+    prepared, statistics = observed(spectral(logarithm=True), sounds(4))
+    assert unfit(prepared, dataclasses.replace(statistics, watched={})) == {}
