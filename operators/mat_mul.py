@@ -36,6 +36,8 @@ from onnxq.operators._dynamic_product import (
 from onnxq.operators._gemm import centred, product, reach
 from onnxq.qparams import requantize
 
+BIAS = 2  # slot, where there is an Add of it behind the node and the result stays in float32
+
 
 @register
 class MatMul(Operator):
@@ -43,7 +45,8 @@ class MatMul(Operator):
 
     Integers: QLinearMatMul-10,
     requantize(sum (a - a_zp) (b - b_zp), a_scale * b_scale[n] / y_scale); where the result stays in
-    float32, com.microsoft MatMulIntegerToFloat, float32(sum) * (a_scale * b_scale[n]).
+    float32, com.microsoft MatMulIntegerToFloat, float32(sum) * (a_scale * b_scale[n]) + bias[n]:
+    the bias of an Add behind the node is a third input of the site.
     """
 
     op_type = "MatMul"
@@ -80,7 +83,11 @@ class MatMul(Operator):
         yield Case("empty batch", (normal(0, 3, 5), b), (1,))
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """QLinearMatMul, or MatMulIntegerToFloat where the plan has no qparams for the output."""
+        """QLinearMatMul, or MatMulIntegerToFloat where the plan has no qparams for the output.
+
+        Raises:
+            UnsupportedError: types that ONNX Runtime has no product for.
+        """
         site.check_pair()
         a = site.scale_and_zero_point("a", site.qparams_in(0))
         b_qparams = site.plan.inputs[1]
@@ -88,6 +95,7 @@ class MatMul(Operator):
         b = site.scale_and_zero_point("b", b_qparams)
         if site.plan.outputs[0] is None:
             slots = [site.inputs[0], site.inputs[1], a[0], b[0], a[1], b[1]]
+            slots += site.inputs[BIAS:]
             return site.emit(slots, op_type="MatMulIntegerToFloat", domain=MICROSOFT, attributes={})
         y = site.scale_and_zero_point("y", site.plan.outputs[0])
         slots = [site.inputs[0], *a, site.inputs[1], *b, *y]
@@ -105,7 +113,9 @@ class MatMul(Operator):
         total = product(a, a_qparams, centred(b, b_qparams), reach(b_qparams))
         multiplier = np.asarray(a_qparams.scale * b_qparams.scale)
         if call.plan.outputs[0] is None:
-            return (np.asarray(total.astype(np.float32) * multiplier),)
+            y = np.asarray(total.astype(np.float32) * multiplier)
+            bias = call.optional(BIAS)
+            return (y if bias is None else np.asarray(y + bias),)
         y_qparams = call.qparams_out()
         return (requantize(total, np.asarray(multiplier / y_qparams.scale), y_qparams),)
 

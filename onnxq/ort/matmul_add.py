@@ -60,6 +60,14 @@ class BiasedProduct:
         return tuple(c) in wanted
 
     @property
+    def adds_vector(self) -> bool:
+        """Whether a constant with one number per column of a matrix B is added."""
+        b, c = input_at(self.product, 1).shape, self.bias.shape
+        if b is None or c is None or len(b) != MATRIX or not self.bias.is_initializer():
+            return False
+        return tuple(c) == (b[1],)
+
+    @property
     def rounds_bias(self) -> bool:
         """Whether ONNX Runtime rounds the bias to int32, between DQ and Q: a constant vector."""
         shape = self.bias.shape

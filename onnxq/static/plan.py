@@ -208,7 +208,7 @@ def _constants(
             weight, bias, notes = plan_bias(node, rule, tensors[x], weight, made)
             planned.biases[name] = bias
             planned.notes.extend(notes)
-        elif (added := folded_bias(node, decisions)) is not None:
+        elif decision.results and (added := folded_bias(node, decisions)) is not None:
             weight, notes = with_room(node, added, tensors[x], weight)
             planned.notes.extend(notes)
         planned.weights[name] = weight

@@ -243,9 +243,21 @@ def reals_of(codes: Sequence[Array | None], plan: NodePlan) -> tuple[Array | Non
 
 
 def lowered_model(
-    operator: Operator, case: Case, plan: NodePlan, codes: Sequence[Array | None]
+    operator: Operator,
+    case: Case,
+    plan: NodePlan,
+    codes: Sequence[Array | None],
+    behind: Sequence[Array] = (),
 ) -> ir.Model:
-    """The operator's own lowering, its constants in the model."""
+    """The operator's own lowering, its constants in the model.
+
+    Args:
+        operator: that lowers the case's node.
+        case: the node.
+        plan: of its inputs and results.
+        codes: its inputs.
+        behind: constants that the site has behind them.
+    """
     node = node_of(operator, case)
     tape = Tape()
     values: list[ir.Value | None] = []
@@ -256,6 +268,7 @@ def lowered_model(
             values.append(tape.initializer(ir.tensor(x), name=name))
         else:
             values.append(ir.val(name, dtype=ir.tensor(x).dtype, shape=x.shape))
+    values += [tape.initializer(ir.tensor(x), name=f"behind{i}") for i, x in enumerate(behind)]
     outputs = list(operator.lower(Site(tape, node, values, plan)))
     for i, value in enumerate(outputs):
         value.name = f"out{i}"

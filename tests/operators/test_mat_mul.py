@@ -71,3 +71,18 @@ def test_sixteen_bits_are_not_lowered() -> None:
     plan = NodePlan((wide, wide), (wide,))
     with pytest.raises(UnsupportedError, match="no kernel for int16"):
         builder.lowered_model(OP, Case("", (A, B)), plan, [i16(A), i16(B)])
+
+
+@pytest.mark.parametrize("batches", [(), (2,), (2, 3)])
+def test_kernel_with_a_bias_equals_onnx_runtime(batches: tuple[int, ...]) -> None:
+    random = np.random.default_rng(4)
+    x = random.integers(0, 256, (*batches, 3, 5)).astype(np.uint8)
+    w = random.integers(-127, 128, (5, 4)).astype(np.int8)
+    bias = random.standard_normal(4).astype(np.float32)
+    scale = random.uniform(0.01, 0.1, 4).astype(np.float32)
+    columns = QParams(scale, np.zeros(4, np.int8), INT8, PerChannel(1))
+    plan = NodePlan((per_tensor(0.02, 131, UINT8), columns, None), (None,))
+    case = Case("", (np.zeros(x.shape, np.float32), np.zeros(w.shape, np.float32)), (1,))
+    model = builder.lowered_model(OP, case, plan, [x, w], (bias,))
+    (wanted,) = builder.run(model, case, [x, w])
+    assert np.array_equal(OP.kernel(Call(OP.op_type, [x, w, bias], plan))[0], wanted)

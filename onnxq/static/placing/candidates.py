@@ -216,7 +216,7 @@ def _fold(candidate: Candidate, candidates: dict[ir.Node, Candidate]) -> None:
 
 
 def _fold_bias(candidate: Candidate, candidates: dict[ir.Node, Candidate]) -> None:
-    """MatMul -> Add(vector): one Q behind the Add, which ONNX Runtime fuses with the MatMul."""
+    """MatMul -> Add(vector): one product with a bias; if it gives codes, one Q behind the Add."""
     reader = _only_reader(candidate.results[0])
     if reader is None or reader.op_type != "Add" or reader not in candidates:
         return
@@ -228,7 +228,6 @@ def _fold_bias(candidate: Candidate, candidates: dict[ir.Node, Candidate]) -> No
         return
     candidate.folded.append((reader, candidates.pop(reader).rule))
     candidate.results = [reader.outputs[0]]
-    candidate.needs_output = True  # without a Q, ONNX Runtime runs a float Gemm (static shapes)
 
 
 def _is_bias(value: ir.Value, weight: ir.Value) -> bool:

@@ -2,6 +2,7 @@
 
     float node -> T                  T -> Q -> T_quantized -> DQ -> T_dequantized -> integer node
     integer node -> [Relu dropped]   -> Q [-> Clip on codes] -> T_quantized -> DQ -> every reader
+    integer node -> T                a product to float32, its bias inside (see products)
     W (float initializer)            W_quantized -> DQ -> W_dequantized -> integer node
 
 One sweep in graph order, subgraphs where they stand; every edit is local. (Just over 300 lines: the
@@ -26,12 +27,15 @@ from onnxq.qdq.write import clip_codes
 from onnxq.static.placing.channel_gains import GAINS_KEY, written_gains
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.rewrite.guards import inputs_to_guard, results_to_guard
+from onnxq.static.rewrite.products import bias_inside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from onnxq.qparams import QParams
+    from onnxq.static.placing.decision import Decision
     from onnxq.static.plan import Plan
+    from onnxq.static.rewrite.products import BiasInside
 
 # The operator between a DequantizeLinear and a node that is to stay float: a copy that ONNX
 # Runtime's optimizers do not remove (as they do Identity), so that DQ -> op -> Q does not match.
@@ -71,7 +75,7 @@ class _QdqWriter:
         self.codes: dict[str, ir.Value] = {}
         self.float_codes: dict[tuple[str, ir.Graph], ir.Value] = {}
         self.copies: dict[ir.Value, ir.Value] = {}
-        self.dead: list[ir.Node] = []
+        self.dead: dict[ir.Node, None] = {}
 
     def write(self) -> None:
         self._sweep(self.model.graph)
@@ -94,21 +98,26 @@ class _QdqWriter:
         for node in list(graph):
             for body in bodies(node):
                 self._sweep(body)
-            decision = self.plan.decisions[node_name(node)]
-            if isinstance(decision, Float):
-                self._float_inputs(node, ())
-                if node_name(node) not in self.integers_at_run_time:
-                    self._guard(node)
-            elif decision.folded_into:
-                if decision.rule.clamp is not None:
-                    self.dead.append(node)
-            elif decision.rule.form is Form.CODES:
-                self._on_codes(node, decision)
-            else:
-                self._between_qdq(node, decision)
+            if node not in self.dead:
+                self._write_node(node, self.plan.decisions[node_name(node)])
         for i, value in enumerate(graph.outputs):
             if self.tensor_of.get(value) in self.from_integers:
                 graph.outputs[i] = self._as_output(value, graph)
+
+    def _write_node(self, node: ir.Node, decision: Decision) -> None:
+        if isinstance(decision, Float):
+            self._float_inputs(node, ())
+            if node_name(node) not in self.integers_at_run_time:
+                self._guard(node)
+        elif decision.folded_into:
+            if decision.rule.clamp is not None:
+                self.dead[node] = None
+        elif decision.rule.form is Form.CODES:
+            self._on_codes(node, decision)
+        elif (made := bias_inside(node, self.plan)) is not None:
+            self._to_floats(node, decision, made)
+        else:
+            self._between_qdq(node, decision)
 
     def _between_qdq(self, node: ir.Node, decision: Quantize) -> None:
         """DQ -> op -> Q."""
@@ -125,11 +134,52 @@ class _QdqWriter:
 
     def _on_codes(self, node: ir.Node, decision: Quantize) -> None:
         """The operator's own integer form: ONNX Runtime has the kernel, but no fusion."""
-        rule, name = decision.rule, node_name(node)
+        tensors = dict(zip(decision.rule.outputs, decision.results, strict=False))
+        results = self._lowered(node, decision.rule, tensors)
+        for slot, (old, new) in enumerate(zip(node.outputs, results, strict=True)):
+            if slot in tensors:
+                producer = new.producer()
+                assert producer is not None, "lower writes nodes"
+                self.codes[tensors[slot]] = self._bounded(new, tensors[slot], producer)
+                continue
+            self._replace(old, new)
+        self.dead[node] = None
+
+    def _to_floats(self, node: ir.Node, decision: Quantize, made: BiasInside) -> None:
+        """The product to float32, its bias inside; then Q, where its results are codes."""
+        (result,) = self._lowered(node, decision.rule, {}, made.inputs)
+        gone = [node, *made.taken]
+        self._replace(gone[-1].outputs[0], result)
+        for tensor in decision.results:
+            self.codes[tensor] = self._quantize_linear(result, tensor)
+        self.dead.update(dict.fromkeys(gone))
+
+    def _replace(self, old: ir.Value, new: ir.Value) -> None:
+        """The new value takes the place of a tensor that stays float, and its name."""
+        old.replace_all_uses_with(new, replace_graph_outputs=True)
+        self.tensor_of[new] = self.tensor_of[old]
+        old.name, new.name = None, self.tensor_of[old]
+
+    def _lowered(
+        self,
+        node: ir.Node,
+        rule: Rule,
+        tensors: Mapping[int, str],
+        more: Iterable[ir.Value] = (),
+    ) -> Sequence[ir.Value]:
+        """Results of the operator's own integer form, written ahead of the node.
+
+        Args:
+            node: that it stands for.
+            rule: its operator's.
+            tensors: output slot -> tensor whose codes it gives; the others stay float.
+            more: inputs behind the node's own.
+        """
+        name = node_name(node)
         self._float_inputs(node, rule.activations)
         operator = catalog.find(node.op_type, node.domain)
         assert operator is not None, "a node without operator is float"
-        inputs = list(node.inputs)
+        inputs = [*node.inputs, *more]
         in_qparams: list[QParams | None] = [None] * len(inputs)
         out_qparams: list[QParams | None] = [None] * len(node.outputs)
         for slot in rule.activations:
@@ -138,7 +188,6 @@ class _QdqWriter:
             in_qparams[slot] = self.plan.tensors[self.tensor_of[value]]
         for slot, codes, _, qparams in self._constants(node, rule):
             inputs[slot], in_qparams[slot] = codes, qparams
-        tensors = dict(zip(rule.outputs, decision.results, strict=False))
         for slot, tensor in tensors.items():
             out_qparams[slot] = self.plan.tensors[tensor]
         tape = Tape()
@@ -155,15 +204,7 @@ class _QdqWriter:
             for value in new_node.outputs:
                 value.name = self.new.unique(value.name or f"{new_node.name}_codes")
         graph.insert_before(node, tape.nodes)
-        for slot, (old, new) in enumerate(zip(node.outputs, results, strict=True)):
-            if slot in tensors:
-                producer = new.producer()
-                assert producer is not None, "lower writes nodes"
-                self.codes[tensors[slot]] = self._bounded(new, tensors[slot], producer)
-                continue
-            old.replace_all_uses_with(new, replace_graph_outputs=True)
-            old.name, new.name = None, self.tensor_of[old]
-        self.dead.append(node)
+        return results
 
     def _float_inputs(self, node: ir.Node, activations: Iterable[int]) -> None:
         """Lets slots that are no activations read what an integer node left of their tensor."""

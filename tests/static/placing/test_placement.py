@@ -151,7 +151,13 @@ def test_data_movement_before_a_conv_moves_integers() -> None:
 def test_matmul_with_vector_bias_is_one_node() -> None:
     placement = placed("p = MatMul(x, m) y = Add(p, bias8)")
     assert summary(placement) == ["Q", "n0_MatMul"]
-    assert list(placement.quantized) == ["x", "y"]
+    assert list(placement.quantized) == ["x"]  # no integer node reads the result
+
+
+def test_nor_is_it_two_where_codes_are_read() -> None:
+    placement = placed("p = MatMul(x, m) s = Add(p, bias8) y = MatMul(s, m)")
+    assert summary(placement) == ["Q", "n0_MatMul", "Q"]
+    assert list(placement.quantized) == ["x", "s"]
 
 
 def test_matmul_that_only_float_nodes_read_keeps_a_float_result() -> None:
