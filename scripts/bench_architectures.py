@@ -1,4 +1,4 @@
-"""33 architectures: speed, error and integers of onnxq, beside onnxruntime.quantization.
+"""36 architectures: speed, error and integers of onnxq, beside onnxruntime.quantization.
 
     python scripts/bench_architectures.py                  # all of them, some 20 minutes
     python scripts/bench_architectures.py vit efficientnet

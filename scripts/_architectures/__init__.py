@@ -1,4 +1,4 @@
-"""33 architectures in plain PyTorch, laid out as their papers and well-known code have them.
+"""36 architectures in plain PyTorch, laid out as their papers and well-known code have them.
 
 Weights are random and inputs are made up: they show what runs, how fast, and which tool leaves less
 error; they show no accuracy. `build` gives the same weights in every process.
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from scripts._architectures import classification, dense, other, sequence, text, vision
+from scripts._architectures import classification, dense, mobile, other, sequence, text, vision
 from scripts._architectures._parts import Made, Size, initialize, settle
 
 if TYPE_CHECKING:
@@ -35,6 +35,9 @@ ARCHITECTURES: dict[str, Callable[[Size], Made]] = {
         classification.regnet_x,
         classification.regnet_y,
         classification.shufflenetv2,
+        mobile.shufflenet,
+        mobile.text_direction,
+        mobile.lcnet,
         classification.densenet,
         classification.googlenet,
         dense.unet,

@@ -1,4 +1,4 @@
-"""33 architectures, end to end: integers run, and the kernels compute each of them."""
+"""36 architectures, end to end: integers run, and the kernels compute each of them."""
 
 from __future__ import annotations
 
