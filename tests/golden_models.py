@@ -157,7 +157,10 @@ EVERYTHING = """g (float[N,3,6,6] x, bool c) => (float[] y, float[] z) {
     a = Conv(x, wt)
     n = BatchNormalization(a, gamma, beta, mean, var)
     r = Relu(n)
-    d, mask = Dropout(r)
+    parts = Reshape(r, split)
+    swapped = Transpose<perm=[0,2,1,3,4]>(parts)
+    shuffled = Reshape(swapped, merged)
+    d, mask = Dropout(shuffled)
     i = Identity(d)
     m = ReduceMean<axes=[-2,-1], keepdims=0>(i)
     t = local.twice(m)
@@ -179,4 +182,6 @@ def everything() -> ir.Model:
     arrays = {n: rng.uniform(0.5, 2, 4) for n in ("gamma", "beta", "mean", "var")}
     for name, array in {"w": rng.normal(size=(3, 4, 3, 3)), **arrays}.items():
         proto.graph.initializer.append(numpy_helper.from_array(array.astype(np.float32), name))
+    for name, sizes in {"split": [0, 2, 2, 4, 4], "merged": [0, 4, 4, 4]}.items():
+        proto.graph.initializer.append(numpy_helper.from_array(np.array(sizes), name))
     return ir.from_proto(proto)

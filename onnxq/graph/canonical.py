@@ -10,6 +10,7 @@ from onnxq.graph import checks
 from onnxq.graph.collector import without_collector
 from onnxq.graph.edit import use_short_domain
 from onnxq.graph.passes.attention_bias import GiveAttentionBias
+from onnxq.graph.passes.channel_shuffle import ShuffleToGather
 from onnxq.graph.passes.float32 import ConvertToFloat32
 from onnxq.graph.passes.fold_batch_norm import FoldBatchNorm
 from onnxq.graph.passes.fold_constants import FoldConstants
@@ -42,9 +43,10 @@ class Canonical:
     Attributes:
         model: functions inlined; names unique; weights are initializers of the graph that owns
             them; BatchNormalization and Gemm's factors folded; no Identity or Dropout, no x / 1;
-            functions that were written out are one node (see the passes);
-            opset >= 13; float32, but for inputs and outputs that are float16 (a Cast stands at
-            each); com.microsoft Attention with a bias; types and ranks known where they can be.
+            functions that were written out are one node (see the passes), a shuffle of one axis is
+            a Gather; opset >= 13; float32, but for inputs and outputs that are float16 (a Cast
+            stands at each); com.microsoft Attention with a bias; types and ranks known where they
+            can be.
         notes: sentences for the report ("the model is float16 ...").
     """
 
@@ -96,6 +98,7 @@ def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
         FoldBatchNorm(),  # into the Conv or Gemm right ahead of it
         MeanToGlobalPool(),
         FuseHardSwish(),
+        ShuffleToGather(),
         RemoveUnused(),
         UniqueNames(),
     ):
