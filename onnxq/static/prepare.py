@@ -14,6 +14,7 @@ from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.collector import without_collector
 from onnxq.graph.io import load, model_hash
+from onnxq.graph.passes.pool_to_conv import PoolToConv
 from onnxq.graph.saving import to_bytes
 from onnxq.graph.walk import tensor_names, walk
 from onnxq.ort import runtime
@@ -191,6 +192,7 @@ def prepare(
         tensor_names(canonical.model),
     )
     check_feedback(canonical.model, feedback or {})
+    PoolToConv(mapping.op_types)(canonical.model)
     found = placed(canonical.model, mapping, chosen)
     return Prepared(
         model=canonical.model,

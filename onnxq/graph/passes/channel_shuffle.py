@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Shuffle:
-    """What Reshape, Transpose and Reshape do to one axis.
+    """Permutation of one axis, as Reshape, Transpose and Reshape write it.
 
     Attributes:
         axis: whose entries are moved; the others stay as they are.
