@@ -37,14 +37,17 @@ from onnxq.qconfig._values import (
     QConfigDynamic,
     ScaleRule,
 )
+from onnxq.qconfig.input_codes import InputCodes, Pixels
 
 __all__ = [
     "NOT_SET",
     "Choice",
     "Entry",
     "FakeQuantSpec",
+    "InputCodes",
     "NotSet",
     "Part",
+    "Pixels",
     "QConfig",
     "QConfigDynamic",
     "QConfigMapping",

@@ -1,0 +1,147 @@
+"""Wishes about the ends of a quantized model: inputs that are pixels or codes, outputs as codes.
+
+input_codes={"image": Pixels((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))}
+input_codes={"image": "pixels", "state": "codes"}
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxq.errors import QConfigError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+PIXEL_STEP = 1 / 255
+"""Pixels 0 to 255 as numbers 0 to 1, which the means of most models are given for."""
+
+
+class InputCodes(enum.Enum):
+    """Meaning of an input whose numbers come as uint8."""
+
+    PIXELS = "pixels"
+    """Pixels 0 to 255, of a model that normalises them itself: its float input is 0.0 to 255.0."""
+    CODES = "codes"
+    """Codes of the quantized model's own first quantizer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pixels:
+    """Pixels p, 0 to 255, of a model that wants x = (p * scale - mean) / std.
+
+    Attributes:
+        mean: one number, or one per channel.
+        std: one number, or one per channel; above 0.
+        scale: what p is multiplied by; 1 where mean and std are given in pixels.
+
+    Raises:
+        QConfigError: numbers that are not finite, a std or scale that is not above 0, or as many
+            means as there are no stds.
+    """
+
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    scale: float = PIXEL_STEP
+
+    def __post_init__(self) -> None:
+        for name in ("mean", "std"):
+            object.__setattr__(self, name, _numbers(name, getattr(self, name)))
+        (scale,) = _numbers("scale", self.scale)
+        object.__setattr__(self, "scale", scale)
+        if min(*self.std, self.scale) <= 0:
+            raise QConfigError(
+                f"pixels: std is {self.std}, scale is {self.scale}; wanted numbers above 0."
+            )
+        if len({len(self.mean), len(self.std)} - {1}) > 1:
+            raise QConfigError(
+                f"pixels: {len(self.mean)} means and {len(self.std)} stds; wanted one of each, or "
+                "one per channel."
+            )
+
+    @property
+    def factors(self) -> tuple[float, ...]:
+        """Factor per channel: x = (p - zero) * factor."""
+        return tuple(self.scale / std for std in self._each(self.std))
+
+    @property
+    def zeros(self) -> tuple[float, ...]:
+        """Pixel per channel that stands for x = 0; it need not be a whole number."""
+        return tuple(mean / self.scale for mean in self._each(self.mean))
+
+    def _each(self, numbers: tuple[float, ...]) -> tuple[float, ...]:
+        count = max(len(self.mean), len(self.std))
+        return numbers if len(numbers) == count else numbers * count
+
+
+Asked = InputCodes | Pixels | str
+"""What a caller may give for one input."""
+
+
+def as_input_codes(asked: object) -> dict[str, InputCodes | Pixels]:
+    """{input name: its meaning}; None: no input comes as codes.
+
+    Raises:
+        QConfigError: it is something else.
+    """
+    if asked is None:
+        return {}
+    if not isinstance(asked, Mapping):
+        raise QConfigError(
+            f"input_codes is a {type(asked).__name__}; wanted {{input name: InputCodes or "
+            "Pixels}, such as {'image': 'pixels'}."
+        )
+    return {str(name): _meaning(str(name), value) for name, value in asked.items()}
+
+
+def as_output_codes(asked: object) -> tuple[str, ...]:
+    """Names of the outputs that are to be codes.
+
+    Raises:
+        QConfigError: it is no collection of names; a text would match by its letters.
+    """
+    if isinstance(asked, str) or not isinstance(asked, Sequence):
+        raise QConfigError(
+            f"output_codes is {asked!r}; wanted a list of names, such as ['logits']."
+        )
+    return tuple(dict.fromkeys(map(str, asked)))
+
+
+def check_end(kind: str, name: str, known: Collection[str]) -> None:
+    """Passes the name of an input or output that the model has.
+
+    Raises:
+        QConfigError: it has none of that name.
+    """
+    if name not in known:
+        raise QConfigError(
+            f"{kind}_codes: the model has no {kind} '{name}'; it has {', '.join(known)}."
+            f"{nearest(name, known)}"
+        )
+
+
+def _meaning(name: str, value: object) -> InputCodes | Pixels:
+    if isinstance(value, InputCodes | Pixels):
+        return value
+    known = [meaning.value for meaning in InputCodes]
+    if value not in known:
+        raise QConfigError(
+            f"input_codes: '{name}' is {value!r}; wanted {' or '.join(known)}, or Pixels(mean, "
+            f"std, scale).{nearest(str(value), known)}"
+        )
+    return InputCodes(value)
+
+
+def _numbers(name: str, value: object) -> tuple[float, ...]:
+    try:
+        items = [value] if isinstance(value, int | float) else list(value)  # type: ignore[call-overload]  # guarded
+        numbers = tuple(float(item) for item in items)
+    except (TypeError, ValueError) as error:
+        raise QConfigError(f"pixels: {name} is {value!r}; wanted numbers.") from error
+    if not numbers or not all(map(math.isfinite, numbers)):
+        raise QConfigError(f"pixels: {name} is {value!r}; wanted finite numbers, one or more.")
+    return numbers

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from onnxq.errors import QConfigError
+from onnxq.qconfig import InputCodes, Pixels
+from onnxq.qconfig.input_codes import as_input_codes, as_output_codes
+
+
+def test_pixels_are_torchvision_s_normalize_behind_its_to_tensor() -> None:
+    pixels = Pixels((0.5, 0.25), (0.25, 0.5))
+    assert pixels.zeros == (127.5, 63.75)
+    assert pixels.factors == pytest.approx((4 / 255, 2 / 255))
+
+
+def test_one_number_serves_every_channel() -> None:
+    assert Pixels((1.0, 2.0), 2, 1) == Pixels((1.0, 2.0), (2.0,), 1.0)  # type: ignore[arg-type]
+    assert Pixels((1.0, 2.0), (2.0,), 1).factors == (0.5, 0.5)
+
+
+def test_meanings_are_given_by_name_too() -> None:
+    asked = as_input_codes({"a": "pixels", "b": InputCodes.CODES, "c": Pixels()})
+    assert asked == {"a": InputCodes.PIXELS, "b": InputCodes.CODES, "c": Pixels()}
+    assert as_input_codes(None) == {}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"mean": "black"}, "mean is 'black'; wanted numbers"),
+        ({"mean": ()}, "wanted finite numbers, one or more"),
+        ({"std": (1.0, float("nan"))}, "wanted finite numbers"),
+        ({"std": (1.0, 0.0)}, "wanted numbers above 0"),
+        ({"scale": -1}, "wanted numbers above 0"),
+        ({"mean": (1, 2, 3), "std": (1, 2)}, "3 means and 2 stds; wanted one of each"),
+    ],
+)
+def test_pixels_that_no_image_has_are_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(QConfigError, match=message):
+        Pixels(**wrong)
+
+
+def test_wrong_wishes_are_refused() -> None:
+    for wrong, message in (
+        ("image=pixels", "input_codes is a str; wanted {input name"),
+        ({"image": "pixel"}, "Did you mean 'pixels'?"),
+        ({"image": True}, "'image' is True; wanted pixels or codes"),
+    ):
+        with pytest.raises(QConfigError, match=re.escape(message)):
+            as_input_codes(wrong)
+    with pytest.raises(QConfigError, match="wanted a list of names"):
+        as_output_codes("logits")
