@@ -96,7 +96,7 @@ def measured(task: Task, path: Path, differing: int = 0) -> Made:
     ):
         score = task.score(predicting(session))
         pair = {"float": floats, "quantized": session}
-        times = runtime.paired_times(pair, task.samples[0], ROUNDS)
+        times = runtime.paired_times(pair, dict.fromkeys(pair, task.samples[0]), ROUNDS)
     return Made(score, path.stat().st_size, times.ratio("float", "quantized"), differing)
 
 

@@ -12,10 +12,11 @@ import onnx_ir as ir
 
 from onnxq.checking.execution import execution
 from onnxq.errors import CalibrationError, ModelError, UnsupportedError
+from onnxq.graph.coded import INPUTS_KEY, read_coded
 from onnxq.graph.door.scopes import all_tensors
 from onnxq.graph.io import load
 from onnxq.ort import runtime
-from onnxq.samples import InputSpec, Samples, input_specs, open_samples
+from onnxq.samples import InputSpec, Samples, as_taken, input_specs, open_samples
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -80,12 +81,18 @@ def bench(
         UnsupportedError: batch_size differs from the model's static batch.
     """
     _check_comparable(model, quantized)
-    batch = _one_batch(input_specs(load(quantized)), samples, batch_size, ignore)
+    theirs_takes = input_specs(load(quantized))
+    ours_takes = input_specs(load(model), coded={s.name: s.coded for s in theirs_takes if s.coded})
+    batch = _one_batch(theirs_takes, samples, batch_size, ignore)
     with (
         runtime.open_session(model, threads=1) as ours,
         runtime.open_session(quantized, threads=1) as theirs,
     ):
-        times = runtime.paired_times({"float": ours, "quantized": theirs}, batch, runs)
+        times = runtime.paired_times(
+            {"float": ours, "quantized": theirs},
+            {"float": as_taken(batch, ours_takes), "quantized": batch},
+            runs,
+        )
     return Benchmark(
         times.median_s("float") / MILLI,
         times.median_s("quantized") / MILLI,
@@ -98,12 +105,16 @@ def bench(
 
 
 def _check_comparable(model: Path, quantized: Path) -> None:
-    """Passes two models whose inputs have the same names and types.
+    """Passes two models whose inputs have the same names and types, but for those that are codes.
 
     Raises:
         ModelError: they have not.
     """
-    ours, theirs = ({s.name: s.dtype for s in input_specs(load(m))} for m in (model, quantized))
+    coded = read_coded(load(quantized), INPUTS_KEY)
+    ours, theirs = (
+        {s.name: "codes" if s.name in coded else s.dtype for s in input_specs(load(m))}
+        for m in (model, quantized)
+    )
     if ours != theirs:
         mine, other = (
             ", ".join(f"{name} ({dtype})" for name, dtype in sorted(found.items()))
@@ -132,7 +143,7 @@ def external_files(model: ir.Model) -> list[Path]:
 
 
 def random_batch(inputs: Iterable[InputSpec], batch_size: int | None = None) -> dict[str, Array]:
-    """Normal floats, zeros elsewhere; dynamic axes are 1, the first is batch_size.
+    """Normal floats, any codes, zeros elsewhere; dynamic axes are 1, the first is batch_size.
 
     Raises:
         UnsupportedError: batch_size differs from a static batch; an input of strings.
@@ -157,9 +168,18 @@ def random_batch(inputs: Iterable[InputSpec], batch_size: int | None = None) -> 
             )
         if dtype.kind not in "fiub":
             raise UnsupportedError(f"input '{spec.name}' is of type {dtype}; give samples.")
-        values = rng.standard_normal(shape) if dtype.kind == "f" else np.zeros(shape)
-        batch[spec.name] = np.asarray(values.astype(dtype))
+        batch[spec.name] = _random(rng, spec, shape)
     return batch
+
+
+def _random(rng: np.random.Generator, spec: InputSpec, shape: list[int]) -> Array:
+    """Numbers for one input, as `random_batch` says."""
+    dtype = np.dtype(spec.dtype)
+    if spec.coded is not None and dtype.kind in "iu":
+        ends = np.iinfo(spec.coded.dtype)
+        return rng.integers(ends.min, ends.max, shape, endpoint=True).astype(dtype)
+    values = rng.standard_normal(shape) if dtype.kind == "f" else np.zeros(shape)
+    return np.asarray(values.astype(dtype))
 
 
 def _one_batch(

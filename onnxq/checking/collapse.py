@@ -10,7 +10,7 @@ from onnxq.checking.verify import verify
 from onnxq.graph.expose import expose, observable
 from onnxq.ort import runtime
 from onnxq.quantized.verdict import LOW_SQNR_DB, Collapse
-from onnxq.samples import input_specs
+from onnxq.samples import as_taken, input_specs
 from onnxq.samples.state import State
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def _of_floats(
     names = [name for name in observable(source) if name in theirs]
     models = [expose(model, names) for model in (source, quantized)]
     specs = input_specs(source, feedback.values())
+    taken = [input_specs(model) for model in (source, quantized)]
     states = [State(specs, feedback) for _ in models]
     sums = {name: Comparison() for name in names}
     with (
@@ -62,8 +63,9 @@ def _of_floats(
     ):
         for batch in batches:
             results = []
-            for session, state in zip((ours, theirs_session), states, strict=True):
-                run = session.run(state.feeds(batch))
+            sessions = zip((ours, theirs_session), states, taken, strict=True)
+            for session, state, inputs in sessions:
+                run = session.run(as_taken(state.feeds(batch), inputs))
                 results.append(dict(zip(session.outputs, run, strict=True)))
                 state.keep(results[-1])
             for name, each in sums.items():

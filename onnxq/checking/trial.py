@@ -15,7 +15,7 @@ from onnxq.core.memory import available_bytes
 from onnxq.errors import CalibrationError, ModelError, UnsupportedError, first_line
 from onnxq.ort import runtime
 from onnxq.quantized.verdict import Evidence
-from onnxq.samples import input_specs
+from onnxq.samples import as_taken, input_specs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -111,7 +111,7 @@ def refusal(model: ir.Model, feeds: Batch | None) -> str:
     try:
         with runtime.open_session(model, threads=1) as session:
             if feeds is not None:
-                session.run(feeds)
+                session.run(as_taken(feeds, input_specs(model)))
     except (ModelError, CalibrationError) as error:
         return reason_of(error)
     return ""

@@ -17,19 +17,19 @@ from onnxq.checking.execution import execution_in
 from onnxq.checking.trial import RefusalError
 from onnxq.core.memory import available_bytes
 from onnxq.errors import CalibrationError, ModelError, OnnxqError
+from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
 from onnxq.graph.saving import saved_bytes, weight_bytes
 from onnxq.ort import runtime
 from onnxq.quantized.verdict import Evidence, OutputVerdict, Verdict
-from onnxq.samples import input_specs
+from onnxq.samples import as_taken, input_specs
 from onnxq.samples.excerpt import rows_of
 from onnxq.samples.state import State
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from onnxq.checking.findings import Execution
     from onnxq.checking.trial import Batch, Trial
     from onnxq.core.arrays import Array
+    from onnxq.graph.coded import Coded
     from onnxq.quantized.quantized_model import QuantizedModel
 
 SESSION_SIZES = 2.0
@@ -49,7 +49,7 @@ def try_out(model: QuantizedModel, trial: Trial) -> tuple[Verdict, Execution]:
         CalibrationError: unusable samples.
     """
     session, runs = _opened(model)
-    run = _Run(trial, [str(v.name) for v in trial.source.graph.outputs])
+    run = _Run(trial, model)
     with session:
         notes = run.over(session)
     outputs, collapse = run.outputs(), None
@@ -114,9 +114,14 @@ def _opened(model: QuantizedModel) -> tuple[runtime.Session, Execution]:
 
 @dataclass(slots=True)
 class _Output:
-    """Running sums of one output."""
+    """Running sums of one output.
+
+    Attributes:
+        coded: numbers that the quantized model's codes stand for; None: it gives numbers.
+    """
 
     name: str
+    coded: Coded | None = None
     comparison: Comparison = field(default_factory=Comparison)
     top1: Agreement = field(default_factory=Agreement)
     equal: int = 0
@@ -132,6 +137,8 @@ class _Output:
             self.problem = f"output '{self.name}' changes its shape: {x.shape} became {y.shape}"
             self.differs = True
             return
+        if self.coded is not None:
+            y = self.coded.decode(y)
         if x.dtype.kind in "biu":
             self.integers += x.size
             self.equal += int(np.count_nonzero(x == y))
@@ -154,25 +161,30 @@ class _Output:
 class _Run:
     """Both models on the batches of a trial."""
 
-    def __init__(self, trial: Trial, names: Sequence[str]) -> None:
+    def __init__(self, trial: Trial, model: QuantizedModel) -> None:
         self.samples = 0
         self.ratios: list[float] = []
         self._pair_s = 0.0  # of the last batch
         self._trial = trial
-        self._outputs = [_Output(name) for name in names]
-        self._names = list(names)
+        self._model = model
+        self._names = [str(v.name) for v in trial.source.graph.outputs]
+        coded = read_coded(model, OUTPUTS_KEY)
+        self._outputs = [_Output(name, coded.get(name)) for name in self._names]
 
     def over(self, quantized: runtime.Session) -> list[str]:
         """Runs; notes on what was left out."""
         trial = self._trial
-        specs = input_specs(trial.source, trial.feedback.values())
+        theirs = input_specs(self._model)
+        specs = input_specs(
+            trial.source, trial.feedback.values(), read_coded(self._model, INPUTS_KEY)
+        )
         beside = _float_session(trial) if trial.has_samples else None
         states = [State(specs, trial.feedback) for _ in range(2)]
         feeds: Batch = {}
         for batch in trial.batches:
             feeds = states[0].feeds(batch)
             try:
-                y, quantized_s = self._timed(quantized, feeds)
+                y, quantized_s = self._timed(quantized, as_taken(feeds, theirs))
             except CalibrationError as error:
                 raise RefusalError(error, feeds) from error
             states[0].keep(y)
@@ -206,8 +218,9 @@ class _Run:
         affordable = len(self.ratios) + int(allowed / self._pair_s)
         if affordable < LEAST_PAIRS:
             return ["the speed was not measured, which would have taken long; onnxq bench does it"]
+        codes = as_taken(feeds, input_specs(self._model))
         while len(self.ratios) < min(affordable, MOST_PAIRS):
-            _, quantized_s = self._timed(quantized, feeds)
+            _, quantized_s = self._timed(quantized, codes)
             _, float_s = self._timed(beside, feeds)
             self.ratios.append(float_s / quantized_s)
         return []

@@ -436,15 +436,15 @@ class PairedTimes:
 
 
 def paired_times(
-    sessions: Mapping[str, Session], feeds: Mapping[str, Array], rounds: int
+    sessions: Mapping[str, Session], feeds: Mapping[str, Mapping[str, Array]], rounds: int
 ) -> PairedTimes:
     """CPU time of each session, in turns (A B A B ...) so that a busy machine slows all alike.
 
     Open the sessions with threads=1: CPU time counts every thread, spinning ones included.
 
     Args:
-        sessions: name -> session; all take the same inputs.
-        feeds: input name -> array.
+        sessions: name -> session.
+        feeds: name -> {input name: array}, of each session.
         rounds: runs of each, after two that are not counted.
 
     Raises:
@@ -454,7 +454,7 @@ def paired_times(
     for turn in range(-2, rounds):
         for name, session in sessions.items():
             start = time.process_time()
-            session.run(feeds)
+            session.run(feeds[name])
             if turn >= 0:
                 seconds[name].append(time.process_time() - start)
     return PairedTimes(MappingProxyType({name: tuple(times) for name, times in seconds.items()}))

@@ -22,12 +22,13 @@ CalibrationDataReader, or another object with its get_next, is an iterable too.
 The batch size is the model's static batch where it has one, else 1. The last batch may be smaller
 when the batch is dynamic; when it is static, left-over samples are an error. Files are read batch
 by batch, npz members too, compressed or not, and at most 1 GiB at a time. Only regular files are
-opened. Nothing is converted: another dtype, NaN or Inf is an error.
+opened. Nothing is converted: another dtype, NaN or Inf is an error. But where a model's input is
+codes, samples may be the numbers that these stand for.
 """
 
 from __future__ import annotations
 
 from onnxq.samples.batches import Samples, is_one_shot, open_samples
-from onnxq.samples.inputs import InputSpec, input_specs
+from onnxq.samples.inputs import InputSpec, as_taken, input_specs
 
-__all__ = ["InputSpec", "Samples", "input_specs", "is_one_shot", "open_samples"]
+__all__ = ["InputSpec", "Samples", "as_taken", "input_specs", "is_one_shot", "open_samples"]

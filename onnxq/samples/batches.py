@@ -18,6 +18,7 @@ from onnxq.samples.inputs import (
     Batch,
     InputSpec,
     are_different_axes,
+    as_taken,
     batch_of,
     check_dtype,
     check_finite,
@@ -62,6 +63,8 @@ def open_samples(
 ) -> Samples:
     """Samples for a model, from any source that `onnxq.samples` lists; Samples stay as they are.
 
+    Inputs that are codes may come as the numbers that these stand for, and numbers as codes.
+
     Names, dtypes and shapes in files are checked now, values as they are read. A one-shot generator
     can be gone through once.
 
@@ -79,6 +82,21 @@ def open_samples(
     _check_options(batch_size, ignore)
     if isinstance(source, Samples):
         return source
+    opened = _open(source, inputs, batch_size, ignore)
+    if all(spec.coded is None for spec in inputs):
+        return opened
+    return Samples(
+        opened.where, opened.count, lambda: (as_taken(batch, inputs) for batch in opened)
+    )
+
+
+def _open(
+    source: object,
+    inputs: Sequence[InputSpec],
+    batch_size: int | None,
+    ignore: Collection[str],
+) -> Samples:
+    """Samples as the source holds them."""
     if isinstance(source, str | Path):
         return _open_path(Path(source), inputs, batch_size, ignore)
     if isinstance(source, np.ndarray):

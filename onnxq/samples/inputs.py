@@ -9,11 +9,14 @@ import numpy as np
 
 from onnxq.core.arrays import Array
 from onnxq.errors import CalibrationError, nearest
+from onnxq.graph.coded import INPUTS_KEY, read_coded
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     import onnx_ir as ir
+
+    from onnxq.graph.coded import Coded
 
 Batch = dict[str, Array]
 
@@ -27,12 +30,15 @@ class InputSpec:
         dtype: NumPy's.
         shape: an int per static dimension, a name or None per dynamic one; None: unknown rank.
         optional: samples may leave it out (state that a model feeds back into itself).
+        coded: numbers that its codes stand for, which samples may hold in their place; of a float
+            model, the codes of the quantized one. None: neither.
     """
 
     name: str
     dtype: np.dtype[np.generic]
     shape: tuple[int | str | None, ...] | None
     optional: bool = False
+    coded: Coded | None = None
 
     @property
     def static_batch(self) -> int | None:
@@ -47,19 +53,30 @@ class InputSpec:
         return f"'{self.name}': {self.dtype} of shape ({dims})"
 
 
-def input_specs(model: ir.Model, optional: Collection[str] = ()) -> tuple[InputSpec, ...]:
+def input_specs(
+    model: ir.Model,
+    optional: Collection[str] = (),
+    coded: Mapping[str, Coded] | None = None,
+) -> tuple[InputSpec, ...]:
     """The inputs of a model; initializers that are listed as inputs too are none.
 
     Args:
         model: float or quantized.
         optional: names of inputs that samples may leave out.
+        coded: of a float model, the inputs that are codes in the quantized one; None: what the
+            model's own metadata say.
+
+    Raises:
+        ModelError: the metadata were altered.
     """
+    known = read_coded(model, INPUTS_KEY) if coded is None else coded
     return tuple(
         InputSpec(
             value.name or "",
             np.dtype(value.dtype.numpy() if value.dtype is not None else np.float32),
             _dimensions(value.shape),
             (value.name or "") in optional,
+            known.get(value.name or ""),
         )
         for value in model.graph.inputs
         if value.name not in model.graph.initializers
@@ -101,6 +118,8 @@ def check_dtype(dtype: np.dtype[np.generic], spec: InputSpec, where: str) -> Non
         CalibrationError: with the remedy.
     """
     if dtype == spec.dtype or (spec.dtype.hasobject and dtype.kind in "OU"):  # texts
+        return
+    if spec.coded is not None and (dtype.kind == "f" or dtype.name == spec.coded.dtype):
         return
     floats = np.issubdtype(spec.dtype, np.floating)
     if floats and dtype.kind in "iub":
@@ -158,6 +177,28 @@ def check_finite(array: Array, where: str, first: int) -> None:
         f"{where}, sample {sample}: holds {value} at {tuple(int(i) for i in place[1:])}; "
         "wanted finite numbers. Remove the sample or repair it."
     )
+
+
+def as_taken(batch: Mapping[str, Array], inputs: Sequence[InputSpec]) -> Batch:
+    """The batch as a model takes it: numbers of coded inputs as codes, or the other way round.
+
+    Args:
+        batch: input name -> codes, or the numbers that they stand for.
+        inputs: of the model.
+
+    Raises:
+        CalibrationError: numbers that stand for no pixels.
+    """
+    made = dict(batch)
+    for spec in inputs:
+        array = made.get(spec.name)
+        if spec.coded is None or array is None or array.dtype == spec.dtype:
+            continue
+        if spec.dtype.kind == "f":
+            made[spec.name] = spec.coded.decode(array).astype(spec.dtype)
+        else:
+            made[spec.name] = spec.coded.encode(array, f"samples, input '{spec.name}'")
+    return made
 
 
 def have_batch_axis(inputs: Sequence[InputSpec]) -> bool:

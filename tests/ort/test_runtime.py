@@ -370,7 +370,9 @@ def test_times_are_taken_in_turns() -> None:
             calls.append(self.name)
             return []
 
-    times = runtime.paired_times({"a": Recorded("a"), "b": Recorded("b")}, {}, rounds=3)
+    times = runtime.paired_times(
+        {"a": Recorded("a"), "b": Recorded("b")}, {"a": {}, "b": {}}, rounds=3
+    )
     assert calls == ["a", "b"] * 5
     assert {name: len(seconds) for name, seconds in times.seconds.items()} == {"a": 3, "b": 3}
 
