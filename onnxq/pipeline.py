@@ -33,7 +33,7 @@ from onnxq.static.prepare import ModelSource, Prepared, prepare
 from onnxq.targets.range_reduction import RangeReduction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from onnxq.dynamic.dynamic_decision import DynamicPlan
     from onnxq.dynamic.spec import DynamicSpec
     from onnxq.qconfig import QConfigMapping
+    from onnxq.qconfig.input_codes import Asked
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.samples import Samples
     from onnxq.targets import Target
@@ -89,6 +90,8 @@ def quantize(
     ignore: Collection[str] = (),
     check: object = Check.CALIBRATION,
     min_sqnr_db: float | None = None,
+    input_codes: Mapping[str, Asked] | None = None,
+    output_codes: Sequence[str] = (),
 ) -> QuantizedModel:
     """Prepare, calibrate, plan, rewrite, try: the quantized model, with a verdict.
 
@@ -115,6 +118,9 @@ def quantize(
         check: what to try the result on: samples that it was not calibrated on, as `samples`; or a
             Check.
         min_sqnr_db: bound on every float output, in dB; None: none.
+        input_codes: {input name: "pixels", Pixels(mean, std, scale), or "codes"} of inputs that
+            it takes as uint8; samples may hold these, or what the float model takes.
+        output_codes: names of outputs that it gives as codes.
 
     Raises:
         CalibrationError: neither or both of samples and statistics, or unusable ones.
@@ -132,7 +138,15 @@ def quantize(
             "quantize wants either samples or statistics of an earlier calibration."
         )
     aim = as_objective(objective)
-    prepared = prepare(model, qconfig, target, feedback, range_reduction)
+    prepared = prepare(
+        model,
+        qconfig,
+        target,
+        feedback,
+        range_reduction,
+        input_codes=input_codes,
+        output_codes=output_codes,
+    )
     observed = prepared.target.range_reduction is RangeReduction.OBSERVED
     excerpt = prepared.new_excerpt()
     unseen = None  # opened now: wrong samples are told before the calibration

@@ -21,14 +21,17 @@ from onnxq.checking.execution import execution
 from onnxq.checking.findings import Findings, OutputFinding, TensorFinding, Unmatched
 from onnxq.errors import CalibrationError, ModelError, QConfigError, nearest
 from onnxq.graph.canonical import canonicalize
+from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
 from onnxq.graph.expose import expose, observable
 from onnxq.graph.io import load, model_hash
+from onnxq.graph.pixels import pixels_of, take_pixels
 from onnxq.ort import runtime
-from onnxq.samples import input_specs, open_samples
+from onnxq.samples import as_taken, input_specs, open_samples
 from onnxq.samples.state import State, as_feedback, check_feedback
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Array
+    from onnxq.graph.coded import Coded
     from onnxq.qparams import QParams
     from onnxq.samples import Samples
     from onnxq.static.prepare import ModelSource
@@ -49,6 +52,7 @@ class _Pair:
         qparams: of the codes that the quantized side gives; None where it gives numbers.
         gain: factors per channel that the codes carry, and the float tensor gets for comparing.
         differing: batches in which the shapes differed, so that nothing could be compared.
+        coded: numbers that an output's codes stand for; None: it gives numbers.
     """
 
     name: str
@@ -59,8 +63,11 @@ class _Pair:
     sums: Comparison = field(default_factory=Comparison)
     top1: Agreement = field(default_factory=Agreement)
     differing: int = 0
+    coded: Coded | None = None
 
     def update(self, x: Array, y: Array) -> None:
+        if self.coded is not None:
+            y = self.coded.decode(y)
         if x.shape != y.shape:
             self.differing += 1
             return
@@ -85,6 +92,9 @@ def verify(
 ) -> Findings:
     """Findings of a quantized model beside its float model; bounds are for `Findings.check`.
 
+    Inputs that are pixels or codes in the quantized model may come as such, or as the numbers that
+    the float model takes; outputs that are codes are compared as the numbers they stand for.
+
     Args:
         model: the float model; path, ModelProto or onnx_ir.Model.
         quantized: what `rewrite` made of it, or another model whose codes are named
@@ -101,18 +111,19 @@ def verify(
         CalibrationError: unusable samples.
         QConfigError: a glob of `only` that matches nothing.
     """
-    source = canonicalize(load(model), runtime.infer_types).model
     target = load(quantized)
+    source = _float_side(model, target)
     float_hash = model_hash(source)
     _check_belong(source, target, float_hash)
     tensors, unmatched = _match_tensors(source, target)
-    outputs, without_numbers = _match_outputs(source)
+    outputs, without_numbers = _match_outputs(source, read_coded(target, OUTPUTS_KEY))
     scales = {p.name: float(p.qparams.scale) for p in tensors if p.qparams is not None}
     _check_globs(only, [p.name for p in (*tensors, *outputs)])
     tensors, outputs = _selected(tensors, only), _selected(outputs, only)
     state = as_feedback(feedback)
     check_feedback(source, state)
-    batches = open_samples(samples, input_specs(source, state.values()), batch_size, ignore)
+    specs = input_specs(source, state.values(), read_coded(target, INPUTS_KEY))
+    batches = open_samples(samples, specs, batch_size, ignore)
     run = _SideBySide(source, target, tensors, outputs, state)
     count = run.over(batches, progress)
     return Findings(
@@ -127,6 +138,14 @@ def verify(
 
 
 # --- matching
+
+
+def _float_side(model: ModelSource, target: ir.Model) -> ir.Model:
+    """The canonical float model, which takes pixels where the quantized one does."""
+    source = canonicalize(load(model), runtime.infer_types).model
+    floats = {v.name for v in source.graph.inputs} - read_coded(source, INPUTS_KEY).keys()
+    take_pixels(source, {n: coded for n, coded in pixels_of(target).items() if n in floats})
+    return source
 
 
 def _check_belong(source: ir.Model, target: ir.Model, float_hash: str) -> None:
@@ -159,7 +178,10 @@ def _match_tensors(source: ir.Model, target: ir.Model) -> tuple[list[_Pair], lis
     ours = {*observable(source), *_input_names(source)}
     pairs: list[_Pair] = []
     unmatched: list[Unmatched] = []
+    outputs = read_coded(target, OUTPUTS_KEY)  # compared as outputs
     for found in find_codes(target):
+        if found.name in outputs:
+            continue
         if found.qparams is None:
             unmatched.append(Unmatched(found.name, found.problem))
         elif found.tensor not in ours:
@@ -170,13 +192,15 @@ def _match_tensors(source: ir.Model, target: ir.Model) -> tuple[list[_Pair], lis
     return pairs, unmatched
 
 
-def _match_outputs(source: ir.Model) -> tuple[list[_Pair], list[Unmatched]]:
+def _match_outputs(
+    source: ir.Model, coded: Mapping[str, Coded]
+) -> tuple[list[_Pair], list[Unmatched]]:
     pairs: list[_Pair] = []
     unmatched: list[Unmatched] = []
     for value in source.graph.outputs:
         name = str(value.name)
         if isinstance(value.type, ir.TensorType) and value.dtype != ir.DataType.STRING:
-            pairs.append(_Pair(name, name, name, None))
+            pairs.append(_Pair(name, name, name, None, coded=coded.get(name)))
             continue
         reason = f"an output of type {value.type} holds no numbers"
         unmatched.append(Unmatched(name, reason))
@@ -227,6 +251,7 @@ class _SideBySide:
         self._pairs += [(p, p.source, p.target) for p in outputs]
         self._feedback = feedback
         self._inputs = input_specs(source, feedback.values())
+        self._theirs = input_specs(target)
 
     def over(self, samples: Samples, progress: Progress | None) -> int:
         """Number of batches run; the pairs hold the sums.
@@ -242,7 +267,7 @@ class _SideBySide:
         with ours, theirs:
             for batch in samples:
                 x = _run(ours, state_x.feeds(batch), wanted_x)
-                y = _run(theirs, state_y.feeds(batch), wanted_y)
+                y = _run(theirs, as_taken(state_y.feeds(batch), self._theirs), wanted_y)
                 for pair, name_x, name_y in self._pairs:
                     pair.update(x[name_x], y[name_y])
                 state_x.keep(x)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onnxq.cli.ends import Ends, ends_options
 from onnxq.cli.options import (
     PATH,
     batch_size_option,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 @qconfig_option
 @set_option
 @choice_option
+@ends_options
 @target_option
 @click.option("--dynamic", is_flag=True, help="What quantize-dynamic would do.")
 @objective_option
@@ -45,20 +47,26 @@ def inspect(
     dynamic: bool,
     objective: str,
     as_json: bool,
+    ends: Ends,
 ) -> None:
     """Say of every node whether it would be quantized, how, and if not why. Needs no data.
 
+    Of a model that onnxq has quantized: what it takes and gives, and what ONNX Runtime runs.
+
     --json lists the names of all tensors too, for the qconfig and --set tensor:NAME=...
     """
+    source = load_model(model)
+    if _inspect_quantized(source, as_json):
+        return
     if dynamic:
         _refuse_options("with --dynamic", {"--all-integers": choice})
-        _inspect_dynamic(load_model(model), (qconfig, overrides, target, objective), as_json)
+        _inspect_dynamic(source, (qconfig, overrides, target, objective), as_json)
         return
     from onnxq.graph.walk import tensor_names
     from onnxq.report import console, json_values
     from onnxq.report.summary import summarize
 
-    prepared = prepare_model(load_model(model), qconfig, overrides, target, choice=choice)
+    prepared = prepare_model(source, qconfig, overrides, target, choice=choice, ends=ends)
     summary = summarize(prepared.model, prepared.decisions)
     if as_json:
         value = {
@@ -69,6 +77,24 @@ def inspect(
         click.echo(json_values.to_text(value | json_values.summary(summary)))
         return
     console.print_inspection(console.open_console(), summary, prepared.notes)
+
+
+def _inspect_quantized(model: ir.Model, as_json: bool) -> bool:
+    """Whether onnxq has quantized the model; then it was shown."""
+    from onnxq.checking.execution import execution_in
+    from onnxq.graph.checks import FORMAT_KEY
+    from onnxq.ort import runtime
+    from onnxq.report import console, json_values
+    from onnxq.report.quantized_file import print_quantized, quantized_values
+
+    if not model.metadata_props.get(FORMAT_KEY):
+        return False
+    runs = execution_in(model, runtime.optimized_graph(model))
+    if as_json:
+        click.echo(json_values.to_text(quantized_values(model, runs)))
+    else:
+        print_quantized(console.open_console(), model, runs)
+    return True
 
 
 def _inspect_dynamic(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from onnxq.cli.ends import Ends, ends_options
 from onnxq.cli.options import (
     PATH,
     annotations_option,
@@ -120,6 +121,7 @@ def export(
 @click.argument("samples", type=PATH)
 @output_option
 @qconfig_option
+@ends_options
 @set_option
 @choice_option
 @target_option
@@ -163,6 +165,7 @@ def calibrate(
     shard: tuple[int, int],
     checkpoint: Path | None,
     checkpoint_every: float,
+    ends: Ends,
 ) -> None:
     """Observe the activations of MODEL on SAMPLES: an npz or npy file, or a folder of them.
 
@@ -174,7 +177,7 @@ def calibrate(
     source = load_model(model, outputs)
     from onnxq.static.calibrate import Checkpoint, Statistics
 
-    prepared = prepare_model(source, qconfig, overrides, target, feedback, choice=choice)
+    prepared = prepare_model(source, qconfig, overrides, target, feedback, choice=choice, ends=ends)
     kept = Checkpoint(checkpoint, checkpoint_every) if checkpoint else None
     previous = Statistics.load(output) if resume and output.exists() else None
     with signals.stoppable() as stopped:
@@ -203,6 +206,7 @@ def calibrate(
 @click.argument("samples", type=PATH, required=False)
 @output_option
 @qconfig_option
+@ends_options
 @set_option
 @choice_option
 @target_option
@@ -250,6 +254,7 @@ def quantize(
     save_plan: Path | None,
     save_stats: Path | None,
     as_json: bool,
+    ends: Ends,
 ) -> None:
     """Quantize MODEL, calibrated on SAMPLES or with --stats, and run it before it is written."""
     begun_s, asked = time.process_time(), Asked(check, min_sqnr, no_verdict)
@@ -267,7 +272,9 @@ def quantize(
 
     check_format(form)  # before the calibration, which may take minutes
     aim = as_objective(objective)
-    prepared = prepare_model(source, qconfig, overrides, target, feedback, range_reduction, choice)
+    prepared = prepare_model(
+        source, qconfig, overrides, target, feedback, range_reduction, choice, ends
+    )
     excerpt = prepared.new_excerpt()
     unseen = None  # opened now: a wrong path is told before the calibration
     if asked.check is not None:

@@ -12,12 +12,12 @@ DEBUG = "onnxq.debug"
 
 
 def pair(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """{"out": "in"} of ("out=in",)."""
+    """{"left": "right"} of ("left=right",), the form that the option's metavar shows."""
     pairs = {}
     for text in values:
         left, equals, right = text.partition("=")
         if not (left and equals and right):
-            raise click.BadParameter(f"'{text}': wanted OUTPUT=INPUT.", param=param)
+            raise click.BadParameter(f"'{text}': wanted {param.metavar}.", param=param)
         pairs[left] = right
     return pairs
 

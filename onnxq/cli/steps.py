@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onnxq.cli.ends import NO_ENDS, Ends
 from onnxq.errors import OutputError
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def prepare_model(
     feedback: dict[str, str] | None = None,
     range_reduction: str | None = None,
     choice: str | None = None,
+    ends: Ends = NO_ENDS,
 ) -> Prepared:
     """A Prepared of the model, with the configuration and target that were named."""
     from onnxq import targets
@@ -118,7 +120,15 @@ def prepare_model(
         mapping = (mapping or default_qconfig_mapping(backend)).with_overrides(overrides)
     if choice is not None:
         mapping = (mapping or default_qconfig_mapping(backend)).set_choice(Choice(choice))
-    return prepare(model, mapping, target, feedback, range_reduction)
+    return prepare(
+        model,
+        mapping,
+        target,
+        feedback,
+        range_reduction,
+        input_codes=ends.input_codes,
+        output_codes=ends.outputs,
+    )
 
 
 def calibrate_model(

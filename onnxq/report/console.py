@@ -67,7 +67,7 @@ def print_quantization(
         if rows:
             print_table(console, title, ("op", "nodes", words, "which"), rows, numbers=(1,))
     if execution is not None:
-        _print_execution(console, execution)
+        print_execution(console, execution)
     before, after = sizes
     share = f" ({after / before:.0%})" if before else ""
     console.print(f"size: {size_text(before)} -> {size_text(after)}{share}")
@@ -107,7 +107,7 @@ def print_findings(console: Console, findings: Findings) -> None:
     if findings.unmatched:
         missing = [(u.name, u.reason) for u in findings.unmatched]
         print_table(console, "not compared", ("name", "why"), missing)
-    _print_execution(console, findings.execution)
+    print_execution(console, findings.execution)
     console.print(
         f"batches: {findings.batches}; float model {findings.float_hash[:12]}, "
         f"quantized {findings.quantized_hash[:12]}"
@@ -132,7 +132,7 @@ def print_benchmark(console: Console, benchmark: Benchmark) -> None:
         ),
     ]
     print_table(console, "", ("", "float", "quantized", "ratio"), rows, numbers=(1, 2, 3))
-    _print_execution(console, b.execution)
+    print_execution(console, b.execution)
     shapes = ", ".join(f"{name} {list(shape)}" for name, shape in b.input_shapes.items())
     console.print(f"{b.runs} interleaved pairs of runs, one thread; inputs: {shapes}")
 
@@ -236,7 +236,8 @@ def _print_counts(console: Console, summary: Summary) -> None:
     )
 
 
-def _print_execution(console: Console, execution: Execution) -> None:
+def print_execution(console: Console, execution: Execution) -> None:
+    """Nodes that ONNX Runtime runs, by operator; those that fell back to float, by name."""
     rows = [(op, "integers", str(count)) for op, count in _by_count(execution.integer_nodes)]
     rows += [(op, "float", str(count)) for op, count in _by_count(execution.float_nodes)]
     rows += [(op, "conversion", str(count)) for op, count in _by_count(execution.conversions)]

@@ -15,11 +15,13 @@ from onnxq.graph.canonical import canonicalize
 from onnxq.graph.collector import without_collector
 from onnxq.graph.io import load, model_hash
 from onnxq.graph.passes.pool_to_conv import PoolToConv
+from onnxq.graph.pixels import coded_pixels, take_pixels
 from onnxq.graph.saving import to_bytes
 from onnxq.graph.walk import tensor_names, walk
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
 from onnxq.qconfig.absent import absent_op_types
+from onnxq.qconfig.input_codes import as_input_codes, as_output_codes, check_end
 from onnxq.samples import InputSpec, input_specs, open_samples
 from onnxq.samples.excerpt import Excerpt
 from onnxq.samples.state import check_feedback
@@ -32,13 +34,14 @@ from onnxq.static.placing.placed import placed
 from onnxq.targets.range_reduction import as_range_reduction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     import numpy.typing as npt
 
     from onnxq.observers import ObserverSpec
     from onnxq.operator import Float
+    from onnxq.qconfig.input_codes import Asked, InputCodes, Pixels
     from onnxq.static.placing.channel_gains import ChannelGain
     from onnxq.static.statistics import Statistics
     from onnxq.targets import Target
@@ -64,6 +67,9 @@ class Prepared:
         channel_gains: the tensors that may carry a factor per channel.
         feedback: output name -> input name, for models whose state goes round.
         notes: what canonicalization did, and types and entries that a user should know of.
+        input_codes: inputs of the quantized model that are pixels or codes; pixels are uint8 in
+            `model` already.
+        output_codes: outputs of the quantized model that are codes.
     """
 
     model: ir.Model = field(repr=False)  # pages of text
@@ -76,6 +82,8 @@ class Prepared:
     channel_gains: Mapping[str, ChannelGain]
     feedback: Mapping[str, str]
     notes: tuple[str, ...]
+    input_codes: Mapping[str, InputCodes | Pixels] = field(default_factory=dict)
+    output_codes: tuple[str, ...] = ()
     _calibration: list[Calibration] = field(default_factory=list, repr=False)  # begun by run()
     _excerpt: list[Excerpt] = field(default_factory=list, repr=False)  # likewise
 
@@ -162,6 +170,9 @@ def prepare(
     target: str | Target | None = None,
     feedback: Mapping[str, str] | None = None,
     range_reduction: RangeReduction | str | None = None,
+    *,
+    input_codes: Mapping[str, Asked] | None = None,
+    output_codes: Sequence[str] = (),
 ) -> Prepared:
     """A Prepared: the canonical graph, a decision for every node, an observer for every tensor.
 
@@ -173,6 +184,9 @@ def prepare(
         feedback: {output name: input name} of state that each batch hands to the next one.
         range_reduction: where weights give up range so that pairs of products fit int16; None: the
             target's own, which is "worst-case".
+        input_codes: {input name: "pixels", Pixels(mean, std, scale), or "codes"} of inputs that
+            the quantized model takes as uint8; see onnxq.qconfig.input_codes.
+        output_codes: names of outputs that it gives as codes.
     Raises:
         ModelError: the model is unreadable, quantized already, or of a refused type or opset.
         QConfigError: the qconfig, target, range reduction or feedback names what is not there, or
@@ -184,7 +198,11 @@ def prepare(
     if range_reduction is not None:
         chosen = replace(chosen, range_reduction=as_range_reduction(range_reduction))
     mapping = qconfig if qconfig is not None else default_qconfig_mapping(backend_of(target))
+    wishes, codes_out = as_input_codes(input_codes), as_output_codes(output_codes)
     canonical = canonicalize(load(model), runtime.infer_types)
+    for name in codes_out:
+        check_end("output", name, [str(value.name) for value in canonical.model.graph.outputs])
+    on_pixels = take_pixels(canonical.model, coded_pixels(canonical.model, wishes))
     nodes = [node for node, _ in walk(canonical.model.graph)]
     mapping.check(
         {node.op_type for node in nodes},
@@ -193,7 +211,7 @@ def prepare(
     )
     check_feedback(canonical.model, feedback or {})
     PoolToConv(mapping.op_types)(canonical.model)
-    found = placed(canonical.model, mapping, chosen)
+    found = placed(canonical.model, mapping, chosen, codes_out)
     return Prepared(
         model=canonical.model,
         model_hash=model_hash(canonical.model),
@@ -204,7 +222,9 @@ def prepare(
         clamps=found.clamps,
         channel_gains=found.channel_gains,
         feedback=dict(feedback or {}),
-        notes=(*canonical.notes, *found.notes, *absent_op_types(nodes, mapping)),
+        notes=(*canonical.notes, *on_pixels, *found.notes, *absent_op_types(nodes, mapping)),
+        input_codes=wishes,
+        output_codes=codes_out,
     )
 
 

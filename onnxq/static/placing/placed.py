@@ -13,7 +13,7 @@ from onnxq.static.placing.placement import place
 from onnxq.static.placing.stored_types import storage_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     import onnx_ir as ir
 
@@ -43,14 +43,16 @@ class Placed:
     notes: tuple[str, ...]
 
 
-def placed(model: ir.Model, qconfig: QConfigMapping, target: Target) -> Placed:
-    """The Placed of a canonical model.
+def placed(
+    model: ir.Model, qconfig: QConfigMapping, target: Target, codes_out: Collection[str] = ()
+) -> Placed:
+    """The Placed of a canonical model; `codes_out` are outputs that are read as codes.
 
     Raises:
         QConfigError: the qconfig names an observer for a tensor where it cannot take effect.
         UnsupportedError: it asks for number types that ONNX Runtime lacks.
     """
-    placement = place(model, qconfig, target)
+    placement = place(model, qconfig, target, codes_out)
     decisions, clamps = placement.decisions, placement.clamps
     gains = find_channel_gains(model, placement, qconfig)
     groups = groups_of(placement, qconfig, gains)

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 from onnxq.dtypes import INT8
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import Float, Form, NodeForm, Role, Rule
+from onnxq.qdq.read import dequantizer, one_scale
 from onnxq.static.placing.candidates import UNBOUNDED, Candidate, find_candidates
 from onnxq.static.placing.decision import Decision, Quantize, weight_limit
 from onnxq.static.placing.unbounded import REASON, readers_of_infinity
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     import onnx_ir as ir
 
@@ -73,8 +74,10 @@ class Placement:
         self.shares[self.root(second)] = self.root(first)
 
 
-def place(model: ir.Model, qconfig: QConfigMapping, target: Target) -> Placement:
-    """Runs the four sweeps over a canonical model."""
+def place(
+    model: ir.Model, qconfig: QConfigMapping, target: Target, codes_out: Collection[str] = ()
+) -> Placement:
+    """Runs the four sweeps over a canonical model; `codes_out` are outputs read as codes."""
     order = list(walk(model.graph))
     candidates, floats = find_candidates(order, qconfig, target)
     for node in readers_of_infinity(order, candidates):
@@ -86,7 +89,8 @@ def place(model: ir.Model, qconfig: QConfigMapping, target: Target) -> Placement
     placement = Placement()
     for node, _ in order:  # graph order; those of candidates are overwritten below
         placement.decisions[node_name(node)] = floats.get(node, Float("not decided"))
-    demand = _demand(order, candidates)
+    ends = {v for v in model.graph.outputs if v.name in codes_out}
+    demand = _demand(order, candidates, ends)
     for value in model.graph.inputs:
         if value in demand.by_compute:
             _quantize_tensor(value, placement)
@@ -109,9 +113,11 @@ class _Demand:
 
 
 def _demand(
-    order: list[tuple[ir.Node, str | None]], candidates: Mapping[ir.Node, Candidate]
+    order: list[tuple[ir.Node, str | None]],
+    candidates: Mapping[ir.Node, Candidate],
+    ends: set[ir.Value],
 ) -> _Demand:
-    demand = _Demand()
+    demand = _Demand(set(ends), set(ends))
     for node, _ in reversed(order):
         candidate = candidates.get(node)
         if candidate is None:
@@ -188,15 +194,17 @@ def _take(
     read = _read(candidate)
     has_output = _has_output(candidate, demand, chosen)
     owner = (node_name(node), node.op_type)
+    narrow = chosen.activation_observer().dtype.bits <= BITS_OF_RANGES
     for value in read:
         _quantize_tensor(value, placement)
         placement.owners.setdefault(value_name(value), owner)
+        if narrow and (reach := _reach_of_codes(value)) is not None:
+            placement.ranges[value_name(value)] = reach
     results = candidate.results if has_output else []
     for value in results:
         _quantize_tensor(value, placement)
         placement.from_integers.add(value_name(value))
         placement.owners[value_name(value)] = owner
-        narrow = chosen.activation_observer().dtype.bits <= BITS_OF_RANGES
         if rule.output_range is not None and not candidate.folded and narrow:
             placement.ranges[value_name(value)] = rule.output_range
         if candidate.clamp != UNBOUNDED:
@@ -219,6 +227,21 @@ def _has_output(candidate: Candidate, demand: _Demand, chosen: QConfig) -> bool:
     if chosen.form is not None:
         return chosen.form is NodeForm.INTEGER
     return any(v in demand.by_any for v in candidate.results)
+
+
+def _reach_of_codes(value: ir.Value) -> tuple[float, float] | None:
+    """Reals of the first and the last code that a float model makes the value of; else None.
+
+    Quantized with this range, the value has its codes again.
+    """
+    source = one_scale(dequantizer(value))
+    if source is None or source.dtype.bits != BITS_OF_RANGES or value.is_initializer():
+        return None
+    low, high = (
+        (end - int(source.zero_point)) * float(source.scale)
+        for end in (source.dtype.qmin, source.dtype.qmax)
+    )
+    return low, high
 
 
 def _read(candidate: Candidate) -> list[ir.Value]:

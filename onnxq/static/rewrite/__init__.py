@@ -12,7 +12,9 @@ from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.checks import FORMAT_KEY
 from onnxq.graph.collector import without_collector
 from onnxq.ort.add_norm import write_sums
+from onnxq.qconfig.input_codes import InputCodes
 from onnxq.qdq.compact import compact, names_in
+from onnxq.qdq.ends import cancel_round_trips, give_codes, take_codes
 from onnxq.qdq.fuse import Int8Codes
 from onnxq.qdq.qoperator import FORMATS, check_format
 from onnxq.qdq.signed_codes import keep_loadable
@@ -39,7 +41,7 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedMod
             same integers (see `write_qoperator` for what stays as it is in QDQ form).
     Raises:
         CalibrationError: the plan is of another model, or does not fit it (an edited file).
-        QConfigError: the format is not known.
+        QConfigError: the format is not known, or an end that is to be codes has none.
         UnsupportedError: the opset cannot be raised as far as the plan's types need.
     """
     check_format(format)
@@ -53,6 +55,9 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedMod
     model = prepared.model.clone()
     write_qdq(model, plan)
     write_dynamic(model, plan.dynamic)
+    cancel_round_trips(model)
+    take_codes(model, [n for n, m in prepared.input_codes.items() if m is InputCodes.CODES])
+    give_codes(model, prepared.output_codes)
     upgrade_opset(model, max(_opset_needed(plan), opset_needed(plan.dynamic)))
     keep_loadable(model)
     write_sums(model)

@@ -1,0 +1,131 @@
+"""Options on the ends of a quantized model: inputs that are pixels or codes, outputs as codes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onnxq.cli.options import pair
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onnxq.qconfig.input_codes import InputCodes, Pixels
+
+
+def _numbers(
+    _ctx: click.Context, param: click.Parameter, text: str | None
+) -> tuple[float, ...] | None:
+    """(0.5, 0.25) of "0.5,1/4"."""
+    if text is None:
+        return None
+    try:
+        return tuple(float(Fraction(item.strip())) for item in text.split(","))
+    except (ValueError, ZeroDivisionError) as error:
+        raise click.BadParameter(
+            f"'{text}': wanted numbers, as in 0.5,1/255.", param=param
+        ) from error
+
+
+OPTIONS = (
+    click.option(
+        "--output-codes",
+        multiple=True,
+        metavar="NAME",
+        help="Give this output as codes; the file's metadata say what they mean. May be repeated.",
+    ),
+    click.option(
+        "--pixels-scale",
+        metavar="NUMBER",
+        callback=_numbers,
+        help="Pixels p are (p * scale - mean) / std to the model; default: 1/255.",
+    ),
+    click.option(
+        "--pixels-std", metavar="NUMBER[,...]", callback=_numbers, help="One, or one per channel."
+    ),
+    click.option(
+        "--pixels-mean", metavar="NUMBER[,...]", callback=_numbers, help="One, or one per channel."
+    ),
+    click.option(
+        "--input-codes",
+        multiple=True,
+        metavar="NAME=pixels|codes",
+        callback=pair,
+        help="Take this input as uint8: pixels 0 to 255, with the model's normalisation folded in "
+        "(say which with --pixels-..., unless the model has it), or codes of its quantizer.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Values of the options; see onnxq.qconfig.input_codes.
+
+    Attributes:
+        inputs: name -> "pixels" or "codes".
+        outputs: names.
+        mean, std, scale: of the pixels; None: not given.
+
+    Raises:
+        click.UsageError: numbers of pixels, and no pixels.
+    """
+
+    inputs: dict[str, str]
+    outputs: tuple[str, ...]
+    mean: tuple[float, ...] | None
+    std: tuple[float, ...] | None
+    scale: tuple[float, ...] | None
+
+    def __post_init__(self) -> None:
+        if self._numbers and "pixels" not in self.inputs.values():
+            raise click.UsageError(
+                f"--pixels-{next(iter(self._numbers))} has no meaning without "
+                "--input-codes NAME=pixels."
+            )
+
+    @property
+    def input_codes(self) -> dict[str, InputCodes | Pixels]:
+        """What `prepare` takes.
+
+        Raises:
+            QConfigError: a meaning that is not known, or numbers that no pixels have.
+        """
+        from onnxq.qconfig.input_codes import InputCodes, Pixels, as_input_codes
+
+        asked = as_input_codes(self.inputs)
+        numbers = self._numbers
+        if not numbers:
+            return asked
+        scale = numbers.pop("scale", (Pixels().scale,))
+        if len(scale) != 1:
+            raise click.UsageError(f"--pixels-scale: got {len(scale)} numbers; wanted one.")
+        pixels = Pixels(**numbers, scale=scale[0])
+        return {n: pixels if m is InputCodes.PIXELS else m for n, m in asked.items()}
+
+    @property
+    def _numbers(self) -> dict[str, tuple[float, ...]]:
+        given = {"mean": self.mean, "std": self.std, "scale": self.scale}
+        return {name: numbers for name, numbers in given.items() if numbers is not None}
+
+
+NO_ENDS = Ends({}, (), None, None, None)
+"""Every end as it is in the float model."""
+
+
+def ends_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options to a command, which gets their values as one, `ends`."""
+
+    @wraps(command)
+    def packed(**given: Any) -> None:  # click hands options by their names
+        inputs, outputs = given.pop("input_codes"), given.pop("output_codes")
+        numbers = [given.pop(f"pixels_{name}") for name in ("mean", "std", "scale")]
+        command(**given, ends=Ends(inputs, outputs, *numbers))
+
+    made: Callable[..., None] = packed
+    for option in OPTIONS:
+        made = option(made)
+    return made

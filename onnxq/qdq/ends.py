@@ -1,0 +1,132 @@
+"""Ends of a quantized graph on codes: no QuantizeLinear behind an input, no DQ ahead of an output.
+
+x -> Q -> codes -> ...      becomes   codes (an input) -> ...; who reads x, reads DQ(codes)
+... -> codes -> DQ -> y     becomes   ... -> codes (an output)
+c -> DQ -> Q -> codes       becomes   c -> ..., where both have one grid: Q(DQ(c)) = c
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from onnxq.errors import QConfigError
+from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, Coded, Meaning, read_coded, write_coded
+from onnxq.graph.edit import FreeNames, all_nodes, graph_of, insert_behind
+from onnxq.qdq.read import dequantizer, is_quantize, one_scale
+from onnxq.qdq.write import grid_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onnxq.qparams import QParams
+
+
+def cancel_round_trips(model: ir.Model) -> None:
+    """Takes out each Q that gives the codes that a DQ right ahead of it has read.
+
+    (c - z) s is rounded to float32, so that its quotient by s is within 2^-22 of c - z: rounding
+    gives c.
+    """
+    for node in list(all_nodes(model)):
+        source = dequantizer(node.inputs[0]) if is_quantize(node) else None
+        if source is None or source.inputs[0] is None or node.outputs[0].is_graph_output():
+            continue
+        before, behind = one_scale(source), one_scale(node)
+        if before is None or behind is None or not _is_one_grid(before, behind):
+            continue
+        node.outputs[0].replace_all_uses_with(source.inputs[0])
+        graph_of(node).remove(node, safe=True)
+        if not source.outputs[0].uses() and not source.outputs[0].is_graph_output():
+            graph_of(source).remove(source, safe=True)
+
+
+def _is_one_grid(a: QParams, b: QParams) -> bool:
+    points = int(a.zero_point), int(b.zero_point)
+    return a.dtype == b.dtype and float(a.scale) == float(b.scale) and points[0] == points[1]
+
+
+def take_codes(model: ir.Model, inputs: Iterable[str]) -> None:
+    """Makes these inputs the codes of their quantizers; the metadata say what they mean.
+
+    Raises:
+        QConfigError: an input that no quantizer reads, or several of different scales.
+    """
+    coded = read_coded(model, INPUTS_KEY)
+    for value in [v for v in model.graph.inputs if v.name in set(inputs)]:
+        coded[str(value.name)] = _take(value, FreeNames(model))
+    write_coded(model, INPUTS_KEY, coded)
+
+
+def _take(value: ir.Value, names: FreeNames) -> Coded:
+    quantizers = [use.node for use in value.uses() if is_quantize(use.node)]
+    grids = [one_scale(node) for node in quantizers]
+    if not grids or grids[0] is None:
+        readers = ", ".join(f"{use.node.op_type} '{use.node.name}'" for use in value.uses())
+        raise QConfigError(
+            f"input_codes: no quantizer with one scale reads input '{value.name}', so that it has "
+            f"no codes; it is read by {readers or 'no node'}. Leave it out; or, if it is an image, "
+            "ask for 'pixels', which need none."
+        )
+    if any(other is None or not _is_one_grid(grids[0], other) for other in grids):
+        raise QConfigError(
+            f"input_codes: {len(grids)} quantizers of different scales read input '{value.name}'. "
+            "Leave it out."
+        )
+    grid, graph = grid_of(quantizers[0], grids[0]), graph_of(quantizers[0])
+    floats = [(use.node, use.idx) for use in value.uses() if use.node not in quantizers]
+    for node in quantizers:
+        node.outputs[0].replace_all_uses_with(value, replace_graph_outputs=True)
+        graph_of(node).remove(node, safe=True)
+    value.type = ir.TensorType(grid.codes)
+    if floats:
+        name = f"{value.name}_numbers"
+        made = grid.dequantize(value, names.node(name), names.value(name))
+        for node, slot in floats:
+            node.replace_input_with(slot, made.outputs[0])
+        insert_behind(value, made, graph)
+    return _coded(grids[0])
+
+
+def give_codes(model: ir.Model, outputs: Iterable[str]) -> None:
+    """Makes these outputs the codes of their tensors; the metadata say what they mean.
+
+    Raises:
+        QConfigError: an output whose numbers are no codes before.
+    """
+    coded: dict[str, Coded] = {}
+    for name in outputs:
+        (at,) = [i for i, value in enumerate(model.graph.outputs) if value.name == name]
+        coded[name] = _give(model, at, name)
+    write_coded(model, OUTPUTS_KEY, coded)
+
+
+def _give(model: ir.Model, at: int, name: str) -> Coded:
+    value = model.graph.outputs[at]
+    source = dequantizer(value)
+    grid = one_scale(source)
+    codes = None if source is None else source.inputs[0]
+    if grid is None or codes is None or source is None:
+        producer = value.producer()
+        made = "it is an input" if producer is None else f"{producer.op_type} '{producer.name}'"
+        raise QConfigError(
+            f"output_codes: output '{name}' has no codes: {made} makes its numbers in float. Name "
+            "that node in the qconfig, to have it in integers, or leave the output out."
+        )
+    if codes.is_graph_input() or codes.is_initializer() or codes.is_graph_output():
+        raise QConfigError(
+            f"output_codes: output '{name}' is another end of the model, '{codes.name}', which "
+            "keeps its name. Leave it out."
+        )
+    model.graph.outputs[at] = codes
+    names = FreeNames(model)
+    value.name, codes.name = names.value(f"{name}_numbers"), name
+    if not value.uses():
+        graph_of(source).remove(source, safe=True)
+    return _coded(grid)
+
+
+def _coded(grid: QParams) -> Coded:
+    dtype = grid.dtype.storage.name
+    return Coded(Meaning.CODES, dtype, (float(grid.scale),), (float(grid.zero_point),))

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Run
+
+RNG = np.random.default_rng(0)
+IMAGENET = ("--pixels-mean", "0.485,0.456,0.406", "--pixels-std", "0.229,0.224,0.225")
+
+
+def test_pixels_go_through_every_command(run: Run, model_path: Path, tmp_path: Path) -> None:
+    """From raw bytes to a model that takes them; floats that stand for them are taken, too."""
+    pixels = RNG.integers(0, 256, (8, 3, 8, 8), dtype=np.uint8)
+    mean, std = (np.array(n.split(","), np.float64).reshape(3, 1, 1) for n in IMAGENET[1::2])
+    np.savez(tmp_path / "p.npz", x=pixels)
+    np.savez(tmp_path / "f.npz", x=((pixels / 255 - mean) / std).astype(np.float32))
+    wishes = ("--input-codes", "x=pixels", *IMAGENET, "--output-codes", "y")
+    checked = ("--check", tmp_path / "p.npz", "--min-sqnr", "15")
+    stats, made = tmp_path / "x.stats", tmp_path / "q.onnx"
+    for command in (
+        ("inspect", model_path, *wishes),
+        ("calibrate", model_path, tmp_path / "f.npz", "-o", stats, *wishes),
+        ("quantize", model_path, "--stats", stats, "-o", made, *wishes, *checked),
+        ("verify", model_path, made, tmp_path / "p.npz", "--min-sqnr", "5"),
+        ("verify", model_path, made, tmp_path / "f.npz", "--only", "y"),
+        ("verify", made, tmp_path / "f.npz", "--reference"),
+        ("verify", made, tmp_path / "p.npz", "--isa", "x86-vnni"),
+        ("bench", model_path, made, "--runs", "1"),
+        ("bench", model_path, made, tmp_path / "f.npz", "--runs", "1"),
+    ):
+        result = run(*command)
+        assert result.exit_code == 0, result.stderr
+    shown = run("inspect", made)
+    assert "uint8 pixels q, for (q - (123.675, 116.28, 103.53))" in shown.stdout
+    ends = json.loads(run("inspect", made, "--json").stdout)["ends"]
+    assert [(end["name"], end["type"][:5]) for end in ends] == [("x", "uint8"), ("y", "uint8")]
+    assert "uint8 codes q" in ends[1]["meaning"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (IMAGENET[:2], "--pixels-mean has no meaning without"),
+        (("--input-codes", "x=codes", "--pixels-scale", "1"), "--pixels-scale has no meaning"),
+        (("--input-codes", "x"), "wanted NAME=pixels|codes"),
+        (("--input-codes", "x=pixels", "--pixels-mean", "a"), "wanted numbers, as in 0.5,1/255"),
+        (("--input-codes", "x=pixels", "--pixels-scale", "1,2"), "got 2 numbers; wanted one"),
+    ],
+)
+def test_options_that_say_nothing_are_refused(
+    options: tuple[str, ...], message: str, run: Run, model_path: Path
+) -> None:
+    result = run("inspect", model_path, *options)
+    assert result.exit_code == 2
+    assert message in result.stderr
