@@ -10,11 +10,16 @@ import onnx
 import onnx_ir as ir
 from onnx import TensorProto, helper, numpy_helper
 
+from onnxq.qconfig import Choice, default_qconfig_mapping
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from onnxq.core.arrays import Array
+
+ALL_INTEGERS = default_qconfig_mapping().set_choice(Choice.ALL_INTEGERS)
+"""For tests that are about the integers of nodes, whatever is best for them."""
 
 
 def weights(seed: int, *shape: int) -> npt.NDArray[np.float32]:

@@ -20,7 +20,7 @@ from onnxq.static.placing.decision import Quantize
 from onnxq.static.plan import plan
 from onnxq.static.prepare import Prepared, prepare
 from onnxq.static.rewrite import rewrite
-from tests.examples import images, model, network, weights
+from tests.examples import ALL_INTEGERS, images, model, network, weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -208,14 +208,14 @@ def masked() -> onnx.ModelProto:
 def test_an_activation_that_is_not_finite_leaves_its_readers_in_float_with_that_reason() -> None:
     source = masked()
     samples = [{"x": weights(seed, 4, 8)} for seed in range(4)]
-    prepared = prepare(source)
+    prepared = prepare(source, ALL_INTEGERS)
     made = plan(prepared, calibrate(prepared, samples))
     decisions = {name: str(decision) for name, decision in made.decisions.items()}
     assert "tensor 'l' is not finite: " in decisions["add"]
     assert "NaN or infinite, as -inf, in batch 0 of the samples" in decisions["add"]
     assert isinstance(made.decisions["scores"], Quantize)
     assert isinstance(made.decisions["last"], Quantize)
-    quantized = quantize(source, samples)
+    quantized = quantize(source, samples, qconfig=ALL_INTEGERS)
     with open_session(quantized) as ours, open_session(load(source)) as theirs:
         got, wanted = ours.run(samples[0]), theirs.run(samples[0])
     np.testing.assert_allclose(got[0].astype(np.float32), wanted[0].astype(np.float32), atol=0.1)
@@ -234,7 +234,7 @@ def test_a_weight_that_is_not_finite_is_an_error_though_its_results_are_neither(
         {"x": ["N", 8]},
     )
     with pytest.raises(ModelError, match=f"{kind} '{kind[0]}' of 'first' holds NaN or Inf"):
-        quantize(source, [{"x": weights(3, 4, 8)}])
+        quantize(source, [{"x": weights(3, 4, 8)}], qconfig=ALL_INTEGERS)
 
 
 def test_prepared_and_statistics_go_to_other_processes_and_back() -> None:

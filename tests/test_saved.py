@@ -6,6 +6,7 @@ tests/saved/make.py made them; a later version gets a folder of its own beside t
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,14 +76,16 @@ def test_an_observer_takes_its_state(name: str) -> None:
 
 def test_a_plan_is_rewritten_to_the_same_integers(tmp_path: Path) -> None:
     plan = Plan.load(FOLDER / "plan.json")
-    assert json.loads(json.dumps(plan.to_dict())) == parsed("plan.json")
+    later: dict[str, object] = {"choices": {}, "asked": None}
+    assert json.loads(json.dumps(plan.to_dict())) == {**parsed("plan.json"), **later}
     save(onnxq.rewrite(prepared(), plan), tmp_path / "int8.onnx")
     assert first_number(read(tmp_path / "int8.onnx"), read(FOLDER / "int8.onnx")) is None
 
 
 def test_statistics_are_planned_as_they_were() -> None:
     loaded = Statistics.load(FOLDER / "chain.stats")
-    assert onnxq.plan(prepared(), loaded, Objective.SIZE) == Plan.load(FOLDER / "plan.json")
+    made = onnxq.plan(prepared(), loaded, Objective.SIZE)
+    assert replace(made, choices={}, asked=None) == Plan.load(FOLDER / "plan.json")
 
 
 def test_a_dynamic_plan_reads_back() -> None:

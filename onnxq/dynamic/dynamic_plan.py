@@ -72,6 +72,7 @@ def dynamic_plan(
     objective: Objective = Objective.SPEED,
     notes: Sequence[str] = (),
     known_hash: str | None = None,
+    asked: QConfigMapping | None = None,
 ) -> DynamicPlan:
     """A decision for every node of a canonical model.
 
@@ -82,13 +83,15 @@ def dynamic_plan(
         objective: what to do with nodes that would be slower.
         notes: what the user should know already.
         known_hash: the model's `model_hash`, which takes a second per GB; None: computed.
+        asked: the qconfig that the user wrote, whose entries deserve a note where they have no
+            effect; None: that one.
 
     Raises:
         ModelError: a weight holds NaN or Inf.
         QConfigError: an observer gives codes that the target cannot run exactly, or its type does
             not suit the form that the qconfig names.
     """
-    planner = _Planner(qconfig, target, objective, [*notes])
+    planner = _Planner(qconfig, target, objective, [*notes], asked or qconfig)
     decisions = planner.decide([node for node, _ in walk(model.graph)])
     return DynamicPlan(
         known_hash or model_hash(model),
@@ -124,6 +127,7 @@ class _Planner:
     target: Target
     objective: Objective
     notes: list[str]
+    asked: QConfigMapping
     observed: dict[StorageKey, QParams] = field(default_factory=dict)
     limits: dict[StorageKey, int] = field(default_factory=dict)
     slower: list[str] = field(default_factory=list)
@@ -146,9 +150,9 @@ class _Planner:
             name: self._planned(choice) if isinstance(choice, _Chosen) else choice
             for name, choice in choices.items()
         }
-        self.notes += unmet_dynamic(nodes, decisions, self.qconfig, self.slower)
+        self.notes += unmet_dynamic(nodes, decisions, self.asked, self.slower)
         quantized, static = list(_quantized(decisions).values()), self._static(nodes)
-        if self.slower and not quantized:
+        if self.slower and not quantized and self.asked.has_dynamic:
             note = nothing_dynamic if static else nothing_quantized
             self.notes.append(note(self.target.name))
         stored = [weight for decision in quantized for weight in decision.weights]

@@ -126,6 +126,21 @@ class QConfigMapping:
         """A mapping with that choice of the forms that no entry names."""
         return replace(self, choice=choice)
 
+    def without_forms(self) -> QConfigMapping:
+        """The mapping without the forms that it names: what could be chosen in their place.
+
+        An entry that then says no more than the global one does is left out: its node counts as
+        one that nobody named.
+        """
+        overall = _without_form(self.global_qconfig)
+        kept = {
+            name: _without_form(entry)
+            for name, entry in self.nodes.items()
+            if _without_form(entry) is entry or _without_form(entry) != overall
+        }
+        op_types = {name: _without_form(entry) for name, entry in self.op_types.items()}
+        return replace(self, global_qconfig=overall, op_types=op_types, nodes=kept)
+
     def entry_for_node(self, name: str, op_type: str) -> Entry:
         """The entry that applies to the node, static or dynamic; None leaves it in float."""
         entry = _match(self.nodes, name)
@@ -348,6 +363,13 @@ def _is_onnx_op(op_type: str) -> bool:
     import onnx  # not at the top: a mapping can be made without loading it
 
     return any(onnx.defs.has(op_type, domain) for domain in ("", "ai.onnx.ml"))
+
+
+def _without_form(entry: Entry) -> Entry:
+    """The entry, its form open; itself where it is."""
+    if isinstance(entry, QConfig) and entry.form is not None:
+        return replace(entry, form=None)
+    return entry
 
 
 def _check_entry(entry: object, where: str) -> None:

@@ -18,7 +18,7 @@ from onnxq.dynamic.dynamic_decision import (
 )
 from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.tied_weights import notes_on_both_parts
-from onnxq.errors import UnsupportedError
+from onnxq.errors import CalibrationError, UnsupportedError
 from onnxq.graph.collector import without_collector
 from onnxq.graph.walk import (
     attribute_values,
@@ -32,6 +32,12 @@ from onnxq.operator import Call, Float, NodePlan
 from onnxq.operator.nodes import has_input, input_at
 from onnxq.qparams import QParams, code_bounds
 from onnxq.static.arguments import check_prepared, check_statistics
+from onnxq.static.choosing.choices import (
+    Choices,
+    Request,
+    named_mapping,
+    with_dynamic,
+)
 from onnxq.static.placing.candidates import DYNAMICALLY
 from onnxq.static.placing.channel_gains import gains_of
 from onnxq.static.placing.decision import Decision, Quantize, weight_of
@@ -59,6 +65,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.observers.weight_observation import WeightKey
+    from onnxq.qconfig import QConfigMapping
     from onnxq.static.planning.pair_range import Saturated
     from onnxq.static.prepare import Prepared
     from onnxq.static.statistics import Statistics
@@ -86,6 +93,9 @@ class Plan(Saved):
             inputs and results are.
         range_reduction: where weights gave up range.
         reductions: node name -> how much its weight gave up; the others nothing.
+        choices: node name -> the form that was chosen for it, and why; a node may stay in float all
+            the same, where the data leave it without numbers: see its decision.
+        asked: the qconfig that it was made with; None: of a file that an earlier version wrote.
     """
 
     FORMAT: ClassVar[str] = "onnxq plan 2"
@@ -104,6 +114,21 @@ class Plan(Saved):
     dynamic: Mapping[str, QuantizeDynamic] = field(default_factory=dict)
     range_reduction: RangeReduction = RangeReduction.WORST_CASE
     reductions: Mapping[str, Reduction] = field(default_factory=dict)
+    choices: Choices = field(default_factory=dict)
+    asked: Request | None = None
+
+    @property
+    def qconfig(self) -> QConfigMapping:
+        """The mapping that names the form of every node: with it nothing is left to choose.
+
+        `prepare` with it, and the same samples or statistics, gives the same file.
+
+        Raises:
+            CalibrationError: an earlier version wrote the plan, without the choices.
+        """
+        if self.asked is None:
+            raise CalibrationError(f"the plan has no choices of forms. {self.ANEW}")
+        return named_mapping(self.asked.mapping, self.choices, self.dynamic)
 
     def __hash__(self) -> int:
         return hash(self.model_hash)
@@ -149,6 +174,7 @@ def plan(
     constants = _constants(prepared, decisions, tensors, gains, saturated)
     dynamic, reasons, of_dynamic = _dynamic(prepared, objective)
     decisions |= reasons
+    choices = with_dynamic(prepared.choices, dynamic, reasons)
     stored = {weight.tensor for weight in constants.weights.values()}
     notes += [*constants.notes, *of_dynamic, *notes_on_both_parts(stored, dynamic.values())]
     return Plan(
@@ -164,6 +190,8 @@ def plan(
         dynamic,
         prepared.target.range_reduction,
         constants.reductions,
+        choices,
+        Request(prepared.qconfig),
     )
 
 
@@ -219,10 +247,16 @@ def _dynamic(
     prepared: Prepared, objective: Objective
 ) -> tuple[dict[str, QuantizeDynamic], dict[str, Float], tuple[str, ...]]:
     """(nodes that are quantized dynamically, a reason for every other that was to be, notes)."""
-    if not prepared.qconfig.has_dynamic:
+    chosen = prepared.chosen.mapping
+    if not chosen.has_dynamic:
         return {}, {}, ()
     made = dynamic_plan(
-        prepared.model, prepared.qconfig, prepared.target, objective, (), prepared.model_hash
+        prepared.model,
+        chosen,
+        prepared.target,
+        objective,
+        known_hash=prepared.model_hash,
+        asked=prepared.qconfig,
     )
     asked = {n for n, d in prepared.decisions.items() if d == Float(DYNAMICALLY)}
     reasons = {n: d for n in asked if isinstance(d := made.decisions[n], Float)}

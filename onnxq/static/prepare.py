@@ -19,7 +19,7 @@ from onnxq.graph.pixels import coded_pixels, take_pixels
 from onnxq.graph.saving import to_bytes
 from onnxq.graph.walk import tensor_names, walk
 from onnxq.ort import runtime
-from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
+from onnxq.qconfig import Choice, QConfigMapping, default_qconfig_mapping
 from onnxq.qconfig.absent import absent_op_types
 from onnxq.qconfig.input_codes import as_input_codes, as_output_codes, check_end
 from onnxq.samples import InputSpec, input_specs, open_samples
@@ -27,10 +27,13 @@ from onnxq.samples.excerpt import Excerpt
 from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_mapping
 from onnxq.static.calibrate import Calibration
+from onnxq.static.choosing.choices import Choices, choices_of
+from onnxq.static.choosing.named import Named
+from onnxq.static.choosing.rules import by_rules
 from onnxq.static.noise.watched import watched
 from onnxq.static.placing.decision import Decision, Quantize
-from onnxq.static.placing.groups import TensorGroup
-from onnxq.static.placing.placed import placed
+from onnxq.static.placing.groups import TensorGroup, as_observed, observers_of
+from onnxq.static.placing.placed import placed, with_reasons
 from onnxq.targets.range_reduction import as_range_reduction
 
 if TYPE_CHECKING:
@@ -61,10 +64,13 @@ class Prepared:
         model_hash: names graph and weights; Statistics and Plan carry it.
         target: the machine that the model is for.
         qconfig: what was asked for.
+        chosen: the same with the forms that were chosen without data, and why.
         decisions: node name -> Quantize or Float(reason), in graph order, subgraphs included.
         groups: the quantized activation tensors.
         clamps: tensor -> real bounds of the Relu and Clip that were folded into its Q.
         channel_gains: the tensors that may carry a factor per channel.
+        in_integers: groups of the tensors with every node in integers that can be: what the data
+            may speak for. They are observed too.
         feedback: output name -> input name, for models whose state goes round.
         notes: what canonicalization did, and types and entries that a user should know of.
         input_codes: inputs of the quantized model that are pixels or codes; pixels are uint8 in
@@ -76,10 +82,12 @@ class Prepared:
     model_hash: str
     target: Target
     qconfig: QConfigMapping
+    chosen: Named
     decisions: Mapping[str, Decision]
     groups: tuple[TensorGroup, ...]
     clamps: Mapping[str, tuple[float, float]]
     channel_gains: Mapping[str, ChannelGain]
+    in_integers: tuple[TensorGroup, ...]
     feedback: Mapping[str, str]
     notes: tuple[str, ...]
     input_codes: Mapping[str, InputCodes | Pixels] = field(default_factory=dict)
@@ -90,12 +98,12 @@ class Prepared:
     @property
     def observed(self) -> dict[str, ObserverSpec]:
         """Tensor name -> observer, for every tensor that calibration looks at."""
-        return {
-            source: group.observer
-            for group in self.groups
-            if group.range is None
-            for source in group.sources
-        }
+        return {**observers_of(self.in_integers), **observers_of(self.groups)}
+
+    @property
+    def choices(self) -> Choices:
+        """Node name -> its form as far as it can be told without data, and why."""
+        return choices_of(self.model, self.decisions, self.chosen.reasons)
 
     @property
     def watched(self) -> dict[str, ObserverSpec]:
@@ -211,16 +219,24 @@ def prepare(
     )
     check_feedback(canonical.model, feedback or {})
     PoolToConv(mapping.op_types)(canonical.model)
-    found = placed(canonical.model, mapping, chosen, codes_out)
+    named = Named(mapping)
+    if mapping.choice is Choice.BEST:
+        named = by_rules(canonical.model, mapping, chosen, codes_out)
+    made = placed(canonical.model, named.mapping, chosen, codes_out)
+    found, every, open_forms = with_reasons(made, named.reasons), made, mapping.without_forms()
+    if open_forms != named.mapping:
+        every = placed(canonical.model, open_forms, chosen, codes_out)
     return Prepared(
         model=canonical.model,
         model_hash=model_hash(canonical.model),
         target=chosen,
         qconfig=mapping,
+        chosen=named,
         decisions=found.decisions,
-        groups=found.groups,
+        groups=as_observed(found.groups, observers_of(every.groups)),
         clamps=found.clamps,
         channel_gains=found.channel_gains,
+        in_integers=every.groups,
         feedback=dict(feedback or {}),
         notes=(*canonical.notes, *on_pixels, *found.notes, *absent_op_types(nodes, mapping)),
         input_codes=wishes,

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from onnxq.qconfig import QConfigMapping
+
     Batch = Mapping[str, npt.NDArray[np.generic]]
     Source = Path | ir.Model | onnx.ModelProto
     Feeds = Mapping[str, torch.Tensor]
@@ -219,14 +221,33 @@ def _arrays(feeds: Feeds) -> Batch:
 
 
 def _quantized(source: Source, batches: Sequence[Batch], folder: Path) -> None:
-    """Static files for each target and format; a target's formats share its statistics."""
-    from onnxq.graph.io import save
+    """Static files for each target and format; a target's formats share its statistics.
 
-    for target in TARGETS:
-        statistics = onnxq.calibrate(onnxq.prepare(source, target=target), batches)
-        for form in FORMATS:
-            made = onnxq.quantize(source, statistics=statistics, target=target, format=form)
-            save(made, folder / f"{target}.{form}.onnx")
+    NAME.onnx has all integers, which older commits make by default; NAME.best.onnx what is chosen.
+    """
+    from onnxq.graph.io import save
+    from onnxq.qconfig import default_qconfig_mapping
+
+    best = default_qconfig_mapping()
+    chosen = {".best": best} if hasattr(best, "choice") else {}
+    for target, (ending, mapping) in itertools.product(
+        TARGETS, {"": _all_integers(best), **chosen}.items()
+    ):
+        statistics = onnxq.calibrate(onnxq.prepare(source, mapping, target), batches)
+        for form in FORMATS if not ending else FORMATS[:1]:
+            made = onnxq.quantize(
+                source, qconfig=mapping, statistics=statistics, target=target, format=form
+            )
+            save(made, folder / f"{target}.{form}{ending}.onnx")
+
+
+def _all_integers(mapping: QConfigMapping) -> QConfigMapping:
+    """The mapping; of commits that choose forms, with every node in integers that can be."""
+    if not hasattr(mapping, "choice"):
+        return mapping
+    from onnxq.qconfig import Choice
+
+    return mapping.set_choice(Choice.ALL_INTEGERS)
 
 
 def _dynamic(source: Source, folder: Path) -> None:

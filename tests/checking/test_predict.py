@@ -13,7 +13,7 @@ from onnxq.checking.differences import SCALES, ULPS
 from onnxq.checking.predict import predict
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.targets.accumulation import Arithmetic
-from tests.examples import as_ir, images, model, network, weights
+from tests.examples import ALL_INTEGERS, as_ir, images, model, network, weights
 
 if TYPE_CHECKING:
     import onnx
@@ -25,7 +25,8 @@ SAMPLES = {"x": images(8, 1)}
 
 
 def quantized(target: str, source: onnx.ModelProto | None = None) -> ir.Model:
-    made: ir.Model = onnxq.quantize(as_ir(source or network()), [{"x": images(16)}], target=target)
+    float_model, samples = as_ir(source or network()), [{"x": images(16)}]
+    made: ir.Model = onnxq.quantize(float_model, samples, qconfig=ALL_INTEGERS, target=target)
     return made
 
 

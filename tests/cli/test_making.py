@@ -469,7 +469,7 @@ def test_the_remedy_that_a_recurrent_node_is_given_works(
     onnx.save(float_model, path)
     feeds: dict[str, Any] = {i.name: case.inputs[int(i.name[2:])] for i in float_model.graph.input}
     np.savez(samples, **feeds)
-    told = " ".join(run("inspect", path).stdout.split())
+    told = " ".join(run("inspect", path, "--all-integers").stdout.split())
     assert f"--set op:{name}=dynamic; in Python QConfigMapping().set_op_type('{name}'," in told
     options = ("-o", tmp_path / "q.onnx", "--set", f"op:{name}=dynamic", "--objective", "size")
     result = run("quantize", path, samples, *options, "--json")

@@ -18,7 +18,7 @@ from onnxq.qconfig import default_qconfig_mapping, get_default_qconfig
 from onnxq.static.calibrate import calibrate
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.prepare import Prepared, TensorGroup, prepare
-from tests.examples import images, model, network, save, weights
+from tests.examples import ALL_INTEGERS, images, model, network, save, weights
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,7 +85,7 @@ def test_a_range_that_an_operator_guarantees_replaces_observation() -> None:
         helper.make_node("Sigmoid", ["m"], ["s"], "sigmoid"),
         helper.make_node("MatMul", ["s", "w"], ["y"], "last"),
     ]
-    prepared = prepare(model(nodes, {"w": weights(1, 4, 4)}, {"x": ["N", 4]}))
+    prepared = prepare(model(nodes, {"w": weights(1, 4, 4)}, {"x": ["N", 4]}), ALL_INTEGERS)
     group = group_of(prepared, "s")
     assert group.range is not None
     assert group.range[0] == 0

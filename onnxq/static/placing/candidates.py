@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 MATRIX = 2  # rank of B where MatMul + Add counts as a biased MatMul
 UNBOUNDED = (float("-inf"), float("inf"))
 DYNAMICALLY = "quantized dynamically"
+LEFT = "the qconfig leaves it in float"
 NO_DYNAMIC_FORM = "has no dynamically quantized form, which the qconfig asks for"
 
 
@@ -96,7 +97,7 @@ def _judge(
         return Float(f"onnxq has no integer form of {label}")
     entry = qconfig.for_node(node_name(node), node.op_type)
     if entry is None or entry.form is NodeForm.FLOAT:
-        return Float("the qconfig leaves it in float")
+        return Float(LEFT)
     rule = operator.rule(node)
     if isinstance(rule, Float):
         return rule

@@ -9,7 +9,7 @@ from onnxq.static.placing.channel_gains import ChannelGain, channel_observer
 from onnxq.static.placing.overrides import group_override
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from onnxq.dtypes import QDType
     from onnxq.observers import ObserverSpec
@@ -86,3 +86,30 @@ def _observer(tensors: list[str], placement: Placement, qconfig: QConfigMapping)
             assert chosen is not None  # a node without a qconfig is float and owns nothing
             return chosen.activation_observer
     raise AssertionError(f"no node owns any of {tensors}")
+
+
+def observers_of(groups: Iterable[TensorGroup]) -> dict[str, ObserverSpec]:
+    """Tensor name -> observer, of every tensor of the groups that has to be observed."""
+    return {
+        source: group.observer
+        for group in groups
+        if group.range is None
+        for source in group.sources
+    }
+
+
+def as_observed(
+    groups: Iterable[TensorGroup], observers: Mapping[str, ObserverSpec]
+) -> tuple[TensorGroup, ...]:
+    """The groups with the observers that look at their sources, where these are of one mind.
+
+    Args:
+        groups: of one placement.
+        observers: of another one of the same model, whose nodes may own other tensors.
+    """
+    found = []
+    for group in groups:
+        specs = {observers.get(source, group.observer) for source in group.sources}
+        known = group.range is None and len(specs) == 1
+        found.append(replace(group, observer=specs.pop()) if known else group)
+    return tuple(found)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from onnxq.operator import Float
+from onnxq.static.placing.candidates import LEFT
 from onnxq.static.placing.channel_gains import find_channel_gains
 from onnxq.static.placing.check_types import check_types
 from onnxq.static.placing.groups import groups_of
@@ -70,3 +72,12 @@ def placed(
         gains,
         (*notes, *storage.notes),
     )
+
+
+def with_reasons(found: Placed, reasons: Mapping[str, str]) -> Placed:
+    """The same, with these reasons of nodes that the qconfig leaves in float."""
+    decisions = {
+        name: Float(reasons[name]) if decision == Float(LEFT) and name in reasons else decision
+        for name, decision in found.decisions.items()
+    }
+    return replace(found, decisions=decisions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,7 +49,7 @@ def tensor_qparams(
         for graph in prepared.model.graphs()
         for name, value in graph.initializers.items()
     }
-    for group in prepared.groups:
+    for group in _known(prepared, statistics):
         reason = _why_unknown(group, statistics)
         if reason:
             unseen.update(dict.fromkeys(group.members, reason))
@@ -63,6 +64,25 @@ def tensor_qparams(
             qparams = _fitted(qparams, prepared.clamps[group.members[0]])
         tensors.update(dict.fromkeys(group.members, stored_as(qparams, group.dtype)))
     return tensors, unseen, notes
+
+
+def _known(prepared: Prepared, statistics: Statistics) -> list[TensorGroup]:
+    """The groups; a copy that was not observed has the sources of its values in its place.
+
+    Statistics of all integers, or of an earlier version, lack what only the chosen forms read.
+    """
+    sources = {member: group.sources for group in prepared.in_integers for member in group.members}
+    found = []
+    for group in prepared.groups:
+        stand_in = [
+            other
+            for source in group.sources
+            for other in (
+                (source,) if source in statistics.observers else sources.get(source, (source,))
+            )
+        ]
+        found.append(replace(group, sources=tuple(dict.fromkeys(stand_in))))
+    return found
 
 
 def _why_unknown(group: TensorGroup, statistics: Statistics) -> str:

@@ -13,6 +13,7 @@ import onnxq
 from onnxq.observers.tensor_noise import decibels
 from onnxq.static.noise.unfit import kept, line_db, unfit
 from onnxq.static.planning.activation_qparams import tensor_qparams
+from tests.examples import ALL_INTEGERS
 from tests.static.noise.nets import feed_forwards, sounds, spectral, tokens
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ Samples = list[dict[str, "Singles"]]
 
 
 def observed(model: onnx.ModelProto, samples: Samples) -> tuple[Prepared, Statistics]:
-    prepared = onnxq.prepare(model, target="x86-vnni")
+    prepared = onnxq.prepare(model, ALL_INTEGERS, "x86-vnni")
     return prepared, onnxq.calibrate(prepared, samples)
 
 

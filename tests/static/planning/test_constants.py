@@ -38,7 +38,7 @@ from onnxq.static.planning.constants import (
     with_room,
 )
 from onnxq.static.prepare import Prepared, prepare
-from tests.examples import model, weights
+from tests.examples import ALL_INTEGERS, model, weights
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -238,7 +238,7 @@ def test_an_added_vector_divided_by_the_scale_of_the_sums_stays_within_int32(
     ]
     bias = np.array(values, np.float32)
     source = model(nodes, {"w": weights(1, 4, 4), "b": bias}, {"x": ["N", 4]})
-    made = prepare(source, None, "x86-vnni")
+    made = prepare(source, ALL_INTEGERS, "x86-vnni")
     node = made.model.graph.node(0)
     scale = np.array([1e-12, 1e-20, 1e-38, 1e-2] if per_channel else 1e-20, np.float32)
     granularity = PerChannel(1) if per_channel else PerTensor()

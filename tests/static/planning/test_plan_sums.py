@@ -17,7 +17,7 @@ from onnxq.qparams import QParams, per_tensor
 from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
-from tests.examples import model, weights
+from tests.examples import ALL_INTEGERS, model, weights
 
 # a quarter of all pairs of codes is half way between two codes of the result
 TIES = {"x": np.linspace(0, 255, 16, dtype=np.float32).reshape(1, 16)}
@@ -40,7 +40,7 @@ def doubled() -> onnx.ModelProto:
 
 
 def made_for(target: str) -> Plan:
-    prepared = prepare(doubled(), None, target)
+    prepared = prepare(doubled(), ALL_INTEGERS, target)
     return plan(prepared, calibrate(prepared, TIES))
 
 
@@ -105,7 +105,10 @@ def straightened(alpha: float, beta: float) -> onnx.ModelProto:
 def test_operators_that_write_a_sum_agree_too(
     source: onnx.ModelProto, samples: dict[str, npt.NDArray[np.float32]]
 ) -> None:
-    exact, portable = (onnxq.quantize(source, samples, target=t) for t in ("x86-vnni", "portable"))
+    exact, portable = (
+        onnxq.quantize(source, samples, qconfig=ALL_INTEGERS, target=target)
+        for target in ("x86-vnni", "portable")
+    )
     (on_arm,) = predict(exact, machines="arm64").machines
     assert [layer.op_type for layer in on_arm.risky_layers] == ["QLinearAdd"]
     assert not any(machine.may_differ for machine in predict(portable).machines)

@@ -1,0 +1,165 @@
+"""Forms that were chosen, node by node, and the qconfig that names them all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+from onnxq.errors import QConfigError
+from onnxq.graph.walk import node_name, walk
+from onnxq.operator import DynamicForm, Float, NodeForm, Role
+from onnxq.qconfig import (
+    QConfig,
+    QConfigDynamic,
+    QConfigMapping,
+    onnxq_default_dynamic_qconfig,
+)
+from onnxq.static.placing.candidates import DYNAMICALLY
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from onnxq.dynamic.dynamic_decision import QuantizeDynamic
+    from onnxq.qconfig import Entry
+    from onnxq.static.placing.decision import Decision
+
+BYTE_BITS = 8
+DYNAMIC_FORMS = {DynamicForm.INTEGER: NodeForm.DYNAMIC}
+"""NodeForm of a node that is quantized dynamically; of the other forms it is STORED."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChoice:
+    """The form of a node.
+
+    Attributes:
+        op_type: of the node.
+        form: that it has.
+        reason: why, in words that a user understands.
+    """
+
+    op_type: str
+    form: NodeForm
+    reason: str
+
+
+Choices = Mapping[str, NodeChoice]
+"""Node name -> its form, in graph order."""
+
+
+def choices_of(
+    model: ir.Model, decisions: Mapping[str, Decision], reasons: Mapping[str, str]
+) -> Choices:
+    """The choice that each decision is.
+
+    Args:
+        model: canonical.
+        decisions: node name -> decision.
+        reasons: node name -> why its form was named.
+    """
+    nodes = [(node_name(node), node.op_type) for node, _ in walk(model.graph)]
+    return {
+        name: _choice(op_type, decisions[name], reasons.get(name, "")) for name, op_type in nodes
+    }
+
+
+def _choice(op_type: str, decision: Decision, reason: str) -> NodeChoice:
+    if isinstance(decision, Float):
+        form = NodeForm.DYNAMIC if decision.reason == DYNAMICALLY else NodeForm.FLOAT
+        return NodeChoice(op_type, form, reason or decision.reason)
+    inner = decision.folded_into is not None
+    float_result = decision.rule.role is Role.COMPUTE and not decision.results and not inner
+    form = NodeForm.FLOAT_RESULT if float_result else NodeForm.INTEGER
+    return NodeChoice(op_type, form, reason or decision.how)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A qconfig as it was asked for, saved as its YAML.
+
+    Attributes:
+        mapping: what the user wrote, or the default.
+    """
+
+    mapping: QConfigMapping
+
+    def to_dict(self) -> dict[str, object]:
+        """{"yaml": text}."""
+        return {"yaml": self.mapping.to_yaml()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object]) -> Self:
+        """The value that `to_dict` wrote.
+
+        Raises:
+            QConfigError: it is no qconfig.
+        """
+        if not isinstance(text := data.get("yaml"), str):
+            raise QConfigError(f"the plan's qconfig is a {type(text).__name__}; wanted YAML text.")
+        return cls(QConfigMapping.from_yaml(text))
+
+
+def with_dynamic(
+    choices: Choices, dynamic: Mapping[str, QuantizeDynamic], floats: Mapping[str, Float]
+) -> Choices:
+    """The choices with the forms that nodes have which are quantized dynamically.
+
+    Args:
+        choices: made without knowing how.
+        dynamic: node name -> how.
+        floats: node name -> why it stays float, of the others that were to be.
+    """
+    forms = {name: DYNAMIC_FORMS.get(d.form, NodeForm.STORED) for name, d in dynamic.items()}
+    return {
+        **choices,
+        **{name: replace(choices[name], form=form) for name, form in forms.items()},
+        **{
+            name: replace(choices[name], form=NodeForm.FLOAT, reason=left.reason)
+            for name, left in floats.items()
+        },
+    }
+
+
+def named_mapping(
+    asked: QConfigMapping, choices: Choices, dynamic: Mapping[str, QuantizeDynamic]
+) -> QConfigMapping:
+    """The mapping that names the form of every node, so that nothing is left to choose.
+
+    Args:
+        asked: gives every node its observers.
+        choices: of every node.
+        dynamic: node name -> how, of the nodes that are quantized dynamically.
+    """
+    nodes: dict[str, Entry] = dict(asked.nodes)
+    for name, choice in choices.items():
+        entry = asked.entry_for_node(name, choice.op_type)
+        if name in dynamic:
+            nodes[name] = _dynamic(entry, dynamic[name])
+        elif isinstance(entry, QConfig):
+            nodes[name] = replace(entry, form=_static(choice.form))
+        else:
+            nodes[name] = None
+    return replace(asked, nodes=nodes)
+
+
+def dynamic_entry(entry: QConfig) -> QConfigDynamic:
+    """The dynamic entry with the same weights, where dynamic quantization stores such."""
+    dtype = entry.weight_observer().dtype
+    if not dtype.is_integer or dtype.bits > BYTE_BITS:
+        return onnxq_default_dynamic_qconfig
+    return QConfigDynamic(entry.weight)
+
+
+def _dynamic(entry: Entry, made: QuantizeDynamic) -> QConfigDynamic:
+    """The entry with the form that was found for it."""
+    asked = dynamic_entry(entry) if isinstance(entry, QConfig) else entry
+    assert asked is not None, "a node that the user leaves in float is not quantized"
+    return asked if asked.form is not None else replace(asked, form=made.form)
+
+
+def _static(form: NodeForm) -> NodeForm:
+    """The form as a QConfig names it: 16 bits are its observer's, and dynamic forms are float."""
+    if form is NodeForm.WIDE:
+        return NodeForm.INTEGER
+    return form if form in (NodeForm.INTEGER, NodeForm.FLOAT_RESULT) else NodeForm.FLOAT

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from onnxq.operator import NodeForm
+from onnxq.qconfig import Choice, QConfigMapping, default_qconfig_mapping
+from onnxq.static.prepare import Prepared, prepare
+from tests.examples import model, weights
+from tests.small_networks import WIDTH, embedded, encoder_block, perceptron, repeated
+
+INTEGER, RESULT, FLOAT = NodeForm.INTEGER, NodeForm.FLOAT_RESULT, NodeForm.FLOAT
+
+
+def forms(prepared: Prepared) -> dict[str, NodeForm]:
+    return {name: choice.form for name, choice in prepared.choices.items()}
+
+
+def named(pattern: str) -> QConfigMapping:
+    return default_qconfig_mapping().with_overrides([pattern])
+
+
+def test_weight_products_of_a_transformer_have_float_results_and_the_rest_is_float() -> None:
+    found = forms(prepare(encoder_block()))
+    products = {name for name in found if name.startswith("weight")}
+    assert {found[name] for name in products} == {RESULT}
+    assert {found[name] for name in ("scores", "mixed", "sum1", "sum2", "gelu", "norm1")} == {FLOAT}
+
+
+def test_a_product_that_a_product_reads_keeps_codes() -> None:
+    assert forms(prepare(perceptron())) == {
+        "first": INTEGER,
+        "relu": INTEGER,
+        "second": INTEGER,
+        "relu2": INTEGER,
+        "third": RESULT,
+    }
+
+
+def test_what_moves_codes_to_a_product_stays_on_codes() -> None:
+    found = forms(prepare(encoder_block()))
+    assert found["together"] is INTEGER  # between the float attention and its output product
+    assert found["heads"] is FLOAT  # between a float result and a float product
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_a_recurrence_is_dynamic_and_its_table_is_stored(kind: str) -> None:
+    found = forms(prepare(embedded(kind)))
+    assert found == {"table": NodeForm.DYNAMIC, "layer": NodeForm.DYNAMIC}
+
+
+def test_what_a_loop_repeats_is_dynamic() -> None:
+    found = forms(prepare(repeated()))
+    assert found["inside"] is NodeForm.DYNAMIC
+
+
+def test_every_choice_has_a_reason() -> None:
+    for made in (encoder_block(), perceptron(), embedded("LSTM"), repeated()):
+        assert all(choice.reason for choice in prepare(made).choices.values())
+
+
+@pytest.mark.parametrize(
+    ("setting", "node", "form"),
+    [
+        ("node:scores=default", "scores", RESULT),
+        ("node:scores=integer", "scores", INTEGER),
+        ("op:MatMul=float", "weight_up", FLOAT),
+        ("node:weight_up=integer", "weight_up", INTEGER),
+        ("node:weight_up=dynamic", "weight_up", NodeForm.DYNAMIC),
+        ("op:Add=default", "sum1", INTEGER),
+    ],
+)
+def test_what_the_user_names_is_never_chosen_otherwise(
+    setting: str, node: str, form: NodeForm
+) -> None:
+    assert forms(prepare(encoder_block(), named(setting)))[node] is form
+
+
+def test_a_convolutional_network_is_as_with_all_integers() -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], "conv"),
+        helper.make_node("Relu", ["a"], ["b"], "relu"),
+        helper.make_node("Conv", ["b", "v"], ["c"], "conv2"),
+        helper.make_node("Add", ["b", "c"], ["d"], "sum"),
+        helper.make_node("GlobalAveragePool", ["d"], ["e"], "pool"),
+        helper.make_node("Flatten", ["e"], ["f"], "flat"),
+        helper.make_node("Gemm", ["f", "m"], ["y"], "head"),
+    ]
+    constants = {
+        "w": weights(1, 4, 3, 1, 1),
+        "v": weights(2, 4, 4, 1, 1),
+        "m": weights(3, 4, 10),
+    }
+    made = model(nodes, constants, {"x": ["N", 3, 8, 8]})
+    best, every = prepare(made), prepare(made, named("op:Softmax=float"))
+    assert best.decisions == every.decisions
+    assert Counter(forms(best).values()) == {INTEGER: 6, RESULT: 1}
+
+
+def test_all_integers_choose_nothing() -> None:
+    mapping = default_qconfig_mapping().set_choice(Choice.ALL_INTEGERS)
+    prepared = prepare(encoder_block(), mapping)
+    assert prepared.chosen.mapping == mapping
+    assert not prepared.chosen.reasons
+    assert forms(prepared)["sum1"] is INTEGER
+
+
+def test_a_float_stream_that_convolutions_begin_stays_float() -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], "stem"),
+        helper.make_node("Reshape", ["a", "shape"], ["t"], "tokens"),
+        helper.make_node("Add", ["t", "places"], ["s"], "placed"),
+        helper.make_node("MatMul", ["s", "m"], ["p"], "product"),
+        helper.make_node("Add", ["s", "p"], ["r"], "residual"),
+        helper.make_node("Sinh", ["r"], ["y"], "float"),
+    ]
+    constants = {
+        "w": weights(1, WIDTH, 3, 1, 1),
+        "shape": np.array([-1, WIDTH]),
+        "places": weights(2, 1, WIDTH),
+        "m": weights(3, WIDTH, WIDTH),
+    }
+    made: onnx.ModelProto = model(nodes, constants, {"x": [1, 3, 4, 4]})
+    found = forms(prepare(made))
+    assert found["stem"] is INTEGER
+    assert found["residual"] is FLOAT
+    assert found["product"] is RESULT
