@@ -126,6 +126,14 @@ def member(kind: type[Member], value: object, what: str) -> Member:
     return kind(value)
 
 
+def kind_of(value: object) -> str:
+    """Class of a value, with its article: "an int", "a list"; "None"."""
+    name = type(value).__name__
+    if value is None:
+        return "None"
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an error's text without its period; its class where it has none."""
     lines = str(error).strip().splitlines()

@@ -21,7 +21,7 @@ from onnxq.checking.layer_overflows import Layer, find_layers
 from onnxq.checking.prediction import MachinePrediction, OutputPrediction, Prediction
 from onnxq.checking.rounding import replay
 from onnxq.core.threads import workers
-from onnxq.errors import CalibrationError, QConfigError
+from onnxq.errors import CalibrationError, QConfigError, kind_of
 from onnxq.graph.io import load, model_hash
 from onnxq.qdq.read import code_type, is_quantize
 from onnxq.reference.float_nodes import FloatNodes
@@ -251,7 +251,7 @@ def _given(machines: object) -> list[str | Target]:
         return [machines]
     if not isinstance(machines, Iterable) or isinstance(machines, bytes):
         raise QConfigError(
-            f"machines are a {type(machines).__name__} ({machines!r}); wanted '{ALL}', a name that "
+            f"machines are {kind_of(machines)} ({machines!r}); wanted '{ALL}', a name that "
             "`onnxq targets` lists, an onnxq.targets.Target, or a list of these."
         )
     given = list(machines)

@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxq import catalog, dtypes
 from onnxq.dtypes import FLOAT16, INT8, QDType
-from onnxq.errors import QConfigError, nearest
+from onnxq.errors import QConfigError, kind_of, nearest
 from onnxq.graph.walk import tensor_names, walk
 from onnxq.qconfig import (
     QConfig,
@@ -103,7 +103,7 @@ def mapping_of(spec: DynamicSpec, dtype: QDType | str | None = None) -> QConfigM
             _check_op_type(name)
         return QConfigMapping(None, dict.fromkeys(sorted(spec), entry))
     raise QConfigError(
-        f"qconfig_spec is a {type(spec).__name__} ({spec!r}); wanted None, a set of op types such "
+        f"qconfig_spec is {kind_of(spec)} ({spec!r}); wanted None, a set of op types such "
         "as {'MatMul', 'LSTM'}, a dict {op type or node name: QConfigDynamic}, or a QConfigMapping."
     )
 

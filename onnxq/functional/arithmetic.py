@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from onnxq.errors import ShapeError
+from onnxq.errors import ShapeError, kind_of
 from onnxq.functional.calls import call, check_input, result_qparams
 from onnxq.qparams import quantize
 from onnxq.qtensor.checked import whole
@@ -92,7 +92,7 @@ def cat(
         UnsupportedError: quantized per channel.
     """
     if isinstance(tensors, QTensor) or not isinstance(tensors, Iterable):
-        raise ShapeError(f"cat: tensors is a {type(tensors).__name__}; wanted a list of QTensors.")
+        raise ShapeError(f"cat: tensors is {kind_of(tensors)}; wanted a list of QTensors.")
     if not tensors:
         raise ShapeError("cat: got no tensors; wanted one or more.")
     parts = [check_input("cat", x, f"tensor {i}") for i, x in enumerate(tensors)]

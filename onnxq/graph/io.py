@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from onnxq.core.atomic import check_writable, write_atomically
 from onnxq.core.regular import why_no_file
-from onnxq.errors import ModelError, first_line, nearest
+from onnxq.errors import ModelError, first_line, kind_of, nearest
 from onnxq.graph.collector import without_collector
 from onnxq.graph.diagnose import why_unreadable
 from onnxq.graph.door.check_model import check_model, refuse
@@ -55,7 +55,7 @@ def _refuse_other_kinds(model: object) -> None:
     if isinstance(model, str | Path):
         return
     raise ModelError(
-        f"the model is a {type(model).__name__}; wanted the path of an ONNX file, an "
+        f"the model is {kind_of(model)}; wanted the path of an ONNX file, an "
         "onnx.ModelProto or an onnx_ir.Model. A PyTorch module becomes one by "
         "onnxq.export(module, example_inputs)."
     )

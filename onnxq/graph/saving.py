@@ -11,7 +11,7 @@ import onnx_ir as ir
 from google.protobuf.message import EncodeError
 
 from onnxq.core.atomic import as_output_error, check_writable, put, temporary, write_atomically
-from onnxq.errors import ModelError, OutputError
+from onnxq.errors import ModelError, OutputError, kind_of
 from onnxq.graph.annotations import Annotations, drop_annotations
 from onnxq.graph.collector import without_collector
 from onnxq.graph.door.check_model import refuse
@@ -58,7 +58,7 @@ def save(model: ir.Model, path: str | Path, annotations: Annotations = Annotatio
     """
     if not isinstance(model, ir.Model):
         raise ModelError(
-            f"save: the model is a {type(model).__name__}; wanted onnxq.save(model, path) with an "
+            f"save: the model is {kind_of(model)}; wanted onnxq.save(model, path) with an "
             "onnx_ir.Model, such as onnxq.quantize returns."
         )
     refuse(check_external_data(model), "save: the model")  # what is read here ends in the file

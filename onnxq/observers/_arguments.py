@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxq import dtypes
 from onnxq.dtypes import QDType
-from onnxq.errors import QConfigError, nearest
+from onnxq.errors import QConfigError, kind_of, nearest
 from onnxq.qparams import QScheme
 
 FLOAT16 = np.dtype(np.float16)  # NoopObserver's: stored as float16, so there is nothing to observe
@@ -86,7 +86,7 @@ def check_kind(name: str, key: str, value: object, annotation: object) -> None:
     if kinds and given.isdisjoint(kinds):
         wanted = " or ".join("null" if kind is None else kind.__name__ for kind in kinds)
         raise QConfigError(
-            f"{name}: {key} is {reprlib.repr(value)}, a {type(value).__name__}; wanted {wanted}."
+            f"{name}: {key} is {reprlib.repr(value)}, {kind_of(value)}; wanted {wanted}."
             f"{_as_number(value)}"
         )
 
@@ -112,7 +112,7 @@ def as_argument(key: str, value: object) -> Argument:
     if value is None or isinstance(value, int | float | str | QDType | QScheme):
         return value
     raise QConfigError(
-        f"argument '{key}' is a {type(value).__name__}; a number, a text or None can be saved."
+        f"argument '{key}' is {kind_of(value)}; a number, a text or None can be saved."
     )
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import fx, nn
 from torch.utils._pytree import tree_leaves
 
-from onnxq.errors import UnsupportedError
+from onnxq.errors import UnsupportedError, kind_of
 from onnxq.graph.expose import expose
 from onnxq.ort import runtime
 from onnxq.pytorch.arguments.bound_inputs import bind
@@ -121,7 +121,7 @@ def compare(
     """
     if not isinstance(module, fx.GraphModule):
         raise UnsupportedError(
-            f"compare: got a {type(module).__name__}; wanted what prepare_qat(..., inputs=...) "
+            f"compare: got {kind_of(module)}; wanted what prepare_qat(..., inputs=...) "
             "returns, or convert of that. A module with stubs is compared by export itself."
         )
     tensors = _quantized(model)

@@ -27,7 +27,16 @@ _KINDS = ("global", "op", "node", "tensor")
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML's safe subset; a key that is written twice is an error, not the last one's."""
+    """YAML's safe subset; a key that is written twice is an error, not the last one's.
+
+    Args:
+        text: of the file.
+        where: it stands, for messages.
+    """
+
+    def __init__(self, text: str, where: str) -> None:
+        super().__init__(text)
+        self.where = where
 
 
 def _construct_mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[object, object]:
@@ -37,7 +46,7 @@ def _construct_mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[ob
         if not isinstance(key, str | int | float | None) or key in result:
             line = key_node.start_mark.line + 1
             raise QConfigError(
-                f"qconfig: line {line}: key {reprlib.repr(key)} is repeated or no name."
+                f"{loader.where}: line {line}: key {reprlib.repr(key)} is repeated or no name."
             )
         result[key] = loader.construct_object(value_node, deep=True)
     return result
@@ -73,7 +82,11 @@ def parse_yaml(source: str | Path) -> dict[str, object]:
 
 def _parse(text: str, where: str) -> object:
     try:
-        return yaml.load(text, _StrictLoader)  # which is a SafeLoader
+        loader = _StrictLoader(text, where)
+        try:
+            return loader.get_single_data()
+        finally:
+            loader.dispose()
     except UNREADABLE as error:
         why = str(error) if isinstance(error, yaml.YAMLError) else first_line(error)
         raise QConfigError(f"{where} is not YAML: {why}") from error

@@ -13,6 +13,9 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -27,6 +30,8 @@ from onnxq.qconfig._defaults import NAMED
 from onnxq.qconfig._values import BLOCK_SIZES, STATIC_FORMS, Choice, ScaleRule
 from onnxq.qparams import QScheme
 
+EXPONENT = re.compile(r"([+-]?\d+)(\.\d*)?[eE]([+-]?)(\d+)")
+"""Numbers that YAML 1.1 reads as texts where they have no fraction, or no sign behind the e."""
 FILE = Path(__file__).with_name("qconfig.schema.json")
 _CHOICES = {
     "dtype": [*map(str, dtypes.all_qdtypes()), "quint8", "qint8", "qint32"],
@@ -129,10 +134,24 @@ def check_form(data: object, kind: Any, where: str) -> None:
             return
         text, _, place = message.replace("`", "").partition(" - at ")
         at = f"{place.removeprefix('$.')}: " if place else ""
-        hint = " YAML takes 1e-6 for a text: write 1.0e-6." if "float, got str" in text else ""
+        hint = _hint(data, place) if "float, got str" in text else ""
         raise QConfigError(
             f"{where}: {at}{text[0].lower()}{text[1:]}.{hint} docs/qconfig.md has the forms."
         ) from error
+
+
+def _hint(data: object, place: str) -> str:
+    """Advice on a number that YAML has read as a text; empty where it is none."""
+    for key in place.removeprefix("$.").split("."):
+        data = data.get(key) if isinstance(data, Mapping) else None
+    number = EXPONENT.fullmatch(str(data))
+    if number is None:
+        return ""
+    if math.isinf(float(str(data))):
+        return f" {data} is more than a float holds."
+    whole, fraction, sign, exponent = number.groups()
+    written = f"{whole}{fraction or '.0'}e{sign or '+'}{exponent}"
+    return f" YAML takes {data} for a text: write {written}."
 
 
 def json_schema() -> dict[str, Any]:

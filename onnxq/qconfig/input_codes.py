@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxq.errors import QConfigError, nearest
+from onnxq.errors import QConfigError, kind_of, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -92,7 +92,7 @@ def as_input_codes(asked: object) -> dict[str, InputCodes | Pixels]:
         return {}
     if not isinstance(asked, Mapping):
         raise QConfigError(
-            f"input_codes is a {type(asked).__name__}; wanted {{input name: InputCodes or "
+            f"input_codes is {kind_of(asked)}; wanted {{input name: InputCodes or "
             "Pixels}, such as {'image': 'pixels'}."
         )
     return {str(name): _meaning(str(name), value) for name, value in asked.items()}

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from onnxq import dtypes
 from onnxq.dtypes import QDType
-from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.errors import ShapeError, UnsupportedError, kind_of
 from onnxq.qparams import PerTensor
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def float_array(op: str, x: object) -> npt.NDArray[np.float32]:
     """
     if not hasattr(x, "__array__") or hasattr(x, "int_repr"):
         raise ShapeError(
-            f"{op}: input is a {type(x).__name__}; wanted a float32 array. "
+            f"{op}: input is {kind_of(x)}; wanted a float32 array. "
             "Call numpy.asarray(x, numpy.float32), or dequantize() a quantized tensor, first."
         )
     array = np.asarray(x)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias, cast, overload
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.errors import ShapeError, UnsupportedError
+from onnxq.errors import ShapeError, UnsupportedError, kind_of
 from onnxq.qparams import (
     IntArray,
     PerChannel,
@@ -72,7 +72,7 @@ class QTensor:
 
     def __init__(self, codes: IntArray, qparams: QParams) -> None:
         if not isinstance(qparams, QParams):
-            raise ShapeError(f"QTensor: qparams is a {type(qparams).__name__}; wanted QParams.")
+            raise ShapeError(f"QTensor: qparams is {kind_of(qparams)}; wanted QParams.")
         codes = np.array(codes, order="C")
         _check_codes(codes, qparams)
         self._codes: IntArray = codes
@@ -626,7 +626,7 @@ def check_tensor(op: str, x: object, name: str = "input") -> QTensor:
     if isinstance(x, QTensor):
         return x
     raise ShapeError(
-        f"{op}: {name} is a {type(x).__name__}; wanted a QTensor. "
+        f"{op}: {name} is {kind_of(x)}; wanted a QTensor. "
         "Make one with onnxq.qtensor.quantize_per_tensor."
     )
 

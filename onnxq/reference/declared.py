@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from onnxq.errors import CalibrationError
+from onnxq.errors import CalibrationError, kind_of
 
 
 def check_input(declared: onnx.ValueInfoProto, x: object) -> None:
@@ -21,7 +21,7 @@ def check_input(declared: onnx.ValueInfoProto, x: object) -> None:
     if not isinstance(x, np.ndarray | np.generic):
         what = f"an array of {dtype}" if dtype else "an array"
         raise CalibrationError(
-            f"input '{declared.name}' is a {type(x).__name__}; wanted {what}. Pass np.asarray(...)."
+            f"input '{declared.name}' is {kind_of(x)}; wanted {what}. Pass np.asarray(...)."
         )
     text = kind.elem_type == onnx.TensorProto.STRING
     if dtype is not None and x.dtype != dtype and not (text and x.dtype.kind in "OSUT"):

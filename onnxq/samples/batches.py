@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from onnxq.core.regular import why_no_file
-from onnxq.errors import CalibrationError
+from onnxq.errors import CalibrationError, kind_of
 from onnxq.samples.columns import Column, memory_column, npy_column, npz_columns, whole
 from onnxq.samples.inputs import (
     Batch,
@@ -180,7 +180,7 @@ def _open_iterable(
         produce = partial(iter, source)
     else:
         raise CalibrationError(
-            f"samples are a {type(source).__name__}; wanted a path, arrays by input name, or an "
+            f"samples are {kind_of(source)}; wanted a path, arrays by input name, or an "
             "iterable of batches."
         )
     count = _count(_length_of(source), inputs, batch_size, where)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.errors import CalibrationError, QConfigError, nearest
+from onnxq.errors import CalibrationError, QConfigError, kind_of, nearest
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -96,7 +96,7 @@ def as_feedback(feedback: object) -> dict[str, str]:
         isinstance(name, str) for pair in feedback.items() for name in pair
     ):
         raise QConfigError(
-            f"feedback is a {type(feedback).__name__} ({feedback!r}); wanted {{output name: input "
+            f"feedback is {kind_of(feedback)} ({feedback!r}); wanted {{output name: input "
             "name}, such as {'h_out': 'h_in'}."
         )
     return dict(feedback)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from onnxq.errors import CalibrationError, ModelError, QConfigError
+from onnxq.errors import CalibrationError, ModelError, QConfigError, kind_of
 from onnxq.qconfig import QConfig, QConfigMapping
 from onnxq.static.statistics import Statistics
 
@@ -31,8 +31,7 @@ def check_mapping(value: object) -> None:
         )
     shown = f" ({value!r})" if isinstance(value, str) else ""
     raise QConfigError(
-        f"qconfig is a {type(value).__name__}{shown}; wanted an onnxq.qconfig.QConfigMapping. "
-        f"{remedy}"
+        f"qconfig is {kind_of(value)}{shown}; wanted an onnxq.qconfig.QConfigMapping. {remedy}"
     )
 
 
@@ -55,7 +54,7 @@ def check_prepared(value: object, caller: str) -> None:
     if hasattr(value, "model") and hasattr(value, "observed"):
         return
     raise ModelError(
-        f"{caller}: the first argument is a {type(value).__name__}; wanted what onnxq.prepare(...) "
+        f"{caller}: the first argument is {kind_of(value)}; wanted what onnxq.prepare(...) "
         "returns. Call prepared = onnxq.prepare(model) first and pass that."
     )
 
@@ -69,6 +68,6 @@ def check_statistics(value: object, caller: str) -> None:
     if isinstance(value, Statistics):
         return
     raise CalibrationError(
-        f"{caller}: the statistics are a {type(value).__name__}; wanted what "
+        f"{caller}: the statistics are {kind_of(value)}; wanted what "
         "onnxq.calibrate(prepared, samples) returns. Call that first and pass its result."
     )

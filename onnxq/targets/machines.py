@@ -41,7 +41,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from onnxq.errors import QConfigError, nearest
+from onnxq.errors import QConfigError, kind_of, nearest
 from onnxq.targets.accumulation import Arithmetic
 from onnxq.targets.detection import this_machine
 from onnxq.targets.gains import DYNAMIC_GAINS, DynamicGain
@@ -386,7 +386,7 @@ def _as_target(target: object) -> Target:
     if isinstance(target, str):
         return find(target)
     raise QConfigError(
-        f"target is a {type(target).__name__} ({target!r}); wanted a name that `onnxq targets` "
+        f"target is {kind_of(target)} ({target!r}); wanted a name that `onnxq targets` "
         "lists, such as 'portable', or an onnxq.targets.Target."
     )
 

@@ -203,10 +203,10 @@ def test_a_prediction_names_a_machine(fast: ir.Model, none: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"machines": 3}, QConfigError, r"machines are a int \(3\); wanted 'all', a name"),
-        ({"machines": None}, QConfigError, r"machines are a NoneType \(None\); wanted 'all'"),
+        ({"machines": 3}, QConfigError, r"machines are an int \(3\); wanted 'all', a name"),
+        ({"machines": None}, QConfigError, r"machines are None \(None\); wanted 'all'"),
         ({"machines": b"arm64"}, QConfigError, r"machines are a bytes .*; wanted 'all', a name"),
-        ({"machines": [3]}, QConfigError, r"target is a int \(3\); wanted a name"),
+        ({"machines": [3]}, QConfigError, r"target is an int \(3\); wanted a name"),
         ({"machines": "arm64,x86-sse"}, QConfigError, r"or a list: \['arm64', 'x86-sse'\]"),
         ({"feedback": ["y"]}, QConfigError, r"feedback is a list .*; wanted \{output name: input"),
         ({"feedback": "y"}, QConfigError, r"feedback is a str .*; wanted \{output name: input"),

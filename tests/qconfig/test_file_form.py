@@ -41,6 +41,9 @@ def test_the_page_is_read_as_it_stands() -> None:
         ("global: 5", "global: expected str | object | null, got int"),
         ("global: {activation: {observer: HistogramObserver, bins: x}}", "bins: expected int, got"),
         ("global: {activation: {observer: MinMaxObserver, eps: 1e-6}}", "write 1.0e-6"),
+        ("global: {activation: {observer: MinMaxObserver, eps: 1e400}}", "more than a float holds"),
+        ("global: {activation: {observer: MinMaxObserver, eps: 2.5e3}}", "write 2.5e+3"),
+        ("global: {activation: {observer: MinMaxObserver, eps: x}}", "float, got str. docs"),
         ("global: {activation: {observer: MinMaxObserver, self: 1}}", "got argument 'self'"),
         ("global: {activation: {observer: MinMaxObserver, bin: 1}}", "got argument 'bin'"),
         ("global: {activation: {observer: MinMaxObserver, quant_min: 1}}", "give both or none"),
@@ -63,6 +66,13 @@ def test_the_page_is_read_as_it_stands() -> None:
 def test_what_has_no_right_form_is_refused_by_name(text: str, message: str) -> None:
     with pytest.raises(QConfigError, match=re.escape(message)):
         QConfigMapping.from_yaml(text)
+
+
+def test_repeated_key_is_told_with_file_and_line(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("global: default\nnodes: {a: null,\n  a: default}\n")
+    with pytest.raises(QConfigError, match=r"mine\.yaml: line 3: key 'a' is repeated"):
+        QConfigMapping.from_yaml(file)
 
 
 def test_messages_stay_short_however_much_an_alias_stands_for() -> None:

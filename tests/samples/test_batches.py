@@ -262,7 +262,7 @@ def test_a_file_that_is_no_npz_is_an_error(tmp_path: Path) -> None:
 
 
 def test_something_else_is_an_error() -> None:
-    with pytest.raises(CalibrationError, match="samples are a int; wanted a path"):
+    with pytest.raises(CalibrationError, match="samples are an int; wanted a path"):
         open_samples(5, IMAGE)
 
 

@@ -146,7 +146,7 @@ def test_a_target_may_be_given_by_name_or_value_or_left_to_the_default() -> None
 
 def test_what_is_no_target_is_told_what_is_wanted() -> None:
     for call in (targets.resolve, targets.set_default):
-        with pytest.raises(QConfigError, match=r"target is a int \(5\); wanted a name"):
+        with pytest.raises(QConfigError, match=r"target is an int \(5\); wanted a name"):
             call(5)  # type: ignore[arg-type]  # wrong on purpose
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from onnxq.errors import QConfigError, UnsupportedError, nearest
+from onnxq.errors import QConfigError, UnsupportedError, kind_of, nearest
 from onnxq.pytorch.arguments.nesting import Path, joined, leaves, replaced, shown, unique
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def _by_name(bound: inspect.BoundArguments) -> dict[str, object]:
 
 def _neither(owner: str, path: Path, leaf: object) -> str:
     """The message on what is neither a tensor nor a constant."""
-    where = f"{owner}: example input '{shown(path)}' is a {type(leaf).__name__}"
+    where = f"{owner}: example input '{shown(path)}' is {kind_of(leaf)}"
     if isinstance(leaf, np.ndarray | np.generic):
         return f"{where}; wanted a tensor. Pass torch.from_numpy(...) of it."
     return (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import fx, nn
 
-from onnxq.errors import ModelError, UnsupportedError
+from onnxq.errors import ModelError, UnsupportedError, kind_of
 from onnxq.pytorch.arguments.nesting import leaves, shown
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def flatten(outputs: object) -> list[torch.Tensor]:
         elif leaf is not None:
             where = f", as {shown(('result', *path))}" if path else ""
             raise UnsupportedError(
-                f"forward returned a {type(leaf).__name__}{where}; wanted tensors, None, or "
+                f"forward returned {kind_of(leaf)}{where}; wanted tensors, None, or "
                 "sequences, mappings or dataclasses of them. Wrap the module in one that returns "
                 "tensors."
             )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from onnxq.errors import QConfigError, UnsupportedError, nearest
+from onnxq.errors import QConfigError, UnsupportedError, kind_of, nearest
 from onnxq.pytorch.eager.custom_config import QUANTIZED_CLASSES, entries_of
 from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING, STATIC_MAPPING
 from onnxq.pytorch.train.successors import (
@@ -60,7 +60,7 @@ def convert(
     """
     if not isinstance(module, nn.Module):
         raise UnsupportedError(
-            f"convert: got a {type(module).__name__}; wanted a module that prepare or prepare_qat "
+            f"convert: got {kind_of(module)}; wanted a module that prepare or prepare_qat "
             "returned. (onnxq.convert takes a Prepared of an ONNX model.)"
         )
     argument = "convert_custom_config_dict"
@@ -119,7 +119,7 @@ def check_mapping(mapping: object) -> None:
     """
     if not hasattr(mapping, "items"):
         raise QConfigError(
-            f"mapping is a {type(mapping).__name__}; wanted a dict {{module type: quantized type}}."
+            f"mapping is {kind_of(mapping)}; wanted a dict {{module type: quantized type}}."
         )
     known = {t.__name__: t for t in (*STATIC_MAPPING.values(), *DYNAMIC_MAPPING.values())}
     for key, value in mapping.items():

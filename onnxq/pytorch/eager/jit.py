@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from onnxq.errors import CalibrationError, QConfigError, UnsupportedError, nearest
+from onnxq.errors import CalibrationError, QConfigError, UnsupportedError, kind_of, nearest
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.walk import node_name, walk
 from onnxq.ort import runtime
@@ -161,7 +161,7 @@ def by_node(exported: ir.Model, entries: Mapping[str, Entry]) -> QConfigMapping:
 def _check(model: object, inplace: object, debug: object) -> None:
     if not isinstance(model, torch.jit.ScriptModule):
         raise UnsupportedError(
-            f"got a {type(model).__name__}; wanted a ScriptModule, of torch.jit.script or trace. "
+            f"got {kind_of(model)}; wanted a ScriptModule, of torch.jit.script or trace. "
             "For other modules use onnxq.pytorch.quantize, or quantize_dynamic."
         )
     if inplace or debug:
@@ -184,7 +184,7 @@ def _entries(
         entry = own_entry(value, f"qconfig_dict['{name}']")
         if entry is not None and not isinstance(entry, wanted):
             raise QConfigError(
-                f"qconfig_dict['{name}'] is a {type(entry).__name__}; wanted a {wanted.__name__}."
+                f"qconfig_dict['{name}'] is {kind_of(entry)}; wanted a {wanted.__name__}."
             )
         found[name] = entry
     return found

@@ -21,7 +21,7 @@ from onnxq.catalog import has_dynamic_form
 from onnxq.dynamic.dynamic_decision import Objective, as_objective
 from onnxq.dynamic.requests import check_dtype
 from onnxq.dynamic.spec import as_dtype, dynamic_op_types, entry_for
-from onnxq.errors import ModelError, QConfigError, UnsupportedError, nearest
+from onnxq.errors import ModelError, QConfigError, UnsupportedError, kind_of, nearest
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.walk import node_name, walk
 from onnxq.ort import runtime
@@ -143,14 +143,14 @@ def _entries(
         entries = dict.fromkeys(spec, entry)
     else:
         raise QConfigError(
-            f"qconfig_spec is a {type(spec).__name__} ({spec!r}); wanted None, a set such as "
+            f"qconfig_spec is {kind_of(spec)} ({spec!r}); wanted None, a set such as "
             "{nn.LSTM, nn.Linear}, or a dict {module type or name: QConfigDynamic}."
         )
     for key, value in entries.items():
         _check_key(model, key)
         if value is not None and not isinstance(value, QConfigDynamic):
             raise QConfigError(
-                f"qconfig_spec[{_shown(key)}] is a {type(value).__name__}; wanted a QConfigDynamic "
+                f"qconfig_spec[{_shown(key)}] is {kind_of(value)}; wanted a QConfigDynamic "
                 "of onnxq.qconfig, such as default_dynamic_qconfig, or None for float."
             )
     if asked:

@@ -10,7 +10,7 @@ import onnx
 import onnx_ir as ir
 import torch
 
-from onnxq.errors import QConfigError, UnsupportedError
+from onnxq.errors import QConfigError, UnsupportedError, kind_of
 from onnxq.ort import runtime
 from onnxq.pytorch.arguments.bound_inputs import BoundInputs, positional
 from onnxq.pytorch.exporting.check import check_against, relative_tolerance
@@ -36,9 +36,7 @@ def bind_script(model: torch.jit.ScriptModule, inputs: Sequence[object]) -> Boun
     tensors: dict[str, torch.Tensor] = {}
     for name, value in zip(names, inputs, strict=False):
         if not isinstance(value, torch.Tensor):
-            raise UnsupportedError(
-                f"forward's '{name}' is a {type(value).__name__}; wanted a tensor."
-            )
+            raise UnsupportedError(f"forward's '{name}' is {kind_of(value)}; wanted a tensor.")
         tensors[name] = value
     return positional(tensors)
 

@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 
 from onnxq import targets
 from onnxq.checking.trial_run import try_alone
-from onnxq.errors import QConfigError, UnsupportedError, listed, nearest
+from onnxq.errors import QConfigError, UnsupportedError, kind_of, listed, nearest
 from onnxq.graph import io
 from onnxq.ort import runtime
 from onnxq.pytorch.arguments.bound_inputs import bind
@@ -207,7 +207,7 @@ def _imported(
         return _program(model, _inputs_of(model, inputs), options)
     if not isinstance(model, nn.Module):
         raise UnsupportedError(
-            f"the model is a {type(model).__name__}; wanted a torch.nn.Module or a "
+            f"the model is {kind_of(model)}; wanted a torch.nn.Module or a "
             "torch.export.ExportedProgram."
         )
     given = example_inputs(model) if inputs is None else inputs

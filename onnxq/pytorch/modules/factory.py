@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from onnxq.core.regular import why_no_file
-from onnxq.errors import ModelError, QConfigError, nearest
+from onnxq.errors import ModelError, QConfigError, kind_of, nearest
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -91,7 +91,7 @@ def load_module(spec: str, weights: str | Path | None = None) -> nn.Module:
             "Write a function that makes the module and name that."
         ) from error
     if not isinstance(module, nn.Module):
-        raise ModelError(f"'{spec}' returned a {type(module).__name__}; wanted a torch.nn.Module.")
+        raise ModelError(f"'{spec}' returned {kind_of(module)}; wanted a torch.nn.Module.")
     if weights is not None:
         load_weights(module, weights)
     return module.eval()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from onnxq.errors import ModelError, UnsupportedError
+from onnxq.errors import ModelError, UnsupportedError, kind_of
 from onnxq.pytorch.arguments.forward import FORWARD_RAISES
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def parts(value: Sequence[Any] | torch.Tensor, count: int) -> Sequence[Any]:
     got = value.unbind(0) if isinstance(value, torch.Tensor) else value
     if len(got) != count:
         raise ModelError(
-            f"a loop in forward takes {len(got)} parts of a {type(value).__name__}; it was traced "
+            f"a loop in forward takes {len(got)} parts of {kind_of(value)}; it was traced "
             f"for the {count} of the example inputs. Give inputs of those sizes along the axis "
             "that is split, or prepare the module with examples of these."
         )

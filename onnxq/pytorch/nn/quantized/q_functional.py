@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 import torch
 from torch import nn
 
-from onnxq.errors import UnsupportedError
+from onnxq.errors import UnsupportedError, kind_of
 from onnxq.pytorch.modules.float_functional import FloatFunctional
 from onnxq.pytorch.nn.quantized.observed import check_observed, output_fake_quantize
 from onnxq.pytorch.nn.quantized.output_grid import OutputGrid
@@ -88,7 +88,7 @@ class QFunctional(OutputGrid, nn.Module):
         fake = output_fake_quantize(mod)
         if not hasattr(mod, "add_relu") or fake is None:
             raise UnsupportedError(
-                f"{cls.__name__}.from_float: got a {type(mod).__name__}; wanted a FloatFunctional "
+                f"{cls.__name__}.from_float: got {kind_of(mod)}; wanted a FloatFunctional "
                 "that prepare or prepare_qat has given a FakeQuantize."
             )
         check_observed(fake, type(mod).__name__)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from onnxq.errors import QConfigError, UnsupportedError
+from onnxq.errors import QConfigError, UnsupportedError, kind_of
 from onnxq.pytorch.numerics.fake_quantize import fake_quantize_module
 from onnxq.qconfig import QConfigDynamic, onnxq_default_dynamic_qconfig
 from onnxq.qtensor import QTensor
@@ -27,7 +27,7 @@ def weight_part(mod: nn.Module, wanted_by: str) -> Part:
     qconfig = getattr(mod, "qconfig", None) or onnxq_default_dynamic_qconfig
     if not isinstance(qconfig, QConfigDynamic):
         raise QConfigError(
-            f"{wanted_by}.from_float: the {type(mod).__name__} has a {type(qconfig).__name__}; "
+            f"{wanted_by}.from_float: the {type(mod).__name__} has {kind_of(qconfig)}; "
             "wanted a QConfigDynamic, such as onnxq.qconfig.default_dynamic_qconfig."
         )
     if qconfig.weight_observer.name == "NoopObserver":
