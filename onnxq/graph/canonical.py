@@ -23,6 +23,7 @@ from onnxq.graph.passes.lift_constants import LiftConstants
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.passes.no_ops import RemoveNoOps
 from onnxq.graph.passes.opset import UpgradeOpset, upgrade_opset
+from onnxq.graph.passes.skip_norms import TakeSkipNormsApart
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.graph.skeleton import read_attributes
 from onnxq.graph.types import RunCallable, infer_by_run, infer_types, untyped
@@ -45,8 +46,8 @@ class Canonical:
             them; BatchNormalization and Gemm's factors folded; no Identity or Dropout, no x / 1;
             functions that were written out are one node (see the passes), a shuffle of one axis is
             a Gather; opset >= 13; float32, but for inputs and outputs that are float16 (a Cast
-            stands at each); com.microsoft Attention with a bias; types and ranks known where they
-            can be.
+            stands at each); com.microsoft Attention with a bias, and its skip normalizations taken
+            apart; types and ranks known where they can be.
         notes: sentences for the report ("the model is float16 ...").
     """
 
@@ -85,6 +86,7 @@ def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
             "the model is float16; it computes in float32 where it is not quantized, and keeps "
             "float16 inputs and outputs."
         )
+    TakeSkipNormsApart()(copy)  # onnx infers no types of theirs
     if failure := infer_types(copy).failure:
         notes.append(f"onnx's shape inference fails, so that fewer types are known: {failure}.")
     GiveAttentionBias()(copy)
