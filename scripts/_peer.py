@@ -16,6 +16,7 @@ from onnxruntime.quantization import (
     QuantFormat,
     QuantType,
 )
+from onnxruntime.quantization.shape_inference import quant_pre_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,6 +54,32 @@ def quantize_static(
         activation_type=QuantType.QUInt8,
         weight_type=QuantType.QInt8,
         calibrate_method=method,
+    )
+
+
+def static_peer(source: Path, path: Path, data: Iterable[Batch]) -> None:
+    """quantize_static behind quant_pre_process, or without it where that fails."""
+    prepared = path.with_suffix(".pre.onnx")
+    try:
+        quant_pre_process(str(source), str(prepared))
+    except Exception:  # whatever it raises: it fails on 5 of 33
+        prepared = source
+    quantize_static(prepared, path, data)
+
+
+def dynamic_peer(source: Path, path: Path) -> None:
+    """quantize_dynamic, on the file without what the exporter declares of its weights."""
+    model = onnx.load(source)
+    weights = {x.name for x in model.graph.initializer}
+    kept = [value for value in model.graph.value_info if value.name not in weights]
+    del model.graph.value_info[:]
+    model.graph.value_info.extend(kept)
+    quantize.quantize_dynamic(
+        model,
+        str(path),
+        per_channel=True,
+        op_types_to_quantize=["MatMul", "Gemm", "Gather", "LSTM", "Attention"],
+        extra_options={"MatMulConstBOnly": True},
     )
 
 

@@ -32,10 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
 import torch
-from onnxruntime.quantization import quantize_dynamic
-from onnxruntime.quantization.shape_inference import quant_pre_process
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
 
@@ -46,7 +43,7 @@ from onnxq.graph.io import load, save
 from onnxq.ort.runtime import NodeKind, count, integer_nodes, optimized_graph
 from onnxq.pytorch import convert, disable_observer, prepare_qat
 from scripts._architectures import ARCHITECTURES, Size, build
-from scripts._peer import Batch, quantize_static
+from scripts._peer import Batch, dynamic_peer, static_peer
 from scripts._tables import head, line, sqnr_db
 from scripts._timing import median_seconds, runs_on, session
 
@@ -88,32 +85,6 @@ def outputs(path: Path, data: list[Batch]) -> list[npt.NDArray[np.float64]]:
     model = session(path)
     runs = [model.run(None, batch) for batch in data]
     return [np.concatenate(parts).astype(np.float64) for parts in zip(*runs, strict=True)]
-
-
-def static_peer(source: Path, path: Path, data: list[Batch]) -> None:
-    """quantize_static behind quant_pre_process, or without it where that fails."""
-    prepared = path.with_suffix(".pre.onnx")
-    try:
-        quant_pre_process(str(source), str(prepared))
-    except Exception:  # whatever it raises: it fails on 5 of 33
-        prepared = source
-    quantize_static(prepared, path, data)
-
-
-def dynamic_peer(source: Path, path: Path) -> None:
-    """quantize_dynamic, on the file without what the exporter declares of its weights."""
-    model = onnx.load(source)
-    weights = {x.name for x in model.graph.initializer}
-    kept = [value for value in model.graph.value_info if value.name not in weights]
-    del model.graph.value_info[:]
-    model.graph.value_info.extend(kept)
-    quantize_dynamic(
-        model,
-        str(path),
-        per_channel=True,
-        op_types_to_quantize=["MatMul", "Gemm", "Gather", "LSTM", "Attention"],
-        extra_options={"MatMulConstBOnly": True},
-    )
 
 
 def at_speed(row: Row, folder: Path) -> None:
