@@ -34,6 +34,21 @@ def versions(*packages: str) -> str:
     return ", ".join(f"{package} {version(package)}" for package in packages)
 
 
+def cells(text: str, first: str) -> list[dict[str, str]]:
+    """Rows of every table of a Markdown page whose first column has that name: {column: cell}."""
+    rows = []
+    names: list[str] = []
+    for each in text.splitlines():
+        parts = [part.strip() for part in each.strip("| ").split(" | ")]
+        if not each.startswith("|"):
+            names = []
+        elif parts[0] == first:
+            names = parts
+        elif names and not parts[0].startswith("---"):
+            rows.append(dict(zip(names, parts, strict=True)))
+    return rows
+
+
 def publish(lines: Iterable[str], path: Path | None) -> None:
     """Prints a page, and writes it to the file where one is given."""
     text = "\n".join(lines)

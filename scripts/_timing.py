@@ -6,6 +6,7 @@ import functools
 import math
 import statistics
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     Runs = Mapping[str, Callable[[], object]]
     Sessions = Mapping[str, onnxruntime.InferenceSession]
 
+NOT_SLOWER = 1.03  # a median up to this is no slower than float
 TIME_S = 0.002  # of one variant in one round, at least
 LEAST_ROUNDS = 7  # however slow
 
@@ -82,6 +84,43 @@ def ratios(
         | {b: float(np.median(theirs / mine)) for b, theirs in times.items()}
         for a, mine in times.items()
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Median of the ratios of two runs' times in the same rounds, and its interval of 95%."""
+
+    median: float
+    low: float
+    high: float
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether the first run is slower than the second beyond doubt and by more than 3%."""
+        return self.median > NOT_SLOWER and self.low > 1
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} ({self.low:.2f}..{self.high:.2f})"
+
+
+def ratio_of(
+    ours: Callable[[], object], theirs: Callable[[], object], rounds: int, least_s: float = TIME_S
+) -> Ratio:
+    """Time of `ours` over that of `theirs`; they take turns, so that both find the same caches."""
+    times = taking_turns({"ours": ours, "theirs": theirs}, rounds, least_s)
+    return paired_ratio(times["ours"], times["theirs"])
+
+
+def paired_ratio(ours: npt.NDArray[np.float64], theirs: npt.NDArray[np.float64]) -> Ratio:
+    """Ratio of `ours` over `theirs`, of the same rounds each.
+
+    With 95%, the median lies between the ratios of ranks n / 2 -+ 0.98 sqrt(n) of n rounds, however
+    they are distributed (the binomial distribution, taken as a normal one).
+    """
+    each = np.sort(ours / theirs)
+    reach = 0.98 * math.sqrt(len(each))
+    low = max(math.floor(len(each) / 2 - reach), 0)
+    return Ratio(float(np.median(each)), float(each[low]), float(each[len(each) - 1 - low]))
 
 
 def runs_on(sessions: Sessions, feeds: Mapping[str, npt.NDArray[np.generic]]) -> Runs:

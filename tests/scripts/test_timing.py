@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from scripts import _timing
-from scripts._timing import median_seconds, ratios, session, taking_turns
+from scripts._timing import (
+    Ratio,
+    median_seconds,
+    paired_ratio,
+    ratios,
+    session,
+    taking_turns,
+)
 from tests.examples import network
 
 if TYPE_CHECKING:
@@ -61,3 +68,14 @@ def test_ratios_are_of_each_session_to_each() -> None:
         "two": ["", "one", "two"],
     }
     assert found["one"]["one"] == 1
+
+
+def test_the_median_ratio_comes_with_the_ranks_around_it() -> None:
+    found = paired_ratio(np.arange(1.0, 32.0), np.ones(31))
+    assert (found.median, found.low, found.high) == (16, 11, 21)
+
+
+def test_slower_is_over_three_percent_and_beyond_doubt() -> None:
+    assert Ratio(1.04, 1.01, 1.1).is_slower
+    assert not Ratio(1.04, 0.99, 1.1).is_slower
+    assert not Ratio(1.02, 1.01, 1.03).is_slower
