@@ -2,12 +2,13 @@
 
     python scripts/bench_architectures.py                  # all of them, some 20 minutes
     python scripts/bench_architectures.py vit efficientnet
+    python scripts/bench_architectures.py --results FOLDER --against scripts/bench_architectures.md
 
 Each architecture (scripts/_architectures, random weights) is exported and quantized by both tools.
-Speed: at realistic widths, batch 1, one thread, CPU time; all variants take turns in every round,
-and a ratio is that of the medians. Above 1, the variant is faster than float. SQNR: of each output
-(the first two) against the float model's, over 16 samples that nothing was calibrated on. The
-weights being random, it compares tools and is no accuracy. Nodes: integer / float ones of ONNX
+Speed: at realistic widths, batch 1, one thread, CPU time; each variant takes turns with float, and
+a ratio is the median of 31 pairs. Above 1, the variant is faster than float. SQNR: of each output
+(the first two) against float's, over 16 samples that nothing was calibrated on. The weights being
+random, it compares tools and is no accuracy. Nodes: integer / float ones of ONNX
 Runtime's optimized graph. Differing: elements in which ONNX Runtime and the reference kernels
 differ, at tiny widths, x86-vnni and portable, both formats. QAT: trained two steps without stubs,
 converted, exported; ok if every integer agrees then; tiny widths. Reasons go to stderr.
@@ -16,6 +17,9 @@ Calibration: 16 samples. The peer: quant_pre_process (where it does not fail), q
 with QDQ, uint8 activations and int8 weights per channel, MinMax; quantize_dynamic per channel on
 MatMul, Gemm, Gather and LSTM. It fails on shapes that torch's exporter declares for weights, which
 are therefore taken away in front of it.
+With --results, figures go into FOLDER/NAME.json, and those that are there are not measured again.
+With --against, the tables of that page are compared: what is slower than float, what lost more than
+0.3 dB, and where a file of the peer has more dB at no less speed; the exit code is 1 if any is.
 The tables that this printed are in scripts/bench_architectures.md.
 """
 
@@ -23,11 +27,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import logging
 import sys
 import tempfile
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,22 +49,25 @@ from onnxq.ort.runtime import NodeKind, count, integer_nodes, optimized_graph
 from onnxq.pytorch import convert, disable_observer, prepare_qat
 from scripts._architectures import ARCHITECTURES, Size, build
 from scripts._peer import Batch, dynamic_peer, static_peer
-from scripts._tables import head, line, sqnr_db
-from scripts._timing import median_seconds, runs_on, session
+from scripts._tables import cells, head, line, sqnr_db
+from scripts._timing import NOT_SLOWER, Ratio, ratio_of, runs_on, session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
     from scripts._architectures._parts import Feeds
 
-ROUNDS, SECONDS = 31, 12  # of timing one architecture, whichever ends first (but 7 rounds at least)
+ROUNDS = 31
 SAMPLES = 16
 CALIBRATION_SEED, TEST_SEED, SPEED_SEED = 7, 11, 5
 ALONE = {"cond_if"}  # its condition is a mean over the batch: one sample at a time
 STATIC = ("x86-vnni", "portable", "quantize_static")
 DYNAMIC = ("speed", "size", "quantize_dynamic")
+OURS, PEERS = ("x86-vnni", "speed"), ("quantize_static", "quantize_dynamic")
+"""Files that are compared: static and dynamic by default, and the peer's."""
+LOST_DB, DOUBT_DB = 0.3, 0.1
 
 
 @dataclass(slots=True)
@@ -67,12 +75,24 @@ class Row:
     """Figures of an architecture; keys are the names in STATIC and DYNAMIC."""
 
     name: str
-    speed: dict[str, float] = field(default_factory=dict)
+    ratio: dict[str, Ratio] = field(default_factory=dict)
     sqnr_db: dict[str, list[float]] = field(default_factory=dict)
     nodes: dict[str, tuple[int, int]] = field(default_factory=dict)
     size: dict[str, float] = field(default_factory=dict)
     differing: int = 0
     qat: str = ""
+
+    def to_json(self) -> str:
+        """Text that `from_json` reads back."""
+        return json.dumps(asdict(self), indent=1)
+
+    @staticmethod
+    def from_json(text: str) -> Row:
+        """The row of `to_json`."""
+        data = json.loads(text)
+        data["ratio"] = {name: Ratio(**each) for name, each in data["ratio"].items()}
+        data["nodes"] = {name: (each[0], each[1]) for name, each in data["nodes"].items()}
+        return Row(**data)
 
 
 def batches(feeds: Feeds, size: int) -> list[Batch]:
@@ -127,8 +147,11 @@ def at_speed(row: Row, folder: Path) -> None:
         row.nodes[name] = nodes_of(path)
     sessions = {name: session(path) for name, path in paths.items()}
     one = batches(feeds(1, SPEED_SEED), 1)[0]
-    seconds = median_seconds(runs_on(sessions, one), ROUNDS, SECONDS)
-    row.speed = {name: seconds["float"] / each for name, each in seconds.items()}
+    runs = runs_on(sessions, one)
+    floats = runs["float"]
+    row.ratio = {
+        name: ratio_of(run, floats, ROUNDS) for name, run in runs.items() if name != "float"
+    }
 
 
 def nodes_of(path: Path) -> tuple[int, int]:
@@ -178,6 +201,53 @@ def trained(name: str, path: Path) -> None:
     onnxq.export(convert(model.eval()), feeds(8, CALIBRATION_SEED), path)
 
 
+def figures(name: str, results: Path | None) -> Row:
+    """The architecture's row, from the folder if it is there."""
+    kept = None if results is None else results / f"{name}.json"
+    if kept is not None and kept.is_file():
+        return Row.from_json(kept.read_text(encoding="utf-8"))
+    row = Row(name)
+    # the peer leaves a file in the working directory
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        agreement(row, Path(folder))
+        at_speed(row, Path(folder))
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(row.to_json(), encoding="utf-8")
+    return row
+
+
+def behind_float_and_peer(row: Row) -> Iterator[str]:
+    """Files that are slower than float, and files of the peer with more dB at no less speed."""
+    for name in OURS:
+        ratio, ours = row.ratio[name], row.sqnr_db[name]
+        if ratio.is_slower:
+            yield f"{row.name}, {name}: {ratio} of float's time"
+        for peer in PEERS:
+            if peer not in row.ratio or row.ratio[peer].median > ratio.median * NOT_SLOWER:
+                continue
+            theirs = row.sqnr_db[peer]
+            if any(b - a > DOUBT_DB for a, b in zip(ours[:2], theirs[:2], strict=True)):
+                yield (
+                    f"{row.name}, {name}: {_db(ours)} dB at {ratio} of float's time; "
+                    f"{peer} has {_db(theirs)} dB at {row.ratio[peer]}"
+                )
+
+
+def behind_page(row: Row, page: str) -> Iterator[str]:
+    """Files whose SQNR is below that of the page's tables by more than LOST_DB."""
+    for cell in cells(page, "architecture"):
+        for name in OURS:
+            before = cell.get(f"dB: {name}")
+            if cell["architecture"] != row.name or before is None:
+                continue
+            now = _db(row.sqnr_db[name])
+            for a, b in zip(before.split(" / "), now.split(" / "), strict=True):
+                if b != "float" and (a == "float" or float(a) - float(b) > LOST_DB):
+                    yield f"{row.name}, {name}: {now} dB; {before} dB before"
+                    break
+
+
 def tables(rows: list[Row]) -> str:
     """Markdown: static, then dynamic."""
     names = [
@@ -191,7 +261,7 @@ def tables(rows: list[Row]) -> str:
     lines += [
         line(
             row.name,
-            *(_ratio(row.speed.get(name)) for name in STATIC),
+            *(_speed(row.ratio.get(name)) for name in STATIC),
             *(_db(row.sqnr_db.get(name)) for name in STATIC),
             *(_nodes(row.nodes.get(name)) for name in STATIC),
             row.differing,
@@ -204,16 +274,20 @@ def tables(rows: list[Row]) -> str:
     lines += [
         line(
             row.name,
-            *(_ratio(row.speed.get(name)) for name in DYNAMIC),
+            *(_speed(row.ratio.get(name)) for name in DYNAMIC),
             *(_db(row.sqnr_db.get(name)) for name in DYNAMIC),
-            *(_ratio(row.size.get(name)) for name in DYNAMIC),
+            *(_size(row.size.get(name)) for name in DYNAMIC),
         )
         for row in rows
     ]
     return "\n".join(lines)
 
 
-def _ratio(x: float | None) -> str:
+def _speed(ratio: Ratio | None) -> str:
+    return "fails" if ratio is None else f"{1 / ratio.median:.2f}"
+
+
+def _size(x: float | None) -> str:
     return "fails" if x is None else f"{x:.2f}"
 
 
@@ -227,25 +301,32 @@ def _nodes(found: tuple[int, int] | None) -> str:
     return "fails" if found is None else f"{found[0]} / {found[1]}"
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(ARCHITECTURES))
-    names = parser.parse_args().names or list(ARCHITECTURES)
+    parser.add_argument("--results", type=Path, help="folder of what is measured, and was")
+    parser.add_argument("--against", type=Path, help="page with the tables of an earlier run")
+    args = parser.parse_args()
+    names = args.names or list(ARCHITECTURES)
     if unknown := set(names) - set(ARCHITECTURES):
         parser.error(f"no such architecture: {', '.join(sorted(unknown))}")
     logging.disable(logging.WARNING)  # of torch's exporter and of the peer
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    results = None if args.results is None else args.results.resolve()
     rows = []
     for name in names:
-        rows.append(Row(name))
-        # the peer leaves a file in the working directory
-        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-            agreement(rows[-1], Path(folder))
-            at_speed(rows[-1], Path(folder))
+        rows.append(figures(name, results))
         print(f"{name}: measured", file=sys.stderr, flush=True)
     print(tables(rows))
+    if args.against is None:
+        return 0
+    page = args.against.read_text(encoding="utf-8")
+    falls = [fall for row in rows for fall in behind_float_and_peer(row)]
+    falls += [fall for row in rows for fall in behind_page(row, page)]
+    print("\n".join(["", *(f"- {fall}" for fall in falls)]))
+    return 1 if falls else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
