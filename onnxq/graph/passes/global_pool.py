@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, all_nodes, graph_of
-from onnxq.graph.weights import constant
-from onnxq.operator.nodes import has_input, input_at
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from onnxq.graph.passes.formulas import producer_of
+from onnxq.graph.passes.reductions import axes_of
+from onnxq.operator.nodes import input_at
 
 _RANKS = (3, 4, 5)  # (N, C, spatial...): ONNX Runtime has the kernel for 1 to 3 spatial axes
+_SEQUENCE = 3  # (N, C, T) of a convolution, or (N, T, D) of a transformer
+_CHANNELS_FIRST = frozenset(
+    (
+        "AveragePool",
+        "BatchNormalization",
+        "Conv",
+        "ConvTranspose",
+        "GroupNormalization",
+        "InstanceNormalization",
+        "MaxPool",
+    )
+)
+_SAME_LAYOUT = frozenset(
+    ("Add", "Clip", "Elu", "HardSwish", "LeakyRelu", "Mul", "PRelu", "Relu", "Sigmoid", "Tanh")
+)
+"""Operators whose result has its channels where the first operand has them."""
+_FARTHEST = 8  # nodes of the same layout between a convolution and the mean
 
 
 class MeanToGlobalPool(ir.passes.InPlacePass):
     """ReduceMean(x, axes=2..rank-1) = GlobalAveragePool(x), then Flatten(axis=1) where keepdims=0.
 
-    All graphs. Rank and type (float32) of x must be known, the axes constant. The result keeps its
+    All graphs. Rank and type (float32) of x must be known, the axes constant. A tensor of rank 3
+    has to come from a node that has its channels first, such as a Conv; of (N, T, D) it would be
+    the mean of a normalization. A mean that is taken from x itself stays. The result keeps its
     name.
     """
 
@@ -45,18 +60,27 @@ def _is_spatial_mean(node: ir.Node) -> bool:
     x = node.inputs[0]
     if x is None or x.shape is None or x.dtype != ir.DataType.FLOAT:
         return False
-    axes, rank = _axes(node), len(x.shape)
-    if axes is None or rank not in _RANKS:
+    rank = len(x.shape)
+    if rank not in _RANKS or axes_of(node) != tuple(range(2, rank)):
         return False
-    return sorted(a + rank if a < 0 else a for a in axes) == list(range(2, rank))
+    if any(_takes_mean(use.node, x, node.outputs[0]) for use in node.outputs[0].uses()):
+        return False
+    return rank != _SEQUENCE or _is_channels_first(x)
 
 
-def _axes(node: ir.Node) -> Sequence[int] | None:
-    """Constant axes: input 1 since opset 18, attribute before; None: absent or computed."""
-    if has_input(node, 1):
-        tensor = constant(node.inputs[1])
-        return None if tensor is None else [int(a) for a in tensor.numpy().reshape(-1)]
-    return node.attributes.get_ints("axes")
+def _takes_mean(reader: ir.Node, x: ir.Value, mean: ir.Value) -> bool:
+    """Whether the node is x - mean: a part of a normalization."""
+    return reader.op_type == "Sub" and tuple(reader.inputs) == (x, mean)
+
+
+def _is_channels_first(x: ir.Value) -> bool:
+    """Whether the value comes from a node that has its channels along axis 1."""
+    node = producer_of(x)
+    for _ in range(_FARTHEST):
+        if node is None or node.op_type not in _SAME_LAYOUT:
+            break
+        node = producer_of(node.inputs[0])
+    return node is not None and node.op_type in _CHANNELS_FIRST
 
 
 def _flatten(pool: ir.Node, names: FreeNames) -> None:

@@ -9,7 +9,6 @@ from onnxq.errors import UnsupportedError
 from onnxq.graph.edit import all_nodes, all_values
 from onnxq.graph.old_resize import has_old_resize, keep_coordinates
 from onnxq.graph.skeleton import skeleton
-from onnxq.graph.types import infer_types
 
 QUANTIZABLE_OPSET = 13  # the first whose DequantizeLinear takes one scale per channel
 NEWEST_IR_VERSION = 13  # the last that ONNX Runtime 1.31 reads; 14 adds nothing that opset 26 needs
@@ -62,21 +61,6 @@ def upgrade_opset(model: ir.Model, minimum: int) -> ir.Model:
     """
     UpgradeOpset(minimum)(model)
     return model
-
-
-def raise_opset(model: ir.Model, minimum: int) -> bool:
-    """Whether opset(ai.onnx) >= minimum now; types stay known. A model that cannot stays as it is.
-
-    As `upgrade_opset`, for what is better in a newer opset but not needed.
-    """
-    if _opset(model) >= minimum:
-        return True
-    try:
-        UpgradeOpset(minimum)(model)
-    except UnsupportedError:
-        return False
-    infer_types(model)
-    return True
 
 
 def _opset(model: ir.Model) -> int:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from onnxq.graph.passes.global_pool import MeanToGlobalPool
+from onnxq.graph.types import infer_types
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -100,3 +101,36 @@ def test_bodies_of_loops_are_visited(parse: Parse, run: Run) -> None:
     assert MeanToGlobalPool()(model).modified
     assert [n.op_type for n in body] == ["Identity", "GlobalAveragePool", "Add"]
     np.testing.assert_allclose(run(model, feeds)[0], before, rtol=0, atol=3 * 60 * 2**-24)
+
+
+SEQUENCE = "g (float[N,6,5] x) => (float[N,6,1] y) {{ {} }}"
+WEIGHTS = {"w": np.ones((6, 6, 1), np.float32), "v": np.ones((5, 5), np.float32)}
+MEAN = "y = ReduceMean<axes = [-1]>(a)"
+
+
+@pytest.mark.parametrize(
+    ("body", "pools"),
+    [
+        (f"a = Conv(x, w) {MEAN}", True),
+        (f"c = Conv(x, w) a = Relu(c) {MEAN}", True),
+        (f"c = Conv(x, w) d = Sigmoid(c) a = Mul(d, c) {MEAN}", True),
+        (f"a = Relu(x) {MEAN}", False),
+        (f"a = MatMul(x, v) {MEAN}", False),
+        (f"c = Conv(x, w) a = Transpose<perm = [0, 2, 1]>(c) {MEAN}", False),
+    ],
+    ids=["Conv", "Relu", "SiLU", "an input", "MatMul", "Transpose"],
+)
+def test_three_axes_pool_where_the_channels_come_first_for_sure(
+    body: str, pools: bool, parse: Parse
+) -> None:
+    weights = {name: array for name, array in WEIGHTS.items() if f"{name})" in body}
+    model = parse(SEQUENCE.format(body), weights, 13)
+    infer_types(model)
+    assert MeanToGlobalPool()(model).modified == pools
+
+
+@pytest.mark.parametrize("x", ["float[N,3,H,W] x", "float[N,3,W] x"])
+def test_a_mean_that_is_taken_from_its_tensor_stays(x: str, parse: Parse) -> None:
+    axes = [2, 3] if "H" in x else [2]
+    model = parse(f"g ({x}) => (y) {{ m = ReduceMean<axes = {axes}>(x) y = Sub(x, m) }}", opset=13)
+    assert not MeanToGlobalPool()(model).modified
