@@ -162,7 +162,12 @@ EVERYTHING = """g (float[N,3,6,6] x, bool c) => (float[] y, float[] z) {
     shuffled = Reshape(swapped, merged)
     d, mask = Dropout(shuffled)
     i = Identity(d)
-    m = ReduceMean<axes=[-2,-1], keepdims=0>(i)
+    h3 = Add(i, three) h6 = Clip(h3, zero, six) hx = Mul(i, h6) h = Div(hx, six)
+    gd = Div(h, root) ge = Erf(gd) g1 = Add(ge, one) gx = Mul(h, g1) g = Mul(gx, half)
+    lm = ReduceMean<axes=[-1]>(g) lc = Sub(g, lm) ls = Mul(lc, lc) lv = ReduceMean<axes=[-1]>(ls)
+    le = Add(lv, eps) lr = Sqrt(le) ld = Div(lc, lr)
+    ln = Mul(ld, gain)
+    m = ReduceMean<axes=[-2,-1], keepdims=0>(ln)
     t = local.twice(m)
     y = Identity(t)
     dead = Neg(t)
@@ -180,6 +185,9 @@ def everything() -> ir.Model:
     proto = parser.parse_model(header + EVERYTHING)
     rng = np.random.default_rng(0)
     arrays = {n: rng.uniform(0.5, 2, 4) for n in ("gamma", "beta", "mean", "var")}
+    numbers = {"zero": 0.0, "eps": 1e-5, "half": 0.5, "one": 1.0, "three": 3.0, "six": 6.0}
+    arrays["gain"] = np.arange(4.0)
+    arrays |= {n: np.array(v) for n, v in {**numbers, "root": np.sqrt(2)}.items()}
     for name, array in {"w": rng.normal(size=(3, 4, 3, 3)), **arrays}.items():
         proto.graph.initializer.append(numpy_helper.from_array(array.astype(np.float32), name))
     for name, sizes in {"split": [0, 2, 2, 4, 4], "merged": [0, 4, 4, 4]}.items():

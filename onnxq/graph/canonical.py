@@ -14,16 +14,19 @@ from onnxq.graph.passes.channel_shuffle import ShuffleToGather
 from onnxq.graph.passes.float32 import ConvertToFloat32
 from onnxq.graph.passes.fold_batch_norm import FoldBatchNorm
 from onnxq.graph.passes.fold_constants import FoldConstants
+from onnxq.graph.passes.gelu import FuseGelu
 from onnxq.graph.passes.gemm_factors import FoldGemmFactors
 from onnxq.graph.passes.global_pool import MeanToGlobalPool
 from onnxq.graph.passes.hard_swish import FuseHardSwish
 from onnxq.graph.passes.initializer_inputs import RemoveInitializersFromInputs
 from onnxq.graph.passes.inline import InlineFunctions
+from onnxq.graph.passes.layer_normalization import FuseLayerNormalization
 from onnxq.graph.passes.lift_constants import LiftConstants
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.passes.no_ops import RemoveNoOps
 from onnxq.graph.passes.opset import UpgradeOpset, upgrade_opset
 from onnxq.graph.passes.skip_norms import TakeSkipNormsApart
+from onnxq.graph.passes.softmax import FuseSoftmax
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.graph.skeleton import read_attributes
 from onnxq.graph.types import RunCallable, infer_by_run, infer_types, untyped
@@ -98,9 +101,13 @@ def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
         RemoveNoOps(),  # whose constants were computed: the square root of a head's size 1
         FoldGemmFactors(),
         FoldBatchNorm(),  # into the Conv or Gemm right ahead of it
-        MeanToGlobalPool(),
+        RemoveUnused(),  # a dead reader would keep a part of a function from being fused
+        FuseLayerNormalization(),
+        FuseGelu(),
         FuseHardSwish(),
         ShuffleToGather(),
+        FuseSoftmax(),
+        MeanToGlobalPool(),  # of the means that are left
         RemoveUnused(),
         UniqueNames(),
     ):
