@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, all_nodes, graph_of
-from onnxq.graph.passes.opset import raise_opset
+from onnxq.graph.passes.raise_opset import raise_opset
 from onnxq.operator.nodes import find_input, has_input, input_at
 
 _DOMAIN = "com.microsoft"
