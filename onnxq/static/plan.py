@@ -30,8 +30,10 @@ from onnxq.graph.weights import constant_array
 from onnxq.observers.weight_observation import observe_weight
 from onnxq.operator import Call, Float, NodePlan
 from onnxq.operator.nodes import has_input, input_at
+from onnxq.qconfig import Choice
 from onnxq.qparams import QParams, code_bounds
 from onnxq.static.arguments import check_prepared, check_statistics
+from onnxq.static.choosing.by_data import by_data
 from onnxq.static.choosing.choices import (
     Choices,
     Request,
@@ -160,6 +162,8 @@ def plan(
     check_prepared(prepared, "plan")
     check_statistics(statistics, "plan")
     statistics.check_model(prepared.model_hash)
+    if prepared.qconfig.choice is Choice.BEST:
+        prepared = by_data(prepared, statistics)
     check_saturated(prepared.target, saturated)
     tensors, unseen, notes = tensor_qparams(prepared, statistics)
     notes += statistics.notes()

@@ -76,6 +76,7 @@ class Prepared:
         input_codes: inputs of the quantized model that are pixels or codes; pixels are uint8 in
             `model` already.
         output_codes: outputs of the quantized model that are codes.
+        left: nodes that stay in float whatever is chosen, and why.
     """
 
     model: ir.Model = field(repr=False)  # pages of text
@@ -92,6 +93,7 @@ class Prepared:
     notes: tuple[str, ...]
     input_codes: Mapping[str, InputCodes | Pixels] = field(default_factory=dict)
     output_codes: tuple[str, ...] = ()
+    left: Mapping[str, Float] = field(default_factory=dict)
     _calibration: list[Calibration] = field(default_factory=list, repr=False)  # begun by run()
     _excerpt: list[Excerpt] = field(default_factory=list, repr=False)  # likewise
 
@@ -140,7 +142,8 @@ class Prepared:
 
     def leaving(self, floats: Mapping[str, Float]) -> Prepared:
         """The same with these nodes left in float; the observed tensors stay as they are."""
-        return replace(self, decisions={**self.decisions, **floats})
+        left = {**self.left, **floats}
+        return replace(self, decisions={**self.decisions, **left}, left=left)
 
     def __reduce__(self) -> tuple[Callable[..., Prepared], tuple[object, ...]]:
         """Pickles with the bytes of its model, so that processes can calibrate without a file.
@@ -241,6 +244,25 @@ def prepare(
         notes=(*canonical.notes, *on_pixels, *found.notes, *absent_op_types(nodes, mapping)),
         input_codes=wishes,
         output_codes=codes_out,
+    )
+
+
+def named_again(prepared: Prepared, named: Named) -> Prepared:
+    """The Prepared with other forms; what is observed stays as it is.
+
+    Args:
+        prepared: of the same model and request.
+        named: forms that the data have a say in.
+    """
+    made = placed(prepared.model, named.mapping, prepared.target, prepared.output_codes)
+    found = with_reasons(made, named.reasons)
+    return replace(
+        prepared,
+        chosen=named,
+        decisions={**found.decisions, **prepared.left},
+        groups=as_observed(found.groups, prepared.observed),
+        clamps=found.clamps,
+        channel_gains=found.channel_gains,
     )
 
 

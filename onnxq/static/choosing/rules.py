@@ -48,7 +48,11 @@ TABLE = "a table that float nodes read takes 0.26 of its bytes as int8, with a s
 
 
 def by_rules(
-    model: ir.Model, asked: QConfigMapping, target: Target, codes_out: Collection[str] = ()
+    model: ir.Model,
+    asked: QConfigMapping,
+    target: Target,
+    codes_out: Collection[str] = (),
+    named: Named | None = None,
 ) -> Named:
     """The mapping with the forms that the rules choose, of nodes that the user left open.
 
@@ -57,18 +61,21 @@ def by_rules(
         asked: what the user wants; its choice is BEST.
         target: as of `place`.
         codes_out: outputs that are read as codes.
+        named: forms that were chosen before, by the rules and by the data; None: none.
     """
     order = list(walk(model.graph))
-    named = Named(asked).naming(_without_static_form(order, asked))
+    if named is None:
+        named = Named(asked).naming(_without_static_form(order, asked))
     while True:
         placement = place(model, named.mapping, target, codes_out)
         more = _Pass([node for node, _ in order], asked, placement, codes_out).naming()
         if not more:
-            return named.naming(_tables([node for node, _ in order], asked, placement))
+            tables = _tables([node for node, _ in order], asked, placement)
+            return named.naming({n: new for n, new in tables.items() if n not in named.reasons})
         named = named.naming(more)
 
 
-def _open_entry(node: ir.Node, asked: QConfigMapping) -> QConfig | None:
+def open_entry(node: ir.Node, asked: QConfigMapping) -> QConfig | None:
     """The entry of a node that nobody named; None: somebody did, or it is no static one."""
     if asked.explicit_for_node(node_name(node), node.op_type):
         return None
@@ -81,7 +88,7 @@ def _without_static_form(order: list[tuple[ir.Node, str | None]], asked: QConfig
     found: dict[str, tuple[Entry, str]] = {}
     for node, loop in order:
         operator = catalog.find(node.op_type, node.domain)
-        entry = _open_entry(node, asked)
+        entry = open_entry(node, asked)
         if operator is None or entry is None or not has_dynamic_form(node):
             continue
         if isinstance(operator.dynamic_rule(node), Float):
@@ -97,7 +104,7 @@ def _tables(nodes: list[ir.Node], asked: QConfigMapping, placement: Placement) -
     """Dynamic entries for nodes that only take rows of a constant, for float nodes."""
     found: dict[str, tuple[Entry, str]] = {}
     for node in nodes:
-        entry, operator = _open_entry(node, asked), catalog.find(node.op_type, node.domain)
+        entry, operator = open_entry(node, asked), catalog.find(node.op_type, node.domain)
         if operator is None or entry is None or not has_dynamic_form(node):
             continue
         if isinstance(placement.decisions[node_name(node)], Quantize):

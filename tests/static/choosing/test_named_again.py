@@ -13,6 +13,7 @@ from onnxq.qconfig import Choice, QConfigMapping, default_qconfig_mapping
 from onnxq.static.plan import Plan
 from tests.golden_models import BODIES, CONSTANTS, conv_model, data
 from tests.small_networks import TOKENS, WIDTH, WORDS, embedded, encoder_block, perceptron, repeated
+from tests.static.noise.nets import feed_forwards, tokens
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,6 +41,7 @@ NETWORKS: dict[str, tuple[onnx.ModelProto | ir.Model, Batches]] = {
     "lstm": (embedded("LSTM"), IDS),
     "gru": (embedded("GRU"), IDS),
     "repeated": (repeated(), reals(8, 16 * WIDTH)),
+    "outliers": (feed_forwards(3, 100.0), [dict(batch) for batch in tokens(8)]),
 }
 
 

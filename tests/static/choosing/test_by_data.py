@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnxq
+from onnxq.operator import Float, NodeForm
+from onnxq.qconfig import default_qconfig_mapping
+from onnxq.static.placing.decision import Quantize
+from tests.examples import ALL_INTEGERS
+from tests.static.noise.nets import feed_forwards, sounds, spectral, tokens
+
+if TYPE_CHECKING:
+    import onnx
+
+
+def forms(made: onnxq.Plan) -> dict[str, NodeForm]:
+    return {name: choice.form for name, choice in made.choices.items()}
+
+
+def planned(source: onnx.ModelProto, samples: object, setting: str = "") -> onnxq.Plan:
+    mapping = default_qconfig_mapping().with_overrides([setting] if setting else [])
+    prepared = onnxq.prepare(source, mapping, "x86-vnni")
+    return onnxq.plan(prepared, onnxq.calibrate(prepared, samples))  # type: ignore[arg-type]  # of a test
+
+
+def test_what_makes_the_logarithm_of_a_spectrum_stays_float_with_figures() -> None:
+    made = planned(spectral(logarithm=True), sounds(8))
+    front = ("stft", "split", "square_re", "square_im", "power", "floored", "log")
+    assert {forms(made)[name] for name in front} == {NodeForm.FLOAT}
+    assert {forms(made)[name] for name in ("first", "second")} == {NodeForm.INTEGER}
+    reasons = {choice.reason for choice in made.choices.values()}
+    assert any("dB behind Log 'log' in 8 bits" in reason for reason in reasons)
+    decision = made.decisions["stft"]
+    assert isinstance(decision, Float)
+    assert decision.reason == made.choices["stft"].reason
+
+
+def test_the_same_front_end_without_a_logarithm_is_in_integers() -> None:
+    made = planned(spectral(logarithm=False), sounds(8))
+    assert NodeForm.INTEGER in forms(made).values()
+
+
+def test_what_the_user_names_stays_in_integers_whatever_the_data_say() -> None:
+    made = planned(spectral(logarithm=True), sounds(8), "op:Conv=default")
+    assert isinstance(made.decisions["stft"], Quantize)
+
+
+def test_all_integers_do_not_ask_the_data() -> None:
+    prepared = onnxq.prepare(spectral(logarithm=True), ALL_INTEGERS, "x86-vnni")
+    made = onnxq.plan(prepared, onnxq.calibrate(prepared, sounds(8)))
+    assert forms(made) == {name: choice.form for name, choice in prepared.choices.items()}
+
+
+def test_products_that_all_lose_alike_stay_in_integers() -> None:
+    made = planned(feed_forwards(6, 30.0), tokens(8))
+    products = {c.form for c in made.choices.values() if c.op_type == "MatMul"}
+    assert products == {NodeForm.FLOAT_RESULT, NodeForm.INTEGER}
+    assert {c.form for c in made.choices.values() if c.op_type == "Add"} == {NodeForm.FLOAT}
