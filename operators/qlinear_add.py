@@ -7,7 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, NodePlan, register_integer
+from onnxq.dtypes import QDType
+from onnxq.operator import (
+    Array,
+    Case,
+    IntegerCall,
+    IntegerOperator,
+    Ints,
+    NodePlan,
+    register_integer,
+)
 from onnxq.operator.examples import codes, scales, zero
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._machine_sums import fixed_sum, unfused_sum, unfused_sum_of_scalar
@@ -58,7 +67,7 @@ class QLinearAdd(IntegerOperator):
             return Overflows(nothing, nothing, nothing, nothing, 0, 0)
         filled = [x if x is None or x.size else np.zeros(1, x.dtype) for x in call.inputs]
         _, plan = binary(replace(call, inputs=filled))
-        return _of_all_codes(plan, _pair_sums(arithmetic))
+        return _of_codes(call.inputs[0], call.inputs[3], plan, _pair_sums(arithmetic))
 
     def cases(self) -> Iterable[Case]:
         """The binary cases; and scales for which 931 pairs of 65,536 differ without fused adds."""
@@ -81,20 +90,31 @@ def _has_scalar(operands: Sequence[Array]) -> bool:
     return scalar_inside(a, b) or scalar_inside(b, a)
 
 
-def _of_all_codes(plan: NodePlan, pair_sums: Sequence[PairSum]) -> Overflows | None:
-    """Pairs of codes whose sums differ, none of them seen."""
+def _of_codes(
+    first: Array | None, second: Array | None, plan: NodePlan, pair_sums: Sequence[PairSum]
+) -> Overflows | None:
+    """Pairs of codes whose sums differ, none of them seen: all codes, but those of constants."""
     p, q, out = *plan.inputs, *plan.outputs
     assert p is not None
     assert q is not None
     assert out is not None
-    a, b = all_codes(p.dtype)[:, None], all_codes(q.dtype)[None, :]
+    lefts, rights = _possible(first, p.dtype), _possible(second, q.dtype)
+    a, b = lefts[:, None], rights[None, :]
     exact = add_codes(a, b, p, q, out)
     differ = [exact != pair_sum(a, b, p, q, out) for pair_sum in dict.fromkeys(pair_sums)]
     row, column = np.nonzero(np.logical_or.reduce(differ))
     if not row.size:
         return None
     none = np.zeros(row.size, np.int64)
-    return Overflows(row + p.dtype.qmin, column + q.dtype.qmin, none, none, 0, 0)
+    left, right = (x.astype(np.int64) for x in (lefts[row], rights[column]))
+    return Overflows(left, right, none, none, 0, 0)
+
+
+def _possible(operand: Array | None, dtype: QDType) -> Ints:
+    """Codes that the operand may have: its own where it is a constant, else every one."""
+    if operand is None or not operand.size:
+        return all_codes(dtype)
+    return np.unique(operand).astype(np.int32)
 
 
 def _differing(operands: Sequence[Array], exact: Array, own: IntArray) -> Overflows | None:

@@ -37,7 +37,7 @@ BODIES = {
     "movement": "c = Conv(x, w) p = MaxPool<kernel_shape=[2,2]>(c) t = Transpose<perm=[0,1,3,2]>(p)"
     " u = MaxPool<kernel_shape=[2,2]>(t) y = Conv(u, v)",
     "relu6": "c = Conv(x, w) r = Clip(c, zero, six) y = Conv(r, v)",
-    "gelu": "c = Conv(x, w) h = HardSwish(c) y = Conv(h, v)",
+    "erf": "c = Conv(x, w) h = Erf(c) y = Conv(h, v)",
     "matmul": "c = Conv(x, w) m = MatMul(c, k) a = Add(m, kb) y = Relu(a)",
     "attention": "c = Conv(x, w) d = Conv(x, v) m = MatMul(c, d) s = Softmax(m) y = MatMul(s, c)",
 }

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from onnxq.errors import ShapeError
 from onnxq.functional.calls import call, check_input, real, result_qparams
-from onnxq.qparams import per_tensor
-
-if TYPE_CHECKING:
-    from onnxq.qtensor import QTensor
+from onnxq.qparams import dequantize, per_tensor, quantize
+from onnxq.qtensor import QTensor
 
 
 def relu(input: QTensor, inplace: bool = False) -> QTensor:
@@ -70,7 +66,9 @@ def hardsigmoid(input: QTensor, inplace: bool = False) -> QTensor:
 
 
 def hardswish(input: QTensor, scale: float, zero_point: int) -> QTensor:
-    """Y = x * min(max(x + 3, 0), 6) / 6; ONNX HardSwish.
+    """Y = x * min(max(x + 3, 0), 6) / 6, rounded once.
+
+    Models that `quantize` writes round the gate too (operators/hard_swish.py).
 
     Args:
         input: any shape and integer type.
@@ -81,7 +79,10 @@ def hardswish(input: QTensor, scale: float, zero_point: int) -> QTensor:
         UnsupportedError: input is quantized per channel.
     """
     x = check_input("hardswish", input)
-    return call("HardSwish", [x], result_qparams(x, scale, zero_point))
+    output = result_qparams(x, scale, zero_point)
+    reals = dequantize(x.int_repr(), x.qparams).astype(np.float64)
+    swish = reals * np.clip(reals / 6 + 0.5, 0, 1)
+    return QTensor(quantize(swish.astype(np.float32), output), output)
 
 
 def hardtanh(

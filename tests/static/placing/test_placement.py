@@ -101,7 +101,7 @@ def test_add_of_float_tensors_stays_float() -> None:
 
 def test_pooling_of_a_float_tensor_that_a_later_product_wants_in_codes_runs_in_integers() -> None:
     squeeze_and_excite = (
-        "c = Conv(x, w) h = HardSwish(c) p = GlobalAveragePool(h) "
+        "c = Conv(x, w) h = Erf(c) p = GlobalAveragePool(h) "
         "e = Conv(p, w) s = Sigmoid(e) z = Mul(h, s) y = Conv(z, w)"
     )
     placement = placed(squeeze_and_excite)
