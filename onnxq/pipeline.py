@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from onnxq import targets
 from onnxq.checking.with_verdict import (
     Check,
-    check_bound,
     dynamic_trial,
     make_dynamic,
     make_static,
@@ -25,7 +24,7 @@ from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.ort import runtime
 from onnxq.samples import is_one_shot, open_samples
-from onnxq.static.arguments import check_prepared
+from onnxq.static.arguments import check_decibels, check_prepared
 from onnxq.static.calibrate import Statistics, calibrate
 from onnxq.static.observed_range import plan_as_targeted
 from onnxq.static.plan import Plan, plan
@@ -132,7 +131,7 @@ def quantize(
         UserWarning: an output is far from the float model's.
     """
     begun_s = time.process_time()
-    check_bound(min_sqnr_db)
+    check_decibels(min_sqnr_db)
     if (samples is None) == (statistics is None):
         raise CalibrationError(
             "quantize wants either samples or statistics of an earlier calibration."
@@ -196,6 +195,7 @@ def quantize_dynamic(
     objective: Objective | str = Objective.SPEED,
     check: object = Check.CALIBRATION,
     min_sqnr_db: float | None = None,
+    feedback: Mapping[str, str] | None = None,
 ) -> QuantizedModel:
     """The model with its weights quantized ahead of time, activations when it runs: no data needed.
 
@@ -212,6 +212,7 @@ def quantize_dynamic(
             (with a UserWarning where that is everything); "size" quantizes every weight.
         check: samples to try the result on; or a Check.
         min_sqnr_db: bound on every float output, in dB; needs samples.
+        feedback: {output name: input name} of state that each batch to check on hands to the next.
 
     Raises:
         ModelError: the model is unreadable, quantized already, of a refused type or opset, has no
@@ -222,11 +223,13 @@ def quantize_dynamic(
             entry for the nodes that the dtype is for, or the bound is no number.
     """
     begun_s = time.process_time()
-    check_bound(min_sqnr_db)
+    check_decibels(min_sqnr_db)
     source, made = plan_dynamic(model, qconfig_spec, dtype, target=target, objective=objective)
     if made.slower and not made.quantized:
         warnings.warn(nothing_quantized(made.target), UserWarning, stacklevel=2)
-    tried = make_dynamic(source, made, dynamic_trial(source, check, begun_s), min_sqnr_db)
+    tried = make_dynamic(
+        source, made, dynamic_trial(source, check, begun_s, feedback=feedback), min_sqnr_db
+    )
     _note(tried.model, tried.plan)
     _warn(tried.model)
     return tried.model

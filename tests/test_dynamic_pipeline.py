@@ -188,3 +188,21 @@ def test_objective_speed_holds_for_the_dynamic_part_too() -> None:
     plan = onnxq.plan(prepared, onnxq.calibrate(prepared, {"x": images(2)}))
     assert ("Gemm" in op_types(made)) == ("gemm" not in plan.dynamic)
     assert np.isfinite(run(made, {"x": images(2)})).all()
+
+
+def test_state_goes_round_in_the_samples_to_check_on() -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], "mm"),
+        helper.make_node("Add", ["p", "h"], ["h_out"], "add"),
+        helper.make_node("Relu", ["h_out"], ["y"], "relu"),
+    ]
+    ends = {"x": ["N", 32], "h": ["N", 32]}
+    source = model(nodes, {"w": weights(1, 32, 32)}, ends, {"y": 1, "h_out": 1})
+    samples = {"x": weights(2, 4, 32)}
+    made = onnxq.quantize_dynamic(
+        source, objective="size", check=samples, feedback={"h_out": "h"}, min_sqnr_db=20
+    )
+    assert made.verdict is not None
+    assert made.verdict.samples == 4
+    with pytest.raises(QConfigError, match="no output 'g'"):
+        onnxq.quantize_dynamic(source, objective="size", check=samples, feedback={"g": "h"})

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import onnx_ir as ir
 
 from onnxq.checking.execution import execution
-from onnxq.errors import CalibrationError, ModelError, UnsupportedError
+from onnxq.errors import CalibrationError, ModelError
 from onnxq.graph.coded import INPUTS_KEY, read_coded
 from onnxq.graph.door.scopes import all_tensors
 from onnxq.graph.io import load
 from onnxq.ort import runtime
 from onnxq.samples import InputSpec, Samples, as_taken, input_specs, open_samples
+from onnxq.samples.made_up import random_batch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
 MILLI = 1e-3
 DEFAULT_RUNS = 50
-SEED = 0
-MAX_RANDOM = 1 << 27  # numbers of a random input; 1 GiB while they are made
 
 
 @dataclass(frozen=True)
@@ -140,46 +137,6 @@ def external_files(model: ir.Model) -> list[Path]:
     tensors = [tensor for _, tensor in all_tensors(model)]
     external = [t for t in tensors if isinstance(t, ir.ExternalTensor) and t.size]
     return list(dict.fromkeys(Path(tensor.path) for tensor in external))
-
-
-def random_batch(inputs: Iterable[InputSpec], batch_size: int | None = None) -> dict[str, Array]:
-    """Normal floats, any codes, zeros elsewhere; dynamic axes are 1, the first is batch_size.
-
-    Raises:
-        UnsupportedError: batch_size differs from a static batch; an input of strings.
-    """
-    rng = np.random.default_rng(SEED)
-    batch: dict[str, Array] = {}
-    for spec in inputs:
-        shape = [d if isinstance(d, int) else 1 for d in spec.shape or ()]
-        if shape and batch_size is not None:
-            first = spec.shape[0] if spec.shape else None
-            if isinstance(first, int) and first != batch_size:
-                raise UnsupportedError(
-                    f"input '{spec.name}' has a static batch of {first}, so that it cannot run "
-                    f"{batch_size}. Leave the batch size out, or export a dynamic batch."
-                )
-            shape[0] = batch_size
-        dtype = np.dtype(spec.dtype)
-        if math.prod(shape) > MAX_RANDOM:
-            raise UnsupportedError(
-                f"input '{spec.name}' of shape {tuple(shape)} is too large for random numbers. "
-                "Give samples."
-            )
-        if dtype.kind not in "fiub":
-            raise UnsupportedError(f"input '{spec.name}' is of type {dtype}; give samples.")
-        batch[spec.name] = _random(rng, spec, shape)
-    return batch
-
-
-def _random(rng: np.random.Generator, spec: InputSpec, shape: list[int]) -> Array:
-    """Numbers for one input, as `random_batch` says."""
-    dtype = np.dtype(spec.dtype)
-    if spec.coded is not None and dtype.kind in "iu":
-        ends = np.iinfo(spec.coded.dtype)
-        return rng.integers(ends.min, ends.max, shape, endpoint=True).astype(dtype)
-    values = rng.standard_normal(shape) if dtype.kind == "f" else np.zeros(shape)
-    return np.asarray(values.astype(dtype))
 
 
 def _one_batch(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onnxq.core.saved import Saved
 from onnxq.errors import VerificationError
-from onnxq.static.arguments import check_bound
+from onnxq.static.arguments import check_bound, check_decibels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,8 +128,9 @@ class Findings(Saved):
 
         Raises:
             VerificationError: a bound is broken, or nothing was compared that it could hold for.
-            QConfigError: max_steps is negative.
+            QConfigError: min_sqnr_db is NaN, or max_steps negative.
         """
+        check_decibels(min_sqnr_db)
         check_bound("max_steps", max_steps)
         broken: list[str] = []
         if min_sqnr_db is not None:

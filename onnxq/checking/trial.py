@@ -5,17 +5,15 @@ What it is tried on: a few of the calibration samples, samples to check on, or m
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from onnxq.checking.bench import random_batch
-from onnxq.core.memory import available_bytes
 from onnxq.errors import CalibrationError, ModelError, UnsupportedError, first_line
 from onnxq.ort import runtime
 from onnxq.quantized.verdict import Evidence
 from onnxq.samples import as_taken, input_specs
+from onnxq.samples.made_up import random_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,12 +21,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.core.arrays import Array
-    from onnxq.samples import InputSpec
 
     Batch = Mapping[str, Array]
-
-INPUT_SHARE = 0.1
-"""Share of the free memory that inputs may take that nobody asked for."""
 
 
 @dataclass(frozen=True)
@@ -84,21 +78,11 @@ def on_made_up_inputs(source: ir.Model, begun_s: float | None = None) -> Trial:
         begun_s: as of a Trial.
     """
     begun = time.process_time() if begun_s is None else begun_s
-    specs = input_specs(source)
-    available = available_bytes()
-    if available is not None and sum(map(_least_bytes, specs)) > INPUT_SHARE * available:
-        return Trial(source, Evidence.NONE, (), begun_s=begun)
     try:
-        batch = random_batch(specs)
-    except UnsupportedError:  # of texts, or too large for random numbers
+        batch = random_batch(input_specs(source))
+    except UnsupportedError:  # sequences, or too large
         return Trial(source, Evidence.NONE, (), begun_s=begun)
     return Trial(source, Evidence.MADE_UP, (batch,), begun_s=begun)
-
-
-def _least_bytes(spec: InputSpec) -> int:
-    """Bytes of an input whose dynamic sizes are 1."""
-    sizes = [size for size in spec.shape or () if isinstance(size, int)]
-    return math.prod(sizes) * spec.dtype.itemsize
 
 
 def refusal(model: ir.Model, feeds: Batch | None) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import enum
-import math
 from dataclasses import replace
-from numbers import Real
 from typing import TYPE_CHECKING
 
 from onnxq.checking.runnable import Made, runnable
@@ -14,6 +12,7 @@ from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
 from onnxq.errors import QConfigError
 from onnxq.quantized.verdict import Evidence
 from onnxq.samples import input_specs, open_samples
+from onnxq.samples.state import as_feedback, check_feedback
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.rewrite import rewrite
 
@@ -113,18 +112,6 @@ def _quantized(made: Plan) -> list[str]:
     return [*weighted, *made.dynamic, *(name for name in own if name not in made.weights)]
 
 
-def check_bound(min_sqnr_db: object) -> None:
-    """Passes None and every number; to be asked before the work begins.
-
-    Raises:
-        QConfigError: it is something else, or NaN, which nothing keeps.
-    """
-    if min_sqnr_db is None:
-        return
-    if not isinstance(min_sqnr_db, Real) or math.isnan(min_sqnr_db):
-        raise QConfigError(f"min_sqnr_db: got {min_sqnr_db!r}; wanted a number of dB, such as 20.")
-
-
 def _check_bound(trial: Trial | None, min_sqnr_db: float | None) -> None:
     if min_sqnr_db is not None and (trial is None or not trial.has_samples):
         raise QConfigError(
@@ -139,18 +126,22 @@ def dynamic_trial(
     begun_s: float,
     batch_size: int | None = None,
     ignore: Collection[str] = (),
+    feedback: Mapping[str, str] | None = None,
 ) -> Trial | None:
     """A Trial of what becomes of a canonical model; arguments as of `static_trial`.
 
     Raises:
         CalibrationError: unusable samples.
+        QConfigError: a feedback that the model does not have.
     """
+    state = as_feedback(feedback)
+    check_feedback(source, state)
     if check is Check.NONE:
         return None
     if check is Check.CALIBRATION:
         return on_made_up_inputs(source, begun_s)
-    batches = open_samples(check, input_specs(source), batch_size, ignore)
-    return Trial(source, Evidence.UNSEEN, batches, begun_s=begun_s)
+    batches = open_samples(check, input_specs(source, state.values()), batch_size, ignore)
+    return Trial(source, Evidence.UNSEEN, batches, None, state, begun_s)
 
 
 def make_dynamic(

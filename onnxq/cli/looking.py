@@ -9,6 +9,7 @@ import click
 from onnxq.cli.ends import Ends, ends_options
 from onnxq.cli.options import (
     PATH,
+    Bound,
     batch_size_option,
     choice_option,
     feedback_option,
@@ -129,11 +130,11 @@ def _inspect_dynamic(
 @ignore_option
 @feedback_option
 @click.option(
-    "--min-sqnr", type=float, metavar="DB", help="Fail (exit code 8) where the SQNR is lower."
+    "--min-sqnr", type=Bound(), metavar="DB", help="Fail (exit code 8) where the SQNR is lower."
 )
 @click.option(
     "--max-steps",
-    type=click.FloatRange(min=0),
+    type=Bound(min=0),
     metavar="N",
     help="Fail where an error is larger, in steps.",
 )
@@ -142,13 +143,13 @@ def _inspect_dynamic(
 )
 @click.option(
     "--max-differing",
-    type=click.FloatRange(0, 1),
+    type=Bound(0, 1),
     metavar="SHARE",
     help="With --reference: let this share of a node's integers differ.",
 )
 @click.option(
     "--max-output-steps",
-    type=click.FloatRange(min=0),
+    type=Bound(min=0),
     metavar="N",
     help="With --reference: of the outputs end to end; default: what float nodes round.",
 )

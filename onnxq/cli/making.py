@@ -312,6 +312,7 @@ def quantize(
 @annotations_option
 @batch_size_option
 @ignore_option
+@feedback_option
 @verdict_options
 @click.option("--save-plan", type=PATH, help="Write the plan, as JSON.")
 @json_option
@@ -326,6 +327,7 @@ def quantize_dynamic(
     annotations: str,
     batch_size: int | None,
     ignore: tuple[str, ...],
+    feedback: dict[str, str],
     check: Path | None,
     min_sqnr: float | None,
     no_verdict: bool,
@@ -342,7 +344,7 @@ def quantize_dynamic(
     from onnxq.graph.saving import save
 
     canonical, plan = plan_dynamic_model(source, qconfig, overrides, target, objective, dtype)
-    trial = dynamic_trial(canonical, asked.source, begun_s, batch_size, ignore)
+    trial = dynamic_trial(canonical, asked.source, begun_s, batch_size, ignore, feedback)
     made = make_dynamic(canonical, plan, trial, min_sqnr)
     save(made.model, output, Annotations(annotations))
     if save_plan is not None:

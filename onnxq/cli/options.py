@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
 import click
+
+
+class Bound(click.FloatRange):
+    """A number that something is to keep; NaN, which nothing keeps, is refused."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number.
+
+        Raises:
+            click.BadParameter: it is none, out of range, or NaN.
+        """
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail("got nan; wanted a number.", param, ctx)
+        return number
+
 
 PATH = click.Path(path_type=Path)
 DEBUG = "onnxq.debug"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from onnxq.cli.options import PATH
+from onnxq.cli.options import PATH, Bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +28,7 @@ def verdict_options(command: Command) -> Command:
         ),
         click.option(
             "--min-sqnr",
-            type=float,
+            type=Bound(),
             metavar="DB",
             help="Write nothing if a float output falls below this SQNR.",
         ),
@@ -53,7 +52,7 @@ class Asked:
         no_verdict: the model is not run.
 
     Raises:
-        click.UsageError: options that contradict each other, or a bound that nothing keeps.
+        click.UsageError: options that contradict each other.
     """
 
     check: Path | None
@@ -63,8 +62,6 @@ class Asked:
     def __post_init__(self) -> None:
         if self.no_verdict and (self.check is not None or self.min_sqnr is not None):
             raise click.UsageError("--no-verdict leaves nothing for --check and --min-sqnr.")
-        if self.min_sqnr is not None and math.isnan(self.min_sqnr):
-            raise click.UsageError("--min-sqnr: got nan; wanted a number of dB, such as 20.")
 
     @property
     def source(self) -> Path | Check:

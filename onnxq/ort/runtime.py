@@ -13,7 +13,6 @@ Over 300 lines: whatever touches ONNX Runtime stands in this one file.
 from __future__ import annotations
 
 import enum
-import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +25,19 @@ import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from onnxq.core.atomic import temporary_folder
-from onnxq.errors import CalibrationError, ModelError, OutputError, first_line, nearest
+from onnxq.errors import (
+    CalibrationError,
+    ModelError,
+    OutputError,
+    UnsupportedError,
+    first_line,
+    nearest,
+)
 from onnxq.graph.expose import expose
 from onnxq.graph.skeleton import in_memory, read_attributes
 from onnxq.ort.node_kinds import NodeKind, NodeUse, count, integer_nodes
+from onnxq.samples import input_specs
+from onnxq.samples.made_up import batch_of_ones
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -68,8 +76,6 @@ INLINE_BYTES = 1024
 """Smaller weights stay in the protobuf: shape inference reads them there (shapes, axes, scales)."""
 IN_MEMORY = "in_memory"
 """Location of the weights that are handed over beside the protobuf."""
-MAX_ONES_BYTES = 1 << 28
-"""Size of an input up to which `infer_types` runs a model on ones."""
 SEPARATE_BYTES = 1 << 26
 """Optimized models with more weights are written with external data, which is then memory-mapped;
 protobuf would hold them in memory, and ends at 2 GB."""
@@ -383,7 +389,10 @@ def infer_types(
     if names is None:
         names = [v.name for node in model.graph for v in node.outputs if v.name]
     exposed = expose(model, names)
-    feeds = {value.name or "": _ones(value) for value in _real_inputs(model)}
+    try:
+        feeds = batch_of_ones(input_specs(model))
+    except UnsupportedError as error:
+        raise ModelError(f"types cannot be found by a run on inputs of ones: {error}") from error
     with open_session(exposed.model, threads=1, optimization=Optimization.NONE) as session:
         try:
             arrays = dict(zip(session.outputs, session.run(feeds), strict=True))
@@ -398,22 +407,6 @@ def infer_types(
         if isinstance(arrays[output], np.ndarray)
         and (name == output or arrays[output].shape != (0,))  # (0,): the branch did not run
     }
-
-
-def _real_inputs(model: ir.Model) -> list[ir.Value]:
-    """Inputs without those that have a default (old IR versions list initializers as inputs)."""
-    return [value for value in model.graph.inputs if value.name not in model.graph.initializers]
-
-
-def _ones(value: ir.Value) -> Array:
-    shape = [n if isinstance(n, int) else 1 for n in value.shape or ()]
-    dtype = (value.dtype or ir.DataType.FLOAT).numpy()
-    if math.prod(shape) * dtype.itemsize > MAX_ONES_BYTES:
-        raise ModelError(
-            f"input '{value.name}' of shape {tuple(shape)} is too large to run the model without "
-            "samples. Make sizes that are not fixed dynamic."
-        )
-    return np.ones(shape, dtype) if dtype.kind != "O" else np.full(shape, "1", dtype)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,9 @@ from onnxq.samples.inputs import (
     check_finite,
     check_names,
     check_shape,
+    check_tensors,
     have_batch_axis,
+    only_input,
 )
 from onnxq.samples.items import batches_of_folder, batches_of_iterable, folder_files
 
@@ -82,6 +84,7 @@ def open_samples(
     _check_options(batch_size, ignore)
     if isinstance(source, Samples):
         return source
+    check_tensors(inputs, "samples")
     opened = _open(source, inputs, batch_size, ignore)
     if all(spec.coded is None for spec in inputs):
         return opened
@@ -100,7 +103,7 @@ def _open(
     if isinstance(source, str | Path):
         return _open_path(Path(source), inputs, batch_size, ignore)
     if isinstance(source, np.ndarray):
-        name = _only_input(inputs, "samples array").name
+        name = only_input(inputs, "samples array").name
         return _table({name: memory_column(source, "samples array")}, inputs, batch_size, "samples")
     if isinstance(source, Mapping):
         columns = {
@@ -142,7 +145,7 @@ def _open_path(
     if why := why_no_file(path):
         raise CalibrationError(f"{where}: {why}. Give an .npz or .npy file, or a folder of them.")
     if path.suffix == ".npy":
-        name = _only_input(inputs, where).name
+        name = only_input(inputs, where).name
         return _table({name: npy_column(path, where)}, inputs, batch_size, where)
     found = npz_columns(path, where)
     if found.keys() >= OF_STATISTICS and not any(s.name in OF_STATISTICS for s in inputs):
@@ -152,17 +155,6 @@ def _open_path(
         )
     columns = {n: c for n, c in found.items() if n not in ignore}
     return _table(columns, inputs, batch_size, where)
-
-
-def _only_input(inputs: Sequence[InputSpec], where: str) -> InputSpec:
-    wanted = [spec for spec in inputs if not spec.optional]
-    if len(wanted) != 1:
-        names = ", ".join(spec.name for spec in wanted)
-        raise CalibrationError(
-            f"{where}: one array without a name, for a model with {len(wanted)} inputs ({names}). "
-            "Save them with numpy.savez, named by input."
-        )
-    return wanted[0]
 
 
 def _open_iterable(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.core.arrays import Array
 from onnxq.errors import CalibrationError, nearest
@@ -13,8 +14,6 @@ from onnxq.graph.coded import INPUTS_KEY, read_coded
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-
-    import onnx_ir as ir
 
     from onnxq.graph.coded import Coded
 
@@ -32,6 +31,7 @@ class InputSpec:
         optional: samples may leave it out (state that a model feeds back into itself).
         coded: numbers that its codes stand for, which samples may hold in their place; of a float
             model, the codes of the quantized one. None: neither.
+        is_tensor: whether it is one; False: a sequence or an optional.
     """
 
     name: str
@@ -39,6 +39,7 @@ class InputSpec:
     shape: tuple[int | str | None, ...] | None
     optional: bool = False
     coded: Coded | None = None
+    is_tensor: bool = True
 
     @property
     def static_batch(self) -> int | None:
@@ -77,6 +78,7 @@ def input_specs(
             _dimensions(value.shape),
             (value.name or "") in optional,
             known.get(value.name or ""),
+            value.type is None or isinstance(value.type, ir.TensorType),
         )
         for value in model.graph.inputs
         if value.name not in model.graph.initializers
@@ -109,6 +111,38 @@ def check_names(names: Collection[str], inputs: Sequence[InputSpec], where: str)
                 f"{where}: input '{spec.name}' is missing; got {', '.join(names) or 'nothing'}. "
                 f"Add an array of that name ({spec})."
             )
+
+
+def check_tensors(inputs: Sequence[InputSpec], where: str) -> None:
+    """Refuses a model with inputs that no array is a sample of.
+
+    Raises:
+        CalibrationError: one is a sequence or an optional.
+    """
+    for spec in inputs:
+        if not spec.is_tensor and not spec.optional:
+            raise CalibrationError(
+                f"{where}: input '{spec.name}' is a sequence or an optional, and samples are "
+                "arrays. Export the model with tensors as inputs, stacked or one by one; or "
+                "quantize it dynamically, without samples."
+            )
+
+
+def only_input(inputs: Sequence[InputSpec], where: str) -> InputSpec:
+    """The input that an array without a name is for.
+
+    Raises:
+        CalibrationError: there are several.
+    """
+    wanted = [spec for spec in inputs if not spec.optional]
+    if len(wanted) != 1:
+        names = ", ".join(spec.name for spec in wanted)
+        given = ", ".join(f"{spec.name}=..." for spec in wanted[:2])
+        raise CalibrationError(
+            f"{where}: one array without a name, for a model with {len(wanted)} inputs ({names}). "
+            f"Save them together, named by input: numpy.savez(path, {given})."
+        )
+    return wanted[0]
 
 
 def check_dtype(dtype: np.dtype[np.generic], spec: InputSpec, where: str) -> None:

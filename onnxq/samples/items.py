@@ -20,6 +20,7 @@ from onnxq.samples.inputs import (
     check_names,
     check_shape,
     have_batch_axis,
+    only_input,
     stack,
 )
 
@@ -93,7 +94,7 @@ def batches_of_iterable(
 def _read(path: Path, inputs: Sequence[InputSpec], ignore: Collection[str]) -> _Item:
     where = f"samples '{path}'"
     if path.suffix == ".npy":
-        return _convert(whole(npy_column(path, where)), inputs, ignore, where)
+        return _Item(where, {only_input(inputs, where).name: whole(npy_column(path, where))})
     columns = npz_columns(path, where)
     return _Item(where, {n: whole(c) for n, c in columns.items() if n not in ignore})
 

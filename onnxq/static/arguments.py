@@ -5,7 +5,9 @@ The arguments are plain objects here: it is callers without a type checker whom 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from numbers import Real
 
 from onnxq.errors import CalibrationError, ModelError, QConfigError, kind_of
 from onnxq.qconfig import QConfig, QConfigMapping
@@ -71,3 +73,15 @@ def check_statistics(value: object, caller: str) -> None:
         f"{caller}: the statistics are {kind_of(value)}; wanted what "
         "onnxq.calibrate(prepared, samples) returns. Call that first and pass its result."
     )
+
+
+def check_decibels(min_sqnr_db: object) -> None:
+    """Passes None and every number; to be asked before the work begins.
+
+    Raises:
+        QConfigError: it is something else, or NaN, which nothing keeps.
+    """
+    if min_sqnr_db is None:
+        return
+    if not isinstance(min_sqnr_db, Real) or math.isnan(min_sqnr_db):
+        raise QConfigError(f"min_sqnr_db: got {min_sqnr_db!r}; wanted a number of dB, such as 20.")

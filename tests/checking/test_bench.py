@@ -5,36 +5,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
-from onnxq.checking.bench import bench, external_files, random_batch, size_bytes
-from onnxq.errors import CalibrationError, ModelError, UnsupportedError
+from onnxq.checking.bench import bench, external_files, size_bytes
+from onnxq.errors import CalibrationError, ModelError
 from onnxq.graph.io import load
-from onnxq.samples import InputSpec
 from tests.examples import images, network, save
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 FLOAT = np.dtype(np.float32)
-
-
-def test_random_batch_has_ones_for_dynamic_axes_and_zeros_for_integers() -> None:
-    specs = [InputSpec("x", FLOAT, ("N", 3, None)), InputSpec("i", np.dtype(np.int64), ("N", 2))]
-    batch = random_batch(specs, 4)
-    assert batch["x"].shape == (4, 3, 1)
-    assert batch["x"].dtype == FLOAT
-    assert batch["i"].tolist() == [[0, 0]] * 4
-    assert random_batch(specs)["x"].shape == (1, 3, 1)
-
-
-def test_random_batch_is_the_same_each_time() -> None:
-    specs = [InputSpec("x", FLOAT, (5,))]
-    assert np.array_equal(random_batch(specs)["x"], random_batch(specs)["x"])
-
-
-def test_a_static_batch_is_kept() -> None:
-    with pytest.raises(UnsupportedError, match="static batch of 2"):
-        random_batch([InputSpec("x", FLOAT, (2, 3))], 4)
 
 
 def test_bench_times_both_models(tmp_path: Path) -> None:
@@ -91,3 +72,12 @@ def test_external_data_of_an_attribute_count_too(tmp_path: Path) -> None:
     )
     onnx.save(model, tmp_path / "m.onnx")
     assert external_files(load(tmp_path / "m.onnx")) == [tmp_path / "w.bin"]
+
+
+def test_texts_are_made_up(tmp_path: Path) -> None:
+    proto = network()
+    proto.graph.input.append(helper.make_tensor_value_info("text", TensorProto.STRING, ["N"]))
+    proto.graph.output.append(helper.make_tensor_value_info("same", TensorProto.STRING, ["N"]))
+    proto.graph.node.append(helper.make_node("Identity", ["text"], ["same"]))
+    path = save(proto, tmp_path / "m.onnx")
+    assert bench(path, path, runs=1).input_shapes["text"] == (1,)

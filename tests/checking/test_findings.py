@@ -15,7 +15,7 @@ from onnxq.checking.findings import (
     TensorFinding,
     Unmatched,
 )
-from onnxq.errors import CalibrationError, VerificationError
+from onnxq.errors import CalibrationError, QConfigError, VerificationError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,6 +80,11 @@ def test_broken_sqnr_names_where_got_and_wanted() -> None:
 def test_broken_steps_name_where_got_and_wanted() -> None:
     with pytest.raises(VerificationError, match=r"'t': max error 2.50 steps, wanted at most 2"):
         FINDINGS.check(max_steps=2)
+
+
+def test_nan_is_no_bound() -> None:
+    with pytest.raises(QConfigError, match="got nan; wanted a number of dB"):
+        with_tensor().check(min_sqnr_db=math.nan)
 
 
 @pytest.mark.parametrize("bounds", [{"min_sqnr_db": 1.0}, {"max_steps": 1e9}])

@@ -6,9 +6,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import onnxq
-from onnxq.checking import trial
 from onnxq.checking.trial import on_made_up_inputs
 from onnxq.quantized.verdict import Evidence
+from onnxq.samples import made_up
 from tests.examples import network
 
 BYTES = 4 * 3 * 8 * 8  # of one image of the network
@@ -27,12 +27,14 @@ def test_made_up_inputs_have_the_model_s_shapes_and_size_1_where_they_are_dynami
 def test_inputs_beyond_a_tenth_of_the_memory_are_not_made_up(
     tenths: int, wanted: Evidence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "available_bytes", lambda: tenths * BYTES)
+    monkeypatch.setattr(made_up, "available_bytes", lambda: tenths * BYTES)
     assert on_made_up_inputs(onnxq.prepare(network()).model).evidence is wanted
 
 
-def test_texts_are_not_made_up() -> None:
+def test_sequences_are_not_made_up() -> None:
     model = network()
-    model.graph.input.append(helper.make_tensor_value_info("text", TensorProto.STRING, [1]))
+    floats = helper.make_tensor_type_proto(TensorProto.FLOAT, [1])
+    kind = helper.make_sequence_type_proto(floats)
+    model.graph.input.append(helper.make_value_info("sequence", kind))
     made = on_made_up_inputs(ir.from_proto(model))
     assert made.evidence is Evidence.NONE

@@ -49,10 +49,14 @@ def test_the_verdict_is_in_json_with_the_sizes_of_the_files(
 def test_a_bound_that_is_no_number_is_wrong_usage(
     run: Run, model_path: Path, samples_path: Path, tmp_path: Path
 ) -> None:
-    options = ("-o", tmp_path / "q.onnx", "--min-sqnr", "nan")
-    result = run("quantize", model_path, samples_path, *options)
-    assert result.exit_code == 2
-    assert "wanted a number of dB" in result.stderr
+    quantized = tmp_path / "q.onnx"
+    for command in (
+        ("quantize", model_path, samples_path, "-o", quantized),
+        ("verify", model_path, quantized, samples_path),  # before anything is read
+    ):
+        result = run(*command, "--min-sqnr", "nan")
+        assert result.exit_code == 2
+        assert "got nan; wanted a number" in result.stderr
 
 
 @pytest.mark.parametrize("how", ["--stats", "dynamic"])

@@ -203,3 +203,19 @@ def test_files_of_a_folder_are_regular(tmp_path: Path, kind: str) -> None:
         odd.symlink_to("/dev/zero" if kind == "device" else "nowhere")
     with pytest.raises(CalibrationError, match=r"'1.npz': it is a (named pipe|device|link to)"):
         open_samples(tmp_path, IMAGE)
+
+
+def test_arrays_without_names_in_a_folder_are_for_one_input(tmp_path: Path) -> None:
+    for name in "ab":
+        np.save(tmp_path / f"{name}.npy", np.float32(1))
+    specs = [InputSpec(name, np.dtype(np.float32), ()) for name in "ab"]
+    with pytest.raises(
+        CalibrationError, match=r"2 inputs \(a, b\)\. .*savez\(path, a=..., b=...\)"
+    ):
+        list(open_samples(tmp_path, specs))
+
+
+def test_sequences_have_no_samples() -> None:
+    spec = InputSpec("s", np.dtype(np.float32), (3,), is_tensor=False)
+    with pytest.raises(CalibrationError, match="input 's' is a sequence or an optional"):
+        open_samples([np.zeros(3, np.float32)], [spec])

@@ -105,7 +105,7 @@ def test_what_is_neither_tensor_nor_constant_is_named_with_its_place() -> None:
         bind(Model(), (X, [X.numpy()]))
     with pytest.raises(UnsupportedError, match=r"'inputs' is a ndarray"):
         bind(Model(), X.numpy())  # type: ignore[arg-type]  # wrong on purpose
-    with pytest.raises(UnsupportedError, match=r"'hidden\['a'\]' is a object.*register_pytree"):
+    with pytest.raises(UnsupportedError, match=r"'hidden\['a'\]' is an object.*register_pytree"):
         bind(Model(), (X, {"a": object()}))
     with pytest.raises(QConfigError, match="there is no tensor among"):
         bind(Model(), (1, None))

@@ -1,0 +1,101 @@
+"""Inputs that nobody gave: random numbers to run a model on, or ones to ask it for types."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.core.memory import available_bytes
+from onnxq.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from onnxq.core.arrays import Array
+    from onnxq.samples.inputs import Batch, InputSpec
+
+SEED = 0
+TEXT = "1"  # which a Cast to numbers reads, too
+MOST_BYTES = 1 << 28
+"""Bytes of all inputs together."""
+SHARE = 0.1
+"""Share of the free memory that they may take, too."""
+
+
+def random_batch(inputs: Iterable[InputSpec], batch_size: int | None = None) -> Batch:
+    """Normal floats, any codes, zeros elsewhere; dynamic axes are 1, the first is batch_size.
+
+    Raises:
+        UnsupportedError: batch_size differs from a static batch; an input that is no tensor of
+            numbers or texts; inputs that are too large.
+    """
+    shapes = [(spec, _shape(spec, batch_size)) for spec in inputs]
+    _check_size(shapes)
+    rng = np.random.default_rng(SEED)
+    return {spec.name: _random(rng, spec, shape) for spec, shape in shapes}
+
+
+def batch_of_ones(inputs: Iterable[InputSpec]) -> Batch:
+    """Ones (True for booleans); dynamic axes are 1.
+
+    Raises:
+        UnsupportedError: an input that is no tensor; inputs that are too large.
+    """
+    shapes = [(spec, _shape(spec, None)) for spec in inputs]
+    _check_size(shapes)
+    return {
+        spec.name: _texts(shape) if spec.dtype.hasobject else np.ones(shape, spec.dtype)
+        for spec, shape in shapes
+    }
+
+
+def _shape(spec: InputSpec, batch_size: int | None) -> tuple[int, ...]:
+    if not spec.is_tensor:
+        raise UnsupportedError(
+            f"input '{spec.name}' is a sequence or an optional; inputs of tensors alone can be "
+            "made up."
+        )
+    shape = [d if isinstance(d, int) else 1 for d in spec.shape or ()]
+    if shape and batch_size is not None:
+        first = spec.static_batch
+        if first not in (None, batch_size):
+            raise UnsupportedError(
+                f"input '{spec.name}' has a static batch of {first}, so that it cannot run "
+                f"{batch_size}. Leave the batch size out, or export a dynamic batch."
+            )
+        shape[0] = batch_size
+    return tuple(shape)
+
+
+def _check_size(shapes: Sequence[tuple[InputSpec, tuple[int, ...]]]) -> None:
+    sizes = {spec.name: math.prod(shape) * spec.dtype.itemsize for spec, shape in shapes}
+    free = available_bytes()
+    most = MOST_BYTES if free is None else min(MOST_BYTES, int(SHARE * free))
+    if sum(sizes.values()) > most:
+        name = max(sizes, key=sizes.__getitem__)
+        shape = next(shape for spec, shape in shapes if spec.name == name)
+        raise UnsupportedError(
+            f"input '{name}' of shape {shape} is too large to be made up: {sum(sizes.values())} "
+            f"bytes, and {most} may be taken. Give samples, or make sizes that are not fixed "
+            "dynamic."
+        )
+
+
+def _random(rng: np.random.Generator, spec: InputSpec, shape: tuple[int, ...]) -> Array:
+    """Numbers for one input, as `random_batch` says."""
+    dtype = np.dtype(spec.dtype)
+    if dtype.hasobject:
+        return _texts(shape)
+    if dtype.kind not in "fiub":
+        raise UnsupportedError(f"input '{spec.name}' is of type {dtype}; give samples.")
+    if spec.coded is not None and dtype.kind in "iu":
+        ends = np.iinfo(spec.coded.dtype)
+        return rng.integers(ends.min, ends.max, shape, endpoint=True).astype(dtype)
+    values = rng.standard_normal(shape) if dtype.kind == "f" else np.zeros(shape)
+    return np.asarray(values.astype(dtype))
+
+
+def _texts(shape: tuple[int, ...]) -> Array:
+    return np.full(shape, TEXT, object)
