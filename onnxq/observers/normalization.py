@@ -168,19 +168,21 @@ class NormalizationObserver(MinMaxObserver):
         """Mean of 1 / (variance + epsilon) over each channel's rows, float64 (channels,)."""
         return self.inverse_sums.values / max(self.rows, 1)
 
-    def behind(self, noise: float, gain: Reals, clipped: float = 0.0) -> tuple[float, float]:
+    def behind(self, noise: Reals, gain: Reals, clipped: float = 0.0) -> tuple[float, float]:
         """(signal, error) behind the normalization, means over the channels.
 
         An error cannot take more than there is: in channels that are smaller than it, all is lost.
 
         Args:
-            noise: mean of the squared error of x, the same in every channel.
+            noise: mean of the squared error of x; () where it is the same in every channel,
+                or (channels,); of other channels, their mean counts.
             gain: (channels,), or () where there is none.
             clipped: share of the noise that lies on the channels of the widest ranges.
         """
         squares = np.broadcast_to(np.square(gain, dtype=np.float64), self.channel_power.shape)
         signal = squares * self.channel_power
-        spread = noise * ((1 - clipped) + clipped * self._share_of_the_widest())
+        per_channel = noise if noise.size == squares.size else noise.mean()
+        spread = per_channel * ((1 - clipped) + clipped * self._share_of_the_widest())
         error = squares * np.minimum(spread * self.channel_gain, self.channel_power)
         return float(signal.mean()), float(error.mean())
 

@@ -39,7 +39,7 @@ def test_the_ratio_behind_a_layer_normalization_is_the_measured_one(power: float
     right, wrong = (normalized(a, (1,), EPSILON) * gain for a in (x, x + error))
     observer = NormalizationObserver()
     observer.observe(x.astype(np.float32), 0)
-    signal, noise = observer.behind(power, gain)
+    signal, noise = observer.behind(np.asarray(power), gain)
     predicted = 10 * np.log10(signal / noise)
     assert predicted == pytest.approx(decibels(right, wrong - right), abs=0.7)
     # in itself, the tensor is 15 dB better: that is the trap
@@ -52,7 +52,7 @@ def test_the_same_without_a_mean() -> None:
     right, wrong = (root_mean_square_normalized(a, (1,), EPSILON) for a in (x, x + error))
     observer = NormalizationObserver(centred=False)
     observer.observe(x.astype(np.float32), 0)
-    signal, noise = observer.behind(0.05, np.ones(()))
+    signal, noise = observer.behind(np.asarray(0.05), np.ones(()))
     assert 10 * np.log10(signal / noise) == pytest.approx(decibels(right, wrong - right), abs=0.7)
 
 
@@ -67,7 +67,7 @@ def test_the_same_over_space(groups: int) -> None:
 
     observer = NormalizationObserver(axis=2, ch_axis=1, groups=groups)
     observer.observe(x.astype(np.float32), 0)
-    signal, noise = observer.behind(1e-3, np.ones(()))
+    signal, noise = observer.behind(np.asarray(1e-3), np.ones(()))
     right = norm(x)
     measured = decibels(right, norm(x + error) - right)
     assert 10 * np.log10(signal / noise) == pytest.approx(measured, abs=1.5)

@@ -53,19 +53,20 @@ class Error:
     """Error of a tensor.
 
     Attributes:
-        terms: ((a, q), ...): its power on a value x is the sum of a |x|^q.
+        terms: ((a, q), ...): its power on a value x is the sum of a |x|^q; a is float64, () or
+            (channels,) behind a product, whose columns are of different sizes.
         dead: what is smaller in magnitude has become 0.
         clipped: share of the power that lies on the largest values alone.
     """
 
-    terms: tuple[tuple[float, float], ...]
+    terms: tuple[tuple[Reals, float], ...]
     dead: float = 0.0
     clipped: float = 0.0
 
     @property
-    def constant(self) -> float:
-        """Power on a value that is 0."""
-        return sum(a for a, q in self.terms if q == 0)
+    def constant(self) -> Reals:
+        """Power on a value that is 0; () or (channels,)."""
+        return np.asarray(sum((a for a, q in self.terms if q == 0), np.zeros(())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,28 +76,37 @@ class End:
     Attributes:
         node: the node, in words.
         tensor: its input.
+        reader: name of the node that the error goes through first.
         products: with constant weights on the way.
         sqnr_db: of what it gives, for an error of the tensor.
     """
 
     node: str
     tensor: str
+    reader: str
     products: int
     sqnr_db: Callable[[Error], float]
 
-    def through(self, change: Callable[[Error], Error], products: int = 0) -> End:
-        """The same End, seen from ahead of a node that changes the error so."""
-        return End(
-            self.node,
-            self.tensor,
-            self.products + products,
-            lambda error: self.sqnr_db(change(error)),
-        )
+    def is_twin_of(self, other: End) -> bool:
+        """Whether both are of one node, by way of the same reader and as many products."""
+        ours = (self.node, self.reader, self.products)
+        return ours == (other.node, other.reader, other.products)
+
+    def through(
+        self, node: ir.Node, change: Callable[[Error], Error] | None = None, products: int = 0
+    ) -> End:
+        """The same End, seen from ahead of a node; None: one that leaves the error as it is."""
+
+        def sqnr_db(error: Error) -> float:
+            return self.sqnr_db(error if change is None else change(error))
+
+        products += self.products
+        return End(self.node, self.tensor, node_name(node), products, sqnr_db)
 
 
 def of_codes(noise: TensorNoise, step: float) -> Error:
     """The error of codes: the noise on every value, and 0 for less than half a step."""
-    return Error(((noise.power, 0.0),), step / 2, noise.clipped_share)
+    return Error(((np.asarray(noise.power), 0.0),), step / 2, noise.clipped_share)
 
 
 def ends(model: ir.Model, observers: Mapping[str, Observer]) -> dict[str, tuple[End, ...]]:
@@ -113,7 +123,7 @@ def ends(model: ir.Model, observers: Mapping[str, Observer]) -> dict[str, tuple[
         behind = [end for v in node.outputs if v.name for end in found.get(v.name, ())]
         for value, end in _steps(node, behind, observers):
             at = found.setdefault(value_name(value), [])
-            known = any(end.node == e.node and end.products == e.products for e in at)
+            known = any(end.is_twin_of(other) for other in at)
             if not known and len(at) < MOST_ENDS:
                 at.append(end)
     return {name: tuple(at) for name, at in found.items()}
@@ -140,7 +150,7 @@ def _ahead(
     node: ir.Node, slot: int, behind: list[End], change: Callable[[Error], Error]
 ) -> Iterator[tuple[ir.Value, End]]:
     if (value := _varying(node, slot)) is not None:
-        yield from ((value, end.through(change)) for end in behind)
+        yield from ((value, end.through(node, change)) for end in behind)
 
 
 def _ahead_of_curve(
@@ -151,7 +161,7 @@ def _ahead_of_curve(
     value = _varying(node, curve.slot)
     seen = None if value is None else observers.get(value_name(value))
     if value is not None and isinstance(seen, FloatHistogramObserver):
-        yield value, End(_label(node), value_name(value), 0, _of_curve(curve, seen))
+        yield value, _end(node, value, _of_curve(curve, seen))
 
 
 def _ahead_of_normalization(
@@ -162,11 +172,12 @@ def _ahead_of_normalization(
     if value is not None and isinstance(seen, NormalizationObserver):
         slot = normalizing.gain_slot
         gain = None if slot is None else constant(node, slot)
-        yield value, End(_label(node), value_name(value), 0, _of_normalization(seen, gain))
+        yield value, _end(node, value, _of_normalization(seen, gain))
 
 
-def _label(node: ir.Node) -> str:
-    return f"{node.op_type} '{node_name(node)}'"
+def _end(node: ir.Node, value: ir.Value, sqnr_db: Callable[[Error], float]) -> End:
+    name = node_name(node)
+    return End(f"{node.op_type} '{name}'", value_name(value), name, 0, sqnr_db)
 
 
 def _by_rule(node: ir.Node, behind: list[End]) -> Iterator[tuple[ir.Value, End]]:
@@ -179,7 +190,7 @@ def _by_rule(node: ir.Node, behind: list[End]) -> Iterator[tuple[ir.Value, End]]
     if rule.role in (Role.MOVEMENT, Role.CLAMP):
         for slot in slots:
             if (value := _varying(node, slot)) is not None:
-                yield from ((value, end) for end in behind)
+                yield from ((value, end.through(node)) for end in behind)
     if rule.weight is None:
         return
     weight, value = find_input(node, rule.weight.slot), _varying(node, slots[0])
@@ -187,7 +198,7 @@ def _by_rule(node: ir.Node, behind: list[End]) -> Iterator[tuple[ir.Value, End]]
     if weight is None or value is None or weight.const_value is None or not near:
         return
     change = _multiplied(constant_array(weight), rule.weight.axis)
-    yield from ((value, end.through(change, 1)) for end in near)
+    yield from ((value, end.through(node, change, 1)) for end in near)
 
 
 def _varying(node: ir.Node, slot: int) -> ir.Value | None:
@@ -217,14 +228,20 @@ def _raised(p: float) -> Callable[[Error], Error]:
 
 
 def _multiplied(weight: Array, axis: int) -> Callable[[Error], Error]:
-    """Times a constant weight; means over its channels."""
-    rows = np.moveaxis(np.abs(weight.astype(np.float64)), axis, 0).reshape(weight.shape[axis], -1)
-    squares = np.square(rows).sum(axis=1)
-    linear = float(squares.sum() / max(float(rows.sum()), 1e-30))
-    constant = float(squares.mean())
+    """Times a constant weight: per channel of the result, sum over k of a_k w_k^2."""
+    columns = np.moveaxis(np.abs(weight.astype(np.float64)), axis, 0)
+    columns = columns.reshape(*columns.shape[:2], -1)
+    squares = np.square(columns).sum(axis=2)
+    linear = squares.sum() / max(float(columns.sum()), 1e-30)
+
+    def power(a: Reals, q: float) -> Reals:
+        if q == 1:
+            return np.asarray(a.mean() * linear)
+        per_input = a if a.size == squares.shape[1] else a.mean()
+        return np.asarray((squares * per_input).sum(axis=1))
 
     def change(error: Error) -> Error:
-        return Error(tuple((a * (linear if q == 1 else constant), q) for a, q in error.terms))
+        return Error(tuple((power(a, q), q) for a, q in error.terms))
 
     return change
 
@@ -240,7 +257,7 @@ def _of_curve(curve: Curve, seen: FloatHistogramObserver) -> Callable[[Error], f
         x, counts = seen.occupied()
         low, high = float(seen.min_val), float(seen.max_val)
         with np.errstate(all="ignore"):
-            power = sum(a * np.abs(x) ** q for a, q in error.terms)
+            power = sum((a.mean() * np.abs(x) ** q for a, q in error.terms), np.zeros(x.shape))
             deviation = np.sqrt(np.where(np.isfinite(power), power, (high - low) ** 2))
             right = curve.function(x)
             moved = x[:, None] + deviation[:, None] * _ERRORS

@@ -10,8 +10,9 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import onnxq
-from onnxq.observers.tensor_noise import decibels
-from onnxq.static.noise.unfit import kept, line_db, unfit
+from onnxq.observers import HistogramObserver
+from onnxq.observers.tensor_noise import TensorNoise, decibels, predicted_noise
+from onnxq.static.noise.unfit import TYPICAL_DB, Budget, Kept, kept, unfit
 from onnxq.static.planning.activation_qparams import tensor_qparams
 from tests.examples import ALL_INTEGERS
 from tests.static.noise.nets import feed_forwards, sounds, spectral, tokens
@@ -110,10 +111,43 @@ def test_the_figure_is_what_rounding_that_tensor_alone_does_there(
     assert predicted == pytest.approx(measured, abs=within_db)
 
 
-def test_the_line_falls_with_the_number_of_roundings() -> None:
-    assert line_db([40.0] * 10) == pytest.approx(30)
-    assert line_db([40.0] * 100) == pytest.approx(20)
-    assert line_db([]) == -np.inf
+def budget(*worst_db: float) -> Budget:
+    """Of roundings that keep so much in themselves."""
+    noises = [TensorNoise(1.0, 10 ** (-db / 10), 0.0, 256.0) for db in worst_db]
+    return Budget.of([Kept("x", noise, None, None) for noise in noises])
+
+
+def test_roundings_like_one_another_all_stay_however_many() -> None:
+    assert budget(*[40.0] * 10).most == np.inf
+    assert budget(*[40.0] * 1000).most == np.inf
+    assert budget().most == np.inf
+
+
+def test_an_ordinary_spread_stays() -> None:
+    # the noisiest of ResNet-20 and MobileNetV2, beside the others' median
+    assert budget(*[39.7] * 27, 30.6, *[34.6] * 4).most == np.inf
+    assert budget(*[43.0] * 36, 33.1, 34.7).most == np.inf
+
+
+def test_one_rounding_that_outweighs_all_others_goes() -> None:
+    assert budget(*[40.0] * 30, 15.0).most == pytest.approx(1e-4)
+
+
+def test_many_that_outweigh_the_others_together_go() -> None:
+    assert budget(*[40.0] * 60, *[19.0] * 12).most == pytest.approx(1e-4)
+
+
+def test_all_that_are_bad_go_though_they_are_the_typical_ones() -> None:
+    assert budget(*[8.0] * 6, *[47.0] * 5).most == pytest.approx(10**-4.7)
+
+
+def test_typical_is_what_the_best_grid_leaves_of_a_laplace_distribution() -> None:
+    x = np.random.default_rng(0).laplace(size=300_000).astype(np.float32)
+    observer = HistogramObserver()
+    observer.observe(x, 0)
+    noise = predicted_noise(observer, observer.calculate_qparams())
+    assert noise is not None
+    assert noise.sqnr_db == pytest.approx(TYPICAL_DB, abs=1)
 
 
 def test_statistics_that_watched_nothing_say_what_a_tensor_is_in_itself() -> None:
