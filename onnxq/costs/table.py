@@ -17,7 +17,7 @@ from pathlib import Path
 
 from onnxq.core.atomic import write_atomically
 from onnxq.core.regular import why_no_file
-from onnxq.costs.fit import Fit
+from onnxq.costs.fit import Fit, error_of
 from onnxq.costs.work import Work
 from onnxq.errors import QConfigError
 from onnxq.operator import NodeForm
@@ -99,6 +99,7 @@ class Costs:
         onnxruntime: version.
         threads: of a session.
         date: of the measurement, as 2026-11-22.
+        throughput: most operations per second in products, which tells the instructions in use.
         timings: what was measured.
     """
 
@@ -108,6 +109,7 @@ class Costs:
     onnxruntime: str
     threads: str
     date: str
+    throughput: str
     timings: tuple[Timing, ...] = dataclasses.field(repr=False)
 
     @functools.cached_property
@@ -119,37 +121,39 @@ class Costs:
         return rows
 
     @functools.cached_property
-    def _fits(self) -> dict[tuple[str, str, NodeForm], Fit]:
+    def _fits(self) -> dict[tuple[str, str, NodeForm], tuple[Fit, float]]:
         return {}
 
     def node(self, work: Work, form: NodeForm) -> Estimate | None:
         """Time of a node in a form, conversions around it not counted; None: not measured."""
         for each in (form, SHARED.get(form)):
-            fit = None if each is None else self._fit(work, each)
-            if fit is not None:
-                return Estimate(fit.ns(work.sizes), fit.error)
+            found = None if each is None else self._fit(work, each)
+            if found is not None:
+                return Estimate(found[0].ns(work.sizes), found[1])
         return None
 
     def change(self, change: Change, elements: int) -> Estimate | None:
         """Time of changing a tensor of so many elements; None: not measured."""
         return self.node(change.work(elements), NodeForm.FLOAT)
 
-    def _fit(self, work: Work, form: NodeForm) -> Fit | None:
+    def _fit(self, work: Work, form: NodeForm) -> tuple[Fit, float] | None:
+        """(fit, its error), made when it is first asked for."""
         key = (work.operator, work.kind, form)
         if key not in self._fits:
             rows = self._rows.get(key)
             if rows is None:
                 return None
-            self._fits[key] = Fit.of([t.work.sizes for t in rows], [t.ns for t in rows])
+            measured = [t.work.sizes for t in rows], [t.ns for t in rows]
+            self._fits[key] = Fit.of(*measured), error_of(*measured)
         return self._fits[key]
 
     def errors(self) -> dict[tuple[str, str, NodeForm], tuple[int, float]]:
         """(rows, relative error) of each (operator, kind, form), in the table's order."""
         found = {}
         for key, rows in self._rows.items():
-            fit = self._fit(rows[0].work, key[2])
-            assert fit is not None
-            found[key] = (len(rows), fit.error)
+            fitted = self._fit(rows[0].work, key[2])
+            assert fitted is not None
+            found[key] = (len(rows), fitted[1])
         return found
 
     def save(self, path: str | Path) -> None:

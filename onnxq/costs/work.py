@@ -6,25 +6,25 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
 from onnxq.graph.walk import attribute_values, value_name
 from onnxq.operator.nodes import find_input, is_constant
+from onnxq.ort.layouts import BLOCK, CONVOLUTION, FEW_CHANNELS
 from onnxq.targets.gains import GATES, PRODUCT_OPS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import onnx_ir as ir
-
     from onnxq.graph.sizes import Sizes
 
-CONVOLUTION = "Conv"
 WEIGHT = 1
 """Input slot of the weight of a convolution, a product, and a recurrent node (of its inputs)."""
-BLOCK = 16
-"""Channels that float and integer kernels compute together: 24 take the time of 32."""
-FEW_CHANNELS = 16
-"""Input channels below which a convolution reads its input as it is, in float and in integers: the
-first one of an image model."""
+GROUPED = "grouped"
+FUSED = "fused"
+"""Kind of an activation that a float convolution computes itself."""
+RUN = "run"
+"""Operator of what a run takes whatever its nodes are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,14 @@ class Work:
     """Work of one node.
 
     Attributes:
-        operator: op_type of the float node, or a Change's value.
+        operator: op_type of the float node, a product's for all of them, or a Change's value.
         kind: among nodes of one operator, where their kernels differ: "pointwise"; mostly empty.
         read: elements of the inputs that are no constants.
         written: elements of the results.
         constants: elements of the weights.
         products: multiplications and additions, or elements under the windows of a pool.
-        rows: sums that are finished one by one (Softmax, norms), or steps of a recurrent node.
+        rows: sums that are finished one by one (Softmax, norms), steps of a recurrent node, groups
+            of a convolution.
     """
 
     operator: str
@@ -91,23 +92,20 @@ def _sizes(node: ir.Node, slot: int, sizes: Mapping[str, Sizes]) -> Sizes:
 
 def _convolution(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work:
     """W (M, C / group, *kernel): every result is a sum of C / group * kernel products."""
-    weight = _sizes(node, WEIGHT, sizes)
+    weight, group = _sizes(node, WEIGHT, sizes), int(node.attributes.get_int("group", 1))
+    kind = _kind_of_convolution(weight, group)
     channels, summed = weight[0], math.prod(weight[1:])
-    computed = plain.written // channels * _blocks(channels)
-    return Work(
-        plain.operator,
-        _kind_of_convolution(weight, int(node.attributes.get_int("group", 1))),
-        plain.read,
-        plain.written,
-        math.prod(weight),
-        computed * summed,
-    )
+    groups = group if kind.endswith(GROUPED) else 1  # of others, channels of one are neighbours
+    computed = plain.written // channels * groups * _blocks(channels // groups)
+    rows = groups if groups > 1 else 0
+    products = computed * summed
+    return Work(plain.operator, kind, plain.read, plain.written, math.prod(weight), products, rows)
 
 
 def _kind_of_convolution(weight: Sizes, group: int) -> str:
     rank = "" if len(weight) == 4 else f"{len(weight) - 2}d "
     if group > 1:
-        return f"{rank}depthwise" if weight[1] == 1 else f"{rank}grouped"
+        return f"{rank}depthwise" if weight[1] == 1 else f"{rank}{GROUPED}"
     if weight[1] < FEW_CHANNELS:
         return f"{rank}first"
     return f"{rank}pointwise" if math.prod(weight[2:]) == 1 else f"{rank}dense"
@@ -119,12 +117,13 @@ def _blocks(channels: int) -> int:
 
 
 def _product(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work:
-    """A (..., m, k) B (..., k, n): k products for every result."""
+    """A (..., m, k) B (..., k, n): k products for every result; Gemm runs as MatMul does."""
+    product = PRODUCT_OPS[0]
     result = sizes[value_name(node.outputs[0])]
     if is_constant(node, WEIGHT):
         weight = math.prod(_sizes(node, WEIGHT, sizes))
         summed = weight // (result[-1] if result else 1)
-        return Work(plain.operator, "", plain.read, plain.written, weight, plain.written * summed)
+        return Work(product, "", plain.read, plain.written, weight, plain.written * summed)
     summed = (_sizes(node, 0, sizes) or (1,))[-1]
     return Work(plain.operator, "activations", plain.read, plain.written, 0, plain.written * summed)
 
@@ -159,14 +158,35 @@ def _other(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work:
     if isinstance(perm, (list, tuple)) and perm:
         kind = "rows" if perm[-1] == len(perm) - 1 else ""
         return Work(plain.operator, kind, plain.read, plain.written)
-    return Work(plain.operator, _kind_of_operands(node, sizes), plain.read, plain.written)
+    if node.op_type.startswith("Reduce"):
+        x = _sizes(node, 0, sizes)
+        kind = "rows" if x[:-1] == result[: max(len(x) - 1, 0)] else ""
+        return Work(plain.operator, kind, plain.read, plain.written)
+    mode = attributes.get("mode")
+    kind = mode if isinstance(mode, str) else _kind_of_operands(node, sizes)
+    return Work(plain.operator, kind, plain.read, plain.written)
 
 
 def _kind_of_operands(node: ir.Node, sizes: Mapping[str, Sizes]) -> str:
     """A word for operands that are repeated over a larger result."""
     result = sizes[value_name(node.outputs[0])]
-    operands = [_sizes(node, slot, sizes) for slot, value in enumerate(node.inputs) if value]
+    operands = [
+        sizes[value_name(value)]
+        for value in node.inputs
+        if value is not None and value.dtype in (None, ir.DataType.FLOAT)  # axes and shapes are not
+    ]
     if result not in operands or len(operands) != 2:
         return ""
-    others = [each for each in operands if math.prod(each) not in (1, math.prod(result))]
-    return "repeated" if others else ""
+    repeated = [each for each in operands if _is_repeated(each, result)]
+    if not repeated:
+        return ""
+    return "repeated rows" if repeated[0][-1] == result[-1] else "repeated"
+
+
+def _is_repeated(operand: Sizes, result: Sizes) -> bool:
+    """Whether an operand that is no single number is broadcast over the result."""
+    ends = result[len(result) - len(operand) :]
+    fits = len(operand) <= len(result) and all(
+        size in (1, end) for size, end in zip(operand, ends, strict=True)
+    )
+    return fits and 1 < math.prod(operand) < math.prod(result)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxq.costs.fit import Fit, least_positive
+from onnxq.costs.fit import Fit, error_of, least_positive
 
 
 def test_coefficients_of_an_exact_law_are_found() -> None:
@@ -29,8 +29,15 @@ def test_a_measured_point_is_nearly_what_was_measured() -> None:
 
 def test_the_error_of_a_law_that_holds_is_none() -> None:
     sizes = [(n,) for n in (10, 100, 1000, 10000)]
-    assert Fit.of(sizes, [50 + 2 * n for (n,) in sizes]).error < 1e-6
-    assert Fit.of(sizes, [80, 200, 3000, 15000]).error > 0.05
+    assert error_of(sizes, [50 + 2 * n for (n,) in sizes]) < 1e-6
+    assert error_of(sizes, [80, 200, 3000, 15000]) > 0.05
+    assert error_of(sizes[:1], [80]) == 1  # nobody knows
+
+
+def test_the_error_of_many_rows_needs_no_other_bases() -> None:
+    sizes = [(n,) for n in range(10, 400, 10)]
+    ns = [50 + 2 * n + 10 * (n % 3) for (n,) in sizes]
+    assert error_of(sizes, ns) == Fit.of(sizes, ns).error > 0
 
 
 def test_one_row_is_a_table() -> None:

@@ -18,7 +18,7 @@ TIMINGS = (
     *(Timing(Work("Relu", "", n, n), NodeForm.FLOAT, 100 + 0.1 * n) for n in (100, 10000)),
     *(Timing(Change.QUANTIZE.work(n), NodeForm.FLOAT, 50 + 0.5 * n) for n in (100, 10000)),
 )
-TABLE = Costs("x86-vnni", "a machine", "avx2", "1.31.1", "1", "2026-11-22", TIMINGS)
+TABLE = Costs("x86-vnni", "a machine", "avx2", "1.31.1", "1", "2026-11-22", "9 GOP/s", TIMINGS)
 
 
 def test_a_table_is_saved_and_read_back(tmp_path: Path) -> None:

@@ -45,8 +45,9 @@ def test_convolutions_are_told_apart_by_their_weight(
     shape: tuple[int, ...], attributes: str, kind: str, products: int
 ) -> None:
     found = first_work(f"{IMAGE} {{ y = Conv <{attributes}> (x, w) }}", w=zeros(*shape))
-    written = 64 * shape[0]
-    assert found == Work("Conv", kind, 2048, written, int(np.prod(shape)), products)
+    groups = 2 if kind == "grouped" else 0
+    sizes = 2048, 64 * shape[0], int(np.prod(shape)), products, groups
+    assert found == Work("Conv", kind, *sizes)
 
 
 def test_a_first_convolution_reads_few_channels() -> None:
@@ -91,6 +92,12 @@ def test_operands_that_are_repeated_are_another_kind() -> None:
     gate = first_work(f"{IMAGE} {{ y = Mul(x, c) }}", c=zeros(1, 32, 1, 1))
     scalar = first_work(f"{IMAGE} {{ y = Mul(x, c) }}", c=zeros(1))
     assert [each and each.kind for each in (equal, gate, scalar)] == ["", "repeated", ""]
+
+
+def test_rows_and_columns_that_are_summed_are_two_kinds() -> None:
+    last = first_work(f"{IMAGE} {{ y = ReduceMean(x, axes) }}", axes=np.array([-1]))
+    both = first_work(f"{IMAGE} {{ y = ReduceMean(x, axes) }}", axes=np.array([2, 3]))
+    assert [each and each.kind for each in (last, both)] == ["rows", ""]
 
 
 def test_unknown_sizes_have_no_work() -> None:
