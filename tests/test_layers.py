@@ -12,8 +12,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # fmt: off
 ROOMS = (
     "errors", "core", "dtypes", "qparams", "observers", "targets", "operator", "operators",
-    "catalog", "authoring", "qconfig", "graph", "quantized", "samples", "ort", "costs", "qdq",
-    "qtensor", "functional", "reference", "dynamic", "static", "checking", "report",
+    "catalog", "authoring", "qconfig", "graph", "quantized", "samples", "ort", "costs", "clock",
+    "qdq", "qtensor", "functional", "reference", "dynamic", "static", "checking", "report",
     "pipeline", "pytorch", "cli", "__main__",
 )
 """Folders and single files of onnxq, lowest first: each is named by what it knows."""

@@ -48,7 +48,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "verify": ("MODEL", "MODEL", "SAMPLES"),
     "bench": ("MODEL", "MODEL"),
 }
-WITHOUT_A_MODEL = {"export", "targets"}
+WITHOUT_A_MODEL = {"costs", "export", "targets"}
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ import click
 from onnxq.cli.commands import Commands
 from onnxq.cli.looking import bench, inspect, targets, verify
 from onnxq.cli.making import calibrate, export, quantize, quantize_dynamic
+from onnxq.cli.measuring import costs
 from onnxq.cli.options import debug_option
 from onnxq.errors import exit_codes
 
@@ -30,5 +31,6 @@ def main() -> None:
     """Quantize ONNX models, run them on ONNX Runtime, and check every integer."""
 
 
-for command in (export, inspect, calibrate, quantize, quantize_dynamic, verify, bench, targets):
+COMMANDS = (export, inspect, calibrate, quantize, quantize_dynamic, verify, bench, costs, targets)
+for command in COMMANDS:
     main.add_command(debug_option(command))

@@ -1,0 +1,62 @@
+"""A float node with its shapes, to be measured: its Work is what `onnxq.costs` says of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from onnxq.clock.model import Parts
+from onnxq.costs import work_of
+from onnxq.graph.sizes import sizes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onnxq.core.arrays import Array
+    from onnxq.costs import Work
+
+
+@dataclass(frozen=True, eq=False)
+class FloatNode:
+    """A node of a float model.
+
+    Attributes:
+        op_type: of ONNX.
+        inputs: one array per activation.
+        constants: behind them, one per constant; None for one that is left out.
+        attributes: of the node.
+        results: number of its outputs.
+        table: a constant ahead of the activations; None: there is none.
+    """
+
+    op_type: str
+    inputs: tuple[Array, ...]
+    constants: tuple[Array | None, ...] = ()
+    attributes: Mapping[str, object] = field(default_factory=dict)
+    results: int = 1
+    table: Array | None = None
+
+    def feeds(self) -> dict[str, Array]:
+        """Arrays for the inputs: x, x1, x2 ..."""
+        return {f"x{i or ''}": array for i, array in enumerate(self.inputs)}
+
+    def build(self, parts: Parts, name: str) -> str:
+        """Adds the node, as a link does."""
+        others = [f"x{i}" for i in range(1, len(self.inputs))]
+        ahead = [] if self.table is None else [parts.constant(self.table)]
+        constants = ["" if c is None else parts.constant(c) for c in self.constants]
+        return parts.add(
+            self.op_type, [*ahead, name, *others, *constants], self.attributes, results=self.results
+        )
+
+    @property
+    def work(self) -> Work:
+        """Its work."""
+        parts = Parts()
+        last = self.build(parts, "x")
+        results = [last, *(f"{last}_{i}" for i in range(1, self.results))]
+        model = parts.model(self.feeds(), results)
+        sizes = sizes_of(model, {name: array.shape for name, array in self.feeds().items()})
+        found = work_of(model.graph.node(0), sizes)
+        assert found is not None, self.op_type
+        return found
