@@ -221,6 +221,7 @@ def prepare(
         tensor_names(canonical.model),
     )
     check_feedback(canonical.model, feedback or {})
+    source_hash = model_hash(canonical.model)  # of what `verify` has of the same model
     PoolToConv(mapping.op_types)(canonical.model)
     named = Named(mapping)
     if mapping.choice is Choice.BEST:
@@ -231,7 +232,7 @@ def prepare(
         every = placed(canonical.model, open_forms, chosen, codes_out)
     return Prepared(
         model=canonical.model,
-        model_hash=model_hash(canonical.model),
+        model_hash=source_hash,
         target=chosen,
         qconfig=mapping,
         chosen=named,

@@ -50,6 +50,20 @@ def test_findings_name_both_models(pair: tuple[ir.Model, ir.Model]) -> None:
     assert findings.float_hash != findings.quantized_hash
 
 
+def test_a_pool_that_became_a_convolution_belongs_to_its_float_model() -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], "conv"),
+        helper.make_node("AveragePool", ["c"], ["p"], "pool", kernel_shape=[2, 2]),
+        helper.make_node("Conv", ["p", "w"], ["y"], "conv2"),
+    ]
+    w = np.random.default_rng(0).normal(size=(3, 3, 1, 1)).astype(np.float32)
+    source = as_ir(model(nodes, {"w": w}, {"x": ["N", 3, 4, 4]}))
+    x = np.random.default_rng(1).normal(size=(4, 3, 4, 4)).astype(np.float32)
+    int8 = onnxq.quantize(source, [{"x": x}])
+    assert not [node for node in int8.graph if node.op_type == "AveragePool"]
+    assert "p" in [tensor.name for tensor in verify(source, int8, {"x": x}).tensors]
+
+
 def test_the_input_is_off_by_half_a_step_where_it_does_not_saturate(
     pair: tuple[ir.Model, ir.Model],
 ) -> None:
