@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq import targets
+from onnxq.checking.static_job import StaticJob, carry_out
 from onnxq.checking.with_verdict import (
     Check,
     dynamic_trial,
@@ -26,7 +27,6 @@ from onnxq.ort import runtime
 from onnxq.samples import is_one_shot, open_samples
 from onnxq.static.arguments import check_decibels, check_prepared
 from onnxq.static.calibrate import Statistics, calibrate
-from onnxq.static.observed_range import plan_as_targeted
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import ModelSource, Prepared, prepare
 from onnxq.targets.range_reduction import RangeReduction
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from onnxq.qconfig.input_codes import Asked
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.samples import Samples
+    from onnxq.samples.excerpt import Excerpt
     from onnxq.targets import Target
 
     Batch = Mapping[str, npt.NDArray[np.generic]]
@@ -146,28 +147,30 @@ def quantize(
         input_codes=input_codes,
         output_codes=output_codes,
     )
-    observed = prepared.target.range_reduction is RangeReduction.OBSERVED
-    excerpt = prepared.new_excerpt()
-    unseen = None  # opened now: wrong samples are told before the calibration
-    if not isinstance(check, Check):
-        unseen = static_trial(prepared, check, excerpt, begun_s)
-    if callable(samples):
-        samples(prepared, *run_args)
-        statistics, excerpt = prepared.statistics, prepared.excerpt
-    elif samples is not None:
+    if prepared.target.range_reduction is RangeReduction.OBSERVED and is_one_shot(samples):
+        samples = open_samples(samples, prepared.inputs, batch_size, ignore).in_memory()
+
+    def observe(excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
+        if statistics is not None:
+            return statistics, excerpt
+        if callable(samples):
+            samples(prepared, *run_args)
+            return prepared.statistics, prepared.excerpt
         batches = open_samples(samples, prepared.inputs, batch_size, ignore)
-        if observed and is_one_shot(samples):
-            samples = batches = batches.in_memory()  # they are run more than once
-        statistics = calibrate(prepared, excerpt.watching(batches))
-    assert statistics is not None
-    found = statistics
+        return calibrate(prepared, excerpt.watching(batches)), excerpt
 
-    def decide(prepared: Prepared) -> Plan:
-        again = None if callable(samples) else samples
-        return plan_as_targeted(prepared, found, again, aim, batch_size=batch_size, ignore=ignore)
-
-    trial = unseen or static_trial(prepared, check, excerpt, begun_s)
-    made = make_static(prepared, decide, format, trial, min_sqnr_db)
+    job = StaticJob(
+        prepared,
+        format,
+        check,
+        None if callable(samples) else samples,
+        aim,
+        batch_size,
+        ignore,
+        min_sqnr_db,
+        begun_s,
+    )
+    made, _ = carry_out(job, observe)
     _note(made.model, made.plan)
     _warn(made.model)
     return made.model

@@ -43,6 +43,9 @@ from onnxq.core import signals
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from onnxq.samples.excerpt import Excerpt
+    from onnxq.static.statistics import Statistics
+
 
 @click.command()
 @click.argument("module", metavar="MODULE:FACTORY")
@@ -263,36 +266,26 @@ def quantize(
     outputs = [output, *given(save_plan, save_stats)]
     claim_beside(model, outputs, [*given(samples, qconfig, check), *stats])
     source = load_model(model, outputs)
-    from onnxq.checking.with_verdict import make_static, static_trial
+    from onnxq.checking.static_job import StaticJob, carry_out
     from onnxq.dynamic.dynamic_decision import as_objective
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.saving import save
-    from onnxq.qdq.qoperator import check_format
-    from onnxq.static.observed_range import plan_as_targeted
 
-    check_format(form)  # before the calibration, which may take minutes
     aim = as_objective(objective)
     prepared = prepare_model(
         source, qconfig, overrides, target, feedback, range_reduction, choice, ends
     )
-    excerpt = prepared.new_excerpt()
-    unseen = None  # opened now: a wrong path is told before the calibration
-    if asked.check is not None:
-        unseen = static_trial(prepared, asked.source, excerpt, begun_s, batch_size, ignore)
-    if stats:
-        statistics = merged(stats)
-    else:
-        statistics = calibrate_model(prepared, samples, ignore, batch_size, excerpt=excerpt)
-    trial = unseen or static_trial(prepared, asked.source, excerpt, begun_s)
-    made = make_static(
-        prepared,
-        lambda p: plan_as_targeted(
-            p, statistics, samples, aim, batch_size=batch_size, ignore=ignore
-        ),
-        form,
-        trial,
-        min_sqnr,
+
+    def observe(excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
+        if stats:
+            return merged(stats), excerpt
+        seen = calibrate_model(prepared, samples, ignore, batch_size, excerpt=excerpt)
+        return seen, excerpt
+
+    job = StaticJob(
+        prepared, form, asked.source, samples, aim, batch_size, ignore, min_sqnr, begun_s
     )
+    made, statistics = carry_out(job, observe)
     save(made.model, output, Annotations(annotations))
     if save_plan is not None:
         made.plan.save(save_plan)

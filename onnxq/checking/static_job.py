@@ -1,0 +1,87 @@
+"""Static quantization of a prepared model as one job: calibrated, planned, rewritten, tried."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from onnxq.checking.with_verdict import Check, make_static, static_trial
+from onnxq.dynamic.dynamic_decision import Objective
+from onnxq.qdq.qoperator import check_format
+from onnxq.static.observed_range import plan_as_targeted
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from onnxq.checking.runnable import Made
+    from onnxq.samples.excerpt import Excerpt
+    from onnxq.static.plan import Plan
+    from onnxq.static.prepare import Prepared
+    from onnxq.static.statistics import Statistics
+
+Observe = Callable[["Excerpt"], tuple["Statistics", "Excerpt"]]
+"""Gives the statistics, and an excerpt of their samples: the one that it gets, or another."""
+
+
+@dataclass(frozen=True, slots=True)
+class StaticJob:
+    """Wishes about the quantized form of a prepared model.
+
+    Attributes:
+        prepared: every decision.
+        form: "qdq" or "qoperator".
+        check: samples to try the result on; or a Check.
+        samples: those of the calibration, where a plan looks at them again; None: none are left.
+        objective: of nodes that are quantized dynamically.
+        batch_size: of samples.
+        ignore: names of arrays in samples that are no inputs.
+        min_sqnr_db: bound on every float output; None: none.
+        begun_s: CPU time of the process when the work began.
+    """
+
+    prepared: Prepared
+    form: str
+    check: object = Check.CALIBRATION
+    samples: object = None
+    objective: Objective = Objective.SPEED
+    batch_size: int | None = None
+    ignore: Collection[str] = ()
+    min_sqnr_db: float | None = None
+    begun_s: float = field(default_factory=time.process_time)
+
+
+def carry_out(job: StaticJob, observe: Observe) -> tuple[Made[Plan], Statistics]:
+    """(plan and model with its verdict, the statistics that the plan is made of).
+
+    Args:
+        job: what is wanted.
+        observe: runs the calibration, or reads an earlier one. It is called when all that can be
+            refused without it was looked at: it may take minutes.
+
+    Raises:
+        CalibrationError: unusable samples.
+        QConfigError: an unknown form, or a bound without samples that it could hold for.
+        VerificationError: the bound is broken.
+        ModelError: ONNX Runtime does not run the float model.
+    """
+    check_format(job.form)
+    prepared, excerpt = job.prepared, job.prepared.new_excerpt()
+    unseen = None
+    if not isinstance(job.check, Check):
+        unseen = static_trial(prepared, job.check, excerpt, job.begun_s, job.batch_size, job.ignore)
+    statistics, seen = observe(excerpt)
+
+    def decide(prepared: Prepared) -> Plan:
+        return plan_as_targeted(
+            prepared,
+            statistics,
+            job.samples,
+            job.objective,
+            batch_size=job.batch_size,
+            ignore=job.ignore,
+        )
+
+    trial = unseen or static_trial(prepared, job.check, seen, job.begun_s)
+    return make_static(prepared, decide, job.form, trial, job.min_sqnr_db), statistics
