@@ -137,12 +137,15 @@ class Function(Formula):
         return Rule(Role.ELEMENTWISE, output_range=self.output_range, form=self.form)
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
-        """A Curve where it is steep somewhere, else as if it were as steep as that everywhere."""
+        """A Curve where it is steep somewhere; the error itself where it only changes signs.
+
+        An activation function lets a part of an error through that depends on where its input is.
+        """
         curve = self.with_attributes(call_of(node))
-        steepness = _steepness(curve)
-        if steepness > STEEP:
+        slopes = _slopes(curve)
+        if slopes.max(initial=0.0) > STEEP:
             return (Curve(0, curve, self.exponent),)
-        return (Linear((0,), steepness**2),)
+        return (Linear((0,), 1.0),) if np.all(slopes == 1) else ()
 
     def cases(self) -> Iterable[Case]:
         """The examples, and one with each of the variants."""
@@ -164,13 +167,13 @@ class Function(Formula):
         return (table_kernel(call, self.with_attributes(call)),)
 
 
-def _steepness(function: Callable[[Reals], Reals]) -> float:
-    """Largest |f(2x) - f(x)| / |x| over 12 decades of both signs."""
+def _slopes(function: Callable[[Reals], Reals]) -> Reals:
+    """|f(2x) - f(x)| / |x| over 12 decades of both signs, where it is finite."""
     positive_x = np.ldexp(1.0, np.arange(-20, 20))
     x: Reals = np.concatenate([-positive_x, positive_x])
     with np.errstate(all="ignore"):
         slopes = np.abs((function(2.0 * x) - function(x)) / x)
-    return float(slopes[np.isfinite(slopes)].max(initial=0.0))
+    return np.asarray(slopes[np.isfinite(slopes)])
 
 
 def anywhere(widest: float = 100.0) -> Iterable[Case]:

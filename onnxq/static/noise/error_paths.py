@@ -187,10 +187,12 @@ def _by_rule(node: ir.Node, behind: list[End]) -> Iterator[tuple[ir.Value, End]]
     if not isinstance(rule, Rule):
         return
     slots = rule.activations
+    # ahead of a product, a Relu lets through an unknown part of the error
+    passed = [end for end in behind if rule.role is Role.MOVEMENT or not end.products]
     if rule.role in (Role.MOVEMENT, Role.CLAMP):
         for slot in slots:
             if (value := _varying(node, slot)) is not None:
-                yield from ((value, end.through(node)) for end in behind)
+                yield from ((value, end.through(node)) for end in passed)
     if rule.weight is None:
         return
     weight, value = find_input(node, rule.weight.slot), _varying(node, slots[0])

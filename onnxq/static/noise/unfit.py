@@ -4,9 +4,10 @@
                           error most, where that is more
 
 Roundings are independent, so that their noises add. N of them, each like the model's typical one,
-make N typical noises; how far a model's sum exceeds that is its spread. Of the models that 8 bits
-suit, none has a spread above 2.1 (scripts/bench_noise.md). So a spread of more than MOST_SPREAD has
-a cause in single tensors: the noisiest of them are unfit, as many as it takes to be ordinary again.
+make N typical noises; how far a model's sum exceeds that is its spread, which is 0.9 to 2.9 in all
+models that 8 bits suit (scripts/bench_noise.md). What exceeds an ordinary spread are the noisiest
+tensors. They are unfit where leaving them in float takes three quarters of all noise away: a bit
+for everything behind. Where it gains less, their nodes are worth more in integers.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ TYPICAL_DB = 35.0
 """SQNR of 8 bits on a Laplace distribution, whose tails are as heavy as a usual tensor's: 35 to 36,
 by the sample. A model whose median is worse is measured against it."""
 ORDINARY_SPREAD = 2.0
-"""Sum of the noises over N typical ones, as models have it that 8 bits suit: 0.9 to 2.1."""
-MOST_SPREAD = 2 * ORDINARY_SPREAD
-"""Spread that has a cause: 3 dB more noise than any of those models."""
+"""Sum of the noises over N typical ones that needs no cause in single tensors."""
+ONE_BIT = 4.0
+"""Factor of noise that one bit more takes away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,38 +67,36 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Noise of a model's roundings together.
+    """Noise of a model's roundings together, and of those that may stay.
 
     Attributes:
         roundings: how many.
-        typical: noise of one.
+        spread: noise of all over that of as many typical ones.
         total: noise of all.
-        most: noise of a single one that may stay.
+        rest: noise of those that may stay.
+        most: noise of the largest of these; infinity where all may.
     """
 
     roundings: int
-    typical: float
+    spread: float
     total: float
+    rest: float
     most: float
-
-    @property
-    def spread(self) -> float:
-        """Noise of all over that of as many typical ones."""
-        return self.total / (self.roundings * self.typical) if self.roundings else 0.0
 
     @classmethod
     def of(cls, found: Collection[Kept]) -> Budget:
         """The Budget of these roundings; those of which nothing is known count for nothing."""
         noises = sorted(10 ** (-kept.worst_db / 10) for kept in found if kept.worst_db < math.inf)
         if not noises:
-            return cls(0, 0.0, 0.0, math.inf)
-        typical = min(numbers.median(noises), 10 ** (-TYPICAL_DB / 10))
-        total = math.fsum(noises)
-        if total <= MOST_SPREAD * len(noises) * typical:
-            return cls(len(noises), typical, total, math.inf)
+            return cls(0, 0.0, 0.0, 0.0, math.inf)
+        usual = len(noises) * min(numbers.median(noises), 10 ** (-TYPICAL_DB / 10))
         sums = np.cumsum(noises)
-        fit = int(np.count_nonzero(sums <= ORDINARY_SPREAD * len(noises) * typical))
-        return cls(len(noises), typical, total, noises[fit - 1] if fit else 0.0)
+        total = float(sums[-1])
+        fit = int(np.count_nonzero(sums <= ORDINARY_SPREAD * usual))
+        rest = float(sums[fit - 1]) if fit else 0.0
+        if total < ONE_BIT * rest or fit == len(noises):
+            return cls(len(noises), total / usual, total, total, math.inf)
+        return cls(len(noises), total / usual, total, rest, noises[fit - 1] if fit else 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +183,8 @@ def _noise(tensor: str, qparams: QParams, statistics: Statistics) -> TensorNoise
 
 def _reason(one: Kept, budget: Budget, statistics: Statistics) -> str:
     own = one.noise.sqnr_db
-    all_db = -10 * math.log10(budget.total)
-    rest = f"the {budget.roundings} roundings would make {budget.spread:.0f} times the usual noise"
-    in_all = f"{rest}, {all_db:.1f} dB" if all_db > 0 else rest
+    gain_db = 10 * math.log10(budget.total / budget.rest) if budget.rest else math.inf
+    in_all = f"without such tensors, {budget.roundings} roundings lose {gain_db:.1f} dB less"
     if one.end is None or one.behind_db is None or (own is not None and own <= one.behind_db):
         return f"tensor '{one.tensor}' would keep {own:.1f} dB in 8 bits; {in_all}"
     in_itself = "" if own is None else f" ({own:.1f} dB in itself)"

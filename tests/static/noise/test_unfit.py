@@ -137,6 +137,13 @@ def test_many_that_outweigh_the_others_together_go() -> None:
     assert budget(*[40.0] * 60, *[19.0] * 12).most == pytest.approx(1e-4)
 
 
+def test_what_would_gain_less_than_a_bit_stays() -> None:
+    # magika: its first convolution reads heavy tails, and is most of the time
+    assert budget(24.7, 29.0, 29.0, 36.9, 143.0).most == np.inf
+    # the Fourier transform of silero: 7 dB
+    assert budget(26.6, 34.8, 39.3, 42.3, 43.6, 45.0, 46.0, 48.7, 56.3).most < np.inf
+
+
 def test_all_that_are_bad_go_though_they_are_the_typical_ones() -> None:
     assert budget(*[8.0] * 6, *[47.0] * 5).most == pytest.approx(10**-4.7)
 
