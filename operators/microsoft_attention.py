@@ -61,8 +61,9 @@ class MicrosoftAttention(Operator):
     def rule(self, node: ir.Node) -> Rule | Float:
         """Float: its result would be, and dynamic quantization has the products already.
 
-        QAttention on codes whose scale is known ahead takes 0.94 to 1.01 of the time of the dynamic
-        form (1 to 128 rows, widths 256 and 768), at the same SQNR: a static form gains nothing.
+        QAttention on codes whose scale is known ahead takes 0.93 to 1.07 of the time of the dynamic
+        form (1 to 128 rows, widths 256 and 768; scripts/bench_forms.md), at the same SQNR: a static
+        form gains nothing.
         """
         return Float(
             "static quantization has no form of com.microsoft.Attention; dynamic quantization has: "

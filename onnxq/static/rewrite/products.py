@@ -7,10 +7,10 @@ float32 unless a Q follows. Where it does not know them, the product alone is on
 a float node of its own. Time over that of the kernel with the bias inside, onnxruntime 1.31 on
 AVX512, 32 to 512 rows, widths 256 to 3072 (scripts/bench_forms.md):
 
-    MatMulIntegerToFloat, Add           1.1 to 1.3
-    QGemm with a float32 result         1.0 to 1.6
-    QGemm, DequantizeLinear             1.1 to 1.7
-    float MatMul, Add                   2.6 to 8.9
+    MatMulIntegerToFloat, Add           1.1 to 1.5
+    QGemm with a float32 result         1.0 to 1.7
+    QGemm, DequantizeLinear             1.1 to 1.8
+    float MatMul, Add                   2.9 to 9.2
 
 Its float bias is not rounded, and the results are those of product and Add bit for bit.
 """
