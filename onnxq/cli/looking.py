@@ -20,13 +20,17 @@ from onnxq.cli.options import (
     set_option,
     target_option,
 )
-from onnxq.cli.steps import load_model, plan_dynamic_model, prepare_model
+from onnxq.cli.steps import load_model, merged, plan_dynamic_model, prepare_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     import onnx_ir as ir
+
+    from onnxq.checking.findings import Execution
+    from onnxq.static.plan import Plan
+    from onnxq.static.prepare import Prepared
 
 
 @click.command()
@@ -38,6 +42,12 @@ if TYPE_CHECKING:
 @target_option
 @click.option("--dynamic", is_flag=True, help="What quantize-dynamic would do.")
 @objective_option
+@click.option(
+    "--stats",
+    multiple=True,
+    type=PATH,
+    help="Statistics of calibrate: what is chosen with them, and what ONNX Runtime runs of it.",
+)
 @json_option
 def inspect(
     model: Path,
@@ -47,10 +57,14 @@ def inspect(
     target: str | None,
     dynamic: bool,
     objective: str,
+    stats: tuple[Path, ...],
     as_json: bool,
     ends: Ends,
 ) -> None:
-    """Say of every node whether it would be quantized, how, and if not why. Needs no data.
+    """Say of every node which form it would have, and why. Needs no data.
+
+    With --stats the data have a say, as in `quantize`, and the kernels that ONNX Runtime runs on
+    this machine are named.
 
     Of a model that onnxq has quantized: what it takes and gives, and what ONNX Runtime runs.
 
@@ -60,24 +74,44 @@ def inspect(
     if _inspect_quantized(source, as_json):
         return
     if dynamic:
-        _refuse_options("with --dynamic", {"--all-integers": choice})
+        _refuse_options("with --dynamic", {"--all-integers": choice, "--stats": stats or None})
         _inspect_dynamic(source, (qconfig, overrides, target, objective), as_json)
         return
     from onnxq.graph.walk import tensor_names
     from onnxq.report import console, json_values
-    from onnxq.report.summary import summarize
+    from onnxq.report.summary import summarize_choices
 
     prepared = prepare_model(source, qconfig, overrides, target, choice=choice, ends=ends)
-    summary = summarize(prepared.model, prepared.decisions)
+    decisions, choices, notes = prepared.decisions, prepared.choices, prepared.notes
+    runs: Execution | None = None
+    if stats:
+        made, runs = _planned(prepared, stats, objective)
+        decisions, choices, notes = made.decisions, made.choices, made.notes
+    summary = summarize_choices(prepared.model, decisions, choices)
     if as_json:
         value = {
             "target": prepared.target.name,
-            "notes": list(prepared.notes),
+            "notes": list(notes),
             "tensors": tensor_names(prepared.model),
+            **({} if runs is None else {"execution": json_values.execution(runs)}),
         }
         click.echo(json_values.to_text(value | json_values.summary(summary)))
         return
-    console.print_inspection(console.open_console(), summary, prepared.notes)
+    terminal = console.open_console()
+    console.print_inspection(terminal, summary, notes)
+    if runs is not None:
+        console.print_execution(terminal, runs)
+
+
+def _planned(prepared: Prepared, stats: tuple[Path, ...], objective: str) -> tuple[Plan, Execution]:
+    """(the plan that `quantize` would make of these statistics, what ONNX Runtime runs of it)."""
+    from onnxq.checking.execution import execution
+    from onnxq.dynamic.dynamic_decision import as_objective
+    from onnxq.static.plan import plan
+    from onnxq.static.rewrite import rewrite
+
+    made = plan(prepared, merged(stats), as_objective(objective))
+    return made, execution(rewrite(prepared, made))
 
 
 def _inspect_quantized(model: ir.Model, as_json: bool) -> bool:

@@ -233,6 +233,11 @@ def calibrate(
 @annotations_option
 @verdict_options
 @click.option("--save-plan", type=PATH, help="Write the plan, as JSON.")
+@click.option(
+    "--save-qconfig",
+    type=PATH,
+    help="Write the forms that were chosen: a qconfig that names every node, and gives this file.",
+)
 @click.option("--save-stats", type=PATH, help="Write the statistics.")
 @json_option
 def quantize(
@@ -255,6 +260,7 @@ def quantize(
     min_sqnr: float | None,
     no_verdict: bool,
     save_plan: Path | None,
+    save_qconfig: Path | None,
     save_stats: Path | None,
     as_json: bool,
     ends: Ends,
@@ -263,10 +269,11 @@ def quantize(
     begun_s, asked = time.process_time(), Asked(check, min_sqnr, no_verdict)
     if (samples is None) != bool(stats):
         raise click.UsageError("give SAMPLES or --stats, one of the two.")
-    outputs = [output, *given(save_plan, save_stats)]
+    outputs = [output, *given(save_plan, save_qconfig, save_stats)]
     claim_beside(model, outputs, [*given(samples, qconfig, check), *stats])
     source = load_model(model, outputs)
     from onnxq.checking.static_job import StaticJob, carry_out
+    from onnxq.core.atomic import write_atomically
     from onnxq.dynamic.dynamic_decision import as_objective
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.saving import save
@@ -289,6 +296,9 @@ def quantize(
     save(made.model, output, Annotations(annotations))
     if save_plan is not None:
         made.plan.save(save_plan)
+    if save_qconfig is not None:
+        text = made.plan.qconfig.to_yaml().encode()
+        write_atomically(save_qconfig, lambda file: file.write(text))
     if save_stats is not None:
         statistics.save(save_stats)
     report_quantization(prepared, made.plan, Written(made, model, output), as_json)

@@ -56,9 +56,9 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
     from onnxq.graph.checks import FORMAT_KEY
     from onnxq.qdq.qoperator import remains
     from onnxq.report import console, json_values, other_machines
-    from onnxq.report.summary import summarize
+    from onnxq.report.summary import summarize_choices
 
-    summary = summarize(prepared.model, made.decisions, made.dynamic)
+    summary = summarize_choices(prepared.model, made.decisions, made.choices)
     model, runs = written.made.model, written.made.execution
     elsewhere = [] if runs is None else other_machines.on_other_machines(made, runs)
     sizes = written.sizes

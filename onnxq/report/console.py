@@ -43,9 +43,9 @@ def open_console(file: TextIO | None = None) -> Console:
 
 
 def print_inspection(console: Console, summary: Summary, notes: Sequence[str]) -> None:
-    """Every node with its decision, then counts per op type."""
-    rows = [(n.name, n.op_type, n.decision, n.words) for n in summary.nodes]
-    print_table(console, "", ("node", "op", "decision", "how, or why not"), rows)
+    """Every node with its form, then counts per op type."""
+    rows = [(n.name, n.op_type, n.form.value, n.words) for n in summary.nodes]
+    print_table(console, "", ("node", "op", "form", "why, or how"), rows)
     _print_counts(console, summary)
     print_notes(console, notes)
 
@@ -57,15 +57,14 @@ def print_quantization(
     sizes: tuple[int, int],
     notes: Sequence[str],
 ) -> None:
-    """Counts per op type, what stays float and why, what ONNX Runtime runs, sizes, notes."""
+    """Counts per op type, forms and why, what ONNX Runtime runs, sizes, notes."""
     _print_counts(console, summary)
-    for title, words, groups in (
-        ("quantized dynamically", "how", summary.dynamic),
-        ("stays in float", "why", summary.reasons),
-    ):
-        rows = [(r.op_type, str(len(r.nodes)), r.words, _some(r.nodes)) for r in groups]
-        if rows:
-            print_table(console, title, ("op", "nodes", words, "which"), rows, numbers=(1,))
+    rows = [
+        (g.op_type, str(len(g.nodes)), g.form.value, g.words, _some(g.nodes))
+        for g in summary.groups
+    ]
+    header = ("op", "nodes", "form", "why, or how", "which")
+    print_table(console, "forms of nodes", header, rows, numbers=(1,))
     if execution is not None:
         print_execution(console, execution)
     before, after = sizes

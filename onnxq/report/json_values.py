@@ -23,7 +23,7 @@ def to_text(value: Mapping[str, object] | Sequence[object]) -> str:
 
 
 def summary(value: Summary) -> JsonObject:
-    """Counts per op type, reasons, and every node."""
+    """Counts per op type, groups of one form and reason, and every node."""
     return {
         "counts": {op: dataclasses.asdict(count) for op, count in value.counts.items()},
         "reasons": [
@@ -32,11 +32,16 @@ def summary(value: Summary) -> JsonObject:
         "dynamic": [
             {"op_type": r.op_type, "how": r.words, "nodes": list(r.nodes)} for r in value.dynamic
         ],
+        "groups": [
+            {"op_type": g.op_type, "form": g.form.value, "why": g.words, "nodes": list(g.nodes)}
+            for g in value.groups
+        ],
         "nodes": [
             {
                 "name": n.name,
                 "op_type": n.op_type,
                 "decision": n.decision,
+                "form": n.form.value,
                 "reason" if n.decision == "float" else "how": n.words,
             }
             for n in value.nodes

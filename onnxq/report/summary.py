@@ -1,4 +1,4 @@
-"""A Summary: decisions counted per op type and grouped by reason, in the order of the graph."""
+"""A Summary: decisions counted per op type and grouped by form and reason, in graph order."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 
 from onnxq.dynamic.dynamic_decision import QuantizeDynamic
 from onnxq.graph.walk import node_name, walk
-from onnxq.operator import Float
-from onnxq.static.placing.candidates import DYNAMICALLY
-from onnxq.static.placing.decision import Decision, Quantize
+from onnxq.operator import Float, NodeForm
+from onnxq.static.choosing.choices import form_of
+from onnxq.static.placing.decision import Quantize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import onnx_ir as ir
+
+    from onnxq.dynamic.dynamic_decision import DynamicDecision
+    from onnxq.static.choosing.choices import Choices
+    from onnxq.static.placing.decision import Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,7 @@ class NodeDecision:
     Attributes:
         in_integers: static quantization runs it on codes.
         dynamic: dynamic quantization stores its weights as integers or float16.
+        form: that it has.
     """
 
     name: str
@@ -31,6 +36,7 @@ class NodeDecision:
     in_integers: bool
     words: str
     dynamic: bool = False
+    form: NodeForm = NodeForm.FLOAT
 
     @property
     def decision(self) -> str:
@@ -58,6 +64,16 @@ class Reason:
     nodes: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes of one op type that have the same form for the same reason."""
+
+    op_type: str
+    form: NodeForm
+    words: str
+    nodes: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Summary:
     """Summary of what becomes of every node of a model."""
@@ -78,6 +94,15 @@ class Summary:
         return counts
 
     @property
+    def groups(self) -> list[Group]:
+        """Nodes by op type, form and words; the most frequent first, floats behind the others."""
+        found: dict[tuple[str, NodeForm, str], list[str]] = {}
+        for node in self.nodes:
+            found.setdefault((node.op_type, node.form, node.words), []).append(node.name)
+        groups = [Group(*key, tuple(names)) for key, names in found.items()]
+        return sorted(groups, key=lambda group: (group.form is NodeForm.FLOAT, -len(group.nodes)))
+
+    @property
     def dynamic(self) -> list[Reason]:
         """Nodes that are quantized dynamically, by how, the most frequent first."""
         return self._grouped("dynamic")
@@ -96,33 +121,38 @@ class Summary:
         return [Reason(op_type, words, tuple(names)) for (op_type, words), names in ordered]
 
 
-def summarize(
-    model: ir.Model,
-    decisions: Mapping[str, Decision | QuantizeDynamic],
-    dynamic: Mapping[str, QuantizeDynamic] | None = None,
+def summarize(model: ir.Model, decisions: Mapping[str, DynamicDecision]) -> Summary:
+    """The decisions of a DynamicPlan about the nodes of its canonical model."""
+    nodes = []
+    for node, _ in walk(model.graph):
+        decision = decisions[node_name(node)]
+        made = isinstance(decision, QuantizeDynamic)
+        form = form_of(decision.form) if isinstance(decision, QuantizeDynamic) else NodeForm.FLOAT
+        words = decision.reason if isinstance(decision, Float) else decision.how
+        nodes.append(NodeDecision(node_name(node), op_label(node), False, words, made, form))
+    return Summary(tuple(nodes))
+
+
+def summarize_choices(
+    model: ir.Model, decisions: Mapping[str, Decision], choices: Choices
 ) -> Summary:
-    """The decisions of a Prepared or a plan about the nodes of its canonical model.
+    """The choices of a Prepared or a Plan; the decision of a node that the data left unnumbered.
 
     Args:
         model: canonical.
-        decisions: of a Prepared, a Plan or a DynamicPlan.
-        dynamic: of a Plan: the nodes that are quantized dynamically beside it.
+        decisions: node name -> decision.
+        choices: node name -> form, and why.
     """
     nodes = []
     for node, _ in walk(model.graph):
         name = node_name(node)
-        decision = (dynamic or {}).get(name, decisions[name])
-        words = decision.reason if isinstance(decision, Float) else decision.how
-        later = isinstance(decision, Float) and decision.reason == DYNAMICALLY  # of a Prepared
-        nodes.append(
-            NodeDecision(
-                name,
-                op_label(node),
-                isinstance(decision, Quantize),
-                words,
-                isinstance(decision, QuantizeDynamic) or later,
-            )
-        )
+        decision, choice = decisions[name], choices[name]
+        dynamic = choice.form in (NodeForm.DYNAMIC, NodeForm.STORED)
+        form, words = choice.form, choice.reason
+        if isinstance(decision, Float) and not dynamic:
+            form, words = NodeForm.FLOAT, decision.reason
+        integers = isinstance(decision, Quantize)
+        nodes.append(NodeDecision(name, op_label(node), integers, words, dynamic, form))
     return Summary(tuple(nodes))
 
 

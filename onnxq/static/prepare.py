@@ -105,7 +105,8 @@ class Prepared:
     @property
     def choices(self) -> Choices:
         """Node name -> its form as far as it can be told without data, and why."""
-        return choices_of(self.model, self.decisions, self.chosen.reasons)
+        throughput = self.target.throughput
+        return choices_of(self.model, self.decisions, self.chosen.reasons, throughput)
 
     @property
     def watched(self) -> dict[str, ObserverSpec]:

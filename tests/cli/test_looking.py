@@ -217,7 +217,7 @@ def test_inspect_says_what_dynamic_quantization_would_do(run: Run, model_path: P
     result = run("inspect", model_path, *options)
     assert result.exit_code == 0, result.stderr
     text = " ".join(result.stdout.split())
-    assert "gemm Gemm dynamic int8 weights" in text
+    assert "gemm Gemm stored int8 weights" in text
     assert "relu1 Relu float Relu has no weights" in text
     value = json.loads(run("inspect", model_path, *options, "--json").stdout)
     assert value["objective"] == "size"
@@ -283,3 +283,16 @@ def test_isa_refuses(
     result = run("verify", quantized_path, *arguments)
     assert result.exit_code == code
     assert message in result.stderr
+
+
+def test_inspect_with_statistics_names_the_forms_and_what_runs(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path
+) -> None:
+    stats = tmp_path / "s.stats"
+    assert run("calibrate", model_path, samples_path, "-o", stats).exit_code == 0
+    text = " ".join(run("inspect", model_path, "--stats", stats).stdout.split())
+    assert "gemm Gemm float_result" in text
+    assert "QGemm integers 1" in text
+    value = json.loads(run("inspect", model_path, "--stats", stats, "--json").stdout)
+    assert value["execution"]["integer_nodes"]["QGemm"] == 1
+    assert {node["form"] for node in value["nodes"]} >= {"integer", "float_result"}

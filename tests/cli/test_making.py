@@ -41,7 +41,7 @@ def test_quantize_reports_people_what_became_of_the_nodes(
     run: Run, model_path: Path, samples_path: Path, tmp_path: Path
 ) -> None:
     result = run("quantize", model_path, samples_path, "-o", tmp_path / "q.onnx")
-    assert "stays in float" in result.stdout
+    assert "forms of nodes" in result.stdout
     assert "softmax" in result.stdout
     assert "QLinearConv" in result.stdout
     assert "size:" in result.stdout
@@ -321,9 +321,9 @@ def test_quantize_dynamic_says_what_it_quantized_and_what_not(
     assert (result.exit_code, result.stderr) == (0, "")
     text = " ".join(result.stdout.split())
     assert f"{output}: quantized dynamically for portable, objective size" in text
-    assert "quantized dynamically: op nodes how which Gemm 1 int8 weights" in text
-    assert "Conv 2 the qconfig leaves it in float conv1, conv2" in text
-    assert "Relu 2 Relu has no weights that dynamic quantization stores relu1, relu2" in text
+    assert "op nodes form why, or how which Gemm 1 stored int8 weights" in text
+    assert "Conv 2 float the qconfig leaves it in float conv1, conv2" in text
+    assert "Relu 2 float Relu has no weights that dynamic quantization stores relu1, relu2" in text
     assert "size:" in text
     onnx.checker.check_model(str(output), full_check=True)
 
@@ -479,3 +479,14 @@ def test_the_remedy_that_a_recurrent_node_is_given_works(
     types = [n.op_type for n in made.graph]
     assert types == [n.op_type for n in onnx.load(tmp_path / "q.onnx").graph.node]
     assert types != [name]
+
+
+def test_the_saved_forms_give_the_same_file(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path
+) -> None:
+    first, again, forms = tmp_path / "a.onnx", tmp_path / "b.onnx", tmp_path / "forms.yaml"
+    options = ("-o", first, "--save-qconfig", forms)
+    assert run("quantize", model_path, samples_path, *options).exit_code == 0
+    result = run("quantize", model_path, samples_path, "-o", again, "--qconfig", forms)
+    assert result.exit_code == 0, result.stderr
+    assert again.read_bytes() == first.read_bytes()

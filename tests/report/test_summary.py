@@ -3,7 +3,15 @@ from __future__ import annotations
 import onnx_ir as ir
 import pytest
 
-from onnxq.report.summary import Count, NodeDecision, Reason, Summary, summarize
+from onnxq.operator import Float, NodeForm
+from onnxq.report.summary import (
+    Count,
+    Group,
+    NodeDecision,
+    Reason,
+    Summary,
+    summarize_choices,
+)
 from onnxq.static.prepare import prepare
 from tests.examples import network
 
@@ -28,9 +36,29 @@ def test_reasons_are_grouped_with_the_most_frequent_first() -> None:
     ]
 
 
+def test_groups_have_one_form_and_reason_each_and_floats_come_last() -> None:
+    nodes = (
+        NodeDecision("s", "Softmax", False, "slow"),
+        NodeDecision("t", "Softmax", False, "slow"),
+        NodeDecision("c", "Conv", True, "codes in", form=NodeForm.INTEGER),
+    )
+    assert Summary(nodes).groups == [
+        Group("Conv", NodeForm.INTEGER, "codes in", ("c",)),
+        Group("Softmax", NodeForm.FLOAT, "slow", ("s", "t")),
+    ]
+
+
+def test_a_node_that_the_data_left_without_numbers_is_float_for_that_reason() -> None:
+    prepared = prepare(network())
+    decisions = {**prepared.decisions, "conv1": Float("never observed")}
+    summary = summarize_choices(prepared.model, decisions, prepared.choices)
+    (found,) = (node for node in summary.nodes if node.name == "conv1")
+    assert (found.form, found.words) == (NodeForm.FLOAT, "never observed")
+
+
 def test_every_node_of_the_model_is_in_the_summary() -> None:
     prepared = prepare(network())
-    summary = summarize(prepared.model, prepared.decisions)
+    summary = summarize_choices(prepared.model, prepared.decisions, prepared.choices)
     assert [n.name for n in summary.nodes] == [node.name for node in prepared.model.graph]
     by_name = {n.name: n for n in summary.nodes}
     assert by_name["conv1"].in_integers

@@ -22,11 +22,10 @@ if TYPE_CHECKING:
 
     from onnxq.dynamic.dynamic_decision import QuantizeDynamic
     from onnxq.qconfig import Entry
-    from onnxq.static.placing.decision import Decision
+    from onnxq.static.placing.decision import Decision, Quantize
+    from onnxq.targets.machines import Throughput
 
 BYTE_BITS = 8
-DYNAMIC_FORMS = {DynamicForm.INTEGER: NodeForm.DYNAMIC}
-"""NodeForm of a node that is quantized dynamically; of the other forms it is STORED."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,10 @@ Choices = Mapping[str, NodeChoice]
 
 
 def choices_of(
-    model: ir.Model, decisions: Mapping[str, Decision], reasons: Mapping[str, str]
+    model: ir.Model,
+    decisions: Mapping[str, Decision],
+    reasons: Mapping[str, str],
+    throughput: Throughput | None,
 ) -> Choices:
     """The choice that each decision is.
 
@@ -57,21 +59,41 @@ def choices_of(
         model: canonical.
         decisions: node name -> decision.
         reasons: node name -> why its form was named.
+        throughput: of the target, where it was measured: a figure for products.
     """
     nodes = [(node_name(node), node.op_type) for node, _ in walk(model.graph)]
     return {
-        name: _choice(op_type, decisions[name], reasons.get(name, "")) for name, op_type in nodes
+        name: _choice(op_type, decisions[name], reasons.get(name, ""), throughput)
+        for name, op_type in nodes
     }
 
 
-def _choice(op_type: str, decision: Decision, reason: str) -> NodeChoice:
+def _choice(
+    op_type: str, decision: Decision, reason: str, throughput: Throughput | None
+) -> NodeChoice:
     if isinstance(decision, Float):
         form = NodeForm.DYNAMIC if decision.reason == DYNAMICALLY else NodeForm.FLOAT
         return NodeChoice(op_type, form, reason or decision.reason)
     inner = decision.folded_into is not None
     float_result = decision.rule.role is Role.COMPUTE and not decision.results and not inner
     form = NodeForm.FLOAT_RESULT if float_result else NodeForm.INTEGER
-    return NodeChoice(op_type, form, reason or decision.how)
+    return NodeChoice(op_type, form, reason or _why_integers(decision, throughput))
+
+
+def _why_integers(decision: Quantize, throughput: Throughput | None) -> str:
+    """How a node runs in integers, with a figure of what that saves."""
+    if decision.folded_into is not None:
+        return decision.how.partition(" '")[0]  # of its node, without the name
+    match decision.rule.role:
+        case Role.COMPUTE if throughput is not None:
+            fast, slow = throughput.uint8_int8, throughput.float32
+            return f"{decision.how}: {fast:g} against {slow:g} GMAC/s in float"
+        case Role.ELEMENTWISE:
+            count = len(decision.rule.activations) + len(decision.results)
+            return f"{decision.how}: in float it would need {count} conversions"
+        case Role.MOVEMENT:
+            return f"{decision.how}: 1 byte a number in place of 4"
+    return decision.how
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +122,11 @@ class Request:
         return cls(QConfigMapping.from_yaml(text))
 
 
+def form_of(form: DynamicForm) -> NodeForm:
+    """DYNAMIC where activations are quantized too, STORED where the weights alone are."""
+    return NodeForm.DYNAMIC if form is DynamicForm.INTEGER else NodeForm.STORED
+
+
 def with_dynamic(
     choices: Choices, dynamic: Mapping[str, QuantizeDynamic], floats: Mapping[str, Float]
 ) -> Choices:
@@ -110,15 +137,14 @@ def with_dynamic(
         dynamic: node name -> how.
         floats: node name -> why it stays float, of the others that were to be.
     """
-    forms = {name: DYNAMIC_FORMS.get(d.form, NodeForm.STORED) for name, d in dynamic.items()}
-    return {
-        **choices,
-        **{name: replace(choices[name], form=form) for name, form in forms.items()},
-        **{
-            name: replace(choices[name], form=NodeForm.FLOAT, reason=left.reason)
-            for name, left in floats.items()
-        },
-    }
+    found = dict(choices)
+    for name, made in dynamic.items():
+        why = choices[name].reason
+        reason = made.how if why == DYNAMICALLY else f"{made.how}: {why}"
+        found[name] = replace(choices[name], form=form_of(made.form), reason=reason)
+    for name, left in floats.items():
+        found[name] = replace(choices[name], form=NodeForm.FLOAT, reason=left.reason)
+    return found
 
 
 def named_mapping(

@@ -12,15 +12,17 @@ from tests.static.noise.nets import feed_forwards, sounds, spectral, tokens
 if TYPE_CHECKING:
     import onnx
 
+    from onnxq.static.plan import Plan
 
-def forms(made: onnxq.Plan) -> dict[str, NodeForm]:
+
+def forms(made: Plan) -> dict[str, NodeForm]:
     return {name: choice.form for name, choice in made.choices.items()}
 
 
-def planned(source: onnx.ModelProto, samples: object, setting: str = "") -> onnxq.Plan:
+def planned(source: onnx.ModelProto, samples: object, setting: str = "") -> Plan:
     mapping = default_qconfig_mapping().with_overrides([setting] if setting else [])
     prepared = onnxq.prepare(source, mapping, "x86-vnni")
-    return onnxq.plan(prepared, onnxq.calibrate(prepared, samples))  # type: ignore[arg-type]  # of a test
+    return onnxq.plan(prepared, onnxq.calibrate(prepared, samples))
 
 
 def test_what_makes_the_logarithm_of_a_spectrum_stays_float_with_figures() -> None:
