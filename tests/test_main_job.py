@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -95,9 +96,21 @@ def test_every_node_runs_in_integers(name: str, quantized: ir.Model) -> None:
     assert moves == KERNELS[name]
 
 
-@pytest.mark.parametrize("target", ["x86-vnni", "portable"])
-@pytest.mark.parametrize("scheme", ["per_tensor_symmetric", "per_tensor_affine"])
-@pytest.mark.parametrize("observer", [HistogramObserver, MinMaxObserver])
+PAIRWISE = {  # each observer, scheme and target in one; the others are run at night
+    (HistogramObserver, "per_tensor_affine", "portable"),
+    (MinMaxObserver, "per_tensor_symmetric", "x86-vnni"),
+}
+INT8 = [
+    pytest.param(*case, marks=() if case in PAIRWISE else pytest.mark.nightly)
+    for case in itertools.product(
+        (HistogramObserver, MinMaxObserver),
+        ("per_tensor_symmetric", "per_tensor_affine"),
+        ("x86-vnni", "portable"),
+    )
+]
+
+
+@pytest.mark.parametrize(("observer", "scheme", "target"), INT8)
 def test_int8_activations_run_in_integers_too(
     observer: type[HistogramObserver | MinMaxObserver],
     scheme: str,

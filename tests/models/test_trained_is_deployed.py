@@ -52,7 +52,7 @@ def images() -> torch.Tensor:
 
 
 def test_layer_by_layer_the_codes_are_those_of_onnx_runtime(bits: int) -> None:
-    found = compare(*model(bits), [images()[:100]], Feeding.LAYER_BY_LAYER)
+    found = compare(*model(bits), [images()[:50]], Feeding.LAYER_BY_LAYER)
     assert len(found.tensors) == 39
     assert min(one.share for one in found.tensors.values()) >= EQUAL
     assert max(one.largest for one in found.tensors.values()) <= 1

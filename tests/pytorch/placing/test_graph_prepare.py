@@ -15,6 +15,7 @@ from torch.nn import functional
 
 import onnxq
 from models.cifar10 import load_sample
+from models.resnet import ResNet
 from onnxq.errors import QConfigError, UnsupportedError
 from onnxq.ort import runtime
 from onnxq.pytorch import FakeQuantize, convert, export, load_module, prepare, prepare_qat
@@ -217,12 +218,29 @@ def test_what_is_exported_is_quantized_where_post_training_quantization_quantize
     assert roles(exported) == roles(ptq)
 
 
-@pytest.mark.parametrize(
-    "name", ["resnet20", pytest.param("transformer", marks=pytest.mark.nightly)]
-)
-def test_whole_models_are_quantized_where_post_training_quantization_quantizes(name: str) -> None:
+def resnet8() -> nn.Module:
+    """The three stages of ResNet-20, of one block each."""
+    torch.manual_seed(0)
+    return ResNet(1).eval()
+
+
+def trained(name: str) -> Callable[[], nn.Module]:
     module = "resnet" if name == "resnet20" else name
-    model = load_module(f"models.{module}:{name}", ROOT / "models" / f"{name}.safetensors")
+    return lambda: load_module(f"models.{module}:{name}", ROOT / f"models/{name}.safetensors")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        resnet8,
+        pytest.param(trained("resnet20"), marks=pytest.mark.nightly, id="resnet20"),
+        pytest.param(trained("transformer"), marks=pytest.mark.nightly, id="transformer"),
+    ],
+)
+def test_whole_models_are_quantized_where_post_training_quantization_quantizes(
+    make: Callable[[], nn.Module],
+) -> None:
+    model = make()
     x = torch.from_numpy(load_sample("calibration")[0][:8])
     exported = export(convert(prepare_qat(model, inputs=x).eval()), x[:2])
     ptq = onnxq.quantize(export(model, x[:2]), [{"image": x.numpy()}], qconfig=MAPPING)
