@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 TYPICAL_DB = 35.0
 """SQNR of 8 bits on a Laplace distribution, whose tails are as heavy as a usual tensor's: 35 to 36,
-by the sample. A model whose median is worse is measured against it."""
+by the sample. What has that is fit; a model whose median has less is measured against it."""
 ORDINARY_SPREAD = 2.0
 """Sum of the noises over N typical ones that needs no cause in single tensors."""
 ONE_BIT = 4.0
@@ -92,7 +92,8 @@ class Budget:
         usual = len(noises) * min(numbers.median(noises), 10 ** (-TYPICAL_DB / 10))
         sums = np.cumsum(noises)
         total = float(sums[-1])
-        fit = int(np.count_nonzero(sums <= ORDINARY_SPREAD * usual))
+        good = np.array(noises) <= 10 ** (-TYPICAL_DB / 10)
+        fit = int(np.count_nonzero((sums <= ORDINARY_SPREAD * usual) | good))
         rest = float(sums[fit - 1]) if fit else 0.0
         if total < ONE_BIT * rest or fit == len(noises):
             return cls(len(noises), total / usual, total, total, math.inf)

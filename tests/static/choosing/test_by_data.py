@@ -7,7 +7,7 @@ from onnxq.operator import Float, NodeForm
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.static.placing.decision import Quantize
 from tests.examples import ALL_INTEGERS
-from tests.static.noise.nets import feed_forwards, sounds, spectral, tokens
+from tests.static.noise.nets import feed_forwards, filter_bank, sounds, spectral, tokens
 
 if TYPE_CHECKING:
     import onnx
@@ -35,6 +35,12 @@ def test_what_makes_the_logarithm_of_a_spectrum_stays_float_with_figures() -> No
     decision = made.decisions["stft"]
     assert isinstance(decision, Float)
     assert decision.reason == made.choices["stft"].reason
+
+
+def test_a_product_that_reads_a_copy_of_such_a_tensor_stays_float_too() -> None:
+    made = planned(filter_bank(), sounds(8))
+    assert {forms(made)[name] for name in ("stft", "root", "turn", "bank_sums")} == {NodeForm.FLOAT}
+    assert forms(made)["second"] == NodeForm.INTEGER
 
 
 def test_the_same_front_end_without_a_logarithm_is_in_integers() -> None:

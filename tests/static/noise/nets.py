@@ -99,6 +99,36 @@ def spectral(*, logarithm: bool) -> onnx.ModelProto:
     return made
 
 
+def filter_bank() -> onnx.ModelProto:
+    """Magnitudes of a spectrum, summed by a MatMul that reads a transposed copy of them; Log."""
+    made = spectral(logarithm=True)
+    bands, bins = 12, FRAME // 2 + 1
+    rng = np.random.default_rng(9)
+    for x in list(made.graph.initializer):
+        if x.name == "w":
+            made.graph.initializer.remove(x)
+    weights = {
+        "bank": np.abs(rng.normal(size=(bins, bands))) * (rng.random((bins, bands)) < 0.2),
+        "w": rng.normal(size=(8, bands, 3)) / (3 * bands) ** 0.5,
+    }
+    made.graph.initializer.extend(
+        numpy_helper.from_array(np.asarray(w, np.float32), name) for name, w in weights.items()
+    )
+    nodes = {node.name: node for node in made.graph.node}
+    nodes["floored"].input[0] = "bands"
+    between = [
+        helper.make_node("Sqrt", ["p"], ["magnitude"], name="root"),
+        helper.make_node("Transpose", ["magnitude"], ["t"], name="turn", perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["t", "bank"], ["sums"], name="bank_sums"),
+        helper.make_node("Transpose", ["sums"], ["bands"], name="back", perm=[0, 2, 1]),
+    ]
+    order = list(made.graph.node)
+    at = order.index(nodes["floored"])
+    del made.graph.node[:]
+    made.graph.node.extend([*order[:at], *between, *order[at:]])
+    return made
+
+
 def sounds(count: int) -> list[dict[str, Singles]]:
     """Tones that fade, with noise 50 dB below."""
     rng, t = np.random.default_rng(8), np.arange(SAMPLES) / 8000
