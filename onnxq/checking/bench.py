@@ -14,6 +14,7 @@ from onnxq.graph.coded import INPUTS_KEY, read_coded
 from onnxq.graph.door.scopes import all_tensors
 from onnxq.graph.io import load
 from onnxq.ort import runtime
+from onnxq.ort.timing import paired_times
 from onnxq.samples import InputSpec, Samples, as_taken, input_specs, open_samples
 from onnxq.samples.made_up import random_batch
 
@@ -85,7 +86,7 @@ def bench(
         runtime.open_session(model, threads=1) as ours,
         runtime.open_session(quantized, threads=1) as theirs,
     ):
-        times = runtime.paired_times(
+        times = paired_times(
             {"float": ours, "quantized": theirs},
             {"float": as_taken(batch, ours_takes), "quantized": batch},
             runs,

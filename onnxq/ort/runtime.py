@@ -13,10 +13,7 @@ Over 300 lines: whatever touches ONNX Runtime stands in this one file.
 from __future__ import annotations
 
 import enum
-import time
-from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -49,7 +46,6 @@ __all__ = [
     "NodeKind",
     "NodeUse",
     "Optimization",
-    "PairedTimes",
     "Session",
     "Waiting",
     "count",
@@ -58,7 +54,6 @@ __all__ = [
     "open_session",
     "open_with_graph",
     "optimized_graph",
-    "paired_times",
     "signatures",
 ]
 
@@ -407,50 +402,6 @@ def infer_types(
         if isinstance(arrays[output], np.ndarray)
         and (name == output or arrays[output].shape != (0,))  # (0,): the branch did not run
     }
-
-
-@dataclass(frozen=True, slots=True)
-class PairedTimes:
-    """CPU seconds of sessions that took turns.
-
-    Attributes:
-        seconds: per session, one entry per round; the process's CPU time, all threads.
-    """
-
-    seconds: Mapping[str, tuple[float, ...]]
-
-    def median_s(self, name: str) -> float:
-        """Median CPU seconds of one run."""
-        return float(np.median(self.seconds[name]))
-
-    def ratio(self, slow: str, fast: str) -> float:
-        """How many times faster `fast` is: the ratio of the medians."""
-        return self.median_s(slow) / self.median_s(fast)
-
-
-def paired_times(
-    sessions: Mapping[str, Session], feeds: Mapping[str, Mapping[str, Array]], rounds: int
-) -> PairedTimes:
-    """CPU time of each session, in turns (A B A B ...) so that a busy machine slows all alike.
-
-    Open the sessions with threads=1: CPU time counts every thread, spinning ones included.
-
-    Args:
-        sessions: name -> session.
-        feeds: name -> {input name: array}, of each session.
-        rounds: runs of each, after two that are not counted.
-
-    Raises:
-        CalibrationError: a session does not run on the feeds.
-    """
-    seconds: dict[str, list[float]] = {name: [] for name in sessions}
-    for turn in range(-2, rounds):
-        for name, session in sessions.items():
-            start = time.process_time()
-            session.run(feeds[name])
-            if turn >= 0:
-                seconds[name].append(time.process_time() - start)
-    return PairedTimes(MappingProxyType({name: tuple(times) for name, times in seconds.items()}))
 
 
 def signatures() -> Iterator[tuple[str, str, tuple[int, int], int, frozenset[str]]]:

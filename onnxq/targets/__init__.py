@@ -7,9 +7,18 @@ from __future__ import annotations
 
 from onnxq.targets.gains import DYNAMIC_GAINS, DynamicGain
 from onnxq.targets.machines import (
-    AS_FAST,
     AUTO,
     BACKENDS,
+    aliases,
+    all_targets,
+    detect,
+    find,
+    get_default,
+    resolve,
+    set_default,
+)
+from onnxq.targets.target import (
+    AS_FAST,
     FIXED_POINT,
     SLOW_IN_INTEGERS,
     UNFUSED_SUMS,
@@ -18,13 +27,6 @@ from onnxq.targets.machines import (
     Target,
     Throughput,
     TypePair,
-    aliases,
-    all_targets,
-    detect,
-    find,
-    get_default,
-    resolve,
-    set_default,
 )
 
 __all__ = [

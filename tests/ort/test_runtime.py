@@ -359,30 +359,6 @@ def test_optimized_graphs_beyond_the_protobuf_limit_keep_their_weights_outside(
     np.testing.assert_array_equal(weight.numpy(), _weight())
 
 
-def test_times_are_taken_in_turns() -> None:
-    calls: list[str] = []
-
-    class Recorded(runtime.Session):
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def run(self, *_: object) -> list[npt.NDArray[np.generic]]:
-            calls.append(self.name)
-            return []
-
-    times = runtime.paired_times(
-        {"a": Recorded("a"), "b": Recorded("b")}, {"a": {}, "b": {}}, rounds=3
-    )
-    assert calls == ["a", "b"] * 5
-    assert {name: len(seconds) for name, seconds in times.seconds.items()} == {"a": 3, "b": 3}
-
-
-def test_the_ratio_is_that_of_the_medians() -> None:
-    times = runtime.PairedTimes({"a": (4.0, 9.0, 6.0), "b": (2.0, 2.0, 50.0)})
-    assert times.median_s("a") == 6.0
-    assert times.ratio("a", "b") == 3.0
-
-
 def test_a_full_disk_for_temporary_files_is_named() -> None:
     code = (
         "import resource; from tests.examples import network\n"

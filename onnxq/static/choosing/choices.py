@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onnxq.dynamic.dynamic_decision import QuantizeDynamic
     from onnxq.qconfig import Entry
     from onnxq.static.placing.decision import Decision, Quantize
-    from onnxq.targets.machines import Throughput
+    from onnxq.targets.target import Throughput
 
 BYTE_BITS = 8
 

@@ -1,0 +1,203 @@
+"""Target of quantized models as a value: types, ranges and speed of one kind of machine.
+
+Which operators are slow in integers was measured on AVX512-VNNI by scripts/bench_elementwise.py;
+what it printed is in scripts/bench_elementwise.txt. The other targets use the same numbers.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.gains import DYNAMIC_GAINS, DynamicGain
+from onnxq.targets.range_reduction import RangeReduction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+TypePair = tuple[str, str]
+"""Names of QDTypes: (activation, weight)."""
+
+_PAIRS: tuple[TypePair, ...] = (("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8"))
+
+# Printed by scripts/bench_elementwise.py (a test compares). Faster in integers were Add, Mul,
+# Concat, Sigmoid, LeakyRelu, GlobalAveragePool, MaxPool, Transpose, DepthToSpace, and of what
+# onnxq writes on codes Neg, Sub, Div, Pow, Tanh, HardSigmoid, PRelu, Elu, Selu, Celu, Softplus,
+# Mish, Log, Sin, Cos, Sign; as fast was Abs.
+SLOW_IN_INTEGERS: Mapping[str, float] = {
+    "Softmax": 0.57,
+    "AveragePool": 0.34,
+    "Resize": 0.74,
+    "Where": 0.09,
+}
+
+
+AS_FAST = 1.0
+"""Ratio of a form that runs as fast as float."""
+UNPROVEN = 0.98
+"""Gain expected below all shapes that were measured: less than float, and than STORED."""
+
+
+FIXED_POINT = (
+    "sums of codes round in fixed point: where scales were not chosen for that (imported models, "
+    "other targets) they may be one step off near ties"
+)
+
+
+UNFUSED_SUMS = (
+    "sums of codes are rounded without fused multiply-adds: where scales were not chosen for that "
+    "(imported models, other targets) they may be one step off near ties"
+)
+
+
+class Proof(enum.Enum):
+    """How it is known what a machine computes."""
+
+    RUN = "run by the tests"
+    """`pytest -m isa` runs ONNX Runtime's own kernels for it, emulated or on the machine itself."""
+    PREDICTED = "predicted"
+    """From the arithmetic that it shares with one that is run; measured once, as evidence says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """Billions of multiplications and additions per second, one thread, and where it was measured.
+
+    Attributes:
+        uint8_int8: activations by weights.
+        uint8_uint8: the same.
+        int8_int8: the same, in operators on codes; in QDQ graphs x86 runs them as uint8 by int8.
+        float32: for comparison.
+        source: machine and shapes.
+    """
+
+    uint8_int8: float
+    uint8_uint8: float
+    int8_int8: float
+    float32: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A machine that quantized models run on.
+
+    Attributes:
+        name: as `find` knows it.
+        description: instruction set and what is special, in one line.
+        weight_qmax_saturating: largest magnitude of an int8 weight in operators whose products are
+            summed in pairs in int16 (a rule's `saturating_pairs`): 64 or 127.
+        weight_qmax: largest magnitude of int8 weights elsewhere: 127, never 128.
+        arithmetic: what becomes of pairs of products that int16 does not hold.
+        pairs: (activation, weight) types that QLinearConv and QLinearMatMul have kernels for.
+        preferred: the fastest pair that is exact.
+        slow_in_integers: op_type -> time in float / time in integers, inside an int8 network;
+            `prepare` leaves these operators in float unless the qconfig names them.
+        proof: how it is known what it computes.
+        evidence: how results were compared bit for bit.
+        dynamic_gains: measured gains of dynamically quantized nodes.
+        range_reduction: where weights give up range so that pairs of products fit int16.
+        throughput: None: not measured.
+        agreeing_sums: scales of sums of codes (QLinearAdd) are raised until fixed point (ARM) and
+            separate multiplications and additions (x86-sse) round as fused ones do.
+        int8_activations: QDQ graphs with int8 activations run in integers as they are; elsewhere
+            they are stored as uint8 (see onnxq.static.placing.stored_types).
+        caveat: what is not exact, and when; empty: nothing is known.
+    """
+
+    name: str
+    description: str
+    weight_qmax_saturating: int
+    weight_qmax: int = 127
+    arithmetic: Arithmetic = Arithmetic.EXACT
+    pairs: tuple[TypePair, ...] = _PAIRS
+    preferred: TypePair = ("uint8", "int8")
+    slow_in_integers: Mapping[str, float] = field(
+        default_factory=lambda: SLOW_IN_INTEGERS, hash=False
+    )
+    proof: Proof = Proof.RUN
+    evidence: str = ""
+    dynamic_gains: tuple[DynamicGain, ...] = field(default=DYNAMIC_GAINS, repr=False)
+    range_reduction: RangeReduction = RangeReduction.WORST_CASE
+    throughput: Throughput | None = None
+    agreeing_sums: bool = False
+    int8_activations: bool = False
+    caveat: str = ""
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def activations(self) -> str:
+        """Preferred types of activations, and what else has kernels, in words."""
+        first = self.preferred[0]
+        others = sorted({a for a, _ in self.pairs} - {first})
+        return f"{first} (or {', '.join(others)})" if others else first
+
+    @property
+    def weights(self) -> str:
+        """The weights that follow from what the machine does to products, in words."""
+        if not self.reduces_range:
+            return f"int8 within +-{self.weight_qmax}"
+        if self.range_reduction is RangeReduction.EVERYWHERE:
+            return f"int8 within +-{self.weight_qmax_saturating} where pairs are added"
+        where = "any input" if self.range_reduction.for_any_input else "the samples"
+        return f"int8 within +-{self.weight_qmax}, pairs within int16 for {where}"
+
+    @property
+    def reduces_range(self) -> bool:
+        """Whether products of full-range weights would saturate here."""
+        return self.weight_qmax_saturating < self.weight_qmax
+
+    def dynamic_gain(
+        self, op_type: str, form: str, bits: int, k: int, n: int, m: int | None, least_m: int = 1
+    ) -> float | None:
+        """Time in float / time dynamically quantized: the least that shapes around this one had.
+
+        Around it are, for k, then n, then m, the nearest measured sizes on both sides, or that
+        size itself. Above the largest, the largest counts; below the smallest, the smallest, and
+        no more than UNPROVEN. Without m, the least of all rows from least_m on.
+
+        Args:
+            op_type: of the float node.
+            form: a DynamicForm's value.
+            bits: of the weight's codes.
+            k: numbers that are summed per result, at least 1.
+            n: results per row, at least 1.
+            m: rows of the activation; None: not known before the model runs.
+            least_m: where m is None, no fewer rows than that.
+
+        Returns:
+            None where that operator was not measured in this form.
+        """
+        measured = [
+            g
+            for g in self.dynamic_gains
+            if g.op_type == op_type and g.form == form and g.bits == bits
+        ]
+        if not measured:
+            return None
+        sizes = {"k": k, "n": n} | ({} if m is None else {"m": max(m, 1)})
+        around = [measured]
+        for name, size in sizes.items():
+            around = [near for gains in around for near in _around(gains, attrgetter(name), size)]
+        if m is None:
+            fewest = max((g.m for g in measured if g.m <= least_m), default=0)
+            around = [[gain for gain in gains if gain.m >= fewest] for gains in around]
+        ratio = min(gain.ratio for gains in around for gain in gains)
+        below = any(size < min(getattr(g, name) for g in measured) for name, size in sizes.items())
+        return UNPROVEN if below and ratio >= AS_FAST else ratio
+
+
+def _around(
+    gains: Sequence[DynamicGain], key: Callable[[DynamicGain], int], size: int
+) -> list[list[DynamicGain]]:
+    """The gains of the largest key up to size, and of the smallest from size on."""
+    known = sorted({key(gain) for gain in gains})
+    low = max((each for each in known if each <= size), default=known[0])
+    high = min((each for each in known if each >= size), default=known[-1])
+    return [[gain for gain in gains if key(gain) == each] for each in dict.fromkeys((low, high))]
