@@ -70,13 +70,13 @@ def find_candidates(
         outputs = [node.outputs[slot] for slot in verdict.outputs]
         candidates[node] = Candidate(node, verdict, outputs, [], verdict.needs_output)
     for candidate in list(candidates.values()):
-        if candidate.node in candidates and not _has_float_result(candidate, qconfig):
-            _fold(candidate, candidates)
+        if candidate.node in candidates:
+            _fold(candidate, candidates, qconfig)
     return candidates, floats
 
 
 def _has_float_result(candidate: Candidate, qconfig: QConfigMapping) -> bool:
-    """Whether no Q may stand behind it, which what is folded into a node needs."""
+    """Whether no Q may stand behind it, which a Relu or Clip that is folded into a node needs."""
     node = candidate.node
     entry = qconfig.for_node(node_name(node), node.op_type)
     asked = entry is not None and entry.form is NodeForm.FLOAT_RESULT
@@ -204,7 +204,9 @@ def _only_reader(value: ir.Value) -> ir.Node | None:
     return use.node if producer is not None and use.node.graph is producer.graph else None
 
 
-def _fold(candidate: Candidate, candidates: dict[ir.Node, Candidate]) -> None:
+def _fold(
+    candidate: Candidate, candidates: dict[ir.Node, Candidate], qconfig: QConfigMapping
+) -> None:
     """Folds a vector bias behind a MatMul, then Relu and Clip, into the node that feeds them."""
     rule = candidate.rule
     if len(candidate.results) != 1 or rule.shares_qparams:
@@ -213,7 +215,8 @@ def _fold(candidate: Candidate, candidates: dict[ir.Node, Candidate]) -> None:
         return
     if rule.role is Role.COMPUTE and rule.bias is None:
         _fold_bias(candidate, candidates)
-    _fold_clamps(candidate, candidates)
+    if not _has_float_result(candidate, qconfig):
+        _fold_clamps(candidate, candidates)
 
 
 def _fold_bias(candidate: Candidate, candidates: dict[ir.Node, Candidate]) -> None:

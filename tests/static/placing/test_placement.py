@@ -331,10 +331,10 @@ def formed(form: NodeForm, *op_types: str) -> QConfigMapping:
     return mapping
 
 
-def test_a_float_result_has_no_q_behind_it_and_takes_nothing_in() -> None:
+def test_a_float_result_has_no_q_behind_it_and_takes_its_bias_alone_in() -> None:
     body = "p = MatMul(x, m) s = Add(p, bias8) r = Relu(s) y = MatMul(r, m)"
     placement = placed(body, formed(NodeForm.FLOAT_RESULT, "MatMul"), "float[4,8] x")
-    assert summary(placement) == ["Q", "float", "float", "Q"]
+    assert summary(placement) == ["Q", "n0_MatMul", "float", "Q"]
     assert list(placement.quantized) == ["x", "r"]
 
 
