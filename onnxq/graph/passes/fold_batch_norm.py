@@ -40,10 +40,10 @@ class FoldBatchNorm(ir.passes.InPlacePass):
             affine = affine_of(node, _constant_in)
             if affine is None:
                 continue
-            producer = _producer(node, len(affine.factor))
-            if producer is None:
+            producer = foldable_producer(node, node.inputs[0])
+            if producer is None or channels_of(producer) != len(affine.factor):
                 continue
-            _fold(producer, affine, exchange)
+            fold_into(producer, affine, exchange)
             _take_over(node, producer)
         exchange.share()
         return ir.passes.PassResult(model, exchange.modified)
@@ -54,24 +54,29 @@ def _constant_in(node: ir.Node, slot: int) -> Singles | None:
     return None if tensor is None else tensor.numpy()
 
 
-def _producer(norm: ir.Node, channels: int) -> ir.Node | None:
-    """The node whose weight can take the normalization of `channels` channels."""
-    x = norm.inputs[0]
+def foldable_producer(reader: ir.Node, x: ir.Value | None) -> ir.Node | None:
+    """The Conv, ConvTranspose or Gemm whose weight and bias can take what the reader does to x.
+
+    Args:
+        reader: of x, and the only one that there may be.
+        x: what the node computes.
+    """
     node = x.producer() if x is not None else None
     if x is None or node is None or node.op_type not in _PRODUCERS or node.domain:
         return None
-    if len(x.uses()) != 1 or x.is_graph_output() or node.graph is not norm.graph:
+    if len(x.uses()) != 1 or x.is_graph_output() or node.graph is not reader.graph:
         return None
     weight = constant(node.inputs[_WEIGHT])
     if weight is None or weight.dtype != ir.DataType.FLOAT:
         return None
-    shape = tuple(weight.shape.numpy())
-    if len(shape) < _WEIGHT_RANK:
+    if len(weight.shape) < _WEIGHT_RANK:
         return None  # ONNX Runtime is to say so
-    return node if _channels(node, shape) == channels and _bias_folds(node, channels) else None
+    return node if _bias_folds(node, channels_of(node)) else None
 
 
-def _channels(node: ir.Node, shape: tuple[int, ...]) -> int:
+def channels_of(node: ir.Node) -> int:
+    """Output channels of a Conv, ConvTranspose or Gemm with a constant weight."""
+    shape = tensor_of(input_at(node, _WEIGHT)).shape.numpy()
     if node.op_type == "Conv":
         return shape[0]
     if node.op_type == "ConvTranspose":
@@ -88,7 +93,14 @@ def _bias_folds(node: ir.Node, channels: int) -> bool:
     return tensor is not None and tensor.shape.numpy() in allowed
 
 
-def _fold(node: ir.Node, affine: Affine, exchange: ConstantExchange) -> None:
+def fold_into(node: ir.Node, affine: Affine, exchange: ConstantExchange) -> None:
+    """Folds the function of each channel into the node's weight and bias.
+
+    Args:
+        node: a `foldable_producer` with as many channels.
+        affine: what is done to its result.
+        exchange: of the model.
+    """
     weight = input_at(node, _WEIGHT)
     stored = tensor_of(weight)
     bias, scaled = _scaled_bias(node, affine), _scaler(node, stored, affine)
