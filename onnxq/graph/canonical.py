@@ -14,6 +14,7 @@ from onnxq.graph.passes.channel_shuffle import ShuffleToGather
 from onnxq.graph.passes.float32 import ConvertToFloat32
 from onnxq.graph.passes.fold_batch_norm import FoldBatchNorm
 from onnxq.graph.passes.fold_constants import FoldConstants
+from onnxq.graph.passes.fold_factors import FoldFactors
 from onnxq.graph.passes.gelu import FuseGelu
 from onnxq.graph.passes.gemm_factors import FoldGemmFactors
 from onnxq.graph.passes.global_pool import MeanToGlobalPool
@@ -31,7 +32,7 @@ from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.graph.skeleton import read_attributes
 from onnxq.graph.types import RunCallable, infer_by_run, infer_types, untyped
 
-__all__ = ["Canonical", "RunCallable", "canonicalize", "upgrade_opset"]
+__all__ = ["Canonical", "RunCallable", "canonicalize", "canonicalize_module", "upgrade_opset"]
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -68,6 +69,19 @@ def canonicalize(model: ir.Model, run: RunCallable | None = None) -> Canonical:
     Raises:
         ModelError: the model is not one that can be quantized (see graph.checks).
         UnsupportedError: its opset must be raised and cannot be.
+    """
+    found = canonicalize_module(model, run)
+    with without_collector():
+        for then in (FoldFactors(), RemoveUnused(), UniqueNames()):
+            then(found.model)
+    return found
+
+
+def canonicalize_module(model: ir.Model, run: RunCallable | None = None) -> Canonical:
+    """The canonical form of an exported module whose own weights go on: they train, or are codes.
+
+    As `canonicalize`, but that constant factors and summands behind a product stay nodes: in the
+    module they are no part of the weight. Arguments and errors are the same.
     """
     checks.check_quantizable(model)
     with without_collector():

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from onnxq import targets
 from onnxq.errors import CalibrationError
-from onnxq.graph.canonical import canonicalize
+from onnxq.graph.canonical import Canonical, canonicalize
 from onnxq.graph.collector import without_collector
 from onnxq.graph.io import load, model_hash
 from onnxq.graph.passes.pool_to_conv import PoolToConv
@@ -177,7 +177,7 @@ def _restored(data: bytes, others: dict[str, Any], begun: list[Statistics]) -> P
 
 @without_collector()
 def prepare(
-    model: ModelSource,
+    model: ModelSource | Canonical,
     qconfig: QConfigMapping | None = None,
     target: str | Target | None = None,
     feedback: Mapping[str, str] | None = None,
@@ -189,7 +189,7 @@ def prepare(
     """A Prepared: the canonical graph, a decision for every node, an observer for every tensor.
 
     Args:
-        model: path, ModelProto or onnx_ir.Model; it is not changed.
+        model: path, ModelProto or onnx_ir.Model; it is not changed. A Canonical is taken as it is.
         qconfig: what to quantize and how; None: onnxq's default for every operator, or, for the
             targets "fbgemm" and "qnnpack", the QConfig that PyTorch documents for that backend.
         target: name or value; None: `targets.get_default()`, which is "portable" unless set.
@@ -211,7 +211,9 @@ def prepare(
         chosen = replace(chosen, range_reduction=as_range_reduction(range_reduction))
     mapping = qconfig if qconfig is not None else default_qconfig_mapping(backend_of(target))
     wishes, codes_out = as_input_codes(input_codes), as_output_codes(output_codes)
-    canonical = canonicalize(load(model), runtime.infer_types)
+    canonical = model
+    if not isinstance(canonical, Canonical):
+        canonical = canonicalize(load(canonical), runtime.infer_types)
     for name in codes_out:
         check_end("output", name, [str(value.name) for value in canonical.model.graph.outputs])
     on_pixels = take_pixels(canonical.model, coded_pixels(canonical.model, wishes))

@@ -18,7 +18,7 @@ from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.dynamic_weights import permuted, unpermuted
 from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
 from onnxq.errors import ModelError
-from onnxq.graph.canonical import canonicalize
+from onnxq.graph.canonical import canonicalize_module
 from onnxq.graph.io import model_hash
 from onnxq.graph.walk import node_name, walk
 from onnxq.graph.weights import constant_array
@@ -60,7 +60,7 @@ def quantize_twins(
     }
     canonical = exported  # canonicalizing would fold the DequantizeLinear of static weights
     if not holds_codes(exported):
-        canonical = canonicalize(exported, runtime.infer_types).model
+        canonical = canonicalize_module(exported, runtime.infer_types).model
     mapping = entries_of_nodes(model, canonical, entries)
     found = model_hash(canonical)
     plan = dynamic_plan(canonical, mapping, targets.get_default(), Objective.SIZE, known_hash=found)

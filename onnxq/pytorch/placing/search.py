@@ -20,11 +20,12 @@ import numpy as np
 import onnx_ir as ir
 from torch import fx
 
+from onnxq.graph.canonical import canonicalize_module
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.observers import ChannelHistogramObserver, HistogramObserver
 from onnxq.observers.weight_observation import limited_to
 from onnxq.operator import Float, Role
-from onnxq.ort import facts
+from onnxq.ort import facts, runtime
 from onnxq.ort.version import OLDEST
 from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.exporting.exporter import export
@@ -114,7 +115,8 @@ def place(
         model = without_shortcuts(copy.deepcopy(model))
     # in training every node that can is in integers; nothing is chosen
     mapping = qconfig.set_choice(Choice.ALL_INTEGERS)
-    prepared = prepare(export(model, inputs), mapping, target)
+    canonical = canonicalize_module(export(model, inputs), runtime.infer_types)
+    prepared = prepare(canonical, mapping, target)
     return _Placing(traced, bind(model, inputs), prepared).run()
 
 
