@@ -1,7 +1,7 @@
 """Nodes that return their input are taken out: Identity, Dropout at inference, x + 0, x / 1.
 
-ONNX Runtime takes them out when it loads a model, and then the DQ and Q that met: which of a
-quantized model's nodes it fuses is foreseen without such nodes. A Softmax over one element, say,
+ONNX Runtime takes most of them out when it loads a model, and then the DQ and Q that met: which of
+a quantized model's nodes it fuses is foreseen without such nodes. A Softmax over one element, say,
 behind a division by 1: on codes it overflows, and no copy in front would keep it from there.
 """
 
@@ -13,17 +13,23 @@ import onnx_ir as ir
 from onnxq.graph.edit import all_nodes, bypass
 from onnxq.graph.weights import constant
 
-NEUTRAL = {"Add": (0, (0, 1)), "Sub": (0, (1,)), "Mul": (1, (0, 1)), "Div": (1, (1,))}
+NEUTRAL = {
+    "Add": (0, (0, 1)),
+    "Sub": (0, (1,)),
+    "Mul": (1, (0, 1)),
+    "Div": (1, (1,)),
+    "Pow": (1, (1,)),
+}
 """Operator of two operands -> (the constant that changes nothing, the slots where it may stand)."""
 TO_THE_END = np.iinfo(np.int64).max
 SLICE_STEPS = 4
 
 
 class RemoveNoOps(ir.passes.InPlacePass):
-    """y := x, for y = Identity(x), Dropout(x), Cast(x, its type), x + 0, x - 0, x * 1, x / 1.
+    """y := x, for y = Identity(x), Dropout(x), Cast(x, its type), x + 0, x - 0, x * 1, x / 1, x^1.
 
     And for what moves nothing: CastLike(x, z) of one type, a Transpose that keeps the order, an
-    Expand that keeps the sizes, a Slice of everything. In bodies too.
+    Expand or Reshape that keeps the sizes, a Slice of everything. In bodies too.
 
     The name of a graph output survives. A Dropout in training mode, or whose mask is read, stays;
     a constant of several numbers is not looked at, as by ONNX Runtime.
@@ -77,9 +83,27 @@ def _is_no_op(node: ir.Node, x: ir.Value) -> bool:
             return x.dtype is not None and like is not None and like.dtype == x.dtype
         case "Expand":
             return _keeps_sizes(x, constant(node.inputs[1]))
+        case "Reshape":
+            return x.shape is not None and _gives_shape_of(node, x, x.shape)
         case "Slice":
             return _takes_all(node)
     return False
+
+
+def _gives_shape_of(reshape: ir.Node, x: ir.Value, sizes: ir.Shape) -> bool:
+    """Whether a Reshape asks for the sizes that x has, at most one of which it leaves open."""
+    wanted = constant(reshape.inputs[1])
+    if wanted is None:
+        shape = reshape.inputs[1].producer() if reshape.inputs[1] is not None else None
+        whole = shape is not None and shape.op_type == "Shape" and not shape.attributes
+        return whole and shape is not None and shape.inputs[0] is x
+    asked = wanted.numpy().ravel().tolist()
+    zero_copies = not reshape.attributes.get_int("allowzero", 0)
+    if len(asked) != len(sizes):
+        return False
+    pairs = zip(asked, sizes, strict=True)
+    open_sizes = [one for one, size in pairs if one != size and not (one == 0 and zero_copies)]
+    return open_sizes in ([], [-1])
 
 
 def _keeps_sizes(x: ir.Value, wanted: ir.TensorProtocol | None) -> bool:

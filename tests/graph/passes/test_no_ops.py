@@ -27,6 +27,7 @@ def ops(model: ir.Model) -> list[str]:
         "Dropout(a, ratio)",
         "Cast<to=1>(a)",
         "CastLike(a, x)",
+        "Pow(a, one)",
         "Dropout(a, ratio, off)",
         "Transpose<perm = [0]>(a)",
     ],
@@ -34,7 +35,7 @@ def ops(model: ir.Model) -> list[str]:
 def test_a_node_that_returns_its_input_is_taken_out(call: str, parse: Parse) -> None:
     model = parse(
         f"g (float[2] x) => (float[2] y) {{ a = Relu(x) b = {call} y = Sigmoid(b) }}",
-        {"ratio": np.array(0.5, np.float32), "off": np.array(False)},
+        {**CONSTANTS, "ratio": np.array(0.5, np.float32), "off": np.array(False)},
     )
     model.graph.node(0).outputs[0].type = model.graph.inputs[0].type
     assert RemoveNoOps()(model).modified
@@ -83,6 +84,7 @@ CONSTANTS = {
         ("Add(a, deep)", False),
         ("Sub(zero, a)", False),
         ("Div(one, a)", False),
+        ("Pow(one, a)", False),
         ("Mul(a, two)", False),
         ("Expand(a, rows)", False),
         ("Expand(a, more)", False),
@@ -149,3 +151,37 @@ def test_a_branch_that_returns_an_outer_value_keeps_its_identity(parse: Parse, r
     x = np.array([-1, 2], np.float32)
     assert run(model, {"c": np.array(True), "x": x})[0].tolist() == [0, 2]
     assert run(model, {"c": np.array(False), "x": x})[0].tolist() == [0, -2]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "goes"),
+    [
+        ("[N,4,5]", {"same": True, "open": True, "copied": True, "other": False, "known": False}),
+        ("[2,4,5]", {"same": True, "open": True, "copied": True, "other": False, "known": True}),
+        ("[N,4,M]", {"same": False, "open": True, "copied": True, "other": False}),
+        ("[N,M,5]", {"same": False, "twice": True, "other": False}),
+    ],
+)
+def test_a_reshape_goes_where_it_surely_keeps_all_sizes(
+    sizes: str, goes: dict[str, bool], parse: Parse
+) -> None:
+    targets = {
+        "same": [-1, 4, 5], "open": [0, 4, -1], "copied": [0, 0, 0], "other": [-1, 5, 4],
+        "known": [2, 4, 5], "twice": [0, 0, -1],
+    }  # fmt: skip
+    for name, wanted in goes.items():
+        model = parse(
+            f"g (float{sizes} x) => (y) {{ a = Tanh(x) b = Reshape(a, s) y = Sigmoid(b) }}",
+            {"s": np.array(targets[name])},
+        )
+        model.graph.node(0).outputs[0].shape = model.graph.inputs[0].shape
+        assert RemoveNoOps()(model).modified == wanted, name
+
+
+def test_a_reshape_to_the_shape_that_a_tensor_has_goes(parse: Parse) -> None:
+    model = parse(
+        "g (float[N,M] x) => (y) { a = Tanh(x) s = Shape(a) b = Reshape(a, s) y = Sigmoid(b) }"
+    )
+    model.graph.node(0).outputs[0].shape = model.graph.inputs[0].shape
+    assert RemoveNoOps()(model).modified
+    assert ops(model) == ["Tanh", "Shape", "Sigmoid"]
