@@ -189,7 +189,8 @@ def prepare(
     """A Prepared: the canonical graph, a decision for every node, an observer for every tensor.
 
     Args:
-        model: path, ModelProto or onnx_ir.Model; it is not changed. A Canonical is taken as it is.
+        model: path, ModelProto or onnx_ir.Model; it is not changed. A Canonical, of a
+            module that trains, is taken as it is.
         qconfig: what to quantize and how; None: onnxq's default for every operator, or, for the
             targets "fbgemm" and "qnnpack", the QConfig that PyTorch documents for that backend.
         target: name or value; None: `targets.get_default()`, which is "portable" unless set.
@@ -225,7 +226,8 @@ def prepare(
     )
     check_feedback(canonical.model, feedback or {})
     source_hash = model_hash(canonical.model)  # of what `verify` has of the same model
-    PoolToConv(mapping.op_types)(canonical.model)
+    if canonical is not model:  # a module that trains has a pool there, without a weight
+        PoolToConv(mapping.op_types)(canonical.model)
     named = Named(mapping)
     if mapping.choice is Choice.BEST:
         named = by_rules(canonical.model, mapping, chosen, codes_out)
