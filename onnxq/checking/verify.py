@@ -24,6 +24,7 @@ from onnxq.graph.canonical import canonicalize
 from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
 from onnxq.graph.expose import expose, observable
 from onnxq.graph.io import load, model_hash
+from onnxq.graph.passes.pad_channels import padded_channels
 from onnxq.graph.pixels import pixels_of, take_pixels
 from onnxq.ort import runtime
 from onnxq.samples import as_taken, input_specs, open_samples
@@ -42,6 +43,7 @@ Progress = Callable[[int, int | None], None]
 """Called with (batches done, batches in all or None where that is not known)."""
 
 EVERYTHING = ("*",)
+CHANNEL_AXIS = 1
 
 
 @dataclass(slots=True)
@@ -51,6 +53,7 @@ class _Pair:
     Attributes:
         qparams: of the codes that the quantized side gives; None where it gives numbers.
         gain: factors per channel that the codes carry, and the float tensor gets for comparing.
+        channels: of the float tensor, where channels of zeros were added; None: none were.
         differing: batches in which the shapes differed, so that nothing could be compared.
         coded: numbers that an output's codes stand for; None: it gives numbers.
     """
@@ -60,6 +63,7 @@ class _Pair:
     target: str
     qparams: QParams | None
     gain: tuple[float, ...] | None = None
+    channels: int | None = None
     sums: Comparison = field(default_factory=Comparison)
     top1: Agreement = field(default_factory=Agreement)
     differing: int = 0
@@ -68,11 +72,13 @@ class _Pair:
     def update(self, x: Array, y: Array) -> None:
         if self.coded is not None:
             y = self.coded.decode(y)
+        if self.channels is not None and y.ndim > CHANNEL_AXIS:
+            y = y[:, : self.channels]
         if x.shape != y.shape:
             self.differing += 1
             return
         if self.gain is not None:
-            gain = np.array(self.gain, np.float32).reshape(-1, *[1] * (x.ndim - 2))
+            gain = np.array(self.gain[: self.channels], np.float32).reshape(-1, *[1] * (x.ndim - 2))
             x = np.multiply(x, gain, dtype=np.float32)
         self.sums.update(x, y, self.qparams)
         if self.qparams is None and x.ndim == 2 and x.shape[1] > 1:
@@ -179,6 +185,7 @@ def _match_tensors(source: ir.Model, target: ir.Model) -> tuple[list[_Pair], lis
     pairs: list[_Pair] = []
     unmatched: list[Unmatched] = []
     outputs = read_coded(target, OUTPUTS_KEY)  # compared as outputs
+    channels = padded_channels(target)
     for found in find_codes(target):
         if found.name in outputs:
             continue
@@ -188,7 +195,8 @@ def _match_tensors(source: ir.Model, target: ir.Model) -> tuple[list[_Pair], lis
             reason = f"the float model has no tensor '{found.tensor}'"
             unmatched.append(Unmatched(found.name, reason))
         else:
-            pairs.append(_Pair(found.tensor, found.tensor, found.name, found.qparams, found.gain))
+            name, had = found.tensor, channels.get(found.tensor)
+            pairs.append(_Pair(name, name, found.name, found.qparams, found.gain, had))
     return pairs, unmatched
 
 

@@ -14,6 +14,7 @@ from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import Canonical, canonicalize
 from onnxq.graph.collector import without_collector
 from onnxq.graph.io import load, model_hash
+from onnxq.graph.passes.pad_channels import PadDepthwise
 from onnxq.graph.passes.pool_to_conv import PoolToConv
 from onnxq.graph.pixels import coded_pixels, take_pixels
 from onnxq.graph.saving import to_bytes
@@ -226,8 +227,9 @@ def prepare(
     )
     check_feedback(canonical.model, feedback or {})
     source_hash = model_hash(canonical.model)  # of what `verify` has of the same model
-    if canonical is not model:  # a module that trains has a pool there, without a weight
+    if canonical is not model:  # modules that train have pools there, and channels of their own
         PoolToConv(mapping.op_types)(canonical.model)
+        PadDepthwise()(canonical.model)
     named = Named(mapping)
     if mapping.choice is Choice.BEST:
         named = by_rules(canonical.model, mapping, chosen, codes_out)

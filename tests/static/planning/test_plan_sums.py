@@ -98,7 +98,7 @@ def straightened(alpha: float, beta: float) -> onnx.ModelProto:
     [
         (subtracted(), TIES),
         (straightened(0.2, 0.5), FOURS),
-        (straightened(0.25, 0.25), FOURS),
+        (straightened(0.25, 0.75), FOURS),
     ],
     ids=["Sub", "HardSigmoid", "HardSigmoid, other line"],
 )
