@@ -20,6 +20,7 @@ def encoder_block() -> onnx.ModelProto:
         **{f"w_{name}": weights(i, WIDTH, WIDTH) for i, name in enumerate(square)},
         "w_up": weights(5, WIDTH, 2 * WIDTH),
         "w_down": weights(6, 2 * WIDTH, WIDTH),
+        "b_down": weights(7, WIDTH),
         "one": np.ones(WIDTH, np.float32),
         "zero": np.zeros(WIDTH, np.float32),
         "scale": np.array(SIZE**-0.5, np.float32),
@@ -48,7 +49,8 @@ def encoder_block() -> onnx.ModelProto:
         node("MatMul", ["n2", "w_up"], ["h"], "weight_up"),
         node("Gelu", ["h"], ["g"], "gelu"),
         node("MatMul", ["g", "w_down"], ["d"], "weight_down"),
-        node("Add", ["r1", "d"], ["y"], "sum2"),
+        node("Add", ["d", "b_down"], ["e"], "bias_down"),
+        node("Add", ["r1", "e"], ["y"], "sum2"),
     ]
     return model(nodes, constants, {"x": [1, TOKENS, WIDTH]}, opset=20)
 

@@ -9,9 +9,9 @@ from onnx import helper
 import onnxq
 from onnxq.checking.cross_check import cross_check
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver
-from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig_mapping
+from onnxq.qconfig import Choice, QConfig, QConfigMapping
 from onnxq.qdq.signed_codes import keep_loadable
-from tests.examples import as_ir, model, weights
+from tests.examples import ALL_INTEGERS, as_ir, model, weights
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -19,9 +19,13 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 make = helper.make_node
-INT8 = QConfigMapping(
-    QConfig(MinMaxObserver.with_args(dtype="qint8"), NarrowRangeObserver.with_args())
-).set_op_type("Add", None)
+INT8 = (
+    QConfigMapping(
+        QConfig(MinMaxObserver.with_args(dtype="qint8"), NarrowRangeObserver.with_args())
+    )
+    .set_op_type("Add", None)
+    .set_choice(Choice.ALL_INTEGERS)
+)
 X: npt.NDArray[np.float32] = weights(3, 2, 5, 8)
 
 
@@ -63,14 +67,10 @@ def test_a_bias_behind_int8_codes_loads_and_gives_the_same_integers(
     cross_check(quantized, [{"x": X}]).check(max_output_steps=1)
 
 
-def test_a_bias_gets_an_axis_in_front_where_that_is_needed() -> None:
-    def made(qconfig: QConfigMapping, opset: int) -> dict[str, list[int]]:
-        return ranks(onnxq.quantize(biased(opset), [{"x": X}], qconfig=qconfig, target="arm64"))
-
-    assert made(INT8, 21) == {"add": [2, 3], "add2": [2, 3]}
-    assert made(INT8, 20) == {"add": [1, 3], "add2": [1, 3]}
-    unsigned = default_qconfig_mapping().set_op_type("Add", None)
-    assert made(unsigned, 21) == {"add": [1, 3], "add2": [1, 3]}
+def test_a_bias_inside_of_a_float_result_needs_no_axis_in_front() -> None:
+    for mapping in (INT8, ALL_INTEGERS.set_op_type("Add", None)):
+        made = onnxq.quantize(biased(21), [{"x": X}], qconfig=mapping, target="arm64")
+        assert ranks(made) == {"add2": [1, 3]}
 
 
 @pytest.mark.parametrize("form", ["qdq", "qoperator"])

@@ -68,7 +68,7 @@ def read_by(model: onnx.ModelProto, op_type: str, slot: int) -> str:
 def test_two_processes_write_the_same_files(written: tuple[Path, Path]) -> None:
     files = files_in(written[0], list(SMALL))
     assert files == files_in(written[1], list(SMALL))
-    assert len(files) == 5 + 5 + 2 + 2 + 2
+    assert len(files) == 7 + 7 + 2 + 2 + 2
     for file in files:
         assert sums(written[0] / file) == sums(written[1] / file)
         assert compared(file, *written) == Verdict(file, "equal")
@@ -201,7 +201,7 @@ def test_the_command_ends_with_1_where_a_net_is_not_made(
     assert main() == 1
     out = capsys.readouterr().out
     assert f"{SMALL[0]:20} no file was made" in out
-    assert "11 files: 11 equal" in out
+    assert "13 files: 13 equal" in out
 
 
 @pytest.mark.parametrize("name", ["no_such_net", "no-such-commit"])
@@ -222,5 +222,5 @@ def test_files_are_kept_while_the_code_that_builds_models_does_the_same() -> Non
 
 def test_every_net_has_one_name() -> None:
     names = all_names()
-    assert len(set(names)) == len(names) == 25 + 7 + 33
+    assert len(set(names)) == len(names) == 25 + 7 + 36
     assert {name for group in GROUPS.values() for name in group()} == set(names)
