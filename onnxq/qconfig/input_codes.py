@@ -79,7 +79,7 @@ class Pixels:
 
 
 Asked = InputCodes | Pixels | str
-"""What a caller may give for one input."""
+"""Forms of a wish about one input."""
 
 
 def as_input_codes(asked: object) -> dict[str, InputCodes | Pixels]:

@@ -86,6 +86,22 @@ def test_float_first_layer_reads_the_pixels_by_a_dequantize_linear() -> None:
     assert verify(network(), made, {"x": P}).outputs[0].sqnr_db > 20
 
 
+def test_pool_ahead_of_the_first_conv_runs_on_the_pixels() -> None:
+    node = helper.make_node
+    pooled = model(
+        [
+            node("MaxPool", ["x"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+            node("Conv", ["p", "w"], ["y"], "conv"),
+        ],
+        {"w": weights(0, 4, 3, 1, 1)},
+        {"x": ["N", 3, 8, 8]},
+    )
+    samples = {"x": normalised(P, HALF)}
+    made = onnxq.quantize(pooled, samples, format="qoperator", input_codes={"x": HALF})
+    assert made.graph[0].op_type == "MaxPool"
+    assert verify(pooled, made, samples).outputs[0].sqnr_db > 20
+
+
 def test_verdict_compares_pixels_and_codes_with_the_float_model() -> None:
     made = onnxq.quantize(network(), {"x": P}, input_codes={"x": IMAGENET}, output_codes=["y"])
     assert made.verdict is not None

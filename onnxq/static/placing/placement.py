@@ -91,7 +91,8 @@ def place(
         placement.decisions[node_name(node)] = floats.get(node, Float("not decided"))
     ends = {v for v in model.graph.outputs if v.name in codes_out}
     demand = _demand(order, candidates, ends)
-    for value in model.graph.inputs:
+    in_codes = [v for node, _ in order for v in node.outputs if _reach_of_codes(v) is not None]
+    for value in (*model.graph.inputs, *in_codes):
         if value in demand.by_compute:
             _quantize_tensor(value, placement)
             placement.from_integers.add(value_name(value))
