@@ -21,7 +21,7 @@ import numpy as np
 from onnxq import dtypes
 from onnxq.errors import CalibrationError
 from onnxq.observers._exact_sums import ExactSums
-from onnxq.observers._range import EPS, as_float32, folded
+from onnxq.observers._range import EPS, as_float32, channel_range, folded
 from onnxq.observers._saved_arrays import floats_of, integers_of
 from onnxq.observers.minmax import MinMaxObserver
 from onnxq.qparams import QScheme
@@ -93,8 +93,10 @@ class NormalizationObserver(MinMaxObserver):
         if x.size == 0:
             return
         values = as_float32(x, index)
-        super().observe(values, index)
         parts = self._split(values, index)
+        low, high = channel_range(values, self.ch_axis_of_data, index)
+        # the channels' ends have those of all: the values are read once for both
+        super().observe(np.concatenate([low, high]), index)
         axes = tuple(range(self._first(parts), parts.ndim))
         with np.errstate(all="ignore"):  # sums beyond float32 are cut to its largest number
             mean = parts.mean(axes, keepdims=True) if self.centred else np.float32(0)
@@ -103,7 +105,6 @@ class NormalizationObserver(MinMaxObserver):
             inverse = 1 / (centred.mean(axes, keepdims=True, dtype=np.float64) + self.epsilon)
             centred *= inverse.astype(np.float32)
         power, gain = (self._per_channel(a, values) for a in (centred, inverse))
-        low, high = (self._ends(values, pick) for pick in (np.minimum, np.maximum))
         low = folded(np.minimum, self.channel_min, low, self.ch_axis_of_data, f"batch {index}")
         high = folded(np.maximum, self.channel_max, high, self.ch_axis_of_data, f"batch {index}")
         self.channel_min, self.channel_max = low, high
@@ -152,11 +153,6 @@ class NormalizationObserver(MinMaxObserver):
         sums = array.sum(axis=others, dtype=np.float64)
         repeats = values.size // array.size // (values.shape[axis] // array.shape[axis])
         return np.asarray(np.broadcast_to(sums * repeats, values.shape[axis]))
-
-    def _ends(self, values: Singles, pick: np.ufunc) -> Singles:
-        axis = self.ch_axis_of_data % values.ndim
-        others = tuple(i for i in range(values.ndim) if i != axis)
-        return np.asarray(pick.reduce(values, axis=others))
 
     @property
     def channel_power(self) -> Reals:

@@ -9,6 +9,7 @@ State that goes round (`prepared.feedback`: output -> input) is kept between bat
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import zlib
 from collections.abc import Callable, Collection, Mapping
@@ -229,9 +230,10 @@ class Calibration:
         self.next_batch = max(self.next_batch, number + 1)
 
     def _watch(self, tensors: Mapping[str, Array], number: int) -> None:
-        """Shows the tensors to the observers of errors; NaN and Inf say nothing of these."""
+        """Shows the tensors to the observers of errors, which must not stop a calibration."""
         for name, observer in self._watching.items():
-            if tensors[name].size and np.isfinite(tensors[name]).all():
+            # NaN, Inf and shapes that vary say nothing of errors
+            with contextlib.suppress(CalibrationError):
                 observer.observe(tensors[name], number)
 
     def advance(self, batch: Mapping[str, Array]) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,11 @@ import pytest
 from onnxq.errors import CalibrationError
 from onnxq.graph.io import model_hash
 from onnxq.observers import (
+    FloatHistogramObserver,
     HistogramObserver,
     MinMaxObserver,
     MovingAverageMinMaxObserver,
+    NormalizationObserver,
     ObserverSpec,
     RecordingObserver,
 )
@@ -434,3 +437,15 @@ def test_suspicious_samples_are_noted() -> None:
     assert "'x' has whole numbers from 0 to 255, as pixels" in notes(pixels)
     for fine in (pixels / 255, pixels - 128, pixels * 4, np.concatenate([one, one + 1])):
         assert notes(fine) == ""
+
+
+def test_what_only_watches_never_stops_a_calibration() -> None:
+    text = "g (float[n,k] x) => (float[n,k] y) { a = Log(x) y = Relu(a) }"
+    prepared = dataclasses.replace(
+        _prepared(text, MINMAX, "x"),
+        watched={"a": NormalizationObserver.with_args(), "x": FloatHistogramObserver.with_args()},
+    )
+    batches = [{"x": np.array([[1.0, size]], np.float32)} for size in (2.0, 0.0, 3.0)]
+    seen = calibrate(prepared, batches).watched
+    assert seen["x"].state()["counts"].sum() == 6
+    assert seen["a"].state()["count"] == 2  # the logarithm of 0 is infinite
