@@ -52,7 +52,7 @@ class PadDepthwise(ir.passes.InPlacePass):
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Pads all that qualify."""
-        names: FreeNames | None = None
+        constants: _Constants | None = None
         padded: dict[str, int] = {}
         for node in list(all_nodes(model)):
             channels = _depthwise_channels(node)
@@ -61,8 +61,8 @@ class PadDepthwise(ir.passes.InPlacePass):
             tied = _tied(node, channels)
             if tied is None or not _is_worth(tied, channels):
                 continue
-            names = names or FreeNames(model)
-            _widen(tied, channels, names)
+            constants = constants or _Constants(FreeNames(model))
+            _widen(tied, channels, constants)
             padded |= {value_name(value): channels for value in tied.values}
         if padded:
             model.metadata_props[PADDED_KEY] = json.dumps(padded)
@@ -204,14 +204,14 @@ def _shape(conv: ir.Node) -> tuple[int, ...]:
     return tuple(weight.shape.numpy())
 
 
-def _widen(tied: _Tied, channels: int, names: FreeNames) -> None:
+def _widen(tied: _Tied, channels: int, constants: _Constants) -> None:
     added = -channels % LANES
     for node in (*tied.rows, *tied.depthwise):
-        _pad(node, _WEIGHT, 0, added, names)
+        constants.pad(node, _WEIGHT, 0, added)
         if find_input(node, _BIAS) is not None:
-            _pad(node, _BIAS, 0, added, names)
+            constants.pad(node, _BIAS, 0, added)
     for node in tied.columns:
-        _pad(node, _WEIGHT, 1, added, names)
+        constants.pad(node, _WEIGHT, 1, added)
     for node in tied.depthwise:
         node.attributes["group"] = ir.AttrInt64("group", channels + added)
     for value in tied.values:
@@ -221,17 +221,29 @@ def _widen(tied: _Tied, channels: int, names: FreeNames) -> None:
         value.shape = ir.Shape(dims)
 
 
-def _pad(node: ir.Node, slot: int, axis: int, added: int, names: FreeNames) -> None:
-    """Zeros behind the end of an axis of a constant; others that read it keep theirs."""
-    old = node.inputs[slot]
-    tensor = constant(old)
-    assert old is not None
-    assert tensor is not None
-    width = [(0, added if i == axis else 0) for i in range(len(tensor.shape))]
-    sizes = [size + more for size, (_, more) in zip(tensor.shape.numpy(), width, strict=True)]
-    name = names.value(f"{old.name}_padded")
-    wide = derived(lambda: np.pad(tensor.numpy(), width), ir.DataType.FLOAT, sizes, name)
-    node.replace_input_with(slot, new_initializer(graph_of(node), name, wide))
-    owner = old.graph
-    if owner is not None and not old.uses() and not old.is_graph_output():
-        del owner.initializers[value_name(old)]
+class _Constants:
+    """Padded constants; nodes that read one constant read one padded one."""
+
+    def __init__(self, names: FreeNames) -> None:
+        self._names = names
+        self._made: dict[tuple[ir.Value, ir.Graph, int, int], ir.Value] = {}
+
+    def pad(self, node: ir.Node, slot: int, axis: int, added: int) -> None:
+        """Lets the node read the constant with zeros behind the end of an axis."""
+        old, graph = node.inputs[slot], graph_of(node)
+        assert old is not None
+        key = old, graph, axis, added
+        if key not in self._made:
+            self._made[key] = self._padded(old, graph, axis, added)
+        node.replace_input_with(slot, self._made[key])
+        if old.graph is not None and not old.uses() and not old.is_graph_output():
+            del old.graph.initializers[value_name(old)]
+
+    def _padded(self, old: ir.Value, graph: ir.Graph, axis: int, added: int) -> ir.Value:
+        tensor = constant(old)
+        assert tensor is not None
+        width = [(0, added if i == axis else 0) for i in range(len(tensor.shape))]
+        sizes = [size + more for size, (_, more) in zip(tensor.shape.numpy(), width, strict=True)]
+        name = self._names.value(f"{old.name}_padded")
+        wide = derived(lambda: np.pad(tensor.numpy(), width), ir.DataType.FLOAT, sizes, name)
+        return new_initializer(graph, name, wide)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,6 +82,15 @@ def test_zeros_beside_the_channels_change_no_result(end: str, parse: Parse, run:
 )
 def test_other_convolutions_stay(body: str, channels: int, parse: Parse) -> None:
     assert not PadDepthwise()(model_of(parse, body, channels)).modified
+
+
+def test_a_constant_that_two_nodes_read_is_padded_once(parse: Parse) -> None:
+    again = CHAIN
+    for name in "ardh":
+        again = re.sub(rf"\b{name}\b", f"{name}2", again)
+    model = model_of(parse, f"{CHAIN} {again} y = Conv(h, v) z = Conv(h2, v)")
+    assert PadDepthwise()(model).modified
+    assert sorted(model.graph.initializers) == [f"{name}_padded" for name in "bckvw"]
 
 
 def test_a_result_of_the_model_keeps_its_channels(parse: Parse) -> None:
