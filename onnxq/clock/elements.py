@@ -155,6 +155,13 @@ def _moving(shape: tuple[int, ...]) -> Iterator[Link]:
     cut = FloatNode("Slice", (x,), tuple(ends))
     yield _float(cut)
     yield _integer(cut, cut.build, codes(*shape))
+    shuffled = np.arange(channels).reshape(4, -1).T.ravel()
+    for node in (
+        FloatNode("Gather", (x,), (shuffled,), {"axis": 1}),
+        FloatNode("Gather", (x,), (np.arange(size[-1] // 2),), {"axis": 3}),
+    ):
+        yield _float(node)
+        yield _integer(node, node.build, codes(*shape))
     flat = FloatNode("Reshape", (x,), (np.array([0, 0, -1, size[-1]]),))
     for form, array in ((NodeForm.FLOAT, x), (NodeForm.INTEGER, codes(*shape))):
         yield Link((flat.work,), form, flat.build, {"x": array}, Arrangement.CHAIN, few=2, more=8)

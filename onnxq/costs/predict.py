@@ -20,7 +20,7 @@ from onnxq.ort.layouts import ADDED_BY_CONV, CONVOLUTION, FUSED_BEHIND_CONV, GAT
 from onnxq.targets.gains import PRODUCT_OPS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from onnxq.costs.table import Costs, Estimate
     from onnxq.graph.sizes import Sizes
@@ -87,86 +87,140 @@ def predict_time(
     Raises:
         ShapeError: an input has another rank.
     """
-    return _Walk(model, forms, sizes_of(model, inputs), costs).prediction()
+    return predicted(model, walked(model, forms, sizes_of(model, inputs), costs), costs)
 
 
-class _Walk:
-    """A walk over the nodes, which knows the state of every tensor so far."""
+@dataclass(frozen=True, eq=False)
+class Walked:
+    """A model whose nodes took forms, with the states of its tensors.
 
-    def __init__(
-        self,
-        model: ir.Model,
-        forms: Mapping[str, NodeForm],
-        sizes: Mapping[str, Sizes],
-        costs: Costs,
-    ) -> None:
-        self._model, self._forms, self._sizes, self._costs = model, forms, sizes, costs
-        self._states = dict.fromkeys(model.graph.inputs, FLOATS)
-        self._needs: dict[ir.Value, set[State]] = {v: {FLOATS} for v in model.graph.outputs}
-        self._errors: list[float] = []
-        self._unknown: list[str] = []
+    Attributes:
+        sizes: of the values, by name.
+        states: value -> the state in which its producer leaves it.
+        reads: node -> the state in which it reads its activations.
+        own: node -> times of what it runs, conversions around it not counted; None: not known.
+    """
 
-    def prediction(self) -> Prediction:
-        nodes = {node_name(node): self._node(node) for node in self._model.graph}
-        changes = {
-            value_name(value): self._changes(value, state) for value, state in self._states.items()
-        }
-        return Prediction(
-            nodes,
-            {name: ns for name, ns in changes.items() if ns},
-            self._between(self._costs.node(Work(RUN), NodeForm.FLOAT)),
-            math.hypot(*self._errors),
-            tuple(self._unknown),
-        )
+    sizes: Mapping[str, Sizes]
+    states: dict[ir.Value, State]
+    reads: dict[ir.Node, State]
+    own: dict[ir.Node, tuple[Estimate, ...] | None]
 
-    def form(self, node: ir.Node) -> NodeForm:
-        return self._forms.get(node_name(node), NodeForm.FLOAT)
 
-    def _node(self, node: ir.Node) -> float:
-        form = self.form(node)
-        moving = [v for slot, v in enumerate(node.inputs) if v and not is_constant(node, slot)]
-        layouts = [self._states.get(value, FLOATS).layout for value in moving]
-        reads, writes = layout_of(node, form, layouts, self._sizes)
-        needed = State(form in READS_CODES, reads)
-        for value in moving:
-            if _has_numbers(value):
-                self._needs.setdefault(value, set()).add(needed)
+def walked(
+    model: ir.Model, forms: Mapping[str, NodeForm], sizes: Mapping[str, Sizes], costs: Costs
+) -> Walked:
+    """The model with these forms.
+
+    Args:
+        model: as of `predict_time`.
+        forms: as of `predict_time`.
+        sizes: of the values, by name.
+        costs: table of the machine.
+    """
+    found = Walked(sizes, dict.fromkeys(model.graph.inputs, FLOATS), {}, {})
+
+    def form_of(node: ir.Node) -> NodeForm:
+        return forms.get(node_name(node), NodeForm.FLOAT)
+
+    for node in model.graph:
+        form = form_of(node)
+        layouts = [found.states.get(value, FLOATS).layout for value in moving(node)]
+        reads, writes = layout_of(node, form, layouts, sizes)
+        found.reads[node] = State(form in READS_CODES, reads)
         result = State(form is NodeForm.INTEGER, writes)
-        self._states.update(dict.fromkeys(node.outputs, result))
-        if is_absorbed(node, form, self.form):
-            work = work_of(node, self._sizes)
-            fused = None if work is None else self._costs.node(replace(work, kind=FUSED), form)
-            return self._between(fused)
-        return self._own(node, form)
+        found.states.update(dict.fromkeys(node.outputs, result))
+        absorbed = is_absorbed(node, form, form_of)
+        found.own[node] = (_inside if absorbed else _alone)(node, form, sizes, costs)
+    return found
 
-    def _own(self, node: ir.Node, form: NodeForm) -> float:
-        """Time of the node itself."""
-        work = work_of(node, self._sizes)
-        found = None if work is None else self._costs.node(work, form)
-        if work is not None and found is None and form is NodeForm.INTEGER:
-            found = self._costs.node(work, NodeForm.FLOAT) if facts.of(node).stays_float else None
-            if found is not None:
-                return self._between(
-                    found,
-                    self._costs.change(Change.DEQUANTIZE, work.read),
-                    self._costs.change(Change.QUANTIZE, work.written),
-                )
-        if found is None:
-            self._unknown.append(node_name(node))
-            return 0.0
-        return self._between(found)
 
-    def _between(self, *estimates: Estimate | None) -> float:
-        known = [each for each in estimates if each is not None]
-        self._errors += [each.error_ns for each in known]
-        return sum(each.ns for each in known)
+def moving(node: ir.Node) -> list[ir.Value]:
+    """Inputs of a node that are no constants."""
+    return [v for slot, v in enumerate(node.inputs) if v and not is_constant(node, slot)]
 
-    def _changes(self, value: ir.Value, state: State) -> float:
-        sizes = self._sizes.get(value.name or "")
-        if sizes is None or value not in self._needs or not _has_numbers(value):
-            return 0.0
-        changes = changes_between(state, self._needs[value])
-        return self._between(*(self._costs.change(each, math.prod(sizes)) for each in changes))
+
+def _inside(
+    node: ir.Node, form: NodeForm, sizes: Mapping[str, Sizes], costs: Costs
+) -> tuple[Estimate, ...]:
+    """Time that a node adds to the one that computes it."""
+    work = work_of(node, sizes)
+    found = None if work is None else costs.node(replace(work, kind=FUSED), form)
+    return () if found is None else (found,)
+
+
+def _alone(
+    node: ir.Node, form: NodeForm, sizes: Mapping[str, Sizes], costs: Costs
+) -> tuple[Estimate, ...] | None:
+    """Time of a node; between codes, an operator without integer kernel converts on both sides."""
+    work = work_of(node, sizes)
+    if work is None:
+        return None
+    found = costs.node(work, form)
+    if found is not None:
+        return (found,)
+    floats = costs.node(work, NodeForm.FLOAT)
+    if form is not NodeForm.INTEGER or floats is None or not facts.of(node).stays_float:
+        return None
+    ends = (
+        costs.change(Change.DEQUANTIZE, work.read),
+        costs.change(Change.QUANTIZE, work.written),
+    )
+    return (floats, *(end for end in ends if end is not None))
+
+
+def predicted(model: ir.Model, found: Walked, costs: Costs) -> Prediction:
+    """Prediction for a model with its forms.
+
+    Args:
+        model: as of `predict_time`.
+        found: the model with these forms.
+        costs: table of the machine.
+    """
+    needs: dict[ir.Value, set[State]] = {value: {FLOATS} for value in model.graph.outputs}
+    for node, state in found.reads.items():
+        for value in moving(node):
+            needs.setdefault(value, set()).add(state)
+    nodes = {node_name(node): own for node, own in found.own.items()}
+    changes = {
+        value_name(value): changing(value, state, needs[value], found.sizes, costs)
+        for value, state in found.states.items()
+        if value in needs
+    }
+    run = costs.node(Work(RUN), NodeForm.FLOAT)
+    every = [e for own in (*nodes.values(), *changes.values()) if own for e in own]
+    return Prediction(
+        {name: total_ns(own) for name, own in nodes.items() if own is not None},
+        {name: total_ns(own) for name, own in changes.items() if own},
+        0.0 if run is None else run.ns,
+        math.hypot(*(each.error_ns for each in every)),
+        tuple(name for name, own in nodes.items() if own is None),
+    )
+
+
+def total_ns(estimates: Iterable[Estimate]) -> float:
+    """Nanoseconds of all."""
+    return sum(each.ns for each in estimates)
+
+
+def changing(
+    value: ir.Value, state: State, needs: set[State], sizes: Mapping[str, Sizes], costs: Costs
+) -> tuple[Estimate, ...]:
+    """Times of the changes of one tensor until all readers have theirs.
+
+    Args:
+        value: the tensor.
+        state: in which its producer leaves it.
+        needs: those in which it is read.
+        sizes: of the values, by name.
+        costs: table of the machine.
+    """
+    shape = sizes.get(value.name or "")
+    if shape is None or not _has_numbers(value):
+        return ()
+    changes = changes_between(state, needs)
+    found = (costs.change(each, math.prod(shape)) for each in changes)
+    return tuple(each for each in found if each is not None)
 
 
 def changes_between(state: State, needs: set[State]) -> list[Change]:

@@ -29,6 +29,9 @@ COLUMNS = ("operator", "kind", "form", *SIZES, "ns")
 SHARED = {NodeForm.STORED: NodeForm.FLOAT, NodeForm.WIDE: NodeForm.FLOAT}
 """Forms that run the kernel of another one where they were not measured: stored weights become
 floats when a session is made, and between 16-bit codes ONNX Runtime computes in float."""
+EVERYWHERE = "portable"
+"""The target that has no table and may take any: its files run on machines that were not measured,
+and promise them the same integers, which more nodes in float would break."""
 
 
 class Change(enum.Enum):
@@ -124,8 +127,17 @@ class Costs:
     def _fits(self) -> dict[tuple[str, str, NodeForm], tuple[Fit, float]]:
         return {}
 
+    @functools.cached_property
+    def _known(self) -> dict[tuple[Work, NodeForm], Estimate | None]:
+        return {}
+
     def node(self, work: Work, form: NodeForm) -> Estimate | None:
         """Time of a node in a form, conversions around it not counted; None: not measured."""
+        if (work, form) not in self._known:
+            self._known[work, form] = self._estimate(work, form)
+        return self._known[work, form]
+
+    def _estimate(self, work: Work, form: NodeForm) -> Estimate | None:
         for each in (form, SHARED.get(form)):
             found = None if each is None else self._fit(work, each)
             if found is not None:
@@ -146,6 +158,18 @@ class Costs:
             measured = [t.work.sizes for t in rows], [t.ns for t in rows]
             self._fits[key] = Fit.of(*measured), error_of(*measured)
         return self._fits[key]
+
+    def check_target(self, target: str) -> None:
+        """Passes where the table may decide for that target.
+
+        Raises:
+            QConfigError: it is of another one, whose times say nothing.
+        """
+        if target not in (self.target, EVERYWHERE):
+            raise QConfigError(
+                f"the costs were measured on a machine of target '{self.target}'; the model is for "
+                f"'{target}'. Measure there: `onnxq costs -o FILE`, or leave them out."
+            )
 
     def errors(self) -> dict[tuple[str, str, NodeForm], tuple[int, float]]:
         """(rows, relative error) of each (operator, kind, form), in the table's order."""

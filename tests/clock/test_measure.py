@@ -57,4 +57,6 @@ def test_the_table_says_which_machine_it_is_of(monkeypatch: pytest.MonkeyPatch) 
 
 def test_shapes_of_convolutions_have_the_work_that_is_said_of_them() -> None:
     work = Shape(64, 128, 56, 3, stride=2).node.work
-    assert work == Work("Conv", "dense", 64 * 56**2, 128 * 28**2, 9 * 8192, 9 * 8192 * 28**2)
+    assert work == Work(
+        *("Conv", "dense", 64 * 56**2, 128 * 28**2, 9 * 8192, 9 * 8192 * 28**2, 9 * 28**2)
+    )

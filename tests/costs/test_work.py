@@ -45,8 +45,8 @@ def test_convolutions_are_told_apart_by_their_weight(
     shape: tuple[int, ...], attributes: str, kind: str, products: int
 ) -> None:
     found = first_work(f"{IMAGE} {{ y = Conv <{attributes}> (x, w) }}", w=zeros(*shape))
-    groups = 2 if kind == "grouped" else 0
-    sizes = 2048, 64 * shape[0], int(np.prod(shape)), products, groups
+    pieces = 64 * int(np.prod(shape[2:])) * (2 if kind == "grouped" else 1)
+    sizes = 2048, 64 * shape[0], int(np.prod(shape)), products, pieces
     assert found == Work("Conv", kind, *sizes)
 
 
@@ -85,6 +85,13 @@ def test_sums_of_rows_are_counted() -> None:
 def test_elements_under_windows_are_counted() -> None:
     text = f"{IMAGE} {{ y = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x) }}"
     assert first_work(text) == Work("MaxPool", "", 2048, 512, products=2048)
+
+
+def test_what_is_taken_counts_and_in_how_many_pieces() -> None:
+    shuffle = first_work(f"{IMAGE} {{ y = Gather <axis = 1> (x, i) }}", i=np.arange(32))
+    one = first_work(f"{IMAGE} {{ y = Gather <axis = 3> (x, i) }}", i=np.array(0))
+    assert shuffle == Work("Gather", "", 2048, 2048, rows=32)
+    assert one == Work("Gather", "", 256, 256, rows=256)
 
 
 def test_operands_that_are_repeated_are_another_kind() -> None:
