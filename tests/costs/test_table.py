@@ -54,7 +54,16 @@ def test_tables_in_the_package_are_of_their_targets() -> None:
     for target in all_targets():
         table = costs.of(target.name)
         assert table is None or table.target == target.name
+    assert costs.of("x86-vnni") is not None
     assert costs.of("arm64") is None  # no such machine was at hand
+    assert costs.of("portable") is None  # float nodes would break what it promises
+
+
+def test_a_table_decides_for_its_own_target_and_for_portable_files() -> None:
+    TABLE.check_target("x86-vnni")
+    TABLE.check_target("portable")
+    with pytest.raises(QConfigError, match="measured on a machine of target 'x86-vnni'; the model"):
+        TABLE.check_target("arm64")
 
 
 @pytest.mark.parametrize(
