@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import onnx_ir as ir
 
+    from onnxq.costs import Costs
     from onnxq.dtypes import QDType
     from onnxq.dynamic.dynamic_decision import DynamicPlan
     from onnxq.dynamic.spec import DynamicSpec
@@ -92,6 +93,7 @@ def quantize(
     min_sqnr_db: float | None = None,
     input_codes: Mapping[str, Asked] | None = None,
     output_codes: Sequence[str] = (),
+    costs: Costs | None = None,
 ) -> QuantizedModel:
     """Prepare, calibrate, plan, rewrite, try: the quantized model, with a verdict.
 
@@ -121,6 +123,8 @@ def quantize(
         input_codes: {input name: "pixels", Pixels(mean, std, scale), or "codes"} of inputs that
             it takes as uint8; samples may hold these, or what the float model takes.
         output_codes: names of outputs that it gives as codes.
+        costs: times of nodes, which decide where integers pay, as Costs.load reads them from what
+            `onnxq costs` wrote; None: the target's own table, where it has one.
 
     Raises:
         CalibrationError: neither or both of samples and statistics, or unusable ones.
@@ -146,6 +150,7 @@ def quantize(
         range_reduction,
         input_codes=input_codes,
         output_codes=output_codes,
+        costs=costs,
     )
     if prepared.target.range_reduction is RangeReduction.OBSERVED and is_one_shot(samples):
         samples = open_samples(samples, prepared.inputs, batch_size, ignore).in_memory()

@@ -12,6 +12,7 @@ from onnxq.cli.options import (
     Bound,
     batch_size_option,
     choice_option,
+    costs_option,
     feedback_option,
     ignore_option,
     json_option,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     type=PATH,
     help="Statistics of calibrate: what is chosen with them, and what ONNX Runtime runs of it.",
 )
+@costs_option
 @json_option
 def inspect(
     model: Path,
@@ -58,13 +60,14 @@ def inspect(
     dynamic: bool,
     objective: str,
     stats: tuple[Path, ...],
+    costs: Path | None,
     as_json: bool,
     ends: Ends,
 ) -> None:
     """Say of every node which form it would have, and why. Needs no data.
 
-    With --stats the data have a say, as in `quantize`, and the kernels that ONNX Runtime runs on
-    this machine are named.
+    With --stats the data and the costs have a say, as in `quantize`, and the kernels that ONNX
+    Runtime runs on this machine are named.
 
     Of a model that onnxq has quantized: what it takes and gives, and what ONNX Runtime runs.
 
@@ -74,14 +77,19 @@ def inspect(
     if _inspect_quantized(source, as_json):
         return
     if dynamic:
-        _refuse_options("with --dynamic", {"--all-integers": choice, "--stats": stats or None})
+        unfit = {"--all-integers": choice, "--stats": stats or None, "--costs": costs}
+        _refuse_options("with --dynamic", unfit)
         _inspect_dynamic(source, (qconfig, overrides, target, objective), as_json)
         return
     from onnxq.graph.walk import tensor_names
     from onnxq.report import console, json_values
     from onnxq.report.summary import summarize_choices
 
-    prepared = prepare_model(source, qconfig, overrides, target, choice=choice, ends=ends)
+    if not stats:
+        _refuse_options("without --stats", {"--costs": costs})
+    prepared = prepare_model(
+        source, qconfig, overrides, target, choice=choice, ends=ends, costs=costs
+    )
     decisions, choices, notes = prepared.decisions, prepared.choices, prepared.notes
     runs: Execution | None = None
     if stats:

@@ -14,6 +14,7 @@ from onnxq.cli.options import (
     annotations_option,
     batch_size_option,
     choice_option,
+    costs_option,
     dtype_option,
     feedback_option,
     ignore_option,
@@ -230,6 +231,7 @@ def calibrate(
     "or operators on codes (QLinearConv ...).",
 )
 @objective_option
+@costs_option
 @annotations_option
 @verdict_options
 @click.option("--save-plan", type=PATH, help="Write the plan, as JSON.")
@@ -255,6 +257,7 @@ def quantize(
     stats: tuple[Path, ...],
     form: str,
     objective: str,
+    costs: Path | None,
     annotations: str,
     check: Path | None,
     min_sqnr: float | None,
@@ -270,7 +273,7 @@ def quantize(
     if (samples is None) != bool(stats):
         raise click.UsageError("give SAMPLES or --stats, one of the two.")
     outputs = [output, *given(save_plan, save_qconfig, save_stats)]
-    claim_beside(model, outputs, [*given(samples, qconfig, check), *stats])
+    claim_beside(model, outputs, [*given(samples, qconfig, check, costs), *stats])
     source = load_model(model, outputs)
     from onnxq.checking.static_job import StaticJob, carry_out
     from onnxq.core.atomic import write_atomically
@@ -280,7 +283,7 @@ def quantize(
 
     aim = as_objective(objective)
     prepared = prepare_model(
-        source, qconfig, overrides, target, feedback, range_reduction, choice, ends
+        source, qconfig, overrides, target, feedback, range_reduction, choice, ends, costs
     )
 
     def observe(excerpt: Excerpt) -> tuple[Statistics, Excerpt]:

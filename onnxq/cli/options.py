@@ -100,6 +100,12 @@ dtype_option = click.option(
     metavar="qint8|float16",
     help="Of the weights that the qconfig does not name; default: qint8.",
 )
+costs_option = click.option(
+    "--costs",
+    type=PATH,
+    help="Times of nodes that decide where integers pay, from `onnxq costs`; default: those that "
+    "onnxq has of the target.",
+)
 annotations_option = click.option(
     "--annotations",
     default="dropped",

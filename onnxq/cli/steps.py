@@ -92,9 +92,11 @@ def prepare_model(
     range_reduction: str | None = None,
     choice: str | None = None,
     ends: Ends = NO_ENDS,
+    costs: Path | None = None,
 ) -> Prepared:
-    """A Prepared of the model, with the configuration and target that were named."""
+    """A Prepared of the model, with the configuration, target and costs that were named."""
     from onnxq import targets
+    from onnxq.costs import Costs
     from onnxq.qconfig import (
         Choice,
         QConfigMapping,
@@ -128,6 +130,7 @@ def prepare_model(
         range_reduction,
         input_codes=ends.input_codes,
         output_codes=ends.outputs,
+        costs=None if costs is None else Costs.load(costs),
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from onnxq import catalog
+from onnxq import catalog, costs
 from onnxq.core.saved import Saved
 from onnxq.dynamic.dynamic_decision import (
     Objective,
@@ -33,6 +33,7 @@ from onnxq.operator.nodes import has_input, input_at
 from onnxq.qconfig import Choice
 from onnxq.qparams import QParams, code_bounds
 from onnxq.static.arguments import check_prepared, check_statistics
+from onnxq.static.choosing.by_costs import by_costs
 from onnxq.static.choosing.by_data import by_data
 from onnxq.static.choosing.choices import (
     Choices,
@@ -164,6 +165,9 @@ def plan(
     statistics.check_model(prepared.model_hash)
     if prepared.qconfig.choice is Choice.BEST:
         prepared = by_data(prepared, statistics)
+        table = prepared.costs or costs.of(prepared.target.name)
+        if table is not None:
+            prepared = by_costs(prepared, statistics, table)
     check_saturated(prepared.target, saturated)
     tensors, unseen, notes = tensor_qparams(prepared, statistics)
     notes += statistics.notes()

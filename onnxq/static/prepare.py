@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from onnxq.costs import Costs
     from onnxq.observers import ObserverSpec
     from onnxq.operator import Float
     from onnxq.qconfig.input_codes import Asked, InputCodes, Pixels
@@ -77,6 +78,7 @@ class Prepared:
         input_codes: inputs of the quantized model that are pixels or codes; pixels are uint8 in
             `model` already.
         output_codes: outputs of the quantized model that are codes.
+        costs: times of nodes, which `plan` weighs; None: the target's table, where it has one.
         left: nodes that stay in float whatever is chosen, and why.
     """
 
@@ -94,6 +96,7 @@ class Prepared:
     notes: tuple[str, ...]
     input_codes: Mapping[str, InputCodes | Pixels] = field(default_factory=dict)
     output_codes: tuple[str, ...] = ()
+    costs: Costs | None = field(default=None, repr=False)
     left: Mapping[str, Float] = field(default_factory=dict)
     _calibration: list[Calibration] = field(default_factory=list, repr=False)  # begun by run()
     _excerpt: list[Excerpt] = field(default_factory=list, repr=False)  # likewise
@@ -186,6 +189,7 @@ def prepare(
     *,
     input_codes: Mapping[str, Asked] | None = None,
     output_codes: Sequence[str] = (),
+    costs: Costs | None = None,
 ) -> Prepared:
     """A Prepared: the canonical graph, a decision for every node, an observer for every tensor.
 
@@ -201,16 +205,22 @@ def prepare(
         input_codes: {input name: "pixels", Pixels(mean, std, scale), or "codes"} of inputs that
             the quantized model takes as uint8; see onnxq.qconfig.input_codes.
         output_codes: names of outputs that it gives as codes.
+        costs: times of nodes on a machine of the target, which decide where integers pay; None:
+            the target's own table (onnxq.costs.of), where it has one.
+
     Raises:
         ModelError: the model is unreadable, quantized already, or of a refused type or opset.
         QConfigError: the qconfig, target, range reduction or feedback names what is not there, or
-            the qconfig names an observer for a tensor where it cannot take effect.
+            the qconfig names an observer for a tensor where it cannot take effect; the costs are
+            of another target.
         UnsupportedError: the qconfig asks for number types that ONNX Runtime lacks.
     """
     check_mapping(qconfig)
     chosen = targets.resolve(target)
     if range_reduction is not None:
         chosen = replace(chosen, range_reduction=as_range_reduction(range_reduction))
+    if costs is not None:
+        costs.check_target(chosen.name)
     mapping = qconfig if qconfig is not None else default_qconfig_mapping(backend_of(target))
     wishes, codes_out = as_input_codes(input_codes), as_output_codes(output_codes)
     canonical = model
@@ -252,6 +262,7 @@ def prepare(
         notes=(*canonical.notes, *on_pixels, *found.notes, *absent_op_types(nodes, mapping)),
         input_codes=wishes,
         output_codes=codes_out,
+        costs=costs,
     )
 
 

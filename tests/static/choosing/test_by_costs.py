@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+import onnxq
+from onnxq.costs import Change, Costs, Timing, Work, work_of
+from onnxq.costs.work import RUN
+from onnxq.graph.sizes import sizes_of
+from onnxq.operator import NodeForm
+from onnxq.qconfig import default_qconfig_mapping
+from onnxq.static.choosing.by_costs import by_costs
+from onnxq.static.seen_samples import SeenSamples
+from tests.examples import images, network
+
+if TYPE_CHECKING:
+    from onnxq.static.prepare import Prepared
+    from onnxq.static.statistics import Statistics
+
+CHANGE_NS = 1000.0
+
+
+@pytest.fixture(name="prepared")
+def _prepared() -> Prepared:
+    return onnxq.prepare(network(), None, "x86-vnni")
+
+
+@pytest.fixture(name="statistics")
+def _statistics(prepared: Prepared) -> Statistics:
+    return onnxq.calibrate(prepared, {"x": images(8)}, threads=1)
+
+
+def table(prepared: Prepared, float_ns: float, integer_ns: float, run_ns: float = 1.0) -> Costs:
+    """Every node of the model takes so long; two rows of each kind, so that the error is small."""
+    sizes = sizes_of(prepared.model, {"x": (1, 3, 8, 8)})
+    works = {work_of(node, sizes) for node in prepared.model.graph} - {None}
+    every = [
+        *((Change.work(change, 100), NodeForm.FLOAT, CHANGE_NS) for change in Change),
+        *((work, NodeForm.FLOAT, float_ns) for work in works),
+        *((work, NodeForm.INTEGER, integer_ns) for work in works),
+        *((work, NodeForm.FLOAT_RESULT, integer_ns) for work in works),
+        (Work(RUN), NodeForm.FLOAT, run_ns),
+    ]
+    timings = tuple(Timing(w, f, ns) for w, f, ns in every if w is not None for _ in range(2))
+    return Costs("x86-vnni", "", "", "", "1", "", "", timings)
+
+
+def forms(prepared: Prepared) -> set[NodeForm]:
+    return {choice.form for choice in prepared.choices.values()}
+
+
+def test_integers_that_pay_stay(prepared: Prepared, statistics: Statistics) -> None:
+    assert by_costs(prepared, statistics, table(prepared, 1e5, 1e4)) is prepared
+
+
+def test_integers_that_take_longer_with_their_conversions_stay_float(
+    prepared: Prepared, statistics: Statistics
+) -> None:
+    found = by_costs(prepared, statistics, table(prepared, 1e4, 2e4))
+    assert forms(found) == {NodeForm.FLOAT}
+    reasons = {choice.reason for choice in found.choices.values()}
+    assert any("us, conversions included (times measured on x86-vnni)" in r for r in reasons)
+
+
+def test_conversions_alone_can_make_integers_slower(
+    prepared: Prepared, statistics: Statistics
+) -> None:
+    found = by_costs(prepared, statistics, table(prepared, 100.0, 90.0))
+    assert forms(found) == {NodeForm.FLOAT}
+
+
+def test_savings_that_nobody_would_notice_move_nothing(
+    prepared: Prepared, statistics: Statistics
+) -> None:
+    costs = table(prepared, 100.0, 90.0, run_ns=1e6)
+    assert by_costs(prepared, statistics, costs) is prepared
+
+
+def test_what_the_user_names_stays(statistics: Statistics) -> None:
+    mapping = default_qconfig_mapping().with_overrides(["op:Conv=default"])
+    prepared = onnxq.prepare(network(), mapping, "x86-vnni")
+    found = by_costs(prepared, statistics, table(prepared, 1e4, 2e4))
+    kept = {c.form for c in found.choices.values() if c.op_type == "Conv"}
+    assert NodeForm.INTEGER in kept
+
+
+def test_statistics_without_shapes_decide_nothing(
+    prepared: Prepared, statistics: Statistics
+) -> None:
+    old = replace(statistics, samples=SeenSamples(8))
+    assert by_costs(prepared, old, table(prepared, 1e4, 2e4)) is prepared
