@@ -196,7 +196,7 @@ def test_state_goes_round_in_the_samples_to_check_on() -> None:
         helper.make_node("Add", ["p", "h"], ["h_out"], "add"),
         helper.make_node("Relu", ["h_out"], ["y"], "relu"),
     ]
-    ends = {"x": ["N", 32], "h": ["N", 32]}
+    ends: dict[str, list[int | str]] = {"x": ["N", 32], "h": ["N", 32]}
     source = model(nodes, {"w": weights(1, 32, 32)}, ends, {"y": 1, "h_out": 1})
     samples = {"x": weights(2, 4, 32)}
     made = onnxq.quantize_dynamic(

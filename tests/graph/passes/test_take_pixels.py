@@ -11,9 +11,9 @@ from onnxq.graph.passes.take_pixels import TakePixels
 from onnxq.qconfig import Pixels
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import onnx_ir as ir
 
-    from onnxq.core.arrays import Array
     from tests.graph.conftest import Feeds, Parse, Run
 
 RNG = np.random.default_rng(0)
@@ -33,17 +33,17 @@ def meaning(pixels: Pixels) -> Coded:
     return Coded(Meaning.PIXELS, "uint8", pixels.factors, pixels.zeros)
 
 
-def normalised(p: Array, pixels: Pixels) -> Array:
+def normalised(p: npt.NDArray[np.uint8], pixels: Pixels) -> npt.NDArray[np.float32]:
     shape = (-1, 1, 1)
     mean, std = (np.array(each, np.float64).reshape(shape) for each in (pixels.mean, pixels.std))
-    return np.asarray(((p * pixels.scale - mean) / std).astype(np.float32))
+    return np.asarray((p * pixels.scale - mean) / std, np.float32)
 
 
 def ops(model: ir.Model) -> Counter[str]:
     return Counter(node.op_type for node in model.graph)
 
 
-def assert_close(after: Array, before: Array) -> None:
+def assert_close(after: npt.NDArray[np.float32], before: npt.NDArray[np.float32]) -> None:
     assert np.abs(after - before).max() <= NEAR * np.abs(before).max()
 
 
