@@ -15,6 +15,7 @@ from onnxq.graph.passes.float32 import ConvertToFloat32
 from onnxq.graph.passes.fold_batch_norm import FoldBatchNorm
 from onnxq.graph.passes.fold_constants import FoldConstants
 from onnxq.graph.passes.fold_factors import FoldFactors
+from onnxq.graph.passes.fold_factors_ahead import FoldFactorsAhead
 from onnxq.graph.passes.gelu import FuseGelu
 from onnxq.graph.passes.gemm_factors import FoldGemmFactors
 from onnxq.graph.passes.global_pool import MeanToGlobalPool
@@ -72,7 +73,7 @@ def canonicalize(model: ir.Model, run: RunCallable | None = None) -> Canonical:
     """
     found = canonicalize_module(model, run)
     with without_collector():
-        for then in (FoldFactors(), RemoveUnused(), UniqueNames()):
+        for then in (FoldFactors(), FoldFactorsAhead(), RemoveUnused(), UniqueNames()):
             then(found.model)
     return found
 

@@ -66,12 +66,17 @@ def foldable_producer(reader: ir.Node, x: ir.Value | None) -> ir.Node | None:
         return None
     if len(x.uses()) != 1 or x.is_graph_output() or node.graph is not reader.graph:
         return None
+    return node if has_room(node) else None
+
+
+def has_room(node: ir.Node) -> bool:
+    """Whether weight and bias of a Conv, ConvTranspose or Gemm are constants to be changed."""
     weight = constant(node.inputs[_WEIGHT])
     if weight is None or weight.dtype != ir.DataType.FLOAT:
-        return None
+        return False
     if len(weight.shape) < _WEIGHT_RANK:
-        return None  # ONNX Runtime is to say so
-    return node if _bias_folds(node, channels_of(node)) else None
+        return False  # ONNX Runtime is to say so
+    return _bias_folds(node, channels_of(node))
 
 
 def channels_of(node: ir.Node) -> int:
