@@ -1,4 +1,4 @@
-"""Random float graphs, quantized in three forms, held against ONNX Runtime integer by integer.
+"""Random float graphs, quantized in four ways, held against ONNX Runtime integer by integer.
 
     scripts/random_graphs                              # 1,000 graphs, some 10 minutes
     scripts/random_graphs --first 4200 --count 1 --verbose
@@ -7,8 +7,8 @@ A graph has 4 to 12 layers (scripts/_random_graphs): convolutions in 1 to 3 dime
 ones, pools, Gemm, MatMul and Add, attention, LSTM, GRU, RNN, norms, resize, pad, split, If; opsets
 13 to 21, sizes known or not, tied weights, several outputs. In every third graph weights are pruned
 in a third of their columns, all zero, tiny, denormal, huge, or have one outlier. Each is quantized
-as QDQ, as QOperator and dynamically, and `cross_check` compares every integer that ONNX Runtime
-computes, and every output.
+as QDQ and QOperator with all integers, in the forms that are chosen, and dynamically; `cross_check`
+compares every integer that ONNX Runtime computes, and every output.
 
     differing     integers node by node; outputs end to end, by more than float nodes round
     not loaded    files that ONNX Runtime does not run, though it runs the float model
@@ -39,14 +39,19 @@ import onnxq
 from onnxq.errors import OnnxqError
 from onnxq.operator import DynamicForm
 from onnxq.ort import runtime
-from onnxq.qconfig import QConfigDynamic, onnxq_default_dynamic_qconfig
+from onnxq.qconfig import (
+    Choice,
+    QConfigDynamic,
+    default_qconfig_mapping,
+    onnxq_default_dynamic_qconfig,
+)
 from scripts._random_graphs import Drawn, Weights, draw
 from scripts._tables import head, line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FORMS = ("qdq", "qoperator", "dynamic")
+FORMS = ("qdq", "qoperator", "chosen", "dynamic")
 TARGETS = ("x86-vnni", "x86-vnni", "portable")  # by seed
 INTEGER, STORED = DynamicForm.INTEGER, DynamicForm.STORED
 DYNAMIC = {"Gemm": INTEGER, "GRU": INTEGER, "LSTM": INTEGER, "MatMul": INTEGER, "Conv": STORED}
@@ -111,12 +116,19 @@ def made(drawn: Drawn) -> Iterator[tuple[str, ir.Model | OnnxqError]]:
     """(form, the quantized model or why there is none)."""
     target = TARGETS[drawn.seed % len(TARGETS)]
     try:
-        prepared = onnxq.prepare(proto(drawn), target=target)
+        every = default_qconfig_mapping().set_choice(Choice.ALL_INTEGERS)
+        prepared = onnxq.prepare(proto(drawn), every, target)
         plan = onnxq.plan(prepared, onnxq.calibrate(prepared, drawn.samples))
         yield "qdq", onnxq.rewrite(prepared, plan)
         yield "qoperator", onnxq.rewrite(prepared, plan, format="qoperator")
     except OnnxqError as error:
         yield "qdq", error
+    try:
+        prepared = onnxq.prepare(proto(drawn), target=target)
+        plan = onnxq.plan(prepared, onnxq.calibrate(prepared, drawn.samples))
+        yield "chosen", onnxq.rewrite(prepared, plan)
+    except OnnxqError as error:
+        yield "chosen", error
     try:
         yield "dynamic", onnxq.quantize_dynamic(proto(drawn), spec(drawn), target=target)
     except OnnxqError as error:

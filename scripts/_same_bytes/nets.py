@@ -189,7 +189,8 @@ def _golden(name: str, folder: Path) -> None:
     if name in BODIES:
         model, batches = conv_model(BODIES[name], constants=CONSTANTS), data(2)
         _quantized(model, batches, folder)
-        prepared = onnxq.prepare(model, target="portable")
+        mapping = _all_integers(onnxq.qconfig.default_qconfig_mapping())
+        prepared = onnxq.prepare(model, mapping, "portable")
         for batch in batches:
             prepared.run(batch)
         save(onnxq.convert(prepared), folder / "portable.converted.onnx")
