@@ -66,8 +66,9 @@ def _take(value: ir.Value, names: FreeNames) -> Coded:
         readers = ", ".join(f"{use.node.op_type} '{use.node.name}'" for use in value.uses())
         raise QConfigError(
             f"input_codes: no quantizer with one scale reads input '{value.name}', so that it has "
-            f"no codes; it is read by {readers or 'no node'}. Leave it out; or, if it is an image, "
-            "ask for 'pixels', which need none."
+            f"no codes; it is read by {readers or 'no node'}. Have that node in integers (--set "
+            "node:NAME=integer), or leave the input out; of an image ask for 'pixels', which need "
+            "no quantizer."
         )
     if any(other is None or not _is_one_grid(grids[0], other) for other in grids):
         raise QConfigError(
@@ -111,8 +112,8 @@ def _give(model: ir.Model, at: int, name: str) -> Coded:
         producer = value.producer()
         made = "it is an input" if producer is None else f"{producer.op_type} '{producer.name}'"
         raise QConfigError(
-            f"output_codes: output '{name}' has no codes: {made} makes its numbers in float. Name "
-            "that node in the qconfig, to have it in integers, or leave the output out."
+            f"output_codes: output '{name}' has no codes: {made} makes its numbers in float. Have "
+            "that node in integers (--set node:NAME=integer), or leave the output out."
         )
     if codes.is_graph_input() or codes.is_initializer() or codes.is_graph_output():
         raise QConfigError(
