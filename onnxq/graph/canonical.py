@@ -50,7 +50,8 @@ class Canonical:
         model: functions inlined; names unique; weights are initializers of the graph that owns
             them; BatchNormalization and Gemm's factors folded; no Identity or Dropout, no x / 1;
             functions that were written out are one node (see the passes), a shuffle of one axis is
-            a Gather; opset >= 13; float32, but for inputs and outputs that are float16 (a Cast
+            a Gather; constant factors and summands beside a node with weights are in them, but for
+            modules (see `canonicalize_module`); opset >= 13; float32, but for inputs and outputs that are float16 (a Cast
             stands at each); com.microsoft Attention with a bias, and its skip normalizations taken
             apart; types and ranks known where they can be.
         notes: sentences for the report ("the model is float16 ...").
