@@ -324,6 +324,7 @@ def main() -> int:
     page = args.against.read_text(encoding="utf-8")
     falls = [fall for row in rows for fall in behind_float_and_peer(row)]
     falls += [fall for row in rows for fall in behind_page(row, page)]
+    falls = list(dict.fromkeys(falls))  # a page may have two tables with the same row
     print("\n".join(["", *(f"- {fall}" for fall in falls)]))
     return 1 if falls else 0
 
