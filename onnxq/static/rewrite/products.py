@@ -12,7 +12,9 @@ AVX512, 32 to 512 rows, widths 256 to 3072 (scripts/bench_forms.md):
     QGemm, DequantizeLinear             1.1 to 1.8
     float MatMul, Add                   2.9 to 9.2
 
-Its float bias is not rounded, and the results are those of product and Add bit for bit.
+Its float bias is not rounded, and the results are those of product and Add bit for bit. A Gemm of
+the float model stays one, as QGemm: it adds its bias in integers, so that every machine has the
+same results, and most have one row, where neither form is faster.
 """
 
 from __future__ import annotations
