@@ -203,12 +203,12 @@ class _Weighing:
     def reason(self, nodes: list[ir.Node]) -> str:
         """Why they stay in float together; empty where that saves too little to tell.
 
-        That is: not more than the table may be wrong by, or than a run takes with nothing in it.
+        That is: no more than the table may be wrong by and a run takes with nothing in it.
         """
         names = {node_name(node) for node in nodes}
         forms = {n: NodeForm.FLOAT if n in names else form for n, form in self.forms.items()}
         saved = self._base.ns - self.ns(forms)
-        if saved <= max(self._error_ns(nodes), self._base.run):
+        if saved <= self._error_ns(nodes) + self._base.run:
             return ""
         beside = f" with {len(nodes) - 1} beside it" if len(nodes) > 1 else ""
         return (
