@@ -51,9 +51,9 @@ class Canonical:
             them; BatchNormalization and Gemm's factors folded; no Identity or Dropout, no x / 1;
             functions that were written out are one node (see the passes), a shuffle of one axis is
             a Gather; constant factors and summands beside a node with weights are in them, but for
-            modules (see `canonicalize_module`); opset >= 13; float32, but for inputs and outputs that are float16 (a Cast
-            stands at each); com.microsoft Attention with a bias, and its skip normalizations taken
-            apart; types and ranks known where they can be.
+            modules (see `canonicalize_module`); opset >= 13; float32, but for inputs and outputs
+            that are float16 (a Cast stands at each); com.microsoft Attention with a bias, and its
+            skip normalizations taken apart; types and ranks known where they can be.
         notes: sentences for the report ("the model is float16 ...").
     """
 
