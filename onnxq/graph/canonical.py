@@ -74,7 +74,13 @@ def canonicalize(model: ir.Model, run: RunCallable | None = None) -> Canonical:
     """
     found = canonicalize_module(model, run)
     with without_collector():
-        for then in (FoldFactors(), FoldFactorsAhead(), RemoveUnused(), UniqueNames()):
+        for then in (
+            FuseHardSwish(),
+            FoldFactors(),
+            FoldFactorsAhead(),
+            RemoveUnused(),
+            UniqueNames(),
+        ):
             then(found.model)
     return found
 
@@ -83,7 +89,8 @@ def canonicalize_module(model: ir.Model, run: RunCallable | None = None) -> Cano
     """The canonical form of an exported module whose own weights go on: they train, or are codes.
 
     As `canonicalize`, but that constant factors and summands behind a product stay nodes: in the
-    module they are no part of the weight. Arguments and errors are the same.
+    module they are no part of the weight. So does a hard swish that is written out: its codes would
+    be of a tensor that the module does not have alone. Arguments and errors are the same.
     """
     checks.check_quantizable(model)
     with without_collector():
@@ -120,7 +127,6 @@ def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
         RemoveUnused(),  # a dead reader would keep a part of a function from being fused
         FuseLayerNormalization(),
         FuseGelu(),
-        FuseHardSwish(),
         ShuffleToGather(),
         FuseSoftmax(),
         MeanToGlobalPool(),  # of the means that are left

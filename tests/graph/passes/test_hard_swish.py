@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from onnxq.graph.canonical import canonicalize, canonicalize_module
 from onnxq.graph.passes.hard_swish import FuseHardSwish
 from onnxq.graph.types import infer_types
 from tests.graph.passes.spelled import model_of, ops, same
@@ -137,3 +138,9 @@ def test_one_behind_the_other_and_in_bodies(parse: Parse, run: Run) -> None:
     feeds = {"x": np.linspace(-8, 8, 12, dtype=np.float32).reshape(4, 3), "d": np.array(True)}
     assert same(model, fuse, run, feeds)
     assert [n.op_type for n in model.graph.all_nodes()] == ["HardSwish", "If", "HardSwish", "Neg"]
+
+
+def test_a_module_that_trains_keeps_the_nodes_that_it_has(parse: Parse) -> None:
+    model = model_of(parse, f"{GATE} m = Mul(x, c) z = Div(m, six)", NUMBERS)
+    assert "HardSwish" in ops(canonicalize(model).model)
+    assert "HardSwish" not in ops(canonicalize_module(model).model)
