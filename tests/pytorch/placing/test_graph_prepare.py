@@ -21,7 +21,12 @@ from onnxq.ort import runtime
 from onnxq.pytorch import FakeQuantize, convert, export, load_module, prepare, prepare_qat
 from onnxq.pytorch.nn.intrinsic.qat import ConvBn2d, ConvBnReLU2d
 from onnxq.pytorch.train.placements import PLACEMENTS
-from onnxq.qconfig import QConfigMapping, default_qconfig_mapping, get_default_qat_qconfig
+from onnxq.qconfig import (
+    Choice,
+    QConfigMapping,
+    default_qconfig_mapping,
+    get_default_qat_qconfig,
+)
 from onnxq.static.prepare import Quantize
 
 if TYPE_CHECKING:
@@ -32,7 +37,10 @@ if TYPE_CHECKING:
     from onnxq.pytorch.train.placements import Placements
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
-MAPPING = QConfigMapping(get_default_qat_qconfig())
+# with every node in integers, as in training, where no Conv takes the place of a pool
+MAPPING = QConfigMapping(
+    get_default_qat_qconfig(), {"AveragePool": None}, choice=Choice.ALL_INTEGERS
+)
 MOVES = {"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "MaxPool", "Concat"}
 
 
@@ -192,7 +200,7 @@ def kind(node: ir.Node | None) -> str:
     if node is None:
         return "input"
     first = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
-    product = node.op_type in {"Gemm", "MatMul"}
+    product = node.op_type in {"Gemm", "MatMul", "MatMulIntegerToFloat"}
     bias = node.op_type == "Add" and first is not None and first.op_type == "MatMul"
     return "product" if product or bias else node.op_type
 
@@ -333,7 +341,11 @@ def test_what_is_observed_without_stubs_is_what_onnxq_quantizes() -> None:
     prepared = prepare(model, inputs=x)
     prepared(x)
     exported = export(convert(prepared), x)
-    ptq = onnxq.quantize(export(model, x), [{"x": x.numpy()}], qconfig=default_qconfig_mapping())
+    ptq = onnxq.quantize(
+        export(model, x),
+        [{"x": x.numpy()}],
+        qconfig=default_qconfig_mapping().set_choice(Choice.ALL_INTEGERS),
+    )
     assert roles(exported) == roles(ptq)
 
 
