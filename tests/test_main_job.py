@@ -16,7 +16,7 @@ from onnxq.checking.verify import verify
 from onnxq.observers import HistogramObserver, MinMaxObserver, NarrowRangeObserver
 from onnxq.ort import runtime
 from onnxq.pytorch import load_module
-from onnxq.qconfig import Choice, QConfig, QConfigMapping
+from onnxq.qconfig import Choice, Pixels, QConfig, QConfigMapping
 from onnxq.qdq.qoperator import Remains, remains
 from tests.examples import ALL_INTEGERS
 from tests.qdq.test_qoperator import assert_same_integers
@@ -167,6 +167,23 @@ def test_both_formats_give_the_same_integers(
     assert kernels(qdq) == kernels(qoperator)
     assert kernels(qoperator).count("QLinearConv") == KERNELS[name]["QLinearConv"]
     assert assert_same_integers(qdq, qoperator, {"image": calibration[-16:]}) > 4_000_000
+
+
+def test_pixels_give_the_logits_of_the_floats_made_of_them(
+    source: ir.Model, forms: dict[str, ir.Model], calibration: npt.NDArray[np.float32]
+) -> None:
+    wish = {"image": Pixels((128,), (64,), 1)}  # as models/cifar10.py says
+    prepared = onnxq.prepare(source, input_codes=wish)
+    made = onnxq.plan(prepared, onnxq.calibrate(prepared, [{"image": calibration[:32]}]))
+    on_pixels = onnxq.rewrite(prepared, made)
+    images = load_sample("test")[0][:200]
+    pixels = np.rint(images * 64 + 128).astype(np.uint8)
+    with runtime.open_session(on_pixels) as ours, runtime.open_session(forms["qdq"]) as floats:
+        (logits,), (wanted,) = ours.run({"image": pixels}), floats.run({"image": images})
+    assert (logits == wanted).all()
+    findings = verify(source, on_pixels, [{"image": images[:16]}])
+    assert findings.outputs[0].sqnr_db > 29
+    assert not findings.unmatched
 
 
 @pytest.mark.parametrize("form", ["qdq", "qoperator"])
