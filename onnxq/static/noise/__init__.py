@@ -1,1 +1,1 @@
-"""What rounding to codes does to the data, predicted from statistics alone."""
+"""Noise of rounding to codes, predicted from statistics alone."""

@@ -181,7 +181,7 @@ def _end(node: ir.Node, value: ir.Value, sqnr_db: Callable[[Error], float]) -> E
 
 
 def _by_rule(node: ir.Node, behind: list[End]) -> Iterator[tuple[ir.Value, End]]:
-    """What moves, bounds or multiplies by constant weights, as the operator's rule says."""
+    """Ends ahead of a node that moves, bounds or multiplies by constant weights, by its rule."""
     operator = catalog.find(node.op_type, node.domain)
     rule = None if operator is None else operator.rule(node)
     if not isinstance(rule, Rule):
