@@ -20,7 +20,11 @@ from tests.static.rewrite.test_qdq import kernels, quantized, worst_steps
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-SHAPES = {"long": np.array([0, 8, 36, 1]), "back": np.array([0, 8, 6, 6])}
+SHAPES = {
+    "long": np.array([0, 8, 36, 1]),
+    "back": np.array([0, 8, 6, 6]),
+    "wide": np.array([0, 8, 4, 9]),
+}
 NUMBERS = {"one": np.ones((), np.float32), "zero": np.zeros((), np.float32)}
 INDICES = {"first": np.array([[0]]), "order": np.arange(8)[::-1].copy()}
 
@@ -111,7 +115,7 @@ def test_pool_behind_a_float_conv_is_not_moved_onto_codes(also: tuple[str, ...])
         ("GatherND", "GatherND(c, first)", 0),
         ("Gather", "Gather<axis=1>(c, order)", 1),
         ("Concat", "Concat<axis=0>(c, c)", 1),
-        ("Reshape", "Reshape(c, back)", 2),
+        ("Reshape", "Reshape(c, wide)", 2),
     ],
 )
 def test_guards_stand_where_onnxruntime_fuses_or_moves_past_and_nowhere_else(
