@@ -12,6 +12,7 @@ from onnxq.graph.io import load, save
 from onnxq.operator import Float
 from onnxq.ort.runtime import NodeKind, count, integer_nodes, optimized_graph
 from scripts._architectures import ARCHITECTURES, Size, build
+from tests.examples import ALL_INTEGERS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +45,7 @@ def test_it_is_quantized_and_every_integer_agrees(name: str, tmp_path: Path) -> 
     onnxq.export(module, feeds(4, 5), source)
     samples = [{k: x.numpy() for k, x in feeds(8, seed).items()} for seed in (7, 8)]
 
-    prepared = onnxq.prepare(source)
+    prepared = onnxq.prepare(source, ALL_INTEGERS)
     in_float = {n: d.reason for n, d in prepared.decisions.items() if isinstance(d, Float)}
     assert all(in_float.values()), "a node is left in float, and nothing says why"
     plan = onnxq.plan(prepared, onnxq.calibrate(prepared, samples))
@@ -57,3 +58,22 @@ def test_it_is_quantized_and_every_integer_agrees(name: str, tmp_path: Path) -> 
     assert checked.exact
     assert not checked.unchecked
     assert not onnxq.predict(quantized, samples[:1]).differing  # portable is the same everywhere
+
+
+@pytest.mark.parametrize("name", sorted(ARCHITECTURES))
+def test_the_chosen_forms_are_exact_and_give_the_same_bytes_named(
+    name: str, tmp_path: Path
+) -> None:
+    source = tmp_path / "float.onnx"
+    module, feeds = build(name, Size.TINY)
+    onnxq.export(module, feeds(4, 5), source)
+    samples = [{k: x.numpy() for k, x in feeds(8, seed).items()} for seed in (7, 8)]
+    files, mapping = [], None
+    for _ in range(2):
+        prepared = onnxq.prepare(source, mapping)
+        plan = onnxq.plan(prepared, onnxq.calibrate(prepared, samples))
+        files.append(onnxq.rewrite(prepared, plan))
+        mapping = plan.qconfig
+    assert files[0].to_bytes() == files[1].to_bytes()
+    opposite = [{k: -x for k, x in samples[0].items()}] if name == BRANCHES else []
+    assert onnxq.cross_check(files[0], [samples[0], *opposite]).exact
