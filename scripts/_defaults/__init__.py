@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from scripts._defaults import audio, encoders, images, mobile
+from scripts._defaults import audio, encoders, hybrids, images, mobile
 from scripts._defaults.demand import Demand
 
 if TYPE_CHECKING:
@@ -42,4 +42,7 @@ SUBJECTS = {
     "lcnet": Subject(partial(mobile.architecture, "lcnet"), Demand()),
     "text_direction": Subject(partial(mobile.at_opset_11, "text_direction"), Demand()),
     "constant_q": Subject(audio.constant_q, Demand(lost_score=0.01)),
+    "conformer": Subject(hybrids.conformer, Demand()),
+    "query_detector": Subject(hybrids.query_detector, Demand()),
+    "gated_vit": Subject(hybrids.gated_vit, Demand()),
 }
