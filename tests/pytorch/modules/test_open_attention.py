@@ -17,13 +17,13 @@ from onnxq.pytorch.deployed import Feeding, compare
 from onnxq.pytorch.modules.open_attention import AttentionCall, OpenAttention, taken_apart
 from onnxq.pytorch.modules.transformers import without_shortcuts
 from onnxq.pytorch.train.placements import PLACEMENTS
-from onnxq.qconfig import QConfigMapping, get_default_qat_qconfig
+from onnxq.qconfig import Choice, QConfigMapping, get_default_qat_qconfig
 from onnxq.static.prepare import Quantize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MAPPING = QConfigMapping(get_default_qat_qconfig())
+MAPPING = QConfigMapping(get_default_qat_qconfig(), choice=Choice.ALL_INTEGERS)
 CAUSAL = torch.full((6, 6), -torch.inf).triu(1)
 PADDED = torch.arange(6).expand(8, 6) >= torch.arange(3, 11)[:, None]
 Made = tuple[nn.Module, dict[str, Tensor]]
