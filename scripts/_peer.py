@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import tempfile
 from pathlib import Path
@@ -59,9 +60,10 @@ def quantize_static(
 
 def static_peer(source: Path, path: Path, data: Iterable[Batch]) -> None:
     """quantize_static behind quant_pre_process, or without it where that fails."""
-    prepared = path.with_suffix(".pre.onnx")
+    prepared, source = path.with_suffix(".pre.onnx").resolve(), source.resolve()
     try:
-        quant_pre_process(str(source), str(prepared))
+        with contextlib.chdir(prepared.parent):  # where it fails, it leaves files where it runs
+            quant_pre_process(str(source), str(prepared))
     except Exception:  # whatever it raises: it fails on 5 of 33
         prepared = source
     quantize_static(prepared, path, data)
