@@ -115,7 +115,7 @@ class MatMul(Operator):
         if call.plan.outputs[0] is None:
             y = np.asarray(total.astype(np.float32) * multiplier)
             bias = call.optional(BIAS)
-            return (y if bias is None else np.asarray(y + bias),)
+            return (y if bias is None else np.asarray(y + bias.astype(np.float32)),)
         y_qparams = call.qparams_out()
         return (requantize(total, np.asarray(multiplier / y_qparams.scale), y_qparams),)
 
