@@ -89,7 +89,7 @@ class Ends:
 
     @property
     def input_codes(self) -> dict[str, InputCodes | Pixels]:
-        """What `prepare` takes.
+        """Meaning of each input's codes, as `prepare` takes it.
 
         Raises:
             QConfigError: a meaning that is not known, or numbers that no pixels have.

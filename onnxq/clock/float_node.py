@@ -51,7 +51,7 @@ class FloatNode:
 
     @property
     def work(self) -> Work:
-        """Its work."""
+        """Work of the node, as the model of one link states it."""
         parts = Parts()
         last = self.build(parts, "x")
         results = [last, *(f"{last}_{i}" for i in range(1, self.results))]

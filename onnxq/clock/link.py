@@ -28,7 +28,7 @@ Build = Callable[[Parts, str], str]
 
 
 SHAPE = (Work("Shape", "", 1, 1), NodeForm.FLOAT)
-"""What reads the result of a branch."""
+"""Work and form of the node that reads the result of a branch."""
 
 
 class Arrangement(enum.Enum):

@@ -74,5 +74,5 @@ def pooled(parts: Parts, name: str) -> str:
 
 
 def pooled_codes(parts: Parts, name: str) -> str:
-    """Likewise, in codes."""
+    """The mean of each channel, in codes."""
     return quantized(parts, pooled(parts, name))

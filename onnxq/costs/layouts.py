@@ -24,7 +24,7 @@ class Layout(enum.Enum):
     """Order of a tensor's numbers in memory."""
 
     PLAIN = "plain"
-    """As the model says: (N, C, H, W)."""
+    """The model's own order: (N, C, H, W)."""
     BLOCKED = "blocked"
     """Blocks of channels, as float convolutions run."""
     CHANNELS_LAST = "channels last"

@@ -9,7 +9,7 @@ class NodeForm(enum.Enum):
     """Kind of numbers that a node reads, computes on and gives."""
 
     FLOAT = "float"
-    """It stays as it is."""
+    """The node stays as it is."""
     INTEGER = "integer"
     """Codes in, codes out: its inputs and results have scales that calibration found."""
     FLOAT_RESULT = "float_result"

@@ -140,7 +140,7 @@ def _fusion(deviation: _Deviation, op_type: str, found: _Normalized | None) -> F
 
 
 def _deviation(node: ir.Node) -> _Deviation | None:
-    """What the node takes the root of, as long as it is one of squares over the last axes."""
+    """The deviation whose root the node takes: a mean of squares over the last axes."""
     if node.domain or not _is_root(node):
         return None
     line = line_of(producer_of(node.inputs[0]))

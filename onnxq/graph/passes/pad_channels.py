@@ -77,7 +77,7 @@ def padded_channels(model: ir.Model) -> Mapping[str, int]:
 
 @dataclass(slots=True)
 class _Tied:
-    """What has the channels of one depthwise convolution.
+    """Tensors and convolutions that share the channels of one depthwise convolution.
 
     Attributes:
         values: the tensors.

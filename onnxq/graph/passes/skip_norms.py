@@ -17,7 +17,7 @@ _SUM = 3  # output slot: x + skip + bias, which the next residual reads
 
 @dataclass(frozen=True, slots=True)
 class _Norm:
-    """What is left of a skip operator without its sum.
+    """The normalization that is left of a skip operator without its sum.
 
     Attributes:
         op_type: of ai.onnx.

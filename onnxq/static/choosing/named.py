@@ -26,7 +26,7 @@ class Named:
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     def naming(self, more: Naming) -> Named:
-        """These and more; of a node that was named before, the later one holds."""
+        """Forms named so far and more; of a node that was named before, the later one holds."""
         nodes = {**self.mapping.nodes, **{name: entry for name, (entry, _) in more.items()}}
         reasons = {**self.reasons, **{name: reason for name, (_, reason) in more.items()}}
         return Named(replace(self.mapping, nodes=nodes), reasons)

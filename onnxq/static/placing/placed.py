@@ -75,7 +75,7 @@ def placed(
 
 
 def with_reasons(found: Placed, reasons: Mapping[str, str]) -> Placed:
-    """The same, with these reasons of nodes that the qconfig leaves in float."""
+    """The placement, with these reasons of nodes that the qconfig leaves in float."""
     decisions = {
         name: Float(reasons[name]) if decision == Float(LEFT) and name in reasons else decision
         for name, decision in found.decisions.items()
