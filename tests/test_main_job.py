@@ -66,7 +66,7 @@ def source(name: str, calibration: npt.NDArray[np.float32]) -> ir.Model:
 def quantized(
     request: pytest.FixtureRequest, source: ir.Model, calibration: npt.NDArray[np.float32]
 ) -> ir.Model:
-    # by default, the table of costs leaves the first nodes of MobileNetV2 in float on x86-vnni
+    # by default, the table of costs leaves the first nodes of MobileNetV2 in float
     samples = [{"image": calibration}]
     return onnxq.quantize(source, samples, qconfig=ALL_INTEGERS, target=request.param)
 
@@ -154,7 +154,7 @@ def test_logits_are_near(
 @pytest.fixture(scope="module")
 def forms(source: ir.Model, calibration: npt.NDArray[np.float32]) -> dict[str, ir.Model]:
     """Both formats of one plan."""
-    prepared = onnxq.prepare(source)
+    prepared = onnxq.prepare(source, ALL_INTEGERS)
     made = onnxq.plan(prepared, onnxq.calibrate(prepared, [{"image": calibration[:32]}]))
     return {form: onnxq.rewrite(prepared, made, form) for form in ("qdq", "qoperator")}
 
@@ -173,7 +173,7 @@ def test_pixels_give_the_logits_of_the_floats_made_of_them(
     source: ir.Model, forms: dict[str, ir.Model], calibration: npt.NDArray[np.float32]
 ) -> None:
     wish = {"image": Pixels((128,), (64,), 1)}  # as models/cifar10.py says
-    prepared = onnxq.prepare(source, input_codes=wish)
+    prepared = onnxq.prepare(source, ALL_INTEGERS, input_codes=wish)
     made = onnxq.plan(prepared, onnxq.calibrate(prepared, [{"image": calibration[:32]}]))
     on_pixels = onnxq.rewrite(prepared, made)
     images = load_sample("test")[0][:200]

@@ -30,8 +30,10 @@ SHARED = {NodeForm.STORED: NodeForm.FLOAT, NodeForm.WIDE: NodeForm.FLOAT}
 """Forms that run the kernel of another one where they were not measured: stored weights become
 floats when a session is made, and between 16-bit codes ONNX Runtime computes in float."""
 EVERYWHERE = "portable"
-"""The target that has no table and may take any: its files run on machines that were not measured,
-and promise them the same integers, which more nodes in float would break."""
+"""The target that may take any table: its files run on every machine, measured or not."""
+SHOWN_BY = {EVERYWHERE: "x86-vnni"}
+"""Target -> the one whose table it takes: of the machines that portable files run on, the one that
+was measured. Its forms are then those of that target, and so is its accuracy."""
 
 
 class Change(enum.Enum):
@@ -255,7 +257,7 @@ def of(target: str) -> Costs | None:
     """The table that was measured on a machine of that target; None: there is none.
 
     Args:
-        target: name of a Target.
+        target: name of a Target; portable has the table of a machine that its files run on.
     """
-    file = resources.files("onnxq.costs") / f"{target}.csv"
+    file = resources.files("onnxq.costs") / f"{SHOWN_BY.get(target, target)}.csv"
     return Costs.from_csv(file.read_text("utf-8")) if file.is_file() else None
