@@ -11,43 +11,21 @@ On a MobileNetV3 this gives 0.99 of float's time where rules alone give 1.09, on
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from onnxq.costs.cut import FALSE, TRUE, Choices
-from onnxq.costs.predict import (
-    FLOATS,
-    READS_CODES,
-    Walked,
-    changing,
-    moving,
-    predicted,
-    total_ns,
-    walked,
-)
 from onnxq.graph.sizes import sizes_of
 from onnxq.graph.walk import node_name
 from onnxq.operator import NodeForm
-from onnxq.ort.layouts import CONVOLUTION
-from onnxq.static.choosing.rules import by_rules, open_entry
-from onnxq.static.placing.decision import Quantize
-from onnxq.static.prepare import named_again
+from onnxq.static.choosing.again import chosen_again
+from onnxq.static.choosing.rules import open_entry
+from onnxq.static.choosing.weighing import Weighing, forms_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.costs import Costs, Estimate
-    from onnxq.costs.predict import State
-    from onnxq.graph.sizes import Sizes
+    from onnxq.costs import Costs
     from onnxq.qconfig import Entry
     from onnxq.static.prepare import Prepared
     from onnxq.static.statistics import Statistics
-
-NO, YES = (FALSE, 0), (TRUE, 0)
-"""Choices that are made: float, and integers."""
 
 
 def by_costs(prepared: Prepared, statistics: Statistics, costs: Costs) -> Prepared:
@@ -60,7 +38,7 @@ def by_costs(prepared: Prepared, statistics: Statistics, costs: Costs) -> Prepar
     """
     if not statistics.samples.shapes:
         return prepared
-    weighing = _Weighing(prepared, sizes_of(prepared.model, statistics.samples.shapes), costs)
+    weighing = Weighing(prepared, sizes_of(prepared.model, statistics.samples.shapes), costs)
     naming: dict[str, tuple[Entry, str]] = {}
     for nodes in weighing.slower():
         reason = weighing.reason(nodes)
@@ -70,176 +48,5 @@ def by_costs(prepared: Prepared, statistics: Statistics, costs: Costs) -> Prepar
                 naming[node_name(node)] = (replace(entry, form=NodeForm.FLOAT), reason)
     if not naming:
         return prepared
-    found = named_again(
-        prepared,
-        by_rules(
-            prepared.model,
-            prepared.qconfig,
-            prepared.target,
-            prepared.output_codes,
-            prepared.chosen.naming(naming),
-        ),
-    )
-    return found if weighing.ns(_forms(found)) < weighing.ns(weighing.forms) else prepared
-
-
-def _forms(prepared: Prepared) -> dict[str, NodeForm]:
-    return {name: choice.form for name, choice in prepared.choices.items()}
-
-
-@dataclass(frozen=True, eq=False)
-class _Both:
-    """A model with the forms that were chosen, and all in float.
-
-    Attributes:
-        integers: with the chosen forms.
-        floats: all nodes in float.
-    """
-
-    integers: Walked
-    floats: Walked
-
-
-class _Weighing:
-    """Times of one model in two sets of forms, and the cut between them."""
-
-    def __init__(self, prepared: Prepared, sizes: Mapping[str, Sizes], costs: Costs) -> None:
-        self._prepared, self._sizes, self._costs = prepared, sizes, costs
-        self._model = prepared.model
-        self.forms = _forms(prepared)
-        self._both = _Both(self._walked(self.forms), self._walked({}))
-        self._base = predicted(self._model, self._both.integers, costs)
-        self._owner = {node: self._base_of(node) for node in self._model.graph}
-
-    def _walked(self, forms: Mapping[str, NodeForm]) -> Walked:
-        return walked(self._model, forms, self._sizes, self._costs)
-
-    def ns(self, forms: Mapping[str, NodeForm]) -> float:
-        """Predicted nanoseconds of the model with these forms."""
-        return predicted(self._model, self._walked(forms), self._costs).ns
-
-    def _base_of(self, node: ir.Node) -> str | None:
-        """Name of the node that carries this one out in integers; None: it runs in float."""
-        decision = self._prepared.decisions[node_name(node)]
-        if not isinstance(decision, Quantize):
-            return None
-        return decision.folded_into or node_name(node)
-
-    def _gives_codes(self, node: ir.Node) -> bool:
-        return self.forms[node_name(node)] is NodeForm.INTEGER
-
-    def _reads_codes(self, node: ir.Node) -> bool:
-        return self.forms[node_name(node)] in READS_CODES
-
-    def slower(self) -> list[list[ir.Node]]:
-        """Integer nodes that the least sum has in float, neighbours together, in graph order."""
-        choices = Choices()
-        fixed = {owner for node, owner in self._owner.items() if owner and not self._is_open(node)}
-        for node, owner in self._owner.items():
-            if owner is None:
-                continue
-            integers, floats = self._both.integers.own[node], self._both.floats.own[node]
-            choices.costs(owner, total_ns(integers or ()), total_ns(floats or ()))
-            if owner in fixed:
-                choices.differing(YES, owner, math.inf)
-        for value, state in self._both.floats.states.items():
-            self._weigh(choices, value, state)
-        kept = choices.true_ones()
-        moved = [n for n, owner in self._owner.items() if owner is not None and owner not in kept]
-        return _neighbours(moved)
-
-    def _is_open(self, node: ir.Node) -> bool:
-        """Whether its form may change, and both times are known."""
-        both = (self._both.integers.own[node], self._both.floats.own[node])
-        return open_entry(node, self._prepared.qconfig) is not None and None not in both
-
-    def _weigh(self, choices: Choices, value: ir.Value, floats: State) -> None:
-        """Adds the conversions of a tensor, and changes of layout on either side of them."""
-        producer = value.producer()
-        readers = [n for n in dict.fromkeys(use.node for use in value.uses()) if n in self._owner]
-        needs = {n: self._both.floats.reads[n] for n in readers if value in moving(n)}
-        ends = {FLOATS} if value.is_graph_output() else set()
-        if not needs and not ends:
-            return
-        codes = {n: self._both.integers.reads[n] for n in needs if self._reads_codes(n)}
-        source = self._choice(producer) if producer and self._gives_codes(producer) else NO
-        integers = self._both.integers.states[value]
-        to_codes = self._changing(value, floats, set(codes.values()))
-        to_floats = self._changing(value, integers, {*needs.values(), *ends})
-        coded, floating = ("codes", value), ("floats", value)
-        for node in codes:
-            choices.differing(self._choice(node), coded, math.inf)
-        choices.differing(coded, source, to_codes)
-        if source != NO:
-            for node in needs:
-                reader = self._choice(node) if node in codes else NO
-                choices.differing(floating, reader, math.inf)
-            if ends:
-                choices.differing(floating, NO, math.inf)
-            choices.differing(source, floating, to_floats)
-        self._weigh_layouts(choices, value, list(needs))
-
-    def _weigh_layouts(self, choices: Choices, value: ir.Value, readers: list[ir.Node]) -> None:
-        """Adds changes of layout where all is of one kind: the node that is no convolution pays."""
-        ends = [n for n in (value.producer(), *readers) if n is not None]
-        payers = [n for n in ends if n.op_type != CONVOLUTION] or ends
-        payer = NO if not payers else self._choice(payers[0])
-        if payer == NO or not isinstance(payer, str):
-            return
-        for walk, is_coded in ((self._both.floats, False), (self._both.integers, True)):
-            state = walk.states[value]
-            needs = {walk.reads[n] for n in readers}
-            alike = {need for need in needs if need.has_codes is state.has_codes is is_coded}
-            ns = self._changing(value, state, alike)
-            choices.costs(payer, ns if is_coded else 0.0, 0.0 if is_coded else ns)
-
-    def _choice(self, node: ir.Node) -> Hashable:
-        """The choice of the node: one with those that are carried out in it."""
-        return self._owner.get(node) or NO
-
-    def _changing(self, value: ir.Value, state: State, needs: set[State]) -> float:
-        return total_ns(changing(value, state, needs, self._sizes, self._costs))
-
-    def reason(self, nodes: list[ir.Node]) -> str:
-        """Why they stay in float together; empty where that saves too little to tell.
-
-        That is: no more than the table may be wrong by and a run takes with nothing in it.
-        """
-        names = {node_name(node) for node in nodes}
-        forms = {n: NodeForm.FLOAT if n in names else form for n, form in self.forms.items()}
-        saved = self._base.ns - self.ns(forms)
-        if saved <= self._error_ns(nodes) + self._base.run:
-            return ""
-        beside = f" with {len(nodes) - 1} beside it" if len(nodes) > 1 else ""
-        return (
-            f"float{beside} saves {saved / 1e3:.2g} of the model's {self._base.ns / 1e3:.3g} us, "
-            f"conversions included (times measured on {self._costs.target})"
-        )
-
-    def _error_ns(self, nodes: list[ir.Node]) -> float:
-        """Error of the difference between both times of these nodes."""
-        every: list[Estimate] = []
-        for node in nodes:
-            every += self._both.integers.own[node] or ()
-            every += self._both.floats.own[node] or ()
-        return math.hypot(*(each.error_ns for each in every))
-
-
-def _neighbours(nodes: list[ir.Node]) -> list[list[ir.Node]]:
-    """The nodes in groups that tensors connect, in their order."""
-    left, groups = dict.fromkeys(nodes), []
-    while left:
-        group, waiting = [], [next(iter(left))]
-        del left[waiting[0]]
-        while waiting:
-            node = waiting.pop()
-            group.append(node)
-            around = [v.producer() for v in node.inputs if v is not None]
-            around += [use.node for v in node.outputs for use in v.uses()]
-            for other in around:
-                if other in left:
-                    del left[other]
-                    waiting.append(other)
-        order = set(group)
-        groups.append([node for node in nodes if node in order])
-    return groups
+    found = chosen_again(prepared, naming)
+    return found if weighing.ns(forms_of(found)) < weighing.ns(weighing.forms) else prepared

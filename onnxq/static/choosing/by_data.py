@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import NodeForm, Role
 from onnxq.operator.nodes import find_input
-from onnxq.static.choosing.rules import by_rules, open_entry
+from onnxq.static.choosing.again import chosen_again
+from onnxq.static.choosing.rules import open_entry
 from onnxq.static.noise.unfit import unfit
 from onnxq.static.placing.decision import Quantize
-from onnxq.static.prepare import named_again
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,14 +44,7 @@ def by_data(prepared: Prepared, statistics: Statistics) -> Prepared:
         for member in group.members
     }
     while reasons and (more := _forbidden(prepared, reasons)):
-        named = by_rules(
-            prepared.model,
-            prepared.qconfig,
-            prepared.target,
-            prepared.output_codes,
-            prepared.chosen.naming(more),
-        )
-        prepared = named_again(prepared, named)
+        prepared = chosen_again(prepared, more)
     return prepared
 
 

@@ -6,20 +6,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 import onnxq
-from onnxq.costs import Change, Costs, Timing, Work, work_of
-from onnxq.costs.work import RUN
-from onnxq.graph.sizes import sizes_of
 from onnxq.operator import NodeForm
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.static.choosing.by_costs import by_costs
 from onnxq.static.seen_samples import SeenSamples
 from tests.examples import images, network
+from tests.static.choosing.tables import table
 
 if TYPE_CHECKING:
     from onnxq.static.prepare import Prepared
     from onnxq.static.statistics import Statistics
-
-CHANGE_NS = 1000.0
 
 
 @pytest.fixture(name="prepared")
@@ -30,21 +26,6 @@ def _prepared() -> Prepared:
 @pytest.fixture(name="statistics")
 def _statistics(prepared: Prepared) -> Statistics:
     return onnxq.calibrate(prepared, {"x": images(8)}, threads=1)
-
-
-def table(prepared: Prepared, float_ns: float, integer_ns: float, run_ns: float = 1.0) -> Costs:
-    """Every node of the model takes so long; two rows of each kind, so that the error is small."""
-    sizes = sizes_of(prepared.model, {"x": (1, 3, 8, 8)})
-    works = {work_of(node, sizes) for node in prepared.model.graph} - {None}
-    every = [
-        *((Change.work(change, 100), NodeForm.FLOAT, CHANGE_NS) for change in Change),
-        *((work, NodeForm.FLOAT, float_ns) for work in works),
-        *((work, NodeForm.INTEGER, integer_ns) for work in works),
-        *((work, NodeForm.FLOAT_RESULT, integer_ns) for work in works),
-        (Work(RUN), NodeForm.FLOAT, run_ns),
-    ]
-    timings = tuple(Timing(w, f, ns) for w, f, ns in every if w is not None for _ in range(2))
-    return Costs("x86-vnni", "", "", "", "1", "", "", timings)
 
 
 def forms(prepared: Prepared) -> set[NodeForm]:

@@ -1,0 +1,37 @@
+"""Tables of times in which every node takes the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq.costs import Change, Costs, Timing, Work, work_of
+from onnxq.costs.work import RUN
+from onnxq.graph.sizes import sizes_of
+from onnxq.operator import NodeForm
+
+if TYPE_CHECKING:
+    from onnxq.static.prepare import Prepared
+
+SHAPE = (1, 3, 8, 8)
+"""Shape of the models' input x."""
+
+
+def table(
+    prepared: Prepared,
+    float_ns: float,
+    integer_ns: float,
+    run_ns: float = 1.0,
+    change_ns: float = 1000.0,
+) -> Costs:
+    """Every node of the model takes so long; two rows of each kind, so that the error is small."""
+    sizes = sizes_of(prepared.model, {"x": SHAPE})
+    works = {work_of(node, sizes) for node in prepared.model.graph} - {None}
+    every = [
+        *((Change.work(change, 100), NodeForm.FLOAT, change_ns) for change in Change),
+        *((work, NodeForm.FLOAT, float_ns) for work in works),
+        *((work, NodeForm.INTEGER, integer_ns) for work in works),
+        *((work, NodeForm.FLOAT_RESULT, integer_ns) for work in works),
+        (Work(RUN), NodeForm.FLOAT, run_ns),
+    ]
+    timings = tuple(Timing(w, f, ns) for w, f, ns in every if w is not None for _ in range(2))
+    return Costs("x86-vnni", "", "", "", "1", "", "", timings)
