@@ -55,6 +55,31 @@ def encoder_block() -> onnx.ModelProto:
     return model(nodes, constants, {"x": [1, TOKENS, WIDTH]}, opset=20)
 
 
+def patches() -> onnx.ModelProto:
+    """A convolution cuts patches p of (1, 3, 8, 8); y = p + down(gelu(up(norm(p))))."""
+    node = helper.make_node
+    constants = {
+        "w_cut": weights(0, WIDTH, 3, 2, 2),
+        "rows": np.array([1, WIDTH, 16]),
+        "places": weights(1, 1, 16, WIDTH),
+        "one": np.ones(WIDTH, np.float32),
+        "w_up": weights(2, WIDTH, 2 * WIDTH),
+        "w_down": weights(3, 2 * WIDTH, WIDTH),
+    }
+    nodes = [
+        node("Conv", ["x", "w_cut"], ["c"], "cut", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Reshape", ["c", "rows"], ["f"], "flat"),
+        node("Transpose", ["f"], ["t"], "turned", perm=[0, 2, 1]),
+        node("Add", ["t", "places"], ["p"], "placed"),
+        node("LayerNormalization", ["p", "one"], ["n"], "norm"),
+        node("MatMul", ["n", "w_up"], ["h"], "up"),
+        node("Gelu", ["h"], ["g"], "gelu"),
+        node("MatMul", ["g", "w_down"], ["d"], "down"),
+        node("Add", ["p", "d"], ["y"], "sum"),
+    ]
+    return model(nodes, constants, {"x": [1, 3, 8, 8]}, opset=20)
+
+
 def perceptron() -> onnx.ModelProto:
     """Gemm, Relu, Gemm, Relu, Gemm."""
     node = helper.make_node

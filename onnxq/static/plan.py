@@ -35,6 +35,7 @@ from onnxq.qparams import QParams, code_bounds
 from onnxq.static.arguments import check_prepared, check_statistics
 from onnxq.static.choosing.by_costs import by_costs
 from onnxq.static.choosing.by_data import by_data
+from onnxq.static.choosing.by_stems import by_stems
 from onnxq.static.choosing.choices import (
     Choices,
     Request,
@@ -168,6 +169,7 @@ def plan(
         table = prepared.costs or costs.of(prepared.target.name)
         if table is not None:
             prepared = by_costs(prepared, statistics, table)
+            prepared = by_stems(prepared, statistics, table)
     check_saturated(prepared.target, saturated)
     tensors, unseen, notes = tensor_qparams(prepared, statistics)
     notes += statistics.notes()

@@ -1,0 +1,166 @@
+"""Stems that do not pay: what begins a float stream in codes, and saves too little time for that.
+
+A stem is integer nodes which codes connect, and which read what comes of the model's inputs without
+a product before them. Where float sums go on with its codes, its error is in all that follows: what
+is added makes it no smaller, and no normalization takes it away.
+
+    noise = 10^(-SQNR / 10)                   of its codes that float sums read
+    share = time that it saves / the model's time in float
+    it stays in integers where  share >= noise / NOISE_OF_TIME
+
+Other roundings of such a model are made in branches, and diluted where these are added.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from onnxq import catalog
+from onnxq.graph.sizes import sizes_of
+from onnxq.graph.walk import node_name, value_name
+from onnxq.operator import Float, NodeForm, Role
+from onnxq.ort.layouts import ADDED_BY_CONV
+from onnxq.static.choosing.again import chosen_again
+from onnxq.static.choosing.rules import open_entry
+from onnxq.static.choosing.weighing import Weighing, neighbours
+from onnxq.static.noise.unfit import TYPICAL_DB, kept
+from onnxq.static.placing.decision import Quantize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import onnx_ir as ir
+
+    from onnxq.costs import Costs
+    from onnxq.qconfig import Entry
+    from onnxq.static.prepare import Prepared
+    from onnxq.static.statistics import Statistics
+
+NOISE_OF_TIME = 2e-3
+"""Noise of a stem that all of float's time would be worth; about half of it reaches the outputs.
+
+There, whole CNNs have 7e-4 for each unit of time that integers save them (33.9 dB at 0.44), which
+is what they are quantized for; products of attention 1.4e-3 (4.5 dB of 38.2 for 0.07), which is too
+much; the stem of a small ViT 8e-3 (7.3 dB of 41.8 for 0.04)."""
+
+TYPICAL_NOISE = 10.0 ** (-TYPICAL_DB / 10)
+"""Noise of codes of which the statistics tell none."""
+
+
+def by_stems(prepared: Prepared, statistics: Statistics, costs: Costs) -> Prepared:
+    """The Prepared without stems whose error is worth more than the time that they save.
+
+    Args:
+        prepared: with the forms that rules, data and times chose.
+        statistics: of its observed tensors; tell the shapes of a sample, too.
+        costs: times of nodes in each form.
+    """
+    stems = [stem for stem in _stems(prepared) if stem.codes]
+    if not stems or not statistics.samples.shapes:
+        return prepared
+    weighing = Weighing(prepared, sizes_of(prepared.model, statistics.samples.shapes), costs)
+    in_float = weighing.ns({})
+    noises = _noises(prepared, statistics)
+    naming: dict[str, tuple[Entry, str]] = {}
+    for stem in stems:
+        noise = max(noises.get(name, TYPICAL_NOISE) for name in stem.codes)
+        saved = weighing.saved_by_integers(stem.nodes)
+        if saved / in_float >= noise / NOISE_OF_TIME:
+            continue
+        reason = (
+            f"codes of {-10 * math.log10(noise):.1f} dB would begin a stream of float sums, and "
+            f"save {max(saved, 0.0) / 1e3:.2g} of the {in_float / 1e3:.3g} us that the model takes "
+            f"in float (times measured on {costs.target})"
+        )
+        for node in stem.nodes:
+            entry = open_entry(node, prepared.qconfig)
+            if entry is not None:
+                naming[node_name(node)] = (replace(entry, form=NodeForm.FLOAT), reason)
+    return chosen_again(prepared, naming) if naming else prepared
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stem:
+    """Integer nodes that codes connect, behind inputs of the model.
+
+    Attributes:
+        nodes: in graph order, with what is folded into them.
+        codes: names of their results in codes that float sums read.
+    """
+
+    nodes: list[ir.Node]
+    codes: list[str]
+
+
+def _noises(prepared: Prepared, statistics: Statistics) -> dict[str, float]:
+    """Tensor -> noise of its codes over its power, where it is known."""
+    found = {
+        name: 10 ** (-one.noise.sqnr_db / 10)
+        for name, one in kept(prepared, statistics).items()
+        if one.noise.sqnr_db is not None
+    }
+    for group in prepared.groups:
+        known = [found[source] for source in group.sources if source in found]
+        if known:
+            found.update(dict.fromkeys(group.members, max(known)))
+    return found
+
+
+def _stems(prepared: Prepared) -> Iterable[_Stem]:
+    in_integers = [n for n in prepared.model.graph if _is_quantized(n, prepared)]
+    for nodes in neighbours(in_integers):
+        region = set(nodes)
+        if any(_has_product_ahead(node, region) for node in nodes):
+            continue
+        yield _Stem(nodes, [name for node in nodes for name in _summed_codes(node, prepared)])
+
+
+def _is_quantized(node: ir.Node, prepared: Prepared) -> bool:
+    return isinstance(prepared.decisions[node_name(node)], Quantize)
+
+
+def _has_product_ahead(node: ir.Node, region: set[ir.Node]) -> bool:
+    """Whether what the node reads from outside the region comes of more than moves and sums."""
+    waiting, seen = [node], {node}
+    while waiting:
+        for value in waiting.pop().inputs:
+            source = None if value is None else value.producer()
+            if source is None or source in region or source in seen:
+                continue
+            if _role(source) not in (Role.MOVEMENT, Role.CLAMP, Role.ELEMENTWISE):
+                return True
+            seen.add(source)
+            waiting.append(source)
+    return False
+
+
+def _summed_codes(node: ir.Node, prepared: Prepared) -> list[str]:
+    """Results of an integer node that float sums read, moved or as they are."""
+    decision = prepared.decisions[node_name(node)]
+    assert isinstance(decision, Quantize)
+    written = [v for v in node.outputs if v.name in decision.results]
+    return [value_name(value) for value in written if _is_summed(value, prepared)]
+
+
+def _is_summed(value: ir.Value, prepared: Prepared) -> bool:
+    waiting, seen = [value], {value}
+    while waiting:
+        for use in waiting.pop().uses():
+            reader = use.node
+            if _is_quantized(reader, prepared):
+                continue
+            if reader.op_type in ADDED_BY_CONV:
+                return True
+            if _role(reader) is Role.MOVEMENT:
+                new = [v for v in reader.outputs if v not in seen]
+                seen.update(new)
+                waiting.extend(new)
+    return False
+
+
+def _role(node: ir.Node) -> Role | None:
+    operator = catalog.find(node.op_type, node.domain)
+    rule = None if operator is None else operator.rule(node)
+    return None if rule is None or isinstance(rule, Float) else rule.role

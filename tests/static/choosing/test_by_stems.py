@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import numpy as np
+
+import onnxq
+from onnxq.operator import NodeForm
+from onnxq.qconfig import default_qconfig_mapping
+from onnxq.static.choosing.by_stems import by_stems
+from tests.examples import images, network
+from tests.small_networks import patches
+from tests.static.choosing.tables import table
+
+STEM = ("cut", "flat", "turned")
+INTEGER, RESULT, FLOAT = NodeForm.INTEGER, NodeForm.FLOAT_RESULT, NodeForm.FLOAT
+
+
+def forms(setting: str = "", integer_ns: float = 9e4) -> dict[str, NodeForm]:
+    """Forms of the patches where a float node takes 100 us, and conversions nothing to speak of."""
+    mapping = default_qconfig_mapping().with_overrides([setting] if setting else [])
+    prepared = onnxq.prepare(patches(), mapping, "x86-vnni")
+    statistics = onnxq.calibrate(prepared, {"x": images(8)}, threads=1)
+    costs = table(prepared, 1e5, integer_ns, change_ns=1.0)
+    found = by_stems(prepared, statistics, costs)
+    return {name: choice.form for name, choice in found.choices.items()}
+
+
+def test_a_stem_that_saves_little_ahead_of_float_sums_stays_float() -> None:
+    found = forms()
+    assert {found[name] for name in STEM} == {FLOAT}
+    assert {found[name] for name in ("up", "down")} == {RESULT}
+
+
+def test_what_is_named_stays_in_integers() -> None:
+    assert forms("node:cut=integer")["cut"] is INTEGER
+
+
+def test_the_reason_has_the_error_and_both_times() -> None:
+    prepared = onnxq.prepare(patches(), None, "x86-vnni")
+    statistics = onnxq.calibrate(prepared, {"x": images(8)}, threads=1)
+    found = by_stems(prepared, statistics, table(prepared, 1e5, 9e4, change_ns=1.0))
+    reason = found.choices["cut"].reason
+    assert " dB would begin a stream of float sums, and save " in reason
+    assert "measured on x86-vnni" in reason
+
+
+def test_codes_with_little_noise_stay_where_they_save_much() -> None:
+    prepared = onnxq.prepare(patches(), None, "x86-vnni")
+    few = (np.arange(192).reshape(1, 3, 8, 8) % 2).astype(np.float32)
+    statistics = onnxq.calibrate(prepared, {"x": np.repeat(few, 8, axis=0)}, threads=1)
+    costs = table(prepared, 1e5, 1.0, change_ns=1.0)
+    assert by_stems(prepared, statistics, costs).choices["cut"].form is INTEGER
+
+
+def test_a_network_without_float_sums_stays_as_it_is() -> None:
+    prepared = onnxq.prepare(network(), None, "x86-vnni")
+    statistics = onnxq.calibrate(prepared, {"x": images(8)}, threads=1)
+    costs = table(prepared, 1e5, 9e4, change_ns=1.0)
+    assert by_stems(prepared, statistics, costs) is prepared
