@@ -6,15 +6,8 @@ import math
 
 import onnx_ir as ir
 
-from onnxq.graph.passes.formulas import (
-    Fusion,
-    Gate,
-    Polynomial,
-    fuse_all,
-    gates,
-    inner_nodes,
-    is_close,
-)
+from onnxq.graph.passes.formulas import Gate, Polynomial, gates, is_close
+from onnxq.graph.passes.fused_node import FusedNode, fuse_all, inner_nodes
 
 OPSET = 20  # Gelu's first
 HALF = 1 / 2
@@ -40,7 +33,7 @@ class FuseGelu(ir.passes.InPlacePass):
         return ir.passes.PassResult(model, fuse_all(model, _match, OPSET))
 
 
-def _match(node: ir.Node) -> Fusion | None:
+def _match(node: ir.Node) -> FusedNode | None:
     if node.domain or node.op_type not in ("Erf", "Tanh", "Sigmoid"):
         return None
     argument = node.inputs[0]
@@ -50,7 +43,7 @@ def _match(node: ir.Node) -> Fusion | None:
         attributes = _approximation(node.op_type, gate)
         if attributes is not None:
             nodes = inner_nodes(gate.node, {gate.x})
-            return None if nodes is None else Fusion(nodes, "Gelu", [gate.x], attributes)
+            return None if nodes is None else FusedNode(nodes, "Gelu", [gate.x], attributes)
     return None
 
 

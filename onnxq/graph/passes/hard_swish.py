@@ -8,10 +8,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnxq.graph.passes.formulas import (
-    Fusion,
-    fuse_all,
     gates,
-    inner_nodes,
     is_close,
     line_of,
     lines,
@@ -19,6 +16,7 @@ from onnxq.graph.passes.formulas import (
     only_reader,
     producer_of,
 )
+from onnxq.graph.passes.fused_node import FusedNode, fuse_all, inner_nodes
 from onnxq.operator.nodes import find_input
 
 OPSET = 14  # HardSwish's first
@@ -56,7 +54,7 @@ class _Bounded:
     high: float
 
 
-def _match(node: ir.Node) -> Fusion | None:
+def _match(node: ir.Node) -> FusedNode | None:
     bounded = _bounded(node)
     if bounded is None or bounded.x.dtype != ir.DataType.FLOAT:
         return None
@@ -106,7 +104,7 @@ def _one_bound(node: ir.Node) -> tuple[ir.Value | None, float, float]:
     return None, 0.0, 0.0
 
 
-def _swish(bounded: _Bounded) -> Fusion | None:
+def _swish(bounded: _Bounded) -> FusedNode | None:
     for gate in gates(bounded.x, bounded.result):
         if len(gate.argument) != 2 or gate.offset:
             continue
@@ -115,11 +113,11 @@ def _swish(bounded: _Bounded) -> Fusion | None:
         is_gate = is_close(middle, MIDDLE) and is_close(slope, SLOPE)
         if is_gate and is_close(gate.factor * bounded.high, 1.0):
             nodes = inner_nodes(gate.node, {gate.x})
-            return None if nodes is None else Fusion(nodes, "HardSwish", [gate.x], {})
+            return None if nodes is None else FusedNode(nodes, "HardSwish", [gate.x], {})
     return None
 
 
-def _sigmoid(bounded: _Bounded) -> Fusion | None:
+def _sigmoid(bounded: _Bounded) -> FusedNode | None:
     last = bounded.result.producer()
     assert last is not None
     factor = bounded.high
@@ -137,5 +135,5 @@ def _sigmoid(bounded: _Bounded) -> Fusion | None:
         if nodes is None:
             break
         if alpha > 0 and beta > 0 and len(nodes) > 1:
-            fusion = Fusion(nodes, "HardSigmoid", [line.x], {"alpha": alpha, "beta": beta})
+            fusion = FusedNode(nodes, "HardSigmoid", [line.x], {"alpha": alpha, "beta": beta})
     return fusion

@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.graph.passes.formulas import (
-    Fusion,
-    fuse_all,
-    inner_nodes,
-    line_of,
-    number,
-    only_reader,
-    producer_of,
-)
+from onnxq.graph.passes.formulas import line_of, number, only_reader, producer_of
+from onnxq.graph.passes.fused_node import FusedNode, fuse_all, inner_nodes
 from onnxq.graph.passes.reductions import Reduced, mean_of, mean_of_squares
 from onnxq.graph.weights import constant
 
@@ -113,7 +106,7 @@ class _Normalized:
     beta: Singles | None = None
 
 
-def _layer(node: ir.Node) -> Fusion | None:
+def _layer(node: ir.Node) -> FusedNode | None:
     deviation = _deviation(node)
     mean = None if deviation is None else _centred(deviation.x)
     if deviation is None or mean is None or mean.axes != deviation.axes:
@@ -122,21 +115,21 @@ def _layer(node: ir.Node) -> Fusion | None:
     return _fusion(centred, "LayerNormalization", _with_beta(centred, _normalized(centred)))
 
 
-def _root_mean_square(node: ir.Node) -> Fusion | None:
+def _root_mean_square(node: ir.Node) -> FusedNode | None:
     deviation = _deviation(node)
     if deviation is None:
         return None
     return _fusion(deviation, "RMSNormalization", _normalized(deviation))
 
 
-def _fusion(deviation: _Deviation, op_type: str, found: _Normalized | None) -> Fusion | None:
+def _fusion(deviation: _Deviation, op_type: str, found: _Normalized | None) -> FusedNode | None:
     nodes = None if found is None else inner_nodes(found.node, {deviation.x})
     if found is None or nodes is None:
         return None
     gamma = np.ones(deviation.sizes, np.float32) if found.gamma is None else found.gamma
     inputs = [deviation.x, gamma] if found.beta is None else [deviation.x, gamma, found.beta]
     attributes = {"axis": -len(deviation.sizes), "epsilon": deviation.epsilon}
-    return Fusion(nodes, op_type, inputs, attributes)
+    return FusedNode(nodes, op_type, inputs, attributes)
 
 
 def _deviation(node: ir.Node) -> _Deviation | None:

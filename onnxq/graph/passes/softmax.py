@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxq.graph.passes.formulas import Fusion, fuse_all, inner_nodes, producer_of
+from onnxq.graph.passes.formulas import producer_of
+from onnxq.graph.passes.fused_node import FusedNode, fuse_all, inner_nodes
 from onnxq.graph.passes.reductions import reduced_by
 from onnxq.graph.weights import constant
 
@@ -33,7 +34,7 @@ class FuseSoftmax(ir.passes.InPlacePass):
         return ir.passes.PassResult(model, fuse_all(model, _match, OPSET))
 
 
-def _match(node: ir.Node) -> Fusion | None:
+def _match(node: ir.Node) -> FusedNode | None:
     if node.domain:
         return None
     match node.op_type:
@@ -44,7 +45,7 @@ def _match(node: ir.Node) -> Fusion | None:
     return None
 
 
-def _flattened(reshape: ir.Node) -> Fusion | None:
+def _flattened(reshape: ir.Node) -> FusedNode | None:
     softmax = producer_of(reshape.inputs[0])
     if softmax is None or softmax.op_type != "Softmax":
         return None
@@ -80,7 +81,7 @@ def _is_shape_of(target: ir.Value, x: ir.Value) -> bool:
     return not node.attributes.get_int("start", 0) and "end" not in node.attributes
 
 
-def _quotient(node: ir.Node) -> Fusion | None:
+def _quotient(node: ir.Node) -> FusedNode | None:
     powers, total = node.inputs
     exp, summed = producer_of(powers), reduced_by("ReduceSum", total)
     if exp is None or exp.op_type != "Exp" or summed is None or summed.x is not powers:
@@ -96,6 +97,6 @@ def _quotient(node: ir.Node) -> Fusion | None:
     return _softmax(node, [x], summed.axes[0] - len(x.shape))
 
 
-def _softmax(last: ir.Node, leaves: Sequence[ir.Value], axis: int) -> Fusion | None:
+def _softmax(last: ir.Node, leaves: Sequence[ir.Value], axis: int) -> FusedNode | None:
     nodes = inner_nodes(last, leaves)
-    return None if nodes is None else Fusion(nodes, "Softmax", leaves[:1], {"axis": axis})
+    return None if nodes is None else FusedNode(nodes, "Softmax", leaves[:1], {"axis": axis})

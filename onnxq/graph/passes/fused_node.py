@@ -1,0 +1,104 @@
+"""One node in the place of several that spell out what it computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_constant, replace
+from onnxq.graph.passes.raise_opset import raise_opset
+from onnxq.graph.weights import constant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from onnxq.core.arrays import Array
+
+
+@dataclass(frozen=True, slots=True)
+class FusedNode:
+    """A node that computes what several compute.
+
+    Attributes:
+        nodes: as `inner_nodes` gives them.
+        op_type: of the node to be.
+        inputs: of it; an array becomes a constant, named after the result and the slot.
+        attributes: of it.
+        domain: of it.
+    """
+
+    nodes: Sequence[ir.Node]
+    op_type: str
+    inputs: Sequence[ir.Value | Array]
+    attributes: Mapping[str, float | int | str]
+    domain: str = ""
+
+
+def inner_nodes(node: ir.Node, leaves: Collection[ir.Value]) -> list[ir.Node] | None:
+    """The nodes that compute this one's result of the leaves and of constants, itself the first.
+
+    None where somebody else reads what one of them computes, or computes it in another graph: then
+    they cannot go.
+    """
+    found = {node: None}
+    ahead = [node]
+    while ahead:
+        for x in ahead.pop().inputs:
+            if x is None or x in leaves or constant(x) is not None:
+                continue
+            producer = x.producer()
+            if producer is None or producer.graph is not node.graph:
+                return None
+            if producer not in found:
+                found[producer] = None
+                ahead.append(producer)
+    return list(found) if all(_is_inside(y, found) for y in _results(found, node)) else None
+
+
+def _results(nodes: Iterable[ir.Node], last: ir.Node) -> Iterator[ir.Value]:
+    return (y for node in nodes if node is not last for y in node.outputs)
+
+
+def _is_inside(value: ir.Value, nodes: Mapping[ir.Node, None]) -> bool:
+    return not value.is_graph_output() and all(use.node in nodes for use in value.uses())
+
+
+def fuse_all(model: ir.Model, match: Callable[[ir.Node], FusedNode | None], opset: int) -> bool:
+    """Makes one node of each match, in all graphs; whether there was one.
+
+    The new node has the name, the metadata and the result of the last node that it stands for.
+
+    Args:
+        model: whose types are known.
+        match: what a node is part of, in such a way that it is asked of each node.
+        opset: that the new nodes need. A model that cannot be raised to it stays as it is.
+    """
+    if not any(match(node) is not None for node in all_nodes(model)):
+        return False
+    if not raise_opset(model, opset):
+        return False
+    names = FreeNames(model)
+    for node in list(all_nodes(model)):
+        fusion = match(node) if node.graph is not None else None
+        if fusion is not None:
+            _fuse(model, fusion, names)
+    return True
+
+
+def _fuse(model: ir.Model, fusion: FusedNode, names: FreeNames) -> None:
+    last, *inner = fusion.nodes
+    stem = last.outputs[0].name
+    inputs = [
+        x if isinstance(x, ir.Value) else new_constant(last, names.value(f"{stem}_input{slot}"), x)
+        for slot, x in enumerate(fusion.inputs)
+    ]
+    made = ir.node(
+        fusion.op_type, inputs, dict(fusion.attributes), domain=fusion.domain, name=last.name
+    )
+    made.metadata_props.update(last.metadata_props)
+    if fusion.domain:
+        model.opset_imports.setdefault(fusion.domain, 1)
+    replace(last, made, names)
+    graph_of(made).remove(inner, safe=True)
