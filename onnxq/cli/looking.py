@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onnxq.cli.ends import Ends, ends_options
+from onnxq.cli.end_options import Ends, ends_options
 from onnxq.cli.options import (
     PATH,
     Bound,

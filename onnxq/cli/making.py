@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from onnxq.cli.ends import Ends, ends_options
+from onnxq.cli.end_options import Ends, ends_options
 from onnxq.cli.options import (
     PATH,
     annotations_option,

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxq.cli.ends import NO_ENDS, Ends
+from onnxq.cli.end_options import NO_ENDS, Ends
 from onnxq.errors import OutputError
 
 if TYPE_CHECKING:

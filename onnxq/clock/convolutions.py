@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.clock.float_node import FloatNode
 from onnxq.clock.link import Arrangement, Link, nothing
 from onnxq.clock.model import Parts, numbers, weights
 from onnxq.clock.quantized import pooled, pooled_codes, quantized, weight_of
+from onnxq.clock.timed_node import TimedNode
 from onnxq.costs.work import FUSED
 from onnxq.operator import NodeForm
 from onnxq.ort.layouts import FUSED_BEHIND_CONV
@@ -86,10 +86,10 @@ class Shape:
         return (self.results, self.channels // self.group, *[self.kernel] * self.axes)
 
     @property
-    def node(self) -> FloatNode:
+    def node(self) -> TimedNode:
         """The float node."""
         x = numbers(1, self.channels, *[self.size] * self.axes)
-        return FloatNode("Conv", (x,), (numbers(*self.weight),), self.attributes)
+        return TimedNode("Conv", (x,), (numbers(*self.weight),), self.attributes)
 
 
 POINTWISE = (
@@ -182,7 +182,7 @@ def _link(shape: Shape, form: NodeForm) -> Link:
     begin = nothing if form is NodeForm.FLOAT else quantized
     node = shape.node
     if not shape.is_chain:
-        pool = FloatNode("GlobalAveragePool", (_result(shape),)).work
+        pool = TimedNode("GlobalAveragePool", (_result(shape),)).work
         return Link(
             (node.work,),
             form,
@@ -223,7 +223,7 @@ def fused_links() -> Iterator[Link]:
     for shape in (Shape(32, 32, 14), Shape(64, 64, 28), Shape(32, 32, 56), Shape(64, 64, 56)):
         node = shape.node
         for op_type in sorted(FUSED_BEHIND_CONV - {"Relu", "Clip"}):
-            work = FloatNode(op_type, (_result(shape),)).work
+            work = TimedNode(op_type, (_result(shape),)).work
             yield Link(
                 (replace(work, kind=FUSED),),
                 NodeForm.FLOAT,

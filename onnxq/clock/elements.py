@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.clock.convolutions import Shape, add_float, add_integer
-from onnxq.clock.float_node import FloatNode
 from onnxq.clock.link import SHAPE, Arrangement, Build, Link, both, calling, nothing, sizes_alone
 from onnxq.clock.model import BLOCKS, MICROSOFT, Parts, codes, numbers
 from onnxq.clock.quantized import calling_on_codes, grid, on_codes, pooled, pooled_codes, quantized
+from onnxq.clock.timed_node import TimedNode
 from onnxq.costs import Change
 from onnxq.operator import NodeForm
 from onnxq.ort.runtime import Optimization
@@ -51,11 +51,11 @@ def element_links() -> Iterator[Link]:
         yield from _embedding(ids, width)
 
 
-def _float(node: FloatNode) -> Link:
+def _float(node: TimedNode) -> Link:
     return Link.alone(node.work, NodeForm.FLOAT, node.build, node.feeds())
 
 
-def _integer(node: FloatNode, build: Build, *arrays: Array) -> Link:
+def _integer(node: TimedNode, build: Build, *arrays: Array) -> Link:
     feeds = {f"x{i or ''}": array for i, array in enumerate(arrays)}
     return Link.alone(node.work, NodeForm.INTEGER, build, feeds)
 
@@ -93,19 +93,19 @@ def _converting(op_type: str) -> Build:
 def _unary(shape: tuple[int, ...]) -> Iterator[Link]:
     x = np.abs(numbers(*shape)) + np.float32(0.01)
     for op_type in UNARY:
-        yield _float(FloatNode(op_type, (x,)))
+        yield _float(TimedNode(op_type, (x,)))
     bounds = (np.zeros((), np.float32), np.full((), 6, np.float32))
-    yield _float(FloatNode("Clip", (x,), bounds))
-    yield _float(FloatNode("Pow", (x,), (np.full((), 2, np.float32),)))
+    yield _float(TimedNode("Clip", (x,), bounds))
+    yield _float(TimedNode("Pow", (x,), (np.full((), 2, np.float32),)))
     for op_type in ("Sigmoid", "LeakyRelu"):
-        node = FloatNode(op_type, (x,))
+        node = TimedNode(op_type, (x,))
         attributes: dict[str, object] = {} if op_type == "Sigmoid" else {"alpha": 0.1}
         yield _integer(
             node,
             calling_on_codes(f"QLinear{op_type}", attributes),
             codes(*shape),
         )
-    yield _integer(FloatNode("HardSwish", (x,)), _hard_swish, codes(*shape))
+    yield _integer(TimedNode("HardSwish", (x,)), _hard_swish, codes(*shape))
 
 
 def _hard_swish(parts: Parts, name: str) -> str:
@@ -120,13 +120,13 @@ def _binary(shape: tuple[int, ...]) -> Iterator[Link]:
     x, q = numbers(*shape), codes(1, *size, channels)
     gate, codes_gate = numbers(1, channels, 1, 1), codes(1, 1, 1, channels)
     for op_type in BINARY:
-        yield _float(FloatNode(op_type, (x, x)))
-        yield _float(FloatNode(op_type, (x, gate)))
-        yield _float(FloatNode(op_type, (x,), (np.full((), 0.5, np.float32),)))
+        yield _float(TimedNode(op_type, (x, x)))
+        yield _float(TimedNode(op_type, (x, gate)))
+        yield _float(TimedNode(op_type, (x,), (np.full((), 0.5, np.float32),)))
     for op_type in ("Add", "Mul"):
         for other, other_codes in ((x, q), (gate, codes_gate)):
             yield _integer(
-                FloatNode(op_type, (x, other)),
+                TimedNode(op_type, (x, other)),
                 calling_on_codes(f"QLinear{op_type}", {}, ("x1",)),
                 q,
                 other_codes,
@@ -137,10 +137,10 @@ def _moving(shape: tuple[int, ...]) -> Iterator[Link]:
     """Data that moves; codes of images are channels last."""
     _, channels, *size = shape
     x, q = numbers(*shape), codes(1, *size, channels)
-    both = FloatNode("Concat", (x, x), (), {"axis": 1})
+    both = TimedNode("Concat", (x, x), (), {"axis": 1})
     yield _float(both)
     yield _integer(both, _concat, q, q)
-    halves = FloatNode("Split", (x,), (), {"axis": 1, "num_outputs": 2}, 2)
+    halves = TimedNode("Split", (x,), (), {"axis": 1, "num_outputs": 2}, 2)
     yield _float(halves)
     yield _integer(
         halves,
@@ -148,21 +148,21 @@ def _moving(shape: tuple[int, ...]) -> Iterator[Link]:
         q,
     )
     for perm in ([0, 2, 1, 3], [0, 3, 1, 2], [0, 1, 3, 2]):
-        turned = FloatNode("Transpose", (x,), (), {"perm": perm})
+        turned = TimedNode("Transpose", (x,), (), {"perm": perm})
         yield _float(turned)
         yield _integer(turned, turned.build, codes(*shape))
     ends = [np.array([each]) for each in (0, channels // 2, 1)]
-    cut = FloatNode("Slice", (x,), tuple(ends))
+    cut = TimedNode("Slice", (x,), tuple(ends))
     yield _float(cut)
     yield _integer(cut, cut.build, codes(*shape))
     shuffled = np.arange(channels).reshape(4, -1).T.ravel()
     for node in (
-        FloatNode("Gather", (x,), (shuffled,), {"axis": 1}),
-        FloatNode("Gather", (x,), (np.arange(size[-1] // 2),), {"axis": 3}),
+        TimedNode("Gather", (x,), (shuffled,), {"axis": 1}),
+        TimedNode("Gather", (x,), (np.arange(size[-1] // 2),), {"axis": 3}),
     ):
         yield _float(node)
         yield _integer(node, node.build, codes(*shape))
-    flat = FloatNode("Reshape", (x,), (np.array([0, 0, -1, size[-1]]),))
+    flat = TimedNode("Reshape", (x,), (np.array([0, 0, -1, size[-1]]),))
     for form, array in ((NodeForm.FLOAT, x), (NodeForm.INTEGER, codes(*shape))):
         yield Link((flat.work,), form, flat.build, {"x": array}, Arrangement.CHAIN, few=2, more=8)
 
@@ -178,7 +178,7 @@ def _concat(parts: Parts, name: str) -> str:
 def _pools(shape: tuple[int, ...]) -> Iterator[Link]:
     _, channels, *size = shape
     x, q = numbers(*shape), codes(1, *size, channels)
-    pooled = FloatNode("GlobalAveragePool", (x,))
+    pooled = TimedNode("GlobalAveragePool", (x,))
     yield _float(pooled)
     yield _integer(
         pooled,
@@ -186,13 +186,13 @@ def _pools(shape: tuple[int, ...]) -> Iterator[Link]:
         q,
     )
     for axes in ([2, 3], [1], [-1]):
-        yield _float(FloatNode("ReduceMean", (x,), (np.array(axes),)))
+        yield _float(TimedNode("ReduceMean", (x,), (np.array(axes),)))
     if not 32 <= channels <= 64:
         return
     yield from _resized(shape)
     attributes = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
     for op_type in ("MaxPool", "AveragePool"):
-        pool = FloatNode(op_type, (x,), (), attributes)
+        pool = TimedNode(op_type, (x,), (), attributes)
         for form in (NodeForm.FLOAT, NodeForm.INTEGER):
             yield Link(
                 (pool.work,),
@@ -217,11 +217,11 @@ def _resized(shape: tuple[int, ...]) -> Iterator[Link]:
         "coordinate_transformation_mode": "asymmetric",
         "nearest_mode": "floor",
     }
-    node = FloatNode(
+    node = TimedNode(
         "Resize", (numbers(*shape),), (None, np.array([1, 1, 2, 2], np.float32)), attributes
     )
     ahead = Shape(channels, channels, size)
-    mean = FloatNode("GlobalAveragePool", (numbers(1, channels, 2 * size, 2 * size),)).work
+    mean = TimedNode("GlobalAveragePool", (numbers(1, channels, 2 * size, 2 * size),)).work
     for form in (NodeForm.FLOAT, NodeForm.INTEGER):
         first, then = _behind_convolution(ahead, form), _pool(node, form)
         yield Link(
@@ -235,7 +235,7 @@ def _resized(shape: tuple[int, ...]) -> Iterator[Link]:
         )
 
 
-def _pool(node: FloatNode, form: NodeForm) -> Build:
+def _pool(node: TimedNode, form: NodeForm) -> Build:
     def build(parts: Parts, name: str) -> str:
         pooled = node.build(parts, name)
         return pooled if form is NodeForm.FLOAT else quantized(parts, pooled)
@@ -252,7 +252,7 @@ def _behind_convolution(shape: Shape, form: NodeForm) -> Build:
 
 def _norms(shape: tuple[int, int]) -> Iterator[Link]:
     x, q = numbers(1, *shape), codes(1, *shape)
-    softmax = FloatNode("Softmax", (x,), (), {"axis": -1})
+    softmax = TimedNode("Softmax", (x,), (), {"axis": -1})
     yield _float(softmax)
     yield _integer(
         softmax,
@@ -260,16 +260,16 @@ def _norms(shape: tuple[int, int]) -> Iterator[Link]:
         q,
     )
     gain = np.ones(shape[-1:], np.float32)
-    yield _float(FloatNode("LayerNormalization", (x,), (gain, gain), {"axis": -1}))
+    yield _float(TimedNode("LayerNormalization", (x,), (gain, gain), {"axis": -1}))
     gains = np.ones(shape[:1], np.float32)
-    yield _float(FloatNode("InstanceNormalization", (x,), (gains, gains)))
+    yield _float(TimedNode("InstanceNormalization", (x,), (gains, gains)))
     for op_type in (*BINARY, "Relu", "Gelu", "Erf", "Tanh"):
-        yield _float(FloatNode(op_type, (x, x) if op_type in BINARY else (x,)))
-    yield _float(FloatNode("Add", (x,), (gain,)))
-    yield _float(FloatNode("Mul", (x,), (gain,)))
+        yield _float(TimedNode(op_type, (x, x) if op_type in BINARY else (x,)))
+    yield _float(TimedNode("Add", (x,), (gain,)))
+    yield _float(TimedNode("Mul", (x,), (gain,)))
     for op_type in ("Add", "Mul"):
         yield _integer(
-            FloatNode(op_type, (x, x)),
+            TimedNode(op_type, (x, x)),
             calling_on_codes(f"QLinear{op_type}", {}, ("x1",)),
             q,
             q,
@@ -279,7 +279,7 @@ def _norms(shape: tuple[int, int]) -> Iterator[Link]:
 def _embedding(ids: int, width: int) -> Iterator[Link]:
     table = numbers(5000, width)
     x = np.random.default_rng(ids).integers(0, 5000, (1, ids))
-    node = FloatNode("Gather", (x,), table=table)
+    node = TimedNode("Gather", (x,), table=table)
     for form, rows in ((NodeForm.FLOAT, table), (NodeForm.INTEGER, codes(5000, width))):
         yield Link.alone(
             node.work,

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.clock.float_node import FloatNode
 from onnxq.clock.link import Arrangement, Build, Link, both, nothing
 from onnxq.clock.model import MICROSOFT, Parts, codes, numbers, weights
 from onnxq.clock.quantized import calling_on_codes, grid, quantized, weight_of
+from onnxq.clock.timed_node import TimedNode
 from onnxq.costs import Change
 from onnxq.operator import NodeForm
 from onnxq.ort.runtime import Optimization
@@ -58,8 +58,8 @@ def product_links() -> Iterator[Link]:
 
 
 def _constant(m: int, k: int, n: int) -> Iterator[Link]:
-    there = FloatNode("MatMul", (numbers(m, k),), (numbers(k, n),))
-    back = FloatNode("MatMul", (numbers(m, n),), (numbers(n, k),))
+    there = TimedNode("MatMul", (numbers(m, k),), (numbers(k, n),))
+    back = TimedNode("MatMul", (numbers(m, n),), (numbers(n, k),))
     works = (there.work, back.work) if k != n else (there.work,)
     count = 2 // len(works)
     quantize = tuple((Change.QUANTIZE.work(m * size), NodeForm.FLOAT) for size in (k, n))
@@ -123,7 +123,7 @@ def _dynamic(k: int, n: int) -> Build:
 
 
 def _activations(a: Singles, b: Singles) -> Iterator[Link]:
-    node = FloatNode("MatMul", (a, b))
+    node = TimedNode("MatMul", (a, b))
     yield Link.alone(node.work, NodeForm.FLOAT, node.build, node.feeds())
     yield Link.alone(
         node.work,
@@ -139,7 +139,7 @@ def recurrent_links() -> Iterator[Link]:
         for op_type, gates in (("LSTM", 4), ("GRU", 3)):
             shapes = ((1, gates * hidden, hidden),) * 2
             w, r = (numbers(*shape) / np.float32(np.sqrt(hidden)) for shape in shapes)
-            node = FloatNode(op_type, (numbers(steps, 1, hidden),), (w, r), {"hidden_size": hidden})
+            node = TimedNode(op_type, (numbers(steps, 1, hidden),), (w, r), {"hidden_size": hidden})
             yield Link(
                 (node.work,),
                 NodeForm.FLOAT,

@@ -16,19 +16,19 @@ from onnxq.graph.passes.fold_batch_norm import FoldBatchNorm
 from onnxq.graph.passes.fold_constants import FoldConstants
 from onnxq.graph.passes.fold_factors import FoldFactors
 from onnxq.graph.passes.fold_factors_ahead import FoldFactorsAhead
-from onnxq.graph.passes.gelu import FuseGelu
+from onnxq.graph.passes.fuse_gelu import FuseGelu
+from onnxq.graph.passes.fuse_hard_swish import FuseHardSwish
+from onnxq.graph.passes.fuse_layer_normalization import FuseLayerNormalization
+from onnxq.graph.passes.fuse_softmax import FuseSoftmax
 from onnxq.graph.passes.gemm_factors import FoldGemmFactors
 from onnxq.graph.passes.global_pool import MeanToGlobalPool
-from onnxq.graph.passes.hard_swish import FuseHardSwish
 from onnxq.graph.passes.initializer_inputs import RemoveInitializersFromInputs
 from onnxq.graph.passes.inline import InlineFunctions
-from onnxq.graph.passes.layer_normalization import FuseLayerNormalization
 from onnxq.graph.passes.lift_constants import LiftConstants
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.passes.no_ops import RemoveNoOps
 from onnxq.graph.passes.opset import UpgradeOpset, upgrade_opset
 from onnxq.graph.passes.skip_norms import TakeSkipNormsApart
-from onnxq.graph.passes.softmax import FuseSoftmax
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.graph.skeleton import read_attributes
 from onnxq.graph.types import RunCallable, infer_by_run, infer_types, untyped

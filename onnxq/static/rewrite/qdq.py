@@ -26,8 +26,8 @@ from onnxq.qdq.initializers import Initializers
 from onnxq.qdq.write import clip_codes
 from onnxq.static.placing.channel_gains import GAINS_KEY, written_gains
 from onnxq.static.placing.decision import Quantize
+from onnxq.static.rewrite.bias_inside import bias_inside
 from onnxq.static.rewrite.guards import inputs_to_guard, results_to_guard
-from onnxq.static.rewrite.products import bias_inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from onnxq.qparams import QParams
     from onnxq.static.placing.decision import Decision
     from onnxq.static.plan import Plan
-    from onnxq.static.rewrite.products import BiasInside
+    from onnxq.static.rewrite.bias_inside import BiasInside
 
 # The operator between a DequantizeLinear and a node that is to stay float: a copy that ONNX
 # Runtime's optimizers do not remove (as they do Identity), so that DQ -> op -> Q does not match.

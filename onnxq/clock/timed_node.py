@@ -1,4 +1,4 @@
-"""A float node with its shapes, to be measured: its Work is what `onnxq.costs` says of it."""
+"""A float node with its arrays, to be measured: its Work is what `onnxq.costs` says of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class FloatNode:
+class TimedNode:
     """A node of a float model.
 
     Attributes:

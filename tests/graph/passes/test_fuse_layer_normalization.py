@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from onnxq.graph.passes.layer_normalization import FuseLayerNormalization
+from onnxq.graph.passes.fuse_layer_normalization import FuseLayerNormalization
 from onnxq.graph.types import infer_types
 from tests.graph.passes.spelled import model_of, ops, same
 

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from onnxq.graph.passes.softmax import FuseSoftmax
+from onnxq.graph.passes.fuse_softmax import FuseSoftmax
 from onnxq.graph.types import infer_types
 from tests.graph.passes.spelled import model_of, ops, same
 
