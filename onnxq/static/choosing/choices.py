@@ -83,15 +83,18 @@ def _choice(
 def _why_integers(decision: Quantize, throughput: Throughput | None) -> str:
     """How a node runs in integers, with a figure of what that saves."""
     if decision.folded_into is not None:
-        return decision.how.partition(" '")[0]  # of its node, without the name
+        into = decision.how.partition(" '")[0]  # of its node, without the name
+        return f"{into}: 1 kernel for both"
     match decision.rule.role:
         case Role.COMPUTE if throughput is not None:
             fast, slow = throughput.uint8_int8, throughput.float32
             return f"{decision.how}: {fast:g} against {slow:g} GMAC/s in float"
+        case Role.COMPUTE if decision.rule.weight is not None:
+            return f"{decision.how}: weights of 1 byte in place of 4"
         case Role.ELEMENTWISE:
             count = len(decision.rule.activations) + len(decision.results)
             return f"{decision.how}: in float it would need {count} conversions"
-        case Role.MOVEMENT:
+        case Role.MOVEMENT | Role.CLAMP:
             return f"{decision.how}: 1 byte a number in place of 4"
     return decision.how
 

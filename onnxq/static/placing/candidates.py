@@ -94,7 +94,7 @@ def _judge(
         return Float(f"inside the body of {loop}: static quantization leaves loop bodies in float")
     operator = catalog.find(node.op_type, node.domain)
     if operator is None:
-        return Float(f"onnxq has no integer form of {label}")
+        return Float(f"onnxq has no integer form of {label}{_ends(node)}")
     entry = qconfig.for_node(node_name(node), node.op_type)
     if entry is None or entry.form is NodeForm.FLOAT:
         return Float(LEFT)
@@ -118,15 +118,34 @@ def _why_not_by_default(node: ir.Node, rule: Rule, qconfig: QConfigMapping, targ
     elif missing := _missing_kernel(node, rule, qconfig):
         reason = missing
     elif rule.form is Form.FLOAT:
+        count = len(_varying(node, rule)) + len(rule.outputs)
         return (
-            f"ONNX Runtime has no integer kernel for {label} and computes it in float32; "
-            "name it in the qconfig to have its result in codes all the same"
+            f"no integer kernel in ONNX Runtime: codes would take {conversions(count)}; name it in "
+            "the qconfig to have them all the same"
         )
     elif ratio is not None:
         reason = f"ONNX Runtime runs {label} in integers at {ratio:.2f} of its float speed"
     else:
         return ""
     return f"{reason}; name it in the qconfig to have it in integers all the same"
+
+
+def _varying(node: ir.Node, rule: Rule) -> list[ir.Value]:
+    """Activations that the node would read in codes and that are no constants."""
+    values = dict.fromkeys(find_input(node, slot) for slot in rule.activations)
+    return [v for v in values if v is not None and not v.is_initializer()]
+
+
+def _ends(node: ir.Node) -> str:
+    """How many conversions codes on its floats would take; empty where it has none to convert."""
+    inputs = {v for v in node.inputs if v is not None and not v.is_initializer()}
+    floats = [v for v in (*inputs, *node.outputs) if v.dtype == ir.DataType.FLOAT]
+    return f": codes would take {conversions(len(floats))}" if floats else ""
+
+
+def conversions(count: int) -> str:
+    """The count in words."""
+    return "1 conversion" if count == 1 else f"{count or 'no'} conversions"
 
 
 def _why_slots_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> str:

@@ -19,7 +19,7 @@ from onnxq.dtypes import INT8
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import Float, Form, NodeForm, Role, Rule
 from onnxq.qdq.read import dequantizer, one_scale
-from onnxq.static.placing.candidates import UNBOUNDED, Candidate, find_candidates
+from onnxq.static.placing.candidates import UNBOUNDED, Candidate, conversions, find_candidates
 from onnxq.static.placing.decision import Decision, Quantize, weight_limit
 from onnxq.static.placing.unbounded import REASON, readers_of_infinity
 
@@ -255,21 +255,37 @@ def _why_not_worth(candidate: Candidate, demand: _Demand, placement: Placement) 
     """Why the integer form would cost more conversions than it saves, or the empty string."""
     varying = [v for v in _read(candidate) if not v.is_initializer()]
     arrive = [value_name(v) in placement.from_integers for v in varying]
+    counted = _conversions(arrive, candidate)
     if candidate.rule.role is Role.ELEMENTWISE and not any(arrive):
-        return "its inputs are float: integers here would cost more conversions than they save"
+        return f"its inputs are float: integers would take {counted}"
     if _is_idle(candidate, demand):
-        return "no integer node reads its result: codes would round it once more than it needs"
+        return (
+            f"no integer node reads its result: codes would round it once more, and take {counted}"
+        )
     if candidate.rule.role in (Role.MOVEMENT, Role.CLAMP):
         early = candidate.rule.role is Role.CLAMP or candidate.rule.shrinks
         if early and not any(value_name(v) in placement.quantized for v in varying):
-            return "its input is float: what it gives is better and faster made into codes"
+            return "its input is float: the 1 conversion is better and faster behind it"
         if any(v in demand.by_compute for v in candidate.results):
             return ""
         if not (arrive and all(arrive)):
-            return "it only moves data, and neither side of it is in integers"
+            return (
+                f"it only moves data, and no side of it is in integers: they would take {counted}"
+            )
         if candidate.results and not any(v in demand.by_any for v in candidate.results):
-            return "it only moves data, and no integer node reads what it moves"
+            return f"it only moves data that no integer node reads: codes would take {counted}"
     return ""
+
+
+def _conversions(arrive: list[bool], candidate: Candidate) -> str:
+    """Conversions around the node in integers, whose readers are float, and in float.
+
+    Args:
+        arrive: of each activation, whether it comes in codes.
+        candidate: the node.
+    """
+    in_integers = arrive.count(False) + len(candidate.results)
+    return f"{conversions(in_integers)} in place of {sum(arrive) or 'none'}"
 
 
 def _why_not_in_range(candidate: Candidate) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import numpy as np
@@ -10,7 +11,7 @@ from onnx import helper
 from onnxq.operator import NodeForm
 from onnxq.qconfig import Choice, QConfigMapping, default_qconfig_mapping
 from onnxq.static.prepare import Prepared, prepare
-from tests.examples import model, weights
+from tests.examples import model, network, weights
 from tests.small_networks import WIDTH, embedded, encoder_block, perceptron, repeated
 
 INTEGER, RESULT, FLOAT = NodeForm.INTEGER, NodeForm.FLOAT_RESULT, NodeForm.FLOAT
@@ -58,9 +59,11 @@ def test_what_a_loop_repeats_is_dynamic() -> None:
     assert found["inside"] is NodeForm.DYNAMIC
 
 
-def test_every_choice_has_a_reason() -> None:
-    for made in (encoder_block(), perceptron(), embedded("LSTM"), repeated()):
-        assert all(choice.reason for choice in prepare(made).choices.values())
+@pytest.mark.parametrize("target", ["portable", "x86-vnni"])
+def test_every_choice_has_a_reason_with_a_figure(target: str) -> None:
+    for made in (encoder_block(), perceptron(), embedded("LSTM"), network()):
+        reasons = [choice.reason for choice in prepare(made, None, target).choices.values()]
+        assert [r for r in reasons if not re.search(r"(?<![a-z-])\d", r)] == []
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_a_named_observer_replaces_the_range_that_an_operator_guarantees() -> No
 def test_a_named_node_that_stays_in_float_is_noted_with_the_reason(mapping: QConfigMapping) -> None:
     assert prepare(network(), mapping).notes == (
         "Sinh 'sinh': asked for by the qconfig, but stays in float: "
-        "onnxq has no integer form of Sinh",
+        "onnxq has no integer form of Sinh: codes would take 2 conversions",
     )
 
 

@@ -353,3 +353,14 @@ def test_a_conv_has_codes_out_whatever_is_asked() -> None:
 def test_a_named_float_stays_float() -> None:
     placement = placed("y = Conv(x, w)", formed(NodeForm.FLOAT, "Conv"))
     assert summary(placement) == ["float"]
+
+
+def test_nodes_that_stay_float_tell_the_conversions_that_integers_would_take() -> None:
+    floats = placed("y = Add(x, x2)", inputs="float[1,4,8,8] x, float[1,4,8,8] x2")
+    assert "3 conversions in place of none" in str(floats.decisions["n0_Add"])
+    idle = placed("c = Conv(x, w) y = Tanh(c)")
+    assert "take 1 conversion in place of 1" in str(idle.decisions["n1_Tanh"])
+    moved = placed("c = Conv(x, w) y = Transpose(c)")
+    assert "take 1 conversion in place of 1" in str(moved.decisions["n1_Transpose"])
+    unknown = placed("c = Conv(x, w) y = Sinh(c)")
+    assert "codes would take 2 conversions" in str(unknown.decisions["n1_Sinh"])
