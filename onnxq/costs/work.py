@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxq.graph.walk import attribute_values, value_name
+from onnxq.graph.walk import attribute_values, is_read, value_name
 from onnxq.operator.nodes import find_input, is_constant
 from onnxq.ort.layouts import BLOCK, CONVOLUTION, FEW_CHANNELS
 from onnxq.targets.gains import GATES, PRODUCT_OPS
@@ -64,7 +64,7 @@ def work_of(node: ir.Node, sizes: Mapping[str, Sizes]) -> Work | None:
         sizes: of the values, by name.
     """
     inputs = [value for value in node.inputs if value is not None]
-    outputs = [value for value in node.outputs if value.uses() or value.is_graph_output()]
+    outputs = [value for value in node.outputs if is_read(value)]
     names = [value_name(value) for value in (*inputs, *outputs)]
     if not names or any(name not in sizes for name in names):
         return None

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.graph.walk import is_read
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -47,7 +49,7 @@ def affine_of(
     """
     if norm.op_type != "BatchNormalization" or norm.domain:
         return None
-    if norm.attributes.get_int("training_mode", 0) or any(_is_read(y) for y in norm.outputs[1:]):
+    if norm.attributes.get_int("training_mode", 0) or any(is_read(y) for y in norm.outputs[1:]):
         return None
     found = [constant_in(norm, slot) for slot in _PARAMETERS]
     known = [x.astype(np.float64) for x in found if x is not None]
@@ -60,7 +62,3 @@ def affine_of(
     if not (np.isfinite(spread).all() and (spread > 0).all()):
         return None  # NaN at run time; not ours to hide
     return Affine(gamma / np.sqrt(spread), mean, beta)
-
-
-def _is_read(value: ir.Value) -> bool:
-    return bool(value.uses()) or value.is_graph_output()

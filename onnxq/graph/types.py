@@ -12,6 +12,7 @@ from onnxq.errors import first_line
 from onnxq.graph.ceil_mode import correct_ceil_mode
 from onnxq.graph.edit import all_values
 from onnxq.graph.skeleton import proto_graphs, skeleton
+from onnxq.graph.walk import is_read
 
 Dim = int | ir.SymbolicDim | None
 
@@ -130,7 +131,7 @@ def untyped(model: ir.Model) -> list[str]:
         for v in all_values(model.graph)
         if v.name
         and (v.type is None or (isinstance(v.type, ir.TensorType) and v.shape is None))
-        and (v.uses() or v.is_graph_output())
+        and is_read(v)
     ]
 
 

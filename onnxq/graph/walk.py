@@ -22,6 +22,11 @@ def value_name(value: ir.Value) -> str:
     return value.name
 
 
+def is_read(value: ir.Value) -> bool:
+    """Whether a node or the graph's caller gets the value."""
+    return bool(value.uses()) or value.is_graph_output()
+
+
 def node_name(node: ir.Node) -> str:
     """The node's name; canonical graphs name every node."""
     assert node.name

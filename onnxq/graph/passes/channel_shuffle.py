@@ -17,6 +17,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_constant, replace
+from onnxq.graph.walk import is_read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +69,7 @@ class ShuffleToGather(ir.passes.InPlacePass):
             gather.metadata_props.update(node.metadata_props)
             replace(node, gather, names)
             for left in ahead:
-                if not any(y.uses() or y.is_graph_output() for y in left.outputs):
+                if not any(map(is_read, left.outputs)):
                     graph_of(left).remove(left, safe=True)
         return ir.passes.PassResult(model, modified=names is not None)
 

@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.graph.edit import all_nodes, bypass
+from onnxq.graph.walk import is_read
 from onnxq.graph.weights import constant
 
 NEUTRAL = {
@@ -75,7 +76,7 @@ def _is_no_op(node: ir.Node, x: ir.Value) -> bool:
             order = list(node.attributes.get_ints("perm", []))
             return bool(order) and order == list(range(len(order)))
         case "Dropout":
-            return not _trains(node) and not any(_is_read(y) for y in node.outputs[1:])
+            return not _trains(node) and not any(is_read(y) for y in node.outputs[1:])
         case "Cast":
             return x.dtype is not None and node.attributes.get_int("to") == x.dtype.value
         case "CastLike":
@@ -128,10 +129,6 @@ def _takes_all(node: ir.Node) -> bool:
     if steps is not None and (each is None or not (each.numpy() == 1).all()):
         return False
     return not starts.any() and bool((ends == TO_THE_END).all())
-
-
-def _is_read(value: ir.Value) -> bool:
-    return bool(value.uses()) or value.is_graph_output()
 
 
 def _trains(dropout: ir.Node) -> bool:

@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, all_nodes, graph_of
 from onnxq.graph.passes.raise_opset import raise_opset
+from onnxq.graph.walk import is_read
 from onnxq.operator.nodes import find_input, has_input, input_at
 
 _DOMAIN = "com.microsoft"
@@ -71,7 +72,7 @@ def _is_apart(node: ir.Node, skip_type: str) -> bool:
     if (node.domain, node.op_type) != (_DOMAIN, skip_type):
         return False
     unread = (v for i, v in enumerate(node.outputs) if i not in (0, _SUM))
-    return not any(v.uses() or v.is_graph_output() for v in unread)
+    return not any(map(is_read, unread))
 
 
 def _take_apart(node: ir.Node, norm: _Norm, names: FreeNames) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq import catalog
+from onnxq.graph.walk import is_read
 from onnxq.graph.weights import constant
 from onnxq.operator import Float, Form, NodePlan, Operator, Role, Rule, WeightSlot
 from onnxq.qdq.fuse.fusion import Fusion, Kept
@@ -50,7 +51,7 @@ def _kept(node: ir.Node, reason: str) -> Kept | None:
             continue
         if not from_dequantize(value, node):
             return None
-    used = [v for v in node.outputs if v.uses() or v.is_graph_output()]
+    used = [v for v in node.outputs if is_read(v)]
     if used and all(goes_to_quantize(v, node) for v in used):
         return Kept(reason)
     return None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnxq.dtypes import INT8
+from onnxq.graph.walk import is_read
 from onnxq.graph.weights import constant
 from onnxq.operator import Role, Rule
 from onnxq.ort import facts
@@ -43,7 +44,7 @@ def shift_to_uint8(model: ir.Model, names: FreeNames) -> None:
             node.replace_input_with(2, shifted[value])
         quantize.outputs[0].type = ir.TensorType(ir.DataType.UINT8)
     for old, new in shifted.items():
-        if old.uses() or old.is_graph_output():
+        if is_read(old):
             continue
         assert isinstance(old.graph, ir.Graph)
         name = str(old.name)
