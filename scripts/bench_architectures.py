@@ -48,6 +48,7 @@ from onnxq.graph.io import load, save
 from onnxq.ort.runtime import NodeKind, count, integer_nodes, optimized_graph
 from onnxq.pytorch import convert, disable_observer, prepare_qat
 from scripts._architectures import ARCHITECTURES, Size, build
+from scripts._architectures._parts import batches
 from scripts._peer import Batch, dynamic_peer, static_peer
 from scripts._tables import cells, head, line, sqnr_db
 from scripts._timing import NOT_SLOWER, Ratio, ratio_of, runs_on, session
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from scripts._architectures._parts import Feeds
 
 ROUNDS = 31
 SAMPLES = 16
@@ -93,12 +93,6 @@ class Row:
         data["ratio"] = {name: Ratio(**each) for name, each in data["ratio"].items()}
         data["nodes"] = {name: (each[0], each[1]) for name, each in data["nodes"].items()}
         return Row(**data)
-
-
-def batches(feeds: Feeds, size: int) -> list[Batch]:
-    arrays = {name: x.numpy() for name, x in feeds.items()}
-    total = len(next(iter(arrays.values())))
-    return [{k: x[i : i + size] for k, x in arrays.items()} for i in range(0, total, size)]
 
 
 def outputs(path: Path, data: list[Batch]) -> list[npt.NDArray[np.float64]]:

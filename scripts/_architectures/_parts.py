@@ -7,12 +7,16 @@ import math
 from collections.abc import Callable
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  # its name everywhere
 
 Feeds = dict[str, Tensor]
 """The inputs of a module by the names of its parameters; the first axis counts samples."""
+Batch = dict[str, npt.NDArray[np.generic]]
+"""The same as ONNX Runtime takes it."""
 Made = tuple[nn.Module, Callable[[int, int], Feeds]]
 """A module, and what draws its inputs: (samples, seed) -> Feeds."""
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -35,6 +39,22 @@ def images(samples: int, channels: int, side: int, seed: int, width: int | None 
     low = torch.randn(samples, channels, *(max(n // 8, 2) for n in shape), generator=random)
     smooth = F.interpolate(low, shape, mode="bicubic", align_corners=False)
     return smooth + 0.25 * torch.randn(samples, channels, *shape, generator=random)
+
+
+def of_images(module: nn.Module, side: int, channels: int = 3) -> Made:
+    """The module, and images (samples, channels, side, side) for it."""
+
+    def feeds(samples: int, seed: int) -> Feeds:
+        return {"image": images(samples, channels, side, seed)}
+
+    return module, feeds
+
+
+def batches(feeds: Feeds, size: int) -> list[Batch]:
+    """The samples as batches of that size."""
+    arrays = {name: x.numpy() for name, x in feeds.items()}
+    total = len(next(iter(arrays.values())))
+    return [{k: x[i : i + size] for k, x in arrays.items()} for i in range(0, total, size)]
 
 
 def signal(samples: int, channels: int, steps: int, seed: int) -> Tensor:

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from scripts._architectures._parts import Feeds, ImageNet, Made, Size, conv_bn, head, images
-
-
-def _made(module: nn.Module, side: int) -> Made:
-    def feeds(n: int, seed: int) -> Feeds:
-        return {"image": images(n, 3, side, seed)}
-
-    return module, feeds
+from scripts._architectures._parts import (
+    ImageNet,
+    Made,
+    Size,
+    conv_bn,
+    head,
+    of_images,
+)
 
 
 class ChannelNorm(nn.LayerNorm):
@@ -64,7 +64,7 @@ class ConvNext(nn.Module):
 
 def convnext(size: Size) -> Made:
     """ConvNeXt-T, two of its stages (Liu et al. 2022)."""
-    return _made(ConvNext(96), 112) if size is Size.REAL else _made(ConvNext(16), 32)
+    return of_images(ConvNext(96), 112) if size is Size.REAL else of_images(ConvNext(16), 32)
 
 
 class SqueezeExcite(nn.Module):
@@ -123,7 +123,7 @@ def efficientnet(size: Size) -> Made:
         nn.Dropout(0.2),
         nn.Linear(4 * w[4], 10),
     )
-    return _made(net, 112 if size is Size.REAL else 32)
+    return of_images(net, 112 if size is Size.REAL else 32)
 
 
 class HardSqueezeExcite(SqueezeExcite):
@@ -155,7 +155,7 @@ def mobilenetv3(size: Size) -> Made:
         nn.Hardswish(),
         nn.Linear(32 * f, 10),
     )
-    return _made(net, 112 if size is Size.REAL else 32)
+    return of_images(net, 112 if size is Size.REAL else 32)
 
 
 class GroupedBlock(nn.Module):
@@ -193,7 +193,7 @@ def _regnet(size: Size, *, squeeze: bool) -> Made:
         blocks.append(GroupedBlock(before, after, group, 2, squeeze=squeeze))
         blocks.append(GroupedBlock(after, after, group, 1, squeeze=squeeze))
     net = ImageNet(conv_bn((3, widths[0]), 3, 2), *blocks, *head(widths[3]))
-    return _made(net, 112 if real else 32)
+    return of_images(net, 112 if real else 32)
 
 
 def regnet_x(size: Size) -> Made:
@@ -243,7 +243,7 @@ def shufflenetv2(size: Size) -> Made:
     ]
     stem = [conv_bn((3, w[0]), 3, 2), nn.MaxPool2d(3, 2, 1)]
     net = ImageNet(*stem, *units, conv_bn((w[2], 2 * w[2]), 1), *head(2 * w[2]))
-    return _made(net, 112 if real else 32)
+    return of_images(net, 112 if real else 32)
 
 
 class DenseLayer(nn.Module):
@@ -283,7 +283,7 @@ def densenet(size: Size) -> Made:
         nn.ReLU(),
         *head(last),
     )
-    return _made(net, side)
+    return of_images(net, side)
 
 
 class Inception(nn.Module):
@@ -319,4 +319,4 @@ def googlenet(size: Size) -> Made:
         Inception(60 * f, (24 * f, 12 * f, 26 * f, 2 * f, 6 * f, 8 * f)),
         *head(64 * f),
     )
-    return _made(net, side)
+    return of_images(net, side)

@@ -6,15 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from scripts._architectures._parts import Feeds, Made, Size, conv_bn, images
+from scripts._architectures._parts import Made, Size, conv_bn, of_images
 from scripts._architectures.classification import GroupedBlock
-
-
-def _made(module: nn.Module, side: int, channels: int = 3) -> Made:
-    def feeds(n: int, seed: int) -> Feeds:
-        return {"image": images(n, channels, side, seed)}
-
-    return module, feeds
 
 
 def _double(before: int, after: int) -> nn.Sequential:
@@ -48,7 +41,7 @@ class UNet(nn.Module):
 
 def unet(size: Size) -> Made:
     """U-Net, two levels (Ronneberger et al. 2015)."""
-    return _made(UNet(24), 96) if size is Size.REAL else _made(UNet(4), 32)
+    return of_images(UNet(24), 96) if size is Size.REAL else of_images(UNet(4), 32)
 
 
 class ResizingUNet(UNet):
@@ -61,7 +54,7 @@ class ResizingUNet(UNet):
 
 def unet_up(size: Size) -> Made:
     """U-Net with Resize in place of transposed convolutions (Odena et al. 2016)."""
-    return _made(ResizingUNet(24), 96) if size is Size.REAL else _made(ResizingUNet(4), 32)
+    return of_images(ResizingUNet(24), 96) if size is Size.REAL else of_images(ResizingUNet(4), 32)
 
 
 class DeepLab(nn.Module):
@@ -90,7 +83,7 @@ class DeepLab(nn.Module):
 
 def deeplab(size: Size) -> Made:
     """DeepLabV3's head on a small ResNet (Chen et al. 2017)."""
-    return _made(DeepLab(32), 128) if size is Size.REAL else _made(DeepLab(4), 48)
+    return of_images(DeepLab(32), 128) if size is Size.REAL else of_images(DeepLab(4), 48)
 
 
 class C2f(nn.Module):
@@ -165,7 +158,7 @@ class Yolo(nn.Module):
 
 def yolo(size: Size) -> Made:
     """YOLOv8's blocks (Jocher et al. 2023) with YOLOv5's anchors and decoding."""
-    return _made(Yolo(24, 128), 128) if size is Size.REAL else _made(Yolo(4, 32), 32)
+    return of_images(Yolo(24, 128), 128) if size is Size.REAL else of_images(Yolo(4, 32), 32)
 
 
 class Ssd(nn.Module):
@@ -206,7 +199,7 @@ class Ssd(nn.Module):
 
 def ssd(size: Size) -> Made:
     """SSDLite (Liu et al. 2015; Sandler et al. 2018): depthwise, ReLU6, two outputs."""
-    return _made(Ssd(32), 128) if size is Size.REAL else _made(Ssd(4), 32)
+    return of_images(Ssd(32), 128) if size is Size.REAL else of_images(Ssd(4), 32)
 
 
 class SubPixel(nn.Module):
@@ -228,7 +221,7 @@ class SubPixel(nn.Module):
 
 def espcn(size: Size) -> Made:
     """ESPCN (Shi et al. 2016)."""
-    return _made(SubPixel(64), 64, 1) if size is Size.REAL else _made(SubPixel(8), 16, 1)
+    return of_images(SubPixel(64), 64, 1) if size is Size.REAL else of_images(SubPixel(8), 16, 1)
 
 
 class Edsr(nn.Module):
@@ -258,4 +251,4 @@ class Edsr(nn.Module):
 
 def edsr(size: Size) -> Made:
     """EDSR, three blocks (Lim et al. 2017), with a leaky ReLU and a bilinear skip."""
-    return _made(Edsr(48), 64) if size is Size.REAL else _made(Edsr(8), 16)
+    return of_images(Edsr(48), 64) if size is Size.REAL else of_images(Edsr(8), 16)

@@ -8,7 +8,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from scripts._architectures._parts import Feeds, ImageNet, Made, Size, conv_bn, head, images
+from scripts._architectures._parts import (
+    Feeds,
+    ImageNet,
+    Made,
+    Size,
+    conv_bn,
+    head,
+    images,
+    of_images,
+)
 
 
 def shuffled(x: Tensor, groups: int) -> Tensor:
@@ -47,7 +56,7 @@ def shufflenet(size: Size) -> Made:
         units.append(GroupedShuffleUnit(before, after, 3, 2, first))
         units += [GroupedShuffleUnit(after, after, 3, 1, 3) for _ in range(repeats[stage] - 1)]
     stem = [conv_bn((3, widths[0]), 3, 2), nn.MaxPool2d(3, 2, 1)]
-    return _made(ImageNet(*stem, *units, *head(widths[-1])), 224 if real else 32)
+    return of_images(ImageNet(*stem, *units, *head(widths[-1])), 224 if real else 32)
 
 
 def hard_swish(x: Tensor) -> Tensor:
@@ -132,11 +141,4 @@ def lcnet(size: Size) -> Made:
         layers.append(spatial)
         layers.append(conv_bn((before, after), 1, act=nn.Hardswish))
         before = after
-    return _made(ImageNet(*layers, *head(before)), side)
-
-
-def _made(module: nn.Module, side: int) -> Made:
-    def feeds(n: int, seed: int) -> Feeds:
-        return {"image": images(n, 3, side, seed)}
-
-    return module, feeds
+    return of_images(ImageNet(*layers, *head(before)), side)

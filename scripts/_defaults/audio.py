@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  # its name everywhere
 
 import onnxq
-from scripts._architectures._parts import Feeds, Size
-from scripts._defaults.case import Case, batches, top1
+from scripts._architectures._parts import Feeds, Size, batches
+from scripts._defaults.case import TOGETHER, Case, top1
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -166,8 +166,8 @@ def constant_q(size: Size, folder: Path) -> Case:
     onnxq.export(module.eval(), feeds(calibration[:2]), path)
     return Case(
         path,
-        batches(feeds(calibration)),
-        batches(feeds(test)),
+        batches(feeds(calibration), TOGETHER),
+        batches(feeds(test), TOGETHER),
         {"": {"wave": test[:1]}},
         top1(kinds),
     )

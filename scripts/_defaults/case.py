@@ -10,16 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 import onnxq
+from scripts._architectures._parts import Batch, Feeds, batches
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from torch import nn
 
-    from scripts._architectures._parts import Feeds
-
-Batch = dict[str, npt.NDArray[np.generic]]
-Draw = Callable[[int, int], "Feeds"]
+Draw = Callable[[int, int], Feeds]
 """Inputs of a module: (samples, seed) -> feeds."""
 Outputs = list[npt.NDArray[np.float64]]
 CALIBRATED, TESTED = 32, 16  # samples
@@ -46,13 +44,6 @@ class Case:
     score: Callable[[Outputs], float] | None = None
 
 
-def batches(feeds: Feeds, size: int = TOGETHER) -> list[Batch]:
-    """The samples as batches of that size."""
-    arrays = {name: x.numpy() for name, x in feeds.items()}
-    total = len(next(iter(arrays.values())))
-    return [{k: x[i : i + size] for k, x in arrays.items()} for i in range(0, total, size)]
-
-
 def exported(made: tuple[nn.Module, Draw], path: Path) -> Case:
     """A module with random weights and what draws its inputs, as a case without a score."""
     module, feeds = made
@@ -64,8 +55,8 @@ def drawn(path: Path, feeds: Draw) -> Case:
     """A file and what draws its inputs."""
     return Case(
         path,
-        batches(feeds(CALIBRATED, CALIBRATION_SEED)),
-        batches(feeds(TESTED, TEST_SEED)),
+        batches(feeds(CALIBRATED, CALIBRATION_SEED), TOGETHER),
+        batches(feeds(TESTED, TEST_SEED), TOGETHER),
         {"": batches(feeds(1, EXPORT_SEED), 1)[0]},
     )
 

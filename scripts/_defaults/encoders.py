@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  # its name everywhere
 
 import onnxq
-from scripts._architectures._parts import Feeds, Size, initialize, normal
+from scripts._architectures._parts import Feeds, Size, batches, initialize, normal
 from scripts._defaults.case import (
     CALIBRATED,
     CALIBRATION_SEED,
@@ -19,14 +19,13 @@ from scripts._defaults.case import (
     TESTED,
     TOGETHER,
     Case,
-    batches,
     exported,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scripts._defaults.case import Batch
+    from scripts._architectures._parts import Batch
 
 RANGE = 220.0  # of the sum ahead of a LayerNorm, in the columns that stand out
 OUTLYING = {0: (5, 40), 2: (17,)}
@@ -127,7 +126,7 @@ def sentence_encoder(size: Size, folder: Path) -> Case:
     onnxq.export(module, feeds(TOGETHER, EXPORT_SEED), path, dynamic_axes=axes)
 
     def both(samples: int, seed: int) -> list[Batch]:
-        drawn = [batches(feeds(samples // 2, seed + steps, steps)) for steps in lengths]
+        drawn = [batches(feeds(samples // 2, seed + steps, steps), TOGETHER) for steps in lengths]
         return [batch for each in drawn for batch in each]
 
     timed = {f"{n} tokens": batches(feeds(1, EXPORT_SEED, n, 1.0), 1)[0] for n in lengths}

@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 import onnxq
 from models.cifar10 import load_sample
 from models.transformer import transformer as patches
-from scripts._architectures._parts import Size
-from scripts._defaults.case import Batch, Case, top1
+from scripts._architectures._parts import Batch, Size
+from scripts._defaults.case import Case, top1
 from scripts._defaults.vit_stem import vit_stem as stem
 from scripts._models import ROOT
 
