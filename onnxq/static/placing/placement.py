@@ -269,9 +269,7 @@ def _why_not_worth(candidate: Candidate, demand: _Demand, placement: Placement) 
         if any(v in demand.by_compute for v in candidate.results):
             return ""
         if not (arrive and all(arrive)):
-            return (
-                f"it only moves data, and no side of it is in integers: they would take {counted}"
-            )
+            return f"it only moves data, and neither side of it is in integers: {counted}"
         if candidate.results and not any(v in demand.by_any for v in candidate.results):
             return f"it only moves data that no integer node reads: codes would take {counted}"
     return ""
