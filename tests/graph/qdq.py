@@ -91,11 +91,6 @@ class Graph:
         return ir.from_proto(onnx.shape_inference.infer_shapes(made))
 
 
-def op_types(model: ir.Model) -> list[str]:
-    """Of the graph itself, in order."""
-    return [node.op_type for node in model.graph]
-
-
 def kernels(model: ir.Model) -> list[str]:
     """Of the graph that ONNX Runtime runs, sorted; without changes of layout."""
     nodes = runtime.optimized_graph(model).graph

@@ -16,6 +16,7 @@ from onnxq.operator.examples import normal
 from onnxq.operators.attention import Attention
 from onnxq.operators.microsoft_attention import MicrosoftAttention
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
+from tests.op_types import op_types
 from tests.operators import builder
 from tests.operators.dynamic_builder import (
     HALF,
@@ -58,10 +59,6 @@ def rule_of(case: Case) -> DynamicRule:
 
 def reals(arrays: list[Array]) -> list[np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
     return [np.asarray(x, np.float64) for x in arrays]
-
-
-def op_types(model: ir.Model) -> list[str]:
-    return [node.op_type for node in model.graph]
 
 
 def test_it_is_found_beside_onnxs_own_attention() -> None:

@@ -11,7 +11,8 @@ from onnxq.operator import Case, Form, Operator, Role, Rule, Site
 from onnxq.ort import runtime
 from onnxq.qdq.fuse import Fused, fuse
 from tests.examples import images, network, save
-from tests.graph.qdq import SHAPE, Graph, kernels, op_types, run
+from tests.graph.qdq import SHAPE, Graph, kernels, run
+from tests.op_types import op_types
 from tests.operators import builder
 from tests.operators.test_contract import each_case, randomized, types_for
 

@@ -9,6 +9,7 @@ import pytest
 
 from onnxq.ort import runtime
 from onnxq.qdq.tidy import as_format, count_grids, output_scales, tidy_quantized
+from tests.op_types import op_types
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -33,10 +34,6 @@ def model_of(*lines: str) -> ir.Model:
     return ir.from_proto(onnx.parser.parse_model(text))
 
 
-def kinds(model: ir.Model) -> list[str]:
-    return [node.op_type for node in model.graph]
-
-
 def run(model: ir.Model, seed: int = 0) -> npt.NDArray[np.float32]:
     x = np.random.default_rng(seed).normal(size=(2, 2, 4, 4)).astype(np.float32) * 3
     with runtime.open_session(model, optimization=runtime.Optimization.NONE) as session:
@@ -59,7 +56,7 @@ def test_data_movement_gets_codes_of_its_own() -> None:
             "y = Transpose<perm=[0,2,1,3]>(p)",
         )
     )
-    assert kinds(model) == [Q, DQ, "MaxPool", Q, DQ, "Transpose", Q, DQ]
+    assert op_types(model) == [Q, DQ, "MaxPool", Q, DQ, "Transpose", Q, DQ]
     ((name, scale),) = output_scales(model)
     assert name == "y"
     assert scale == pytest.approx(0.1)
@@ -67,7 +64,7 @@ def test_data_movement_gets_codes_of_its_own() -> None:
 
 def test_what_only_runs_on_codes_is_written_on_codes() -> None:
     model = tidied(model_of('y = Pad<mode="reflect">(xd, pads)'))
-    assert kinds(model) == [Q, DQ, "Pad", DQ] or kinds(model) == [Q, "Pad", DQ]
+    assert op_types(model) == [Q, DQ, "Pad", DQ] or op_types(model) == [Q, "Pad", DQ]
 
 
 def test_a_clamp_before_q_goes_where_its_range_covers_the_codes() -> None:
@@ -79,7 +76,7 @@ def test_a_clamp_before_q_goes_where_its_range_covers_the_codes() -> None:
             "y = DequantizeLinear(rq, t, zero)",
         )
     )
-    assert kinds(model) == [Q, DQ, "Add", Q, DQ]
+    assert op_types(model) == [Q, DQ, "Add", Q, DQ]
 
 
 def test_a_clamp_that_cuts_codes_off_becomes_one_on_codes() -> None:
@@ -91,7 +88,7 @@ def test_a_clamp_that_cuts_codes_off_becomes_one_on_codes() -> None:
             "y = DequantizeLinear(cq, s, z)",
         )
     )
-    assert kinds(model) == [Q, DQ, "Add", Q, "Clip", DQ]
+    assert op_types(model) == [Q, DQ, "Add", Q, "Clip", DQ]
     assert model.graph[4].inputs[0].dtype == ir.DataType.UINT8  # type: ignore[union-attr]
 
 
@@ -105,12 +102,12 @@ def test_clamps_behind_one_another_end_where_the_last_one_says() -> None:
             "y = DequantizeLinear(cq, s, z)",
         )
     )
-    assert kinds(model).count("Clip") == 1
+    assert op_types(model).count("Clip") == 1
 
 
 def test_a_clamp_of_codes_is_one_on_codes() -> None:
     model = tidied(model_of("y = Clip(xd, lo, six)"))
-    assert kinds(model) == [Q, "Clip", DQ]
+    assert op_types(model) == [Q, "Clip", DQ]
 
 
 def test_a_clamp_between_equal_grids_is_one_clip_on_codes() -> None:
@@ -121,12 +118,12 @@ def test_a_clamp_between_equal_grids_is_one_clip_on_codes() -> None:
             "y = DequantizeLinear(rq, s, z)",
         )
     )
-    assert kinds(model) == [Q, "Clip", DQ]
+    assert op_types(model) == [Q, "Clip", DQ]
 
 
 def test_rounding_twice_to_one_grid_is_rounding_once() -> None:
     model = tidied(model_of("a = QuantizeLinear(xd, s, z)", "y = DequantizeLinear(a, s, z)"))
-    assert kinds(model) == [Q, DQ]
+    assert op_types(model) == [Q, DQ]
 
 
 def test_a_transposed_weight_is_stored_transposed() -> None:
@@ -139,7 +136,7 @@ def test_a_transposed_weight_is_stored_transposed() -> None:
             "y = DequantizeLinear(cq, s, z)",
         )
     )
-    assert "Transpose" not in kinds(model)
+    assert "Transpose" not in op_types(model)
     weight = next(node for node in model.graph if node.attributes.get_int("axis", 0) == 1)
     assert weight.op_type == DQ
 
@@ -153,7 +150,7 @@ def test_a_mean_over_space_is_a_global_pool_right_before_its_q() -> None:
             "y = DequantizeLinear(rq, t, z)",
         )
     )
-    found = kinds(model)
+    found = op_types(model)
     assert found[found.index("GlobalAveragePool") + 1] == Q
 
 
@@ -167,7 +164,7 @@ def test_a_value_that_others_read_unrounded_is_not_rounded() -> None:
             "y = Add(a, pd)",
         )
     )
-    assert kinds(model).count(Q) == 2
+    assert op_types(model).count(Q) == 2
 
 
 def test_marks_stay_only_before_what_is_quantized_again() -> None:
@@ -179,9 +176,9 @@ def test_marks_stay_only_before_what_is_quantized_again() -> None:
             "y = DequantizeLinear(eq, t, z)",
         )
     )
-    assert "Max" in kinds(kept)
+    assert "Max" in op_types(kept)
     gone = tidied(model_of("m = Max(xd)", "y = Sigmoid(m)"))
-    assert "Max" not in kinds(gone)
+    assert "Max" not in op_types(gone)
 
 
 def test_codes_are_named_after_their_tensors_and_grids_are_counted() -> None:

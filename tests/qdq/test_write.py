@@ -25,6 +25,7 @@ from onnxq.qdq.write import (
 )
 from onnxq.qparams import PerBlock, PerChannel, QParams, per_tensor
 from tests.examples import tensor_of
+from tests.op_types import op_types
 
 P = per_tensor(0.5, 3, UINT8)
 CHANNELS = QParams(np.ones(3, "f"), np.zeros(3, np.int8), INT8, PerChannel(1))
@@ -37,10 +38,6 @@ def model() -> ir.Model:
         """<ir_version: 10, opset_import: ["" : 21]>
         g (float[4,3] x) => (float[4,3] y, float[4,3] z) { y = Relu(x) z = Neg(y) }"""
     )
-
-
-def ops(model: ir.Model) -> list[str]:
-    return [node.op_type for node in model.graph]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +114,7 @@ def test_what_is_quantized_behind_a_node_keeps_its_name_where_it_is_an_output(
     names = FreeNames(model)
     y = model.graph.node(0).outputs[0]
     real = quantize_behind(y, new_grid(constants_of(model.graph.node(0), names), "y", P), names)
-    assert ops(model) == ["Relu", "QuantizeLinear", "DequantizeLinear", "Neg"]
+    assert op_types(model) == ["Relu", "QuantizeLinear", "DequantizeLinear", "Neg"]
     assert (y.name, real.name) == ("y_moved", "y")
     assert model.graph.outputs[0] is real
     assert model.graph.node(3).inputs[0] is real
@@ -138,7 +135,7 @@ def test_constant_codes_feed_a_slot(model: ir.Model) -> None:
     codes, grid = new_codes(constants_of(neg, names), "w", np.ones((4, 3), np.int8), CHANNELS)
     feed(neg, 0, grid.dequantize(codes, "w_dequantize", "w_dequantized"))
     assert list(model.graph.initializers) == ["w_quantized", "w_scale", "w_zero_point"]
-    assert ops(model) == ["Relu", "DequantizeLinear", "Neg"]
+    assert op_types(model) == ["Relu", "DequantizeLinear", "Neg"]
 
 
 def test_a_clip_on_codes_has_constants_of_their_type_as_bounds(model: ir.Model) -> None:

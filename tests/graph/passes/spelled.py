@@ -45,10 +45,6 @@ def model_of(
     return parse(f"g ({sizes} x, {sizes} o) => ({made}) {{ {body} }}", weights, opset)
 
 
-def ops(model: ir.Model) -> list[str]:
-    return [node.op_type for node in model.graph]
-
-
 def same(
     model: ir.Model, change: Callable[[ir.Model], object], run: Run, feeds: Feeds | None = None
 ) -> bool:

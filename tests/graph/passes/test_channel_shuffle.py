@@ -7,6 +7,7 @@ import pytest
 
 from onnxq.graph.passes.channel_shuffle import ShuffleToGather
 from onnxq.graph.types import infer_types
+from tests.op_types import op_types
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -49,7 +50,7 @@ def test_a_shuffle_is_one_gather_of_the_same_value(
     model = model_of(parse, split, perm, back, x)
     (before,) = run(model, {"x": X})
     assert ShuffleToGather()(model).modified
-    assert [node.op_type for node in model.graph] == ["Gather", "Relu"]
+    assert op_types(model) == ["Gather", "Relu"]
     assert model.graph.node(0).outputs[0].name == "y"
     np.testing.assert_array_equal(run(model, {"x": X})[0], before)
     assert not ShuffleToGather()(model).modified
@@ -101,7 +102,7 @@ def test_a_result_in_between_that_others_read_stays(parse: Parse, run: Run) -> N
     infer_types(model)
     before = run(model, {"x": X})
     assert ShuffleToGather()(model).modified
-    assert [node.op_type for node in model.graph] == [
+    assert op_types(model) == [
         "Reshape",
         "Transpose",
         "Relu",

@@ -9,7 +9,8 @@ from onnxq.graph.canonical import canonicalize, canonicalize_module
 from onnxq.graph.passes.fold_factors import FoldFactors
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.types import infer_types
-from tests.graph.passes.spelled import ops, same
+from tests.graph.passes.spelled import same
+from tests.op_types import op_types
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -69,7 +70,7 @@ def test_factors_and_summands_go_into_weight_and_bias(
 ) -> None:
     model = model_of(parse, x, body)
     assert same(model, FoldFactors(), run, feeds(x))
-    assert ops(model) == left
+    assert op_types(model) == left
     assert model.graph.outputs[0].name == "z"
     assert not FoldFactors()(model).modified
 
@@ -92,25 +93,25 @@ def test_factors_and_summands_go_into_weight_and_bias(
 )
 def test_what_weight_and_bias_cannot_hold_stays(x: str, body: str, parse: Parse) -> None:
     model = model_of(parse, x, body)
-    before = ops(model)
+    before = op_types(model)
     assert not FoldFactors()(model).modified
-    assert ops(model) == before
+    assert op_types(model) == before
 
 
 def test_a_weight_that_others_read_is_left_to_them(parse: Parse, run: Run) -> None:
     model = model_of(parse, IMAGE, "c = Conv(x, w) d = Mul(c, two) e = Conv(x, w) z = Add(d, e)")
     assert same(model, FoldFactors(), run, feeds(IMAGE))
-    assert ops(model) == ["Conv", "Conv", "Add"]
+    assert op_types(model) == ["Conv", "Conv", "Add"]
 
 
 def test_the_weights_of_a_module_stay_as_they_are(parse: Parse) -> None:
     model = model_of(parse, IMAGE, f"c = {PADDED} z = Mul(c, two)")
-    assert ops(canonicalize_module(model).model) == ["Conv", "Mul"]
-    assert ops(canonicalize(model).model) == ["Conv"]
+    assert op_types(canonicalize_module(model).model) == ["Conv", "Mul"]
+    assert op_types(canonicalize(model).model) == ["Conv"]
 
 
 def test_the_numbers_of_a_function_belong_to_it(parse: Parse) -> None:
     constants = "three = Constant<value = float {3}>() low = Constant<value = float {0}>()"
     constants += " high = Constant<value = float {6}>()"
     body = f"{constants} c = {PADDED} a = Add(c, three) g = Clip(a, low, high) z = Div(g, high)"
-    assert ops(canonicalize(model_of(parse, IMAGE, body)).model) == ["Conv", "HardSigmoid"]
+    assert op_types(canonicalize(model_of(parse, IMAGE, body)).model) == ["Conv", "HardSigmoid"]

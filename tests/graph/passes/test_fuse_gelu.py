@@ -10,7 +10,8 @@ import pytest
 
 from onnxq.graph.passes.fuse_gelu import FuseGelu
 from onnxq.graph.types import infer_types
-from tests.graph.passes.spelled import model_of, ops, same
+from tests.graph.passes.spelled import model_of, same
+from tests.op_types import op_types
 
 if TYPE_CHECKING:
     from tests.graph.conftest import Numbers, Parse, Run
@@ -66,7 +67,7 @@ def test_every_way_to_write_gelu_is_one_node(
 ) -> None:
     model = model_of(parse, body, NUMBERS)
     assert same(model, fuse, run)
-    assert ops(model) == ["Gelu"]
+    assert op_types(model) == ["Gelu"]
     assert model.graph.node(0).attributes.get_string("approximate", "none") == approximate
     assert model.opset_imports[""] == 20
     assert not FuseGelu()(model).modified
@@ -94,16 +95,16 @@ ERF, TANH = f"{ROOTS[0]} e = Erf(d)", f"{ARGUMENTS[0]} e = Tanh(d)"
 )
 def test_what_is_nearly_one_stays(body: str, parse: Parse) -> None:
     model = model_of(parse, body, NUMBERS)
-    before = ops(model)
+    before = op_types(model)
     assert not fuse(model)
-    assert ops(model) == before
+    assert op_types(model) == before
 
 
 def test_one_of_a_scaled_tensor_takes_the_scaled_tensor(parse: Parse, run: Run) -> None:
     gelu = f"{ERF} {HALVES[0]}".replace("x,", "y,")
     model = model_of(parse, f"y = Mul(x, half) {gelu}", NUMBERS)
     assert same(model, fuse, run)
-    assert ops(model) == ["Mul", "Gelu"]
+    assert op_types(model) == ["Mul", "Gelu"]
 
 
 def test_a_model_of_doubles_stays(parse: Parse) -> None:

@@ -9,7 +9,8 @@ import pytest
 from onnxq.graph.canonical import canonicalize, canonicalize_module
 from onnxq.graph.passes.fuse_hard_swish import FuseHardSwish
 from onnxq.graph.types import infer_types
-from tests.graph.passes.spelled import model_of, ops, same
+from tests.graph.passes.spelled import model_of, same
+from tests.op_types import op_types
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -60,7 +61,7 @@ def fuse(model: ir.Model) -> bool:
 def test_every_way_to_write_hard_swish_is_one_node(body: str, parse: Parse, run: Run) -> None:
     model = model_of(parse, body, NUMBERS)
     assert same(model, fuse, run)
-    assert ops(model) == ["HardSwish"]
+    assert op_types(model) == ["HardSwish"]
     assert model.graph.outputs[0].name == "z"
     assert not FuseHardSwish()(model).modified
 
@@ -71,7 +72,7 @@ def test_every_way_to_write_hard_swish_is_one_node(body: str, parse: Parse, run:
 def test_the_gate_of_another_tensor_is_a_hard_sigmoid(body: str, parse: Parse, run: Run) -> None:
     model = model_of(parse, f"{body} z = Mul(o, g)", NUMBERS)
     assert same(model, fuse, run)
-    assert ops(model) == ["HardSigmoid", "Mul"]
+    assert op_types(model) == ["HardSigmoid", "Mul"]
     assert not FuseHardSwish()(model).modified
 
 
@@ -101,9 +102,9 @@ GATE = "a = Add(x, three) c = Clip(a, zero, six)"
 )
 def test_what_is_nearly_one_stays(body: str, parse: Parse) -> None:
     model = model_of(parse, body, NUMBERS)
-    before = ops(model)
+    before = op_types(model)
     assert not fuse(model)
-    assert ops(model) == before
+    assert op_types(model) == before
 
 
 def test_a_constant_that_adds_an_axis_is_no_number(parse: Parse) -> None:
@@ -114,7 +115,7 @@ def test_a_constant_that_adds_an_axis_is_no_number(parse: Parse) -> None:
 def test_the_opset_is_raised_to_that_of_the_operator(parse: Parse, run: Run) -> None:
     model = model_of(parse, f"{GATE} m = Mul(x, c) z = Div(m, six)", NUMBERS, opset=13)
     assert same(model, fuse, run)
-    assert ops(model) == ["HardSwish"]
+    assert op_types(model) == ["HardSwish"]
     assert model.opset_imports[""] == 14
 
 
@@ -142,5 +143,5 @@ def test_one_behind_the_other_and_in_bodies(parse: Parse, run: Run) -> None:
 
 def test_a_module_that_trains_keeps_the_nodes_that_it_has(parse: Parse) -> None:
     model = model_of(parse, f"{GATE} m = Mul(x, c) z = Div(m, six)", NUMBERS)
-    assert "HardSwish" in ops(canonicalize(model).model)
-    assert "HardSwish" not in ops(canonicalize_module(model).model)
+    assert "HardSwish" in op_types(canonicalize(model).model)
+    assert "HardSwish" not in op_types(canonicalize_module(model).model)

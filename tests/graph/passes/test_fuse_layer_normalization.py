@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from onnxq.graph.passes.fuse_layer_normalization import FuseLayerNormalization
 from onnxq.graph.types import infer_types
-from tests.graph.passes.spelled import model_of, ops, same
+from tests.graph.passes.spelled import model_of, same
+from tests.op_types import op_types
 
 if TYPE_CHECKING:
     from tests.graph.conftest import Numbers, Parse, Run
@@ -82,7 +83,7 @@ def test_every_way_to_write_layer_normalization_is_one_node(
 ) -> None:
     model = sized(parse, body)
     assert same(model, fuse, run)
-    assert ops(model) == ["LayerNormalization"]
+    assert op_types(model) == ["LayerNormalization"]
     assert model.opset_imports[""] == 17
     assert not FuseLayerNormalization()(model).modified
 
@@ -103,7 +104,7 @@ def test_what_the_operator_does_not_take_stays_behind_it(
 ) -> None:
     model = sized(parse, f"{MEANS[0]} {SQUARES[0]} {ROOTS[0]} {tail}")
     assert same(model, fuse, run)
-    assert ops(model) == ["LayerNormalization", *left]
+    assert op_types(model) == ["LayerNormalization", *left]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,7 @@ def test_the_same_without_the_mean_is_rms_normalization(
     head = f"s = Pow(x, two) v = ReduceMean(s, last) {ROOTS[0]}"
     model = sized(parse, f"{head} {body}", opset=18)
     assert same(model, fuse, run)
-    assert ops(model) == wanted
+    assert op_types(model) == wanted
     assert model.opset_imports[""] == 23
 
 
@@ -148,9 +149,9 @@ CENTRED, SQUARE, ROOT = MEANS[0], SQUARES[0], ROOTS[0]
 )  # fmt: skip
 def test_what_is_nearly_one_stays(body: str, parse: Parse) -> None:
     model = sized(parse, body)
-    before = ops(model)
+    before = op_types(model)
     assert not fuse(model)
-    assert ops(model) == before
+    assert op_types(model) == before
 
 
 @pytest.mark.parametrize("extra", ["extra = Sub(m, o)", "extra = Sub(c, o)"])
@@ -159,7 +160,7 @@ def test_a_mean_that_is_read_elsewhere_leaves_the_root_mean_square_of_the_rest(
 ) -> None:
     model = sized(parse, f"{CENTRED} {SQUARE} {ROOT} z = Div(c, r) {extra}")
     assert same(model, fuse, run)
-    assert ops(model) == ["ReduceMean", "Sub", "RMSNormalization", "Sub"]
+    assert op_types(model) == ["ReduceMean", "Sub", "RMSNormalization", "Sub"]
 
 
 def test_sizes_that_are_not_known_leave_it_as_it_is(parse: Parse) -> None:
@@ -212,6 +213,6 @@ def test_whatever_matches_computes_the_same(
     assert same(model, fuse, run)
     takes_centred = not quotient.endswith(("Div(x, r)", "Mul(i, x)"))
     if centred and axes == others and axes[-1] == 3 and takes_centred:
-        assert "LayerNormalization" in ops(model)
+        assert "LayerNormalization" in op_types(model)
     else:
-        assert "LayerNormalization" not in ops(model)
+        assert "LayerNormalization" not in op_types(model)

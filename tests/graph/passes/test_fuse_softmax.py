@@ -8,7 +8,8 @@ import pytest
 
 from onnxq.graph.passes.fuse_softmax import FuseSoftmax
 from onnxq.graph.types import infer_types
-from tests.graph.passes.spelled import model_of, ops, same
+from tests.graph.passes.spelled import model_of, same
+from tests.op_types import op_types
 
 if TYPE_CHECKING:
     from tests.graph.conftest import Numbers, Parse, Run
@@ -50,7 +51,7 @@ def test_every_way_to_write_softmax_is_one_node(
 ) -> None:
     model = sized(parse, body)
     assert same(model, fuse, run)
-    assert ops(model) == ["Softmax"]
+    assert op_types(model) == ["Softmax"]
     assert model.graph.node(0).attributes.get_int("axis") == axis
     assert not FuseSoftmax()(model).modified
 
@@ -63,14 +64,14 @@ def test_axes_of_one_element_behind_the_axis_do_not_matter(parse: Parse, run: Ru
     )
     feeds = {"x": np.linspace(-3, 3, 12, dtype=np.float32).reshape(2, 6, 1, 1)}
     assert same(model, fuse, run, feeds)
-    assert ops(model) == ["Softmax"]
+    assert op_types(model) == ["Softmax"]
     assert model.graph.node(0).attributes.get_int("axis") == -3
 
 
 def test_the_shape_may_have_other_readers(parse: Parse, run: Run) -> None:
     model = sized(parse, f"{SHAPE} {FLAT} r = Reshape(s, h) c = Cast<to = 1>(h) z = Expand(r, h)")
     assert same(model, fuse, run)
-    assert ops(model) == ["Shape", "Softmax", "Expand"]
+    assert op_types(model) == ["Shape", "Softmax", "Expand"]
 
 
 @pytest.mark.parametrize(
@@ -92,6 +93,6 @@ def test_the_shape_may_have_other_readers(parse: Parse, run: Run) -> None:
 )  # fmt: skip
 def test_what_is_nearly_one_stays(body: str, parse: Parse) -> None:
     model = sized(parse, body)
-    before = ops(model)
+    before = op_types(model)
     assert not fuse(model)
-    assert ops(model) == before
+    assert op_types(model) == before

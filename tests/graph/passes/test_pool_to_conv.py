@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from onnxq.graph.passes.pool_to_conv import PoolToConv
+from tests.op_types import op_types
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -35,7 +36,7 @@ def test_a_pool_whose_taps_all_count_is_a_depthwise_convolution_of_the_same_valu
     model = model_of(parse, attributes)
     (before,) = run(model, {"x": X})
     assert PoolToConv()(model).modified
-    assert [node.op_type for node in model.graph] == ["Conv"]
+    assert op_types(model) == ["Conv"]
     assert model.graph.node(0).attributes.get_int("group") == 3
     (after,) = run(model, {"x": X})
     # 9 numbers below 4 are summed in two orders, and multiplied in place of divided
@@ -47,7 +48,7 @@ def test_a_window_over_all_is_a_global_pool(parse: Parse, run: Run) -> None:
     model = model_of(parse, "kernel_shape=[8, 7]")
     (before,) = run(model, {"x": X})
     PoolToConv()(model)
-    assert [node.op_type for node in model.graph] == ["GlobalAveragePool"]
+    assert op_types(model) == ["GlobalAveragePool"]
     np.testing.assert_allclose(run(model, {"x": X})[0], before, rtol=0, atol=56 * 4 * 2**-24)
 
 

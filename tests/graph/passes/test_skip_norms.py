@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.passes.skip_norms import TakeSkipNormsApart
+from tests.op_types import op_types
 
 if TYPE_CHECKING:
     from tests.graph.conftest import Run
@@ -47,10 +48,6 @@ def model_of(
     return ir.from_proto(helper.make_model(graph, opset_imports=opsets, ir_version=9))
 
 
-def ops(model: ir.Model) -> list[str]:
-    return [node.op_type for node in model.graph]
-
-
 CASES = {
     "plain": (LAYER, ["p", "skip", "gamma", "beta"]),
     "no beta": (LAYER, ["p", "skip", "gamma"]),
@@ -74,7 +71,7 @@ def test_the_two_compute_what_the_one_does(
     assert not TakeSkipNormsApart()(model).modified
     norm = {LAYER: "LayerNormalization", SIMPLE: "RMSNormalization"}[op_type]
     adds = ["Add"] * (1 + ("bias" in inputs))
-    assert ops(model) == ["MatMul", *adds, norm]
+    assert op_types(model) == ["MatMul", *adds, norm]
     for got, wanted in zip(run(model, FEEDS), run(source, FEEDS), strict=True):
         # sums of 8 numbers in another order
         np.testing.assert_allclose(got, wanted, rtol=0, atol=128 * 2.0**-23)
@@ -102,11 +99,11 @@ def test_a_skip_of_one_row_is_broadcast(run: Run) -> None:
 def test_the_opset_is_raised_and_the_types_are_known() -> None:
     model = canonicalize(model_of(*CASES["bias"], ["y"], opset=13)).model
     assert model.opset_imports[""] >= 17
-    assert ops(model) == ["MatMul", "Add", "Add", "LayerNormalization"]
+    assert op_types(model) == ["MatMul", "Add", "Add", "LayerNormalization"]
     assert all(v.dtype == ir.DataType.FLOAT for node in model.graph for v in node.outputs)
 
 
 def test_a_node_whose_deviation_is_read_stays() -> None:
     model = model_of(LAYER, ["p", "skip", "gamma"], ["y", "", "deviation"])
     assert not TakeSkipNormsApart()(model).modified
-    assert ops(model) == ["MatMul", LAYER]
+    assert op_types(model) == ["MatMul", LAYER]

@@ -9,7 +9,8 @@ import pytest
 
 from onnxq import reference
 from onnxq.qdq.fuse import fuse, fuse_as_loaded
-from tests.graph.qdq import SHAPE, Graph, kernels, op_types, run
+from tests.graph.qdq import SHAPE, Graph, kernels, run
+from tests.op_types import op_types
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

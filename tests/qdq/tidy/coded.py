@@ -58,10 +58,6 @@ def each(made: ir.Model, step: Callable[[ir.Node, FreeNames], None]) -> None:
     RemoveUnused()(made)
 
 
-def ops(made: ir.Model) -> list[str]:
-    return [part.op_type for part in made.graph]
-
-
 def constants_of(made: ir.Model, op: str, slot: int) -> list[Array]:
     """[codes, scale] behind the DQ in that slot of the first node of that kind."""
     found = next(part for part in made.graph if part.op_type == op)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from onnxq.qdq.tidy.biases import FEW_BITS, store_bias
+from tests.op_types import op_types
 from tests.qdq.tidy.coded import (
     STEP,
     Array,
@@ -15,7 +16,6 @@ from tests.qdq.tidy.coded import (
     images,
     model,
     node,
-    ops,
     weight,
     x_codes,
 )
@@ -106,6 +106,6 @@ def test_other_biases_stay_float(reason: str) -> None:
     made = product(int8(127), bias, last="Relu" if reason == "float result" else "Q")
     if reason == "no constant":
         made.graph.initializers["b"].const_value = None
-    before = ops(made)
+    before = op_types(made)
     each(made, store_bias)
-    assert ops(made) == before
+    assert op_types(made) == before

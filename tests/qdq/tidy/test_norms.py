@@ -6,17 +6,8 @@ import numpy as np
 import pytest
 
 from onnxq.qdq.tidy.norms import fold_norm
-from tests.qdq.tidy.coded import (
-    Array,
-    computed,
-    constants_of,
-    each,
-    images,
-    model,
-    node,
-    ops,
-    weight,
-)
+from tests.op_types import op_types
+from tests.qdq.tidy.coded import Array, computed, constants_of, each, images, model, node, weight
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -57,7 +48,7 @@ def test_the_factor_goes_into_the_scales_and_its_sign_into_the_codes(
     x = images(5, 3, 6, 6)
     wanted = computed(made, x)
     each(made, fold_norm)
-    assert ops(made) == ["DequantizeLinear", "Conv"]
+    assert op_types(made) == ["DequantizeLinear", "Conv"]
     np.testing.assert_allclose(computed(made, x), wanted, rtol=1e-5, atol=2e-6)
     stored = constants_of(made, "Conv", 1)[0]
     np.testing.assert_array_equal(stored, codes * np.sign(gamma).reshape(-1, 1, 1, 1))
@@ -69,7 +60,7 @@ def test_behind_a_transposed_convolution_of_one_group() -> None:
     x = images(2, 3, 6, 6)
     wanted = computed(made, x)
     each(made, fold_norm)
-    assert "BatchNormalization" not in ops(made)
+    assert "BatchNormalization" not in op_types(made)
     np.testing.assert_allclose(computed(made, x), wanted, rtol=1e-5, atol=2e-6)
 
 
@@ -79,17 +70,17 @@ def test_a_code_without_a_negative_keeps_the_norm() -> None:
     for gamma, folded in (([1.0, 1.0, -1.0, 1.0], True), ([1.0, -1.0, 1.0, 1.0], False)):
         made = normed(codes, ONE_SCALE, np.array(gamma))
         each(made, fold_norm)
-        assert ("BatchNormalization" not in ops(made)) is folded
+        assert ("BatchNormalization" not in op_types(made)) is folded
 
 
 def test_groups_of_a_transposed_convolution_keep_the_norm() -> None:
     made = normed(int8(4, 2, 2, 2), ONE_SCALE, images(CHANNELS), op="ConvTranspose", group=2)
     each(made, fold_norm)
-    assert "BatchNormalization" in ops(made)
+    assert "BatchNormalization" in op_types(made)
 
 
 def test_a_product_that_others_read_keeps_the_norm() -> None:
     made = normed(int8(CHANNELS, 3, 3, 3), ONE_SCALE, images(CHANNELS))
     made.graph.outputs.append(next(n for n in made.graph if n.op_type == "Conv").outputs[0])
     each(made, fold_norm)
-    assert "BatchNormalization" in ops(made)
+    assert "BatchNormalization" in op_types(made)

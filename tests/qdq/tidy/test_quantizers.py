@@ -5,7 +5,8 @@ import pytest
 from onnx import TensorProto
 
 from onnxq.qdq.tidy.quantizers import share_equal
-from tests.qdq.tidy.coded import Array, computed, images, model, node, ops
+from tests.op_types import op_types
+from tests.qdq.tidy.coded import Array, computed, images, model, node
 
 
 def two_readers(
@@ -31,7 +32,7 @@ def two_readers(
     x = images(2, 3, 6, 6) * 3
     before = computed(made, x)
     share_equal(made)
-    return ops(made), before, computed(made, x)
+    return op_types(made), before, computed(made, x)
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -61,4 +62,4 @@ def test_codes_that_are_an_output_stay() -> None:
     nodes = [node("QuantizeLinear", ["x", "s", "z"], [y], y) for y in "ab"]
     made = model(nodes, constants, outputs=dict.fromkeys("ab", TensorProto.INT8))
     share_equal(made)
-    assert len(ops(made)) == 2
+    assert len(op_types(made)) == 2

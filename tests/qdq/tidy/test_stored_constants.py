@@ -7,16 +7,8 @@ import pytest
 
 from onnxq.errors import UnsupportedError
 from onnxq.qdq.tidy.stored_constants import DEAD, store_codes
-from tests.qdq.tidy.coded import (
-    Array,
-    computed,
-    constants_of,
-    each,
-    images,
-    model,
-    node,
-    ops,
-)
+from tests.op_types import op_types
+from tests.qdq.tidy.coded import Array, computed, constants_of, each, images, model, node
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -48,7 +40,7 @@ def test_a_weight_is_stored_as_int8_and_computes_the_same(middle: int, cut: int 
     x = images(2, 3, 6, 6)
     wanted = computed(made, x)
     each(made, store_codes)
-    assert ops(made) == ["DequantizeLinear", "Conv"]
+    assert op_types(made) == ["DequantizeLinear", "Conv"]
     np.testing.assert_array_equal(computed(made, x), wanted)
     codes = np.rint(W / SCALE.reshape(4, 1, 1, 1))
     stored = constants_of(made, "Conv", 1)[0]
@@ -79,7 +71,7 @@ def activation(scale: float) -> ir.Model:
 def test_what_is_no_constant_stays() -> None:
     made = activation(1.0)
     each(made, store_codes)
-    assert ops(made) == ["QuantizeLinear", "DequantizeLinear"]
+    assert op_types(made) == ["QuantizeLinear", "DequantizeLinear"]
 
 
 def test_a_tensor_of_amax_0_is_refused_by_name() -> None:
