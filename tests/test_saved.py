@@ -21,9 +21,10 @@ from onnxq.checking.findings import Findings
 from onnxq.checking.prediction import Prediction
 from onnxq.dynamic.dynamic_decision import DynamicPlan, Objective
 from onnxq.graph.io import save
-from onnxq.pytorch import convert
+from onnxq.operator import NodeForm
+from onnxq.pytorch import convert, prepare_qat
 from onnxq.pytorch.tensor_quant import QuantDescriptor
-from onnxq.qconfig import QConfigMapping
+from onnxq.qconfig import QConfigMapping, get_default_qat_qconfig
 from onnxq.static.plan import Plan
 from onnxq.static.statistics import Statistics
 from scripts._same_bytes.sums import first_number, read
@@ -34,8 +35,18 @@ if TYPE_CHECKING:
     from onnxq.static.prepare import Prepared
 
 FOLDER = Path(__file__).parent / "saved" / "v0_1"
-MODULES = prepared_modules()
 CLOSE: Any = {"rtol": 0, "atol": 1e-5}  # sums of at most 32 products of about 1, in any order
+
+
+def words() -> torch.nn.Module:
+    """`Words`, whose product has its result in codes, as every biased one had in version 0.1."""
+    default = get_default_qat_qconfig()
+    mapping = QConfigMapping(default).set_op_type("MatMul", replace(default, form=NodeForm.INTEGER))
+    return prepare_qat(samples.Words().train(), inputs=samples.ids(0), qconfig=mapping)
+
+
+MADE = prepared_modules()
+MODULES = {**MADE, "words": MADE["words"]._replace(fresh=words)}
 
 
 def parsed(name: str) -> Any:
