@@ -80,8 +80,12 @@ def save(model: ir.Model, path: str | Path, annotations: Annotations = Annotatio
 
 
 @without_collector()
-def to_bytes(model: ir.Model) -> bytes:
+def to_bytes(model: ir.Model, annotations: Annotations = Annotations.DROPPED) -> bytes:
     """The file that `save` writes, in memory.
+
+    Args:
+        model: any.
+        annotations: whether inferred types and exporters' notes are in it, too.
 
     Raises:
         ModelError: it would be two files, having more weights than EXTERNAL_BYTES.
@@ -92,7 +96,7 @@ def to_bytes(model: ir.Model) -> bytes:
             f"message ({EXTERNAL_BYTES}). Save it, and give the file's path."
         )
     file = io.BytesIO()
-    _write_inline(model, file, Annotations.DROPPED)
+    _write_inline(model, file, annotations)
     return file.getvalue()
 
 

@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from onnxq import targets
 from onnxq.errors import CalibrationError
+from onnxq.graph.annotations import Annotations
 from onnxq.graph.canonical import Canonical, canonicalize
 from onnxq.graph.collector import without_collector
 from onnxq.graph.io import load, model_hash
@@ -158,7 +159,8 @@ class Prepared:
         """
         others = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "model"}
         begun = [calibration.statistics() for calibration in others.pop("_calibration")]
-        return _restored, (to_bytes(self.model), others, begun)
+        data = to_bytes(self.model, Annotations.KEPT)  # sizes that rewriting asks for
+        return _restored, (data, others, begun)
 
     @property
     def statistics(self) -> Statistics:

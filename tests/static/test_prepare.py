@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +32,12 @@ def batches(count: int = 3) -> list[dict[str, npt.NDArray[np.float32]]]:
 def group_of(prepared: Prepared, tensor: str) -> TensorGroup:
     (group,) = (group for group in prepared.groups if tensor in group.members)
     return group
+
+
+def sizes(net: ir.Model) -> dict[str, str | None]:
+    """Tensor name -> its shape, of what nodes give."""
+    values = [value for node in net.graph for value in node.outputs]
+    return {str(v.name): None if v.shape is None else str(v.shape) for v in values}
 
 
 def recurrent() -> onnx.ModelProto:
@@ -172,6 +179,13 @@ def test_the_loop_form_gives_what_calibrate_gives() -> None:
         theirs = looped.statistics.observers[name].state()
         for key, array in observer.state().items():
             np.testing.assert_array_equal(theirs[key], array)
+
+
+def test_a_pickle_knows_the_sizes_of_all_tensors() -> None:
+    prepared = prepare(network())
+    back = pickle.loads(pickle.dumps(prepared))
+    assert sizes(back.model) == sizes(prepared.model)
+    assert None not in sizes(prepared.model).values()
 
 
 def test_without_a_batch_there_are_no_statistics() -> None:
