@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PIPE_WIDTH = 160  # columns where the output is no terminal: rich's 80 would break long node names
 GAP = 2  # columns between two cells
 READABLE = 40  # columns of a cell whose text may be broken
-MAX_NAMED = 4  # nodes named per reason
+MAX_NAMED = 2  # nodes named per reason
 KILO = 1000.0
 
 
@@ -60,10 +60,10 @@ def print_quantization(
     """Counts per op type, forms and why, what ONNX Runtime runs, sizes, notes."""
     _print_counts(console, summary)
     rows = [
-        (g.op_type, str(len(g.nodes)), g.form.value, g.words, _some(g.nodes))
-        for g in summary.groups
+        (like.form.value, str(len(like.nodes)), _ops(like.op_types), like.words, _some(like.nodes))
+        for like in summary.alike
     ]
-    header = ("op", "nodes", "form", "why, or how", "which")
+    header = ("form", "nodes", "op", "why, or how", "which")
     print_table(console, "forms of nodes", header, rows, numbers=(1,))
     if execution is not None:
         print_execution(console, execution)
@@ -251,6 +251,13 @@ def print_execution(console: Console, execution: Execution) -> None:
 
 def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: -item[1])
+
+
+def _ops(op_types: Mapping[str, int]) -> str:
+    """One op type alone; of several, each with its count."""
+    if len(op_types) == 1:
+        return next(iter(op_types))
+    return ", ".join(f"{op} ({count})" for op, count in op_types.items())
 
 
 def _some(names: Sequence[str]) -> str:

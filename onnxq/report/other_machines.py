@@ -9,6 +9,8 @@ from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS, rounding
 from onnxq.targets.range_reduction import RangeReduction
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from onnxq.checking.findings import Execution
     from onnxq.static.plan import Plan
 
@@ -28,16 +30,25 @@ def on_other_machines(made: Plan, execution: Execution) -> list[str]:
             "range reduction 'observed': no pair of products leaves int16 on the samples; on other "
             "inputs integers may differ on x86 without VNNI. 'worst-case' is exact for any input"
         )
-    floats = rounding(execution.float_nodes, execution.integer_nodes)
-    if floats:
-        named = ", ".join(f"{op} ({count})" for op, count in floats.items())
+    kinds = {
+        "compute in float": rounding(execution.float_nodes, {}),
+        "sum integers and scale them to float32": rounding({}, execution.integer_nodes),
+    }
+    if told := [_told(nodes, what) for what, nodes in kinds.items() if nodes]:
         notes.append(
-            f"{sum(floats.values())} node(s) compute in float: {named}. Their last bits may differ "
-            "between machines, and codes computed from them by a step"
+            f"{'; '.join(told)}. Their last bits may differ between machines, and codes made of "
+            "them by a step"
         )
     if PRODUCT_OF_BLOCKS in execution.integer_nodes:
         notes.append(OWN_BLOCKS)
     return notes
+
+
+def _told(nodes: Mapping[str, int], what: str) -> str:
+    """How many nodes do it, and which, the most frequent first."""
+    in_order = sorted(nodes.items(), key=lambda item: -item[1])
+    named = ", ".join(f"{op} ({count})" for op, count in in_order)
+    return f"{sum(nodes.values())} node(s) {what}: {named}"
 
 
 def reduced_rows(made: Plan) -> list[tuple[str, str, str, str]]:

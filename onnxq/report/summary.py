@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -74,6 +75,20 @@ class Group:
     nodes: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Like:
+    """Nodes of any op type that have the same form for the same reason.
+
+    Attributes:
+        op_types: op type -> how many.
+    """
+
+    form: NodeForm
+    words: str
+    op_types: Mapping[str, int]
+    nodes: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Summary:
     """Summary of what becomes of every node of a model."""
@@ -101,6 +116,28 @@ class Summary:
             found.setdefault((node.op_type, node.form, node.words), []).append(node.name)
         groups = [Group(*key, tuple(names)) for key, names in found.items()]
         return sorted(groups, key=lambda group: (group.form is NodeForm.FLOAT, -len(group.nodes)))
+
+    @property
+    def alike(self) -> list[Like]:
+        """The groups of one form and words together; form by form, the most frequent first."""
+        found: dict[tuple[NodeForm, str], list[Group]] = {}
+        for group in self.groups:
+            found.setdefault((group.form, group.words), []).append(group)
+        alike = [
+            Like(
+                *key,
+                {group.op_type: len(group.nodes) for group in groups},
+                tuple(name for group in groups for name in group.nodes),
+            )
+            for key, groups in found.items()
+        ]
+        totals = Counter(node.form for node in self.nodes)
+
+        def place(like: Like) -> tuple[bool, int, str, int]:
+            form = like.form
+            return (form is NodeForm.FLOAT, -totals[form], form.value, -len(like.nodes))
+
+        return sorted(alike, key=place)
 
     @property
     def dynamic(self) -> list[Reason]:

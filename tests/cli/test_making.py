@@ -321,9 +321,9 @@ def test_quantize_dynamic_says_what_it_quantized_and_what_not(
     assert (result.exit_code, result.stderr) == (0, "")
     text = " ".join(result.stdout.split())
     assert f"{output}: quantized dynamically for portable, objective size" in text
-    assert "op nodes form why, or how which Gemm 1 stored int8 weights" in text
-    assert "Conv 2 float the qconfig leaves it in float conv1, conv2" in text
-    assert "Relu 2 float Relu has no weights that dynamic quantization stores relu1, relu2" in text
+    assert "form nodes op why, or how which stored 1 Gemm int8 weights" in text
+    assert "float 2 Conv the qconfig leaves it in float conv1, conv2" in text
+    assert "float 2 Relu Relu has no weights that dynamic quantization stores relu1, relu2" in text
     assert "size:" in text
     onnx.checker.check_model(str(output), full_check=True)
 

@@ -7,6 +7,7 @@ from onnxq.operator import Float, NodeForm
 from onnxq.report.summary import (
     Count,
     Group,
+    Like,
     NodeDecision,
     Reason,
     Summary,
@@ -45,6 +46,23 @@ def test_groups_have_one_form_and_reason_each_and_floats_come_last() -> None:
     assert Summary(nodes).groups == [
         Group("Conv", NodeForm.INTEGER, "codes in", ("c",)),
         Group("Softmax", NodeForm.FLOAT, "slow", ("s", "t")),
+    ]
+
+
+def test_groups_of_one_form_and_reason_are_told_together_form_by_form() -> None:
+    nodes = (
+        NodeDecision("c", "Conv", True, "codes in", form=NodeForm.INTEGER),
+        NodeDecision("m", "MatMul", True, "float out", form=NodeForm.FLOAT_RESULT),
+        NodeDecision("g", "Gemm", True, "float out", form=NodeForm.FLOAT_RESULT),
+        NodeDecision("p", "MatMul", True, "float out", form=NodeForm.FLOAT_RESULT),
+        NodeDecision("d", "Conv", True, "8 bits", form=NodeForm.INTEGER),
+        *(NodeDecision(f"s{i}", "Softmax", False, "slow") for i in range(4)),
+    )
+    assert Summary(nodes).alike == [
+        Like(NodeForm.FLOAT_RESULT, "float out", {"MatMul": 2, "Gemm": 1}, ("m", "p", "g")),
+        Like(NodeForm.INTEGER, "codes in", {"Conv": 1}, ("c",)),
+        Like(NodeForm.INTEGER, "8 bits", {"Conv": 1}, ("d",)),
+        Like(NodeForm.FLOAT, "slow", {"Softmax": 4}, ("s0", "s1", "s2", "s3")),
     ]
 
 
