@@ -17,10 +17,10 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from onnxq import catalog
+from onnxq.catalog import rule_of
 from onnxq.graph.sizes import sizes_of
 from onnxq.graph.walk import node_name, value_name
-from onnxq.operator import Float, NodeForm, Role
+from onnxq.operator import NodeForm, Role
 from onnxq.ort.layouts import ADDED_BY_CONV
 from onnxq.static.choosing.again import chosen_again
 from onnxq.static.choosing.rules import open_entry
@@ -161,6 +161,5 @@ def _is_summed(value: ir.Value, prepared: Prepared) -> bool:
 
 
 def _role(node: ir.Node) -> Role | None:
-    operator = catalog.find(node.op_type, node.domain)
-    rule = None if operator is None else operator.rule(node)
-    return None if rule is None or isinstance(rule, Float) else rule.role
+    rule = rule_of(node)
+    return None if rule is None else rule.role

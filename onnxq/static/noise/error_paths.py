@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq import catalog
+from onnxq.catalog import rule_of
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.observers import FloatHistogramObserver, NormalizationObserver
 from onnxq.observers.tensor_noise import TensorNoise, decibels
-from onnxq.operator import Curve, Linear, Normalizing, Role, Rule
+from onnxq.operator import Curve, Linear, Normalizing, Role
 from onnxq.operator.nodes import constant, find_input
 from onnxq.static.noise.watched import responses
 
@@ -182,9 +182,8 @@ def _end(node: ir.Node, value: ir.Value, sqnr_db: Callable[[Error], float]) -> E
 
 def _by_rule(node: ir.Node, behind: list[End]) -> Iterator[tuple[ir.Value, End]]:
     """Ends ahead of a node that moves, bounds or multiplies by constant weights, by its rule."""
-    operator = catalog.find(node.op_type, node.domain)
-    rule = None if operator is None else operator.rule(node)
-    if not isinstance(rule, Rule):
+    rule = rule_of(node)
+    if rule is None:
         return
     slots = rule.activations
     # ahead of a product, a Relu lets through an unknown part of the error
