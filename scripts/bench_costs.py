@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 
 import onnxq
 from onnxq.costs import Costs, of
-from onnxq.costs.predict import predict_time
+from onnxq.costs.model_time import predict_time
 from onnxq.graph.io import load, save
 from onnxq.qconfig import Choice, default_qconfig_mapping
 from scripts._architectures import ARCHITECTURES, Size, build

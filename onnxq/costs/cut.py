@@ -21,8 +21,8 @@ TRUE, FALSE = "source", "sink"
 
 
 @dataclass(frozen=True, eq=False)
-class Choices:
-    """Choices and what they cost.
+class BinaryChoices:
+    """Choices between True and False, and what they cost.
 
     Attributes:
         capacities: x -> y -> cost where x is True and y False.

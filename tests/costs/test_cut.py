@@ -4,7 +4,7 @@ import itertools
 import math
 import random
 
-from onnxq.costs.cut import Choices
+from onnxq.costs.cut import BinaryChoices
 
 
 def least(
@@ -31,7 +31,7 @@ def test_the_sum_is_the_least_of_all() -> None:
             (random.randrange(count), random.randrange(count)): random.randint(0, 9)
             for _ in range(count)
         }
-        choices = Choices()
+        choices = BinaryChoices()
         for x, costs in alone.items():
             choices.costs(x, *costs)
         for (x, y), cost in pairs.items():
@@ -41,7 +41,7 @@ def test_the_sum_is_the_least_of_all() -> None:
 
 
 def test_what_is_forbidden_does_not_happen() -> None:
-    choices = Choices()
+    choices = BinaryChoices()
     choices.costs("read", 0.0, 5.0)  # wants to be True
     choices.costs("written", 3.0, 0.0)
     choices.differing("read", "written", math.inf)
@@ -49,6 +49,6 @@ def test_what_is_forbidden_does_not_happen() -> None:
 
 
 def test_where_nothing_is_gained_a_choice_is_false() -> None:
-    choices = Choices()
+    choices = BinaryChoices()
     choices.costs("x", 2.0, 2.0)
     assert choices.true_ones() == set()

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxq.costs.cut import FALSE, TRUE, Choices
-from onnxq.costs.predict import (
+from onnxq.costs.cut import FALSE, TRUE, BinaryChoices
+from onnxq.costs.model_time import (
     FLOATS,
     READS_CODES,
     Walked,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.costs import Costs, Estimate
-    from onnxq.costs.predict import State
+    from onnxq.costs.model_time import TensorState
     from onnxq.graph.sizes import Sizes
     from onnxq.static.prepare import Prepared
 
@@ -88,7 +88,7 @@ class Weighing:
 
     def slower(self) -> list[list[ir.Node]]:
         """Integer nodes that the least sum has in float, neighbours together, in graph order."""
-        choices = Choices()
+        choices = BinaryChoices()
         fixed = {owner for node, owner in self._owner.items() if owner and not self._is_open(node)}
         for node, owner in self._owner.items():
             if owner is None:
@@ -108,7 +108,7 @@ class Weighing:
         both = (self._both.integers.own[node], self._both.floats.own[node])
         return open_entry(node, self._prepared.qconfig) is not None and None not in both
 
-    def _weigh(self, choices: Choices, value: ir.Value, floats: State) -> None:
+    def _weigh(self, choices: BinaryChoices, value: ir.Value, floats: TensorState) -> None:
         """Adds the conversions of a tensor, and changes of layout on either side of them."""
         producer = value.producer()
         readers = [n for n in dict.fromkeys(use.node for use in value.uses()) if n in self._owner]
@@ -134,7 +134,9 @@ class Weighing:
             choices.differing(source, floating, to_floats)
         self._weigh_layouts(choices, value, list(needs))
 
-    def _weigh_layouts(self, choices: Choices, value: ir.Value, readers: list[ir.Node]) -> None:
+    def _weigh_layouts(
+        self, choices: BinaryChoices, value: ir.Value, readers: list[ir.Node]
+    ) -> None:
         """Adds changes of layout where all is of one kind: the node that is no convolution pays."""
         ends = [n for n in (value.producer(), *readers) if n is not None]
         payers = [n for n in ends if n.op_type != CONVOLUTION] or ends
@@ -152,7 +154,7 @@ class Weighing:
         """The choice of the node: one with those that are carried out in it."""
         return self._owner.get(node) or NO
 
-    def _changing(self, value: ir.Value, state: State, needs: set[State]) -> float:
+    def _changing(self, value: ir.Value, state: TensorState, needs: set[TensorState]) -> float:
         return total_ns(changing(value, state, needs, self._sizes, self._costs))
 
     def saved_by_integers(self, nodes: list[ir.Node]) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxq.costs.layouts import Layout, layout_of
+from onnxq.costs.node_layouts import Layout, layout_of
 from onnxq.costs.table import Change
 from onnxq.costs.work import FUSED, RUN, Work, work_of
 from onnxq.graph.sizes import sizes_of
@@ -30,7 +30,7 @@ READS_CODES = frozenset([NodeForm.INTEGER, NodeForm.FLOAT_RESULT])
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class TensorState:
     """Kind of numbers of a tensor, and their layout.
 
     Attributes:
@@ -42,12 +42,12 @@ class State:
     layout: Layout
 
 
-FLOATS = State(has_codes=False, layout=Layout.PLAIN)
+FLOATS = TensorState(has_codes=False, layout=Layout.PLAIN)
 """Inputs and outputs of a model."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
+class PredictedTime:
     """Predicted time of a model on one thread.
 
     Attributes:
@@ -75,7 +75,7 @@ def predict_time(
     forms: Mapping[str, NodeForm],
     inputs: Mapping[str, Sizes],
     costs: Costs,
-) -> Prediction:
+) -> PredictedTime:
     """Predicted time of a canonical float model after its nodes take these forms.
 
     Args:
@@ -102,8 +102,8 @@ class Walked:
     """
 
     sizes: Mapping[str, Sizes]
-    states: dict[ir.Value, State]
-    reads: dict[ir.Node, State]
+    states: dict[ir.Value, TensorState]
+    reads: dict[ir.Node, TensorState]
     own: dict[ir.Node, tuple[Estimate, ...] | None]
 
 
@@ -127,8 +127,8 @@ def walked(
         form = form_of(node)
         layouts = [found.states.get(value, FLOATS).layout for value in moving(node)]
         reads, writes = layout_of(node, form, layouts, sizes)
-        found.reads[node] = State(form in READS_CODES, reads)
-        result = State(form is NodeForm.INTEGER, writes)
+        found.reads[node] = TensorState(form in READS_CODES, reads)
+        result = TensorState(form is NodeForm.INTEGER, writes)
         found.states.update(dict.fromkeys(node.outputs, result))
         absorbed = is_absorbed(node, form, form_of)
         found.own[node] = (_inside if absorbed else _alone)(node, form, sizes, costs)
@@ -169,15 +169,15 @@ def _alone(
     return (floats, *(end for end in ends if end is not None))
 
 
-def predicted(model: ir.Model, found: Walked, costs: Costs) -> Prediction:
-    """Prediction for a model with its forms.
+def predicted(model: ir.Model, found: Walked, costs: Costs) -> PredictedTime:
+    """Predicted time of a model with its forms.
 
     Args:
         model: as of `predict_time`.
         found: the model with these forms.
         costs: table of the machine.
     """
-    needs: dict[ir.Value, set[State]] = {value: {FLOATS} for value in model.graph.outputs}
+    needs: dict[ir.Value, set[TensorState]] = {value: {FLOATS} for value in model.graph.outputs}
     for node, state in found.reads.items():
         for value in moving(node):
             needs.setdefault(value, set()).add(state)
@@ -189,7 +189,7 @@ def predicted(model: ir.Model, found: Walked, costs: Costs) -> Prediction:
     }
     run = costs.node(Work(RUN), NodeForm.FLOAT)
     every = [e for own in (*nodes.values(), *changes.values()) if own for e in own]
-    return Prediction(
+    return PredictedTime(
         {name: total_ns(own) for name, own in nodes.items() if own is not None},
         {name: total_ns(own) for name, own in changes.items() if own},
         0.0 if run is None else run.ns,
@@ -204,7 +204,11 @@ def total_ns(estimates: Iterable[Estimate]) -> float:
 
 
 def changing(
-    value: ir.Value, state: State, needs: set[State], sizes: Mapping[str, Sizes], costs: Costs
+    value: ir.Value,
+    state: TensorState,
+    needs: set[TensorState],
+    sizes: Mapping[str, Sizes],
+    costs: Costs,
 ) -> tuple[Estimate, ...]:
     """Times of the changes of one tensor until all readers have theirs.
 
@@ -223,7 +227,7 @@ def changing(
     return tuple(each for each in found if each is not None)
 
 
-def changes_between(state: State, needs: set[State]) -> list[Change]:
+def changes_between(state: TensorState, needs: set[TensorState]) -> list[Change]:
     """Changes of one tensor until all readers have theirs; each happens once, layouts on codes."""
     wants_codes = {need.layout for need in needs if need.has_codes}
     wants_floats = {need.layout for need in needs if not need.has_codes}

@@ -8,8 +8,8 @@ import onnx_ir as ir
 import pytest
 
 from onnxq.costs import Change, Costs, Timing, Work
-from onnxq.costs.layouts import Layout
-from onnxq.costs.predict import FLOATS, State, changes_between, predict_time
+from onnxq.costs.model_time import FLOATS, TensorState, changes_between, predict_time
+from onnxq.costs.node_layouts import Layout
 from onnxq.operator import NodeForm
 
 if TYPE_CHECKING:
@@ -119,21 +119,25 @@ def test_nodes_without_a_time_are_named() -> None:
     ("state", "needs", "wanted"),
     [
         (FLOATS, {FLOATS}, []),
-        (FLOATS, {FLOATS, State(True, Layout.PLAIN)}, [Change.QUANTIZE]),
+        (FLOATS, {FLOATS, TensorState(True, Layout.PLAIN)}, [Change.QUANTIZE]),
         (
-            State(False, Layout.BLOCKED),
-            {State(False, Layout.BLOCKED), State(True, Layout.CHANNELS_LAST)},
+            TensorState(False, Layout.BLOCKED),
+            {TensorState(False, Layout.BLOCKED), TensorState(True, Layout.CHANNELS_LAST)},
             [Change.UNBLOCKED, Change.QUANTIZE, Change.CHANNELS_LAST],
         ),
         (
-            State(True, Layout.CHANNELS_LAST),
-            {State(False, Layout.BLOCKED), State(True, Layout.CHANNELS_LAST)},
+            TensorState(True, Layout.CHANNELS_LAST),
+            {TensorState(False, Layout.BLOCKED), TensorState(True, Layout.CHANNELS_LAST)},
             [Change.DEQUANTIZE, Change.CHANNELS_FIRST, Change.BLOCKED],
         ),
-        (State(True, Layout.PLAIN), {State(True, Layout.CHANNELS_LAST)}, [Change.CHANNELS_LAST]),
+        (
+            TensorState(True, Layout.PLAIN),
+            {TensorState(True, Layout.CHANNELS_LAST)},
+            [Change.CHANNELS_LAST],
+        ),
     ],
 )
 def test_a_tensor_changes_once_for_all_of_its_readers(
-    state: State, needs: set[State], wanted: list[Change]
+    state: TensorState, needs: set[TensorState], wanted: list[Change]
 ) -> None:
     assert changes_between(state, needs) == wanted
