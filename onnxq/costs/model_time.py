@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnxq.costs.node_layouts import Layout, layout_of
 from onnxq.costs.table import Change
-from onnxq.costs.work import FUSED, RUN, Work, work_of
+from onnxq.costs.work import FUSED, RUN, Work, moving, work_of
 from onnxq.graph.sizes import sizes_of
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import NodeForm
@@ -133,11 +133,6 @@ def walked(
         absorbed = is_absorbed(node, form, form_of)
         found.own[node] = (_inside if absorbed else _alone)(node, form, sizes, costs)
     return found
-
-
-def moving(node: ir.Node) -> list[ir.Value]:
-    """Inputs of a node that are no constants."""
-    return [v for slot, v in enumerate(node.inputs) if v and not is_constant(node, slot)]
 
 
 def _inside(

@@ -68,12 +68,7 @@ def work_of(node: ir.Node, sizes: Mapping[str, Sizes]) -> Work | None:
     names = [value_name(value) for value in (*inputs, *outputs)]
     if not names or any(name not in sizes for name in names):
         return None
-    moving = [
-        slot
-        for slot, value in enumerate(node.inputs)
-        if value is not None and not is_constant(node, slot)
-    ]
-    read = sum(math.prod(_sizes(node, slot, sizes)) for slot in moving)
+    read = sum(math.prod(sizes[value_name(value)]) for value in moving(node))
     written = sum(math.prod(sizes[value_name(value)]) for value in outputs)
     plain = Work(node.op_type, "", read, written)
     if node.op_type == CONVOLUTION and is_constant(node, WEIGHT):
@@ -83,6 +78,11 @@ def work_of(node: ir.Node, sizes: Mapping[str, Sizes]) -> Work | None:
     if node.op_type in GATES:
         return _recurrent(node, sizes, plain)
     return _other(node, sizes, plain)
+
+
+def moving(node: ir.Node) -> list[ir.Value]:
+    """Inputs of a node that are no constants."""
+    return [v for slot, v in enumerate(node.inputs) if v and not is_constant(node, slot)]
 
 
 def _sizes(node: ir.Node, slot: int, sizes: Mapping[str, Sizes]) -> Sizes:

@@ -12,11 +12,11 @@ from onnxq.costs.model_time import (
     READS_CODES,
     Walked,
     changing,
-    moving,
     predicted,
     total_ns,
     walked,
 )
+from onnxq.costs.work import moving
 from onnxq.graph.walk import node_name
 from onnxq.operator import NodeForm
 from onnxq.ort.layouts import CONVOLUTION
