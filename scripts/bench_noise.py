@@ -37,7 +37,7 @@ import onnxq
 from onnxq.errors import OnnxqError
 from onnxq.graph.saving import to_bytes
 from onnxq.ort import runtime
-from onnxq.static.noise.unfit import Budget, kept, unfit
+from onnxq.static.noise.unfit import Budget, tensor_losses, unfit
 from onnxq.static.planning.activation_qparams import tensor_qparams
 from scripts._architectures import ARCHITECTURES, Size, build
 from scripts._models import ROOT, float_models
@@ -161,7 +161,7 @@ def kendall(a: Reals, b: Reals) -> float:
 def measure(subject: Subject) -> Row:
     prepared = onnxq.prepare(subject.model, ALL_INTEGERS, "x86-vnni")
     statistics = onnxq.calibrate(prepared, subject.calibration)
-    found = kept(prepared, statistics)
+    found = tensor_losses(prepared, statistics)
     chosen = tensor_qparams(prepared, statistics)[0]
     inside = {v.name for node in prepared.model.graph for v in node.outputs}
     inside |= {v.name for v in prepared.model.graph.inputs}

@@ -25,7 +25,7 @@ from onnxq.ort.layouts import ADDED_BY_CONV
 from onnxq.static.choosing.again import chosen_again
 from onnxq.static.choosing.rules import open_entry
 from onnxq.static.choosing.weighing import Weighing, neighbours
-from onnxq.static.noise.unfit import TYPICAL_DB, kept
+from onnxq.static.noise.unfit import TYPICAL_DB, tensor_losses
 from onnxq.static.placing.decision import Quantize
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _noises(prepared: Prepared, statistics: Statistics) -> dict[str, float]:
     """Tensor -> noise of its codes over its power, where it is known."""
     found = {
         name: 10 ** (-one.noise.sqnr_db / 10)
-        for name, one in kept(prepared, statistics).items()
+        for name, one in tensor_losses(prepared, statistics).items()
         if one.noise.sqnr_db is not None
     }
     for group in prepared.groups:

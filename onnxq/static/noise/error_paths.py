@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from onnxq.observers import Observer
 
 MOST_PRODUCTS = 2  # between a tensor and the function that magnifies its error: STFT, filter bank
-MOST_ENDS = 8  # kept per tensor; those behind have been counted on the way
+MOST_MAGNIFIERS = 8  # kept per tensor; those behind have been counted on the way
 SECOND_ORDER = 3.0  # E e^4 / (E e^2)^2 of a normal distribution
 SQUARE = 2.0
 # Gauss-Hermite: five errors of a normal distribution of variance 1 with their shares
@@ -70,7 +70,7 @@ class Error:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class Magnifier:
     """A node that magnifies errors, seen from a tensor ahead of it.
 
     Attributes:
@@ -87,21 +87,21 @@ class End:
     products: int
     sqnr_db: Callable[[Error], float]
 
-    def is_twin_of(self, other: End) -> bool:
+    def is_twin_of(self, other: Magnifier) -> bool:
         """Whether both are of one node, by way of the same reader and as many products."""
         ours = (self.node, self.reader, self.products)
         return ours == (other.node, other.reader, other.products)
 
     def through(
         self, node: ir.Node, change: Callable[[Error], Error] | None = None, products: int = 0
-    ) -> End:
-        """The same End, seen from ahead of a node; None: one that leaves the error as it is."""
+    ) -> Magnifier:
+        """The same one, seen from ahead of a node; None: that leaves errors as they are."""
 
         def sqnr_db(error: Error) -> float:
             return self.sqnr_db(error if change is None else change(error))
 
         products += self.products
-        return End(self.node, self.tensor, node_name(node), products, sqnr_db)
+        return Magnifier(self.node, self.tensor, node_name(node), products, sqnr_db)
 
 
 def of_codes(noise: TensorNoise, step: float) -> Error:
@@ -109,30 +109,32 @@ def of_codes(noise: TensorNoise, step: float) -> Error:
     return Error(((np.asarray(noise.power), 0.0),), step / 2, noise.clipped_share)
 
 
-def ends(model: ir.Model, observers: Mapping[str, Observer]) -> dict[str, tuple[End, ...]]:
-    """Tensor -> the Ends of its errors; tensors without any are missing.
+def magnifiers(
+    model: ir.Model, observers: Mapping[str, Observer]
+) -> dict[str, tuple[Magnifier, ...]]:
+    """Tensor -> the nodes that magnify its errors; tensors without any are missing.
 
     Args:
         model: canonical.
         observers: of the watched tensors.
     """
-    found: dict[str, list[End]] = {}
+    found: dict[str, list[Magnifier]] = {}
     for node, loop in reversed(list(walk(model.graph))):
         if loop is not None:
             continue
-        behind = [end for v in node.outputs if v.name for end in found.get(v.name, ())]
-        for value, end in _steps(node, behind, observers):
+        behind = [magnifier for v in node.outputs if v.name for magnifier in found.get(v.name, ())]
+        for value, magnifier in _steps(node, behind, observers):
             at = found.setdefault(value_name(value), [])
-            known = any(end.is_twin_of(other) for other in at)
-            if not known and len(at) < MOST_ENDS:
-                at.append(end)
+            known = any(magnifier.is_twin_of(other) for other in at)
+            if not known and len(at) < MOST_MAGNIFIERS:
+                at.append(magnifier)
     return {name: tuple(at) for name, at in found.items()}
 
 
 def _steps(
-    node: ir.Node, behind: list[End], observers: Mapping[str, Observer]
-) -> Iterator[tuple[ir.Value, End]]:
-    """(input, End seen from it) for all that lies behind the node, and the node itself."""
+    node: ir.Node, behind: list[Magnifier], observers: Mapping[str, Observer]
+) -> Iterator[tuple[ir.Value, Magnifier]]:
+    """(input, Magnifier seen from it) for all that lies behind the node, and the node itself."""
     for response in responses(node):
         match response:
             case Linear(slots=slots, gain=gain):
@@ -147,59 +149,61 @@ def _steps(
 
 
 def _ahead(
-    node: ir.Node, slot: int, behind: list[End], change: Callable[[Error], Error]
-) -> Iterator[tuple[ir.Value, End]]:
+    node: ir.Node, slot: int, behind: list[Magnifier], change: Callable[[Error], Error]
+) -> Iterator[tuple[ir.Value, Magnifier]]:
     if (value := _varying(node, slot)) is not None:
-        yield from ((value, end.through(node, change)) for end in behind)
+        yield from ((value, magnifier.through(node, change)) for magnifier in behind)
 
 
 def _ahead_of_curve(
-    node: ir.Node, curve: Curve, behind: list[End], observers: Mapping[str, Observer]
-) -> Iterator[tuple[ir.Value, End]]:
+    node: ir.Node, curve: Curve, behind: list[Magnifier], observers: Mapping[str, Observer]
+) -> Iterator[tuple[ir.Value, Magnifier]]:
     if curve.exponent is not None:
         yield from _ahead(node, curve.slot, behind, _raised(curve.exponent))
     value = _varying(node, curve.slot)
     seen = None if value is None else observers.get(value_name(value))
     if value is not None and isinstance(seen, FloatHistogramObserver):
-        yield value, _end(node, value, _of_curve(curve, seen))
+        yield value, _magnifier(node, value, _of_curve(curve, seen))
 
 
 def _ahead_of_normalization(
     node: ir.Node, normalizing: Normalizing, observers: Mapping[str, Observer]
-) -> Iterator[tuple[ir.Value, End]]:
+) -> Iterator[tuple[ir.Value, Magnifier]]:
     value = _varying(node, 0)
     seen = None if value is None else observers.get(value_name(value))
     if value is not None and isinstance(seen, NormalizationObserver):
         slot = normalizing.gain_slot
         gain = None if slot is None else constant(node, slot)
-        yield value, _end(node, value, _of_normalization(seen, gain))
+        yield value, _magnifier(node, value, _of_normalization(seen, gain))
 
 
-def _end(node: ir.Node, value: ir.Value, sqnr_db: Callable[[Error], float]) -> End:
+def _magnifier(node: ir.Node, value: ir.Value, sqnr_db: Callable[[Error], float]) -> Magnifier:
     name = node_name(node)
-    return End(f"{node.op_type} '{name}'", value_name(value), name, 0, sqnr_db)
+    return Magnifier(f"{node.op_type} '{name}'", value_name(value), name, 0, sqnr_db)
 
 
-def _by_rule(node: ir.Node, behind: list[End]) -> Iterator[tuple[ir.Value, End]]:
-    """Ends ahead of a node that moves, bounds or multiplies by constant weights, by its rule."""
+def _by_rule(node: ir.Node, behind: list[Magnifier]) -> Iterator[tuple[ir.Value, Magnifier]]:
+    """Magnifiers ahead of a node whose rule says that it moves, bounds, or has constant weights."""
     rule = rule_of(node)
     if rule is None:
         return
     slots = rule.activations
     # ahead of a product, a Relu lets through an unknown part of the error
-    passed = [end for end in behind if rule.role is Role.MOVEMENT or not end.products]
+    passed = [
+        magnifier for magnifier in behind if rule.role is Role.MOVEMENT or not magnifier.products
+    ]
     if rule.role in (Role.MOVEMENT, Role.CLAMP):
         for slot in slots:
             if (value := _varying(node, slot)) is not None:
-                yield from ((value, end.through(node)) for end in passed)
+                yield from ((value, magnifier.through(node)) for magnifier in passed)
     if rule.weight is None:
         return
     weight, value = find_input(node, rule.weight.slot), _varying(node, slots[0])
-    near = [end for end in behind if end.products < MOST_PRODUCTS]
+    near = [magnifier for magnifier in behind if magnifier.products < MOST_PRODUCTS]
     if weight is None or value is None or weight.const_value is None or not near:
         return
     change = _multiplied(constant_array(weight), rule.weight.axis)
-    yield from ((value, end.through(node, change, 1)) for end in near)
+    yield from ((value, magnifier.through(node, change, 1)) for magnifier in near)
 
 
 def _varying(node: ir.Node, slot: int) -> ir.Value | None:

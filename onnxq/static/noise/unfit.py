@@ -23,7 +23,7 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.observers import NormalizationObserver
 from onnxq.observers.tensor_noise import TensorNoise, predicted_noise
 from onnxq.operator import Float
-from onnxq.static.noise.error_paths import End, ends, of_codes
+from onnxq.static.noise.error_paths import Magnifier, magnifiers, of_codes
 from onnxq.static.planning.activation_qparams import tensor_qparams
 
 if TYPE_CHECKING:
@@ -43,19 +43,19 @@ ONE_BIT = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """SQNR that codes leave of a tensor.
+class TensorLoss:
+    """Loss of a tensor in codes, as the SQNR that is left of it.
 
     Attributes:
         tensor: its name.
         noise: of the tensor in itself.
-        end: the node behind which least is left; None: nothing magnifies its error.
-        behind_db: what is left there; None without an end.
+        magnifier: the node behind which least is left; None: nothing magnifies its error.
+        behind_db: what is left there; None without loss.
     """
 
     tensor: str
     noise: TensorNoise
-    end: End | None
+    magnifier: Magnifier | None
     behind_db: float | None
 
     @property
@@ -84,9 +84,9 @@ class Budget:
     most: float
 
     @classmethod
-    def of(cls, found: Collection[Kept]) -> Budget:
+    def of(cls, found: Collection[TensorLoss]) -> Budget:
         """The Budget of these roundings; those of which nothing is known count for nothing."""
-        noises = sorted(10 ** (-kept.worst_db / 10) for kept in found if kept.worst_db < math.inf)
+        noises = sorted(10 ** (-loss.worst_db / 10) for loss in found if loss.worst_db < math.inf)
         if not noises:
             return cls(0, 0.0, 0.0, 0.0, math.inf)
         usual = len(noises) * min(numbers.median(noises), 10 ** (-TYPICAL_DB / 10))
@@ -105,11 +105,11 @@ class Unfit:
     """A tensor that would lose too much in codes.
 
     Attributes:
-        kept: figures.
+        loss: figures.
         reason: in words, with these figures.
     """
 
-    kept: Kept
+    loss: TensorLoss
     reason: str
 
 
@@ -123,21 +123,21 @@ def unfit(
         statistics: of its model.
         tensors: qparams of the groups' members; None: as `plan` would give them.
     """
-    found = kept(prepared, statistics, tensors)
+    found = tensor_losses(prepared, statistics, tensors)
     budget = Budget.of(found.values())
     return {
-        name: Unfit(one, _reason(one, budget, statistics))
-        for name, one in found.items()
-        if 10 ** (-one.worst_db / 10) > budget.most
+        name: Unfit(loss, _reason(loss, budget, statistics))
+        for name, loss in found.items()
+        if 10 ** (-loss.worst_db / 10) > budget.most
     }
 
 
-def kept(
+def tensor_losses(
     prepared: Prepared, statistics: Statistics, tensors: Mapping[str, QParams] | None = None
-) -> dict[str, Kept]:
-    """Tensor -> Kept, for each observed tensor that would be rounded; arguments as `unfit`."""
+) -> dict[str, TensorLoss]:
+    """Tensor -> its loss, for each observed tensor that would be rounded; arguments as `unfit`."""
     qparams = tensor_qparams(prepared, statistics)[0] if tensors is None else tensors
-    paths = ends(prepared.model, statistics.watched)
+    paths = magnifiers(prepared.model, statistics.watched)
     reads_codes = _readers_of_codes(prepared)
     found = {}
     for group in prepared.groups:
@@ -149,12 +149,12 @@ def kept(
                 continue
             error = of_codes(noise, float(qparams[tensor].scale))
             behind = [
-                (end.sqnr_db(error), end)
-                for end in paths.get(tensor, ())
-                if (tensor, end.reader) in reads_codes or (tensor, "") in reads_codes
+                (magnifier.sqnr_db(error), magnifier)
+                for magnifier in paths.get(tensor, ())
+                if (tensor, magnifier.reader) in reads_codes or (tensor, "") in reads_codes
             ]
             worst = min(behind, key=lambda pair: pair[0], default=(None, None))
-            found[tensor] = Kept(tensor, noise, worst[1], worst[0])
+            found[tensor] = TensorLoss(tensor, noise, worst[1], worst[0])
     return found
 
 
@@ -182,22 +182,26 @@ def _noise(tensor: str, qparams: QParams, statistics: Statistics) -> TensorNoise
     return TensorNoise(None, float(qparams.scale) ** 2 / 12, 0.0, float(codes))
 
 
-def _reason(one: Kept, budget: Budget, statistics: Statistics) -> str:
-    own = one.noise.sqnr_db
+def _reason(loss: TensorLoss, budget: Budget, statistics: Statistics) -> str:
+    own = loss.noise.sqnr_db
     gain_db = 10 * math.log10(budget.total / budget.rest) if budget.rest else math.inf
     in_all = f"without such tensors, {budget.roundings} roundings lose {gain_db:.1f} dB less"
-    if one.end is None or one.behind_db is None or (own is not None and own <= one.behind_db):
-        return f"tensor '{one.tensor}' would keep {own:.1f} dB in 8 bits; {in_all}"
+    if (
+        loss.magnifier is None
+        or loss.behind_db is None
+        or (own is not None and own <= loss.behind_db)
+    ):
+        return f"tensor '{loss.tensor}' would keep {own:.1f} dB in 8 bits; {in_all}"
     in_itself = "" if own is None else f" ({own:.1f} dB in itself)"
     return (
-        f"tensor '{one.tensor}' would keep {one.behind_db:.1f} dB behind {one.end.node} in 8 bits"
-        f"{in_itself}{_channels(one.end, statistics)}; {in_all}"
+        f"tensor '{loss.tensor}' would keep {loss.behind_db:.1f} dB behind "
+        f"{loss.magnifier.node} in 8 bits{in_itself}{_channels(loss.magnifier, statistics)}; {in_all}"
     )
 
 
-def _channels(end: End, statistics: Statistics) -> str:
+def _channels(magnifier: Magnifier, statistics: Statistics) -> str:
     """How far the widest channels ahead of a normalization stick out, or the empty string."""
-    seen = statistics.watched.get(end.tensor)
+    seen = statistics.watched.get(magnifier.tensor)
     if not isinstance(seen, NormalizationObserver) or not seen.channel_max.size:
         return ""
     widths = seen.channel_max.astype(np.float64) - seen.channel_min

@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 import onnxq
 from onnxq.observers import HistogramObserver
 from onnxq.observers.tensor_noise import TensorNoise, decibels, predicted_noise
-from onnxq.static.noise.unfit import TYPICAL_DB, Budget, Kept, kept, unfit
+from onnxq.static.noise.unfit import TYPICAL_DB, Budget, TensorLoss, tensor_losses, unfit
 from onnxq.static.planning.activation_qparams import tensor_qparams
 from tests.examples import ALL_INTEGERS
 from tests.static.noise.nets import feed_forwards, sounds, spectral, tokens
@@ -107,14 +107,14 @@ def test_the_figure_is_what_rounding_that_tensor_alone_does_there(
     signal = right - right.mean() if behind == "l" else right
     measured = decibels(float(np.square(signal).mean()), float(np.square(error).mean()))
     # errors that are most of a channel turn its direction, which the sum of powers does not see
-    predicted = kept(prepared, statistics)[tensor].behind_db
+    predicted = tensor_losses(prepared, statistics)[tensor].behind_db
     assert predicted == pytest.approx(measured, abs=within_db)
 
 
 def budget(*worst_db: float) -> Budget:
     """Of roundings that keep so much in themselves."""
     noises = [TensorNoise(1.0, 10 ** (-db / 10), 0.0, 256.0) for db in worst_db]
-    return Budget.of([Kept("x", noise, None, None) for noise in noises])
+    return Budget.of([TensorLoss("x", noise, None, None) for noise in noises])
 
 
 def test_roundings_like_one_another_all_stay_however_many() -> None:
