@@ -50,7 +50,7 @@ class TensorLoss:
         tensor: its name.
         noise: of the tensor in itself.
         magnifier: the node behind which least is left; None: nothing magnifies its error.
-        behind_db: what is left there; None without loss.
+        behind_db: what is left there; None without one.
     """
 
     tensor: str
@@ -194,8 +194,8 @@ def _reason(loss: TensorLoss, budget: Budget, statistics: Statistics) -> str:
         return f"tensor '{loss.tensor}' would keep {own:.1f} dB in 8 bits; {in_all}"
     in_itself = "" if own is None else f" ({own:.1f} dB in itself)"
     return (
-        f"tensor '{loss.tensor}' would keep {loss.behind_db:.1f} dB behind "
-        f"{loss.magnifier.node} in 8 bits{in_itself}{_channels(loss.magnifier, statistics)}; {in_all}"
+        f"tensor '{loss.tensor}' would keep {loss.behind_db:.1f} dB behind {loss.magnifier.node} "
+        f"in 8 bits{in_itself}{_channels(loss.magnifier, statistics)}; {in_all}"
     )
 
 
