@@ -34,7 +34,12 @@ from onnxq.static.choosing.named import Named
 from onnxq.static.choosing.rules import by_rules
 from onnxq.static.noise.watched import watched
 from onnxq.static.placing.decision import Decision, Quantize
-from onnxq.static.placing.groups import TensorGroup, as_observed, observers_of
+from onnxq.static.placing.groups import (
+    TensorGroup,
+    as_observed,
+    observers_of,
+    with_stand_ins,
+)
 from onnxq.static.placing.placed import placed, with_reasons
 from onnxq.targets.range_reduction import as_range_reduction
 
@@ -249,6 +254,12 @@ def prepare(
     found, every, open_forms = with_reasons(made, named.reasons), made, mapping.without_forms()
     if open_forms != named.mapping:
         every = placed(canonical.model, open_forms, chosen, codes_out)
+    groups = found.groups
+    if open_forms != mapping:  # observed as if they were still to be chosen: the same numbers
+        rules = by_rules(canonical.model, open_forms, chosen, codes_out).mapping
+        ruled = placed(canonical.model, rules, chosen, codes_out)
+        seen = {**observers_of(every.groups), **observers_of(ruled.groups)}
+        groups = with_stand_ins(groups, seen, every.groups)
     return Prepared(
         model=canonical.model,
         model_hash=source_hash,
@@ -256,7 +267,7 @@ def prepare(
         qconfig=mapping,
         chosen=named,
         decisions=found.decisions,
-        groups=as_observed(found.groups, observers_of(every.groups)),
+        groups=as_observed(groups, observers_of(every.groups)),
         clamps=found.clamps,
         channel_gains=found.channel_gains,
         in_integers=every.groups,

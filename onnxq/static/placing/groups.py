@@ -9,7 +9,7 @@ from onnxq.static.placing.channel_gains import ChannelGain, channel_observer
 from onnxq.static.placing.overrides import group_override
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from onnxq.dtypes import QDType
     from onnxq.observers import ObserverSpec
@@ -112,4 +112,26 @@ def as_observed(
         specs = {observers.get(source, group.observer) for source in group.sources}
         known = group.range is None and len(specs) == 1
         found.append(replace(group, observer=specs.pop()) if known else group)
+    return tuple(found)
+
+
+def with_stand_ins(
+    groups: Iterable[TensorGroup], seen: Container[str], every: Iterable[TensorGroup]
+) -> tuple[TensorGroup, ...]:
+    """The groups; a source that is not seen, being a copy elsewhere, has its sources in its place.
+
+    Args:
+        groups: of one placement.
+        seen: tensors that are observed.
+        every: the groups with every node in integers that can be, which know what copies what.
+    """
+    sources = {member: group.sources for group in every for member in group.members}
+    found = []
+    for group in groups:
+        stand_ins = [
+            other
+            for source in group.sources
+            for other in ((source,) if source in seen else sources.get(source, (source,)))
+        ]
+        found.append(replace(group, sources=tuple(dict.fromkeys(stand_ins))))
     return tuple(found)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ from onnxq.graph.weights import constant_array
 from onnxq.observers import NoopObserver
 from onnxq.observers._range import EPS
 from onnxq.qparams import MIN_SCALE, QParams, code_bounds, per_tensor, stored_as
+from onnxq.static.placing.groups import as_observed, with_stand_ins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,23 +66,13 @@ def tensor_qparams(
     return tensors, unseen, notes
 
 
-def _known(prepared: Prepared, statistics: Statistics) -> list[TensorGroup]:
-    """The groups; a copy that was not observed has the sources of its values in its place.
+def _known(prepared: Prepared, statistics: Statistics) -> tuple[TensorGroup, ...]:
+    """The groups, by what was observed of them.
 
     Statistics of all integers, or of an earlier version, lack what only the chosen forms read.
     """
-    sources = {member: group.sources for group in prepared.in_integers for member in group.members}
-    found = []
-    for group in prepared.groups:
-        stand_in = [
-            other
-            for source in group.sources
-            for other in (
-                (source,) if source in statistics.observers else sources.get(source, (source,))
-            )
-        ]
-        found.append(replace(group, sources=tuple(dict.fromkeys(stand_in))))
-    return found
+    found = with_stand_ins(prepared.groups, statistics.observers, prepared.in_integers)
+    return as_observed(found, prepared.observed)
 
 
 def _why_unknown(group: TensorGroup, statistics: Statistics) -> str:

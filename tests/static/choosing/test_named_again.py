@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 import pytest
+from onnx import helper
 
 import onnxq
 from onnxq.qconfig import Choice, QConfigMapping, default_qconfig_mapping
 from onnxq.static.plan import Plan
+from tests.examples import model, weights
 from tests.golden_models import BODIES, CONSTANTS, conv_model, data
 from tests.small_networks import TOKENS, WIDTH, WORDS, embedded, encoder_block, perceptron, repeated
 from tests.static.noise.nets import feed_forwards, tokens
@@ -18,7 +21,6 @@ from tests.static.noise.nets import feed_forwards, tokens
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import onnx
     import onnx_ir as ir
 
     Batches = list[dict[str, npt.NDArray[np.generic]]]
@@ -28,6 +30,18 @@ RNG = np.random.default_rng(3)
 
 def reals(*shape: int) -> Batches:
     return [{"x": RNG.standard_normal(shape).astype(np.float32)} for _ in range(3)]
+
+
+def pooled_stem() -> onnx.ModelProto:
+    """A Conv of one channel, which takes longer in integers, and a pool ahead of a wider Conv."""
+    nodes = [
+        helper.make_node("Conv", ["x", "v"], ["a"], "stem", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"], "relu"),
+        helper.make_node("MaxPool", ["b"], ["c"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Conv", ["c", "w"], ["y"], "conv", pads=[1, 1, 1, 1]),
+    ]
+    constants = {"v": weights(1, 32, 1, 3, 3), "w": weights(2, 64, 32, 3, 3)}
+    return model(nodes, constants, {"x": [1, 1, 32, 96]}, {"y": onnx.TensorProto.FLOAT})
 
 
 IDS: Batches = [{"ids": RNG.integers(0, WORDS, (TOKENS, 1))} for _ in range(3)]
@@ -41,6 +55,7 @@ NETWORKS: dict[str, tuple[onnx.ModelProto | ir.Model, Batches]] = {
     "lstm": (embedded("LSTM"), IDS),
     "gru": (embedded("GRU"), IDS),
     "repeated": (repeated(), reals(8, 16 * WIDTH)),
+    "pooled_stem": (pooled_stem(), reals(1, 1, 32, 96)),
     "outliers": (feed_forwards(3, 100.0), [dict(batch) for batch in tokens(8)]),
 }
 
