@@ -55,7 +55,7 @@ OPTIONS = (
         multiple=True,
         metavar="NAME=pixels|codes",
         callback=pair,
-        help="Take this input as uint8: pixels 0 to 255, with the model's normalisation folded in "
+        help="Take this input as uint8: pixels 0 to 255, with the model's normalization folded in "
         "(say which with --pixels-..., unless the model has it), or codes of its quantizer.",
     ),
 )

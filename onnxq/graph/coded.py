@@ -29,7 +29,7 @@ OUTPUTS_KEY = "onnxq.output_codes"
 LARGEST_PIXEL = 255
 WHOLE = 0.25
 """Distance from a whole number up to which a number stands for a pixel: float16 rounds pixels that
-were normalised by up to 0.11 (10 bits of 2.6, standard deviation 0.225)."""
+were normalized by up to 0.11 (10 bits of 2.6, standard deviation 0.225)."""
 
 
 class Meaning(enum.Enum):
@@ -107,12 +107,12 @@ def _check_pixels(exact: Reals, where: str) -> None:
     if low < -WHOLE or high > LARGEST_PIXEL + WHOLE:
         raise CalibrationError(
             f"{where}: its numbers stand for pixels from {low:.4g} to {high:.4g}; wanted 0 to 255. "
-            "Give the mean, std and scale that they were normalised with, or the pixels as uint8."
+            "Give the mean, std and scale that they were normalized with, or the pixels as uint8."
         )
     if exact.size and float(np.abs(exact - np.rint(exact)).max()) > WHOLE:
         raise CalibrationError(
             f"{where}: its numbers stand for no whole pixels (from {low:.4g} to {high:.4g}). Give "
-            "the mean, std and scale that they were normalised with, or the pixels as uint8, "
+            "the mean, std and scale that they were normalized with, or the pixels as uint8, "
             "rounded as they will be when the model is used."
         )
 

@@ -1,4 +1,4 @@
-"""Normalisation of an input: the affine nodes right behind it, as one function of its pixels."""
+"""Normalization of an input: the affine nodes right behind it, as one function of its pixels."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Front:
         return list(dict.fromkeys(use.node for use in self.end.uses()))
 
     def why_not_folded(self) -> str:
-        """Why the readers cannot take the rest of the normalisation; the empty string: they can."""
+        """Why the readers cannot take the rest of the normalization; the empty string: they can."""
         for node in self.convs:
             weight = constant(node, WEIGHT) if node.op_type == "Conv" and not node.domain else None
             slots = [use.idx for use in self.end.uses() if use.node is node]
@@ -77,7 +77,7 @@ class Front:
         return "an output of the model is it" if self.end.is_graph_output() else ""
 
 
-def normalisation(image: ir.Value, coded: Coded) -> Front:
+def normalization(image: ir.Value, coded: Coded) -> Front:
     """The affine nodes behind an input whose pixels `coded` says the meaning of."""
     assert image.shape is not None, "asked before"
     rank = len(image.shape)

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from onnxq.errors import QConfigError
 from onnxq.graph.coded import INPUTS_KEY, Coded, Meaning, read_coded, write_coded
 from onnxq.graph.passes.take_pixels import TakePixels
-from onnxq.graph.pixel_normalization import normalisation
+from onnxq.graph.pixel_normalization import normalization
 from onnxq.graph.types import infer_types
 from onnxq.qconfig.input_codes import InputCodes, Pixels, check_end
 
@@ -30,7 +30,7 @@ def coded_pixels(model: ir.Model, asked: Mapping[str, InputCodes | Pixels]) -> d
         asked: every wish.
 
     Raises:
-        QConfigError: an input that is not there or no image, or whose normalisation is not known.
+        QConfigError: an input that is not there or no image, or whose normalization is not known.
     """
     inputs = {str(v.name): v for v in model.graph.inputs}
     for name in asked:
@@ -75,9 +75,9 @@ def _coded(image: ir.Value, asked: InputCodes | Pixels) -> Coded:
             "of at least 3 axes. Ask for 'codes' where its numbers are no pixels."
         )
     if isinstance(asked, InputCodes):
-        if not normalisation(image, RAW).nodes:
+        if not normalization(image, RAW).nodes:
             raise QConfigError(
-                f"{where} is pixels, but the model does not normalise it: what reads it is no Sub, "
+                f"{where} is pixels, but the model does not normalize it: what reads it is no Sub, "
                 "Mul or Div with a constant. Say what the model was trained on, "
                 "(p * scale - mean) / std: Pixels(mean, std, scale), on the command line "
                 "--pixels-mean, --pixels-std, --pixels-scale (1 for 0 to 255, 1/255 for 0 to 1)."
@@ -85,7 +85,7 @@ def _coded(image: ir.Value, asked: InputCodes | Pixels) -> Coded:
         return RAW
     if dtype == ir.DataType.UINT8:
         raise QConfigError(
-            f"{where} is uint8 already, so that the model normalises its pixels itself. Ask for "
+            f"{where} is uint8 already, so that the model normalizes its pixels itself. Ask for "
             "'pixels' alone."
         )
     return Coded(

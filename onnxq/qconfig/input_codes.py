@@ -25,7 +25,7 @@ class InputCodes(enum.Enum):
     """Meaning of an input whose numbers come as uint8."""
 
     PIXELS = "pixels"
-    """Pixels 0 to 255, of a model that normalises them itself: its float input is 0.0 to 255.0."""
+    """Pixels 0 to 255, of a model that normalizes them itself: its float input is 0.0 to 255.0."""
     CODES = "codes"
     """Codes of the quantized model's own first quantizer."""
 

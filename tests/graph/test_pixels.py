@@ -24,7 +24,7 @@ def test_channels_are_axis_1_or_the_last(parse: Parse) -> None:
     ("asked", "message"),
     [
         ({"imgae": RGB}, "no input 'imgae'; it has .*Did you mean 'image'"),
-        ({"image": InputCodes.PIXELS}, "does not normalise it.*--pixels-mean"),
+        ({"image": InputCodes.PIXELS}, "does not normalize it.*--pixels-mean"),
         ({"ids": RGB}, "'ids' is no image: it is int64"),
         ({"row": RGB}, "'row' is no image: .*at least 3 axes"),
         ({"bytes": RGB}, "'bytes' is uint8 already"),

@@ -30,13 +30,13 @@ HALF = Pixels((128.0,), (64.0,), 1)
 IMAGENET = Pixels((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
-def normalised(p: npt.NDArray[np.uint8], pixels: Pixels) -> npt.NDArray[np.float32]:
+def normalized(p: npt.NDArray[np.uint8], pixels: Pixels) -> npt.NDArray[np.float32]:
     mean, std = (np.array(n, np.float64).reshape(-1, 1, 1) for n in (pixels.mean, pixels.std))
     return np.asarray((p * pixels.scale - mean) / std, np.float32)
 
 
 def quantize(pixels: Pixels, *, form: str = "qdq", **ends: object) -> QuantizedModel:
-    x = normalised(P, pixels)
+    x = normalized(P, pixels)
     return onnxq.quantize(network(), {"x": x}, format=form, check=onnxq.Check.NONE, **ends)  # type: ignore[arg-type]
 
 
@@ -56,7 +56,7 @@ def test_integers_behind_the_input_are_those_of_the_model_on_numbers(form: str, 
     wish = HALF if kind == "pixels" else "codes"
     on_numbers = quantize(HALF, form=form)
     on_codes = quantize(HALF, form=form, input_codes={"x": wish})
-    before = codes_of(on_numbers, {"x": normalised(P, HALF)})
+    before = codes_of(on_numbers, {"x": normalized(P, HALF)})
     after = codes_of(on_codes, {"x": P})
     assert before.keys() == after.keys()
     assert len(before) > 3
@@ -71,7 +71,7 @@ def test_integers_behind_the_input_are_those_of_the_model_on_numbers(form: str, 
 def test_model_on_pixels_is_as_near_float_as_the_one_on_numbers(pixels: Pixels, form: str) -> None:
     on_pixels = quantize(pixels, form=form, input_codes={"x": pixels})
     of_numbers, of_pixels = (
-        verify(network(), made, {"x": normalised(P, pixels)}).outputs[0].sqnr_db
+        verify(network(), made, {"x": normalized(P, pixels)}).outputs[0].sqnr_db
         for made in (quantize(pixels, form=form), on_pixels)
     )
     assert of_pixels > of_numbers - 1  # one rounding less, another grid
@@ -98,7 +98,7 @@ def test_pool_ahead_of_the_first_conv_runs_on_the_pixels() -> None:
         {"w": weights(0, 4, 3, 1, 1)},
         {"x": ["N", 3, 8, 8]},
     )
-    samples = {"x": normalised(P, HALF)}
+    samples = {"x": normalized(P, HALF)}
     made = onnxq.quantize(pooled, samples, format="qoperator", input_codes={"x": HALF})
     assert made.graph[0].op_type == "MaxPool"
     assert verify(pooled, made, samples).outputs[0].sqnr_db > 20
@@ -109,14 +109,14 @@ def test_verdict_compares_pixels_and_codes_with_the_float_model() -> None:
     assert made.verdict is not None
     assert (made.verdict.outputs[0].sqnr_db or 0) > 20
     assert made.graph.outputs[0].dtype == ir.DataType.UINT8
-    findings = verify(network(), made, {"x": normalised(P, IMAGENET)})
+    findings = verify(network(), made, {"x": normalized(P, IMAGENET)})
     assert findings.outputs[0].sqnr_db > 20
     assert not findings.unmatched
 
 
 def test_samples_that_are_no_pixels_are_refused() -> None:
     with pytest.raises(CalibrationError, match=r"stand for pixels from .*wanted 0 to 255"):
-        onnxq.quantize(network(), {"x": normalised(P, IMAGENET)}, input_codes={"x": HALF})
+        onnxq.quantize(network(), {"x": normalized(P, IMAGENET)}, input_codes={"x": HALF})
 
 
 def test_ends_without_codes_are_refused() -> None:
@@ -138,7 +138,7 @@ def test_float_reader_of_a_coded_input_gets_its_numbers() -> None:
         {"x": ["N", 3, 8, 8]},
         {"c": onnx.TensorProto.FLOAT, "e": onnx.TensorProto.FLOAT},
     )
-    x = normalised(P, HALF)
+    x = normalized(P, HALF)
     made = onnxq.quantize(two, {"x": x}, input_codes={"x": "codes"})
     assert [o.sqnr_db > 20 for o in verify(two, made, {"x": x}).outputs] == [True, True]
 

@@ -1,4 +1,4 @@
-"""A float model whose input is uint8 pixels, and its normalisation part of its first Conv.
+"""A float model whose input is uint8 pixels, and its normalization part of its first Conv.
 
 Between the input and its reader, x = a p + b, per channel. With one s and z for all channels,
 
@@ -33,7 +33,7 @@ from onnxq.graph.pixel_normalization import (
     NEARLY,
     WEIGHT,
     Front,
-    normalisation,
+    normalization,
 )
 from onnxq.operator.nodes import constant, input_at
 
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 
 
 class TakePixels(ir.passes.InPlacePass):
-    """x -> p: uint8 pixels, whose normalisation is folded as the module says; the main graph.
+    """x -> p: uint8 pixels, whose normalization is folded as the module says; the main graph.
 
     Args:
         name: of an input of floats, or of uint8 that a Cast makes floats of.
         coded: a and b, per channel.
 
     Attributes:
-        notes: why the normalisation is still a node of its own, where it is.
+        notes: why the normalization is still a node of its own, where it is.
     """
 
     def __init__(self, name: str, coded: Coded) -> None:
@@ -61,7 +61,7 @@ class TakePixels(ir.passes.InPlacePass):
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Rewrites the input and what reads it."""
         (image,) = [v for v in model.graph.inputs if v.name == self._name]
-        front = normalisation(image, self._coded)
+        front = normalization(image, self._coded)
         for node in front.nodes:
             made = node.outputs[0]
             before = _skip(node)
@@ -72,7 +72,7 @@ class TakePixels(ir.passes.InPlacePass):
             _dequantize(image, front.grid, names)
         elif problem:
             self.notes = (
-                f"input '{self._name}': its normalisation stays as float nodes, because {problem}.",
+                f"input '{self._name}': its normalization stays as float nodes, because {problem}.",
             )
             _spell_out(front, names)
             _dequantize(image, (1.0, 0), names)

@@ -33,7 +33,7 @@ def meaning(pixels: Pixels) -> Coded:
     return Coded(Meaning.PIXELS, "uint8", pixels.factors, pixels.zeros)
 
 
-def normalised(p: npt.NDArray[np.uint8], pixels: Pixels) -> npt.NDArray[np.float32]:
+def normalized(p: npt.NDArray[np.uint8], pixels: Pixels) -> npt.NDArray[np.float32]:
     shape = (-1, 1, 1)
     mean, std = (np.array(each, np.float64).reshape(shape) for each in (pixels.mean, pixels.std))
     return np.asarray((p * pixels.scale - mean) / std, np.float32)
@@ -59,7 +59,7 @@ CONVS = {
 
 @pytest.mark.parametrize("pixels", [IMAGENET, CIFAR, HALVES, MEANS, STDS], ids=repr)
 @pytest.mark.parametrize("call", CONVS.values(), ids=CONVS)
-def test_model_on_pixels_equals_the_model_on_normalised_ones_at_the_border_too(
+def test_model_on_pixels_equals_the_model_on_normalized_ones_at_the_border_too(
     call: str, pixels: Pixels, parse: Parse, run: Run
 ) -> None:
     text = f"g (float[N,3,9,7] x) => (float[N,4,h,w2] y) {{ y = {call} }}"
@@ -68,7 +68,7 @@ def test_model_on_pixels_equals_the_model_on_normalised_ones_at_the_border_too(
         text = "g (float[N,3,9,7] x) => (float[N,4,h,w2] y) "
         text += f"{{ s = {first}) t = {second} y = Add(s, t) }}"
     model = parse(text, {"w": W, "b": B})
-    (before,) = run(model, {"x": normalised(P, pixels)})
+    (before,) = run(model, {"x": normalized(P, pixels)})
     taken = TakePixels("x", meaning(pixels))
     assert taken(model).modified
     assert not taken.notes
@@ -115,7 +115,7 @@ FRONTS: dict[str, tuple[str, str, Feeds]] = {
 
 
 @pytest.mark.parametrize("front", FRONTS)
-def test_normalisation_in_the_graph_is_folded(front: str, parse: Parse, run: Run) -> None:
+def test_normalization_in_the_graph_is_folded(front: str, parse: Parse, run: Run) -> None:
     dtype, nodes, weights = FRONTS[front]
     model = parse(
         f"g ({dtype}[N,3,9,7] x) => (float[N,4,h,w2] y) "
@@ -149,14 +149,14 @@ def test_channels_last_are_folded_behind_the_transpose(parse: Parse, run: Run) -
     ["Relu(x)", "Conv<pads=[1,1,1,1], group=3>(x, v)", "Conv(x, x)"],
     ids=["Relu", "groups", "weight"],
 )
-def test_normalisation_that_no_conv_can_take_stays_with_a_note(
+def test_normalization_that_no_conv_can_take_stays_with_a_note(
     call: str, parse: Parse, run: Run
 ) -> None:
     model = parse(
         f"g (float[N,3,9,7] x) => (float[n,c,h,w2] y) {{ y = {call} }}",
         {"v": RNG.normal(size=(3, 1, 3, 3)).astype(np.float32)},
     )
-    (before,) = run(model, {"x": normalised(P, IMAGENET)})
+    (before,) = run(model, {"x": normalized(P, IMAGENET)})
     taken = TakePixels("x", meaning(IMAGENET))
     taken(model)
     (after,) = run(model, {"x": P})
@@ -172,6 +172,6 @@ def test_dead_rows_of_a_weight_do_not_matter(parse: Parse, run: Run) -> None:
         "g (float[N,3,9,7] x) => (float[N,4,h,w2] y) { y = Conv<pads=[1,1,1,1]>(x, w) }",
         {"w": weight},
     )
-    (before,) = run(model, {"x": normalised(P, IMAGENET)})
+    (before,) = run(model, {"x": normalized(P, IMAGENET)})
     TakePixels("x", meaning(IMAGENET))(model)
     assert_close(run(model, {"x": P})[0], before)
