@@ -73,6 +73,17 @@ class Weighing:
         """Predicted nanoseconds of the model with these forms."""
         return predicted(self._model, self._walked(forms), self._costs).ns
 
+    @property
+    def run_ns(self) -> float:
+        """Nanoseconds that a run takes with nothing in it: less than that is not worth a word."""
+        return self._base.run
+
+    def coded(self) -> list[ir.Node]:
+        """Nodes that give codes and that nobody named; none where the time of one is not known."""
+        giving = [node for node in self._model.graph if self._gives_codes(node)]
+        found = [n for n in giving if open_entry(n, self._prepared.qconfig) is not None]
+        return found if all(map(self._is_known, found)) else []
+
     def _base_of(self, node: ir.Node) -> str | None:
         """Name of the node that carries this one out in integers; None: it runs in float."""
         decision = self._prepared.decisions[node_name(node)]
@@ -105,8 +116,10 @@ class Weighing:
 
     def _is_open(self, node: ir.Node) -> bool:
         """Whether its form may change, and both times are known."""
-        both = (self._both.integers.own[node], self._both.floats.own[node])
-        return open_entry(node, self._prepared.qconfig) is not None and None not in both
+        return open_entry(node, self._prepared.qconfig) is not None and self._is_known(node)
+
+    def _is_known(self, node: ir.Node) -> bool:
+        return None not in (self._both.integers.own[node], self._both.floats.own[node])
 
     def _weigh(self, choices: BinaryChoices, value: ir.Value, floats: TensorState) -> None:
         """Adds the conversions of a tensor, and changes of layout on either side of them."""

@@ -72,3 +72,16 @@ def test_statistics_without_shapes_decide_nothing(
 ) -> None:
     old = replace(statistics, samples=SeenSamples(8))
     assert by_costs(prepared, old, table(prepared, 1e4, 2e4)) is prepared
+
+
+def test_codes_that_save_too_little_all_together_are_given_up(
+    prepared: Prepared, statistics: Statistics
+) -> None:
+    found = by_costs(prepared, statistics, table(prepared, 1e5, 0.99e5, change_ns=1.0))
+    assert NodeForm.INTEGER not in forms(found)
+    assert any("too little for what they round" in c.reason for c in found.choices.values())
+
+
+def test_small_models_keep_their_codes(prepared: Prepared, statistics: Statistics) -> None:
+    costs = table(prepared, 1e5, 0.99e5, run_ns=1e6, change_ns=1.0)
+    assert by_costs(prepared, statistics, costs) is prepared
