@@ -8,8 +8,8 @@ import onnx_ir as ir
 
 from onnxq.errors import QConfigError
 from onnxq.graph.coded import INPUTS_KEY, Coded, Meaning, read_coded, write_coded
+from onnxq.graph.passes.pixel_normalization import normalization
 from onnxq.graph.passes.take_pixels import TakePixels
-from onnxq.graph.pixel_normalization import normalization
 from onnxq.graph.types import infer_types
 from onnxq.qconfig.input_codes import InputCodes, Pixels, check_end
 

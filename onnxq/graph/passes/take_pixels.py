@@ -26,7 +26,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, graph_of, insert_behind, new_initializer
-from onnxq.graph.pixel_normalization import (
+from onnxq.graph.passes.pixel_normalization import (
     BIAS,
     CHANNELS,
     LARGEST,
