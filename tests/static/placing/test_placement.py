@@ -194,7 +194,7 @@ def test_int64_add_is_float_with_its_type_as_reason() -> None:
     )
     model.graph.node(0).name = "sum"
     decision = place(model, default_qconfig_mapping(), targets.find("portable")).decisions["sum"]
-    assert decision == Float("tensor 'a' is int64, not float32")
+    assert decision == Float("it computes in int64: codes stand for float32")
 
 
 def test_qconfig_none_leaves_one_node_float_and_its_neighbours_in_integers() -> None:
