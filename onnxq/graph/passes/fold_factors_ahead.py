@@ -12,6 +12,7 @@ from onnxq.graph.edit import all_nodes, bypass
 from onnxq.graph.exchange import ConstantExchange
 from onnxq.graph.passes.fold_batch_norm import channels_of, fold_into, has_room
 from onnxq.graph.passes.formulas import Line, line_of, only_reader
+from onnxq.graph.passes.windows import is_padded
 from onnxq.graph.weights import constant, derived
 from onnxq.operator.nodes import input_at, tensor_of
 
@@ -97,9 +98,7 @@ def _readers(value: ir.Value) -> Sequence[ir.Node] | None:
 
 
 def _pads_nothing(node: ir.Node) -> bool:
-    pads = node.attributes.get_ints("pads", [])
-    auto = node.attributes.get_string("auto_pad", "NOTSET")
-    return node.op_type == "Conv" and not any(pads) and auto in ("NOTSET", "VALID")
+    return node.op_type == "Conv" and not is_padded(node)
 
 
 def _constant_slot(node: ir.Node) -> int | None:

@@ -16,6 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, all_nodes, new_constant
+from onnxq.graph.passes.windows import is_padded
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -65,7 +66,7 @@ def _taps(node: ir.Node) -> int:
         *UNPADDED,
     ):
         return 0
-    if _pads(node) and not attributes.get_int("count_include_pad", 0):
+    if is_padded(node) and not attributes.get_int("count_include_pad", 0):
         return 0
     taps = math.prod(_kernel(node))
     return taps if taps > 1 else 0
@@ -75,17 +76,13 @@ def _kernel(node: ir.Node) -> Sequence[int]:
     return node.attributes.get_ints("kernel_shape", [])
 
 
-def _pads(node: ir.Node) -> bool:
-    return any(node.attributes.get_ints("pads", []))
-
-
 def _rewrite(node: ir.Node, names: FreeNames) -> None:
     x, kernel = node.inputs[0], _kernel(node)
     assert x is not None
     assert x.shape is not None
     node.attributes.pop("count_include_pad", None)
     node.attributes.pop("ceil_mode", None)
-    if list(x.shape.dims[2:]) == list(kernel) and not _pads(node):
+    if list(x.shape.dims[2:]) == list(kernel) and not is_padded(node):
         node.op_type = "GlobalAveragePool"
         node.attributes.clear()
         return

@@ -35,6 +35,7 @@ from onnxq.graph.passes.pixel_normalization import (
     Front,
     normalization,
 )
+from onnxq.graph.passes.windows import is_padded
 from onnxq.operator.nodes import constant, input_at
 
 if TYPE_CHECKING:
@@ -144,19 +145,12 @@ def _fold(image: ir.Value, front: Front, names: FreeNames) -> None:
     step = float(np.float32(np.abs(a).max()))
     zero = int(np.clip(np.rint(np.mean(-b / a)), 0, LARGEST))
     beta = b + a * zero
-    padded = any(map(_pads, front.convs)) and np.abs(beta).max() > step * NEARLY
+    padded = any(map(is_padded, front.convs)) and np.abs(beta).max() > step * NEARLY
     above = _further(weights, a / step, beta / step, zero) if padded else 0
     for node in front.convs:
         _rewrite(node, a / step, beta, step * above, names)
     codes = _with_channel(image, front, zero + above, names) if padded else image
     _dequantize(codes, (step, zero), names)
-
-
-def _pads(conv: ir.Node) -> bool:
-    auto = conv.attributes.get_string("auto_pad", "NOTSET")
-    return auto.startswith("SAME") or (
-        auto == "NOTSET" and any(conv.attributes.get_ints("pads", ()))
-    )
 
 
 def _further(weights: list[Array | None], factor: Reals, beta: Reals, zero: int) -> int:

@@ -1,0 +1,16 @@
+"""Windows of convolutions and pools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+def is_padded(node: ir.Node) -> bool:
+    """Whether windows of a Conv or a pool reach beyond its input."""
+    auto = node.attributes.get_string("auto_pad", "NOTSET")
+    return auto.startswith("SAME") or (
+        auto == "NOTSET" and any(node.attributes.get_ints("pads", []))
+    )
