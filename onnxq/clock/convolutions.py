@@ -14,7 +14,7 @@ from onnxq.clock.quantized import pooled, pooled_codes, quantized, weight_of
 from onnxq.clock.timed_node import TimedNode
 from onnxq.costs.work import FUSED
 from onnxq.operator import NodeForm
-from onnxq.ort.layouts import FUSED_BEHIND_CONV
+from onnxq.ort.layouts import FEW_CHANNELS, FUSED_BEHIND_CONV
 from onnxq.ort.runtime import Optimization
 
 if TYPE_CHECKING:
@@ -50,21 +50,12 @@ class Shape:
     @property
     def turned(self) -> Shape:
         """The convolution that leads back, where one that keeps the sizes has other channels."""
-        return Shape(
-            self.results,
-            self.channels,
-            self.size,
-            self.kernel,
-            self.group,
-            self.stride,
-            self.axes,
-            self.dilation,
-        )
+        return replace(self, channels=self.results, results=self.channels)
 
     @property
     def is_chain(self) -> bool:
         """Whether the result can be the input of the same convolution, or of its turned one."""
-        return self.stride == 1 and self.channels >= 16
+        return self.stride == 1 and self.channels >= FEW_CHANNELS
 
     @property
     def attributes(self) -> dict[str, object]:
@@ -188,7 +179,9 @@ def _link(shape: Shape, form: NodeForm) -> Link:
             form,
             lambda parts, name: add(parts, name, shape),
             node.feeds(),
-            begin=begin if shape.channels < 16 else lambda p, n: add(p, begin(p, n), _same(shape)),
+            begin=begin
+            if shape.channels < FEW_CHANNELS
+            else lambda p, n: add(p, begin(p, n), _same(shape)),
             end=pooled if form is NodeForm.FLOAT else pooled_codes,
             optimization=Optimization.ALL,
             minus=((pool, form),),

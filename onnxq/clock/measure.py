@@ -10,6 +10,7 @@ import numpy as np
 
 from onnxq.clock.link import SHAPE
 from onnxq.costs import Costs, Timing, Work
+from onnxq.costs.fit import LEAST_NS
 from onnxq.costs.work import RUN
 from onnxq.ort.runtime import open_session
 
@@ -22,7 +23,6 @@ RUNS = 20
 """Runs of each model in one pass."""
 PASSES = 3
 """Passes over all links: what disturbs one of them has passed by the next."""
-LEAST_NS = 1.0
 DIFFERENCE_S = 60e-6
 """Time by which the longer model is to take longer, some fifty times what two runs differ by."""
 MOST_LINKS = 64

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-TRUE, FALSE = "source", "sink"
+ALWAYS, NEVER = ("source", 0), ("sink", 0)
+"""Choices that are made: True, and False."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +33,8 @@ class BinaryChoices:
 
     def costs(self, x: Hashable, if_true: float, if_false: float) -> None:
         """Adds what a choice costs on its own, at least 0."""
-        self.differing(x, (FALSE, 0), if_true)
-        self.differing((TRUE, 0), x, if_false)
+        self.differing(x, NEVER, if_true)
+        self.differing(ALWAYS, x, if_false)
 
     def differing(self, x: Hashable, y: Hashable, cost: float) -> None:
         """Adds what it costs where x is True and y is False, at least 0."""
@@ -44,14 +45,13 @@ class BinaryChoices:
     def true_ones(self) -> set[Hashable]:
         """The choices that are True where the sum is least; as few as there can be."""
         left = {x: dict(ys) for x, ys in self.capacities.items()}
-        source, sink = (TRUE, 0), (FALSE, 0)
-        left.setdefault(source, {})
-        left.setdefault(sink, {})
+        for end in (ALWAYS, NEVER):
+            left.setdefault(end, {})
         while True:
-            depths = _depths(left, source)
-            if sink not in depths:
-                return set(depths) - {source}
-            _fill(left, depths, source, sink)
+            depths = _depths(left, ALWAYS)
+            if NEVER not in depths:
+                return set(depths) - {ALWAYS}
+            _fill(left, depths)
 
 
 def _depths(left: dict[Hashable, dict[Hashable, float]], source: Hashable) -> dict[Hashable, int]:
@@ -70,15 +70,13 @@ def _depths(left: dict[Hashable, dict[Hashable, float]], source: Hashable) -> di
 def _fill(
     left: dict[Hashable, dict[Hashable, float]],
     depths: dict[Hashable, int],
-    source: Hashable,
-    sink: Hashable,
 ) -> None:
-    """Fills shortest paths until there is none of that length."""
+    """Fills shortest paths from ALWAYS to NEVER until there is none of that length."""
     ahead = {x: list(ys) for x, ys in left.items()}
-    path = [source]
+    path: list[Hashable] = [ALWAYS]
     while path:
         x = path[-1]
-        if x == sink:
+        if x == NEVER:
             steps = list(itertools.pairwise(path))
             least = min(left[a][b] for a, b in steps)
             assert math.isfinite(least), "a choice can be neither"

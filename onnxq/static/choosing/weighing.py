@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxq.costs.cut import FALSE, TRUE, BinaryChoices
+from onnxq.costs.cut import ALWAYS, NEVER, BinaryChoices
 from onnxq.costs.model_time import (
     FLOATS,
     READS_CODES,
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from onnxq.costs.model_time import TensorState
     from onnxq.graph.sizes import Sizes
     from onnxq.static.prepare import Prepared
-
-NO, YES = (FALSE, 0), (TRUE, 0)
-"""Choices that are made: float, and integers."""
 
 
 def forms_of(prepared: Prepared) -> dict[str, NodeForm]:
@@ -107,7 +104,7 @@ class Weighing:
             integers, floats = self._both.integers.own[node], self._both.floats.own[node]
             choices.costs(owner, total_ns(integers or ()), total_ns(floats or ()))
             if owner in fixed:
-                choices.differing(YES, owner, math.inf)
+                choices.differing(ALWAYS, owner, math.inf)
         for value, state in self._both.floats.states.items():
             self._weigh(choices, value, state)
         kept = choices.true_ones()
@@ -130,7 +127,7 @@ class Weighing:
         if not needs and not ends:
             return
         codes = {n: self._both.integers.reads[n] for n in needs if self._reads_codes(n)}
-        source = self._choice(producer) if producer and self._gives_codes(producer) else NO
+        source = self._choice(producer) if producer and self._gives_codes(producer) else NEVER
         integers = self._both.integers.states[value]
         to_codes = self._changing(value, floats, set(codes.values()))
         to_floats = self._changing(value, integers, {*needs.values(), *ends})
@@ -138,12 +135,12 @@ class Weighing:
         for node in codes:
             choices.differing(self._choice(node), coded, math.inf)
         choices.differing(coded, source, to_codes)
-        if source != NO:
+        if source != NEVER:
             for node in needs:
-                reader = self._choice(node) if node in codes else NO
+                reader = self._choice(node) if node in codes else NEVER
                 choices.differing(floating, reader, math.inf)
             if ends:
-                choices.differing(floating, NO, math.inf)
+                choices.differing(floating, NEVER, math.inf)
             choices.differing(source, floating, to_floats)
         self._weigh_layouts(choices, value, list(needs))
 
@@ -153,8 +150,8 @@ class Weighing:
         """Adds changes of layout where all is of one kind: the node that is no convolution pays."""
         ends = [n for n in (value.producer(), *readers) if n is not None]
         payers = [n for n in ends if n.op_type != CONVOLUTION] or ends
-        payer = NO if not payers else self._choice(payers[0])
-        if payer == NO or not isinstance(payer, str):
+        payer = NEVER if not payers else self._choice(payers[0])
+        if payer == NEVER or not isinstance(payer, str):
             return
         for walk, is_coded in ((self._both.floats, False), (self._both.integers, True)):
             state = walk.states[value]
@@ -165,7 +162,7 @@ class Weighing:
 
     def _choice(self, node: ir.Node) -> Hashable:
         """The choice of the node: one with those that are carried out in it."""
-        return self._owner.get(node) or NO
+        return self._owner.get(node) or NEVER
 
     def _changing(self, value: ir.Value, state: TensorState, needs: set[TensorState]) -> float:
         return total_ns(changing(value, state, needs, self._sizes, self._costs))
