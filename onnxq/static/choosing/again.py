@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from onnxq.static.choosing.rules import by_rules
+from onnxq.graph.walk import node_name
+from onnxq.operator import NodeForm
+from onnxq.static.choosing.rules import by_rules, open_entry
 from onnxq.static.prepare import named_again
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import onnx_ir as ir
+
     from onnxq.static.choosing.named import Naming
     from onnxq.static.prepare import Prepared
 
@@ -27,3 +34,13 @@ def chosen_again(prepared: Prepared, naming: Naming) -> Prepared:
         prepared.chosen.naming(naming),
     )
     return named_again(prepared, named)
+
+
+def in_float(prepared: Prepared, nodes: Iterable[ir.Node], reason: str) -> Naming:
+    """FLOAT with that reason, for those of the nodes that nobody named."""
+    entries = {node_name(node): open_entry(node, prepared.qconfig) for node in nodes}
+    return {
+        name: (replace(entry, form=NodeForm.FLOAT), reason)
+        for name, entry in entries.items()
+        if entry is not None
+    }

@@ -12,25 +12,18 @@ On a MobileNetV3 the cut gives 0.99 of float's time where rules alone give 1.09,
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq.graph.sizes import sizes_of
-from onnxq.graph.walk import node_name
-from onnxq.operator import NodeForm
-from onnxq.static.choosing.again import chosen_again
-from onnxq.static.choosing.rules import open_entry
+from onnxq.static.choosing.again import chosen_again, in_float
 from onnxq.static.choosing.weighing import Weighing, forms_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    import onnx_ir as ir
+    from collections.abc import Mapping
 
     from onnxq.costs import Costs
     from onnxq.graph.sizes import Sizes
     from onnxq.qconfig import Entry
-    from onnxq.static.choosing.named import Naming
     from onnxq.static.prepare import Prepared
     from onnxq.static.statistics import Statistics
 
@@ -59,7 +52,7 @@ def _without_slower(prepared: Prepared, sizes: Mapping[str, Sizes], costs: Costs
     naming: dict[str, tuple[Entry, str]] = {}
     for nodes in weighing.slower():
         reason = weighing.reason(nodes)
-        naming |= _in_float(prepared, nodes, reason) if reason else {}
+        naming |= in_float(prepared, nodes, reason) if reason else {}
     if not naming:
         return prepared
     found = chosen_again(prepared, naming)
@@ -74,23 +67,13 @@ def _without_codes_for_nothing(
     A small model, of which that share is less than a run takes with nothing in it, keeps its codes.
     """
     weighing = Weighing(prepared, sizes, costs)
-    coded, in_float = weighing.coded(), weighing.ns({})
+    coded, float_ns = weighing.coded(), weighing.ns({})
     saved = weighing.saved_by_integers(coded)
-    if not coded or saved >= LEAST_GAIN * in_float or LEAST_GAIN * in_float <= weighing.run_ns:
+    if not coded or saved >= LEAST_GAIN * float_ns or LEAST_GAIN * float_ns <= weighing.run_ns:
         return prepared
     reason = (
         f"all {len(coded)} nodes that the table of times leaves on codes would change the model's "
-        f"{in_float / 1e3:.3g} us in float by {-saved / 1e3:+.2g}: too little for what they round "
+        f"{float_ns / 1e3:.3g} us in float by {-saved / 1e3:+.2g}: too little for what they round "
         f"(times measured on {costs.target})"
     )
-    return chosen_again(prepared, _in_float(prepared, coded, reason))
-
-
-def _in_float(prepared: Prepared, nodes: Iterable[ir.Node], reason: str) -> Naming:
-    """FLOAT with that reason, for those of the nodes that nobody named."""
-    entries = {node_name(node): open_entry(node, prepared.qconfig) for node in nodes}
-    return {
-        name: (replace(entry, form=NodeForm.FLOAT), reason)
-        for name, entry in entries.items()
-        if entry is not None
-    }
+    return chosen_again(prepared, in_float(prepared, coded, reason))

@@ -14,16 +14,15 @@ Other roundings of such a model are made in branches, and diluted where these ar
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.catalog import rule_of
 from onnxq.graph.sizes import sizes_of
 from onnxq.graph.walk import node_name, value_name
-from onnxq.operator import NodeForm, Role
+from onnxq.operator import Role
 from onnxq.ort.layouts import ADDED_BY_CONV
-from onnxq.static.choosing.again import chosen_again
-from onnxq.static.choosing.rules import open_entry
+from onnxq.static.choosing.again import chosen_again, in_float
 from onnxq.static.choosing.weighing import Weighing, neighbours
 from onnxq.static.noise.unfit import TYPICAL_DB, tensor_losses
 from onnxq.static.placing.decision import Quantize
@@ -61,23 +60,20 @@ def by_stems(prepared: Prepared, statistics: Statistics, costs: Costs) -> Prepar
     if not stems or not statistics.samples.shapes:
         return prepared
     weighing = Weighing(prepared, sizes_of(prepared.model, statistics.samples.shapes), costs)
-    in_float = weighing.ns({})
+    float_ns = weighing.ns({})
     noises = _noises(prepared, statistics)
     naming: dict[str, tuple[Entry, str]] = {}
     for stem in stems:
         noise = max(noises.get(name, TYPICAL_NOISE) for name in stem.codes)
         saved = weighing.saved_by_integers(stem.nodes)
-        if saved / in_float >= noise / NOISE_OF_TIME:
+        if saved / float_ns >= noise / NOISE_OF_TIME:
             continue
         reason = (
             f"codes of {-10 * math.log10(noise):.1f} dB would begin a stream of float sums, and "
-            f"save {max(saved, 0.0) / 1e3:.2g} of the {in_float / 1e3:.3g} us that the model takes "
+            f"save {max(saved, 0.0) / 1e3:.2g} of the {float_ns / 1e3:.3g} us that the model takes "
             f"in float (times measured on {costs.target})"
         )
-        for node in stem.nodes:
-            entry = open_entry(node, prepared.qconfig)
-            if entry is not None:
-                naming[node_name(node)] = (replace(entry, form=NodeForm.FLOAT), reason)
+        naming |= in_float(prepared, stem.nodes, reason)
     return chosen_again(prepared, naming) if naming else prepared
 
 
