@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from onnxq import catalog, costs
+from onnxq import catalog
 from onnxq.core.saved import Saved
 from onnxq.dynamic.dynamic_decision import (
     Objective,
@@ -30,18 +30,15 @@ from onnxq.graph.weights import constant_array
 from onnxq.observers.weight_observation import observe_weight
 from onnxq.operator import Call, Float, NodePlan
 from onnxq.operator.nodes import has_input, input_at
-from onnxq.qconfig import Choice
 from onnxq.qparams import QParams, code_bounds
 from onnxq.static.arguments import check_prepared, check_statistics
-from onnxq.static.choosing.by_costs import by_costs
-from onnxq.static.choosing.by_data import by_data
-from onnxq.static.choosing.by_stems import by_stems
 from onnxq.static.choosing.choices import (
     Choices,
     Request,
     named_mapping,
     with_dynamic,
 )
+from onnxq.static.choosing.with_statistics import with_statistics
 from onnxq.static.placing.candidates import DYNAMICALLY
 from onnxq.static.placing.channel_gains import gains_of
 from onnxq.static.placing.decision import Decision, Quantize, weight_of
@@ -164,12 +161,7 @@ def plan(
     check_prepared(prepared, "plan")
     check_statistics(statistics, "plan")
     statistics.check_model(prepared.model_hash)
-    if prepared.qconfig.choice is Choice.BEST:
-        prepared = by_data(prepared, statistics)
-        table = prepared.costs or costs.of(prepared.target.name)
-        if table is not None:
-            prepared = by_costs(prepared, statistics, table)
-            prepared = by_stems(prepared, statistics, table)
+    prepared = with_statistics(prepared, statistics)
     check_saturated(prepared.target, saturated)
     tensors, unseen, notes = tensor_qparams(prepared, statistics)
     notes += statistics.notes()
