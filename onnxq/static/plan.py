@@ -161,10 +161,10 @@ def plan(
     check_prepared(prepared, "plan")
     check_statistics(statistics, "plan")
     statistics.check_model(prepared.model_hash)
-    prepared = with_statistics(prepared, statistics)
+    prepared, of_forms = with_statistics(prepared, statistics)
     check_saturated(prepared.target, saturated)
     tensors, unseen, notes = tensor_qparams(prepared, statistics)
-    notes += statistics.notes()
+    notes += [*statistics.notes(), *of_forms]
     notes += untaken_branches(prepared, statistics)
     decisions = _demote(prepared, unseen, tensors)
     if statistics.not_finite:

@@ -5,28 +5,42 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq import costs
+from onnxq.graph.walk import walk
 from onnxq.qconfig import Choice
 from onnxq.static.choosing.by_costs import by_costs
 from onnxq.static.choosing.by_data import by_data
 from onnxq.static.choosing.by_stems import by_stems
+from onnxq.static.choosing.rules import open_entry
 
 if TYPE_CHECKING:
     from onnxq.static.prepare import Prepared
     from onnxq.static.statistics import Statistics
 
 
-def with_statistics(prepared: Prepared, statistics: Statistics) -> Prepared:
-    """The Prepared with a form for every node that the qconfig leaves open.
+def with_statistics(prepared: Prepared, statistics: Statistics) -> tuple[Prepared, list[str]]:
+    """(the Prepared with a form for every node that the qconfig leaves open, notes).
 
     Args:
         prepared: with the forms that the rules chose.
         statistics: of its observed tensors.
     """
     if prepared.qconfig.choice is not Choice.BEST:
-        return prepared
+        return prepared, []
     prepared = by_data(prepared, statistics)
     table = prepared.costs or costs.of(prepared.target.name)
+    notes = []
     if table is not None:
         prepared = by_costs(prepared, statistics, table)
         prepared = by_stems(prepared, statistics, table)
-    return prepared
+    elif _leaves_open(prepared):
+        notes.append(
+            f"no times were measured for {prepared.target}: forms follow the static rules. `onnxq "
+            "costs -o FILE` on such a machine and --costs FILE decide by its times"
+        )
+    return prepared, notes
+
+
+def _leaves_open(prepared: Prepared) -> bool:
+    """Whether the qconfig leaves a node's form to be chosen."""
+    nodes = (node for node, _ in walk(prepared.model.graph))
+    return any(open_entry(node, prepared.qconfig) is not None for node in nodes)
