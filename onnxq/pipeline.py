@@ -110,8 +110,8 @@ def quantize(
         format: see `rewrite`.
         statistics: of an earlier calibration, in place of samples.
         feedback: {output name: input name} of state that each batch hands to the next one.
-        objective: of nodes with a QConfigDynamic, which are quantized dynamically; see
-            `quantize_dynamic`.
+        objective: "speed" leaves weights of float nodes as they are; "size" stores them as int8,
+            which is as fast, and of nodes that are quantized dynamically quantizes every weight.
         range_reduction: where weights give up range so that pairs of products fit int16:
             "worst-case", "everywhere", or "observed", which is exact on the samples alone and needs
             them; None: the target's own. See onnxq.targets.range_reduction.

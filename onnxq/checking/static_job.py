@@ -34,7 +34,7 @@ class StaticJob:
         form: "qdq" or "qoperator".
         check: samples to try the result on; or a Check.
         samples: those of the calibration, where a plan looks at them again; None: none are left.
-        objective: of nodes that are quantized dynamically.
+        objective: of the weights of nodes that are quantized dynamically or stay float.
         batch_size: of samples.
         ignore: names of arrays in samples that are no inputs.
         min_sqnr_db: bound on every float output; None: none.

@@ -93,7 +93,7 @@ objective_option = click.option(
     default="speed",
     show_default=True,
     metavar="speed|size",
-    help="Of dynamic quantization: leave in float what would be slower, or quantize every weight.",
+    help="speed leaves in float what would be slower; size stores its weights as int8 then.",
 )
 dtype_option = click.option(
     "--dtype",

@@ -14,7 +14,7 @@ from onnxq.qparams import QParams  # noqa: TC001  # the codec reads annotations 
 
 
 class Objective(enum.Enum):
-    """Aim of dynamic quantization."""
+    """Aim of dynamic quantization, and for weights of nodes that static quantization leaves."""
 
     SPEED = "speed"
     """A node stays float where the target's measurements say that it would be slower."""

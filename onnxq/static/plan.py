@@ -147,7 +147,8 @@ def plan(
     Args:
         prepared: a decision for every node.
         statistics: of its observed tensors.
-        objective: of the nodes that the qconfig wants quantized dynamically.
+        objective: of the nodes that are quantized dynamically; SIZE stores the weights of those
+            that stay float, too, unless the qconfig names them.
         saturated: channels whose products left int16 on samples; for a target whose range
             reduction is OBSERVED (see onnxq.static.observed_range), and no other.
 
@@ -161,7 +162,7 @@ def plan(
     check_prepared(prepared, "plan")
     check_statistics(statistics, "plan")
     statistics.check_model(prepared.model_hash)
-    prepared, of_forms = with_statistics(prepared, statistics)
+    prepared, of_forms = with_statistics(prepared, statistics, objective)
     check_saturated(prepared.target, saturated)
     tensors, unseen, notes = tensor_qparams(prepared, statistics)
     notes += [*statistics.notes(), *of_forms]

@@ -1,14 +1,16 @@
-"""What statistics and times make of the forms that the rules chose."""
+"""What statistics, times and the objective make of the forms that the rules chose."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from onnxq import costs
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.walk import walk
 from onnxq.qconfig import Choice
 from onnxq.static.choosing.by_costs import by_costs
 from onnxq.static.choosing.by_data import by_data
+from onnxq.static.choosing.by_size import by_size, note_on_size
 from onnxq.static.choosing.by_stems import by_stems
 from onnxq.static.choosing.rules import open_entry
 
@@ -17,12 +19,15 @@ if TYPE_CHECKING:
     from onnxq.static.statistics import Statistics
 
 
-def with_statistics(prepared: Prepared, statistics: Statistics) -> tuple[Prepared, list[str]]:
+def with_statistics(
+    prepared: Prepared, statistics: Statistics, objective: Objective
+) -> tuple[Prepared, list[str]]:
     """(the Prepared with a form for every node that the qconfig leaves open, notes).
 
     Args:
         prepared: with the forms that the rules chose.
         statistics: of its observed tensors.
+        objective: SIZE stores the weights of float nodes.
     """
     if prepared.qconfig.choice is not Choice.BEST:
         return prepared, []
@@ -37,7 +42,9 @@ def with_statistics(prepared: Prepared, statistics: Statistics) -> tuple[Prepare
             f"no times were measured for {prepared.target}: forms follow the static rules. `onnxq "
             "costs -o FILE` on such a machine and --costs FILE decide by its times"
         )
-    return prepared, notes
+    if objective is Objective.SIZE:
+        return by_size(prepared), notes
+    return prepared, [*notes, *note_on_size(prepared)]
 
 
 def _leaves_open(prepared: Prepared) -> bool:
