@@ -1,4 +1,4 @@
-"""What statistics, times and the objective make of the forms that the rules chose."""
+"""Forms that statistics, times and the objective make of those that the rules chose."""
 
 from __future__ import annotations
 
