@@ -17,6 +17,7 @@ from onnxq.operator import Float
 from onnxq.ort import runtime
 from onnxq.pytorch import convert, prepare_qat
 from onnxq.qconfig import QConfigMapping, onnxq_default_qconfig
+from tests.examples import ALL_INTEGERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,9 +92,9 @@ def test_a_table_before_a_linear_layer_is_stored_in_a_quarter(opset: int, tmp_pa
     assert sqnr_db(outputs(model), outputs(integer)) > 30
 
 
-def test_a_table_that_only_float_nodes_read_stays_float_unless_named() -> None:
+def test_a_table_that_only_float_nodes_read_is_no_static_node_unless_named() -> None:
     model = export(Words(), IDS)
-    (decision,) = prepare(model).decisions.values()
+    (decision,) = prepare(model, ALL_INTEGERS).decisions.values()
     assert isinstance(decision, Float)
     assert "neither side of it is in integers" in decision.reason
     integer = quantize(model, [{"ids": IDS.numpy()}], qconfig=ASKED)
@@ -102,17 +103,26 @@ def test_a_table_that_only_float_nodes_read_stays_float_unless_named() -> None:
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean"])
-def test_a_bag_is_a_loop_whose_table_stays_float_with_the_reason(mode: str) -> None:
+def test_a_bag_is_a_loop_whose_table_is_no_static_node_with_the_reason(mode: str) -> None:
     model = export(Bag(mode), IDS)
     reasons = {
         decision.reason
-        for decision in prepare(model).decisions.values()
+        for decision in prepare(model, ALL_INTEGERS).decisions.values()
         if isinstance(decision, Float)
     }
     assert any("inside the body of Loop" in reason for reason in reasons)
-    integer = quantize(model, [{"ids": IDS.numpy()}])
+    integer = quantize(model, [{"ids": IDS.numpy()}], qconfig=ALL_INTEGERS)
     assert integer.graph.initializers["table.weight"].dtype == ir.DataType.FLOAT
     assert sqnr_db(outputs(model), outputs(integer)) > 30
+
+
+@pytest.mark.parametrize("module", [Words(), Bag("sum")], ids=["table", "bag"])
+def test_a_table_between_floats_is_stored_in_a_quarter(module: nn.Module) -> None:
+    model = export(module, IDS)
+    integer = quantize(model, [{"ids": IDS.numpy()}])
+    assert "table.weight" not in integer.graph.initializers
+    assert integer.graph.initializers["table.weight_quantized"].dtype.bitwidth == 8
+    assert sqnr_db(outputs(model), outputs(integer)) > 35
 
 
 def test_what_stands_behind_a_bag_is_trained_with_fake_quantization() -> None:
