@@ -30,7 +30,7 @@ from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_mapping
 from onnxq.static.calibrate import Calibration
 from onnxq.static.choosing.choices import Choices, choices_of
-from onnxq.static.choosing.named import Named
+from onnxq.static.choosing.named_forms import NamedForms
 from onnxq.static.choosing.rules import by_rules
 from onnxq.static.noise.watched import watched
 from onnxq.static.placing.decision import Decision, Quantize
@@ -92,7 +92,7 @@ class Prepared:
     model_hash: str
     target: Target
     qconfig: QConfigMapping
-    chosen: Named
+    chosen: NamedForms
     decisions: Mapping[str, Decision]
     groups: tuple[TensorGroup, ...]
     clamps: Mapping[str, tuple[float, float]]
@@ -247,7 +247,7 @@ def prepare(
     if canonical is not model:  # modules that train have pools there, and channels of their own
         PoolToConv(mapping.op_types)(canonical.model)
         PadDepthwise()(canonical.model)
-    named = Named(mapping)
+    named = NamedForms(mapping)
     if mapping.choice is Choice.BEST:
         named = by_rules(canonical.model, mapping, chosen, codes_out)
     made = placed(canonical.model, named.mapping, chosen, codes_out)
@@ -279,7 +279,7 @@ def prepare(
     )
 
 
-def named_again(prepared: Prepared, named: Named) -> Prepared:
+def named_again(prepared: Prepared, named: NamedForms) -> Prepared:
     """The Prepared with other forms; what is observed stays as it is.
 
     Args:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.graph.walk import node_name
 from onnxq.operator import NodeForm
+from onnxq.static.choosing.named_forms import NamedForm
 from onnxq.static.choosing.rules import by_rules, open_entry
 from onnxq.static.prepare import named_again
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.static.choosing.named import Naming
+    from onnxq.static.choosing.named_forms import Naming
     from onnxq.static.prepare import Prepared
 
 
@@ -40,7 +41,7 @@ def in_float(prepared: Prepared, nodes: Iterable[ir.Node], reason: str) -> Namin
     """FLOAT with that reason, for those of the nodes that nobody named."""
     entries = {node_name(node): open_entry(node, prepared.qconfig) for node in nodes}
     return {
-        name: (replace(entry, form=NodeForm.FLOAT), reason)
+        name: NamedForm(replace(entry, form=NodeForm.FLOAT), reason)
         for name, entry in entries.items()
         if entry is not None
     }

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from onnxq.costs import Costs
     from onnxq.graph.sizes import Sizes
-    from onnxq.qconfig import Entry
+    from onnxq.static.choosing.named_forms import NamedForm
     from onnxq.static.prepare import Prepared
     from onnxq.static.statistics import Statistics
 
@@ -49,7 +49,7 @@ def by_costs(prepared: Prepared, statistics: Statistics, costs: Costs) -> Prepar
 def _without_slower(prepared: Prepared, sizes: Mapping[str, Sizes], costs: Costs) -> Prepared:
     """The Prepared without the integer nodes that the cut has in float."""
     weighing = Weighing(prepared, sizes, costs)
-    naming: dict[str, tuple[Entry, str]] = {}
+    naming: dict[str, NamedForm] = {}
     for nodes in weighing.slower():
         reason = weighing.reason(nodes)
         naming |= in_float(prepared, nodes, reason) if reason else {}

@@ -13,6 +13,7 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import NodeForm, Role
 from onnxq.operator.nodes import find_input
 from onnxq.static.choosing.again import chosen_again
+from onnxq.static.choosing.named_forms import NamedForm
 from onnxq.static.choosing.rules import open_entry
 from onnxq.static.noise.unfit import unfit
 from onnxq.static.placing.decision import Quantize
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.qconfig import Entry
-    from onnxq.static.choosing.named import Naming
+    from onnxq.static.choosing.named_forms import Naming
     from onnxq.static.prepare import Prepared
     from onnxq.static.statistics import Statistics
 
@@ -55,7 +55,7 @@ def _forbidden(prepared: Prepared, reasons: Mapping[str, str]) -> Naming:
         prepared: with the forms so far.
         reasons: tensor -> why codes do not hold it, its copies included.
     """
-    naming: dict[str, tuple[Entry, str]] = {}
+    naming: dict[str, NamedForm] = {}
     for node, _ in walk(prepared.model.graph):
         decision, entry = prepared.decisions[node_name(node)], open_entry(node, prepared.qconfig)
         if entry is None or not isinstance(decision, Quantize) or decision.folded_into:
@@ -63,11 +63,11 @@ def _forbidden(prepared: Prepared, reasons: Mapping[str, str]) -> Naming:
         read = [reasons[t] for t in _read(node, decision) if t in reasons]
         written = [reasons[t] for t in decision.results if t in reasons]
         if read:
-            naming[node_name(node)] = (replace(entry, form=NodeForm.FLOAT), read[0])
+            naming[node_name(node)] = NamedForm(replace(entry, form=NodeForm.FLOAT), read[0])
         elif written:
             product = decision.rule.role is Role.COMPUTE and not decision.rule.needs_output
             form = NodeForm.FLOAT_RESULT if product else NodeForm.FLOAT
-            naming[node_name(node)] = (replace(entry, form=form), written[0])
+            naming[node_name(node)] = NamedForm(replace(entry, form=form), written[0])
     return naming
 
 

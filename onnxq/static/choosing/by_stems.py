@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.costs import Costs
-    from onnxq.qconfig import Entry
+    from onnxq.static.choosing.named_forms import NamedForm
     from onnxq.static.prepare import Prepared
     from onnxq.static.statistics import Statistics
 
@@ -62,7 +62,7 @@ def by_stems(prepared: Prepared, statistics: Statistics, costs: Costs) -> Prepar
     weighing = Weighing(prepared, sizes_of(prepared.model, statistics.samples.shapes), costs)
     float_ns = weighing.ns({})
     noises = _noises(prepared, statistics)
-    naming: dict[str, tuple[Entry, str]] = {}
+    naming: dict[str, NamedForm] = {}
     for stem in stems:
         noise = max(noises.get(name, TYPICAL_NOISE) for name in stem.codes)
         saved = weighing.saved_by_integers(stem.nodes)

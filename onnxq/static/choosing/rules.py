@@ -22,7 +22,7 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import DynamicForm, Float, NodeForm, Role
 from onnxq.operator.nodes import find_input
 from onnxq.static.choosing.choices import dynamic_entry
-from onnxq.static.choosing.named import Named
+from onnxq.static.choosing.named_forms import NamedForm, NamedForms
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.placing.placement import place
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.operator import Rule
-    from onnxq.qconfig import Entry, QConfig, QConfigMapping
-    from onnxq.static.choosing.named import Naming
+    from onnxq.qconfig import QConfig, QConfigMapping
+    from onnxq.static.choosing.named_forms import Naming
     from onnxq.static.placing.placement import Placement
     from onnxq.targets import Target
 
@@ -57,8 +57,8 @@ def by_rules(
     asked: QConfigMapping,
     target: Target,
     codes_out: Collection[str] = (),
-    named: Named | None = None,
-) -> Named:
+    named: NamedForms | None = None,
+) -> NamedForms:
     """The mapping with the forms that the rules choose, of nodes that the user left open.
 
     Args:
@@ -70,7 +70,7 @@ def by_rules(
     """
     order = list(walk(model.graph))
     if named is None:
-        named = Named(asked).naming(_without_static_form(order, asked))
+        named = NamedForms(asked).naming(_without_static_form(order, asked))
     while True:
         placement = place(model, named.mapping, target, codes_out)
         more = _Pass([node for node, _ in order], asked, placement, codes_out).naming()
@@ -90,7 +90,7 @@ def open_entry(node: ir.Node, asked: QConfigMapping) -> QConfig | None:
 
 def _without_static_form(order: list[tuple[ir.Node, str | None]], asked: QConfigMapping) -> Naming:
     """Dynamic entries for nodes that static quantization leaves in float whatever the model is."""
-    found: dict[str, tuple[Entry, str]] = {}
+    found: dict[str, NamedForm] = {}
     for node, loop in order:
         operator = catalog.find(node.op_type, node.domain)
         entry = open_entry(node, asked)
@@ -99,15 +99,15 @@ def _without_static_form(order: list[tuple[ir.Node, str | None]], asked: QConfig
         if isinstance(operator.dynamic_rule(node), Float):
             continue
         if loop is not None:
-            found[node_name(node)] = (dynamic_entry(entry), REPEATED)
+            found[node_name(node)] = NamedForm(dynamic_entry(entry), REPEATED)
         elif isinstance(operator.rule(node), Float):
-            found[node_name(node)] = (dynamic_entry(entry), WITHOUT_STATIC_FORM)
+            found[node_name(node)] = NamedForm(dynamic_entry(entry), WITHOUT_STATIC_FORM)
     return found
 
 
 def _tables(nodes: list[ir.Node], asked: QConfigMapping, placement: Placement) -> Naming:
     """Dynamic entries for nodes that only take rows of a constant, for float nodes."""
-    found: dict[str, tuple[Entry, str]] = {}
+    found: dict[str, NamedForm] = {}
     for node in nodes:
         entry, operator = open_entry(node, asked), catalog.find(node.op_type, node.domain)
         if operator is None or entry is None or not has_dynamic_form(node):
@@ -118,7 +118,7 @@ def _tables(nodes: list[ir.Node], asked: QConfigMapping, placement: Placement) -
         if isinstance(static, Float) or isinstance(dynamic, Float):
             continue
         if static.role is Role.MOVEMENT and dynamic.forms[0] is DynamicForm.STORED:
-            found[node_name(node)] = (dynamic_entry(entry), TABLE)
+            found[node_name(node)] = NamedForm(dynamic_entry(entry), TABLE)
     return found
 
 
@@ -161,14 +161,14 @@ class _Pass:
 
     def naming(self) -> Naming:
         """Entries for the nodes that lose their integers or their codes, last ones first."""
-        found: dict[str, tuple[Entry, str]] = {}
+        found: dict[str, NamedForm] = {}
         for base in reversed(self.bases):
             entry = self.asked.for_node(node_name(base.node), base.node.op_type)
             lost = self._lost(base) if entry is not None and entry.form is None else None
             if lost is None or lost[0] is not NodeForm.FLOAT:
                 self._read(base)
             if lost is not None and entry is not None:
-                found[node_name(base.node)] = (replace(entry, form=lost[0]), lost[1])
+                found[node_name(base.node)] = NamedForm(replace(entry, form=lost[0]), lost[1])
         return found
 
     def _lost(self, base: _Base) -> tuple[NodeForm, str] | None:

@@ -9,12 +9,26 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from onnxq.qconfig import Entry, QConfigMapping
 
-Naming = Mapping[str, "tuple[Entry, str]"]
-"""Node name -> (its entry, why)."""
+
+@dataclass(frozen=True, slots=True)
+class NamedForm:
+    """Form that was named for one node.
+
+    Attributes:
+        entry: of the node, with the form in it.
+        reason: why, in words that a user understands.
+    """
+
+    entry: Entry
+    reason: str
+
+
+Naming = Mapping[str, NamedForm]
+"""Node name -> the form that is named for it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedForms:
     """Forms named so far.
 
     Attributes:
@@ -25,8 +39,8 @@ class Named:
     mapping: QConfigMapping
     reasons: Mapping[str, str] = field(default_factory=dict)
 
-    def naming(self, more: Naming) -> Named:
+    def naming(self, more: Naming) -> NamedForms:
         """Forms named so far and more; of a node that was named before, the later one holds."""
-        nodes = {**self.mapping.nodes, **{name: entry for name, (entry, _) in more.items()}}
-        reasons = {**self.reasons, **{name: reason for name, (_, reason) in more.items()}}
-        return Named(replace(self.mapping, nodes=nodes), reasons)
+        nodes = {**self.mapping.nodes, **{name: named.entry for name, named in more.items()}}
+        reasons = {**self.reasons, **{name: named.reason for name, named in more.items()}}
+        return NamedForms(replace(self.mapping, nodes=nodes), reasons)
