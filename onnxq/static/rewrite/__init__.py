@@ -12,6 +12,7 @@ from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.checks import FORMAT_KEY
 from onnxq.graph.collector import without_collector
 from onnxq.ort.add_norm import write_sums
+from onnxq.ort.clipped_product import write_max
 from onnxq.qconfig.input_codes import InputCodes
 from onnxq.qdq.compact import compact, names_in
 from onnxq.qdq.ends import cancel_round_trips, give_codes, take_codes
@@ -60,6 +61,7 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedMod
     give_codes(model, prepared.output_codes)
     upgrade_opset(model, max(_opset_needed(plan), opset_needed(plan.dynamic)))
     keep_loadable(model)
+    write_max(model)
     write_sums(model)
     model = FORMATS[format](model, _int8_codes(plan))
     compact(model, names_in(prepared.model))
