@@ -142,5 +142,10 @@ def first_line(error: BaseException) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """The first few names in quotes, and how many more there are: "'a', 'b' and 7 more"."""
-    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    return ", ".join(f"'{name}'" for name in names[:MAX_NAMED]) + more
+    return counted([f"'{name}'" for name in names])
+
+
+def counted(names: Sequence[str], most: int = MAX_NAMED) -> str:
+    """The first few names as they are, and how many more there are: "a, b and 7 more"."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -12,7 +12,7 @@ from onnxq.catalog import has_dynamic_form
 from onnxq.dtypes import FLOAT16, QDType
 from onnxq.dynamic.forms import stored_type
 from onnxq.dynamic.spec import dynamic_op_types
-from onnxq.errors import ModelError, QConfigError, listed
+from onnxq.errors import ModelError, QConfigError, counted, listed
 from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float
 from onnxq.qconfig import QConfigDynamic
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from onnxq.dynamic.dynamic_decision import DynamicDecision, DynamicPlan
     from onnxq.qconfig import QConfigMapping
     from onnxq.qconfig._values import Entry
-
-MAX_NAMED = 4  # nodes named per reason in errors
 
 
 def unmet_dynamic(
@@ -126,7 +124,7 @@ def check_something(plan: DynamicPlan, model: ir.Model) -> None:
         decision = plan.decisions[node_name(node)]
         if isinstance(decision, Float) and (has_dynamic_form(node) or _matrix(node)):
             names.setdefault(decision.reason, []).append(f"{node.op_type} '{node.name}'")
-    reasons = "; ".join(f"{_listed(nodes)}: {reason}" for reason, nodes in names.items())
+    reasons = "; ".join(f"{counted(nodes)}: {reason}" for reason, nodes in names.items())
     raise ModelError(
         f"there are no weights to quantize. The model has {found}. "
         + (f"{reasons}. " if reasons else "None of them is quantized dynamically. ")
@@ -134,11 +132,6 @@ def check_something(plan: DynamicPlan, model: ir.Model) -> None:
         + ", ".join(dynamic_op_types())
         + ", where their weights are constants and the qconfig names them."
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    return ", ".join(names[:MAX_NAMED]) + more
 
 
 def notes_on_dtype(qconfig: QConfigMapping, dtype: QDType) -> list[str]:

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from onnxq.errors import counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -60,7 +62,13 @@ def print_quantization(
     """Counts per op type, forms and why, what ONNX Runtime runs, sizes, notes."""
     _print_counts(console, summary)
     rows = [
-        (like.form.value, str(len(like.nodes)), _ops(like.op_types), like.words, _some(like.nodes))
+        (
+            like.form.value,
+            str(len(like.nodes)),
+            _ops(like.op_types),
+            like.words,
+            counted(like.nodes, MAX_NAMED),
+        )
         for like in summary.alike
     ]
     header = ("form", "nodes", "op", "why, or how", "which")
@@ -258,11 +266,6 @@ def _ops(op_types: Mapping[str, int]) -> str:
     if len(op_types) == 1:
         return next(iter(op_types))
     return ", ".join(f"{op} ({count})" for op, count in op_types.items())
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    return ", ".join(names[:MAX_NAMED]) + more
 
 
 def _db(value: float) -> str:
