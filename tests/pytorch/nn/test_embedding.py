@@ -121,7 +121,7 @@ def test_a_table_between_floats_is_stored_in_a_quarter(module: nn.Module) -> Non
     model = export(module, IDS)
     integer = quantize(model, [{"ids": IDS.numpy()}])
     assert "table.weight" not in integer.graph.initializers
-    assert integer.graph.initializers["table.weight_quantized"].dtype.bitwidth == 8
+    assert integer.graph.initializers["table.weight_quantized"].dtype == ir.DataType.INT8
     assert sqnr_db(outputs(model), outputs(integer)) > 35
 
 
