@@ -17,6 +17,7 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import DynamicForm, Float
 from onnxq.operator.nodes import find_input, tensor_of
 from onnxq.static.choosing.choices import dynamic_entry
+from onnxq.static.choosing.named_forms import NamedForm
 from onnxq.static.choosing.rules import open_entry
 from onnxq.static.placing.candidates import DYNAMICALLY
 from onnxq.static.prepare import named_again
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.operator import DynamicWeight
-    from onnxq.qconfig import Entry
     from onnxq.static.prepare import Prepared
 
 FLOAT_BYTES, PER_CHANNEL = 4, 5
@@ -40,12 +40,12 @@ def by_size(prepared: Prepared) -> Prepared:
     Args:
         prepared: with the forms that rules, data and times chose.
     """
-    naming: dict[str, tuple[Entry, str]] = {}
+    naming: dict[str, NamedForm] = {}
     for node in _storable(prepared):
         entry = open_entry(node, prepared.qconfig)
         assert entry is not None, "it is storable"
         stored = replace(dynamic_entry(entry), form=DynamicForm.STORED)
-        naming[node_name(node)] = (stored, prepared.choices[node_name(node)].reason)
+        naming[node_name(node)] = NamedForm(stored, prepared.choices[node_name(node)].reason)
     return named_again(prepared, prepared.chosen.naming(naming)) if naming else prepared
 
 
