@@ -98,7 +98,7 @@ def predicted_noise(observer: Observer, qparams: QParams) -> TensorNoise | None:
     clipping = min(_beyond(moments, scale, low, high), error)
     crowded = _crowded(moments)
     unit = width * width / max(moments.total, 1)
-    # all of them of them have the code 0 where half a step covers the bin
+    # all of them have the code 0 where half a step covers the bin
     rounding = error - clipping - (crowded if scale > 2 else 0.0)
     return TensorNoise(
         max(moments.square - crowded, 0.0) * unit,

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Reals
 
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div")
-_SMALLEST, _LARGEST = 2.0**-60, 2.0**60  # factors that leave float32 weights as exact as they were
+SMALLEST, LARGEST = 2.0**-60, 2.0**60
+"""Factors that leave float32 weights as exact as they were."""
 
 
 class FoldFactors(ir.passes.InPlacePass):
@@ -81,7 +82,7 @@ class _Operation:
         if self.node.op_type == "Sub" and self.slot == 1:
             factor, beta = -ones, constant
         size = np.abs(factor)
-        if not ((size >= _SMALLEST) & (size <= _LARGEST) & np.isfinite(beta)).all():
+        if not ((size >= SMALLEST) & (size <= LARGEST) & np.isfinite(beta)).all():
             return None
         return Affine(factor, zeros, beta)
 
@@ -138,9 +139,9 @@ def _fold_into_product(operation: _Operation, exchange: ConstantExchange) -> boo
     if affine is None:
         return False
     factor = affine.factor.astype(np.float32)
-    _multiply(product, 1, factor, exchange)
+    multiply(product, 1, factor, exchange)
     if bias is not None:
-        _multiply(adder, bias, factor, exchange)
+        multiply(adder, bias, factor, exchange)
     return True
 
 
@@ -149,7 +150,7 @@ def _is_row(tensor: ir.TensorProtocol, columns: int) -> bool:
     return tensor.dtype == ir.DataType.FLOAT and tensor.shape.numpy() in ((), (1,), (columns,))
 
 
-def _multiply(
+def multiply(
     node: ir.Node,
     slot: int,
     factor: np.ndarray[tuple[int, ...], np.dtype[np.float32]],

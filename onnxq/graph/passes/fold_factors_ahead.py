@@ -11,9 +11,10 @@ from onnxq.graph.affine import Affine
 from onnxq.graph.edit import all_nodes, bypass
 from onnxq.graph.exchange import ConstantExchange
 from onnxq.graph.passes.fold_batch_norm import channels_of, fold_into, has_room
+from onnxq.graph.passes.fold_factors import LARGEST, SMALLEST, multiply
 from onnxq.graph.passes.formulas import Line, line_of, only_reader
 from onnxq.graph.passes.windows import is_padded
-from onnxq.graph.weights import constant, derived
+from onnxq.graph.weights import constant
 from onnxq.operator.nodes import input_at, tensor_of
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 _WEIGHT = 1  # slot
 _LINEAR = ("Conv", "ConvTranspose", "Gemm", "MatMul")
-_SMALLEST, _LARGEST = 2.0**-60, 2.0**60  # factors that leave float32 weights as exact as they were
 
 
 class FoldFactorsAhead(ir.passes.InPlacePass):
@@ -52,7 +52,7 @@ class FoldFactorsAhead(ir.passes.InPlacePass):
 
 def _fold_factor(node: ir.Node, line: Line, exchange: ConstantExchange) -> bool:
     """Multiplies the weights of all who read f x, or f x + g."""
-    if not _SMALLEST <= abs(line.factor) <= _LARGEST:
+    if not SMALLEST <= abs(line.factor) <= LARGEST:
         return False
     y = node.outputs[0]
     adder = only_reader(y)
@@ -60,11 +60,11 @@ def _fold_factor(node: ir.Node, line: Line, exchange: ConstantExchange) -> bool:
     readers = _readers(y if adder is None or slot is None else adder.outputs[0])
     if readers is None:
         return False
-    factor = np.float32(line.factor)
+    factor = np.array(line.factor, np.float32)
     if adder is not None and slot is not None:
-        _scale(adder, slot, 1 / factor, exchange)
+        multiply(adder, slot, np.asarray(1 / factor), exchange)
     for reader in readers:
-        _scale(reader, _WEIGHT, factor, exchange)
+        multiply(reader, _WEIGHT, factor, exchange)
     return bypass(node, _slot_of(node, line.x))
 
 
@@ -112,11 +112,3 @@ def _constant_slot(node: ir.Node) -> int | None:
 
 def _slot_of(node: ir.Node, value: ir.Value) -> int:
     return 0 if node.inputs[0] is value else 1
-
-
-def _scale(node: ir.Node, slot: int, factor: np.float32, exchange: ConstantExchange) -> None:
-    """Puts factor * constant into the constant's slot."""
-    value = input_at(node, slot)
-    tensor = tensor_of(value)
-    scaled = derived(lambda: tensor.numpy() * factor, ir.DataType.FLOAT, tensor.shape.numpy())
-    exchange.put(node, slot, scaled, f"{value.name}_scaled", ("ahead", float(factor)))
