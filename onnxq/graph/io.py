@@ -16,9 +16,9 @@ from onnxq.graph.diagnose import why_unreadable
 from onnxq.graph.door.check_model import check_model, refuse
 from onnxq.graph.door.depth import MAX_DEPTH, check_depth
 from onnxq.graph.door.external_data import check_folder_is_known, set_folder
+from onnxq.graph.door.negative_sizes import make_negative_sizes_dynamic, without_negative_sizes
 from onnxq.graph.door.order import out_of_order
 from onnxq.graph.door.problem import DAMAGED, label
-from onnxq.graph.door.sizes import make_negative_sizes_dynamic, without_negative_sizes
 from onnxq.graph.edit import use_short_domain
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.saving import save
