@@ -11,6 +11,7 @@ import onnxq
 from onnxq.ort import runtime
 from onnxq.ort.clipped_product import write_max
 from onnxq.qconfig import QConfigMapping
+from tests.op_types import op_types
 
 RELU = "r = Relu (p)"
 CLIP = "r = Clip (p, zero, six)"
@@ -38,17 +39,13 @@ def made_of(source: onnx.ModelProto, written: str = "qdq") -> ir.Model:
     return onnxq.quantize(source, SAMPLES, qconfig=FLOAT_RESULTS, target="x86-vnni", format=written)
 
 
-def ops(model: ir.Model) -> list[str]:
-    return [node.op_type for node in model.graph]
-
-
 @pytest.mark.parametrize("written", ["qdq", "qoperator"])
 @pytest.mark.parametrize("clip", [RELU, CLIP, CAP])
 @pytest.mark.parametrize("product", ["MatMul", "Gemm"])
 def test_the_product_runs_in_integers(product: str, clip: str, written: str) -> None:
     source = clipped(product, clip)
     made = made_of(source, written)
-    assert INTEGERS & set(ops(runtime.optimized_graph(made)))
+    assert INTEGERS & set(op_types(runtime.optimized_graph(made)))
 
 
 @pytest.mark.parametrize("product", ["MatMul", "Gemm"])
@@ -57,7 +54,7 @@ def test_onnx_runtime_leaves_it_in_float_without(
 ) -> None:
     monkeypatch.setattr("onnxq.static.rewrite.write_max", lambda _: None)
     made = made_of(clipped(product, RELU))
-    assert not INTEGERS & set(ops(runtime.optimized_graph(made)))
+    assert not INTEGERS & set(op_types(runtime.optimized_graph(made)))
 
 
 @pytest.mark.parametrize("clip", [RELU, CLIP, CAP])
@@ -69,7 +66,7 @@ def test_the_floats_are_the_same(clip: str) -> None:
             y = Neg (r) }""".replace("CLIP", clip)
     before, after = (ir.from_proto(onnx.parser.parse_model(coded)) for _ in range(2))
     write_max(after)
-    assert {"Max", "Min"} & set(ops(after))
+    assert {"Max", "Min"} & set(op_types(after))
     rng = np.random.default_rng(5)
     feeds = {
         "x": rng.integers(0, 255, (4, 32)).astype(np.uint8),
@@ -85,4 +82,4 @@ def test_the_floats_are_the_same(clip: str) -> None:
 def test_what_a_quantizer_reads_stays_as_it_is() -> None:
     source = clipped("MatMul", RELU, "y = MatMul (r, w)")
     made = onnxq.quantize(source, SAMPLES, target="x86-vnni")
-    assert "Max" not in ops(made)
+    assert "Max" not in op_types(made)
