@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.graph.sizes import sizes_of
 from onnxq.static.choosing.again import chosen_again, in_float
-from onnxq.static.choosing.weighing import Weighing, forms_of
+from onnxq.static.choosing.weighing import Weighing, forms_of, in_us
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,7 +73,7 @@ def _without_codes_for_nothing(
         return prepared
     reason = (
         f"all {len(coded)} nodes that the table of times leaves on codes would change the model's "
-        f"{float_ns / 1e3:.3g} us in float by {-saved / 1e3:+.2g}: too little for what they round "
+        f"{in_us(float_ns):g} us in float by {in_us(-saved):+g}: too little for what they round "
         f"(times measured on {costs.target})"
     )
     return chosen_again(prepared, in_float(prepared, coded, reason))

@@ -23,7 +23,7 @@ from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Role
 from onnxq.ort.layouts import ADDED_BY_CONV
 from onnxq.static.choosing.again import chosen_again, in_float
-from onnxq.static.choosing.weighing import Weighing, neighbours
+from onnxq.static.choosing.weighing import Weighing, in_us, neighbours
 from onnxq.static.noise.unfit import TYPICAL_DB, tensor_losses
 from onnxq.static.placing.decision import Quantize
 
@@ -70,7 +70,7 @@ def by_stems(prepared: Prepared, statistics: Statistics, costs: Costs) -> Prepar
             continue
         reason = (
             f"codes of {-10 * math.log10(noise):.1f} dB would begin a stream of float sums, and "
-            f"save {max(saved, 0.0) / 1e3:.2g} of the {float_ns / 1e3:.3g} us that the model takes "
+            f"save {in_us(max(saved, 0.0)):g} of the {in_us(float_ns):g} us that the model takes "
             f"in float (times measured on {costs.target})"
         )
         naming |= in_float(prepared, stem.nodes, reason)

@@ -183,7 +183,7 @@ class Weighing:
             return ""
         beside = f" with {len(nodes) - 1} beside it" if len(nodes) > 1 else ""
         return (
-            f"float{beside} saves {saved / 1e3:.2g} of the model's {self._base.ns / 1e3:.3g} us, "
+            f"float{beside} saves {in_us(saved):g} of the model's {in_us(self._base.ns):g} us, "
             f"conversions included (times measured on {self._costs.target})"
         )
 
@@ -194,6 +194,11 @@ class Weighing:
             every += self._both.integers.own[node] or ()
             every += self._both.floats.own[node] or ()
         return math.hypot(*(each.error_ns for each in every))
+
+
+def in_us(ns: float) -> float:
+    """Microseconds to three digits, which `:g` writes without an exponent."""
+    return float(f"{ns / 1e3:.3g}")
 
 
 def neighbours(nodes: list[ir.Node]) -> list[list[ir.Node]]:

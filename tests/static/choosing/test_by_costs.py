@@ -9,6 +9,7 @@ import onnxq
 from onnxq.operator import NodeForm
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.static.choosing.by_costs import by_costs
+from onnxq.static.choosing.weighing import in_us
 from onnxq.static.seen_samples import SeenSamples
 from tests.examples import images, network
 from tests.static.choosing.tables import table
@@ -85,3 +86,8 @@ def test_codes_that_save_too_little_all_together_are_given_up(
 def test_small_models_keep_their_codes(prepared: Prepared, statistics: Statistics) -> None:
     costs = table(prepared, 1e5, 0.99e5, run_ns=1e6, change_ns=1.0)
     assert by_costs(prepared, statistics, costs) is prepared
+
+
+def test_times_are_told_to_three_digits_without_an_exponent() -> None:
+    told = [f"{in_us(ns):g}" for ns in (450_123.0, 1_078_900.0, 12_345.0, 7.0)]
+    assert told == ["450", "1080", "12.3", "0.007"]
