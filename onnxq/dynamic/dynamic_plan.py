@@ -199,7 +199,8 @@ class _Planner:
                 return stored
             weights.append(stored)
         how = _how(choice.form, weights)
-        missing = f"; {choice.rule.missing}" if choice.rule.missing else ""
+        unasked = choice.entry.form is None  # who names a form need not hear why it is that
+        missing = f"; {choice.rule.missing}" if choice.rule.missing and unasked else ""
         return QuantizeDynamic(choice.form, how + missing, tuple(weights))
 
     def _observed_once(self, value: ir.Value, key: StorageKey) -> QParams:
