@@ -69,6 +69,7 @@ class HistogramObserver(Observer):
         self.bins = bins
         self.upsample_rate = upsample_rate
         self.histogram = ZeroAnchoredHistogram(1 << (bins - 1).bit_length())
+        self._searched: QParams | None = None  # of the histogram as it is: asked for repeatedly
 
     def observe(self, x: npt.NDArray[np.generic], index: int) -> None:
         """Counts the values of x: about 2 ns each."""
@@ -79,6 +80,7 @@ class HistogramObserver(Observer):
         seen = self.histogram
         self.range.check_width(min(low, seen.minimum), max(high, seen.maximum), index)
         seen.add(values, low, high)
+        self._searched = None
 
     def merge(self, other: Self) -> Self:
         """The counts of both."""
@@ -87,7 +89,7 @@ class HistogramObserver(Observer):
         return merged
 
     def calculate_qparams(self) -> QParams:
-        """QParams of granularity PerTensor; about 10 ms.
+        """QParams of granularity PerTensor; about 10 ms, once for all that was observed.
 
         Raises:
             CalibrationError: the range overflows float32.
@@ -95,7 +97,9 @@ class HistogramObserver(Observer):
         if self.histogram.minimum > self.histogram.maximum:
             warn_unobserved(self)
             return self.range.default()
-        return self._qparams()
+        if self._searched is None:
+            self._searched = self._qparams()
+        return self._searched
 
     def _qparams(self) -> QParams:
         """QParams of the histogram, which is not empty; for subclasses with another criterion."""
@@ -108,3 +112,4 @@ class HistogramObserver(Observer):
     def load_state(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
         """Takes over the histogram."""
         self.histogram = ZeroAnchoredHistogram.from_state(self.histogram.bins, state)
+        self._searched = None

@@ -97,7 +97,8 @@ class Statistics:
         if model_hash != self.model_hash:
             raise CalibrationError(
                 f"these statistics are of another model (hash {self.model_hash[:12]}; this model "
-                f"has {model_hash[:12]}): its graph or weights changed. Calibrate again."
+                f"has {model_hash[:12]}): its graph or weights changed, or an onnxq "
+                "that reads the graph otherwise made them. Calibrate again."
             )
 
     def notes(self) -> list[str]:

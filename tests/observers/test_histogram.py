@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -8,8 +9,12 @@ import pytest
 
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.observers import HistogramObserver, MinMaxObserver, Observer
-from onnxq.observers._search import TOLERANCE
+from onnxq.observers._search import TOLERANCE, search_qparams
 from onnxq.qparams import QParams, fake_quantize, per_tensor
+
+if TYPE_CHECKING:
+    from onnxq.observers._bins import ZeroAnchoredHistogram
+    from onnxq.observers._range import QuantRange
 
 F32 = npt.NDArray[np.float32]
 SYMMETRIC = {"dtype": "qint8", "qscheme": "per_tensor_symmetric"}
@@ -185,3 +190,20 @@ def test_observing_and_searching_are_fast() -> None:
     # 2 ns and 12 ms where this was written; wide bounds, for slow and busy machines
     assert per_element < 20e-9
     assert search < 0.2
+
+
+def test_the_search_is_done_once_for_what_was_observed(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched = []
+
+    def counted(histogram: ZeroAnchoredHistogram, codes: QuantRange) -> QParams:
+        searched.append(histogram.maximum)
+        return search_qparams(histogram, codes)
+
+    monkeypatch.setattr("onnxq.observers.histogram.search_qparams", counted)
+    observer = HistogramObserver()
+    observer.observe(np.array([-1.0, 2.0], np.float32), 0)
+    first = observer.calculate_qparams()
+    assert observer.calculate_qparams() == first
+    observer.observe(np.array([9.0], np.float32), 1)
+    assert observer.calculate_qparams() != first
+    assert searched == [2.0, 9.0]
