@@ -25,6 +25,12 @@ class Bound(click.FloatRange):
             self.fail("got nan; wanted a number.", param, ctx)
         return number
 
+    def _describe_range(self) -> str:
+        """Text of the range in --help; the empty string where there is none."""
+        if self.min is None and self.max is None:
+            return ""
+        return super()._describe_range()
+
 
 PATH = click.Path(path_type=Path)
 DEBUG = "onnxq.debug"

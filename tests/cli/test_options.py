@@ -20,3 +20,8 @@ def test_feedback_of_another_form_is_wrong_usage(run: Run, text: str) -> None:
     result = run("calibrate", "m.onnx", "x.npz", "-o", "s", "--feedback", text)
     assert result.exit_code == 2
     assert "wanted OUTPUT=INPUT" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["quantize", "verify"])
+def test_a_bound_without_a_range_shows_none(run: Run, command: str) -> None:
+    assert "None" not in run(command, "--help").stdout
