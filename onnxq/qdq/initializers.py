@@ -20,6 +20,7 @@ from onnxq.qparams import QParams
 
 if TYPE_CHECKING:
     from onnxq.operator import Array
+    from onnxq.targets.kept_sums import KeptSums
 
 
 _Codes = tuple[
@@ -28,10 +29,11 @@ _Codes = tuple[
     int | None,
     tuple[float, ...] | None,
     tuple[int, ...] | None,
+    "KeptSums | None",
     ir.Graph,
 ]
 """Key to tensors of codes: constant, qparams, code limit, gain, order of axes,
-and the graph that holds them."""
+sums that are kept, and the graph that holds them."""
 
 _SHARED_BYTES = 1024  # of weights that a lowering has made; scales and biases are not looked at
 
@@ -94,6 +96,7 @@ class Initializers:
         gain: tuple[float, ...] | None = None,
         perm: tuple[int, ...] | None = None,
         graph: ir.Graph | None = None,
+        kept_sums: KeptSums | None = None,
     ) -> tuple[ir.Value, str]:
         """(integer initializer beside the float one, stem of the names around it).
 
@@ -104,16 +107,17 @@ class Initializers:
             gain: one factor per row that the constant is multiplied by first; None: none.
             perm: order of the constant's axes in which the codes are stored; None: as it is.
             graph: that holds them; None: the constant's.
+            kept_sums: how they are rounded, in the stored layout; None: to the nearest.
         """
         home = _owner(value) if graph is None else graph
-        key = (value, qparams, code_limit, gain, perm, home)
+        key = (value, qparams, code_limit, gain, perm, kept_sums, home)
         if key not in self._codes:
             stem = value_name(value)
             if f"{stem}_quantized" in self._names:  # a second layout of a tied weight
                 stem = self.unique(f"{stem}_again")
             name = self.unique(f"{stem}_quantized")
             source = transposed(tensor_of(value), perm)
-            tensor = integer_tensor(source, qparams, code_limit, gain, name)
+            tensor = integer_tensor(source, qparams, code_limit, gain, name, kept_sums)
             self._codes[key] = (self._beside(value, tensor, name, home), stem)
         return self._codes[key]
 
@@ -122,7 +126,7 @@ class Initializers:
     ) -> ir.Value:
         """The float16 initializer, its axes in the order of perm; the rest as in `codes`."""
         home = _owner(value) if graph is None else graph
-        key = (value, None, None, None, perm, home)
+        key = (value, None, None, None, perm, None, home)
         if key not in self._codes:
             name = self.unique(f"{value_name(value)}_half")
             tensor = half_tensor(transposed(tensor_of(value), perm), name)

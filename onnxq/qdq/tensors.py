@@ -14,6 +14,8 @@ from onnxq.qparams import PerChannel, QParams, quantize
 
 if TYPE_CHECKING:
     from onnxq.dtypes import QDType
+    from onnxq.qparams import FloatArray, IntArray
+    from onnxq.targets.kept_sums import KeptSums
 
 LAZY_BYTES = 1 << 20  # below it, codes are made at once; above, each time they are asked for
 
@@ -24,6 +26,7 @@ def integer_tensor(
     code_limit: int | None,
     gain: tuple[float, ...] | None,
     name: str,
+    kept_sums: KeptSums | None = None,
 ) -> ir.TensorProtocol:
     """The codes of a float constant, as a tensor for the ONNX file.
 
@@ -33,6 +36,7 @@ def integer_tensor(
         code_limit: codes are clipped to [-code_limit, code_limit]; None: not clipped.
         gain: one factor per row that the constant is multiplied by first; None: none.
         name: of the tensor.
+        kept_sums: how int8 codes are rounded; None: to the nearest.
     """
     vector = _becomes_vector(source, qparams)
     shape = qparams.scale.shape if vector else tuple(source.shape.numpy())
@@ -42,14 +46,23 @@ def integer_tensor(
         x = np.broadcast_to(x, shape)  # a bias of one element
         if gain is not None:
             x = x * np.array(gain, np.float32).reshape(-1, *[1] * (x.ndim - 1))
-        codes = quantize(x, qparams)
-        if code_limit is not None:
-            np.clip(codes, -code_limit, code_limit, out=codes)
+        codes = _rounded(x, qparams, code_limit, kept_sums)
         return ir.Tensor(stored_codes(codes, qparams.dtype), name=name)
 
     if source.nbytes < LAZY_BYTES:
         return make()
     return ir.LazyTensor(make, ir.DataType[qparams.dtype.onnx], ir.Shape(shape), name=name)
+
+
+def _rounded(
+    x: FloatArray, qparams: QParams, code_limit: int | None, kept_sums: KeptSums | None
+) -> IntArray:
+    if kept_sums is not None:
+        return kept_sums.codes(x, qparams, qparams.dtype.qmax if code_limit is None else code_limit)
+    codes = quantize(x, qparams)
+    if code_limit is not None:
+        np.clip(codes, -code_limit, code_limit, out=codes)
+    return codes
 
 
 def half_tensor(source: ir.TensorProtocol, name: str) -> ir.TensorProtocol:

@@ -68,6 +68,12 @@ def _check_numbers(node: ir.Node, decision: Quantize, plan: Plan, tensors: set[s
         return
     if rule.weight is not None and name not in plan.weights:
         raise unfit(name, "its weight has no entry in the plan.")
+    kept = None if rule.weight is None else plan.weights[name].kept_sums
+    if kept is not None and kept.axes != rule.pair_axes:
+        raise unfit(
+            name,
+            f"its weight keeps sums over axes {kept.axes}; products run over {rule.pair_axes}.",
+        )
     inputs = (find_input(node, slot) for slot in rule.activations)
     read = [str(value.name) for value in inputs if value is not None]
     for tensor in (*read, *decision.results):

@@ -74,7 +74,7 @@ def test_model_on_pixels_is_as_near_float_as_the_one_on_numbers(pixels: Pixels, 
         verify(network(), made, {"x": normalized(P, pixels)}).outputs[0].sqnr_db
         for made in (quantize(pixels, form=form), on_pixels)
     )
-    assert of_pixels > of_numbers - 1  # one rounding less, another grid
+    assert of_pixels > of_numbers - 1.5  # one rounding less, another grid
     assert verify(network(), on_pixels, {"x": P}).outputs[0].sqnr_db == of_pixels
     found = onnxq.cross_check(on_pixels, {"x": P[:2]})
     found.check()

@@ -13,6 +13,7 @@ from onnxq.static.placing.decision import Quantize
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import Prepared, prepare
 from onnxq.static.rewrite import rewrite
+from onnxq.targets.kept_sums import KeptSums
 from tests.examples import images, network
 
 if TYPE_CHECKING:
@@ -36,6 +37,11 @@ def _with(plan: Plan, name: str, **changes: object) -> Plan:
     return replace(plan, decisions={**plan.decisions, name: changed})
 
 
+def _with_sums(made: Plan) -> Plan:
+    kept = {n: replace(w, kept_sums=KeptSums((1,))) for n, w in made.weights.items()}
+    return replace(made, weights=kept)
+
+
 WRONG: dict[str, tuple[Callable[[Plan], Plan], str]] = {
     "a node that is not there": (
         lambda p: replace(p, decisions={**p.decisions, "conv9": p.decisions["conv1"]}),
@@ -56,6 +62,7 @@ WRONG: dict[str, tuple[Callable[[Plan], Plan], str]] = {
     "folded into nothing": (lambda p: _with(p, "relu1", folded_into="x"), "folded into 'x'"),
     "no scale": (lambda p: replace(p, tensors={}), "has no scale in the plan"),
     "no weight": (lambda p: replace(p, weights={}), "its weight has no entry"),
+    "sums over other axes": (_with_sums, "keeps sums over axes \\(1,\\); products run over"),
 }
 
 

@@ -17,8 +17,8 @@ from onnxq.qparams import PerChannel, QParams, quantize
 from onnxq.static.calibrate import Statistics, calibrate
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.plan import Plan, plan
-from onnxq.static.planning.pair_range import LARGEST_SUM
 from onnxq.static.prepare import Prepared, prepare
+from onnxq.targets.kept_sums import LARGEST_SUM
 from onnxq.targets.range_reduction import Reduction
 
 if TYPE_CHECKING:

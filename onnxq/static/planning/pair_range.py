@@ -7,6 +7,9 @@ For neighbours i, j in the order in which products are added, and any uint8 code
 
 Codes never grow with the scale. So the pairs that fit go on to fit; and for each channel, the
 smallest float32 scale for which its other pairs fit is found by bisection over those alone.
+
+A weight that gives up range is rounded so that its channels keep their sums, which wins back most
+of the accuracy: see onnxq.targets.kept_sums.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from onnxq.errors import CalibrationError
 from onnxq.graph.weights import constant_array
 from onnxq.qparams import PerChannel, QParams, quantize
 from onnxq.static.placing.decision import weight_of
+from onnxq.targets.kept_sums import KeptSums, leave_int16
 from onnxq.targets.range_reduction import RangeReduction, Reduction
 
 if TYPE_CHECKING:
@@ -41,7 +45,6 @@ if TYPE_CHECKING:
 Places = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-LARGEST_SUM = 128  # of two codes of one sign: 255 * 128 = 32640, and 255 * 129 = 32895 is too much
 CHUNK_ELEMENTS = 1 << 22  # weights are looked at in pieces: a model may be larger than the memory
 
 
@@ -121,7 +124,15 @@ def fit_pairs(
         math.exp(float(np.log(factors).mean())),
     )
     qparams = dataclasses.replace(weight.qparams, scale=scale)
-    return dataclasses.replace(weight, qparams=qparams), reduction
+    sums = _kept_sums(rule, channels if weight.qparams.scale.ndim else None)
+    return dataclasses.replace(weight, qparams=qparams, kept_sums=sums), reduction
+
+
+def _kept_sums(rule: Rule, channels: Collection[int] | None) -> KeptSums | None:
+    """Rounding of these channels (None: all); None where the order of products is not known."""
+    if not rule.pair_axes:
+        return None
+    return KeptSums(rule.pair_axes, None if channels is None else tuple(sorted(channels)))
 
 
 def _limit(weight: WeightPlan) -> int:
@@ -166,9 +177,7 @@ def _furthest(block: Singles) -> tuple[Singles, Singles]:
 def _fit(one: Singles, other: Singles, scale: Singles, limit: int) -> Mask:
     """Which pairs fit at these scales; all of one shape."""
     first, second = (_codes(x, scale, limit) for x in (one, other))
-    above = np.maximum(first, 0) + np.maximum(second, 0)
-    below = np.minimum(first, 0) + np.minimum(second, 0)
-    return np.asarray((above <= LARGEST_SUM) & (below >= -LARGEST_SUM))
+    return ~leave_int16(first, second)
 
 
 def _codes(x: Singles, scale: Singles, limit: int) -> npt.NDArray[np.int16]:

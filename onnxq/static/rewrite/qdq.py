@@ -225,7 +225,13 @@ class _QdqWriter:
         if rule.weight is not None:
             weight = self.plan.weights[name]
             value = input_at(node, rule.weight.slot)
-            codes, stem = self.new.codes(value, weight.qparams, weight.code_limit, weight.gain)
+            codes, stem = self.new.codes(
+                value,
+                weight.qparams,
+                weight.code_limit,
+                weight.gain,
+                kept_sums=weight.kept_sums,
+            )
             yield rule.weight.slot, codes, stem, weight.qparams
         if rule.bias is not None and name in self.plan.biases:
             value, bias = input_at(node, rule.bias), self.plan.biases[name]

@@ -14,7 +14,8 @@ from onnxq.operator import Role, Rule, WeightSlot
 from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
 from onnxq.static.planning import pair_range
 from onnxq.static.planning.constants import WeightPlan
-from onnxq.static.planning.pair_range import LARGEST_SUM, fit_pairs
+from onnxq.static.planning.pair_range import fit_pairs
+from onnxq.targets.kept_sums import LARGEST_SUM, KeptSums
 from tests.examples import weights
 
 if TYPE_CHECKING:
@@ -146,3 +147,10 @@ def test_pieces_of_a_large_weight_give_the_same(
     whole = fit_pairs(plain(array), array, COLUMNS)
     monkeypatch.setattr(pair_range, "CHUNK_ELEMENTS", elements)
     assert fit_pairs(plain(array), array, COLUMNS) == whole
+
+
+def test_a_weight_that_gives_up_range_keeps_its_sums() -> None:
+    array = np.ones((2, 3), np.float32)
+    assert fit_pairs(plain(array), array, COLUMNS)[0].kept_sums == KeptSums((0,))
+    assert fit_pairs(plain(array), array, COLUMNS, {2, 1})[0].kept_sums == KeptSums((0,), (1, 2))
+    assert fit_pairs(plain(array), array, ANY_TWO)[0].kept_sums is None

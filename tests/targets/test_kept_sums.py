@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onnxq.dtypes import INT8
+from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
+from onnxq.targets import kept_sums
+from onnxq.targets.kept_sums import KeptSums, leave_int16
+from tests.examples import weights
+
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Singles
+
+COLUMNS = KeptSums((0,))
+CONV = KeptSums((2, 3, 1))
+
+
+def per_channel(scale: npt.ArrayLike, axis: int) -> QParams:
+    array = np.array(scale, np.float32)
+    return QParams(array, np.zeros(array.shape, np.int8), INT8, PerChannel(axis))
+
+
+def nearest(x: Singles, qparams: QParams, limit: int = 127) -> npt.NDArray[np.int64]:
+    return np.clip(quantize(x, qparams).astype(np.int64), -limit, limit)
+
+
+def saturated(codes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Columns with a pair (2k, 2k + 1) that leaves int16."""
+    even = len(codes) // 2 * 2
+    return np.asarray(leave_int16(codes[0:even:2], codes[1:even:2]).any(axis=0))
+
+
+@given(
+    st.integers(0, 2**32 - 1), st.integers(1, 40), st.floats(0.3, 2.1), st.sampled_from([64, 127])
+)
+def test_sums_come_as_near_as_whole_codes_can_and_no_pair_leaves_int16(
+    seed: int, inner: int, factor: float, limit: int
+) -> None:
+    x = weights(seed, inner, 6)
+    size = np.maximum(np.abs(x).max(axis=0), 1e-6)
+    qparams = per_channel(size / 127 * factor, 1)
+    plain, codes = nearest(x, qparams, limit), COLUMNS.codes(x, qparams, limit).astype(np.int64)
+    steps = x.astype(np.float64) / qparams.scale
+    inside = np.abs(steps - plain) <= 0.5
+    assert np.abs(codes).max() <= limit
+    assert (np.abs(codes - steps)[inside] < 1 + 1e-4).all()
+    np.testing.assert_array_equal(codes[~inside], plain[~inside])
+    assert not (saturated(codes) & ~saturated(plain)).any()
+    before, after = (np.abs(((steps - c) * inside).sum(axis=0)) for c in (plain, codes))
+    assert (after <= before + 1e-3).all()
+    free = (np.abs(steps) < 60).all(axis=0)  # no bound is near
+    assert (after[free] <= 0.501).all()
+
+
+def test_those_next_to_a_tie_are_turned() -> None:
+    x = np.array([[0.3, -0.3], [1.4, -1.4], [2.45, 0], [5, 5], [7.2, -0.2]], np.float32)
+    codes = COLUMNS.codes(x, per_channel([1, 1], 1), 127)  # 1.35 and -0.9 steps are missing
+    np.testing.assert_array_equal(codes[:, 0], [0, 1, 3, 5, 7])
+    np.testing.assert_array_equal(codes[:, 1], [0, -2, 0, 5, 0])
+
+
+def test_of_equal_ones_the_first_are_turned() -> None:
+    x = np.full((4, 1), 0.25, np.float32)
+    codes = COLUMNS.codes(x, per_channel([1], 1), 127)
+    np.testing.assert_array_equal(codes[:, 0], [1, 0, 0, 0])
+
+
+def test_a_pair_at_its_bound_stays_as_it_is() -> None:
+    x = np.array([[64.4], [64.4], [10.3], [9.9]], np.float32)  # 128 already; 1 step is missing
+    codes = COLUMNS.codes(x, per_channel([1], 1), 127)
+    np.testing.assert_array_equal(codes[:, 0], [64, 64, 11, 10])
+
+
+def test_clipped_weights_are_made_up_for_by_none() -> None:
+    x = np.array([[1000], [1.1], [1.1]], np.float32)
+    codes = COLUMNS.codes(x, per_channel([1], 1), 127)
+    np.testing.assert_array_equal(codes[:, 0], [127, 1, 1])
+
+
+def test_channels_that_are_not_named_are_rounded_to_the_nearest() -> None:
+    x = np.full((4, 2), 0.25, np.float32)
+    codes = KeptSums((0,), (1,)).codes(x, per_channel([1, 1], 1), 127)
+    np.testing.assert_array_equal(codes.sum(axis=0), [0, 1])
+
+
+def test_one_scale_of_the_whole_tensor_keeps_the_sum_of_each_channel() -> None:
+    x = np.full((4, 2), 0.25, np.float32)
+    qparams = QParams(np.array(1, np.float32), np.zeros((), np.int8), INT8, PerTensor())
+    np.testing.assert_array_equal(COLUMNS.codes(x, qparams, 127).sum(axis=0), [1, 1])
+
+
+def test_neighbours_of_a_convolution_are_of_one_tap() -> None:
+    x = np.zeros((1, 2, 1, 2), np.float32)
+    x[0, :, 0, 0], x[0, :, 0, 1] = 64.4, (10.3, 0)
+    codes = CONV.codes(x, per_channel([1], 0), 127)
+    np.testing.assert_array_equal(codes[0, :, 0, 0], [64, 64])
+    np.testing.assert_array_equal(codes[0, :, 0, 1], [11, 0])
+
+
+@pytest.mark.parametrize("elements", [1, 24, 100])
+def test_pieces_of_a_large_weight_give_the_same(
+    elements: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = weights(5, 8, 9)
+    qparams = per_channel(np.abs(x).max(axis=0) / 127, 1)
+    whole = COLUMNS.codes(x, qparams, 127)
+    monkeypatch.setattr(kept_sums, "CHUNK_ELEMENTS", elements)
+    np.testing.assert_array_equal(COLUMNS.codes(x, qparams, 127), whole)
