@@ -6,7 +6,7 @@ is added makes it no smaller, and no normalization takes it away.
 
     noise = 10^(-SQNR / 10)                   of its codes that float sums read
     share = time that it saves / the model's time in float
-    it stays in integers where  share >= noise / NOISE_OF_TIME
+    it stays in integers where  share >= noise / NOISE_OF_TIME, or a time is not known
 
 Other roundings of such a model are made in branches, and diluted where these are added.
 """
@@ -66,7 +66,8 @@ def by_stems(prepared: Prepared, statistics: Statistics, costs: Costs) -> Prepar
     for stem in stems:
         noise = max(noises.get(name, TYPICAL_NOISE) for name in stem.codes)
         saved = weighing.saved_by_integers(stem.nodes)
-        if saved / float_ns >= noise / NOISE_OF_TIME:
+        is_worth_it = saved * NOISE_OF_TIME >= noise * float_ns
+        if is_worth_it or not weighing.knows(stem.nodes):
             continue
         reason = (
             f"codes of {-10 * math.log10(noise):.1f} dB would begin a stream of float sums, and "

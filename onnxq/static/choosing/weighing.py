@@ -79,7 +79,11 @@ class Weighing:
         """Nodes that give codes and that nobody named; none where the time of one is not known."""
         giving = [node for node in self._model.graph if self._gives_codes(node)]
         found = [n for n in giving if open_entry(n, self._prepared.qconfig) is not None]
-        return found if all(map(self._is_known, found)) else []
+        return found if self.knows(found) else []
+
+    def knows(self, nodes: list[ir.Node]) -> bool:
+        """Whether the table has the times of all these nodes, in their forms and in float."""
+        return all(map(self._is_known, nodes))
 
     def _base_of(self, node: ir.Node) -> str | None:
         """Name of the node that carries this one out in integers; None: it runs in float."""

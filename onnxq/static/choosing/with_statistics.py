@@ -34,9 +34,14 @@ def with_statistics(
     prepared = by_data(prepared, statistics)
     table = prepared.costs or costs.of(prepared.target.name)
     notes = []
-    if table is not None:
+    if table is not None and statistics.samples.shapes:
         prepared = by_costs(prepared, statistics, table)
         prepared = by_stems(prepared, statistics, table)
+    elif _leaves_open(prepared) and table is not None:
+        notes.append(
+            "the statistics are of an earlier onnxq and tell no shapes, without which no times are "
+            "known: forms follow the static rules. Calibrate again"
+        )
     elif _leaves_open(prepared):
         notes.append(
             f"no times were measured for {prepared.target}: forms follow the static rules. `onnxq "

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 import onnxq
 from onnxq.operator import NodeForm
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.static.choosing.by_stems import by_stems
+from onnxq.static.seen_samples import SeenSamples
 from tests.examples import images, network
 from tests.small_networks import patches
 from tests.static.choosing.tables import table
@@ -56,3 +59,17 @@ def test_a_network_without_float_sums_stays_as_it_is() -> None:
     statistics = onnxq.calibrate(prepared, {"x": images(8)}, threads=1)
     costs = table(prepared, 1e5, 9e4, change_ns=1.0)
     assert by_stems(prepared, statistics, costs) is prepared
+
+
+def test_a_stem_whose_times_are_not_known_stays() -> None:
+    prepared = onnxq.prepare(patches(), None, "x86-vnni")
+    statistics = onnxq.calibrate(prepared, {"x": images(8)}, threads=1)
+    costs = replace(table(prepared, 1e5, 9e4, change_ns=1.0), timings=())
+    assert by_stems(prepared, statistics, costs) is prepared
+
+
+def test_statistics_without_shapes_are_named_in_a_note() -> None:
+    prepared = onnxq.prepare(patches(), None, "x86-vnni")
+    statistics = onnxq.calibrate(prepared, {"x": images(8)}, threads=1)
+    old = replace(statistics, samples=SeenSamples(8))
+    assert any("tell no shapes" in note for note in onnxq.plan(prepared, old).notes)
