@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
+from onnxq.dtypes import BYTE_BITS
 from onnxq.errors import QConfigError
 from onnxq.graph.walk import node_name, walk
 from onnxq.operator import DynamicForm, Float, NodeForm, Role
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from onnxq.qconfig import Entry
     from onnxq.static.placing.decision import Decision, Quantize
     from onnxq.targets.target import Throughput
-
-BYTE_BITS = 8
 
 
 @dataclass(frozen=True, slots=True)

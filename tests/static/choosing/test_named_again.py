@@ -1,4 +1,4 @@
-"""What was chosen, named in a qconfig node by node, gives the same bytes, and nothing is chosen."""
+"""Chosen forms, named in a qconfig node by node, give the same bytes, and nothing is chosen."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def rounded(model: onnx.ModelProto, tensor: str, qparams: QParams) -> onnx.Model
 
 
 def output(model: onnx.ModelProto, samples: Samples, name: str) -> Reals:
-    """That tensor on all samples, by onnx's own evaluator."""
+    """Values of a tensor on all samples, by onnx's own evaluator."""
     evaluator = ReferenceEvaluator(model)
     runs = [np.asarray(evaluator.run([name], dict(batch))) for batch in samples]
     return np.concatenate(runs).astype(np.float64)
@@ -112,7 +112,7 @@ def test_the_figure_is_what_rounding_that_tensor_alone_does_there(
 
 
 def budget(*worst_db: float) -> Budget:
-    """Of roundings that keep so much in themselves."""
+    """Budget of roundings that keep so much in themselves."""
     noises = [TensorNoise(1.0, 10 ** (-db / 10), 0.0, 256.0) for db in worst_db]
     return Budget.of([TensorLoss("x", noise, None, None) for noise in noises])
 
