@@ -100,7 +100,9 @@ def test_statistics_are_planned_as_they_were() -> None:
     made = onnxq.plan(prepared(), loaded, Objective.SIZE)
     rounded = {n: replace(w, kept_sums=None) for n, w in made.weights.items()}
     assert {n for n, w in made.weights.items() if w.kept_sums} == made.reductions.keys()
-    made = replace(made, choices={}, asked=None, weights=rounded)
+    (told,) = (note for note in made.notes if "tell no shapes" in note)  # they are of version 0.1
+    notes = tuple(note for note in made.notes if note != told)
+    made = replace(made, choices={}, asked=None, weights=rounded, notes=notes)
     assert made == Plan.load(FOLDER / "plan.json")
 
 
