@@ -14,7 +14,7 @@ ROOMS = (
     "errors", "core", "dtypes", "qparams", "observers", "targets", "operator", "operators",
     "catalog", "authoring", "qconfig", "graph", "quantized", "samples", "ort", "costs", "clock",
     "qdq", "qtensor", "functional", "reference", "dynamic", "static", "checking", "report",
-    "pipeline", "pytorch", "cli", "__main__",
+    "pipeline", "tuning", "pytorch", "cli", "__main__",
 )
 """Folders and single files of onnxq, lowest first: each is named by what it knows."""
 TORCH_ROOMS = (

@@ -1,0 +1,51 @@
+"""Score of a model that was quantized with one mapping; Evaluate gives it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from onnxq.core.saved import Saved
+
+if TYPE_CHECKING:
+    from onnxq.qconfig import QConfigMapping
+
+
+@dataclass(frozen=True)
+class Score(Saved):
+    """Measurements of one quantized model on one set of samples.
+
+    Attributes:
+        metric: of the Metric that was asked for; higher is better.
+        sqnr_db: output name -> dB, of every output of floats; inf: nothing differs; NaN: it cannot
+            be compared (another shape, or numbers that are not finite).
+        size_bytes: of the file.
+        time_ratio: predicted time over the float model's (see Times); None: no times are known.
+    """
+
+    FORMAT: ClassVar[str] = "onnxq score 1"
+    NOUN: ClassVar[str] = "a score"
+    ANEW: ClassVar[str] = "Begin a new journal."
+
+    metric: float
+    sqnr_db: Mapping[str, float] = field(hash=False)
+    size_bytes: int
+    time_ratio: float | None = None
+
+    @property
+    def worst_db(self) -> float:
+        """Least SQNR of all outputs; -inf where one cannot be compared, inf where there is none."""
+        found = (-math.inf if math.isnan(db) else db for db in self.sqnr_db.values())
+        return min(found, default=math.inf)
+
+    def __str__(self) -> str:
+        time = "" if self.time_ratio is None else f", {self.time_ratio:.2f} of float's time"
+        size = f"{self.size_bytes / 1e6:.2f} MB"
+        return f"metric {self.metric:.5g}, {self.worst_db:.1f} dB, {size}{time}"
+
+
+Evaluate = Callable[["QConfigMapping"], Score]
+"""Quantizes with a mapping and measures the result. QConfigError, UnsupportedError or ModelError:
+the model cannot be quantized that way, or does not run."""

@@ -1,0 +1,96 @@
+"""Sensitivity of a model: what each group of nodes costs alone, own error apart from inherited."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping  # noqa: TC003  # the codec reads annotations at run time
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from onnxq.core.saved import Saved
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCost:
+    """Cost of one group of nodes in its quantized form.
+
+    Errors are given in dB, as the power of the float numbers over that of the error; inf: none.
+
+    Attributes:
+        group: name of the NodeGroup.
+        metric_drop: the metric of the float model, less the metric with this group alone
+            quantized.
+        alone_db: output name -> dB at that output, with this group alone quantized and all else in
+            float.
+        own_db: dB at the group's results, of the error that it makes itself: on float inputs.
+        total_db: dB at the group's results in the model in which every group is quantized.
+        samples: that the first two were measured on.
+    """
+
+    group: str
+    metric_drop: float
+    alone_db: Mapping[str, float] = field(hash=False)
+    own_db: float
+    total_db: float
+    samples: int
+
+    @property
+    def worst_db(self) -> float:
+        """Least dB at any output; -inf where one cannot be compared, inf where there is none."""
+        found = (-math.inf if math.isnan(db) else db for db in self.alone_db.values())
+        return min(found, default=math.inf)
+
+    @property
+    def noise(self) -> float:
+        """Power of the error over that of the numbers, at the worst output; errors add up."""
+        return _power(self.worst_db)
+
+    @property
+    def inherited_db(self) -> float:
+        """Error at the group's results that comes in through its inputs, in the quantized model.
+
+        Powers of errors that do not know of each other add up: inherited = total - own. inf where
+        the group's own error is all there is.
+        """
+        inherited = _power(self.total_db) - _power(self.own_db)
+        return -10.0 * math.log10(inherited) if inherited > 0 else math.inf
+
+
+@dataclass(frozen=True)
+class Sensitivity(Saved):
+    """Costs of all groups of a model, dearest first.
+
+    Attributes:
+        costs: of each group that is quantized at all; those with the largest error first.
+        confirmed: number of costs at the head that were measured once more, on more samples, and
+            whose order is of these.
+        agreed: whether these were the dearest on few samples, too, in the same order.
+        runs: passes over all search samples that the measurement is worth.
+    """
+
+    FORMAT: ClassVar[str] = "onnxq sensitivity 1"
+    NOUN: ClassVar[str] = "a sensitivity"
+    ANEW: ClassVar[str] = "Measure it again, with `onnxq tune` and a new journal."
+
+    costs: tuple[GroupCost, ...]
+    confirmed: int
+    agreed: bool
+    runs: float
+
+    def of(self, group: str) -> GroupCost | None:
+        """The cost of that group; None: none of its nodes is quantized."""
+        return next((cost for cost in self.costs if cost.group == group), None)
+
+    def __str__(self) -> str:
+        rows = ["group  dB alone  own  inherited  metric's drop"]
+        rows += [
+            f"{cost.group}  {cost.worst_db:.1f}  {cost.own_db:.1f}  {cost.inherited_db:.1f}  "
+            f"{cost.metric_drop:.4g}"
+            for cost in self.costs
+        ]
+        return "\n".join(rows)
+
+
+def _power(db: float) -> float:
+    """Power of an error over that of the numbers."""
+    return math.pow(10.0, -db / 10.0)

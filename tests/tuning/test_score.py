@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import math
+
+from onnxq.tuning.score import Score
+
+
+def test_the_worst_output_counts() -> None:
+    assert Score(1.0, {"a": 30.0, "b": 20.0, "c": math.inf}, 10).worst_db == 20.0
+
+
+def test_an_output_that_cannot_be_compared_is_the_worst() -> None:
+    assert Score(1.0, {"a": 30.0, "b": math.nan}, 10).worst_db == -math.inf
+
+
+def test_a_model_without_outputs_of_floats_has_no_worst_one() -> None:
+    assert Score(1.0, {}, 10).worst_db == math.inf
+
+
+def test_a_score_survives_its_file_form_with_infinite_numbers() -> None:
+    score = Score(math.inf, {"a": math.inf, "b": 12.5}, 10, 0.75)
+    assert Score.from_dict(score.to_dict()) == score
+
+
+def test_a_score_reads_as_a_line() -> None:
+    line = "metric 0.912, 20.0 dB, 1.50 MB, 0.50 of float's time"
+    assert str(Score(0.912, {"a": 20.0}, 1_500_000, 0.5)) == line
