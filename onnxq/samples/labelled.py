@@ -1,0 +1,130 @@
+"""Samples with labels: arrays that are no inputs of the model stay beside those that are.
+
+In an .npz, among arrays by name and in dicts, every further array is one. In a tuple with an entry
+more than the model has inputs, that entry is the array "labels".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.core.memory import available_bytes
+from onnxq.errors import CalibrationError
+from onnxq.samples.batches import Samples, open_samples
+from onnxq.samples.columns import npz_columns
+from onnxq.samples.inputs import InputSpec
+from onnxq.samples.items import folder_files
+
+if TYPE_CHECKING:
+    from onnxq.samples.inputs import Batch
+
+LABELS = "labels"
+"""Name of the entry of a tuple that is no input."""
+MEMORY_SHARE = 4
+"""Samples that are kept may take this part of the memory that is free: as much goes into outputs,
+and into copies for other processes."""
+MEMORY_BYTES = 1 << 30
+"""What they may take where nobody tells how much is free."""
+
+
+def open_labelled(
+    source: object,
+    inputs: Sequence[InputSpec],
+    batch_size: int | None = None,
+    ignore: Collection[str] = (),
+) -> Samples:
+    """Samples of which each batch holds the inputs and every other array; they are in memory.
+
+    A source that can be gone through once is kept.
+
+    Args:
+        source: as of `open_samples`.
+        inputs: of the model.
+        batch_size: samples per batch; None: the model's static batch, else 1.
+        ignore: names of arrays that are neither inputs nor labels.
+
+    Raises:
+        CalibrationError: as `open_samples`; or the samples do not fit into memory.
+    """
+    if isinstance(source, Samples):
+        return _in_memory(source)
+    if not isinstance(source, str | Path | Mapping | np.ndarray):
+        source = list(_items(source))
+    labels = _labels(source, {spec.name for spec in inputs}, sum(not s.optional for s in inputs))
+    specs = [InputSpec(n, kind, None) for n, kind in labels.items() if n not in ignore]
+    return _in_memory(open_samples(source, (*inputs, *specs), batch_size, ignore))
+
+
+def _items(source: object) -> Iterator[object]:
+    """Items of an iterable, of a function that returns one, or of ONNX Runtime's readers."""
+    get_next = getattr(source, "get_next", None)
+    if callable(get_next):
+        yield from iter(get_next, None)
+        return
+    if callable(source) and not isinstance(source, Iterable):
+        source = source()
+    if not isinstance(source, Iterable):
+        raise CalibrationError(
+            f"samples are of type {type(source).__name__}; wanted a path, arrays by input name, or "
+            "an iterable of batches."
+        )
+    yield from source
+
+
+def _labels(source: object, known: Collection[str], inputs: int) -> dict[str, np.dtype[np.generic]]:
+    """Name -> type of the arrays that are no inputs."""
+    if isinstance(source, list):
+        return _labels_of_item(source[0], known, inputs) if source else {}
+    if isinstance(source, Mapping):
+        return {str(n): np.asarray(x).dtype for n, x in source.items() if n not in known}
+    if not isinstance(source, str | Path):
+        return {}
+    path = Path(source)
+    where = f"samples '{path}'"
+    if path.is_dir():
+        path = folder_files(path, where)[0]
+    if path.suffix == ".npy" or not path.is_file():
+        return {}  # which `open_samples` refuses in its own words
+    return {n: c.dtype for n, c in npz_columns(path, where).items() if n not in known}
+
+
+def _labels_of_item(
+    item: object, known: Collection[str], inputs: int
+) -> dict[str, np.dtype[np.generic]]:
+    if isinstance(item, Mapping):
+        return {str(n): _type_of(x) for n, x in item.items() if n not in known}
+    if isinstance(item, tuple | list) and len(item) == inputs + 1:
+        return {LABELS: _type_of(item[-1])}
+    return {}
+
+
+def _type_of(value: object) -> np.dtype[np.generic]:
+    """Type that the value has as an array; a number of Python is float32, as of an input."""
+    return np.asarray(value, np.float32 if isinstance(value, float) else None).dtype
+
+
+def _in_memory(samples: Samples) -> Samples:
+    """All batches, read now.
+
+    Raises:
+        CalibrationError: they take too much memory.
+    """
+    free = available_bytes()
+    most = MEMORY_BYTES if free is None else free // MEMORY_SHARE
+    batches: list[Batch] = []
+    taken = 0
+    for batch in samples:
+        batches.append(batch)
+        taken += sum(x.nbytes for x in batch.values())
+        if taken > most:
+            raise CalibrationError(
+                f"{samples.where}: the first {len(batches)} batches take {taken / 1e9:.1f} GB, and "
+                f"{most / 1e9:.1f} GB may be kept in memory, where every candidate is run on them. "
+                "Give fewer; some hundred samples tell candidates apart."
+            )
+    return Samples(samples.where, len(batches), partial(iter, batches))

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from onnxq.errors import CalibrationError
+from onnxq.samples import InputSpec
+from onnxq.samples import labelled as module
+from onnxq.samples.labelled import open_labelled
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+X = InputSpec("x", np.dtype(np.float32), ("N", 2))
+STATIC = InputSpec("x", np.dtype(np.float32), (2, 2))
+ARRAYS = {"x": np.arange(8, dtype=np.float32).reshape(4, 2), "y": np.array([3, 1, 2, 0])}
+
+
+def test_labels_are_cut_as_the_inputs_are(tmp_path: Path) -> None:
+    np.savez(tmp_path / "s.npz", **ARRAYS)
+    for source in (ARRAYS, tmp_path / "s.npz"):
+        for inputs in ([X], [STATIC]):
+            size = 2 if inputs == [STATIC] else None
+            batches = list(open_labelled(source, inputs, size))
+            assert np.array_equal(np.concatenate([b["y"] for b in batches]), ARRAYS["y"])
+            assert {len(b["x"]) for b in batches} == {len(b["y"]) for b in batches} == {size or 1}
+
+
+def test_files_of_a_folder_hold_labels_too(tmp_path: Path) -> None:
+    for number in range(3):
+        np.savez(tmp_path / f"{number}.npz", x=ARRAYS["x"][number], y=ARRAYS["y"][number])
+    assert [int(b["y"][0]) for b in open_labelled(tmp_path, [X])] == [3, 1, 2]
+
+
+def test_a_further_entry_of_a_tuple_is_the_labels() -> None:
+    items = [(ARRAYS["x"][i], int(ARRAYS["y"][i])) for i in range(4)]
+    batches = list(open_labelled(items, [X], 2))
+    assert [b["labels"].tolist() for b in batches] == [[3, 1], [2, 0]]
+
+
+def test_a_generator_is_kept_and_can_be_gone_through_again() -> None:
+    items = ({"x": ARRAYS["x"][i], "y": ARRAYS["y"][i]} for i in range(4))
+    samples = open_labelled(items, [X])
+    assert [int(b["y"][0]) for b in samples] == [int(b["y"][0]) for b in samples] == [3, 1, 2, 0]
+
+
+def test_arrays_that_are_ignored_are_no_labels() -> None:
+    (first, *_) = open_labelled({**ARRAYS, "ids": np.zeros(4)}, [X], ignore=["ids"])
+    assert set(first) == {"x", "y"}
+
+
+def test_labels_of_another_number_are_refused() -> None:
+    with pytest.raises(CalibrationError, match="different numbers of samples"):
+        open_labelled({**ARRAYS, "y": np.zeros(3)}, [X])
+
+
+def test_samples_that_do_not_fit_into_memory_are_refused_in_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "available_bytes", lambda: 64)
+    with pytest.raises(CalibrationError, match=r"may be kept in memory.*Give fewer"):
+        open_labelled(ARRAYS, [X])
