@@ -9,6 +9,7 @@
     |- VerificationError   8   a bound that the caller set is broken
     |- OutputError         9   a file that cannot be written
     |- DifferenceError    10   a named machine would compute other integers
+    |- WorkerError        11   workers that died or cannot be reached, more often than it was tried
 
 2 is click's own code for wrong usage; a signal's is 128 + its number; `exit_codes` has them all.
 Every message says what, where, got, wanted, and what to do.
@@ -83,6 +84,12 @@ class DifferenceError(OnnxqError):
     """A machine that the caller named would compute other integers."""
 
     exit_code = 10
+
+
+class WorkerError(OnnxqError):
+    """Workers died or cannot be reached, more often than it was tried."""
+
+    exit_code = 11
 
 
 def exit_codes() -> dict[int, str]:

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 # fmt: off
 ROOMS = (
-    "errors", "core", "dtypes", "qparams", "observers", "targets", "operator", "operators",
+    "errors", "core", "jobs", "dtypes", "qparams", "observers", "targets", "operator", "operators",
     "catalog", "authoring", "qconfig", "graph", "quantized", "samples", "ort", "costs", "clock",
     "qdq", "qtensor", "functional", "reference", "dynamic", "static", "checking", "report",
     "pipeline", "tuning", "pytorch", "cli", "__main__",

@@ -1,0 +1,258 @@
+"""Results of work over an Executor, in the order of the items, whatever the order they came in.
+
+window      at most 2 pieces for each worker are taken from the items and not handed on yet: one
+runs, one waits. Items may be one-shot, endless, and large.
+lost        where a future has an exception, the worker was lost (see `worker`): the piece runs
+again. Who was lost twice runs alone, as others may have died of it: a process that
+dies takes the pool of `ProcessPoolExecutor` with it. MOST_LOSSES end the run.
+raised      what work raises is raised here, in its turn, with the name of the item.
+stopped     leaving the loop (an error, Ctrl-C, `close`) cancels what waits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import pickle
+import warnings
+from collections import deque
+from concurrent.futures import FIRST_COMPLETED, wait
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from onnxq.errors import OnnxqError, UnsupportedError, WorkerError, first_line, kind_of
+from onnxq.jobs.slots import slots
+from onnxq.jobs.worker import Lacking, Raised, carry_out
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from concurrent.futures import Executor, Future
+
+    from onnxq.jobs.worker import Outcome
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+WINDOW = 2  # pieces for each worker
+LOSSES_TOGETHER = 2  # of one piece, after which it runs alone
+MOST_LOSSES = 4
+"""Losses of one piece that end the run; the last two of them alone."""
+
+_serials = itertools.count()
+
+
+def in_order(
+    executor: Executor | None,
+    make: Callable[[], Callable[[Item], Result]],
+    items: Iterable[Item],
+    *,
+    named: Callable[[Item], str] = str,
+) -> Iterator[Result]:
+    """make()(item) of each item, in the items' order.
+
+    Args:
+        executor: runs the work; None: this process, when the result is asked for.
+        make: called once by each worker (thread) that gets an item: what takes long to get ready, a
+            session of a model, is made there. It travels to each worker once, pickled; equal ones,
+            by their bytes, are made once even in several calls.
+        items: taken as workers get free. An error of theirs is raised behind the results of the
+            items before it.
+        named: what an item is, in words: begins the message of an error of its work.
+
+    Raises:
+        WorkerError: the worker was lost MOST_LOSSES times with the same item, or the Executor takes
+            no more work.
+        UnsupportedError: `make` or an item cannot be pickled.
+        TypeError: the executor is something else.
+        Exception: whatever the work raises. An OnnxqError begins with the item's name; others have
+            it as a note.
+    """
+    if executor is None:
+        return _here(make, items, named)
+    if not callable(getattr(executor, "submit", None)):
+        raise TypeError(
+            f"executor is {kind_of(executor)}; wanted a concurrent.futures.Executor, such as "
+            "onnxq.jobs.Processes(4), or None."
+        )
+    return _Run(executor, make, named).results(items)
+
+
+def _here(
+    make: Callable[[], Callable[[Item], Result]],
+    items: Iterable[Item],
+    named: Callable[[Item], str],
+) -> Iterator[Result]:
+    function: Callable[[Item], Result] | None = None
+    for item in items:
+        function = function or make()
+        try:
+            result = function(item)
+        except Exception as error:
+            _add_name(error, named(item))
+            raise
+        yield result
+
+
+@dataclass(slots=True, eq=False)
+class _Piece:
+    """An item on its way.
+
+    Attributes:
+        name: in words.
+        data: the item, pickled.
+        number: of items before it.
+        future: of its last submission; None: there is none, and an outcome.
+        outcome: None: not known yet.
+        losses: how often its worker was lost.
+    """
+
+    name: str
+    data: bytes
+    number: int
+    future: Future[Outcome] | None = None
+    outcome: Outcome | None = None
+    losses: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Run(Generic[Item, Result]):
+    """One call of `in_order`.
+
+    Attributes:
+        pieces: taken and not handed on, in the items' order.
+        suspects: pieces that were lost too often to run beside others.
+        ended: error that ended the items.
+    """
+
+    executor: Executor
+    make: Callable[[], Callable[[Item], Result]]
+    named: Callable[[Item], str]
+    work: bytes = field(init=False)
+    key: str = field(init=False)
+    pieces: deque[_Piece] = field(default_factory=deque)
+    suspects: deque[_Piece] = field(default_factory=deque)
+    ended: Exception | None = None
+    taken: int = 0
+
+    def __post_init__(self) -> None:
+        self.work = _pickled(self.make, "the work")
+        self.key = hashlib.sha256(self.work).hexdigest()
+
+    def results(self, items: Iterable[Item]) -> Iterator[Result]:
+        """Results in order."""
+        feed = iter(items)
+        try:
+            while True:
+                self._fill(feed)
+                if not self.pieces:
+                    break
+                while (outcome := self.pieces[0].outcome) is None:
+                    self._advance()
+                piece = self.pieces.popleft()
+                if isinstance(outcome, Raised):
+                    if outcome.is_of_item:
+                        _add_name(outcome.error, piece.name)
+                    raise outcome.error
+                yield cast("Any", outcome).value
+        finally:
+            for piece in self.pieces:
+                if piece.future is not None:
+                    piece.future.cancel()
+        if self.ended is not None:
+            raise self.ended
+
+    def _fill(self, feed: Iterator[Item]) -> None:
+        """Submits items until the window is full, or they end."""
+        room = WINDOW * slots(self.executor) - len(self.pieces)
+        if self.ended is not None or self.suspects or room <= 0:
+            return
+        try:
+            for item in itertools.islice(feed, room):
+                name = self.named(item)
+                piece = _Piece(name, _pickled(item, name), self.taken)
+                self.taken += 1
+                self.pieces.append(piece)
+                self._submit(piece, None)
+        except Exception as error:  # of the items, after those before it
+            self.ended = error
+
+    def _advance(self) -> None:
+        """Waits until a piece is further than it was."""
+        alone = {piece.number for piece in self.suspects}
+        others = [p for p in self.pieces if p.outcome is None and p.number not in alone]
+        running = {p.future: p for p in others if p.future is not None}
+        if not running:
+            suspect = self.suspects.popleft()
+            self._submit(suspect, self.work)
+            running = {suspect.future: suspect} if suspect.future is not None else {}
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            self._settle(running[future], future)
+
+    def _settle(self, piece: _Piece, future: Future[Outcome]) -> None:
+        """Takes the outcome of a piece whose future is done, or submits it again."""
+        try:
+            outcome = future.result()
+        except Exception as error:  # of whatever class an Executor has
+            self._lost(piece, error)
+            return
+        if outcome is Lacking.WORK:
+            self._submit(piece, self.work)
+        else:
+            piece.outcome = outcome
+
+    def _lost(self, piece: _Piece, error: Exception) -> None:
+        """Submits a piece again whose worker was lost; alone, or not at all, if that goes on."""
+        piece.losses += 1
+        if piece.losses < LOSSES_TOGETHER:
+            self._submit(piece, self.work)
+        elif piece.losses < MOST_LOSSES:
+            self.suspects.appendleft(piece)
+        else:
+            why = WorkerError(
+                f"{piece.name}: its worker was lost {MOST_LOSSES} times, the last ones while it "
+                f"ran alone ({type(error).__name__}: {first_line(error)}). It may need more memory "
+                "than the worker has, or crash it: run it without workers to see. The results "
+                f"before it ({piece.number}) are complete."
+            )
+            why.__cause__ = error
+            piece.outcome = Raised(why, is_of_item=False)
+
+    def _submit(self, piece: _Piece, work: bytes | None) -> None:
+        """Hands a piece to the Executor; where that takes none, this is the piece's outcome."""
+        call = (next(_serials), self.key, piece.data, work)
+        piece.future = None
+        try:
+            with warnings.catch_warnings():
+                # Dask's advice is to scatter large arguments; a worker gets the work once as it is
+                warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+                piece.future = self.executor.submit(carry_out, *call)
+        except Exception as error:  # of whatever class an Executor has
+            why = WorkerError(
+                f"{kind_of(self.executor)} takes no more work ({type(error).__name__}: "
+                f"{first_line(error)}); the results before {piece.name} ({piece.number}) are "
+                "complete. Begin again with a new one; onnxq.jobs.Processes replaces workers that "
+                "died by itself."
+            )
+            why.__cause__ = error
+            piece.outcome = Raised(why, is_of_item=False)
+            self.ended = why
+
+
+def _pickled(value: object, name: str) -> bytes:
+    try:
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    except OnnxqError:
+        raise
+    except Exception as error:  # pickling calls the value's own code
+        raise UnsupportedError(
+            f"{name} cannot be sent to workers: {first_line(error)}. Use classes and functions "
+            "that a module defines, or run without workers (executor=None)."
+        ) from error
+
+
+def _add_name(error: Exception, name: str) -> None:
+    """Makes the error say which item it is of."""
+    if not isinstance(error, OnnxqError):
+        error.add_note(f"while onnxq worked on {name}")
+    elif not str(error).startswith(name):
+        error.args = (f"{name}: {error}", *error.args[1:])

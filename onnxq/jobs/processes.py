@@ -1,0 +1,101 @@
+"""Processes of this machine as an Executor that survives the death of its workers."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from onnxq.errors import QConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
+    from multiprocessing.context import BaseContext
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+
+class Processes(Executor):
+    """An Executor of so many processes; a pool that broke is made anew with the next submission.
+
+    Workers share nothing with this process: they are no forks of it, which would copy its threads'
+    locks. They ignore Ctrl-C, which this process answers, and end when it does, even by SIGKILL.
+
+    Args:
+        count: of processes, from 1.
+        preload: modules that the work needs, imported once for all workers where the system can.
+
+    Attributes:
+        max_workers: the count.
+
+    Raises:
+        QConfigError: no whole number, or fewer than 1.
+    """
+
+    def __init__(self, count: int, preload: Sequence[str] = ()) -> None:
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise QConfigError(f"{count!r} processes; wanted a whole number from 1.")
+        self.max_workers = count
+        self._preload = tuple(preload)
+        self._lock = threading.Lock()
+        self._pool: ProcessPoolExecutor | None = self._new_pool()
+
+    def submit(
+        self, fn: Callable[P, Result], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Future[Result]:
+        """Future of fn(*args, **kwargs) in one of the processes.
+
+        Raises:
+            RuntimeError: the Executor was shut down.
+        """
+        with self._lock:
+            if self._pool is None:
+                raise RuntimeError("these processes were shut down; make new ones.")
+            try:
+                return self._pool.submit(fn, *args, **kwargs)
+            except BrokenExecutor:
+                self._pool.shutdown(wait=False)
+                self._pool = self._new_pool()
+                return self._pool.submit(fn, *args, **kwargs)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Ends the processes, as `Executor.shutdown` documents."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=wait, cancel_futures=cancel_futures)
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Ends the processes; after an error without waiting for what was not begun."""
+        self.shutdown(wait=True, cancel_futures=kind is not None)
+
+    def _new_pool(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(self.max_workers, _context(self._preload), _begin)
+
+
+def _context(preload: Sequence[str]) -> BaseContext:
+    """Processes that a small server forks, where there is one: imports are paid for once."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(preload))
+    return context
+
+
+def _begin() -> None:
+    """Leaves Ctrl-C to the parent, and ends with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, name="onnxq-parent", daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Waits for the parent's end: a worker of the pool would wait for work forever."""
+    parent: Any = multiprocessing.parent_process()
+    parent.join()
+    os._exit(1)

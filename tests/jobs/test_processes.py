@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from onnxq.errors import QConfigError
+from onnxq.jobs import Processes
+
+WAIT_S = 60.0
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123  # a zombie is dead
+        return file.read().split()[2] != "Z"
+
+
+def wait_for_end(pid: int) -> None:
+    end = time.monotonic() + WAIT_S
+    while is_alive(pid):
+        assert time.monotonic() < end, f"process {pid} is still there"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("count", [0, -1, True, 1.5, "2"])
+def test_a_count_that_is_none_is_refused(count: object) -> None:
+    with pytest.raises(QConfigError, match="wanted a whole number from 1"):
+        Processes(count)  # type: ignore[arg-type]  # the claim
+
+
+def test_processes_that_were_shut_down_take_no_more_calls() -> None:
+    with Processes(1) as executor:
+        pass
+    with pytest.raises(RuntimeError, match="were shut down"):
+        executor.submit(os.getpid)
+
+
+def test_a_worker_is_replaced_ignores_ctrl_c_and_is_another_process() -> None:
+    with Processes(1) as executor:
+        first = executor.submit(os.getpid).result()
+        os.kill(first, signal.SIGINT)
+        assert executor.submit(os.getpid).result() == first != os.getpid()
+        with pytest.raises(Exception, match="terminated abruptly"):
+            executor.submit(os.kill, first, signal.SIGKILL).result()
+        second = executor.submit(os.getpid).result()
+        assert second != first
+    assert not is_alive(second)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_workers_end_when_their_parent_is_killed() -> None:
+    code = (
+        "import os, sys, time\n"
+        "from onnxq.jobs import Processes\n"
+        "if __name__ == '__main__':\n"
+        "    executor = Processes(1)\n"
+        "    print(executor.submit(os.getpid).result(), flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        worker = int(parent.stdout.readline())
+        parent.kill()
+    wait_for_end(worker)
