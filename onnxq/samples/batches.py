@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ from onnxq.samples.items import batches_of_folder, batches_of_iterable, folder_f
 
 OF_STATISTICS = frozenset(["header", "batches", "checks", "counts"])
 """Arrays that every .stats file holds (see stages.statistics)."""
+PART_BYTES = 1 << 23
+"""Batches that travel together: enough that a message costs little beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +45,53 @@ class Samples:
         where: what they are, for messages.
         count: number of batches, where it is known beforehand.
         produce: called once per iteration.
+        cut: gives the batches from one number up to another as Samples that can be pickled, and
+            read anywhere without those before them; None: the source has no such parts.
+        ended: asked before each batch or part, whether these are enough; None: all are wanted.
     """
 
     where: str
     count: int | None
     produce: Callable[[], Iterator[Batch]]
+    cut: Callable[[int, int], Samples] | None = None
+    ended: Callable[[], bool] | None = None
 
     def __iter__(self) -> Iterator[Batch]:
-        return self.produce()
+        batches = self.produce()
+        ended = self.ended
+        return batches if ended is None else itertools.takewhile(lambda _: not ended(), batches)
+
+    def until(self, ended: Callable[[], bool]) -> Samples:
+        """The same as long as the function does not say that these are enough."""
+        return replace(self, ended=ended)
+
+    def parts(self, size: int) -> Iterator[Samples]:
+        """Parts of so many batches in order, each of which can be pickled.
+
+        A part of .npy files is their names and rows; others are their batches, PART_BYTES of them
+        and one batch at most. The count of a part is known.
+        """
+        if self.cut is not None and self.count is not None:
+            for first in range(0, self.count, size):
+                if self.ended is not None and self.ended():
+                    return
+                yield self.cut(first, min(first + size, self.count))
+            return
+        held: list[Batch] = []
+        for batch in self:
+            held.append(batch)
+            if len(held) == size or sum(map(_bytes, held)) >= PART_BYTES:
+                yield self._held(held)
+                held = []
+        if held:
+            yield self._held(held)
+
+    def _held(self, batches: Sequence[Batch]) -> Samples:
+        return Samples(self.where, len(batches), partial(iter, batches))
 
     def in_memory(self) -> Samples:
         """All batches, read now, for a source that can be gone through once."""
-        batches = list(self)
-        return Samples(self.where, len(batches), partial(iter, batches))
+        return self._held(list(self))
 
 
 def open_samples(
@@ -88,9 +125,26 @@ def open_samples(
     opened = _open(source, inputs, batch_size, ignore)
     if all(spec.coded is None for spec in inputs):
         return opened
+    return _taken(opened, inputs)
+
+
+def _taken(samples: Samples, inputs: Sequence[InputSpec]) -> Samples:
+    """The samples in the form that the model takes."""
+    cut = samples.cut
     return Samples(
-        opened.where, opened.count, lambda: (as_taken(batch, inputs) for batch in opened)
+        samples.where,
+        samples.count,
+        partial(_batches_as_taken, samples, inputs),
+        cut and (lambda first, stop: _taken(cut(first, stop), inputs)),
     )
+
+
+def _batches_as_taken(samples: Samples, inputs: Sequence[InputSpec]) -> Iterator[Batch]:
+    return (as_taken(batch, inputs) for batch in samples)
+
+
+def _bytes(batch: Batch) -> int:
+    return sum(array.nbytes for array in batch.values())
 
 
 def _open(
@@ -140,13 +194,21 @@ def _open_path(
     where = f"samples '{path}'"
     if path.is_dir():
         files = folder_files(path, where)
-        produce = partial(batches_of_folder, files, inputs, batch_size, ignore, where)
-        return Samples(where, _count(len(files), inputs, batch_size, where), produce)
+
+        def batches(some: Sequence[Path]) -> Samples:
+            produce = partial(batches_of_folder, some, inputs, batch_size, ignore, where)
+            return Samples(where, _count(len(some), inputs, batch_size, where), produce)
+
+        def cut(first: int, stop: int) -> Samples:
+            # other processes may be in another folder
+            return batches([file.absolute() for file in files[first:stop]])
+
+        return replace(batches(files), cut=cut)
     if why := why_no_file(path):
         raise CalibrationError(f"{where}: {why}. Give an .npz or .npy file, or a folder of them.")
     if path.suffix == ".npy":
         name = only_input(inputs, where).name
-        return _table({name: npy_column(path, where)}, inputs, batch_size, where)
+        return _table({name: npy_column(path.absolute(), where)}, inputs, batch_size, where)
     found = npz_columns(path, where)
     if found.keys() >= OF_STATISTICS and not any(s.name in OF_STATISTICS for s in inputs):
         raise CalibrationError(
@@ -277,8 +339,15 @@ def _table(
             f"{total % batch} over. Give {total - total % batch} samples, or export the model with "
             "a dynamic batch."
         )
-    produce = partial(_rows, columns, constants, total, batch, frozenset(stacked))
-    return Samples(where, -(-total // batch), produce)
+    rows = partial(_rows, columns, constants, batch, frozenset(stacked))
+
+    def cut(first: int, stop: int) -> Samples:
+        produce = partial(rows, range(first * batch, min(stop * batch, total), batch), total)
+        return Samples(where, stop - first, produce)
+
+    count = -(-total // batch)
+    by_rows = all(isinstance(column.source, Path) for column in columns.values())
+    return replace(cut(0, count), cut=cut if by_rows and not constants else None)
 
 
 def _is_constant(column: Column, spec: InputSpec) -> bool:
@@ -347,14 +416,18 @@ def _length(columns: Mapping[str, Column], where: str) -> int:
 def _rows(
     columns: Mapping[str, Column],
     constants: Mapping[str, Column],
-    total: int,
     batch: int,
     stacked: frozenset[str],
+    firsts: range,
+    total: int,
 ) -> Iterator[Batch]:
+    """Batches that begin at these rows."""
     same = _whole(constants)
     with ExitStack() as stack:
         readers = {n: stack.enter_context(column.open()) for n, column in columns.items()}
-        for first in range(0, total, batch):
+        for reader in readers.values():
+            reader.skip(firsts.start)
+        for first in firsts:
             size = min(batch, total - first)
             result = dict(same)
             for name, reader in readers.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import lzma
 import math
+import os
 import struct
 import tokenize
 import zipfile
@@ -75,6 +76,9 @@ class Reader(Protocol):
     def rows(self, count: int) -> Array:
         """The next `count` rows, shape (count, ...)."""
 
+    def skip(self, count: int) -> None:
+        """Leaves out the next `count` rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -112,6 +116,9 @@ class _Memory:
         start, self._next = self._next, self._next + count
         return self._array[start : self._next]
 
+    def skip(self, count: int) -> None:
+        self._next += count
+
 
 class _File:
     """Rows of a C-ordered npy stream, which need not be seekable: zip members are not, cheaply."""
@@ -144,6 +151,10 @@ class _File:
             view[done : done + len(data)] = data
             done += len(data)
         return array
+
+    def skip(self, count: int) -> None:
+        if count:  # members of compressed archives would be read through
+            self._file.seek(count * math.prod(self._row) * self._dtype.itemsize, os.SEEK_CUR)
 
 
 def _guarded(file: IO[bytes], size: int, where: str) -> bytes:
