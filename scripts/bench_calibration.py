@@ -41,7 +41,7 @@ from onnxq.observers import (
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfig, QConfigMapping
 from onnxq.samples import input_specs, open_samples
-from onnxq.static.calibrate import Calibration
+from onnxq.static.calibration import Calibration
 from scripts._tables import head, line
 
 if TYPE_CHECKING:

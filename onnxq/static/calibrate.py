@@ -1,71 +1,26 @@
-"""Runs the observers over Samples: Prepared + Samples -> Statistics.
-
-One batch of activations is in memory at a time. Every observed tensor is an output of the model
-that runs, and nothing else is: the operators between two of them still fuse, and the run costs
-little more than inference. Tensors in branches of If are observed when their branch runs.
-
-State that goes round (`prepared.feedback`: output -> input) is kept between batches: see `state`.
-"""
+"""Runs the observers over Samples: Prepared + Samples -> Statistics."""
 
 from __future__ import annotations
 
-import contextlib
-import copy
-import zlib
-from collections.abc import Callable, Collection, Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol, Self
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from onnxq.errors import CalibrationError
-from onnxq.graph.expose import expose
-from onnxq.ort.runtime import Memory, Session, Waiting, open_session
-from onnxq.samples import input_specs, open_samples
-from onnxq.samples.inputs import have_batch_axis
-from onnxq.samples.state import State
+from onnxq.samples import open_samples
 from onnxq.static.arguments import check_prepared
+from onnxq.static.calibration import Calibration
 from onnxq.static.checkpoint import Checkpoint, Keeper, as_checkpoint
-from onnxq.static.seen_samples import SeenSamples
 from onnxq.static.shard import WHOLE, Shard
-from onnxq.static.statistics import NotFinite, Statistics
+from onnxq.static.statistics import Statistics
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array
-    from onnxq.observers import Observer, ObserverSpec
+    from onnxq.static.calibration import Observed
 
 __all__ = ["Calibration", "Checkpoint", "Shard", "Statistics", "calibrate"]
 
 Progress = Callable[[int, int | None], None]
 """progress(batches done, batches in all or None where that is not known)."""
-
-
-class Observed(Protocol):
-    """Parts of a Prepared that calibration reads."""
-
-    @property
-    def model(self) -> ir.Model:
-        """The canonical float model."""
-
-    @property
-    def model_hash(self) -> str:
-        """Hash of graph and weights."""
-
-    @property
-    def observed(self) -> Mapping[str, ObserverSpec]:
-        """Tensor name -> observer."""
-
-    @property
-    def watched(self) -> Mapping[str, ObserverSpec]:
-        """Tensor name -> observer of what errors become behind it."""
-
-    @property
-    def feedback(self) -> Mapping[str, str]:
-        """Output name -> input name."""
 
 
 def calibrate(
@@ -130,221 +85,3 @@ def calibrate(
     if keeper is not None:
         keeper.keep(seen)
     return seen
-
-
-class Calibration:
-    """A calibration in progress: the loop form of `calibrate`, for batches that come one by one.
-
-        with Calibration(prepared) as run:
-            for batch in batches:
-                run.observe(batch)
-            statistics = run.statistics()
-
-    Args:
-        prepared: the model, and the observer of each tensor.
-        statistics: what was seen before; it stays as it is.
-        shard: the part of the samples that the batches are.
-        threads: of one inference; None: one per core.
-
-    Attributes:
-        inputs: what batches hold; those that are fed back are optional.
-        next_batch: number of the next batch, if `observe` is given none.
-
-    Raises:
-        ModelError: `prepared` is something else.
-        CalibrationError: the statistics are of another model, or of other observers.
-    """
-
-    def __init__(
-        self,
-        prepared: Observed,
-        statistics: Statistics | None = None,
-        *,
-        shard: Shard = WHOLE,
-        threads: int | None = None,
-    ) -> None:
-        check_prepared(prepared, "calibrate")
-        self._hash = prepared.model_hash
-        self._observers = _observers(prepared, statistics)
-        self._watching = _watching(prepared, statistics)
-        self._batches = dict(statistics.batches) if statistics else {}
-        seen = statistics.counts if statistics else {}
-        self._counts = {name: seen.get(name, 0) for name in self._observers}
-        self._not_finite = dict(statistics.not_finite) if statistics else {}
-        self._shards = {shard, *(statistics.shards if statistics else ())}
-        self._samples = statistics.samples if statistics else SeenSamples()
-        self._failure: str | None = None
-        self._fed_back = tuple(prepared.feedback)
-        self.inputs = input_specs(prepared.model, optional=set(prepared.feedback.values()))
-        self._state = State(self.inputs, prepared.feedback)
-        sliced = self.inputs if have_batch_axis(self.inputs) else ()
-        self._sliced = {spec.name for spec in sliced}
-        self.next_batch = statistics.next_batch if statistics else 0
-        fed = {spec.name for spec in self.inputs}
-        looked_at = dict.fromkeys((*prepared.observed, *self._watching))
-        inner = [name for name in looked_at if name not in fed]
-        exposed = expose(prepared.model, inner)
-        self._outputs = dict(exposed.outputs)
-        self._session: Session = open_session(
-            exposed.model, threads=threads, memory=Memory.ON_DEMAND, waiting=Waiting.ASLEEP
-        )
-
-    def observe(self, batch: Mapping[str, Array], index: int | None = None) -> None:
-        """Runs the model on a batch and shows each observed tensor to its observer.
-
-        Args:
-            batch: input name -> array.
-            index: global number of the batch; None: the next one.
-
-        Raises:
-            CalibrationError: the batch does not suit the model, or its number was seen before; NaN
-                or Inf in an input, or a tensor that its observer refuses. After that the run cannot
-                go on.
-        """
-        number = self.next_batch if index is None else index
-        self._check_alive()
-        if number in self._batches:
-            raise CalibrationError(
-                f"batch {number} was observed already; give each its own number."
-            )
-        tensors = self._run(batch)
-        for name, observer in self._observers.items():
-            if tensors[name].size == 0:  # a branch that did not run
-                continue
-            self._counts[name] += 1
-            if name in self._not_finite:
-                continue
-            try:
-                observer.observe(tensors[name], number)
-            except CalibrationError as error:
-                values = _not_finite(tensors[name])
-                if name in batch or not values:
-                    self._failure = f"tensor '{name}': {error}"
-                    raise CalibrationError(self._failure) from error
-                self._not_finite[name] = NotFinite(number, values)
-        self._watch(tensors, number)
-        for name in self._not_finite:  # as if they had seen nothing, whatever came first
-            self._observers[name] = self._observers[name].spec()
-        self._batches[number] = _fingerprint(batch)
-        self._samples = self._samples.merged(SeenSamples.of(batch, self._sliced))
-        self.next_batch = max(self.next_batch, number + 1)
-
-    def _watch(self, tensors: Mapping[str, Array], number: int) -> None:
-        """Shows the tensors to the observers of errors, which must not stop a calibration."""
-        for name, observer in self._watching.items():
-            # NaN, Inf and shapes that vary say nothing of errors
-            with contextlib.suppress(CalibrationError):
-                observer.observe(tensors[name], number)
-
-    def advance(self, batch: Mapping[str, Array]) -> None:
-        """Runs the model on a batch only to bring the fed-back state forward.
-
-        Raises:
-            CalibrationError: the batch does not suit the model.
-        """
-        self._check_alive()
-        self._run(batch)
-
-    def has_seen(self, batch: Mapping[str, Array], index: int) -> bool:
-        """Whether the batch with this number was observed.
-
-        Raises:
-            CalibrationError: one was, but with other values.
-        """
-        if index not in self._batches:
-            return False
-        if self._batches[index] != _fingerprint(batch):
-            raise CalibrationError(
-                f"batch {index} of the samples is not the batch {index} that the statistics have "
-                "seen. To resume, give the same samples and batch size; further samples go after "
-                "them, in the same file or folder (or, in Python, without first_batch)."
-            )
-        return True
-
-    def statistics(self) -> Statistics:
-        """Statistics of the batches so far; later ones do not change them.
-
-        Raises:
-            CalibrationError: a batch failed half-way.
-        """
-        self._check_alive()
-        return Statistics(
-            self._hash,
-            MappingProxyType(copy.deepcopy(self._observers)),
-            MappingProxyType(dict(sorted(self._batches.items()))),
-            MappingProxyType(dict(self._counts)),
-            MappingProxyType(dict(sorted(self._not_finite.items()))),
-            frozenset(self._shards),
-            self._samples,
-            watched=MappingProxyType(copy.deepcopy(self._watching)),
-        )
-
-    def close(self) -> None:
-        """Frees the model."""
-        self._session.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _check_alive(self) -> None:
-        if self._failure is not None:
-            raise CalibrationError(
-                f"this calibration stopped half-way through a batch ({self._failure}). Start "
-                "again, from saved statistics if there are any."
-            )
-
-    def _run(self, batch: Mapping[str, Array]) -> dict[str, Array]:
-        """The observed tensors of one batch, inputs included."""
-        feeds = self._state.feeds(batch)
-        wanted = list(dict.fromkeys((*self._outputs.values(), *self._fed_back)))
-        got = dict(zip(wanted, self._session.run(feeds, wanted), strict=True)) if wanted else {}
-        self._state.keep(got)
-        return feeds | {tensor: got[output] for tensor, output in self._outputs.items()}
-
-
-def _observers(prepared: Observed, statistics: Statistics | None) -> dict[str, Observer]:
-    """An observer per tensor: new ones, or copies of those that have seen something."""
-    if statistics is None:
-        return {name: spec() for name, spec in prepared.observed.items()}
-    statistics.check_model(prepared.model_hash)
-    return {
-        name: copy.deepcopy(statistics.observer(name, spec))
-        for name, spec in prepared.observed.items()
-    }
-
-
-def _watching(prepared: Observed, statistics: Statistics | None) -> dict[str, Observer]:
-    """An observer per watched tensor; statistics of before they were watched have none to go on."""
-    if statistics is None:
-        return {name: spec() for name, spec in prepared.watched.items()}
-    return {
-        name: copy.deepcopy(statistics.watched[name])
-        for name, spec in prepared.watched.items()
-        if name in statistics.watched and statistics.watched[name].spec == spec
-    }
-
-
-def _not_finite(x: Array) -> str:
-    """How many values are NaN or infinite in float32, and the first; empty where none is."""
-    with np.errstate(over="ignore"):
-        values = x.astype(np.float32)
-    bad = ~np.isfinite(values)
-    if not bad.any():
-        return ""
-    return f"{np.count_nonzero(bad)} of {x.size} values are NaN or infinite, as {values[bad][0]},"
-
-
-def _fingerprint(batch: Mapping[str, Array]) -> int:
-    """CRC-32 of names, shapes and values."""
-    crc = 0
-    for name in sorted(batch):
-        array = np.ascontiguousarray(batch[name])
-        crc = zlib.crc32(f"{name}{array.dtype}{array.shape}".encode(), crc)
-        if array.dtype.hasobject:  # texts
-            crc = zlib.crc32(repr(array.tolist()).encode(), crc)
-            continue
-        crc = zlib.crc32(array.reshape(-1).view(np.uint8).data, crc)
-    return crc

@@ -28,7 +28,7 @@ from onnxq.samples import InputSpec, input_specs, open_samples
 from onnxq.samples.excerpt import Excerpt
 from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_mapping
-from onnxq.static.calibrate import Calibration
+from onnxq.static.calibration import Calibration
 from onnxq.static.choosing.choices import Choices, choices_of
 from onnxq.static.choosing.named_forms import NamedForms
 from onnxq.static.choosing.rules import by_rules

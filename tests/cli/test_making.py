@@ -191,7 +191,7 @@ def test_resume_with_other_samples_is_refused(run: Run, model_path: Path, tmp_pa
 
 def signal_behind_batch_2(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """Sends this process a signal when a calibration has observed three batches."""
-    from onnxq.static.calibrate import Calibration
+    from onnxq.static.calibration import Calibration
 
     observe = Calibration.observe
 

@@ -164,6 +164,6 @@ def test_a_wrong_path_to_check_on_is_told_before_the_calibration(
     def never(*_: object) -> None:
         raise AssertionError("calibrated")
 
-    monkeypatch.setattr("onnxq.static.calibrate.Calibration.observe", never)
+    monkeypatch.setattr("onnxq.static.calibration.Calibration.observe", never)
     options = ("-o", tmp_path / "q.onnx", "--check", tmp_path / "nowhere.npz")
     assert run("quantize", model_path, samples_path, *options).exit_code == 6
