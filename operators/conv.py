@@ -25,14 +25,16 @@ from onnxq.operator import (
     Rule,
     Singles,
     Site,
+    Unfolded,
     WeightSlot,
     register,
 )
 from onnxq.operator.examples import normal
-from onnxq.operator.nodes import has_input, is_constant, shape
+from onnxq.operator.nodes import call_of, has_input, is_constant, shape, sizes
 from onnxq.operators._dynamic import lower_stored
 from onnxq.operators._gemm import centred, furthest, integer_matmul, origin, reach, shifted
 from onnxq.operators._pair_windows import conv_correction
+from onnxq.operators._unfolded import unfolded_conv
 from onnxq.operators._windows import Windows, geometry, sliding
 from onnxq.qparams import IntArray, QParams, requantize
 from onnxq.targets.accumulation import EXACT, Accumulator
@@ -79,6 +81,10 @@ class Conv(Operator):
             channelwise=group > 1 and weight[1] == 1,
             named_only="" if depthwise else _why_slow(weight),
         )
+
+    def unfolded(self, node: ir.Node) -> Unfolded:
+        """A place per window, an input per channel and tap."""
+        return unfolded_conv(call_of(node), sizes(node, 1))
 
     def cases(self) -> Iterable[Case]:
         """Ranks, groups, pads, strides, dilations, auto_pad, empty batch."""

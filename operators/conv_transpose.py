@@ -24,11 +24,12 @@ from onnxq.operator import (
     Role,
     Rule,
     Site,
+    Unfolded,
     WeightSlot,
     register,
 )
 from onnxq.operator.examples import normal
-from onnxq.operator.nodes import call_of, has_input, is_constant, shape
+from onnxq.operator.nodes import call_of, has_input, is_constant, shape, sizes
 from onnxq.operators._dynamic import lower_stored
 from onnxq.operators._gemm import centred
 from onnxq.operators._transposed import (
@@ -38,6 +39,7 @@ from onnxq.operators._transposed import (
     scatter,
     transposed_axes,
 )
+from onnxq.operators._unfolded import unfolded_transposed
 from onnxq.operators.conv import SPATIAL_RANKS
 from onnxq.qparams import IntArray, PerChannel, PerTensor, QParams, requantize
 
@@ -107,6 +109,10 @@ class ConvTranspose(Operator):
             pair_axes=() if depthwise or odd else (*range(2, len(weight)), 0),
             channelwise=depthwise,
         )
+
+    def unfolded(self, node: ir.Node) -> Unfolded:
+        """A place per element of the output, an input per channel and tap."""
+        return unfolded_transposed(call_of(node), sizes(node, 1))
 
     def cases(self) -> Iterable[Case]:
         """Ranks, groups, pads, strides, dilations, sizes given or padded to, empty batch."""

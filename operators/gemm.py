@@ -21,6 +21,7 @@ from onnxq.operator import (
     Role,
     Rule,
     Site,
+    Unfolded,
     WeightSlot,
     register,
 )
@@ -37,6 +38,7 @@ from onnxq.operators._dynamic_product import (
 )
 from onnxq.operators._gemm import centred, product, reach
 from onnxq.operators._pairs import product_correction
+from onnxq.operators._unfolded import UnfoldedProduct
 from onnxq.qparams import requantize
 from onnxq.targets.accumulation import EXACT, Accumulator
 
@@ -67,6 +69,11 @@ class Gemm(Operator):
         if not has_input(node, 2):
             return rule
         return _with_bias(node, rule, 0 if trans_b else 1)
+
+    def unfolded(self, node: ir.Node) -> Unfolded:
+        """A place per row of A', an input per column."""
+        trans_a, trans_b = (bool(node.attributes.get_int(n, 0)) for n in ("transA", "transB"))
+        return UnfoldedProduct(trans_a, trans_b, node.attributes.get_float("alpha", 1.0))
 
     def fused_rule(self, node: ir.Node) -> Rule | Float:
         """ONNX Runtime takes codes of any bias that broadcasts, and of B computed at run time."""

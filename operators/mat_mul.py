@@ -19,6 +19,7 @@ from onnxq.operator import (
     Role,
     Rule,
     Site,
+    Unfolded,
     WeightSlot,
     register,
 )
@@ -34,6 +35,7 @@ from onnxq.operators._dynamic_product import (
     write_product,
 )
 from onnxq.operators._gemm import centred, product, reach
+from onnxq.operators._unfolded import UnfoldedProduct
 from onnxq.qparams import requantize
 
 BIAS = 2  # slot, where there is an Add of it behind the node and the result stays in float32
@@ -66,6 +68,10 @@ class MatMul(Operator):
             saturating_pairs=True,
             pair_axes=(0,) if matrix else (),
         )
+
+    def unfolded(self, node: ir.Node) -> Unfolded:
+        """A place per row of A, an input per column."""
+        return UnfoldedProduct()
 
     def cases(self) -> Iterable[Case]:
         """Ranks 1 to 4, broadcast batches, weights and activations, empty batch."""

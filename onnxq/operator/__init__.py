@@ -5,6 +5,7 @@
     call           Call: what a kernel computes with
     integer_call   IntegerCall: the same, for kernels of operators on codes
     site           Site, DynamicSite: where a lowering writes its nodes
+    unfolded       Unfolded: a node with a weight as a product of matrices
     node_plan      NodePlan, DynamicNodePlan: the qparams of one node
     node_form      NodeForm: in which numbers a node reads, computes and gives
     nodes          constants and shapes of a node, for its rule
@@ -42,6 +43,7 @@ from onnxq.operator.rule import (
     WeightSlot,
 )
 from onnxq.operator.site import DynamicSite, NodeSite, Site
+from onnxq.operator.unfolded import Unfolded
 
 __all__ = [
     "Array",
@@ -72,6 +74,7 @@ __all__ = [
     "Rule",
     "Singles",
     "Site",
+    "Unfolded",
     "WeightSlot",
     "enter",
     "integer_registry",

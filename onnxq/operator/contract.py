@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from onnxq.operator.response import Response
     from onnxq.operator.rule import Case, DynamicRule, Rule
     from onnxq.operator.site import DynamicSite, Site
+    from onnxq.operator.unfolded import Unfolded
     from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
 
 
@@ -56,6 +57,13 @@ class Operator(ABC):
         May look at what `rule` may look at.
         """
         return ()
+
+    def unfolded(self, node: ir.Node) -> Unfolded | None:
+        """The node as a product of matrices, for improvements of its weight; None: it is none.
+
+        Asked of nodes whose rule has a weight. May look at what `rule` may look at.
+        """
+        return None
 
     @abstractmethod
     def cases(self) -> Iterable[Case]:

@@ -74,6 +74,11 @@ def shape(node: ir.Node, slot: int) -> tuple[int | None, ...] | None:
     return tuple(size if isinstance(size, int) else None for size in value.shape)
 
 
+def sizes(node: ir.Node, slot: int) -> tuple[int, ...]:
+    """Sizes of a constant input."""
+    return tuple(tensor_of(input_at(node, slot)).shape.numpy())
+
+
 def infinite(value: Array) -> bool:
     """Whether the constant holds numbers that stand for infinity."""
     if not value.size or not np.issubdtype(value.dtype, np.floating):
