@@ -23,6 +23,7 @@ from onnxq.dynamic.spec import as_dtype, check_names, mapping_of
 from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
+from onnxq.improve.carry_out import check_samples
 from onnxq.ort import runtime
 from onnxq.samples import is_one_shot, open_samples
 from onnxq.static.arguments import check_decibels, check_prepared
@@ -60,13 +61,15 @@ def convert(prepared: Prepared, format: str = "qdq") -> QuantizedModel:
     It was run on a few of these batches, and has a verdict.
 
     Raises:
-        CalibrationError: nothing was observed yet.
+        CalibrationError: nothing was observed yet; or improvements are asked for, which need the
+            samples: `quantize` has them.
 
     Warns:
         UserWarning: an output is far from the float model's.
     """
     begun_s = time.process_time()
     check_prepared(prepared, "convert")
+    check_samples(prepared.qconfig.improve, None)
     statistics = prepared.statistics
     trial = static_trial(prepared, Check.CALIBRATION, prepared.excerpt, begun_s)
     made = make_static(prepared, lambda p: plan(p, statistics), format, trial)
@@ -94,6 +97,7 @@ def quantize(
     input_codes: Mapping[str, Asked] | None = None,
     output_codes: Sequence[str] = (),
     costs: Costs | None = None,
+    improve: Sequence[str] | None = None,
 ) -> QuantizedModel:
     """Prepare, calibrate, plan, rewrite, try: the quantized model, with a verdict.
 
@@ -125,10 +129,14 @@ def quantize(
         output_codes: names of outputs that it gives as codes.
         costs: times of nodes, which decide where integers pay, as Costs.load reads them from what
             `onnxq costs` wrote; None: the target's own table, where it has one.
+        improve: names of improvements of weights, such as ("smooth", "bias", "round"), each judged
+            on a quarter of the samples, which it does not see (docs/improve.md); None: those of the
+            qconfig.
 
     Raises:
-        CalibrationError: neither or both of samples and statistics, or unusable ones.
-        QConfigError: an option is not known, or the bound is no number.
+        CalibrationError: neither or both of samples and statistics, or unusable ones; or
+            improvements without samples.
+        QConfigError: an option or improvement is not known, or the bound is no number.
         ModelError: ONNX Runtime does not run the float model.
         VerificationError: an output is below min_sqnr_db; the error has the verdict.
 
@@ -152,10 +160,13 @@ def quantize(
         output_codes=output_codes,
         costs=costs,
     )
-    if prepared.target.range_reduction is RangeReduction.OBSERVED and is_one_shot(samples):
+    if improve is not None:
+        prepared = replace(prepared, qconfig=prepared.qconfig.set_improve(improve))
+    again = prepared.target.range_reduction is RangeReduction.OBSERVED or prepared.qconfig.improve
+    if again and is_one_shot(samples):
         samples = open_samples(samples, prepared.inputs, batch_size, ignore).in_memory()
 
-    def observe(excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
+    def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
         if statistics is not None:
             return statistics, excerpt
         if callable(samples):

@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS = (
     "errors", "core", "jobs", "dtypes", "qparams", "observers", "targets", "operator", "operators",
     "catalog", "authoring", "qconfig", "graph", "quantized", "samples", "ort", "costs", "clock",
-    "qdq", "qtensor", "functional", "reference", "dynamic", "static", "checking", "report",
-    "pipeline", "tuning", "pytorch", "cli", "__main__",
+    "qdq", "qtensor", "functional", "reference", "dynamic", "static", "improve", "checking",
+    "report", "pipeline", "tuning", "pytorch", "cli", "__main__",
 )
 """Folders and single files of onnxq, lowest first: each is named by what it knows."""
 TORCH_ROOMS = (

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 
 from onnxq.checking.with_verdict import Check, make_static, static_trial
 from onnxq.dynamic.dynamic_decision import Objective
+from onnxq.improve.carry_out import check_samples, improve_model, improve_weights
+from onnxq.improve.improvement import Improved
 from onnxq.qdq.qoperator import check_format
+from onnxq.samples import open_samples
 from onnxq.static.observed_range import plan_as_targeted
 
 if TYPE_CHECKING:
@@ -21,8 +24,9 @@ if TYPE_CHECKING:
     from onnxq.static.prepare import Prepared
     from onnxq.static.statistics import Statistics
 
-Observe = Callable[["Excerpt"], tuple["Statistics", "Excerpt"]]
-"""Gives the statistics, and an excerpt of their samples: the one that it gets, or another."""
+Observe = Callable[["Prepared", "Excerpt"], tuple["Statistics", "Excerpt"]]
+"""Gives the statistics of what was prepared, and an excerpt of their samples: the one that it gets,
+or another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,8 @@ class StaticJob:
         prepared: every decision.
         form: "qdq" or "qoperator".
         check: samples to try the result on; or a Check.
-        samples: those of the calibration, where a plan looks at them again; None: none are left.
+        samples: those of the calibration, where a plan or an improvement looks at them again; None:
+            none are left.
         objective: of the weights of nodes that are quantized dynamically or stay float.
         batch_size: of samples.
         ignore: names of arrays in samples that are no inputs.
@@ -61,17 +66,23 @@ def carry_out(job: StaticJob, observe: Observe) -> tuple[Made[Plan], Statistics]
             refused without it was looked at: it may take minutes.
 
     Raises:
-        CalibrationError: unusable samples.
-        QConfigError: an unknown form, or a bound without samples that it could hold for.
+        CalibrationError: unusable samples, or none for the improvements that are asked for.
+        QConfigError: an unknown form or improvement, or a bound without samples that it could hold
+            for.
         VerificationError: the bound is broken.
         ModelError: ONNX Runtime does not run the float model.
     """
     check_format(job.form)
+    names = job.prepared.qconfig.improve
+    check_samples(names, job.samples)
     prepared, excerpt = job.prepared, job.prepared.new_excerpt()
     unseen = None
     if not isinstance(job.check, Check):
         unseen = static_trial(prepared, job.check, excerpt, job.begun_s, job.batch_size, job.ignore)
-    statistics, seen = observe(excerpt)
+    if names:
+        batches = open_samples(job.samples, prepared.inputs, job.batch_size, job.ignore)
+        prepared = improve_model(prepared, batches)
+    statistics, seen = observe(prepared, excerpt)
 
     def decide(prepared: Prepared) -> Plan:
         return plan_as_targeted(
@@ -83,5 +94,10 @@ def carry_out(job: StaticJob, observe: Observe) -> tuple[Made[Plan], Statistics]
             ignore=job.ignore,
         )
 
-    trial = unseen or static_trial(prepared, job.check, seen, job.begun_s)
-    return make_static(prepared, decide, job.form, trial, job.min_sqnr_db), statistics
+    def improved(prepared: Prepared, plan: Plan) -> Improved:
+        return improve_weights(prepared, plan, batches) if names else Improved(prepared, plan)
+
+    # beside the float model as it was given, whatever an improvement made of it
+    trial = unseen or static_trial(job.prepared, job.check, seen, job.begun_s)
+    made = make_static(prepared, decide, job.form, trial, job.min_sqnr_db, improved)
+    return made, statistics

@@ -10,6 +10,7 @@ from onnxq.checking.runnable import Made, runnable
 from onnxq.checking.trial import Trial, on_made_up_inputs
 from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
 from onnxq.errors import QConfigError
+from onnxq.improve.improvement import Improved
 from onnxq.quantized.verdict import Evidence
 from onnxq.samples import input_specs, open_samples
 from onnxq.samples.state import as_feedback, check_feedback
@@ -77,6 +78,7 @@ def make_static(
     form: str,
     trial: Trial | None,
     min_sqnr_db: float | None = None,
+    improve: Callable[[Prepared, Plan], Improved] = Improved,
 ) -> Made[Plan]:
     """Plan and model, tried.
 
@@ -86,6 +88,7 @@ def make_static(
         form: "qdq" or "qoperator", as of `rewrite`.
         trial: what to run it on; None: it is not run.
         min_sqnr_db: bound on every float output; None: none.
+        improve: makes constants and plan better; the default takes them as they are.
 
     Raises:
         QConfigError: a bound without samples that it could hold for.
@@ -94,11 +97,13 @@ def make_static(
     """
 
     def make(floats: Mapping[str, Float]) -> tuple[Plan, QuantizedModel]:
-        made = decide(prepared.leaving(floats) if floats else prepared)
+        left = prepared.leaving(floats) if floats else prepared
+        made = decide(left)
         if floats:
             dynamic = {name: d for name, d in made.dynamic.items() if name not in floats}
             made = replace(made, dynamic=dynamic, decisions={**made.decisions, **floats})
-        return made, rewrite(prepared, made, form)
+        better = improve(left, made)
+        return better.plan, rewrite(better.prepared, better.plan, form)
 
     _check_bound(trial, min_sqnr_db)
     return Made(*make({})) if trial is None else runnable(make, _quantized, trial, min_sqnr_db)

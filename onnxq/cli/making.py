@@ -18,6 +18,7 @@ from onnxq.cli.options import (
     dtype_option,
     feedback_option,
     ignore_option,
+    improve_option,
     json_option,
     objective_option,
     output_option,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onnxq.samples.excerpt import Excerpt
+    from onnxq.static.prepare import Prepared
     from onnxq.static.statistics import Statistics
 
 
@@ -232,6 +234,7 @@ def calibrate(
 )
 @objective_option
 @costs_option
+@improve_option
 @annotations_option
 @verdict_options
 @click.option("--save-plan", type=PATH, help="Write the plan, as JSON.")
@@ -267,6 +270,7 @@ def quantize(
     save_stats: Path | None,
     as_json: bool,
     ends: Ends,
+    improve: tuple[str, ...],
 ) -> None:
     """Quantize MODEL, calibrated on SAMPLES or with --stats, and run it before it is written."""
     begun_s, asked = time.process_time(), Asked(check, min_sqnr, no_verdict)
@@ -283,10 +287,10 @@ def quantize(
 
     aim = as_objective(objective)
     prepared = prepare_model(
-        source, qconfig, overrides, target, feedback, range_reduction, choice, ends, costs
+        source, qconfig, overrides, target, feedback, range_reduction, choice, ends, costs, improve
     )
 
-    def observe(excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
+    def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
         if stats:
             return merged(stats), excerpt
         seen = calibrate_model(prepared, samples, ignore, batch_size, excerpt=excerpt)

@@ -48,6 +48,11 @@ def pair(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -
     return pairs
 
 
+def names(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[str, ...]:
+    """("left", "right") of "left,right"."""
+    return tuple(filter(None, map(str.strip, text.split(","))))
+
+
 def shard(_ctx: click.Context, param: click.Parameter, text: str) -> tuple[int, int]:
     """(0, 4) of "1/4"."""
     index, _, count = text.partition("/")
@@ -111,6 +116,14 @@ costs_option = click.option(
     type=PATH,
     help="Times of nodes that decide where integers pay, from `onnxq costs`; default: those that "
     "onnxq has of the target.",
+)
+improve_option = click.option(
+    "--improve",
+    default="",
+    metavar="NAME,...",
+    callback=names,
+    help="Improvements of weights, each judged on a quarter of SAMPLES: smooth, bias, round ...; "
+    "default: those of the qconfig.",
 )
 annotations_option = click.option(
     "--annotations",

@@ -93,10 +93,12 @@ def prepare_model(
     choice: str | None = None,
     ends: Ends = NO_ENDS,
     costs: Path | None = None,
+    improve: tuple[str, ...] = (),
 ) -> Prepared:
     """A Prepared of the model, with the configuration, target and costs that were named."""
     from onnxq import targets
     from onnxq.costs import Costs
+    from onnxq.improve import wanted
     from onnxq.qconfig import (
         Choice,
         QConfigMapping,
@@ -120,6 +122,10 @@ def prepare_model(
         )
     if overrides:
         mapping = (mapping or default_qconfig_mapping(backend)).with_overrides(overrides)
+    if improve:
+        mapping = (mapping or default_qconfig_mapping(backend)).set_improve(improve)
+    if mapping is not None:
+        wanted(mapping.improve)
     if choice is not None:
         mapping = (mapping or default_qconfig_mapping(backend)).set_choice(Choice(choice))
     return prepare(

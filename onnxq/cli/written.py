@@ -56,6 +56,7 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
     from onnxq.graph.checks import FORMAT_KEY
     from onnxq.qdq.qoperator import remains
     from onnxq.report import console, json_values, other_machines
+    from onnxq.report.improvements import improvement_rows
     from onnxq.report.summary import summarize_choices
 
     summary = summarize_choices(prepared.model, made.decisions, made.choices)
@@ -76,6 +77,7 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
             "notes": [*made.notes, *elsewhere],
             "range_reduction": made.range_reduction.value,
             "reductions": {k: dataclasses.asdict(r) for k, r in made.reductions.items()},
+            "improvements": [dataclasses.asdict(outcome) for outcome in made.improvements],
             **_tried(written),
         }
         click.echo(json_values.to_text(value | json_values.summary(summary)))
@@ -86,6 +88,11 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
         header = ("node", "channels", "largest scale", "mean")
         title = f"gave up range of weights, so that pairs of products fit ({made.range_reduction})"
         console.print_table(console.open_console(), title, header, rows, numbers=(1, 2, 3))
+    improvements = improvement_rows(made.improvements)
+    if improvements:
+        columns = ("improvement", "node", "kept", "dB before", "after", "why")
+        title = "improvements of weights, judged on samples held back"
+        console.print_table(console.open_console(), title, columns, improvements, (3, 4))
     notes = [*made.notes, *remaining.sentences(), *elsewhere]
     console.print_quantization(console.open_console(), summary, runs, sizes, notes)
     _say_verdict(written)

@@ -13,6 +13,7 @@ tensors:
   logits: null                         # glob over tensor names
   /stem/*: {observer: PercentileObserver}
 choice: all_integers                   # of the forms that no entry names; best without it
+improve: [smooth, bias, round]         # improvements of weights (docs/improve.md)
 
 (Just over 300 lines: one value and its forms.)
 """
@@ -44,12 +45,13 @@ from onnxq.qconfig._values import (
     QConfig,
     QConfigDynamic,
     as_choice,
+    as_names,
     as_observer,
 )
 from onnxq.qconfig.file_form import EntryForm, TensorForm, check_form
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from onnxq.observers import ObserverSpec
@@ -82,9 +84,11 @@ class QConfigMapping:
         nodes: node name or glob (*, ?, [...]) -> entry.
         tensors: tensor name or glob -> observer; None leaves the tensor in float.
         choice: forms of the nodes for which no entry names one.
+        improve: names of the improvements of weights that are carried out (onnxq.improve).
 
     Raises:
-        QConfigError: a value is no QConfig, observer or None, or the choice is none.
+        QConfigError: a value is no QConfig, observer or None, the choice is none, or `improve` is
+            no sequence of different names.
     """
 
     global_qconfig: Entry = None
@@ -92,6 +96,7 @@ class QConfigMapping:
     nodes: Mapping[str, Entry] = field(default_factory=dict, hash=False)
     tensors: Mapping[str, ObserverSpec | None] = field(default_factory=dict, hash=False)
     choice: Choice = Choice.BEST
+    improve: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _check_entry(self.global_qconfig, "global")
@@ -105,6 +110,7 @@ class QConfigMapping:
         }
         object.__setattr__(self, "tensors", tensors)
         object.__setattr__(self, "choice", as_choice(self.choice, "QConfigMapping"))
+        object.__setattr__(self, "improve", as_names(self.improve, "QConfigMapping"))
 
     def set_global(self, entry: Entry) -> QConfigMapping:
         """A mapping with another global entry."""
@@ -125,6 +131,10 @@ class QConfigMapping:
     def set_choice(self, choice: Choice) -> QConfigMapping:
         """A mapping with that choice of the forms that no entry names."""
         return replace(self, choice=choice)
+
+    def set_improve(self, names: Sequence[str]) -> QConfigMapping:
+        """A mapping with these improvements of weights, in place of those that it had."""
+        return replace(self, improve=tuple(names))
 
     def without_forms(self) -> QConfigMapping:
         """The mapping without the forms that it names: what could be chosen in their place.
@@ -221,6 +231,7 @@ class QConfigMapping:
         """YAML text that `from_yaml` reads back to an equal mapping."""
         base = base_of(self.global_qconfig)
         choice = {} if self.choice is Choice.BEST else {"choice": self.choice.value}
+        improve = {"improve": list(self.improve)} if self.improve else {}
         return dump_yaml(
             {
                 "global": plain_from(self.global_qconfig, onnxq_default_qconfig),
@@ -228,6 +239,7 @@ class QConfigMapping:
                 "nodes": {k: plain_from(v, base) for k, v in self.nodes.items()},
                 "tensors": {k: None if v is None else v.to_dict() for k, v in self.tensors.items()},
                 **choice,
+                **improve,
             }
         )
 
@@ -253,7 +265,7 @@ class QConfigMapping:
         """
         where = str(source) if isinstance(source, Path) else "qconfig"
         data = parse_yaml(source)
-        check_keys(data, ["global", "op_types", "nodes", "tensors", "choice"], where)
+        check_keys(data, ["global", "op_types", "nodes", "tensors", "choice", "improve"], where)
         if "global" in data:
             check_form(data["global"], EntryForm, f"{where}: global")
         overall = entry_from(
@@ -274,6 +286,7 @@ class QConfigMapping:
             nodes,
             {k: tensor_from(v, f"{where}: tensors '{k}'") for k, v in tensors.items()},
             as_choice(data.get("choice", choice), where),
+            as_names(data.get("improve", ()), where),
         )
 
     @staticmethod

@@ -279,5 +279,20 @@ def as_choice(value: object, where: str) -> Choice:
     return member(Choice, value, f"{where}: choice")
 
 
+def as_names(value: object, where: str) -> tuple[str, ...]:
+    """The names of improvements in a list of them.
+
+    Raises:
+        QConfigError: it is no list of names, or one stands in it twice.
+    """
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+        raise QConfigError(
+            f"{where}: improve: got {value!r}; wanted a list of names, such as [bias, round]."
+        )
+    if len(set(value)) < len(value):
+        raise QConfigError(f"{where}: improve: {', '.join(value)}; each name stands there once.")
+    return tuple(value)
+
+
 def _observer_of(part: Part) -> ObserverSpec:
     return part.observer if isinstance(part, FakeQuantSpec) else part

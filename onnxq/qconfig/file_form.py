@@ -111,6 +111,7 @@ class QConfigFile(Struct, forbid_unknown_fields=True, rename={"overall": "global
     nodes: dict[str, EntryForm] | None = None
     tensors: dict[str, TensorForm] | None = None
     choice: ChoiceForm | UnsetType = UNSET
+    improve: list[str] | UnsetType = UNSET
 
 
 def check_form(data: object, kind: Any, where: str) -> None:

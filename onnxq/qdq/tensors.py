@@ -46,7 +46,7 @@ def integer_tensor(
         x = np.broadcast_to(x, shape)  # a bias of one element
         if gain is not None:
             x = x * np.array(gain, np.float32).reshape(-1, *[1] * (x.ndim - 1))
-        codes = _rounded(x, qparams, code_limit, kept_sums)
+        codes = rounded_codes(x, qparams, code_limit, kept_sums)
         return ir.Tensor(stored_codes(codes, qparams.dtype), name=name)
 
     if source.nbytes < LAZY_BYTES:
@@ -54,9 +54,10 @@ def integer_tensor(
     return ir.LazyTensor(make, ir.DataType[qparams.dtype.onnx], ir.Shape(shape), name=name)
 
 
-def _rounded(
+def rounded_codes(
     x: FloatArray, qparams: QParams, code_limit: int | None, kept_sums: KeptSums | None
 ) -> IntArray:
+    """Codes of a constant, with its gain in it; arguments as of `integer_tensor`."""
     if kept_sums is not None:
         return kept_sums.codes(x, qparams, qparams.dtype.qmax if code_limit is None else code_limit)
     codes = quantize(x, qparams)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.samples.batches import Samples
+from onnxq.samples.inputs import has_dynamic_batch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -35,7 +36,7 @@ class Excerpt:
 
     def __init__(self, inputs: Sequence[InputSpec], fed_back: Collection[str] = ()) -> None:
         self.samples = 0
-        self._can_be_cut = not fed_back and _have_one_dynamic_batch(inputs)
+        self._can_be_cut = not fed_back and has_dynamic_batch(inputs)
         self._consecutive = bool(fed_back)
         self._batches: list[Batch] = []
         self._seen = 0
@@ -92,9 +93,3 @@ def rows_of(batch: Mapping[str, Array]) -> int:
     """Samples in a batch: the length that all first axes have; 1 where they differ."""
     lengths = {len(x) if x.ndim else None for x in batch.values()}
     return next(iter(lengths)) or 1 if len(lengths) == 1 else 1
-
-
-def _have_one_dynamic_batch(inputs: Sequence[InputSpec]) -> bool:
-    """Whether every input's first axis is dynamic, and of one name."""
-    firsts = {spec.shape[0] if spec.shape else 0 for spec in inputs}
-    return len(firsts) == 1 and not isinstance(next(iter(firsts)), int)

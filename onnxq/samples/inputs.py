@@ -240,6 +240,12 @@ def have_batch_axis(inputs: Sequence[InputSpec]) -> bool:
     return len({spec.static_batch for spec in inputs} - {None}) < 2
 
 
+def has_dynamic_batch(inputs: Sequence[InputSpec]) -> bool:
+    """Whether every input's first axis is dynamic, and of one name: batches can be cut."""
+    firsts = {spec.shape[0] if spec.shape else 0 for spec in inputs}
+    return len(firsts) == 1 and not isinstance(next(iter(firsts)), int)
+
+
 def are_different_axes(firsts: Sequence[tuple[int | str | None, int]]) -> bool:
     """Whether arrays of these first dimensions can only be whole inputs, not samples.
 

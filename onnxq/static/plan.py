@@ -31,6 +31,7 @@ from onnxq.observers.weight_observation import observe_weight
 from onnxq.operator import Call, Float, NodePlan
 from onnxq.operator.nodes import has_input, input_at
 from onnxq.qparams import QParams, code_bounds
+from onnxq.quantized.outcome import Outcome  # the codec reads annotations at run time
 from onnxq.static.arguments import check_prepared, check_statistics
 from onnxq.static.choosing.choices import (
     Choices,
@@ -97,6 +98,8 @@ class Plan(Saved):
         choices: node name -> the form that was chosen for it, and why; a node may stay in float all
             the same, where the data leave it without numbers: see its decision.
         asked: the qconfig that it was made with; None: of a file that an earlier version wrote.
+        improvements: what became of the improvements of weights; the weights of the plan are then
+            those of the Prepared that came with it, not the float model's own.
     """
 
     FORMAT: ClassVar[str] = "onnxq plan 2"
@@ -117,6 +120,7 @@ class Plan(Saved):
     reductions: Mapping[str, Reduction] = field(default_factory=dict)
     choices: Choices = field(default_factory=dict)
     asked: Request | None = None
+    improvements: tuple[Outcome, ...] = ()
 
     @property
     def qconfig(self) -> QConfigMapping:
@@ -195,6 +199,7 @@ def plan(
         constants.reductions,
         choices,
         Request(prepared.qconfig),
+        prepared.improvements,
     )
 
 

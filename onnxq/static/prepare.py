@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from onnxq.observers import ObserverSpec
     from onnxq.operator import Float
     from onnxq.qconfig.input_codes import Asked, InputCodes, Pixels
+    from onnxq.quantized.outcome import Outcome
     from onnxq.static.placing.channel_gains import ChannelGain
     from onnxq.static.statistics import Statistics
     from onnxq.targets import Target
@@ -69,7 +70,8 @@ class Prepared:
 
     Attributes:
         model: canonical float graph; treat it as read-only.
-        model_hash: names graph and weights; Statistics and Plan carry it.
+        model_hash: names graph and weights; Statistics and Plan carry it. It stays where
+            constants are improved.
         target: the machine that the model is for.
         qconfig: what was asked for.
         chosen: the same with the forms that were chosen without data, and why.
@@ -86,6 +88,10 @@ class Prepared:
         output_codes: outputs of the quantized model that are codes.
         costs: times of nodes, which `plan` weighs; None: the target's table, where it has one.
         left: nodes that stay in float whatever is chosen, and why.
+        source_hash: names the float model as it was given, which `verify` compares with; another
+            than model_hash where an improvement made an equal model of it. Empty: the same.
+        improvements: what became of the improvements so far.
+        model_notes: how many of the notes, the first ones, are on the model alone.
     """
 
     model: ir.Model = field(repr=False)  # pages of text
@@ -104,6 +110,9 @@ class Prepared:
     output_codes: tuple[str, ...] = ()
     costs: Costs | None = field(default=None, repr=False)
     left: Mapping[str, Float] = field(default_factory=dict)
+    source_hash: str = ""
+    improvements: tuple[Outcome, ...] = ()
+    model_notes: int = 0
     _calibration: list[Calibration] = field(default_factory=list, repr=False)  # begun by run()
     _excerpt: list[Excerpt] = field(default_factory=list, repr=False)  # likewise
 
@@ -247,22 +256,69 @@ def prepare(
     if canonical is not model:  # modules that train have pools there, and channels of their own
         PoolToConv(mapping.op_types)(canonical.model)
         PadDepthwise()(canonical.model)
+    asked = _Request(mapping, chosen, wishes, codes_out, costs, dict(feedback or {}))
+    notes = (*canonical.notes, *on_pixels)
+    return _decided(canonical.model, source_hash, asked, notes)
+
+
+def prepared_again(
+    prepared: Prepared, model: ir.Model, outcomes: tuple[Outcome, ...] = ()
+) -> Prepared:
+    """The same request for another canonical model that computes the same.
+
+    Args:
+        prepared: of the model so far.
+        model: made from a clone of its model; the weights differ.
+        outcomes: what the improvement did.
+    """
+    asked = _Request(
+        prepared.qconfig,
+        prepared.target,
+        prepared.input_codes,
+        prepared.output_codes,
+        prepared.costs,
+        prepared.feedback,
+    )
+    notes = prepared.notes[: prepared.model_notes]
+    return replace(
+        _decided(model, model_hash(model), asked, notes),
+        source_hash=prepared.source_hash or prepared.model_hash,
+        improvements=(*prepared.improvements, *outcomes),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Request:
+    """Wishes about a model; see `prepare`."""
+
+    mapping: QConfigMapping
+    target: Target
+    input_codes: Mapping[str, InputCodes | Pixels]
+    output_codes: tuple[str, ...]
+    costs: Costs | None
+    feedback: Mapping[str, str]
+
+
+def _decided(model: ir.Model, name: str, asked: _Request, notes: tuple[str, ...]) -> Prepared:
+    """The Prepared of a canonical model of that hash; `notes` are on the model alone."""
+    mapping, chosen, codes_out = asked.mapping, asked.target, asked.output_codes
     named = NamedForms(mapping)
     if mapping.choice is Choice.BEST:
-        named = by_rules(canonical.model, mapping, chosen, codes_out)
-    made = placed(canonical.model, named.mapping, chosen, codes_out)
+        named = by_rules(model, mapping, chosen, codes_out)
+    made = placed(model, named.mapping, chosen, codes_out)
     found, every, open_forms = with_reasons(made, named.reasons), made, mapping.without_forms()
     if open_forms != named.mapping:
-        every = placed(canonical.model, open_forms, chosen, codes_out)
+        every = placed(model, open_forms, chosen, codes_out)
     groups = found.groups
     if open_forms != mapping:  # observed as if they were still to be chosen: the same numbers
-        rules = by_rules(canonical.model, open_forms, chosen, codes_out).mapping
-        ruled = placed(canonical.model, rules, chosen, codes_out)
+        rules = by_rules(model, open_forms, chosen, codes_out).mapping
+        ruled = placed(model, rules, chosen, codes_out)
         seen = {**observers_of(every.groups), **observers_of(ruled.groups)}
         groups = with_stand_ins(groups, seen, every.groups)
+    absent = absent_op_types([node for node, _ in walk(model.graph)], mapping)
     return Prepared(
-        model=canonical.model,
-        model_hash=source_hash,
+        model=model,
+        model_hash=name,
         target=chosen,
         qconfig=mapping,
         chosen=named,
@@ -271,11 +327,12 @@ def prepare(
         clamps=found.clamps,
         channel_gains=found.channel_gains,
         in_integers=every.groups,
-        feedback=dict(feedback or {}),
-        notes=(*canonical.notes, *on_pixels, *found.notes, *absent_op_types(nodes, mapping)),
-        input_codes=wishes,
+        feedback=asked.feedback,
+        notes=(*notes, *found.notes, *absent),
+        input_codes=asked.input_codes,
         output_codes=codes_out,
-        costs=costs,
+        costs=asked.costs,
+        model_notes=len(notes),
     )
 
 

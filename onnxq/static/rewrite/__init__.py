@@ -25,6 +25,8 @@ from onnxq.static.check_plan import check_plan
 from onnxq.static.rewrite.qdq import write_qdq
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from onnxq.qparams import QParams
     from onnxq.static.plan import Plan
     from onnxq.static.prepare import Prepared
@@ -51,6 +53,11 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedMod
             f"the plan is of model {plan.model_hash[:12]}, this one is {prepared.model_hash[:12]}; "
             "make the plan from this model."
         )
+    if plan.improvements != prepared.improvements:
+        raise CalibrationError(
+            "the plan is of improved weights, which the prepared model does not have: rewrite what "
+            "onnxq.improve returned, the Prepared and its Plan; or leave out `improve`, and plan."
+        )
     check_plan(prepared.model, plan)
     check_decisions(prepared.model, plan.dynamic)
     model = prepared.model.clone()
@@ -68,11 +75,30 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedMod
     model.metadata_props.update(
         {
             "onnxq.target": plan.target,
-            "onnxq.float_model_hash": plan.model_hash,
+            "onnxq.float_model_hash": prepared.source_hash or plan.model_hash,
             FORMAT_KEY: format,
         }
     )
     return QuantizedModel.of(model)
+
+
+def write_part(model: ir.Model, plan: Plan) -> None:
+    """Rewrites a part of the planned model in place: it computes what it computes in the whole.
+
+    Args:
+        model: some nodes of the canonical model; what they read of the others are its inputs. A
+            node stands with those that are folded into it.
+        plan: of the whole.
+
+    Raises:
+        UnsupportedError: the opset cannot be raised as far as the plan's types need.
+    """
+    write_qdq(model, plan)
+    write_dynamic(model, plan.dynamic)
+    upgrade_opset(model, max(_opset_needed(plan), opset_needed(plan.dynamic)))
+    keep_loadable(model)
+    write_max(model)
+    write_sums(model)
 
 
 def _int8_codes(plan: Plan) -> Int8Codes:

@@ -1,0 +1,34 @@
+"""Improvements of weights: values in, values out, each judged on samples held back.
+
+    quantize(model, samples, improve=("bias", "round"))
+    better = find("bias").improve(prepared, plan, samples)
+    rewrite(better.prepared, better.plan)
+
+`docs/improve.md` has the derivations, and what each gives.
+"""
+
+from onnxq.improve.bias import Bias
+from onnxq.improve.carry_out import improve_model, improve_weights, wanted
+from onnxq.improve.improvement import (
+    EqualModel,
+    Improved,
+    Improvement,
+    ModelImprovement,
+    WeightImprovement,
+    find,
+    register,
+)
+
+__all__ = [
+    "Bias",
+    "EqualModel",
+    "Improved",
+    "Improvement",
+    "ModelImprovement",
+    "WeightImprovement",
+    "find",
+    "improve_model",
+    "improve_weights",
+    "register",
+    "wanted",
+]

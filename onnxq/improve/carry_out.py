@@ -1,0 +1,68 @@
+"""Improvements that a qconfig asks for, carried out in the flow."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from onnxq.errors import CalibrationError
+from onnxq.improve.improvement import (
+    Improved,
+    Improvement,
+    ModelImprovement,
+    WeightImprovement,
+    find,
+)
+from onnxq.quantized.outcome import summaries
+from onnxq.static.prepare import prepared_again
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onnxq.samples import Samples
+    from onnxq.static.plan import Plan
+    from onnxq.static.prepare import Prepared
+
+
+def wanted(names: Sequence[str]) -> tuple[Improvement, ...]:
+    """The improvements of these names: those of the model first, else in the order given.
+
+    Raises:
+        QConfigError: a name is not known.
+    """
+    found = [find(name) for name in names]
+    return tuple(sorted(found, key=lambda i: isinstance(i, WeightImprovement)))
+
+
+def check_samples(names: Sequence[str], samples: object | None) -> None:
+    """Passes where improvements have samples to work on.
+
+    Raises:
+        QConfigError: a name is not known.
+        CalibrationError: there are none.
+    """
+    wanted(names)
+    if names and samples is None:
+        raise CalibrationError(
+            f"improve: {', '.join(names)} need the samples, which statistics do not hold: give "
+            "SAMPLES in place of statistics (or of a run function), or leave `improve` out."
+        )
+
+
+def improve_model(prepared: Prepared, samples: Samples) -> Prepared:
+    """The Prepared of a model that its ModelImprovements made; itself where it asks for none."""
+    for improvement in wanted(prepared.qconfig.improve):
+        if isinstance(improvement, ModelImprovement):
+            made = improvement.improve(prepared, samples)
+            prepared = prepared_again(prepared, made.model, made.outcomes)
+    return prepared
+
+
+def improve_weights(prepared: Prepared, plan: Plan, samples: Samples) -> Improved:
+    """What its WeightImprovements make of a plan, with notes; itself where it asks for none."""
+    improved = Improved(prepared, plan)
+    for improvement in wanted(prepared.qconfig.improve):
+        if isinstance(improvement, WeightImprovement):
+            improved = improvement.improve(improved.prepared, improved.plan, samples)
+    notes = (*improved.plan.notes, *summaries(improved.outcomes))
+    return Improved(improved.prepared, dataclasses.replace(improved.plan, notes=notes))

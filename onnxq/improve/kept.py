@@ -1,0 +1,71 @@
+"""Arrays between two segments, for every batch: in memory, or in files beyond a limit."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Array
+
+MEMORY_BYTES = 1 << 29
+"""Of all arrays that are kept in memory; more lie in temporary files."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """An array in the file of its tensor."""
+
+    offset: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+
+class Kept:
+    """Arrays of tensors, by batch; each is dropped when nobody reads it any more."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, list[Array | _Place]] = {}
+        self._files: dict[str, IO[bytes]] = {}
+        self._bytes = 0
+
+    def __contains__(self, tensor: str) -> bool:
+        return tensor in self._arrays
+
+    def add(self, tensor: str, array: Array) -> None:
+        """Keeps the array of the tensor's next batch."""
+        arrays = self._arrays.setdefault(tensor, [])
+        if not isinstance(array, np.ndarray) or array.dtype.hasobject:
+            arrays.append(array)  # sequences and texts
+        elif self._bytes + array.nbytes <= MEMORY_BYTES:
+            self._bytes += array.nbytes
+            arrays.append(array)
+        else:
+            if tensor not in self._files:
+                self._files[tensor] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `drop`
+            file = self._files[tensor]
+            offset = file.seek(0, 2)
+            file.write(np.ascontiguousarray(array).data)
+            arrays.append(_Place(offset, array.dtype, array.shape))
+
+    def get(self, tensor: str, batch: int) -> Array:
+        """The array of the tensor's batch."""
+        found = self._arrays[tensor][batch]
+        if not isinstance(found, _Place):
+            return found
+        file = self._files[tensor]
+        file.seek(found.offset)
+        count = int(np.prod(found.shape, dtype=np.int64))
+        data = file.read(count * found.dtype.itemsize)
+        return np.frombuffer(data, found.dtype, count).reshape(found.shape)
+
+    def drop(self, tensor: str) -> None:
+        """Forgets the arrays of a tensor."""
+        for array in self._arrays.pop(tensor):
+            if isinstance(array, np.ndarray) and not array.dtype.hasobject:
+                self._bytes -= array.nbytes
+        if tensor in self._files:
+            self._files.pop(tensor).close()
