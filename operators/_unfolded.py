@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import EllipsisType
 from typing import TypeVar
 
 import numpy as np
@@ -38,14 +39,13 @@ class UnfoldedWindows(Unfolded):
     def rows(self, x: Singles, places: slice) -> Singles:
         """Windows of x, each unfolded."""
         windows = self.windows(x)
-        image, *window = _indices((len(x), *windows.out), places)
-        seen = sliding(self.spread(x), windows, 0)[(image, slice(None), *window)]
-        return _by_group(seen, self.groups)  # of (places, channels, *kernel)
+        index = _places((len(x), *windows.out), places)
+        seen = sliding(self.spread(x), windows, 0)[index]  # (places, channels, *kernel)
+        return _by_group(seen, self.groups)
 
     def results(self, y: Singles, places: slice) -> Singles:
         """Pixels of y, each with its channels."""
-        image, *pixel = _indices((len(y), *y.shape[2:]), places)
-        return _by_group(y[(image, slice(None), *pixel)], self.groups)
+        return _by_group(y[_places((len(y), *y.shape[2:]), places)], self.groups)
 
     def spread(self, x: Singles) -> Singles:
         """The activation that the windows are of."""
@@ -76,7 +76,8 @@ class UnfoldedTransposed(UnfoldedWindows):
         """The activation with its zeros."""
         wide = [max((n - 1) * s + 1, 0) for n, s in zip(x.shape[2:], self.strides, strict=True)]
         spread = np.zeros((*x.shape[:2], *wide), np.float32)
-        spread[(..., *(slice(None, None, s) for s in self.strides))] = x
+        steps: list[EllipsisType | slice] = [..., *(slice(None, None, s) for s in self.strides)]
+        spread[tuple(steps)] = x
         return spread
 
     def matrix(self, weight: npt.NDArray[Number]) -> npt.NDArray[Number]:
@@ -163,9 +164,10 @@ def _by_group(seen: Singles, groups: int) -> Singles:
 
 def _backwards(weight: npt.NDArray[Number], axes: int) -> npt.NDArray[Number]:
     """The array with its last axes reversed."""
-    return weight[(..., *[slice(None, None, -1)] * axes)]
+    return np.flip(weight, tuple(range(-axes, 0)))
 
 
-def _indices(shape: tuple[int, ...], places: slice) -> tuple[npt.NDArray[np.intp], ...]:
-    """Indices along each axis of these elements, in the order of memory."""
-    return np.unravel_index(np.arange(math.prod(shape))[places], shape)
+def _places(shape: tuple[int, ...], places: slice) -> tuple[slice | npt.NDArray[np.intp], ...]:
+    """Index of these of the (images, *spatial) places, in the order of memory, all channels."""
+    image, *spatial = np.unravel_index(np.arange(math.prod(shape))[places], shape)
+    return (image, slice(None), *spatial)

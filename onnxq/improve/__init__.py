@@ -1,7 +1,7 @@
 """Improvements of weights: values in, values out, each judged on samples held back.
 
     quantize(model, samples, improve=("bias", "round"))
-    better = find("bias").improve(prepared, plan, samples)
+    better = Bias().improve(prepared, plan, samples)
     rewrite(better.prepared, better.plan)
 
 `docs/improve.md` has the derivations, and what each gives.

@@ -11,7 +11,7 @@ from onnx import helper
 
 import onnxq
 from onnxq.errors import CalibrationError, QConfigError
-from onnxq.improve import Improved, find, improve_weights, register
+from onnxq.improve import Bias, Improved, improve_weights, register
 from onnxq.improve.improvement import WeightImprovement, registry
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
@@ -74,14 +74,14 @@ def opened(prepared: Prepared, samples: object) -> Samples:
 def test_means_of_results_become_those_of_the_float_model() -> None:
     source, samples = products(), rows(256)
     prepared, plan = planned(source, samples, FOUR_BITS)
-    better = find("bias").improve(prepared, plan, opened(prepared, samples))
+    better = Bias().improve(prepared, plan, opened(prepared, samples))
     held = np.arange(256) % 4 == 3
 
     def mean_error(of: Prepared, by: Plan) -> float:
         with runtime.open_session(onnxq.rewrite(of, by), threads=1) as session:
-            (y,) = session.run({"x": samples["x"]})
+            y = session.run({"x": samples["x"]})[0].astype(np.float64)
         with runtime.open_session(prepared.model, threads=1) as session:
-            (wanted,) = session.run({"x": samples["x"]})
+            wanted = session.run({"x": samples["x"]})[0].astype(np.float64)
         return float(np.abs((y - wanted)[~held].mean(axis=0)).max())
 
     # what is left over is what the rounding of the last layer's own bias and result moves
@@ -90,7 +90,7 @@ def test_means_of_results_become_those_of_the_float_model() -> None:
 
 def test_every_layer_has_an_outcome_and_one_without_a_bias_says_so() -> None:
     prepared, plan = planned(products(), rows(64), FOUR_BITS)
-    better = find("bias").improve(prepared, plan, opened(prepared, rows(64)))
+    better = Bias().improve(prepared, plan, opened(prepared, rows(64)))
     outcomes = {outcome.place: outcome for outcome in better.outcomes}
     assert set(outcomes) == {"product", "bare", "gemm", ""}
     assert "no bias" in outcomes["bare"].why
@@ -132,18 +132,18 @@ def test_a_saved_qconfig_gives_the_same_bytes(tmp_path: Path) -> None:
 
 def test_a_plan_of_improved_weights_is_not_written_on_others() -> None:
     prepared, plan = planned(network(), SAMPLES, FOUR_BITS)
-    better = find("bias").improve(prepared, plan, opened(prepared, SAMPLES))
+    better = Bias().improve(prepared, plan, opened(prepared, SAMPLES))
     with pytest.raises(CalibrationError, match="improved weights"):
         onnxq.rewrite(prepared, better.plan)
 
 
 def test_too_few_samples_are_told() -> None:
     prepared, plan = planned(products(dynamic=False), rows(8), FOUR_BITS)
-    better = find("bias").improve(prepared, plan, opened(prepared, rows(8)))
+    better = Bias().improve(prepared, plan, opened(prepared, rows(8)))
     (outcome,) = better.outcomes
     assert "2 batches of samples" in outcome.why
     few = planned(products(), rows(8), FOUR_BITS)
-    whole = find("bias").improve(*few, opened(few[0], [rows(8)])).outcomes[-1]
+    whole = Bias().improve(*few, opened(few[0], [rows(8)])).outcomes[-1]
     assert "8 samples, which is few" in whole.why
 
 
