@@ -9,7 +9,6 @@ watch nothing.
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -195,6 +194,11 @@ class Statistics:
 
     def _write(self, file: BinaryIO) -> None:
         """Writes what a .stats file holds."""
+        # savez takes arrays of any name as keywords, its stub one of them as a flag
+        np.savez_compressed(file, **self._arrays())  # type: ignore[arg-type]  # as said
+
+    def _arrays(self) -> dict[str, npt.NDArray[np.generic]]:
+        """Arrays of a .stats file, by name."""
         arrays: dict[str, npt.NDArray[np.generic]] = {
             "header": np.frombuffer(json.dumps(self._header()).encode(), np.uint8),
             "batches": np.array(list(self.batches), np.int64),
@@ -205,14 +209,11 @@ class Statistics:
         for number, observer in enumerate(observers):
             for key, array in observer.state().items():
                 arrays[f"{number}/{key}"] = np.asarray(array)
-        # savez takes arrays of any name as keywords, its stub one of them as a flag
-        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # as said
+        return arrays
 
-    def __reduce__(self) -> tuple[Callable[[bytes], Statistics], tuple[bytes]]:
-        """Pickles as the bytes of a .stats file, so that processes can hand statistics over."""
-        file = io.BytesIO()
-        self._write(file)
-        return _from_bytes, (file.getvalue(),)
+    def __reduce__(self) -> tuple[Callable[[Arrays], Statistics], tuple[Arrays]]:
+        """Pickles as the arrays of a .stats file, so that processes can hand statistics over."""
+        return _from_arrays, (self._arrays(),)
 
     def _header(self) -> dict[str, object]:
         return {
@@ -238,7 +239,7 @@ class Statistics:
         if why := why_no_file(Path(path)):
             raise CalibrationError(f"statistics '{path}': {why}. Give a .stats file.")
         with Path(path).open("rb") as file:
-            return _read(file, f"'{path}'")
+            return _read(lambda: _arrays(file, f"'{path}'"), f"'{path}'")
 
 
 def _listed(observers: Mapping[str, Observer]) -> list[dict[str, object]]:
@@ -258,18 +259,18 @@ def _firsts(ours: Mapping[str, NotFinite], theirs: Mapping[str, NotFinite]) -> d
     return dict(sorted(both, key=lambda item: (item[0], -item[1].batch)))
 
 
-def _from_bytes(data: bytes) -> Statistics:
-    return _read(io.BytesIO(data), "that were pickled")
+def _from_arrays(arrays: Arrays) -> Statistics:
+    return _read(lambda: arrays, "that were pickled")
 
 
-def _read(file: BinaryIO, where: str) -> Statistics:
-    """Statistics of what `_write` wrote.
+def _read(arrays_of: Callable[[], Arrays], where: str) -> Statistics:
+    """Statistics of what `_arrays` gave.
 
     Raises:
         CalibrationError: it is damaged, no .stats file, or of a newer onnxq.
     """
     try:
-        arrays = _arrays(file, where)
+        arrays = arrays_of()
         return _restored(json.loads(arrays["header"].tobytes()), arrays, where)
     except DAMAGED as error:
         raise CalibrationError(
