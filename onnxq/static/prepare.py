@@ -15,8 +15,6 @@ from onnxq.graph.annotations import Annotations
 from onnxq.graph.canonical import Canonical, canonicalize
 from onnxq.graph.collector import without_collector
 from onnxq.graph.io import load, model_hash
-from onnxq.graph.passes.pad_channels import PadDepthwise
-from onnxq.graph.passes.pool_to_conv import PoolToConv
 from onnxq.graph.pixels import coded_pixels, take_pixels
 from onnxq.graph.saving import to_bytes
 from onnxq.graph.walk import tensor_names, walk
@@ -33,6 +31,7 @@ from onnxq.static.choosing.choices import Choices, choices_of
 from onnxq.static.choosing.named_forms import NamedForms
 from onnxq.static.choosing.rules import by_rules
 from onnxq.static.noise.watched import watched
+from onnxq.static.origin import Origin, read_again, suit_kernels
 from onnxq.static.placing.decision import Decision, Quantize
 from onnxq.static.placing.groups import (
     TensorGroup,
@@ -92,6 +91,7 @@ class Prepared:
             than model_hash where an improvement made an equal model of it. Empty: the same.
         improvements: what became of the improvements so far.
         model_notes: how many of the notes, the first ones, are on the model alone.
+        origin: the file that the model was read from; None: it was given in memory.
     """
 
     model: ir.Model = field(repr=False)  # pages of text
@@ -113,6 +113,7 @@ class Prepared:
     source_hash: str = ""
     improvements: tuple[Outcome, ...] = ()
     model_notes: int = 0
+    origin: Origin | None = field(default=None, repr=False)
     _calibration: list[Calibration] = field(default_factory=list, repr=False)  # begun by run()
     _excerpt: list[Excerpt] = field(default_factory=list, repr=False)  # likewise
 
@@ -165,14 +166,23 @@ class Prepared:
         left = {**self.left, **floats}
         return replace(self, decisions={**self.decisions, **left}, left=left)
 
+    def read_from(self, path: str | Path) -> Prepared:
+        """The same, of a model that was read from this file: it pickles as the file's path."""
+        return replace(self, origin=Origin.of(path, self.model))
+
     def __reduce__(self) -> tuple[Callable[..., Prepared], tuple[object, ...]]:
-        """Pickles with the bytes of its model, so that processes can calibrate without a file.
+        """Pickles as the path of its model's file, read again where it is unpickled.
+
+        With the bytes of the model where it was given in memory, or edited since it was read.
 
         Raises:
-            ModelError: the model is too large for protobuf. Prepare it in each process.
+            ModelError: such a model is too large for protobuf. Save it, and prepare the file.
         """
         others = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "model"}
         begun = [calibration.statistics() for calibration in others.pop("_calibration")]
+        origin = others.pop("origin")
+        if origin is not None and origin.gives(self.model):
+            return _read_again, (origin.path, others, begun)
         data = to_bytes(self.model, Annotations.KEPT)  # sizes that rewriting asks for
         return _restored, (data, others, begun)
 
@@ -190,7 +200,21 @@ class Prepared:
 
 def _restored(data: bytes, others: dict[str, Any], begun: list[Statistics]) -> Prepared:
     """The Prepared whose parts `__reduce__` gave."""
-    prepared = Prepared(load(onnx.ModelProto.FromString(data)), **others)
+    return _with_begun(Prepared(load(onnx.ModelProto.FromString(data)), **others), begun)
+
+
+def _read_again(path: Path, others: dict[str, Any], begun: list[Statistics]) -> Prepared:
+    """The same of a model in a file.
+
+    Raises:
+        ModelError: the file is not there, or holds another model by now.
+    """
+    op_types = others["qconfig"].op_types
+    model = read_again(path, others["model_hash"], others["input_codes"], op_types)
+    return _with_begun(Prepared(model, origin=Origin.of(path, model), **others), begun)
+
+
+def _with_begun(prepared: Prepared, begun: list[Statistics]) -> Prepared:
     prepared._calibration.extend(Calibration(prepared, seen) for seen in begun)  # noqa: SLF001  # of this module
     return prepared
 
@@ -254,11 +278,11 @@ def prepare(
     check_feedback(canonical.model, feedback or {})
     source_hash = model_hash(canonical.model)  # of what `verify` has of the same model
     if canonical is not model:  # modules that train have pools there, and channels of their own
-        PoolToConv(mapping.op_types)(canonical.model)
-        PadDepthwise()(canonical.model)
+        suit_kernels(canonical.model, mapping.op_types)
     asked = _Request(mapping, chosen, wishes, codes_out, costs, dict(feedback or {}))
     notes = (*canonical.notes, *on_pixels)
-    return _decided(canonical.model, source_hash, asked, notes)
+    made = _decided(canonical.model, source_hash, asked, notes)
+    return made.read_from(model) if isinstance(model, str | Path) else made
 
 
 def prepared_again(

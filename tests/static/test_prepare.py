@@ -12,7 +12,7 @@ from onnx import helper
 
 from onnxq import targets
 from onnxq.errors import CalibrationError, ModelError, QConfigError
-from onnxq.graph.io import model_hash
+from onnxq.graph.io import load, model_hash
 from onnxq.observers import PercentileObserver
 from onnxq.operator import Float
 from onnxq.qconfig import default_qconfig_mapping, get_default_qconfig
@@ -186,6 +186,46 @@ def test_a_pickle_knows_the_sizes_of_all_tensors() -> None:
     back = pickle.loads(pickle.dumps(prepared))
     assert sizes(back.model) == sizes(prepared.model)
     assert None not in sizes(prepared.model).values()
+
+
+def test_a_pickle_of_a_file_is_its_path_and_the_same_prepared(tmp_path: Path) -> None:
+    prepared = prepare(save(network(), tmp_path / "net.onnx"))
+    data = pickle.dumps(prepared)
+    assert weights(3, 8, 8, 3, 3).tobytes() not in data
+    back = pickle.loads(data)
+    assert model_hash(back.model) == model_hash(prepared.model)
+    assert sizes(back.model) == sizes(prepared.model)
+    assert (back.decisions, back.groups, back.observed) == (
+        prepared.decisions,
+        prepared.groups,
+        prepared.observed,
+    )
+    assert pickle.dumps(back) == data  # and so in the next process
+
+
+def test_a_pickle_of_a_file_that_is_another_by_now_is_refused(tmp_path: Path) -> None:
+    path = save(network(), tmp_path / "net.onnx")
+    data = pickle.dumps(prepare(path))
+    save(network(opset=19), path)
+    with pytest.raises(ModelError, match=r"is not the model that was prepared .*file changed"):
+        pickle.loads(data)
+    path.unlink()
+    with pytest.raises(ModelError, match="no such file"):
+        pickle.loads(data)
+
+
+def test_a_pickle_of_a_model_that_was_edited_holds_its_weights(tmp_path: Path) -> None:
+    prepared = prepare(save(network(), tmp_path / "net.onnx"))
+    value = prepared.model.graph.initializers["w2"]
+    value.const_value = ir.tensor(weights(9, 8, 8, 3, 3), name="w2")
+    back = pickle.loads(pickle.dumps(prepared))
+    assert model_hash(back.model) == model_hash(prepared.model)
+
+
+def test_a_model_in_memory_that_was_read_from_a_file_pickles_as_its_path(tmp_path: Path) -> None:
+    path = save(network(), tmp_path / "net.onnx")
+    prepared = prepare(load(path)).read_from(path)
+    assert len(pickle.dumps(prepared)) < len(pickle.dumps(prepare(load(path))))
 
 
 def test_without_a_batch_there_are_no_statistics() -> None:

@@ -1,0 +1,81 @@
+"""The file that a prepared model was read from, to be read again by another process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from onnxq.errors import ModelError
+from onnxq.graph.canonical import canonicalize
+from onnxq.graph.hashing import Seal
+from onnxq.graph.io import load, model_hash
+from onnxq.graph.passes.pad_channels import PadDepthwise
+from onnxq.graph.passes.pool_to_conv import PoolToConv
+from onnxq.graph.pixels import coded_pixels, take_pixels
+from onnxq.ort import runtime
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    import onnx_ir as ir
+
+    from onnxq.qconfig.input_codes import InputCodes, Pixels
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A file, and the seal of the model that was made of it.
+
+    Attributes:
+        path: of the file, absolute.
+        seal: equal as long as nobody has edited the model.
+    """
+
+    path: Path
+    seal: Seal
+
+    @classmethod
+    def of(cls, path: str | Path, model: ir.Model) -> Self:
+        """Origin of a model, as it is now."""
+        return cls(Path(path).absolute(), Seal.of(model))
+
+    def gives(self, model: ir.Model) -> bool:
+        """Whether this very model comes of the file, unedited."""
+        return Seal.of(model) == self.seal
+
+
+def read_again(
+    path: Path,
+    wanted_hash: str,
+    input_codes: Mapping[str, InputCodes | Pixels],
+    op_types: Collection[str],
+) -> ir.Model:
+    """The model of a Prepared, from its file.
+
+    Args:
+        path: of the file.
+        wanted_hash: of the canonical model.
+        input_codes: inputs that are pixels or codes.
+        op_types: that the qconfig names.
+
+    Raises:
+        ModelError: it cannot be read, or is another model now.
+    """
+    model = canonicalize(load(path), runtime.infer_types).model
+    take_pixels(model, coded_pixels(model, input_codes))
+    found = model_hash(model)
+    if found != wanted_hash:
+        raise ModelError(
+            f"'{path}' is not the model that was prepared (hash {found[:12]}; wanted "
+            f"{wanted_hash[:12]}): the file changed since, or another version of onnxq reads it "
+            "here. Prepare it again, with the same onnxq everywhere."
+        )
+    suit_kernels(model, op_types)
+    return model
+
+
+def suit_kernels(model: ir.Model, op_types: Collection[str]) -> None:
+    """Edits a canonical model so that operators that the qconfig names get fast kernels."""
+    PoolToConv(op_types)(model)
+    PadDepthwise()(model)
