@@ -18,7 +18,8 @@ def slots(executor: Executor | None) -> int:
         return 1
     client: Any = getattr(executor, "_client", None)  # of Dask, whose Executor has no number
     if hasattr(client, "nthreads"):
-        return max(1, sum(client.nthreads().values()))
+        threads: dict[str, int] = client.nthreads()
+        return max(1, sum(threads.values()))
     for name in ("max_workers", "_max_workers"):  # ours; of the standard library
         count = getattr(executor, name, None)
         if isinstance(count, int):

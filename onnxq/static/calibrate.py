@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxq.samples import open_samples
+from onnxq.errors import WorkerError
+from onnxq.samples import input_specs, open_samples
 from onnxq.static.arguments import check_prepared
-from onnxq.static.calibration import Calibration
+from onnxq.static.by_parts import Observing, seen_by_parts
+from onnxq.static.calibration import Calibration, begun
 from onnxq.static.checkpoint import Checkpoint, Keeper, as_checkpoint
+from onnxq.static.merging import Merging
 from onnxq.static.shard import WHOLE, Shard
 from onnxq.static.statistics import Statistics
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
     from pathlib import Path
 
+    from onnxq.samples import Samples
     from onnxq.static.calibration import Observed
 
 __all__ = ["Calibration", "Checkpoint", "Shard", "Statistics", "calibrate"]
 
 Progress = Callable[[int, int | None], None]
 """progress(batches done, batches in all or None where that is not known)."""
+
+ONE_BY_ONE = (
+    "state goes round from each batch to the next one (feedback): the batches run one after the "
+    "other, in this process, and the executor has no work."
+)
 
 
 def calibrate(
@@ -35,6 +47,7 @@ def calibrate(
     ignore: Collection[str] = (),
     progress: Progress | None = None,
     threads: int | None = None,
+    executor: Executor | None = None,
 ) -> Statistics:
     """Statistics of the samples' activations, added to those of an earlier run where given.
 
@@ -53,7 +66,10 @@ def calibrate(
         batch_size: samples per run; None: the model's, else 1.
         ignore: names of arrays in the samples that are no inputs.
         progress: called after each batch.
-        threads: of one inference; None: one per core.
+        threads: of one inference; None: one per core. Workers of an executor use one each.
+        executor: whose workers run the model, each on parts of the samples; None: this process.
+            The result is the same. State that goes round (`prepared.feedback`) cannot be shared
+            out: its batches run here, one after the other.
 
     Raises:
         CalibrationError: samples that do not suit the model; statistics or a checkpoint of another
@@ -61,6 +77,10 @@ def calibrate(
             one that they have seen under its number. NaN or Inf in an input; in an activation, they
             make its readers float.
         OutputError: the checkpoint cannot be written.
+        WorkerError: workers died, more often than it was tried; the checkpoint has what was seen.
+
+    Warns:
+        UserWarning: an executor is given for a model whose state goes round.
     """
     check_prepared(prepared, "calibrate")
     keeper = None if checkpoint is None else Keeper(as_checkpoint(checkpoint))
@@ -70,18 +90,76 @@ def calibrate(
     if keeper is not None:
         shards = {shard, *(statistics.shards if statistics else ())}
         statistics = keeper.load(prepared.model_hash, shards) or statistics
-    with Calibration(prepared, statistics, shard=shard, threads=threads) as run:
-        batches = open_samples(samples, run.inputs, batch_size, ignore)
-        for done, batch in enumerate(batches):
-            if shard.has(first + done) and not run.has_seen(batch, first + done):
-                run.observe(batch, first + done)
-            elif prepared.feedback:
-                run.advance(batch)
-            if keeper is not None:
-                keeper.keep_sometimes(run.statistics)
-            if progress is not None:
-                progress(done + 1, batches.count)
-        seen = run.statistics()
-    if keeper is not None:
-        keeper.keep(seen)
-    return seen
+    inputs = input_specs(prepared.model, optional=set(prepared.feedback.values()))
+    batches = open_samples(samples, inputs, batch_size, ignore)
+    before = begun(prepared, statistics, shard)
+    job = _Job(prepared, batches, first, shard, before, keeper, progress)
+    if executor is None:
+        return job.here(threads)
+    if prepared.feedback:
+        warnings.warn(ONE_BY_ONE, UserWarning, stacklevel=2)
+        return job.here(threads)
+    return job.by_workers(executor)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """Calibration whose samples are open.
+
+    Attributes:
+        prepared: the model, and the observer of each tensor.
+        samples: all batches.
+        first: global number of the first one.
+        shard: the part of the batches that is observed.
+        before: what was seen earlier.
+        keeper: of a checkpoint.
+        progress: called after each batch, or part of them.
+    """
+
+    prepared: Observed
+    samples: Samples
+    first: int
+    shard: Shard
+    before: Statistics
+    keeper: Keeper | None
+    progress: Progress | None
+
+    def here(self, threads: int | None) -> Statistics:
+        """Statistics of the batches, one after the other in this process."""
+        with Calibration(self.prepared, self.before, shard=self.shard, threads=threads) as run:
+            for done, batch in enumerate(self.samples, 1):
+                number = self.first + done - 1
+                if self.shard.has(number) and not run.has_seen(batch, number):
+                    run.observe(batch, number)
+                elif self.prepared.feedback:
+                    run.advance(batch)
+                self._note(done, run.statistics)
+            seen = run.statistics()
+        self._keep(seen)
+        return seen
+
+    def by_workers(self, executor: Executor) -> Statistics:
+        """Statistics of the batches, observed in parts."""
+        merging, done = Merging(), 0
+        merging.add(self.before)
+        work = Observing(self.prepared, self.shard)
+        try:
+            for part in seen_by_parts(executor, work, self.samples, self.first, self.before):
+                merging.add(part.statistics)
+                done += part.batches
+                self._note(done, merging.merged)
+        except (WorkerError, KeyboardInterrupt):
+            self._keep(merging.merged())  # hours of a cluster's work
+            raise
+        self._keep(merging.merged())
+        return merging.merged()
+
+    def _keep(self, seen: Statistics) -> None:
+        if self.keeper is not None:
+            self.keeper.keep(seen)
+
+    def _note(self, done: int, statistics: Callable[[], Statistics]) -> None:
+        if self.keeper is not None:
+            self.keeper.keep_sometimes(statistics)
+        if self.progress is not None:
+            self.progress(done, self.samples.count)

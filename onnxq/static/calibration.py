@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import zlib
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.core.arrays import Array
-    from onnxq.observers import Observer, ObserverSpec
+    from onnxq.observers import ObserverSpec
 
 
 class Observed(Protocol):
@@ -93,22 +94,13 @@ class Calibration:
         threads: int | None = None,
     ) -> None:
         check_prepared(prepared, "calibrate")
-        self._hash = prepared.model_hash
-        self._observers = _observers(prepared, statistics)
-        self._watching = _watching(prepared, statistics)
-        self._batches = dict(statistics.batches) if statistics else {}
-        seen = statistics.counts if statistics else {}
-        self._counts = {name: seen.get(name, 0) for name in self._observers}
-        self._not_finite = dict(statistics.not_finite) if statistics else {}
-        self._shards = {shard, *(statistics.shards if statistics else ())}
-        self._samples = statistics.samples if statistics else SeenSamples()
-        self._failure: str | None = None
+        self._begun = begun(prepared, statistics, shard)
+        self._feedback = prepared.feedback
         self._fed_back = tuple(prepared.feedback)
         self.inputs = input_specs(prepared.model, optional=set(prepared.feedback.values()))
-        self._state = State(self.inputs, prepared.feedback)
+        self.begin_anew()
         sliced = self.inputs if have_batch_axis(self.inputs) else ()
         self._sliced = {spec.name for spec in sliced}
-        self.next_batch = statistics.next_batch if statistics else 0
         fed = {spec.name for spec in self.inputs}
         looked_at = dict.fromkeys((*prepared.observed, *self._watching))
         inner = [name for name in looked_at if name not in fed]
@@ -117,6 +109,19 @@ class Calibration:
         self._session: Session = open_session(
             exposed.model, threads=threads, memory=Memory.ON_DEMAND, waiting=Waiting.ASLEEP
         )
+
+    def begin_anew(self) -> None:
+        """Forgets all batches but those of the statistics that it began with."""
+        start = self._begun
+        self._observers = copy.deepcopy(dict(start.observers))
+        self._watching = copy.deepcopy(dict(start.watched))
+        self._batches = dict(start.batches)
+        self._counts = dict(start.counts)
+        self._not_finite = dict(start.not_finite)
+        self._samples = start.samples
+        self._failure: str | None = None
+        self._state = State(self.inputs, self._feedback)
+        self.next_batch = start.next_batch
 
     def observe(self, batch: Mapping[str, Array], index: int | None = None) -> None:
         """Runs the model on a batch and shows each observed tensor to its observer.
@@ -182,12 +187,7 @@ class Calibration:
         """
         if index not in self._batches:
             return False
-        if self._batches[index] != _fingerprint(batch):
-            raise CalibrationError(
-                f"batch {index} of the samples is not the batch {index} that the statistics have "
-                "seen. To resume, give the same samples and batch size; further samples go after "
-                "them, in the same file or folder (or, in Python, without first_batch)."
-            )
+        check_same(batch, index, self._batches[index])
         return True
 
     def statistics(self) -> Statistics:
@@ -198,12 +198,12 @@ class Calibration:
         """
         self._check_alive()
         return Statistics(
-            self._hash,
+            self._begun.model_hash,
             MappingProxyType(copy.deepcopy(self._observers)),
             MappingProxyType(dict(sorted(self._batches.items()))),
             MappingProxyType(dict(self._counts)),
             MappingProxyType(dict(sorted(self._not_finite.items()))),
-            frozenset(self._shards),
+            self._begun.shards,
             self._samples,
             watched=MappingProxyType(copy.deepcopy(self._watching)),
         )
@@ -234,26 +234,53 @@ class Calibration:
         return feeds | {tensor: got[output] for tensor, output in self._outputs.items()}
 
 
-def _observers(prepared: Observed, statistics: Statistics | None) -> dict[str, Observer]:
-    """An observer per tensor: new ones, or copies of those that have seen something."""
+def begun(prepared: Observed, statistics: Statistics | None, shard: Shard) -> Statistics:
+    """Statistics that a calibration begins with, of the tensors that it observes.
+
+    Args:
+        prepared: the model, and the observer of each tensor.
+        statistics: what was seen before; None: nothing.
+        shard: the part of the samples that is to be observed.
+
+    Raises:
+        CalibrationError: the statistics are of another model, or of other observers.
+    """
     if statistics is None:
-        return {name: spec() for name, spec in prepared.observed.items()}
+        return Statistics(
+            prepared.model_hash,
+            {name: spec() for name, spec in prepared.observed.items()},
+            {},
+            dict.fromkeys(prepared.observed, 0),
+            shards=frozenset([shard]),
+            watched={name: spec() for name, spec in prepared.watched.items()},
+        )
     statistics.check_model(prepared.model_hash)
-    return {
-        name: copy.deepcopy(statistics.observer(name, spec))
-        for name, spec in prepared.observed.items()
-    }
+    # statistics of before a tensor was watched have nothing to go on
+    known = {name: observer.spec for name, observer in statistics.watched.items()}
+    return replace(
+        statistics,
+        observers={n: statistics.observer(n, spec) for n, spec in prepared.observed.items()},
+        counts={name: statistics.counts.get(name, 0) for name in prepared.observed},
+        shards=statistics.shards | {shard},
+        stopped=False,
+        watched={
+            n: statistics.watched[n] for n, spec in prepared.watched.items() if known.get(n) == spec
+        },
+    )
 
 
-def _watching(prepared: Observed, statistics: Statistics | None) -> dict[str, Observer]:
-    """An observer per watched tensor; statistics of before they were watched have none to go on."""
-    if statistics is None:
-        return {name: spec() for name, spec in prepared.watched.items()}
-    return {
-        name: copy.deepcopy(statistics.watched[name])
-        for name, spec in prepared.watched.items()
-        if name in statistics.watched and statistics.watched[name].spec == spec
-    }
+def check_same(batch: Mapping[str, Array], index: int, check: int) -> None:
+    """Passes a batch whose CRC-32 is that of the one that was seen under its number.
+
+    Raises:
+        CalibrationError: it is another one.
+    """
+    if _fingerprint(batch) != check:
+        raise CalibrationError(
+            f"batch {index} of the samples is not the batch {index} that the statistics have "
+            "seen. To resume, give the same samples and batch size; further samples go after "
+            "them, in the same file or folder (or, in Python, without first_batch)."
+        )
 
 
 def _not_finite(x: Array) -> str:

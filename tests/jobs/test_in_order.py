@@ -1,18 +1,17 @@
 from __future__ import annotations
 
-import threading
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import pytest
 
 from onnxq.errors import CalibrationError, UnsupportedError, WorkerError
 from onnxq.jobs import Processes, in_order
+from tests.jobs.executors import Newest
 from tests.jobs.work import Deadly, Failing, Square
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from concurrent.futures import Future
     from pathlib import Path
 
 
@@ -24,42 +23,6 @@ def named(x: int) -> str:
 def processes() -> Iterator[Processes]:
     with Processes(2) as executor:
         yield executor
-
-
-class Newest(Executor):
-    """Runs the newest call first, when so many wait; some calls are lost.
-
-    Args:
-        workers: that it says it has.
-        lost: numbers of the calls whose worker goes away.
-    """
-
-    def __init__(self, workers: int, lost: frozenset[int] = frozenset()) -> None:
-        self.max_workers, self.calls = workers, 0
-        self._lost = lost
-        self._inner = ThreadPoolExecutor(1)
-        self._waiting: list[tuple[int, Future[Any], Any]] = []
-        self._lock = threading.Lock()
-
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        from concurrent.futures import Future
-
-        future: Future[Any] = Future()
-        with self._lock:
-            self._waiting.append((self.calls, future, lambda: fn(*args, **kwargs)))
-            self.calls += 1
-        self._inner.submit(self._run_newest)
-        return future
-
-    def _run_newest(self) -> None:
-        with self._lock:
-            number, future, call = self._waiting.pop()
-        if not future.set_running_or_notify_cancel():
-            return
-        if number in self._lost:
-            future.set_exception(ConnectionResetError("the worker went away"))
-        else:
-            future.set_result(call())
 
 
 def test_results_are_in_the_order_of_the_items_whatever_the_order_they_came_in() -> None:

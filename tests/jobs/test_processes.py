@@ -65,7 +65,9 @@ def test_workers_end_when_their_parent_is_killed() -> None:
         "    print(executor.submit(os.getpid).result(), flush=True)\n"
         "    time.sleep(600)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as parent:
         assert parent.stdout is not None
         worker = int(parent.stdout.readline())
         parent.kill()
