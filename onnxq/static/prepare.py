@@ -167,7 +167,7 @@ class Prepared:
         return replace(self, decisions={**self.decisions, **left}, left=left)
 
     def read_from(self, path: str | Path) -> Prepared:
-        """The same, of a model that was read from this file: it pickles as the file's path."""
+        """Prepared that knows the file its model was read from, and so pickles as its path."""
         return replace(self, origin=Origin.of(path, self.model))
 
     def __reduce__(self) -> tuple[Callable[..., Prepared], tuple[object, ...]]:
@@ -204,7 +204,7 @@ def _restored(data: bytes, others: dict[str, Any], begun: list[Statistics]) -> P
 
 
 def _read_again(path: Path, others: dict[str, Any], begun: list[Statistics]) -> Prepared:
-    """The same of a model in a file.
+    """Prepared of a model in a file.
 
     Raises:
         ModelError: the file is not there, or holds another model by now.
