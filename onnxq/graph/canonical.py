@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onnxq.errors import ModelError
@@ -55,10 +55,16 @@ class Canonical:
             that are float16 (a Cast stands at each); com.microsoft Attention with a bias, and its
             skip normalizations taken apart; types and ranks known where they can be.
         notes: sentences for the report ("the model is float16 ...").
+        trains: whether it is of a module that goes on training, whose nodes stay as they are.
     """
 
     model: ir.Model
     notes: tuple[str, ...] = ()
+    trains: bool = False
+
+    def copy(self) -> Canonical:
+        """The same with nodes and values of its own; weights are shared."""
+        return replace(self, model=_copy(self.model))
 
 
 def canonicalize(model: ir.Model, run: RunCallable | None = None) -> Canonical:
@@ -72,8 +78,9 @@ def canonicalize(model: ir.Model, run: RunCallable | None = None) -> Canonical:
         ModelError: the model is not one that can be quantized (see graph.checks).
         UnsupportedError: its opset must be raised and cannot be.
     """
-    found = canonicalize_module(model, run)
+    checks.check_quantizable(model)
     with without_collector():
+        found = _canonicalize(model, run)
         for then in (
             FuseHardSwish(),
             FoldFactors(),
@@ -94,7 +101,7 @@ def canonicalize_module(model: ir.Model, run: RunCallable | None = None) -> Cano
     """
     checks.check_quantizable(model)
     with without_collector():
-        return _canonicalize(model, run)
+        return replace(_canonicalize(model, run), trains=True)
 
 
 def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:

@@ -234,8 +234,8 @@ def prepare(
     """A Prepared: the canonical graph, a decision for every node, an observer for every tensor.
 
     Args:
-        model: path, ModelProto or onnx_ir.Model; it is not changed. A Canonical, of a
-            module that trains, is taken as it is.
+        model: path, ModelProto or onnx_ir.Model, or a Canonical of one; it is not changed. A
+            Canonical of a module that trains is taken as it is.
         qconfig: what to quantize and how; None: onnxq's default for every operator, or, for the
             targets "fbgemm" and "qnnpack", the QConfig that PyTorch documents for that backend.
         target: name or value; None: `targets.get_default()`, which is "portable" unless set.
@@ -263,9 +263,7 @@ def prepare(
         costs.check_target(chosen.name)
     mapping = qconfig if qconfig is not None else default_qconfig_mapping(backend_of(target))
     wishes, codes_out = as_input_codes(input_codes), as_output_codes(output_codes)
-    canonical = model
-    if not isinstance(canonical, Canonical):
-        canonical = canonicalize(load(canonical), runtime.infer_types)
+    canonical = _canonical(model)
     for name in codes_out:
         check_end("output", name, [str(value.name) for value in canonical.model.graph.outputs])
     on_pixels = take_pixels(canonical.model, coded_pixels(canonical.model, wishes))
@@ -277,7 +275,7 @@ def prepare(
     )
     check_feedback(canonical.model, feedback or {})
     source_hash = model_hash(canonical.model)  # of what `verify` has of the same model
-    if canonical is not model:  # modules that train have pools there, and channels of their own
+    if not canonical.trains:  # modules have pools there, and channels of their own
         suit_kernels(canonical.model, mapping.op_types)
     asked = _Request(mapping, chosen, wishes, codes_out, costs, dict(feedback or {}))
     notes = (*canonical.notes, *on_pixels)
@@ -358,6 +356,13 @@ def _decided(model: ir.Model, name: str, asked: _Request, notes: tuple[str, ...]
         costs=asked.costs,
         model_notes=len(notes),
     )
+
+
+def _canonical(model: ModelSource | Canonical) -> Canonical:
+    """The canonical model, whose graph may be changed."""
+    if not isinstance(model, Canonical):
+        return canonicalize(load(model), runtime.infer_types)
+    return model if model.trains else model.copy()
 
 
 def named_again(prepared: Prepared, named: NamedForms) -> Prepared:

@@ -1,0 +1,155 @@
+"""Evaluator: quantizes with a mapping as `onnxq.quantize` does, runs the model, gives its Score.
+
+What candidates share is done once: the canonical model, the calibration, the float outputs. A run
+is one quantized model on all of its samples, on one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from onnxq.checking.static_job import StaticJob, carry_out
+from onnxq.checking.with_verdict import Check
+from onnxq.errors import CalibrationError, ModelError
+from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
+from onnxq.graph.saving import saved_bytes
+from onnxq.operator import NodeForm
+from onnxq.ort.runtime import Session, open_session
+from onnxq.samples import Samples, input_specs
+from onnxq.tuning.metric import Kind
+from onnxq.tuning.model_run import ModelRun
+from onnxq.tuning.observations import Observations
+from onnxq.tuning.paired_outputs import PairedOutputs
+from onnxq.tuning.score import Score
+
+if TYPE_CHECKING:
+    from onnxq.checking.runnable import Made
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.samples.excerpt import Excerpt
+    from onnxq.static.plan import Plan
+    from onnxq.static.prepare import Prepared
+    from onnxq.static.statistics import Statistics
+    from onnxq.tuning.baseline import Baseline
+    from onnxq.tuning.metric import Metric
+    from onnxq.tuning.subject import Subject
+    from onnxq.tuning.tuning_samples import TuningSamples
+
+Ratio = Callable[[Mapping[str, NodeForm]], float | None]
+"""Predicted time over the float model's, of nodes in these forms by name; None: not known."""
+
+
+class Evaluator:
+    """Scores of mappings of one model: `score = evaluator(mapping)`.
+
+    Args:
+        subject: the float model and its settings.
+        samples: to calibrate on.
+        baseline: the float model on the samples to score on: these, or others.
+        metric: to score by.
+        ratio: predicts the time of a candidate (see TimeModel); None: its score has none.
+        statistics: of an earlier calibration on the samples; None: it is done when first needed.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        samples: TuningSamples,
+        baseline: Baseline,
+        metric: Metric,
+        ratio: Ratio | None = None,
+        statistics: Statistics | None = None,
+    ) -> None:
+        self.subject = subject
+        self.baseline = baseline
+        self.metric = metric
+        self.ratio = ratio
+        self.samples = samples
+        self._calibration = samples.for_calibration
+        self.observations = Observations(self._calibration, statistics)
+
+    def __call__(self, mapping: QConfigMapping) -> Score:
+        """Score of the model that `quantize` makes with that mapping.
+
+        Raises:
+            QConfigError, UnsupportedError, CalibrationError: it makes none; or the metric fails.
+            ModelError: ONNX Runtime does not run it.
+        """
+        made = self.quantized(mapping)
+        try:
+            return self._score(made)
+        except ModelError:  # as `quantize` does: nodes with which it does not run go to float
+            return self._score(self._made(mapping, self._first_batch()))
+
+    @property
+    def statistics(self) -> Statistics:
+        """Statistics of the calibration with the default's observers.
+
+        Raises:
+            CalibrationError: unusable samples.
+        """
+        return self.observations.of(self.subject.prepared(self.subject.default))
+
+    def quantized(self, mapping: QConfigMapping) -> Made[Plan]:
+        """Plan and model, as `quantize` makes them of the samples; byte for byte the same.
+
+        Raises:
+            QConfigError, UnsupportedError, CalibrationError: as of `quantize`.
+        """
+        return self._made(mapping, Check.NONE)
+
+    def _made(self, mapping: QConfigMapping, check: object) -> Made[Plan]:
+        wishes = self.subject.settings
+        prepared = self.subject.prepared(mapping)
+
+        def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
+            return self.observations.of(prepared), excerpt
+
+        job = StaticJob(
+            prepared, wishes.form, check, self._calibration, wishes.objective, min_sqnr_db=None
+        )
+        made, _ = carry_out(job, observe)
+        return made
+
+    def _first_batch(self) -> Samples:
+        samples = self.baseline.samples
+        first = samples.fed(samples.batches[0])
+        return Samples(samples.where, 1, lambda: iter([first]))
+
+    def _score(self, made: Made[Plan]) -> Score:
+        """Runs a model.
+
+        Raises:
+            ModelError: ONNX Runtime does not run it.
+        """
+        model, samples = made.model, self.baseline.samples
+        outputs = PairedOutputs(read_coded(model, OUTPUTS_KEY))
+        with open_session(model, threads=1) as session:
+            run = self._run(made, session)
+            for batch, x in zip(samples.batches, self.baseline.beside(), strict=True):
+                try:
+                    y = run(batch)
+                except CalibrationError as error:
+                    raise ModelError(str(error)) from error  # the float model runs on it
+                outputs.update(x, y)
+                if self.metric.kind is Kind.OWN:
+                    run.keep(batch, y)
+            run.restart()
+            value = self.metric.value(outputs, run, samples)
+        forms = {name: choice.form for name, choice in made.plan.choices.items()}
+        ratio = None if self.ratio is None else self.ratio(forms)
+        return Score(value, outputs.sqnr_db, saved_bytes(model), ratio)
+
+    def _run(self, made: Made[Plan], session: Session) -> ModelRun:
+        subject = self.subject
+        coded = read_coded(made.model, INPUTS_KEY)
+        inputs = input_specs(
+            subject.canonical.model, tuple(subject.settings.feedback.values()), coded
+        )
+        return ModelRun(
+            session,
+            input_specs(made.model),
+            inputs,
+            subject.outputs,
+            subject.settings.feedback,
+        )

@@ -1,0 +1,105 @@
+"""A function of a user's file, FILE.py:function, which other processes load by its place."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from onnxq.core.regular import why_no_file
+from onnxq.errors import QConfigError, first_line, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class MetricFile:
+    """A function of a file; calling it calls that.
+
+    Attributes:
+        path: of the file, absolute.
+        name: of the function.
+        source: text of the file, so that processes without that file run the same one.
+    """
+
+    path: str
+    name: str
+    source: str
+
+    @classmethod
+    def of(cls, text: str, known: Sequence[str]) -> Self:
+        """The function that "FILE.py:function" names.
+
+        Args:
+            text: as the user wrote it.
+            known: names of metrics that are no files, for the message.
+
+        Raises:
+            QConfigError: it has another form; the file cannot be read or run, or lacks the
+                function.
+        """
+        file, colon, name = text.rpartition(":")
+        if not colon or not file.endswith(".py") or not name.isidentifier():
+            raise QConfigError(
+                f"metric '{text}' is not known; wanted {', '.join(known)}, or FILE.py:function."
+                f"{nearest(text, known)}"
+            )
+        path = Path(file).absolute()
+        if why := why_no_file(path):
+            raise QConfigError(f"metric '{text}': file '{file}': {why}. Check the path.")
+        try:
+            source = path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise QConfigError(f"metric '{text}': {first_line(error)}.") from error
+        made = cls(str(path), name, source)
+        made.function()
+        return made
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the source, which tells one version of the file from another."""
+        return hashlib.blake2b(self.source.encode(), digest_size=8).hexdigest()
+
+    def function(self) -> Callable[..., object]:
+        """The function.
+
+        Raises:
+            QConfigError: the file cannot be run, or has no such function.
+        """
+        return _function(self.path, self.name, self.source)
+
+    def __call__(self, *arguments: object) -> object:
+        """Result of the function."""
+        return self.function()(*arguments)
+
+
+@functools.cache
+def _function(path: str, name: str, source: str) -> Callable[..., object]:
+    """The function of a file that is run once in a process."""
+    names: dict[str, object] = {"__name__": Path(path).stem, "__file__": path}
+    try:
+        # the user asked for this file to be run
+        exec(compile(source, path, "exec"), names)
+    except SyntaxError as error:
+        raise QConfigError(
+            f"metric '{path}:{name}': line {error.lineno}: {error.msg}. Mend the file."
+        ) from error
+    except Exception as error:  # whatever running a user's file raises
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
+        place = f"line {lines[-1]}: " if lines else ""
+        raise QConfigError(
+            f"metric '{path}:{name}': {place}{type(error).__name__}: {first_line(error)}. Mend the "
+            "file."
+        ) from error
+    found = names.get(name)
+    if not callable(found):
+        functions = [n for n, value in names.items() if callable(value) and not n.startswith("_")]
+        raise QConfigError(
+            f"metric '{path}' has no function '{name}'; it has {', '.join(functions) or 'none'}."
+            f"{nearest(name, functions)}"
+        )
+    return found

@@ -1,0 +1,112 @@
+"""A model as a user's metric sees it: arrays in, arrays out, in batches that the model takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.errors import CalibrationError
+from onnxq.samples import as_taken
+from onnxq.samples.state import State
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onnxq.core.arrays import Array
+    from onnxq.ort.runtime import Session
+    from onnxq.samples import InputSpec
+
+
+class ModelRun:
+    """run({input: array}) -> {output: array}.
+
+    Arrays that are no inputs (labels) are left aside, so that a whole batch of the samples may be
+    given. Of a model with a static batch, more samples run one batch after the other. State that
+    goes round is kept from call to call.
+
+    Args:
+        session: of the model, on one thread.
+        taken: inputs of the model that runs.
+        inputs: of the float model: what samples hold.
+        outputs: names, in the float model's order.
+        feedback: output name -> input name.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        taken: Sequence[InputSpec],
+        inputs: Sequence[InputSpec],
+        outputs: Sequence[str],
+        feedback: Mapping[str, str],
+    ) -> None:
+        self._session = session
+        self._taken = tuple(taken)
+        self._inputs = tuple(inputs)
+        self._outputs = tuple(outputs)
+        self._feedback = dict(feedback)
+        self._kept: dict[tuple[int, ...], tuple[dict[str, Array], dict[str, Array]]] = {}
+        self.restart()
+
+    def restart(self) -> None:
+        """Forgets the state that goes round: the next call begins a sequence."""
+        self._state = State(self._inputs, self._feedback)
+
+    def keep(self, batch: Mapping[str, Array], outputs: dict[str, Array]) -> None:
+        """Remembers outputs, so that a call on the very arrays of that batch need not run."""
+        feeds = self._fed(batch)
+        self._kept[_identity(feeds)] = feeds, outputs  # which keeps the arrays, and so their ids
+
+    def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Outputs by name.
+
+        Args:
+            inputs: input name -> array of samples; further arrays are left aside.
+
+        Raises:
+            CalibrationError: an input is missing, or the model does not run on them.
+        """
+        feeds = self._fed(inputs)
+        if (kept := self._kept.get(_identity(feeds))) is not None:
+            return dict(kept[1])
+        size, rows = self._static_batch(), self._rows(feeds)
+        if size is None or rows is None or rows == size:
+            return self._run(feeds)
+        if rows % size:
+            raise CalibrationError(
+                f"metric: run got {rows} samples; the model has a static batch of {size}, which "
+                f"leaves {rows % size} over. Give a multiple, or the batches of `samples`."
+            )
+        parts = [
+            self._run({name: x[i : i + size] if x.ndim else x for name, x in feeds.items()})
+            for i in range(0, rows, size)
+        ]
+        return {
+            name: np.concatenate([np.atleast_1d(part[name]) for part in parts]) for name in parts[0]
+        }
+
+    def _fed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        names = [spec.name for spec in self._inputs]
+        return {name: np.asarray(arrays[name]) for name in names if name in arrays}
+
+    def _static_batch(self) -> int | None:
+        """The batch that every input is to have; None: a dynamic one, or none in common."""
+        sizes = {spec.static_batch for spec in self._inputs if spec.shape != () and spec.shape}
+        return sizes.pop() if len(sizes) == 1 else None
+
+    def _rows(self, feeds: Mapping[str, Array]) -> int | None:
+        rows = {len(x) for x in feeds.values() if x.ndim}
+        return rows.pop() if len(rows) == 1 else None
+
+    def _run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        given = as_taken(self._state.feeds(feeds), self._taken)
+        results = self._session.run(given, self._outputs)
+        found = dict(zip(self._outputs, results, strict=True))
+        self._state.keep(found)
+        return found
+
+
+def _identity(feeds: Mapping[str, Array]) -> tuple[int, ...]:
+    """The arrays as the objects that they are."""
+    return tuple(map(id, feeds.values()))

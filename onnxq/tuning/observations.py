@@ -1,0 +1,111 @@
+"""Statistics for every candidate of a tune: observed once, and once more where one needs others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from onnxq.static.calibrate import calibrate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+
+    from onnxq.observers import ObserverSpec
+    from onnxq.samples import Samples
+    from onnxq.static.prepare import Prepared
+    from onnxq.static.statistics import Statistics
+
+
+class Observations:
+    """Statistics of the samples, as `calibrate` gives them to each candidate.
+
+    Candidates that observe the same tensors share a calibration. So do those that name forms alone:
+    a node of form FLOAT is observed all the same, one whose entry is None is not. ONNX Runtime
+    fuses other nodes where other tensors are outputs, and numbers differ in their last bit: hence
+    these have a calibration of their own. A candidate with another observer asks for one more, in
+    which it sees every tensor that the replaced one was for: moves of one kind share that.
+
+    Args:
+        samples: to calibrate on.
+        statistics: of an earlier calibration on them; None: there is none yet.
+
+    Attributes:
+        calibrations: done so far.
+    """
+
+    def __init__(self, samples: Samples, statistics: Statistics | None = None) -> None:
+        self._samples = samples
+        self._seen: dict[tuple[str, frozenset[str]], list[Statistics]] = {}
+        self.calibrations = 0
+        if statistics is not None:
+            tensors = frozenset((*statistics.observers, *statistics.watched))
+            self._seen[statistics.model_hash, tensors] = [statistics]
+
+    def of(self, prepared: Prepared) -> Statistics:
+        """Statistics of the observers that the Prepared asks for; as `calibrate` finds them.
+
+        Raises:
+            CalibrationError: unusable samples.
+        """
+        observed = prepared.observed
+        tensors = frozenset((*observed, *prepared.watched))
+        seen = self._seen.setdefault((prepared.model_hash, tensors), [])
+        if not seen:
+            seen.append(self._calibrated(prepared))
+        if any(_holder(seen, *item) is None for item in observed.items()):
+            seen.append(self._calibrated(_Observed(prepared, _with_their_like(seen, observed))))
+        return _joined(seen, observed)
+
+    def _calibrated(self, prepared: Prepared | _Observed) -> Statistics:
+        self.calibrations += 1
+        return calibrate(prepared, self._samples)
+
+
+def _holder(seen: list[Statistics], tensor: str, spec: ObserverSpec) -> Statistics | None:
+    """The first statistics with that observer of the tensor."""
+    return next((each for each in seen if each.observers[tensor].spec == spec), None)
+
+
+def _with_their_like(
+    seen: list[Statistics], observed: Mapping[str, ObserverSpec]
+) -> dict[str, ObserverSpec]:
+    """The observers that nobody has yet, for all tensors of the observers that they replace."""
+    first = seen[0].observers
+    lacking = {t: spec for t, spec in observed.items() if _holder(seen, t, spec) is None}
+    replaced = {first[tensor].spec: spec for tensor, spec in lacking.items()}
+    return {
+        tensor: lacking.get(tensor, replaced.get(first[tensor].spec, spec))
+        for tensor, spec in observed.items()
+    }
+
+
+def _joined(seen: list[Statistics], observed: Mapping[str, ObserverSpec]) -> Statistics:
+    """The statistics with each tensor's observer taken from where it is of that spec."""
+    first, holders = seen[0], {}
+    for tensor, spec in observed.items():
+        holder = _holder(seen, tensor, spec)
+        assert holder is not None, tensor
+        holders[tensor] = holder
+    if all(holder is first for holder in holders.values()):
+        return first
+    not_finite = {t: each.not_finite[t] for t, each in holders.items() if t in each.not_finite}
+    return replace(
+        first,
+        observers=MappingProxyType({t: each.observers[t] for t, each in holders.items()}),
+        counts=MappingProxyType({t: each.counts[t] for t, each in holders.items()}),
+        not_finite=MappingProxyType(dict(sorted(not_finite.items()))),
+    )
+
+
+class _Observed:
+    """A Prepared with other observers of the same tensors, as calibration reads one."""
+
+    def __init__(self, prepared: Prepared, observed: Mapping[str, ObserverSpec]) -> None:
+        self.model: ir.Model = prepared.model
+        self.model_hash = prepared.model_hash
+        self.observed = observed
+        self.watched = prepared.watched
+        self.feedback = prepared.feedback

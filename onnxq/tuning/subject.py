@@ -1,0 +1,159 @@
+"""Subject of a tune: the float model, with all that does not differ from candidate to candidate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import onnx
+
+from onnxq import targets
+from onnxq.dynamic.dynamic_decision import Objective
+from onnxq.graph.annotations import Annotations
+from onnxq.graph.canonical import Canonical, canonicalize
+from onnxq.graph.io import load, model_hash
+from onnxq.graph.saving import saved_bytes, to_bytes
+from onnxq.ort import runtime
+from onnxq.ort.runtime import Session, open_session
+from onnxq.qconfig import default_qconfig_mapping
+from onnxq.samples import input_specs
+from onnxq.samples.state import as_feedback
+from onnxq.static.prepare import backend_of, prepare
+from onnxq.tuning.model_run import ModelRun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from onnxq.costs import Costs
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.qconfig.input_codes import Asked
+    from onnxq.samples import InputSpec
+    from onnxq.static.prepare import ModelSource, Prepared
+    from onnxq.targets import Target
+    from onnxq.targets.range_reduction import RangeReduction
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """Wishes that every candidate shares: arguments of `quantize` by their names there.
+
+    Attributes:
+        form: its `format`.
+    """
+
+    target: str | Target | None = None
+    feedback: Mapping[str, str] = field(default_factory=dict)
+    range_reduction: RangeReduction | str | None = None
+    input_codes: Mapping[str, Asked] | None = None
+    output_codes: Sequence[str] = ()
+    costs: Costs | None = field(default=None, repr=False)
+    form: str = "qdq"
+    objective: Objective = Objective.SPEED
+
+    def __str__(self) -> str:
+        wishes = (
+            targets.resolve(self.target).name,
+            self.form,
+            self.objective.value,
+            self.range_reduction,
+            dict(self.feedback) or None,
+            self.input_codes,
+            tuple(self.output_codes) or None,
+            self.costs,
+        )
+        return ", ".join(str(wish) for wish in wishes if wish is not None)
+
+
+NO_WISHES = Settings()
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A float model that is quantized again and again; it pickles, for other processes.
+
+    Attributes:
+        canonical: its canonical form, made once.
+        settings: of every candidate.
+        model_hash: of the canonical model.
+        float_bytes: size of its file.
+    """
+
+    canonical: Canonical = field(repr=False)
+    settings: Settings
+    model_hash: str
+    float_bytes: int
+
+    @classmethod
+    def of(cls, model: ModelSource, settings: Settings = NO_WISHES) -> Subject:
+        """The subject of a model in any form that `prepare` takes.
+
+        Raises:
+            ModelError: the model is unreadable, quantized already, or of a refused type or opset.
+        """
+        canonical = canonicalize(load(model), runtime.infer_types)
+        found = canonical.model
+        return cls(canonical, settings, model_hash(found), saved_bytes(found))
+
+    @property
+    def default(self) -> QConfigMapping:
+        """The mapping that `quantize` takes where it is given none."""
+        return default_qconfig_mapping(backend_of(self.settings.target))
+
+    def prepared(self, mapping: QConfigMapping) -> Prepared:
+        """As `prepare` with that mapping.
+
+        Raises:
+            QConfigError, UnsupportedError: the mapping names what is not there, or cannot run.
+        """
+        wishes = self.settings
+        return prepare(
+            self.canonical,
+            mapping,
+            wishes.target,
+            wishes.feedback,
+            wishes.range_reduction,
+            input_codes=wishes.input_codes,
+            output_codes=wishes.output_codes,
+            costs=wishes.costs,
+        )
+
+    @property
+    def inputs(self) -> tuple[InputSpec, ...]:
+        """Inputs that samples hold; those that are fed back are optional."""
+        fed_back = as_feedback(self.settings.feedback).values()
+        return input_specs(self.canonical.model, set(fed_back))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the outputs."""
+        return tuple(str(value.name) for value in self.canonical.model.graph.outputs)
+
+    def open_float(self) -> Session:
+        """A session of the float model, on one thread.
+
+        Raises:
+            ModelError: ONNX Runtime does not run it.
+        """
+        return open_session(self.canonical.model, threads=1)
+
+    def float_run(self, session: Session) -> ModelRun:
+        """The float model in that session, as a metric runs it."""
+        return ModelRun(session, self.inputs, self.inputs, self.outputs, self.settings.feedback)
+
+    def __reduce__(self) -> tuple[Callable[..., Subject], tuple[object, ...]]:
+        """Pickles with the bytes of its model.
+
+        Raises:
+            ModelError: the model is too large for protobuf; tune it in one process.
+        """
+        data = to_bytes(self.canonical.model, Annotations.KEPT)
+        others = (self.canonical.notes, self.settings, self.model_hash, self.float_bytes)
+        return _restored, (data, *others)
+
+
+def _restored(
+    data: bytes, notes: tuple[str, ...], settings: Settings, known_hash: str, float_bytes: int
+) -> Subject:
+    """The Subject whose parts `__reduce__` gave."""
+    model = load(onnx.ModelProto.FromString(data))
+    return Subject(Canonical(model, notes), settings, known_hash, float_bytes)

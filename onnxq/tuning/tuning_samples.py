@@ -1,0 +1,134 @@
+"""Samples of a tune: those that candidates are compared on, and those held apart for the goal."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
+
+from onnxq.errors import CalibrationError, nearest
+from onnxq.samples import Samples
+from onnxq.samples.excerpt import rows_of
+from onnxq.samples.held_apart import EVERY, held_apart
+from onnxq.samples.labelled import open_labelled
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from onnxq.core.arrays import Array
+    from onnxq.samples import InputSpec
+    from onnxq.samples.inputs import Batch
+
+
+@dataclass(frozen=True, eq=False)
+class TuningSamples:
+    """Batches of inputs and labels, in memory.
+
+        for batch in samples: ...        {name: array}, inputs and labels
+        samples["labels"]                the whole array, all batches behind each other
+
+    Attributes:
+        where: what they are, for messages.
+        batches: name -> array each.
+        inputs: names of those arrays that the model takes.
+    """
+
+    where: str
+    batches: tuple[Batch, ...]
+    inputs: frozenset[str]
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter([dict(batch) for batch in self.batches])  # a metric may take labels out
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    @overload
+    def __getitem__(self, key: str) -> Array: ...
+    @overload
+    def __getitem__(self, key: int) -> Batch: ...
+    def __getitem__(self, key: str | int) -> Array | Batch:
+        """An array of all samples by its name, or a batch by its number.
+
+        Raises:
+            CalibrationError: the samples have no array of that name.
+        """
+        if isinstance(key, int):
+            return self.batches[key]
+        parts = [batch[key] for batch in self.batches if key in batch]
+        if not parts:
+            known = list(self.batches[0]) if self.batches else []
+            raise CalibrationError(
+                f"{self.where}: there is no array '{key}'; there are {', '.join(known)}."
+                f"{nearest(key, known)}"
+            )
+        return np.concatenate([np.atleast_1d(part) for part in parts])
+
+    @property
+    def rows(self) -> int:
+        """Samples in all."""
+        return sum(map(rows_of, map(self.fed, self.batches)))
+
+    def fed(self, batch: Batch) -> Batch:
+        """The arrays of a batch that the model takes."""
+        return {name: x for name, x in batch.items() if name in self.inputs}
+
+    @property
+    def for_calibration(self) -> Samples:
+        """The same batches without labels."""
+        return Samples(self.where, len(self), lambda: map(self.fed, self.batches))
+
+    def few(self, rows: int) -> TuningSamples:
+        """About so many samples, in whole batches that are spread evenly; at least one batch."""
+        each = max(1, self.rows // max(len(self), 1))
+        count = min(len(self), max(1, -(-rows // each)))
+        picked = tuple(self.batches[i * len(self) // count] for i in range(count))
+        return TuningSamples(self.where, picked, self.inputs)
+
+    @property
+    def fingerprint(self) -> str:
+        """CRC-32 of names, shapes and values, with the number of samples."""
+        crc = 0
+        for batch in self.batches:
+            for name in sorted(batch):
+                array = np.ascontiguousarray(batch[name])
+                crc = zlib.crc32(f"{name}{array.dtype}{array.shape}".encode(), crc)
+                data = repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
+                crc = zlib.crc32(data, crc)
+        return f"{self.rows} samples {crc:08x}"
+
+
+def open_tuning_samples(
+    samples: object,
+    check: object,
+    inputs: Sequence[InputSpec],
+    *,
+    every: int = EVERY,
+    batch_size: int | None = None,
+    ignore: Collection[str] = (),
+) -> tuple[TuningSamples, TuningSamples]:
+    """(samples to search on, samples that choose nothing).
+
+    The search calibrates on the first, and compares on them; the goal is checked on the second.
+
+    Args:
+        samples: as of `open_samples`, with labels.
+        check: others to check on; None: every n-th batch of `samples` is held apart.
+        inputs: of the model.
+        every: n.
+        batch_size: samples per run.
+        ignore: names of arrays that are neither inputs nor labels.
+
+    Raises:
+        CalibrationError: unusable samples, too few to hold some apart, or more than fit in memory.
+    """
+    opened = open_labelled(samples, inputs, batch_size, ignore)
+    if check is None:
+        parts = held_apart(opened, every)
+    else:
+        parts = (opened, open_labelled(check, inputs, batch_size, ignore))
+    names = frozenset(spec.name for spec in inputs)
+    search, apart = (TuningSamples(part.where, tuple(part), names) for part in parts)
+    return search, apart

@@ -1,0 +1,39 @@
+"""Small subjects for the tests of tuning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.tuning.baseline import baseline_of
+from onnxq.tuning.evaluator import Evaluator
+from onnxq.tuning.metric import as_metric
+from onnxq.tuning.subject import NO_WISHES, Settings, Subject
+from onnxq.tuning.tuning_samples import open_tuning_samples
+from tests.examples import images, network
+
+if TYPE_CHECKING:
+    import onnx
+
+    from onnxq.core.arrays import Array
+
+
+def labelled(count: int = 12) -> dict[str, Array]:
+    """Images and labels of `network`."""
+    return {"x": images(count), "labels": np.arange(count) % 10}
+
+
+def evaluator_of(
+    model: onnx.ModelProto | None = None,
+    samples: object = None,
+    metric: object = None,
+    settings: Settings = NO_WISHES,
+) -> Evaluator:
+    """An evaluator on the samples that it calibrates on."""
+    subject = Subject.of(network() if model is None else model, settings)
+    search, _ = open_tuning_samples(
+        labelled() if samples is None else samples, None, subject.inputs
+    )
+    wanted = as_metric(metric)
+    return Evaluator(subject, search, baseline_of(subject, search, wanted), wanted)
