@@ -6,13 +6,15 @@ k w exactly, odd, 2k + 1, inside the bin. So values that sit on the grid of the 
 zeros, the 6 of ReLU6 and the pixels of images, are counted apart from those that are spread over
 the bin.
 
-The state depends on nothing but the multiset of values: scaling by a power of two is exact, counts
-are int64, and making bins twice as wide is a sum of counts, since floor(floor(y) / 2) = floor(y /
-2), and k 2w = x exactly where 2k w = x did.
+The state depends on nothing but the multiset of counted values (all of them, or part of a large
+tensor: see _every_kth): scaling by a power of two is exact, counts are int64, and making bins twice
+as wide is a sum of counts, since floor(floor(y) / 2) = floor(y / 2), and k 2w = x exactly where 2k
+w = x did.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import TYPE_CHECKING, Self
 
@@ -20,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import CalibrationError
+from onnxq.observers._every_kth import Counted
 from onnxq.observers._saved_arrays import array_of, ends_of, integers_of
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ MIN_EXPONENT = -80
 MAX_EXPONENT = 128  # every float32 is below 2^128
 MOST_VALUES = 2.0**62  # counts of several runs can still be added
 _CHUNK = 1 << 15  # elements; the buffers below (512 KiB) and the counts stay in a 1 MiB L2 cache
+_NOTHING = np.empty(0, np.float32)
 _TINY = np.float32(0.5)
 
 
@@ -83,31 +87,21 @@ class ZeroAnchoredHistogram:
             minimum: x.min().
             maximum: x.max().
         """
+        self.add_counted(Counted(x.ravel(order="K"), _NOTHING, 1, minimum, maximum))
+
+    def add_counted(self, counted: Counted) -> None:
+        """Counts the values of a tensor, or what is counted of a large one."""
+        minimum, maximum = counted.low, counted.high
         largest = max(-minimum, maximum)
         if largest > 0:  # frexp has exponent 0 for zero: bins coarser than the numbers to come
-            self.coarsen(max(MIN_EXPONENT, int(np.frexp(largest)[1])))
+            self.coarsen(max(MIN_EXPONENT, math.frexp(largest)[1]))
         self.minimum, self.maximum = min(self.minimum, minimum), max(self.maximum, maximum)
-        flat = x.ravel(order="K")  # any order counts the same; this one copies least
-        factor = np.float32(1 / self.width)
-        for start in range(0, flat.size, _CHUNK):
-            self._add_chunk(flat[start : start + _CHUNK], factor)
-
-    def _add_chunk(self, x: Singles, factor: np.float32) -> None:
-        floor, ceil = _buffers.floor[: x.size], _buffers.ceil[: x.size]
-        place = _buffers.place[: x.size]
-        np.multiply(x, factor, out=ceil)
-        if factor < 1:  # subnormal numbers may vanish in the product, yet are not zeros
-            vanished = (ceil == 0) & (x != 0)
-            ceil[vanished] = np.copysign(_TINY, x[vanished])
-        np.floor(ceil, out=floor)
-        np.ceil(ceil, out=ceil)
-        np.add(floor, ceil, out=floor)
-        # indices are never negative: np.add.at's branch for those costs 3 ns when signs are mixed
-        np.add(floor, np.float32(2 * self.bins), out=floor)
-        np.copyto(place, floor, casting="unsafe")
-        np.add.at(
-            self.counts, place, 1
-        )  # NumPy's fast path: faster than bincount, and no temporary
+        per_width = np.float32(1 / self.width)
+        for x, weight in ((counted.part, counted.weight), (counted.far, 1)):
+            for start in range(0, x.size, _CHUNK):
+                places = _places(x[start : start + _CHUNK], per_width, self.bins)
+                # NumPy's fast path: faster than bincount, and no temporary
+                np.add.at(self.counts, places, weight)
 
     def coarsen(self, exponent: int) -> None:
         """Doubles the width of the bins until the exponent is at least the one given."""
@@ -194,6 +188,23 @@ class ZeroAnchoredHistogram:
         result.counts[start : start + counts.size] = counts
         result.minimum, result.maximum = np.float32(low), np.float32(high)
         return result
+
+
+def _places(x: Singles, per_width: np.float32, bins: int) -> npt.NDArray[np.intp]:
+    """Where the counts of at most _CHUNK values are; overwritten by the next call."""
+    floor, ceil = _buffers.floor[: x.size], _buffers.ceil[: x.size]
+    place = _buffers.place[: x.size]
+    np.multiply(x, per_width, out=ceil)
+    if per_width < 1:  # subnormal numbers may vanish in the product, yet are not zeros
+        vanished = (ceil == 0) & (x != 0)
+        ceil[vanished] = np.copysign(_TINY, x[vanished])
+    np.floor(ceil, out=floor)
+    np.ceil(ceil, out=ceil)
+    np.add(floor, ceil, out=floor)
+    # indices are never negative: np.add.at's branch for those costs 3 ns when signs are mixed
+    np.add(floor, np.float32(2 * bins), out=floor)
+    np.copyto(place, floor, casting="unsafe")
+    return place
 
 
 def _pairs(counts: Counts) -> Counts:

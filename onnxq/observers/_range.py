@@ -12,6 +12,7 @@ divides by 127.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ from onnxq.errors import CalibrationError, QConfigError
 from onnxq.qparams import Granularity, PerChannel, PerTensor, QParams, QScheme
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from onnxq.core.arrays import Singles
     from onnxq.dtypes import QDType
 
@@ -30,7 +33,8 @@ _PER_TENSOR = PerTensor()
 EPS = 2.0**-23  # torch.finfo(torch.float32).eps
 FINE_EPS = 2.0**-60
 """For ranges below 3e-5, where EPS leaves no codes; a product of two scales is a normal float32."""
-_CHUNK = 1 << 15  # 128 KiB of float32: the second look at a chunk finds it in the cache
+_HALF = float(np.finfo(np.float32).max) / 2
+_CHUNK = 1 << 17  # 512 KiB of float32: the second look at a chunk finds it in the cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,9 @@ class QuantRange:
             CalibrationError: an affine qscheme, and max(0, maximum) - min(0, minimum) overflows
                 float32.
         """
-        if self.qscheme.symmetric:
+        if self.qscheme.symmetric or (
+            np.ndim(minimum) == 0 and -_HALF <= minimum <= maximum <= _HALF
+        ):
             return
         low, high = np.ravel(minimum).astype(np.float64), np.ravel(maximum).astype(np.float64)
         width = np.maximum(high, 0) - np.minimum(low, 0)
@@ -198,15 +204,27 @@ def finite_range(x: Singles, index: int) -> tuple[np.float32, np.float32]:
     Raises:
         CalibrationError: NaN or Inf in x.
     """
-    flat = x.reshape(-1)
-    chunks = [flat[i : i + _CHUNK] for i in range(0, flat.size, _CHUNK)]
-    # min and max of a chunk, then the next chunk: memory is read once, and NaN and Inf show in them
-    ends = [(chunk.min(), chunk.max()) for chunk in chunks]
-    low, high = (np.asarray(e, np.float32) for e in zip(*ends, strict=True))
-    minimum, maximum = low.min(), high.max()
-    if not (np.isfinite(minimum) and np.isfinite(maximum)):
+    return ends_of([(chunk.min(), chunk.max()) for _, chunk in chunks(x.reshape(-1))], x, index)
+
+
+def chunks(flat: Singles) -> Iterator[tuple[int, Singles]]:
+    """(where it begins, part of `flat` that stays in the cache while it is looked at twice)."""
+    for start in range(0, flat.size, _CHUNK):
+        yield start, flat[start : start + _CHUNK]
+
+
+def ends_of(
+    parts: Sequence[tuple[np.float32, np.float32]], x: Singles, index: int
+) -> tuple[np.float32, np.float32]:
+    """Smallest and largest value of x from those of its parts, in which NaN and Inf show.
+
+    Raises:
+        CalibrationError: NaN or Inf in x.
+    """
+    lows, highs = zip(*parts, strict=True)
+    if not all(map(math.isfinite, (*lows, *highs))):
         raise_not_finite(x, index)
-    return np.float32(minimum), np.float32(maximum)
+    return min(lows), max(highs)
 
 
 def range_of(x: npt.ArrayLike, ch_axis: int | None, index: int) -> tuple[Singles, Singles]:

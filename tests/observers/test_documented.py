@@ -9,6 +9,7 @@ import pytest
 from onnxq.observers import HistogramObserver
 from onnxq.observers._documented import _errors, _narrowing, documented_range
 from onnxq.observers._moments import Moments
+from tests.observers.whole import observe_whole
 
 RNG = np.random.default_rng(5)
 NORMAL = RNG.normal(size=100_000).astype(np.float32)
@@ -25,7 +26,7 @@ SHAPES: dict[str, npt.NDArray[np.float32]] = {
 
 def found(x: npt.NDArray[np.float32]) -> tuple[float, float]:
     observer = HistogramObserver()
-    observer.observe(x, 0)
+    observe_whole(observer, x)
     low, high = documented_range(observer.histogram, Moments(observer.histogram), 256)
     return float(low), float(high)
 

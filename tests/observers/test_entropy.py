@@ -6,6 +6,7 @@ import pytest
 from onnxq.observers import EntropyObserver, MinMaxObserver
 from onnxq.observers._bins import ZeroAnchoredHistogram
 from onnxq.observers._entropy import least_divergent_threshold
+from tests.observers.whole import observe_whole
 
 X = np.random.default_rng(2).normal(size=200_000).astype(np.float32)
 
@@ -39,7 +40,7 @@ def test_exact_zeros_do_not_count() -> None:
     results = []
     for x in (positive, with_zeros):
         observer = EntropyObserver()
-        observer.observe(x, 0)
+        observe_whole(observer, x)
         results.append(observer.calculate_qparams())
     assert results[0] == results[1]
 

@@ -11,6 +11,7 @@ from onnxq.errors import CalibrationError, QConfigError
 from onnxq.observers import HistogramObserver, MinMaxObserver, Observer
 from onnxq.observers._search import TOLERANCE, search_qparams
 from onnxq.qparams import QParams, fake_quantize, per_tensor
+from tests.observers.whole import observe_whole
 
 if TYPE_CHECKING:
     from onnxq.observers._bins import ZeroAnchoredHistogram
@@ -39,7 +40,7 @@ SHAPES: dict[str, F32] = {
 
 def seen(x: F32, observer: Observer | None = None) -> Observer:
     observer = observer or HistogramObserver()
-    observer.observe(x, 0)
+    observe_whole(observer, x)
     return observer
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from onnxq.errors import QConfigError
 from onnxq.observers import MinMaxObserver, PercentileObserver
+from tests.observers.whole import observe_whole
 
 if TYPE_CHECKING:
     from onnxq.qparams import QParams
@@ -16,7 +17,7 @@ X = np.random.default_rng(2).normal(size=100_000).astype(np.float32)
 
 def qparams(percentile: float, **arguments: object) -> QParams:
     observer = PercentileObserver.with_args(percentile=percentile, **arguments)()
-    observer.observe(X, 0)
+    observe_whole(observer, X)
     return observer.calculate_qparams()
 
 

@@ -11,6 +11,7 @@ import pytest
 from onnxq.observers import HistogramObserver, MinMaxObserver, PerChannelMinMaxObserver
 from onnxq.observers.tensor_noise import decibels, predicted_noise
 from onnxq.qparams import QParams, dequantize, quantize
+from tests.observers.whole import observe_whole
 
 COUNT = 100_000
 RNG = np.random.default_rng(3)
@@ -49,8 +50,8 @@ def test_the_prediction_is_what_quantizing_the_tensor_gives(
 ) -> None:
     x = SHAPES[shape].astype(np.float32)
     seen, chosen = HistogramObserver(), chooser()
-    seen.observe(x, 0)
-    chosen.observe(x, 0)
+    observe_whole(seen, x)
+    observe_whole(chosen, x)
     qparams = chosen.calculate_qparams()
     noise = predicted_noise(seen, qparams)
     sqnr_db, clipped = measured(x, qparams)
