@@ -271,7 +271,8 @@ class _SideBySide:
         wanted_y = list(dict.fromkeys([*(y for _, _, y in self._pairs), *self._feedback]))
         state_x, state_y = (State(self._inputs, self._feedback) for _ in range(2))
         done = 0
-        ours, theirs = (runtime.open_session(model) for model in self._models)
+        asleep = runtime.Waiting.ASLEEP  # two sessions of spinning threads would take turns
+        ours, theirs = (runtime.open_session(model, waiting=asleep) for model in self._models)
         with ours, theirs:
             for batch in samples:
                 x = _run(ours, state_x.feeds(batch), wanted_x)

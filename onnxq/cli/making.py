@@ -27,6 +27,7 @@ from onnxq.cli.options import (
     set_option,
     shard,
     target_option,
+    threads_option,
 )
 from onnxq.cli.steps import (
     calibrate_model,
@@ -132,6 +133,7 @@ def export(
 @choice_option
 @target_option
 @batch_size_option
+@threads_option
 @ignore_option
 @feedback_option
 @click.option("--resume", is_flag=True, help="Go on from the statistics in the output file.")
@@ -165,6 +167,7 @@ def calibrate(
     choice: str | None,
     target: str | None,
     batch_size: int | None,
+    threads: int | None,
     ignore: tuple[str, ...],
     feedback: dict[str, str],
     resume: bool,
@@ -188,7 +191,7 @@ def calibrate(
     previous = Statistics.load(output) if resume and output.exists() else None
     with signals.stoppable() as stopped:
         statistics = calibrate_model(
-            prepared, samples, ignore, batch_size, previous, shard, stopped, kept
+            prepared, samples, ignore, batch_size, previous, shard, stopped, kept, threads=threads
         )
     count = len(statistics.batches)
     if stopped.is_set() and checkpoint is not None:
@@ -218,6 +221,7 @@ def calibrate(
 @target_option
 @range_reduction_option
 @batch_size_option
+@threads_option
 @ignore_option
 @feedback_option
 @click.option(
@@ -255,6 +259,7 @@ def quantize(
     target: str | None,
     range_reduction: str | None,
     batch_size: int | None,
+    threads: int | None,
     ignore: tuple[str, ...],
     feedback: dict[str, str],
     stats: tuple[Path, ...],
@@ -293,7 +298,9 @@ def quantize(
     def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
         if stats:
             return merged(stats), excerpt
-        seen = calibrate_model(prepared, samples, ignore, batch_size, excerpt=excerpt)
+        seen = calibrate_model(
+            prepared, samples, ignore, batch_size, excerpt=excerpt, threads=threads
+        )
         return seen, excerpt
 
     job = StaticJob(

@@ -137,6 +137,11 @@ batch_size_option = click.option(
     type=click.IntRange(min=1),
     help="Samples per run; default: the model's, else 1.",
 )
+threads_option = click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    help="Of one inference in calibration; default: one per core. They sleep while observers run.",
+)
 ignore_option = click.option(
     "--ignore", multiple=True, metavar="NAME", help="An array in SAMPLES that is no input (labels)."
 )

@@ -150,6 +150,7 @@ def calibrate_model(
     stopped: threading.Event | None = None,
     checkpoint: Checkpoint | None = None,
     excerpt: Excerpt | None = None,
+    threads: int | None = None,
 ) -> Statistics:
     """Statistics of the samples, from the first on; those that `previous` has are not run again."""
     from onnxq.report.progress import progress_bar
@@ -177,6 +178,7 @@ def calibrate_model(
             shard=Shard(*shard),
             checkpoint=checkpoint,
             progress=progress,
+            threads=threads,
         )
 
 

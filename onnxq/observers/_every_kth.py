@@ -67,7 +67,7 @@ class FarValues(enum.Enum):
 
 
 class Counted(NamedTuple):
-    """What is counted of a tensor.
+    """Values of a tensor that are counted.
 
     Attributes:
         part: values that stand for `weight` values each; float32 (count,).
@@ -100,9 +100,9 @@ class EveryKth:
 
     @staticmethod
     def in_batch(shape: tuple[int, ...], index: int) -> EveryKth:
-        """What is counted of a tensor of this shape in the batch with that number.
+        """Places of a tensor of this shape that are counted in the batch with that number.
 
-        It follows from shape and number alone, whatever shard the batch is in.
+        They follow from shape and number alone, whatever shard the batch is in.
         """
         step = _step(shape)
         far_values = FarValues.ALL if index < EARLY else FarValues.EVERY_KTH

@@ -12,7 +12,9 @@ import pytest
 import onnxq
 from onnxq import catalog
 from onnxq.dynamic.dynamic_decision import DynamicPlan
+from onnxq.ort import runtime
 from onnxq.qconfig import QConfigMapping, onnxq_default_dynamic_qconfig
+from onnxq.static import calibration
 from onnxq.static.plan import Plan
 from onnxq.static.statistics import Statistics
 from tests.dynamic_models import product
@@ -35,6 +37,29 @@ def test_calibrate_then_quantize_equals_quantize(
     assert run("quantize", model_path, "--stats", stats, "-o", two).exit_code == 0
     assert run("quantize", model_path, samples_path, "-o", one).exit_code == 0
     assert one.read_bytes() == two.read_bytes()
+
+
+@pytest.mark.parametrize("command", ["calibrate", "quantize"])
+def test_threads_are_those_of_an_inference(
+    command: str,
+    run: Run,
+    model_path: Path,
+    samples_path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened = []
+
+    def noted(*args: Any, **kwargs: Any) -> runtime.Session:
+        opened.append((kwargs["threads"], kwargs["waiting"]))
+        return runtime.open_session(*args, **kwargs)
+
+    monkeypatch.setattr(calibration, "open_session", noted)
+    arguments = (command, model_path, samples_path, "-o", tmp_path / "out")
+    assert run(*arguments, "--threads", 1).exit_code == 0
+    assert run(*arguments).exit_code == 0
+    assert opened == [(1, runtime.Waiting.ASLEEP), (None, runtime.Waiting.ASLEEP)]
+    assert "x>=1" in run(*arguments, "--threads", 0).stderr
 
 
 def test_quantize_reports_people_what_became_of_the_nodes(
