@@ -110,10 +110,11 @@ class QuantRange:
             CalibrationError: an affine qscheme, and max(0, maximum) - min(0, minimum) overflows
                 float32.
         """
-        if self.qscheme.symmetric or (
-            np.ndim(minimum) == 0 and -_HALF <= minimum <= maximum <= _HALF
-        ):
+        if self.qscheme.symmetric:
             return
+        singles = isinstance(minimum, np.float32) and isinstance(maximum, np.float32)
+        if singles and max(-np.float32(minimum), np.float32(maximum)) <= _HALF:
+            return  # as nearly always, in a tenth of the time
         low, high = np.ravel(minimum).astype(np.float64), np.ravel(maximum).astype(np.float64)
         width = np.maximum(high, 0) - np.minimum(low, 0)
         worst = width.argmax()
