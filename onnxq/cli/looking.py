@@ -21,7 +21,7 @@ from onnxq.cli.options import (
     set_option,
     target_option,
 )
-from onnxq.cli.steps import load_model, merged, plan_dynamic_model, prepare_model
+from onnxq.cli.steps import load_model, merged_files, plan_dynamic_model, prepare_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -118,7 +118,7 @@ def _planned(prepared: Prepared, stats: tuple[Path, ...], objective: str) -> tup
     from onnxq.static.plan import plan
     from onnxq.static.rewrite import rewrite
 
-    made = plan(prepared, merged(stats), as_objective(objective))
+    made = plan(prepared, merged_files(stats), as_objective(objective))
     return made, execution(rewrite(prepared, made))
 
 

@@ -35,11 +35,12 @@ from onnxq.cli.steps import (
     claim_beside,
     given,
     load_model,
-    merged,
+    merged_files,
     plan_dynamic_model,
     prepare_model,
 )
 from onnxq.cli.verdicts import Asked, verdict_options
+from onnxq.cli.worker_options import Workers, workers_options
 from onnxq.cli.written import Written, report_dynamic, report_quantization
 from onnxq.core import signals
 
@@ -158,6 +159,7 @@ def export(
     metavar="SECONDS",
     help="How often; less often where writing it takes long.",
 )
+@workers_options
 def calibrate(
     model: Path,
     samples: Path,
@@ -175,6 +177,7 @@ def calibrate(
     checkpoint: Path | None,
     checkpoint_every: float,
     ends: Ends,
+    workers: Workers,
 ) -> None:
     """Observe the activations of MODEL on SAMPLES: an npz or npy file, or a folder of them.
 
@@ -187,11 +190,21 @@ def calibrate(
     from onnxq.static.calibrate import Checkpoint, Statistics
 
     prepared = prepare_model(source, qconfig, overrides, target, feedback, choice=choice, ends=ends)
+    prepared = prepared.read_from(model)
     kept = Checkpoint(checkpoint, checkpoint_every) if checkpoint else None
     previous = Statistics.load(output) if resume and output.exists() else None
     with signals.stoppable() as stopped:
         statistics = calibrate_model(
-            prepared, samples, ignore, batch_size, previous, shard, stopped, kept, threads=threads
+            prepared,
+            samples,
+            ignore,
+            batch_size,
+            previous,
+            shard,
+            stopped,
+            kept,
+            threads=threads,
+            workers=workers,
         )
     count = len(statistics.batches)
     if stopped.is_set() and checkpoint is not None:
@@ -241,6 +254,7 @@ def calibrate(
 @improve_option
 @annotations_option
 @verdict_options
+@workers_options
 @click.option("--save-plan", type=PATH, help="Write the plan, as JSON.")
 @click.option(
     "--save-qconfig",
@@ -276,6 +290,7 @@ def quantize(
     as_json: bool,
     ends: Ends,
     improve: tuple[str, ...],
+    workers: Workers,
 ) -> None:
     """Quantize MODEL, calibrated on SAMPLES or with --stats, and run it before it is written."""
     begun_s, asked = time.process_time(), Asked(check, min_sqnr, no_verdict)
@@ -293,13 +308,13 @@ def quantize(
     aim = as_objective(objective)
     prepared = prepare_model(
         source, qconfig, overrides, target, feedback, range_reduction, choice, ends, costs, improve
-    )
+    ).read_from(model)
 
     def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
         if stats:
-            return merged(stats), excerpt
+            return merged_files(stats), excerpt
         seen = calibrate_model(
-            prepared, samples, ignore, batch_size, excerpt=excerpt, threads=threads
+            prepared, samples, ignore, batch_size, excerpt=excerpt, threads=threads, workers=workers
         )
         return seen, excerpt
 

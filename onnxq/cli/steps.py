@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxq.cli.end_options import NO_ENDS, Ends
+from onnxq.cli.worker_options import NO_WORKERS, Workers
 from onnxq.errors import OutputError
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
-    import numpy as np
-    import numpy.typing as npt
     import onnx_ir as ir
 
     from onnxq.dynamic.dynamic_decision import DynamicPlan
@@ -151,10 +150,11 @@ def calibrate_model(
     checkpoint: Checkpoint | None = None,
     excerpt: Excerpt | None = None,
     threads: int | None = None,
+    workers: Workers = NO_WORKERS,
 ) -> Statistics:
     """Statistics of the samples, from the first on; those that `previous` has are not run again."""
     from onnxq.report.progress import progress_bar
-    from onnxq.samples import Samples, input_specs, open_samples
+    from onnxq.samples import input_specs, open_samples
     from onnxq.static.calibrate import Shard, calibrate
 
     assert samples is not None
@@ -163,33 +163,28 @@ def calibrate_model(
     if excerpt is not None:
         batches = excerpt.watching(batches)
 
-    def until_stopped() -> Iterator[dict[str, npt.NDArray[np.generic]]]:
-        for batch in batches:
-            if stopped is not None and stopped.is_set():
-                return
-            yield batch
-
-    with progress_bar("calibrate") as progress:
+    if stopped is not None:
+        batches = batches.until(stopped.is_set)
+    with workers.executor() as executor, progress_bar("calibrate") as progress:
         return calibrate(
             prepared,
-            Samples(batches.where, batches.count, until_stopped),
+            batches,
             statistics=previous,
             first_batch=0,
             shard=Shard(*shard),
             checkpoint=checkpoint,
             progress=progress,
             threads=threads,
+            executor=executor,
         )
 
 
-def merged(files: tuple[Path, ...]) -> Statistics:
+def merged_files(files: tuple[Path, ...]) -> Statistics:
     """The statistics of all files, as if one run had made them."""
-    from onnxq.static.calibrate import Statistics
+    from onnxq.static.merging import merged
+    from onnxq.static.statistics import Statistics
 
-    first, *others = (Statistics.load(file) for file in files)
-    for other in others:
-        first = first.merge(other)
-    return first
+    return merged(Statistics.load(file) for file in files)
 
 
 def plan_dynamic_model(

@@ -62,6 +62,10 @@ class Workers:
             yield None
 
 
+NO_WORKERS = Workers(1, None)
+"""This process does it."""
+
+
 def workers_options(command: Callable[..., None]) -> Callable[..., None]:
     """Adds --jobs and --cluster to a command, which gets their values as one, `workers`."""
 

@@ -70,14 +70,16 @@ class Observing:
     Attributes:
         prepared: the model, and the observer of each tensor.
         shard: the part of the samples that is observed.
+        threads: of one inference.
     """
 
     prepared: Observed
     shard: Shard
+    threads: int
 
     def __call__(self) -> Callable[[Part], Seen]:
-        """Function of a part; its session has one thread."""
-        run = Calibration(self.prepared, shard=self.shard, threads=1)
+        """Function of a part."""
+        run = Calibration(self.prepared, shard=self.shard, threads=self.threads)
 
         def observe(part: Part) -> Seen:
             run.begin_anew()

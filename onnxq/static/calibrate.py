@@ -66,7 +66,7 @@ def calibrate(
         batch_size: samples per run; None: the model's, else 1.
         ignore: names of arrays in the samples that are no inputs.
         progress: called after each batch.
-        threads: of one inference; None: one per core. Workers of an executor use one each.
+        threads: of one inference; None: one per core, or one in each worker of an executor.
         executor: whose workers run the model, each on parts of the samples; None: this process.
             The result is the same. State that goes round (`prepared.feedback`) cannot be shared
             out: its batches run here, one after the other.
@@ -99,7 +99,7 @@ def calibrate(
     if prepared.feedback:
         warnings.warn(ONE_BY_ONE, UserWarning, stacklevel=2)
         return job.here(threads)
-    return job.by_workers(executor)
+    return job.by_workers(executor, 1 if threads is None else threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +138,11 @@ class _Job:
         self._keep(seen)
         return seen
 
-    def by_workers(self, executor: Executor) -> Statistics:
+    def by_workers(self, executor: Executor, threads: int) -> Statistics:
         """Statistics of the batches, observed in parts."""
         merging, done = Merging(), 0
         merging.add(self.before)
-        work = Observing(self.prepared, self.shard)
+        work = Observing(self.prepared, self.shard, threads)
         try:
             for part in seen_by_parts(executor, work, self.samples, self.first, self.before):
                 merging.add(part.statistics)

@@ -6,7 +6,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from onnxq.cli.steps import claim, given, load_model, merged, prepare_model
+from onnxq.cli.steps import claim, given, load_model, merged_files, prepare_model
 from onnxq.errors import CalibrationError, OutputError, QConfigError
 from onnxq.graph.io import load
 from onnxq.qconfig import get_default_qconfig
@@ -83,6 +83,6 @@ def test_statistics_of_shards_are_merged(tmp_path: Path) -> None:
     files = tuple(tmp_path / f"{i}.stats" for i in range(2))
     for i, file in enumerate(files):
         calibrate(prepared, batches, shard=Shard(i, 2)).save(file)
-    assert merged(files).batches == calibrate(prepared, batches).batches
+    assert merged_files(files).batches == calibrate(prepared, batches).batches
     with pytest.raises(CalibrationError, match="is in both"):
-        merged((files[0], files[0]))
+        merged_files((files[0], files[0]))
