@@ -1,0 +1,202 @@
+"""Search for a mapping that reaches a goal: moves in batches, each of them measured.
+
+    lacking accuracy   moves that take away the most noise for the time that they cost, as many as
+                       should do, at once; near the goal, those of the whole model before
+    lacking time       moves that save the most time for the noise that they add, likewise
+    lacking nothing    moves towards the objective that should keep the bounds, among them those
+                       back to the form that a unit began with
+
+A batch that disappoints is measured in halves. What a batch changed corrects the estimates of its
+units, so that the next one is another. It ends where no move is left that is worth a run, or with
+the budget. The same estimates and scores give the same search, but for `is_late`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from onnxq.errors import QConfigError
+from onnxq.tuning.evaluations import Refusal
+from onnxq.tuning.goal import Aim
+from onnxq.tuning.position import Point
+from onnxq.tuning.standing import noise_of
+
+if TYPE_CHECKING:
+    from onnxq.operator import NodeForm
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.tuning.moves import WholeMove
+    from onnxq.tuning.position import Position
+    from onnxq.tuning.proposals import Batch, Proposals
+    from onnxq.tuning.score import Score
+
+EvaluateAll = Callable[[Sequence["QConfigMapping"]], "Sequence[Score | Refusal]"]
+"""Measures mappings, which may run beside each other; results in their order."""
+
+NEAR_DB = 6.0
+"""Distance from the goal at which moves of a whole model are tried: they give a decibel or two."""
+MOST_FAILURES = 3
+"""Batches in a row that change nothing for the better, behind which a search ends."""
+DISAPPOINTING = 0.5
+"""Share of the expected decibels below which a batch is measured in halves."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Result of a search.
+
+    Attributes:
+        points: every model that was measured, in order; the first is where it began.
+        best: the one that lacks least, and is best beyond that.
+        refused: (moves in words, why) of each that cannot be quantized or does not run.
+        why: it ended, in words.
+    """
+
+    points: tuple[Point, ...]
+    best: Point
+    refused: tuple[tuple[tuple[str, ...], str], ...]
+    why: str
+
+
+@dataclass
+class Descent:
+    """Search from one position.
+
+    Attributes:
+        proposals: of moves.
+        evaluate: measures.
+        whole: moves of the whole model.
+        runs: that it may take.
+        is_late: whether the time is up.
+    """
+
+    proposals: Proposals
+    evaluate: EvaluateAll
+    whole: Sequence[WholeMove]
+    runs: int
+    is_late: Callable[[], bool] = lambda: False
+    _points: list[Point] = field(default_factory=list)
+    _refused: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
+    _closed: set[tuple[str, NodeForm]] = field(default_factory=set)  # tried alone, for nothing
+
+    def run(self, start: Position) -> Found:
+        """The way from there to the goal.
+
+        Raises:
+            QConfigError: the start itself is refused.
+        """
+        (best,) = self._measure([start])
+        if best is None:
+            raise QConfigError(f"the model to start from cannot be made: {self._refused[0][1]}")
+        failures, whole = 0, list(self.whole)
+        while self._left > 0 and failures < MOST_FAILURES:
+            self.proposals.estimates.meet(best.position, best.score)
+            batch: Batch = ()
+            if whole and self._is_near(best):
+                found, whole = self._best([*self._with_whole(best, whole)], best), []
+            elif batch := self.proposals.batch(best, self._closed):
+                found = self._try(best, batch)
+            else:
+                return self._found(best, "no move is left that is worth a run")
+            failures = failures + 1 if found is best and batch else 0
+            best = found
+        if self.is_late():
+            return self._found(best, "the time is up")
+        if self._left <= 0:
+            return self._found(best, "no run is left")
+        return self._found(best, f"{MOST_FAILURES} batches in a row made nothing better")
+
+    def _found(self, best: Point, why: str) -> Found:
+        return Found(tuple(self._points), best, tuple(self._refused), why)
+
+    @property
+    def _left(self) -> int:
+        """Runs that are left."""
+        return 0 if self.is_late() else self.runs - len(self._points) - len(self._refused)
+
+    def _measure(self, positions: Sequence[Position]) -> list[Point | None]:
+        """The points, in order; None where one is refused or beyond the budget."""
+        kept = positions[: max(self._left, 0)]
+        found: list[Point | None] = [None] * len(positions)
+        scores = self.evaluate([position.mapping for position in kept])
+        for index, (position, score) in enumerate(zip(kept, scores, strict=True)):
+            if isinstance(score, Refusal):
+                self._refused.append((position.words, score.reason))
+                continue
+            point = Point(position, score)
+            self._points.append(point)
+            found[index] = point
+        return found
+
+    def _is_better(self, one: Point, other: Point) -> bool:
+        order = self.proposals.standing.order
+        return order(one.score) < order(other.score)
+
+    def _best(self, points: Sequence[Point | None], otherwise: Point) -> Point:
+        """The best of them; the first of equals, which is `otherwise` where none is better."""
+        best = otherwise
+        for point in points:
+            if point is not None and self._is_better(point, best):
+                best = point
+        return best
+
+    # --- moves of the whole model
+
+    def _is_near(self, point: Point) -> bool:
+        """Whether a decibel or two are all that is wanted."""
+        standing = self.proposals.standing
+        lacking = standing.lacking_db(point.score)
+        return 0 < lacking <= NEAR_DB or (not lacking and standing.goal.objective is Aim.ACCURACY)
+
+    def _with_whole(self, point: Point, moves: Sequence[WholeMove]) -> list[Point | None]:
+        """Points with each of the moves alone, and with all that help."""
+        alone = self._measure([point.position.also(move) for move in moves])
+        helping = [
+            move
+            for move, found in zip(moves, alone, strict=True)
+            if found is not None and self._is_better(found, point)
+        ]
+        if len(helping) < 2:
+            return alone
+        return [*alone, *self._measure([point.position.also(*helping)])]
+
+    # --- batches of forms
+
+    def _try(self, point: Point, batch: Batch) -> Point:
+        """The best of the point and what a batch makes of it; in halves where it disappoints."""
+        estimates = self.proposals.estimates
+        expected = estimates.total(point.position.moved(batch))
+        (found,) = self._measure([point.position.moved(batch)])
+        best = self._best([found], point)
+        if found is not None:
+            estimates.correct(point, batch, found.score)
+            if best is found and self._delivers(point, found, expected):
+                return found
+        if len(batch) == 1:
+            self._close(batch, is_better=best is not point)
+            return best
+        middle = (len(batch) + 1) // 2
+        halves = (batch[:middle], batch[middle:])
+        parts = self._measure([point.position.moved(half) for half in halves])
+        for half, part in zip(halves, parts, strict=True):
+            if part is not None:
+                estimates.correct(point, half, part.score)
+            if len(half) == 1:
+                self._close(half, is_better=part is not None and self._is_better(part, point))
+        return self._best(parts, best)
+
+    def _close(self, batch: Batch, *, is_better: bool) -> None:
+        """Never tries a move of one unit again that made nothing better."""
+        if not is_better:
+            self._closed |= {(move.unit.anchor.name, move.form) for move in batch}
+
+    def _delivers(self, point: Point, found: Point, expected: float) -> bool:
+        """Whether the noise went down about as it was expected to, where that was the aim."""
+        standing = self.proposals.standing
+        if not standing.lacking_db(point.score) or not standing.lacking_db(found.score):
+            return True
+        before, after = noise_of(point.score), noise_of(found.score)
+        floor = max(expected, standing.noise_aim(point.score))
+        return math.log(before / after) >= DISAPPOINTING * math.log(before / floor)

@@ -1,0 +1,98 @@
+"""Estimates of what a move changes: noise from the sensitivity, corrected by each measurement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from onnxq.operator import NodeForm
+from onnxq.tuning.standing import noise_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from onnxq.tuning.position import FormMove, Point, Position
+    from onnxq.tuning.score import Score
+    from onnxq.tuning.units import Unit
+
+NOISE_OF_FORM = {
+    NodeForm.INTEGER: 1.0,
+    NodeForm.FLOAT_RESULT: 0.3,
+    NodeForm.DYNAMIC: 0.25,
+    NodeForm.STORED: 0.1,
+    NodeForm.FLOAT: 0.0,
+}
+"""Noise of a unit over that with codes on both sides, before anything is measured: results that are
+not rounded give 5.7 dB on models/transformer, dynamic ranges 6 (scripts/bench_defaults.md); weights
+of 8 bits alone are left in the others."""
+MOST_CORRECTION = 30.0
+"""Factor by which one measurement may correct an estimate: more is the neighbours' doing."""
+LEAST_SHARE = 1e-9
+"""Noise of a unit whose error is too small to be measured, as a share of the numbers' power."""
+
+
+@dataclass
+class Estimates:
+    """Noise of each unit, which measurements correct.
+
+    Attributes:
+        noise: anchor -> noise at the worst output with the unit alone in its form with the most
+            integers.
+    """
+
+    noise: dict[str, float]
+    _scale: float = field(default=1.0)  # of all, so that the last measurement is met
+
+    def of(self, unit: Unit, form: NodeForm) -> float:
+        """Noise of a unit in that form."""
+        alone = max(self.noise.get(unit.anchor.name, 0.0), LEAST_SHARE)
+        relative = NOISE_OF_FORM[form] / NOISE_OF_FORM[unit.coded]
+        return self._scale * alone * relative
+
+    def total(self, position: Position) -> float:
+        """Noise of a model; errors that do not know of each other add up."""
+        return sum(self.of(unit, position.form(unit)) for unit in position.units)
+
+    def gain(self, position: Position, move: FormMove) -> float:
+        """Noise that a move takes away; negative where it adds some."""
+        return self.of(move.unit, position.form(move.unit)) - self.of(move.unit, move.form)
+
+    def meet(self, position: Position, score: Score) -> None:
+        """Scales all estimates so that they give what was measured."""
+        total = self.total(position)
+        if total > 0:
+            self._scale *= max(noise_of(score), LEAST_SHARE) / total
+
+    def correct(self, point: Point, moves: Sequence[FormMove], after: Score) -> None:
+        """Corrects the units of a batch of moves by what the batch changed.
+
+        Args:
+            point: where the batch began, whose score `meet` has met.
+            moves: the batch.
+            after: score with them.
+        """
+        expected = sum(self.gain(point.position, move) for move in moves)
+        found = noise_of(point.score) - noise_of(after)
+        if expected == 0:
+            return
+        factor = max(found / expected, 1 / MOST_CORRECTION)
+        self._multiply((move.unit for move in moves), min(factor, MOST_CORRECTION))
+
+    def _multiply(self, units: Iterable[Unit], factor: float) -> None:
+        for unit in units:
+            name = unit.anchor.name
+            self.noise[name] = max(self.noise.get(name, 0.0), LEAST_SHARE) * factor
+
+
+def spread(costs: Mapping[str, float], groups: Mapping[str, Sequence[Unit]]) -> dict[str, float]:
+    """Noise of each unit, where that of groups was measured: equal parts.
+
+    Args:
+        costs: name of a group -> noise; of a part of another group, too, which then counts.
+        groups: name of a group -> units; parts behind what they are parts of.
+    """
+    found: dict[str, float] = {}
+    for name, units in groups.items():
+        if name in costs:
+            found |= {unit.anchor.name: costs[name] / len(units) for unit in units}
+    return found

@@ -1,0 +1,113 @@
+"""Position of a search: the mapping that it began with, and the moves from there; and points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from onnxq.tuning.kinds import by_kind
+from onnxq.tuning.moves import form_beside, form_in, with_form
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from onnxq.operator import NodeForm
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.tuning.moves import WholeMove
+    from onnxq.tuning.score import Score
+    from onnxq.tuning.units import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class FormMove:
+    """Another form of one unit.
+
+    Attributes:
+        unit: nodes that take it together.
+        form: that they take.
+    """
+
+    unit: Unit
+    form: NodeForm
+
+
+@dataclass(frozen=True)
+class Position:
+    """A mapping, as moves from the one that a search began with.
+
+    Attributes:
+        start: names the form of every node.
+        units: that a search may move, in graph order.
+        forms: anchor -> form, of the units whose form is another one than in `start`.
+        whole: moves of the whole model, in order.
+    """
+
+    start: QConfigMapping = field(repr=False)
+    units: tuple[Unit, ...] = field(repr=False)
+    forms: Mapping[str, NodeForm] = field(default_factory=dict, hash=False)
+    whole: tuple[WholeMove, ...] = ()
+
+    def form(self, unit: Unit) -> NodeForm:
+        """The form of a unit's anchor."""
+        return self.forms.get(unit.anchor.name) or form_in(self.start, unit)
+
+    def moved(self, moves: Iterable[FormMove]) -> Position:
+        """The position with these forms; the later one holds."""
+        forms = dict(self.forms)
+        for move in moves:
+            forms[move.unit.anchor.name] = move.form
+            if form_in(self.start, move.unit) is move.form:
+                del forms[move.unit.anchor.name]  # back to its nodes as they began
+        return replace(self, forms=forms)
+
+    def also(self, *moves: WholeMove) -> Position:
+        """The position with these moves of the whole model."""
+        return replace(self, whole=(*self.whole, *moves))
+
+    def node_forms(self, begun: Mapping[str, NodeForm]) -> dict[str, NodeForm]:
+        """Node name -> its form.
+
+        Args:
+            begun: forms that `start` gives.
+        """
+        found = dict(begun)
+        for unit in self.units:
+            form = self.forms.get(unit.anchor.name)
+            if form is not None:
+                found[unit.anchor.name] = form
+                found |= {other.name: form_beside(other, form) for other in unit.others}
+        return found
+
+    @property
+    def mapping(self) -> QConfigMapping:
+        """The qconfig."""
+        mapping = self.start
+        for unit in self.units:
+            if unit.anchor.name in self.forms:
+                mapping = with_form(mapping, unit, self.forms[unit.anchor.name])
+        for move in self.whole:
+            mapping = move.applied(mapping)
+        return mapping
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The moves in words: "float: 3 x Conv + Relu, /stem/conv1 .. conv3"."""
+        moved = [unit for unit in self.units if unit.anchor.name in self.forms]
+        found = []
+        for form in dict.fromkeys(self.forms[unit.anchor.name] for unit in moved):
+            alike = by_kind(unit for unit in moved if self.forms[unit.anchor.name] is form)
+            found += [f"{form.value}: {group.name}" for group in alike]
+        return (*found, *(move.name for move in self.whole))
+
+
+@dataclass(frozen=True)
+class Point:
+    """A position that was measured.
+
+    Attributes:
+        position: of the search.
+        score: on its samples.
+    """
+
+    position: Position
+    score: Score

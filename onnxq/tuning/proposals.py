@@ -1,0 +1,174 @@
+"""Proposals of a search: moves of units that should do together, from estimates alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxq.tuning.goal import Aim
+from onnxq.tuning.outlook import Outlook, TimeOf, share_of_bytes
+from onnxq.tuning.position import FormMove
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from onnxq.operator import NodeForm
+    from onnxq.tuning.estimates import Estimates
+    from onnxq.tuning.position import Point, Position
+    from onnxq.tuning.standing import Standing
+    from onnxq.tuning.units import Unit
+
+Batch = tuple[FormMove, ...]
+"""Moves that are measured together, those that promise most first."""
+
+LEAST_GAIN = 0.02
+"""Share of the noise that a batch has to take away to be worth a run: a tenth of a decibel."""
+LEAST_SAVING = 0.01
+"""Share of float's time, or of its weights, that a batch has to save to be worth a run."""
+LEAST_COST = 0.002
+"""Share of float's time that stands for less: no order follows from smaller differences."""
+LEAST_DB = 0.1
+"""Decibels that a position has to lack less, to be worth a run."""
+
+
+@dataclass(frozen=True)
+class Proposals:
+    """Proposals of moves from any point.
+
+    Attributes:
+        standing: what is wanted.
+        estimates: of the noise of each unit.
+        time_of: predicts times.
+    """
+
+    standing: Standing
+    estimates: Estimates
+    time_of: TimeOf
+
+    def batch(self, point: Point, closed: Iterable[tuple[str, NodeForm]]) -> Batch:
+        """Moves to be measured next; empty: none is worth a run.
+
+        Args:
+            point: that they start from.
+            closed: (anchor, form) of moves that were tried alone, for nothing.
+        """
+        score, goal = point.score, self.standing.goal
+        shut = set(closed)
+        options = _options(point.position, shut)
+        if batch := self._afresh(point, shut):
+            return batch
+        if self.standing.lacking_db(score) > 0:
+            return self._quieter(point, options, self.standing.noise_aim(score), math.inf)
+        if self.standing.lacking_time(score) > 0:
+            return self._faster(point, options, goal.max_time or 0.0)
+        if goal.objective is Aim.ACCURACY:
+            return self._quieter(point, options, 0.0, goal.max_time or math.inf)
+        if goal.objective is Aim.SIZE:
+            return self._saving(point, _bytes_of(point.position, options), math.inf)
+        return self._faster(point, options, 0.0)
+
+    def _quieter(
+        self, point: Point, options: list[FormMove], aim: float, most_time: float
+    ) -> Batch:
+        """Moves down to a noise, those with the most noise for their time first, within a time."""
+        costs = self._alone(point.position, options)
+        gains = {move: self.estimates.gain(point.position, move) for move in options}
+        useful = [move for move in options if gains[move] > 0]
+        useful.sort(key=lambda move: -gains[move] / max(costs[move], LEAST_COST))
+        taken: dict[Unit, FormMove] = {}
+        begun = noise = self.estimates.total(point.position)
+        time = point.score.time_ratio or 0.0
+        for move in useful:
+            before = taken.get(move.unit)  # a form with less noise may follow one that costs less
+            gain = gains[move] - (gains[before] if before else 0.0)
+            cost = costs[move] - (costs[before] if before else 0.0)
+            if noise <= aim or gain <= 0 or (cost > 0 and time + cost > most_time):
+                continue
+            taken[move.unit] = move
+            noise, time = noise - gain, time + cost
+        return tuple(taken.values()) if noise < begun * (1 - LEAST_GAIN) else ()
+
+    def _faster(self, point: Point, options: list[FormMove], aim: float) -> Batch:
+        """Moves down to a time, those that save most for the noise that they add first."""
+        now = self.time_of(point.position)
+        if now is None:
+            return ()
+        alone = self._alone(point.position, options)
+        together = self._with_their_kind(point.position, options)
+        for costs in ({m: min(alone[m], together[m]) for m in options}, alone):
+            batch = self._saving(point, costs, now - aim)
+            then = self.time_of(point.position.moved(batch))
+            if batch and then is not None and then <= now - LEAST_SAVING:
+                return batch
+        return ()
+
+    def _saving(self, point: Point, costs: Mapping[FormMove, float], enough: float) -> Batch:
+        """Moves that save most for the noise that they add, until that is enough."""
+        noise = self.estimates.total(point.position)
+        allowed = max(self.standing.noise_allowed(point.score), noise)
+        if not self.standing.bounds_accuracy and self.standing.lacking_time(point.score):
+            allowed = math.inf
+        added = {move: -self.estimates.gain(point.position, move) for move in costs}
+        useful = [move for move, cost in costs.items() if cost < 0]
+        useful.sort(key=lambda move: costs[move] / max(added[move], 1e-6 * noise))
+        taken: dict[Unit, FormMove] = {}
+        saved = 0.0
+        for move in useful:
+            if move.unit in taken or saved >= enough or noise + added[move] > allowed:
+                continue
+            taken[move.unit] = move
+            noise, saved = noise + added[move], saved - costs[move]
+        return tuple(taken.values()) if saved >= LEAST_SAVING else ()
+
+    def _afresh(self, point: Point, closed: set[tuple[str, NodeForm]]) -> Batch:
+        """Moves to the position of the best outlook, where that promises enough."""
+        outlook = Outlook(point, self.standing, self.estimates, self.time_of)
+        now, best = outlook.expected(point.position), outlook.best(closed)
+        then = outlook.expected(best)
+        saves = now.worth - then.worth >= LEAST_SAVING
+        if now.lacks - then.lacks < LEAST_DB and not (then.lacks <= now.lacks and saves):
+            return ()
+        moved = [unit for unit in best.units if best.form(unit) is not point.position.form(unit)]
+        moves = [FormMove(unit, best.form(unit)) for unit in moved]
+        added = {move: -self.estimates.gain(point.position, move) for move in moves}
+        return tuple(sorted(moves, key=lambda move: added[move]))
+
+    def _alone(self, position: Position, options: list[FormMove]) -> dict[FormMove, float]:
+        """Share of float's time that each move costs by itself; negative where it saves some."""
+        now = self.time_of(position)
+        return {move: _difference(now, self.time_of(position.moved([move]))) for move in options}
+
+    def _with_their_kind(
+        self, position: Position, options: list[FormMove]
+    ) -> dict[FormMove, float]:
+        """The same of moves that all units of a kind make at once: nothing changes between them."""
+        alike: dict[tuple[str, NodeForm], list[FormMove]] = {}
+        for move in options:
+            alike.setdefault((move.unit.kind, move.form), []).append(move)
+        now = self.time_of(position)
+        found: dict[FormMove, float] = {}
+        for moves in alike.values():
+            cost = _difference(now, self.time_of(position.moved(moves))) / len(moves)
+            found |= dict.fromkeys(moves, cost)
+        return found
+
+
+def _options(position: Position, closed: set[tuple[str, NodeForm]]) -> list[FormMove]:
+    """Every move of one unit."""
+    return [
+        FormMove(unit, form)
+        for unit in position.units
+        for form in unit.forms
+        if form is not position.form(unit) and (unit.anchor.name, form) not in closed
+    ]
+
+
+def _difference(now: float | None, then: float | None) -> float:
+    return 0.0 if now is None or then is None else then - now
+
+
+def _bytes_of(position: Position, options: list[FormMove]) -> dict[FormMove, float]:
+    """Share of float's weights that each move costs; negative where it saves some."""
+    now = share_of_bytes(position)
+    return {move: share_of_bytes(position.moved([move])) - now for move in options}

@@ -1,0 +1,107 @@
+"""Made-up networks for the tests of searches: errors, times and bytes of layers add up."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.operator import NodeForm
+from onnxq.qconfig import QConfigMapping, onnxq_default_qconfig
+from onnxq.tuning.descent import Descent
+from onnxq.tuning.estimates import Estimates
+from onnxq.tuning.moves import form_in, with_form
+from onnxq.tuning.position import Position
+from onnxq.tuning.proposals import Proposals
+from onnxq.tuning.score import Score
+from onnxq.tuning.standing import Standing
+from onnxq.tuning.units import Member, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from onnxq.tuning.descent import Found
+    from onnxq.tuning.evaluations import Refusal
+    from onnxq.tuning.goal import Goal
+
+INTEGER, FLOAT = NodeForm.INTEGER, NodeForm.FLOAT
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer that runs in integers or in float, without any noise then."""
+
+    noise: float
+    float_time: float
+    integer_time: float
+    weights: int = 1000
+
+
+@dataclass(frozen=True)
+class Network:
+    """A chain of layers."""
+
+    layers: tuple[Layer, ...]
+    kind: str = "Conv"
+
+    @cached_property
+    def units(self) -> tuple[Unit, ...]:
+        return tuple(
+            Unit(Member(f"/layer{i}", "Conv"), (), self.kind, (FLOAT, INTEGER), layer.weights)
+            for i, layer in enumerate(self.layers)
+        )
+
+    def score(self, forms: Sequence[NodeForm]) -> Score:
+        coded = [form is INTEGER for form in forms]
+        pairs = list(zip(self.layers, coded, strict=True))
+        noise = sum(layer.noise for layer, is_coded in pairs if is_coded)
+        db = -10 * math.log10(noise) if noise else 200.0
+        time = sum(x.integer_time if is_coded else x.float_time for x, is_coded in pairs)
+        size = sum(x.weights * (1 if is_coded else 4) for x, is_coded in pairs)
+        return Score(db, {"y": db}, size, time)
+
+    def measured(self, mappings: Sequence[QConfigMapping]) -> list[Score | Refusal]:
+        return [self.score([form_in(m, unit) for unit in self.units]) for m in mappings]
+
+    def every(self) -> Iterator[Score]:
+        """Scores of all forms that there are."""
+        return map(self.score, itertools.product((FLOAT, INTEGER), repeat=len(self.layers)))
+
+    @property
+    def start(self) -> Position:
+        """All layers in integers."""
+        mapping = QConfigMapping(onnxq_default_qconfig)
+        for unit in self.units:
+            mapping = with_form(mapping, unit, INTEGER)
+        return Position(mapping, self.units)
+
+    def search(self, goal: Goal, noise: Mapping[str, float] | None = None) -> Found:
+        """The search from all integers, with estimates of the noise of layers; None: right ones."""
+        if noise is None:
+            named = zip(self.units, self.layers, strict=True)
+            noise = {unit.anchor.name: layer.noise for unit, layer in named}
+
+        def time_of(position: Position) -> float | None:
+            return self.score([position.form(unit) for unit in self.units]).time_ratio
+
+        proposals = Proposals(Standing(goal, math.inf), Estimates(dict(noise)), time_of)
+        return Descent(proposals, self.measured, (), goal.max_runs).run(self.start)
+
+
+def drawn(seed: int, layers: int = 8) -> tuple[Network, dict[str, float]]:
+    """A network, and estimates of its layers' noise that are wrong by 5 dB in the mean."""
+    random = np.random.default_rng(seed)
+    noise = 10 ** random.uniform(-6, -2, layers)
+    floats = random.uniform(0.2, 1.0, layers)
+    floats /= floats.sum()
+    integers = floats * random.uniform(0.3, 1.2, layers)
+    weights = random.integers(100, 10_000, layers)
+    columns = (noise.tolist(), floats.tolist(), integers.tolist(), weights.tolist())
+    network = Network(tuple(itertools.starmap(Layer, zip(*columns, strict=True))))
+    wrong = noise * 10 ** random.normal(0, 0.5, layers)
+    names = [unit.anchor.name for unit in network.units]
+    return network, dict(zip(names, wrong.tolist(), strict=True))

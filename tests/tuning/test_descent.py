@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onnxq.errors import QConfigError
+from onnxq.tuning.descent import Descent
+from onnxq.tuning.estimates import Estimates
+from onnxq.tuning.evaluations import Refusal
+from onnxq.tuning.front import front_of
+from onnxq.tuning.goal import Aim, Goal
+from onnxq.tuning.moves import form_in
+from onnxq.tuning.proposals import Proposals
+from onnxq.tuning.standing import Standing
+from tests.tuning.made_up import FLOAT, INTEGER, Layer, Network, drawn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.tuning.score import Score
+
+SEEDS = range(12)
+
+
+@pytest.mark.parametrize(
+    ("goal", "factor"),
+    [
+        (Goal(min_sqnr_db=30), 1.02),
+        (Goal(min_sqnr_db=40), 1.02),
+        # a weight is large or small: the last layer that fits decides
+        (Goal(min_sqnr_db=30, objective=Aim.SIZE), 1.1),
+    ],
+)
+def test_search_is_near_the_best_of_all_forms_in_few_runs(goal: Goal, factor: float) -> None:
+    ratios, runs = [], []
+    for seed in SEEDS:
+        network, wrong = drawn(seed)
+        standing = Standing(goal, math.inf)
+        best = min(network.every(), key=standing.order)
+        found = network.search(goal, wrong)
+        assert standing.lacks(found.best.score) == 0
+        ratios.append(standing.worth(found.best.score) / standing.worth(best))
+        runs.append(len(found.points))
+    assert statistics.median(ratios) <= factor
+    assert max(ratios) < 1.5
+    assert max(runs) <= 20
+
+
+def test_goal_that_is_kept_at_the_start_takes_one_run_where_nothing_is_faster() -> None:
+    network = Network((Layer(1e-5, 0.5, 0.2), Layer(1e-5, 0.5, 0.3)))
+    found = network.search(Goal(min_sqnr_db=30))
+    assert len(found.points) == 1
+    assert found.why == "no move is left that is worth a run"
+
+
+def test_only_the_layer_with_the_noise_goes_to_float() -> None:
+    layers = [Layer(1e-6, 0.1, 0.05)] * 9 + [Layer(1e-1, 0.1, 0.05)]
+    network = Network(tuple(layers))
+    found = network.search(Goal(min_sqnr_db=40))
+    assert dict(found.best.position.forms) == {"/layer9": FLOAT}
+
+
+def test_layers_that_are_slower_in_integers_go_to_float_by_kinds() -> None:
+    network = Network((Layer(1e-6, 0.5, 0.7), Layer(1e-6, 0.5, 0.7)))
+    found = network.search(Goal(max_time=1.0))
+    assert set(found.best.position.forms.values()) == {FLOAT}
+
+
+def test_goal_out_of_reach_gives_the_point_that_lacks_least() -> None:
+    network = Network((Layer(1e-2, 0.5, 0.2), Layer(1e-3, 0.5, 0.2)))
+    goal = Goal(min_sqnr_db=40, max_time=0.3)
+    found = network.search(goal)
+    standing = Standing(goal, math.inf)
+    assert standing.lacks(found.best.score) > 0
+    assert found.best == min(found.points, key=lambda p: standing.order(p.score))
+
+
+def test_search_takes_no_more_runs_than_it_may() -> None:
+    network, wrong = drawn(3)
+    found = network.search(Goal(min_sqnr_db=45, max_runs=3), wrong)
+    assert len(found.points) == 3
+    assert found.why == "no run is left"
+
+
+def test_search_is_the_same_every_time() -> None:
+    network, wrong = drawn(4)
+    first, second = (network.search(Goal(min_sqnr_db=40), wrong) for _ in range(2))
+    assert first.points == second.points
+
+
+def test_front_of_a_search_has_its_best_point() -> None:
+    network, wrong = drawn(5)
+    found = network.search(Goal(min_sqnr_db=40), wrong)
+    assert found.best.score in [point.score for point in front_of(found.points)]
+
+
+def _descent(network: Network, goal: Goal, refused: object) -> Descent:
+    """A search in which mappings with the first layer in float are refused."""
+
+    def measured(mappings: Sequence[QConfigMapping]) -> list[Score | Refusal]:
+        return [
+            Refusal("no kernel")
+            if form_in(mapping, network.units[0]) is refused
+            else network.measured([mapping])[0]
+            for mapping in mappings
+        ]
+
+    noise = {u.anchor.name: x.noise for u, x in zip(network.units, network.layers, strict=True)}
+    proposals = Proposals(
+        Standing(goal, math.inf),
+        Estimates(noise),
+        lambda p: network.score([p.form(unit) for unit in network.units]).time_ratio,
+    )
+    return Descent(proposals, measured, (), goal.max_runs)
+
+
+def test_moves_that_are_refused_are_named_and_others_found() -> None:
+    network = Network((Layer(1e-2, 0.5, 0.2), Layer(1e-2, 0.5, 0.2)))
+    found = _descent(network, Goal(min_sqnr_db=19.6), FLOAT).run(network.start)
+    assert [why for _, why in found.refused]
+    assert dict(found.best.position.forms) == {"/layer1": FLOAT}
+
+
+def test_start_that_is_refused_is_an_error() -> None:
+    network = Network((Layer(1e-2, 0.5, 0.2),))
+    with pytest.raises(QConfigError, match="no kernel"):
+        _descent(network, Goal(), INTEGER).run(network.start)
+
+
+def test_time_that_is_up_ends_a_search() -> None:
+    network, _ = drawn(6)
+    descent = _descent(network, Goal(min_sqnr_db=60), None)
+    late = iter([False, False, *[True] * 100])
+    found = replace(descent, is_late=lambda: next(late)).run(network.start)
+    assert found.why == "the time is up"

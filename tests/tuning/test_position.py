@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from onnxq.observers import MinMaxObserver
+from onnxq.operator import NodeForm
+from onnxq.qconfig import QConfig, QConfigDynamic, QConfigMapping, onnxq_default_qconfig
+from onnxq.tuning.moves import ActivationObserver, ImproveMove, form_in, with_form
+from onnxq.tuning.position import FormMove, Position
+from onnxq.tuning.units import Member, Unit
+
+FORMS = tuple(form for form in NodeForm if form is not NodeForm.WIDE)
+BIAS, RELU, SUM = Member("/add", "Add", inside=True), Member("/relu", "Relu", True, True), "/sum"
+PRODUCT = Unit(Member("/mm", "MatMul"), (BIAS, RELU, Member(SUM, "Add")), "MatMul", FORMS, 100)
+START = with_form(QConfigMapping(onnxq_default_qconfig), PRODUCT, NodeForm.INTEGER)
+
+
+def form_of(mapping: QConfigMapping, node: str) -> NodeForm | None:
+    entry = mapping.nodes[node]
+    assert isinstance(entry, QConfig)
+    return entry.form
+
+
+def test_every_form_is_read_as_it_was_named() -> None:
+    for form in FORMS:
+        assert form_in(with_form(START, PRODUCT, form), PRODUCT) is form
+
+
+def test_bias_stays_within_a_product_with_a_float_result_and_the_rest_is_float() -> None:
+    mapping = with_form(START, PRODUCT, NodeForm.FLOAT_RESULT)
+    assert form_of(mapping, "/add") is NodeForm.INTEGER
+    assert form_of(mapping, "/relu") is form_of(mapping, SUM) is NodeForm.FLOAT
+
+
+def test_dynamic_form_names_the_weights_of_the_global_entry() -> None:
+    entry = with_form(START, PRODUCT, NodeForm.DYNAMIC).nodes["/mm"]
+    assert isinstance(entry, QConfigDynamic)
+    assert entry.weight == onnxq_default_qconfig.weight
+
+
+def test_move_back_leaves_the_start_as_it_was() -> None:
+    start = Position(START, (PRODUCT,))
+    there = start.moved([FormMove(PRODUCT, NodeForm.FLOAT)])
+    assert there.mapping != START
+    assert there.moved([FormMove(PRODUCT, NodeForm.INTEGER)]) == start
+    assert start.mapping == START
+
+
+def test_words_name_form_and_nodes() -> None:
+    there = Position(START, (PRODUCT,)).moved([FormMove(PRODUCT, NodeForm.FLOAT)])
+    observer = ActivationObserver(MinMaxObserver.with_args())
+    words = there.also(observer, ImproveMove("bias")).words
+    assert words == ("float: MatMul, /mm", "activations by MinMaxObserver", "improve: bias")
+
+
+def test_forms_of_nodes_are_those_of_the_mapping() -> None:
+    begun = {member.name: NodeForm.INTEGER for member in PRODUCT.members}
+    there = Position(START, (PRODUCT,)).moved([FormMove(PRODUCT, NodeForm.FLOAT_RESULT)])
+    forms = there.node_forms(begun)
+    assert forms == {name: form_of(there.mapping, name) for name in begun}
+
+
+def test_observer_replaces_the_default_alone() -> None:
+    own = QConfig(MinMaxObserver.with_args(reduce_range=True), onnxq_default_qconfig.weight)
+    start = Position(START.set_node("/own", own), (PRODUCT,))
+    mapping = start.also(ActivationObserver(MinMaxObserver.with_args())).mapping
+    assert mapping.nodes["/own"] == own
+    changed = mapping.nodes["/mm"]
+    assert isinstance(changed, QConfig)
+    assert changed.activation == MinMaxObserver.with_args()
+
+
+def test_improvement_is_asked_for_behind_others() -> None:
+    asked = ImproveMove("bias").applied(START.set_improve(("smooth",)))
+    assert asked.improve == ("smooth", "bias")
