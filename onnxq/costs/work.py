@@ -77,6 +77,8 @@ def work_of(node: ir.Node, sizes: Mapping[str, Sizes]) -> Work | None:
         return _product(node, sizes, plain)
     if node.op_type in GATES:
         return _recurrent(node, sizes, plain)
+    if value_name(node.outputs[0]) not in sizes:  # nobody reads it
+        return None
     return _other(node, sizes, plain)
 
 

@@ -110,3 +110,11 @@ def test_rows_and_columns_that_are_summed_are_two_kinds() -> None:
 def test_unknown_sizes_have_no_work() -> None:
     text = "g (float[5] x) => (int64[1,K] y) { y = NonZero(x) }"
     assert first_work(text) is None
+
+
+def test_a_first_result_of_unknown_size_that_nobody_reads_has_no_work() -> None:
+    node = ir.node("Loop", [ir.Value(name="x")], num_outputs=2)
+    values, result = node.outputs
+    values.name, result.name = "values", "result"
+    ir.Graph([node.inputs[0]], [result], nodes=[node])
+    assert work_of(node, {"x": (2,), "result": (2,)}) is None
