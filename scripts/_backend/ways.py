@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx_ir as ir
 
 import onnxq
 from onnxq import catalog
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import onnx
-    import onnx_ir as ir
 
     from onnxq.checking.cross_findings import CrossFindings
     from scripts._backend.cases import SuiteCase
+
+
+STORED = (ir.DataType.INT8, ir.DataType.UINT8)  # weights of float nodes
 
 
 class Outcome(enum.Enum):
@@ -138,7 +141,7 @@ def _ended(case: SuiteCase, way: str, wanted: list[Any] | None) -> Ended:
 def _judged(
     case: SuiteCase, way: str, made: ir.Model, got: list[Any], wanted: list[Any]
 ) -> tuple[Outcome, str]:
-    if way != "dynamic" and not any(map(catalog.is_on_codes, made.graph.all_nodes())):
+    if way != "dynamic" and not _is_quantized(made):
         if all(_near(x, y, *case.tolerances) for x, y in zip(got, wanted, strict=True)):
             return Outcome.UNCHANGED, ""
         return Outcome.WRONG, "nothing was quantized, and outputs are others than the float model's"
@@ -151,6 +154,13 @@ def _judged(
     if unchecked or found.end_to_end:
         return Outcome.UNCHECKED, "; ".join([*unchecked, found.end_to_end])
     return Outcome.QUANTIZED, ""
+
+
+def _is_quantized(made: ir.Model) -> bool:
+    """Whether a node computes with codes, or reads a table that is stored as such."""
+    return any(map(catalog.is_on_codes, made.graph.all_nodes())) or any(
+        weight.dtype in STORED for weight in made.graph.initializers.values()
+    )
 
 
 def _differing(found: CrossFindings) -> list[str]:

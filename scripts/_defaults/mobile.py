@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import torch
@@ -28,13 +29,15 @@ def at_opset_11(name: str, size: Size, folder: Path) -> Case:
     module, feeds = build(name, size)
     inputs = feeds(TOGETHER, EXPORT_SEED)
     path = folder / "float.onnx"
-    torch.onnx.export(
-        module,
-        tuple(inputs.values()),
-        path,
-        input_names=list(inputs),
-        opset_version=OLD_OPSET,
-        dynamic_axes={key: {0: "batch"} for key in inputs},
-        dynamo=False,
-    )
+    with warnings.catch_warnings():  # it is deprecated, and says so
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.onnx.export(
+            module,
+            tuple(inputs.values()),
+            path,
+            input_names=list(inputs),
+            opset_version=OLD_OPSET,
+            dynamic_axes={key: {0: "batch"} for key in inputs},
+            dynamo=False,
+        )
     return drawn(path, feeds)

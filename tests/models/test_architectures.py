@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import onnxq
+from onnxq import catalog
 from onnxq.graph.io import load, save
 from onnxq.operator import Float
 from onnxq.ort.runtime import NodeKind, count, integer_nodes, optimized_graph
@@ -76,4 +77,5 @@ def test_the_chosen_forms_are_exact_and_give_the_same_bytes_named(
         mapping = plan.qconfig
     assert files[0].to_bytes() == files[1].to_bytes()
     opposite = [{k: -x for k, x in samples[0].items()}] if name == BRANCHES else []
-    assert onnxq.cross_check(files[0], [samples[0], *opposite]).exact
+    if any(map(catalog.is_on_codes, files[0].graph.all_nodes())):
+        onnxq.cross_check(files[0], [samples[0], *opposite]).check()
