@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 MAX_NAMED = 4  # names in a message; the rest are counted
+MAX_SENTENCES = 5  # likewise, where each has a line
 
 Member = TypeVar("Member", bound=enum.Enum)
 
@@ -154,5 +155,14 @@ def listed(names: Sequence[str]) -> str:
 
 def counted(names: Sequence[str], most: int = MAX_NAMED) -> str:
     """The first few names as they are, and how many more there are: "a, b and 7 more"."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    return ", ".join(names[:most]) + _and_more(len(names) - most)
+
+
+def in_lines(sentences: Sequence[str], most: int = MAX_SENTENCES) -> str:
+    """The first few sentences, indented, one to a line, and how many more there are."""
+    more = _and_more(len(sentences) - most).lstrip()
+    return "".join(f"\n  {line}" for line in [*sentences[:most], *([more] if more else [])])
+
+
+def _and_more(count: int) -> str:
+    return f" and {count} more" if count > 0 else ""

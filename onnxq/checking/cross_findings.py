@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from onnxq.core.saved import Saved
-from onnxq.errors import VerificationError
+from onnxq.errors import VerificationError, in_lines
 from onnxq.static.arguments import check_bound
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 NOT_REACHED = "no sample reached it"
 """Why a node that did not run was not compared."""
-MAX_NAMED = 5  # broken bounds named in a message; the rest are counted
 
 
 class Unchecked(enum.Enum):
@@ -220,12 +219,8 @@ class CrossFindings(Saved):
         broken = self._broken(bounds)
         if not broken:
             return
-        more = f"\n  and {len(broken) - MAX_NAMED} more" if len(broken) > MAX_NAMED else ""
         raise VerificationError(
-            f"{len(broken)} finding(s):\n  "
-            + "\n  ".join(broken[:MAX_NAMED])
-            + more
-            + f"\n{self._remedy(broken)}"
+            f"{len(broken)} finding(s):{in_lines(broken)}\n{self._remedy(broken)}"
         )
 
     def _broken(self, bounds: _Bounds) -> list[str]:

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from onnxq.core.saved import Saved
-from onnxq.errors import VerificationError
+from onnxq.errors import VerificationError, in_lines
 from onnxq.static.arguments import check_bound, check_decibels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-MAX_NAMED = 5  # broken bounds named in a message; the rest are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +137,8 @@ class Findings(Saved):
             broken += _above(max_steps, list(self._steps()))
         if not broken:
             return
-        more = f"\n  and {len(broken) - MAX_NAMED} more" if len(broken) > MAX_NAMED else ""
         raise VerificationError(
-            f"{len(broken)} bound(s) broken:\n  "
-            + "\n  ".join(broken[:MAX_NAMED])
-            + f"{more}\n{self._remedy()}"
+            f"{len(broken)} bound(s) broken:{in_lines(broken)}\n{self._remedy()}"
         )
 
     def _remedy(self) -> str:

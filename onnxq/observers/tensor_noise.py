@@ -67,11 +67,16 @@ class TensorNoise:
         return None if self.signal is None else decibels(self.signal, self.power)
 
 
+def noise_at(sqnr_db: float) -> float:
+    """Noise over signal at that SQNR: 10^(-sqnr_db / 10)."""
+    return 10.0 ** (-sqnr_db / 10)
+
+
 def decibels(signal: float, noise: float) -> float:
     """10 log10(signal / noise), within +-NO_NOISE_DB."""
-    if noise <= signal * 10 ** (-NO_NOISE_DB / 10):
+    if noise <= signal * noise_at(NO_NOISE_DB):
         return NO_NOISE_DB
-    return 10 * math.log10(max(signal / noise, 10 ** (-NO_NOISE_DB / 10)))
+    return 10 * math.log10(max(signal / noise, noise_at(NO_NOISE_DB)))
 
 
 def predicted_noise(observer: Observer, qparams: QParams) -> TensorNoise | None:

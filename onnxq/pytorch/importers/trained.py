@@ -23,7 +23,7 @@ from torch import fx, nn
 from torch.ao import quantization as tq
 from torch.ao.quantization.quantize_fx import convert_fx
 
-from onnxq.errors import CalibrationError, UnsupportedError
+from onnxq.errors import CalibrationError, UnsupportedError, counted
 from onnxq.pytorch.importers.notes import note
 
 if TYPE_CHECKING:
@@ -174,9 +174,7 @@ def _symmetrize(trained: _Trained, odd: Tensor) -> None:
 
 def _warn(path: str, odd: Tensor, asked_symmetric: object) -> None:
     channels = [str(int(i)) for i in torch.nonzero(odd).reshape(-1)]
-    more = f" and {len(channels) - _MAX_NAMED} more" if len(channels) > _MAX_NAMED else ""
-    named = ", ".join(channels[:_MAX_NAMED]) + more
-    what = f"channels {named}" if odd.numel() > 1 else "the tensor"
+    what = f"channels {counted(channels, _MAX_NAMED)}" if odd.numel() > 1 else "the tensor"
     why = (
         "though its qconfig asks for symmetric ones: a known bug of torch's "
         "FusedMovingAvgObsFakeQuantize where all weights have one sign, or are 0"

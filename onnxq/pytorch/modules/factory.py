@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from onnxq.core.regular import why_no_file
-from onnxq.errors import ModelError, QConfigError, kind_of, nearest
+from onnxq.errors import ModelError, QConfigError, kind_of, listed, nearest
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -132,5 +132,4 @@ def load_weights(module: nn.Module, path: str | Path) -> None:
 def _some(what: str, names: list[str]) -> str:
     if not names:
         return ""
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"{what} {', '.join(repr(n) for n in names[:3])}{more}. "
+    return f"{what} {listed(names)}. "

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING
 from onnxq.catalog import rule_of
 from onnxq.graph.sizes import sizes_of
 from onnxq.graph.walk import node_name, value_name
+from onnxq.observers.tensor_noise import noise_at
 from onnxq.operator import Role
 from onnxq.ort.layouts import ADDED_BY_CONV
 from onnxq.static.choosing.again import chosen_again, in_float
 from onnxq.static.choosing.weighing import Weighing, in_us, neighbours
-from onnxq.static.noise.unfit import TYPICAL_DB, tensor_losses
+from onnxq.static.noise.unfit import TYPICAL_NOISE, tensor_losses
 from onnxq.static.placing.decision import Quantize
 
 if TYPE_CHECKING:
@@ -44,9 +45,6 @@ There, whole CNNs have 7e-4 for each unit of time that integers save them (33.9 
 is what they are quantized for; products of attention 1.4e-3 (4.5 dB of 38.2 for 0.07), which is too
 much; the stem of a small ViT 8e-3 (7.3 dB of 41.8 for 0.04)."""
 
-TYPICAL_NOISE = 10.0 ** (-TYPICAL_DB / 10)
-"""Noise of codes of which the statistics tell none."""
-
 
 def by_stems(prepared: Prepared, statistics: Statistics, costs: Costs) -> Prepared:
     """The Prepared without stems whose error is worth more than the time that they save.
@@ -64,7 +62,9 @@ def by_stems(prepared: Prepared, statistics: Statistics, costs: Costs) -> Prepar
     noises = _noises(prepared, statistics)
     naming: dict[str, NamedForm] = {}
     for stem in stems:
-        noise = max(noises.get(name, TYPICAL_NOISE) for name in stem.codes)
+        noise = max(
+            noises.get(name, TYPICAL_NOISE) for name in stem.codes
+        )  # of codes unknown, a usual one
         saved = weighing.saved_by_integers(stem.nodes)
         is_worth_it = saved * NOISE_OF_TIME >= noise * float_ns
         if is_worth_it or not weighing.knows(stem.nodes):
@@ -94,7 +94,7 @@ class _Stem:
 def _noises(prepared: Prepared, statistics: Statistics) -> dict[str, float]:
     """Tensor -> noise of its codes over its power, where it is known."""
     found = {
-        name: 10 ** (-one.noise.sqnr_db / 10)
+        name: noise_at(one.noise.sqnr_db)
         for name, one in tensor_losses(prepared, statistics).items()
         if one.noise.sqnr_db is not None
     }

@@ -21,7 +21,7 @@ import numpy as np
 
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.observers import NormalizationObserver
-from onnxq.observers.tensor_noise import TensorNoise, predicted_noise
+from onnxq.observers.tensor_noise import TensorNoise, noise_at, predicted_noise
 from onnxq.operator import Float
 from onnxq.static.noise.error_paths import Magnifier, magnifiers, of_codes
 from onnxq.static.planning.activation_qparams import tensor_qparams
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 TYPICAL_DB = 35.0
 """SQNR of 8 bits on a Laplace distribution, whose tails are as heavy as a usual tensor's: 35 to 36,
 by the sample. What has that is fit; a model whose median has less is measured against it."""
+TYPICAL_NOISE = noise_at(TYPICAL_DB)
 ORDINARY_SPREAD = 2.0
 """Sum of the noises over N typical ones that needs no cause in single tensors."""
 ONE_BIT = 4.0
@@ -64,6 +65,11 @@ class TensorLoss:
         own = math.inf if self.noise.sqnr_db is None else self.noise.sqnr_db
         return min(own, math.inf if self.behind_db is None else self.behind_db)
 
+    @property
+    def worst_noise(self) -> float:
+        """Noise over power at `worst_db`; 0 where nothing is known."""
+        return noise_at(self.worst_db)
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -86,13 +92,13 @@ class Budget:
     @classmethod
     def of(cls, found: Collection[TensorLoss]) -> Budget:
         """The Budget of these roundings; those of which nothing is known count for nothing."""
-        noises = sorted(10 ** (-loss.worst_db / 10) for loss in found if loss.worst_db < math.inf)
+        noises = sorted(loss.worst_noise for loss in found if loss.worst_db < math.inf)
         if not noises:
             return cls(0, 0.0, 0.0, 0.0, math.inf)
-        usual = len(noises) * min(numbers.median(noises), 10 ** (-TYPICAL_DB / 10))
+        usual = len(noises) * min(numbers.median(noises), TYPICAL_NOISE)
         sums = np.cumsum(noises)
         total = float(sums[-1])
-        good = np.array(noises) <= 10 ** (-TYPICAL_DB / 10)
+        good = np.array(noises) <= TYPICAL_NOISE
         fit = int(np.count_nonzero((sums <= ORDINARY_SPREAD * usual) | good))
         rest = float(sums[fit - 1]) if fit else 0.0
         if total < ONE_BIT * rest or fit == len(noises):
@@ -128,7 +134,7 @@ def unfit(
     return {
         name: Unfit(loss, _reason(loss, budget, statistics))
         for name, loss in found.items()
-        if 10 ** (-loss.worst_db / 10) > budget.most
+        if loss.worst_noise > budget.most
     }
 
 
