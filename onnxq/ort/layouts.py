@@ -31,6 +31,10 @@ IN_BLOCKS |= frozenset(
     ]
 )
 """Float nodes that run on blocks of channels; of two operands, only where their shapes are one."""
+INTO_BLOCKS, OUT_OF_BLOCKS, REORDERED = "ReorderInput", "ReorderOutput", "Transpose"
+CHANGES_LAYOUT = (INTO_BLOCKS, OUT_OF_BLOCKS, REORDERED)
+"""Operators that it adds where layouts change; a Transpose of the file has the name that it had."""
+QUANTIZES_AT_RUN = "DynamicQuantizeLinear"
 CHANNELS_LAST = frozenset(["AveragePool", "Concat", "GlobalAveragePool", "MaxPool"])
 """Integer nodes that run channels last though their result has another shape than their inputs."""
 BLOCK = 16

@@ -51,6 +51,7 @@ __all__ = [
     "count",
     "infer_types",
     "integer_nodes",
+    "open_profiled",
     "open_session",
     "open_with_graph",
     "optimized_graph",
@@ -160,6 +161,16 @@ class Session:
             raise CalibrationError(
                 f"{self._name}: input '{missing[0]}' is missing; got {', '.join(feeds) or 'none'}."
             )
+
+    def end_profile(self) -> Path:
+        """File with the times of the nodes in every run so far; of sessions of `open_profiled`.
+
+        Raises:
+            CalibrationError: the session is closed.
+        """
+        if self._session is None:
+            raise CalibrationError(f"{self._name}: the session is closed; open another one.")
+        return Path(self._session.end_profiling())
 
     def close(self) -> None:
         """Frees the model; further runs are refused."""
@@ -331,7 +342,28 @@ def open_with_graph(model: ir.Model | str | Path) -> tuple[Session, ir.Model]:
         ModelError: ONNX Runtime does not accept the model.
         OutputError: the folder for temporary files is full.
     """
+    return _with_graph(model, _options(1, Optimization.ALL))
+
+
+def open_profiled(model: ir.Model | str | Path, folder: Path) -> tuple[Session, ir.Model]:
+    """A Session of one thread that writes down the times of its nodes, and its `optimized_graph`.
+
+    Args:
+        model: as of `open_session`.
+        folder: for the file of `Session.end_profile`.
+
+    Raises:
+        ModelError, OutputError: as of `open_with_graph`.
+    """
     options = _options(1, Optimization.ALL)
+    options.enable_profiling = True
+    options.profile_file_prefix = str(folder / "profile")
+    return _with_graph(model, options)
+
+
+def _with_graph(
+    model: ir.Model | str | Path, options: ort.SessionOptions
+) -> tuple[Session, ir.Model]:
     with temporary_folder() as folder:
         path = folder / "optimized.onnx"
         options.optimized_model_filepath = str(path)

@@ -6,7 +6,7 @@ is one quantized model on all of its samples, on one thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from onnxq.checking.static_job import StaticJob, carry_out
@@ -14,7 +14,6 @@ from onnxq.checking.with_verdict import Check
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
 from onnxq.graph.saving import saved_bytes
-from onnxq.operator import NodeForm
 from onnxq.ort.runtime import Session, open_session
 from onnxq.samples import Samples, input_specs
 from onnxq.tuning.metric import Kind
@@ -22,6 +21,7 @@ from onnxq.tuning.model_run import ModelRun
 from onnxq.tuning.observations import Observations
 from onnxq.tuning.paired_outputs import PairedOutputs
 from onnxq.tuning.score import Score
+from onnxq.tuning.time_model import Forms, forms_of
 
 if TYPE_CHECKING:
     from onnxq.checking.runnable import Made
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from onnxq.tuning.subject import Subject
     from onnxq.tuning.tuning_samples import TuningSamples
 
-Ratio = Callable[[Mapping[str, NodeForm]], float | None]
-"""Predicted time over the float model's, of nodes in these forms by name; None: not known."""
+Ratio = Callable[[Forms], float | None]
+"""Predicted time over the float model's (see TimeModel.ratio); None: not known."""
 
 
 class Evaluator:
@@ -136,8 +136,7 @@ class Evaluator:
                     run.keep(batch, y)
             run.restart()
             value = self.metric.value(outputs, run, samples)
-        forms = {name: choice.form for name, choice in made.plan.choices.items()}
-        ratio = None if self.ratio is None else self.ratio(forms)
+        ratio = None if self.ratio is None else self.ratio(forms_of(made.plan))
         return Score(value, outputs.sqnr_db, saved_bytes(model), ratio)
 
     def _run(self, made: Made[Plan], session: Session) -> ModelRun:

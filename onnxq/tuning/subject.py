@@ -17,7 +17,7 @@ from onnxq.ort import runtime
 from onnxq.ort.runtime import Session, open_session
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.samples import input_specs
-from onnxq.samples.state import as_feedback
+from onnxq.samples.state import State, as_feedback
 from onnxq.static.prepare import backend_of, prepare
 from onnxq.tuning.model_run import ModelRun
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from onnxq.qconfig import QConfigMapping
     from onnxq.qconfig.input_codes import Asked
     from onnxq.samples import InputSpec
+    from onnxq.samples.inputs import Batch
     from onnxq.static.prepare import ModelSource, Prepared
     from onnxq.targets import Target
     from onnxq.targets.range_reduction import RangeReduction
@@ -135,6 +136,10 @@ class Subject:
             ModelError: ONNX Runtime does not run it.
         """
         return open_session(self.canonical.model, threads=1)
+
+    def first_feeds(self, batch: Batch) -> Batch:
+        """The batch, with zeros for state that goes round."""
+        return State(self.inputs, as_feedback(self.settings.feedback)).feeds(batch)
 
     def float_run(self, session: Session) -> ModelRun:
         """The float model in that session, as a metric runs it."""

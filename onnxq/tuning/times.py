@@ -12,8 +12,13 @@ from onnxq.operator import NodeForm
 if TYPE_CHECKING:
     from onnxq.tuning.node_group import NodeGroup
 
-SHARED = {NodeForm.STORED: NodeForm.FLOAT, NodeForm.WIDE: NodeForm.FLOAT}
-"""Forms that run the kernel of another one, where they were not measured."""
+SHARED = {
+    NodeForm.STORED: NodeForm.FLOAT,
+    NodeForm.WIDE: NodeForm.FLOAT,
+    NodeForm.INTEGER: NodeForm.FLOAT_RESULT,
+    NodeForm.FLOAT_RESULT: NodeForm.INTEGER,
+}
+"""Forms that run the kernel of another one, or nearly, where they were not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +30,12 @@ class NodeTimes:
             inside of another one's kernel takes 0.
         around: name of a form -> nanoseconds of conversions and changes of layout that it needed
             in the model in which the form was measured.
+        inside: names of forms of the node ahead that compute this one too, while it is in float.
     """
 
     ns: Mapping[str, float] = field(hash=False)
     around: Mapping[str, float] = field(default_factory=dict, hash=False)
+    inside: tuple[str, ...] = ()
 
     def of(self, form: NodeForm) -> float | None:
         """Nanoseconds in that form; None: it was not measured."""

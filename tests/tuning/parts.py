@@ -37,3 +37,11 @@ def evaluator_of(
     )
     wanted = as_metric(metric)
     return Evaluator(subject, search, baseline_of(subject, search, wanted), wanted)
+
+
+def rows(model: onnx.ModelProto, count: int = 8) -> dict[str, Array]:
+    """Random samples for a model with one input of floats."""
+    (spec,) = Subject.of(model).inputs
+    shape = [n if isinstance(n, int) else 1 for n in spec.shape or ()]
+    x = np.random.default_rng(0).standard_normal((count, *shape[1:]))
+    return {spec.name: x.astype(np.float32)}

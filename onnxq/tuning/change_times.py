@@ -1,0 +1,90 @@
+"""Times of conversions and changes of layout on this machine: one small model, profiled."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.clock.model import BLOCKS, Parts, codes, numbers
+from onnxq.core.atomic import temporary_folder
+from onnxq.costs import Change
+from onnxq.ort.layouts import INTO_BLOCKS, OUT_OF_BLOCKS, QUANTIZES_AT_RUN, REORDERED
+from onnxq.ort.profile import node_ns, quick_mean, scaled
+from onnxq.ort.runtime import open_profiled, open_session
+from onnxq.qdq.read import DEQUANTIZE, QUANTIZE
+from onnxq.tuning.times import ChangeTime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onnxq.core.arrays import Array
+    from onnxq.costs import Costs
+
+SHAPES = ((1, 16, 8, 8), (1, 64, 56, 56))
+"""Of the two tensors between which times are taken as a line: 1,024 and 200,704 elements."""
+RUNS = 40
+LAST, FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
+
+
+def change_times() -> dict[str, ChangeTime]:
+    """Value of a Change -> its time; a part of a second."""
+    parts, results = Parts(), []
+    feeds: dict[str, Array] = {}
+    names: dict[str, list[str]] = {}
+    for number, shape in enumerate(SHAPES):
+        feeds[f"x{number}"], feeds[f"q{number}"] = numbers(*shape), codes(*shape)
+        _, channels, size, _ = shape
+        feeds[f"t{number}"] = codes(1, size, size, channels)
+        for change, build in _BUILDS.items():
+            added = build(parts, number, channels)
+            names.setdefault(change.value, []).append(added)
+            results.append(added)
+    model, whole = parts.model(feeds, results), []
+    with temporary_folder() as folder, open_session(model, threads=1) as quiet:
+        session, _ = open_profiled(model, folder)
+        with session:
+            for _ in range(RUNS):
+                session.run(feeds)
+                start = time.thread_time()
+                quiet.run(feeds)
+                whole.append((time.thread_time() - start) * 1e9)
+            ns = scaled(node_ns(session.end_profile()), quick_mean(whole))
+    sizes = [int(np.prod(shape)) for shape in SHAPES]
+    return {
+        change: _line(sizes, [ns.get(name, 0.0) for name in added])
+        for change, added in names.items()
+    }
+
+
+def changes_of(costs: Costs) -> dict[str, ChangeTime]:
+    """The same from a table."""
+    sizes = [int(np.prod(shape)) for shape in SHAPES]
+    found = {}
+    for change in Change:
+        estimates = [costs.change(change, size) for size in sizes]
+        if None not in estimates:
+            found[change.value] = _line(sizes, [each.ns for each in estimates if each is not None])
+    return found
+
+
+def _line(sizes: list[int], ns: list[float]) -> ChangeTime:
+    """The line through two measurements; no part of it is below 0."""
+    slope = max((ns[1] - ns[0]) / (sizes[1] - sizes[0]), 0.0)
+    return ChangeTime(max(ns[0] - slope * sizes[0], 0.0), slope)
+
+
+def _grid(parts: Parts) -> tuple[str, str]:
+    return parts.constant(np.array(0.02, np.float32)), parts.constant(np.array(128, np.uint8))
+
+
+_BUILDS: dict[Change, Callable[[Parts, int, int], str]] = {
+    Change.QUANTIZE: lambda p, i, _: p.add(QUANTIZE, [f"x{i}", *_grid(p)]),
+    Change.DEQUANTIZE: lambda p, i, _: p.add(DEQUANTIZE, [f"q{i}", *_grid(p)]),
+    Change.QUANTIZE_AT_RUN: lambda p, i, _: p.add(QUANTIZES_AT_RUN, [f"x{i}"], results=3),
+    Change.CHANNELS_LAST: lambda p, i, _: p.add(REORDERED, [f"q{i}"], {"perm": LAST}),
+    Change.CHANNELS_FIRST: lambda p, i, _: p.add(REORDERED, [f"t{i}"], {"perm": FIRST}),
+    Change.BLOCKED: lambda p, i, _: p.add(INTO_BLOCKS, [f"x{i}"], {}, BLOCKS),
+    Change.UNBLOCKED: lambda p, i, c: p.add(OUT_OF_BLOCKS, [f"x{i}"], {"channels": c}, BLOCKS),
+}

@@ -1,0 +1,271 @@
+"""Measures the times of a model's nodes in float and in each form, on this machine.
+
+The float model and quantized ones run in turns on one thread, with ONNX Runtime's profiler, so that
+what else the machine does slows all of them alike. The sessions without it, whose whole runs are
+compared, take turns too.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from onnxq.core.atomic import temporary_folder
+from onnxq.costs.model_time import walked
+from onnxq.errors import CalibrationError, ModelError, QConfigError, UnsupportedError
+from onnxq.graph.sizes import sizes_of
+from onnxq.operator import NodeForm
+from onnxq.ort.profile import node_ns, quick_mean, scaled
+from onnxq.ort.runtime import open_profiled, open_session
+from onnxq.ort.version import installed
+from onnxq.qconfig import Choice, QConfig, QConfigMapping, onnxq_default_dynamic_qconfig
+from onnxq.samples import as_taken, input_specs
+from onnxq.tuning.attribution import Owner, Part, owners, with_unnamed
+from onnxq.tuning.change_times import change_times, changes_of
+from onnxq.tuning.time_model import forms_ahead, forms_of
+from onnxq.tuning.times import NodeTimes, Times
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+
+    from onnxq.core.arrays import Array
+    from onnxq.costs import Costs
+    from onnxq.ort.runtime import Session
+    from onnxq.tuning.evaluator import Evaluator
+    from onnxq.tuning.time_model import Forms
+
+MEASURED_S = 2.0
+"""CPU seconds that go into runs for their times."""
+LEAST_ROUNDS, MOST_ROUNDS = 8, 60
+FLOAT = "float"
+RUN = "run"
+NOT_TIMED = (NodeForm.FLOAT, NodeForm.STORED)
+"""Forms that quantized models are not asked about: their kernels are the float model's."""
+Sums = Mapping[tuple[Part, str], float]
+"""(part, name of a node of the float model) -> nanoseconds."""
+NO_MODEL = (QConfigError, UnsupportedError, ModelError, CalibrationError)
+
+
+@dataclass(frozen=True, eq=False)
+class _Timed:
+    """A model to be timed.
+
+    Attributes:
+        model: float or quantized.
+        forms: of its nodes.
+    """
+
+    model: ir.Model
+    forms: Forms
+
+
+def measure_times(evaluator: Evaluator, mappings: Sequence[QConfigMapping] = ()) -> Times:
+    """Times of the nodes of a model, in float and in the forms that the mappings give them.
+
+    Args:
+        evaluator: makes the models.
+        mappings: a node's time in a form is that in the first model in which it has it; none:
+            those of `telling`. One that gives no model is left out.
+
+    Raises:
+        CalibrationError: unusable samples.
+        ModelError: ONNX Runtime does not run the float model.
+    """
+    source = _source(evaluator)
+    timed = _to_be_timed(evaluator, mappings or telling(evaluator))
+    feeds = _feeds(evaluator)
+    whole_ns = _whole_runs(timed, feeds)
+    sums = [
+        _sums(source, each, graph, scaled(ns, whole))
+        for each, (graph, ns), whole in zip(timed, _profiles(timed, feeds), whole_ns, strict=True)
+    ]
+    found = _Found(source, sums[0])
+    for each, sum_of in zip(timed[1:], sums[1:], strict=True):
+        found.add(each.forms, sum_of)
+    others = {name: took for (part, name), took in sums[0].items() if part is Part.OTHER}
+    others[RUN] = max(whole_ns[0] - sum(sums[0].values()), 0.0)
+    return Times(here(), _shapes(feeds), found.nodes(), change_times(), others, whole_ns[0])
+
+
+def _to_be_timed(evaluator: Evaluator, mappings: Sequence[QConfigMapping]) -> list[_Timed]:
+    """The float model, and those of the mappings that run."""
+    timed = [_Timed(evaluator.subject.canonical.model, {})]
+    for mapping in mappings:
+        try:
+            made = evaluator.quantized(mapping)
+            open_session(made.model, threads=1).close()
+        except NO_MODEL:
+            continue
+        timed.append(_Timed(made.model, forms_of(made.plan)))
+    return timed
+
+
+class _Found:
+    """Times of nodes in the forms that were met so far; the first model with a form counts.
+
+    Args:
+        source: the float model.
+        sums: of its own run.
+    """
+
+    def __init__(self, source: ir.Model, sums: Sums) -> None:
+        self._source = source
+        self._nodes = [str(node.name) for node in source.graph.all_nodes()]
+        self._ns = {n: {FLOAT: sums.get((Part.KERNEL, n), 0.0)} for n in self._nodes}
+        self._around = {n: {FLOAT: sums.get((Part.AROUND, n), 0.0)} for n in self._nodes}
+        self._inside: dict[str, set[str]] = defaultdict(set)
+
+    def add(self, forms: Forms, sums: Sums) -> None:
+        """Adds a quantized model."""
+        for name in self._nodes:
+            form = forms.get(name, NodeForm.FLOAT)
+            if form is not None and form not in NOT_TIMED:
+                self._ns[name].setdefault(form.value, sums.get((Part.KERNEL, name), 0.0))
+                self._around[name].setdefault(form.value, sums.get((Part.AROUND, name), 0.0))
+        for node in self._source.graph:
+            name = str(node.name)
+            computed = sums.get((Part.KERNEL, name), 0.0) > 0 or self._ns[name][FLOAT] == 0
+            if forms.get(name) is NodeForm.FLOAT and not computed:
+                self._inside[name] |= {each.value for each in forms_ahead(node, forms)} - {FLOAT}
+
+    def nodes(self) -> dict[str, NodeTimes]:
+        """Node name -> its times."""
+        return {
+            name: NodeTimes(ns, self._around[name], tuple(sorted(self._inside[name])))
+            for name, ns in self._ns.items()
+        }
+
+
+def measured_ratio(evaluator: Evaluator, mapping: QConfigMapping) -> float:
+    """Time of whole runs over the float model's, measured in turns on one thread.
+
+    Args:
+        evaluator: makes the model.
+        mapping: of the model.
+
+    Raises:
+        QConfigError, UnsupportedError, ModelError: the mapping gives no model that runs.
+    """
+    made = evaluator.quantized(mapping)
+    timed = [_Timed(evaluator.subject.canonical.model, {}), _Timed(made.model, {})]
+    float_ns, ns = _whole_runs(timed, _feeds(evaluator))
+    return ns / float_ns
+
+
+def _feeds(evaluator: Evaluator) -> dict[str, Array]:
+    """The first batch."""
+    batch = evaluator.samples.fed(evaluator.samples.batches[0])
+    return evaluator.subject.first_feeds(batch)
+
+
+def _shapes(feeds: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(map(int, x.shape)) for name, x in feeds.items()}
+
+
+def _source(evaluator: Evaluator) -> ir.Model:
+    """The float model with the nodes that plans name."""
+    return evaluator.subject.prepared(evaluator.subject.default).model
+
+
+def telling(evaluator: Evaluator) -> tuple[QConfigMapping, ...]:
+    """Mappings that give nodes every form between them: codes, float results, dynamic."""
+    default = evaluator.subject.default.without_forms()
+    overall = default.global_qconfig
+    found = [default.set_choice(Choice.ALL_INTEGERS)]
+    if isinstance(overall, QConfig):
+        results = replace(overall, form=NodeForm.FLOAT_RESULT)
+        found.append(QConfigMapping(results, choice=Choice.ALL_INTEGERS))
+    found.append(QConfigMapping(onnxq_default_dynamic_qconfig))
+    return (*found, default)
+
+
+def times_of(evaluator: Evaluator, costs: Costs) -> Times:
+    """Times of the same kind from a table of costs, for a machine that is not this one.
+
+    Raises:
+        CalibrationError: unusable samples.
+    """
+    model = _source(evaluator)
+    shapes = _shapes(_feeds(evaluator))
+    sizes = sizes_of(model, shapes)
+    ns: dict[str, dict[str, float]] = defaultdict(dict)
+    for form in NodeForm:
+        forms = {str(node.name): form for node in model.graph}
+        for node, own in walked(model, forms, sizes, costs).own.items():
+            if own is not None and math.isfinite(total := sum(each.ns for each in own)):
+                ns[str(node.name)][form.value] = total
+    nodes = {name: NodeTimes(found) for name, found in ns.items()}
+    float_ns = sum(found.get(FLOAT, 0.0) for found in ns.values())
+    source = f"table of {costs.target}, {costs.machine}"
+    return Times(source, shapes, nodes, changes_of(costs), {}, float_ns)
+
+
+def here() -> str:
+    """This machine and runtime, in words."""
+    major, minor = installed()
+    machine = platform.processor() or platform.machine()
+    return f"measured on {machine}, onnxruntime {major}.{minor}, 1 thread"
+
+
+def _rounds(runs: Sequence[tuple[Session, Mapping[str, Array]]]) -> int:
+    """Rounds that MEASURED_S pays for, after one to find that out."""
+    start = time.thread_time()
+    for session, feeds in runs:
+        session.run(feeds)
+    took = max(time.thread_time() - start, 1e-6)
+    return min(max(int(MEASURED_S / 2 / took), LEAST_ROUNDS), MOST_ROUNDS)
+
+
+def _whole_runs(timed: Sequence[_Timed], feeds: Mapping[str, Array]) -> list[float]:
+    """Nanoseconds of a run of each model, without the profiler."""
+    with ExitStack() as stack:
+        runs = [
+            (
+                stack.enter_context(open_session(each.model, threads=1)),
+                as_taken(feeds, input_specs(each.model)),
+            )
+            for each in timed
+        ]
+        taken: list[list[float]] = [[] for _ in runs]
+        for _ in range(_rounds(runs)):
+            for each, (session, given) in zip(taken, runs, strict=True):
+                start = time.thread_time()
+                session.run(given)
+                each.append((time.thread_time() - start) * 1e9)
+    return [quick_mean(each) for each in taken]
+
+
+def _profiles(
+    timed: Sequence[_Timed], feeds: Mapping[str, Array]
+) -> list[tuple[ir.Model, dict[str, float]]]:
+    """(optimized graph, nanoseconds of its nodes) of each model."""
+    with ExitStack() as stack:
+        sessions = []
+        for each in timed:
+            folder = stack.enter_context(temporary_folder())
+            session, optimized = open_profiled(each.model, folder)
+            stack.enter_context(session)
+            sessions.append((session, as_taken(feeds, input_specs(each.model)), optimized))
+        runs = [(session, given) for session, given, _ in sessions]
+        for _ in range(_rounds(runs) + 1):
+            for session, given in runs:
+                session.run(given)
+        return [(optimized, node_ns(session.end_profile())) for session, _, optimized in sessions]
+
+
+def _sums(source: ir.Model, timed: _Timed, optimized: ir.Model, ns: Mapping[str, float]) -> Sums:
+    """Nanoseconds by part and name, of the times of an optimized graph's nodes."""
+    known = owners(source, optimized, timed.forms)
+    sums: dict[tuple[Part, str], float] = defaultdict(float)
+    for name, took in with_unnamed(ns, known).items():
+        owner = known.get(name, Owner(name, Part.OTHER))
+        sums[owner.part, owner.name] += took
+    return sums

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onnxq.core.atomic import temporary_folder
+from onnxq.errors import CalibrationError, ModelError
+from onnxq.ort.profile import node_ns, quick_mean, scaled
+from onnxq.ort.runtime import open_profiled
+from tests.examples import as_ir, images, network
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def event(name: str, took: int, kind: str = "Node") -> dict[str, object]:
+    return {"cat": kind, "name": name, "dur": took}
+
+
+def run(took: int) -> list[dict[str, object]]:
+    """A run in which "a" is called twice."""
+    nodes = [event("a_kernel_time", took), event("a_kernel_time", 1), event("b_kernel_time", 3)]
+    return [*nodes, event("a_fence_before", 9), event("model_run", 99, "Session")]
+
+
+def test_calls_of_a_node_add_up_and_the_quickest_runs_count(tmp_path: Path) -> None:
+    file = tmp_path / "p.json"
+    file.write_text(json.dumps([*run(1000), *run(1000), *run(5), *run(50), *run(5)]))
+    assert node_ns(file) == {"a": 7_000.0, "b": 3_500.0}  # half a microsecond each on top
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '[{"cat": "Node"}]', "[1]"])
+def test_a_file_without_runs_is_no_profile(tmp_path: Path, text: str) -> None:
+    (tmp_path / "p.json").write_text(text)
+    with pytest.raises(ModelError, match="profile"):
+        node_ns(tmp_path / "p.json")
+
+
+def test_every_node_that_runs_has_a_time() -> None:
+    with temporary_folder() as folder:
+        session, optimized = open_profiled(as_ir(network()), folder)
+        with session:
+            for _ in range(4):
+                session.run({"x": images(1)})
+            found = node_ns(session.end_profile())
+        with pytest.raises(CalibrationError, match="closed"):
+            session.end_profile()
+    assert set(found) == {node.name for node in optimized.graph}
+    assert min(found.values()) > 0
+
+
+def test_times_are_scaled_down_to_whole_runs_never_up() -> None:
+    assert scaled({"a": 30.0, "b": 10.0}, 20.0) == {"a": 15.0, "b": 5.0}
+    assert scaled({"a": 30.0}, 50.0) == {"a": 30.0}
+    assert scaled({}, 50.0) == {}
+
+
+def test_the_mean_is_of_the_quickest_quarter() -> None:
+    assert quick_mean([9.0, 1.0, 3.0, 8.0]) == 2.0
+    assert quick_mean([4.0]) == 4.0

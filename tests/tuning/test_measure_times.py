@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onnxq import costs
+from onnxq.operator import NodeForm
+from onnxq.tuning import measure_times as module
+from onnxq.tuning.measure_times import measure_times, measured_ratio, times_of
+from onnxq.tuning.time_model import TimeModel
+from tests.examples import ALL_INTEGERS
+from tests.tuning.parts import evaluator_of
+
+if TYPE_CHECKING:
+    from onnxq.tuning.evaluator import Evaluator
+    from onnxq.tuning.times import Times
+
+
+@pytest.fixture(scope="module")
+def evaluator() -> Evaluator:
+    return evaluator_of()
+
+
+@pytest.fixture(scope="module")
+def times(evaluator: Evaluator) -> Times:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "MEASURED_S", 0.1)
+        return measure_times(evaluator)
+
+
+def test_every_node_has_a_time_in_float_and_in_integers(times: Times) -> None:
+    assert set(times.nodes) == {
+        "conv1", "relu1", "conv2", "add", "relu2", "softmax", "pool", "flatten", "gemm"
+    }  # fmt: skip
+    assert all(NodeForm.FLOAT.value in each.ns for each in times.nodes.values())
+    for name in ("conv1", "conv2", "gemm", "add"):
+        assert times.nodes[name].of(NodeForm.INTEGER) is not None
+    assert times.nodes["relu1"].of(NodeForm.FLOAT) == 0.0  # inside of conv1
+
+
+def test_times_add_up_to_the_float_model(times: Times) -> None:
+    parts = [ns for each in times.nodes.values() for ns in (each.ns["float"], each.around["float"])]
+    assert sum(parts) + sum(times.others.values()) == pytest.approx(times.float_ns)
+
+
+def test_all_changes_are_timed(times: Times) -> None:
+    assert set(times.changes) == {change.value for change in costs.Change}
+    assert all(change.ns(100_000) > 0 for change in times.changes.values())
+
+
+def test_times_survive_their_file_form_and_predict_the_same(
+    evaluator: Evaluator, times: Times
+) -> None:
+    again = type(times).from_dict(times.to_dict())
+    assert again == times
+    model = evaluator.subject.prepared(ALL_INTEGERS).model
+    forms = {"conv1": NodeForm.INTEGER, "relu1": None}
+    assert TimeModel(again, model).ratio(forms) == TimeModel(times, model).ratio(forms)
+
+
+def test_a_measured_ratio_is_a_positive_number(
+    evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MEASURED_S", 0.02)
+    assert measured_ratio(evaluator, ALL_INTEGERS) > 0
+
+
+def test_a_table_of_costs_gives_times_of_the_same_kind(evaluator: Evaluator) -> None:
+    table = costs.of("x86-vnni")
+    assert table is not None
+    found = times_of(evaluator, table)
+    assert found.of(("conv2",), NodeForm.INTEGER) != found.of(("conv2",), NodeForm.FLOAT)
+    assert "x86-vnni" in found.source
+    model = evaluator.subject.prepared(ALL_INTEGERS).model
+    assert TimeModel(found, model).ratio({}) == 1.0

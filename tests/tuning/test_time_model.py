@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+
+from onnxq.operator import NodeForm
+from onnxq.tuning.time_model import TimeModel, forms_of
+from onnxq.tuning.times import ChangeTime, NodeTimes, Times
+from tests.examples import ALL_INTEGERS
+from tests.small_networks import perceptron
+from tests.tuning.parts import evaluator_of, rows
+
+INTEGER = NodeForm.INTEGER
+CHANGES = {"quantize": ChangeTime(10.0, 0.0), "dequantize": ChangeTime(7.0, 0.0)}
+
+
+@pytest.fixture(scope="module")
+def model_and_names() -> tuple[TimeModel, list[str]]:
+    evaluator = evaluator_of(perceptron(), rows(perceptron()))
+    model = evaluator.subject.prepared(ALL_INTEGERS).model
+    names = [str(node.name) for node in model.graph]
+    (spec,) = evaluator.subject.inputs
+    shape = tuple(n if isinstance(n, int) else 1 for n in spec.shape or ())
+    nodes = {name: NodeTimes({"float": 100.0, "integer": 40.0}) for name in names}
+    return TimeModel(Times("", {spec.name: shape}, nodes, CHANGES, {"run": 5.0}, 0.0), model), names
+
+
+def test_all_in_float_takes_the_sum_of_all(model_and_names: tuple[TimeModel, list[str]]) -> None:
+    model, names = model_and_names
+    assert model.ns({}) == 100.0 * len(names) + 5.0
+    assert model.ratio({}) == 1.0
+
+
+def test_all_in_codes_converts_at_the_ends_alone(
+    model_and_names: tuple[TimeModel, list[str]],
+) -> None:
+    model, names = model_and_names
+    assert model.ns(dict.fromkeys(names, INTEGER)) == 40.0 * len(names) + 5.0 + 17.0
+
+
+def test_a_float_node_in_between_costs_two_conversions_more(
+    model_and_names: tuple[TimeModel, list[str]],
+) -> None:
+    model, names = model_and_names
+    every = dict.fromkeys(names, INTEGER)
+    without = {**every, names[1]: NodeForm.FLOAT}
+    assert model.ns(without) - model.ns(every) == 60.0 + 17.0
+
+
+def test_what_another_node_computes_takes_no_time_and_no_conversion(
+    model_and_names: tuple[TimeModel, list[str]],
+) -> None:
+    model, names = model_and_names
+    every = {**dict.fromkeys(names, INTEGER), names[1]: None}
+    assert model.ns(every) == 40.0 * (len(names) - 1) + 5.0 + 17.0
+
+
+def test_a_form_that_was_not_measured_takes_float_with_conversions(
+    model_and_names: tuple[TimeModel, list[str]],
+) -> None:
+    model, names = model_and_names
+    assert model.ns({names[0]: NodeForm.WIDE}) == model.ns({})
+    assert model.ns({names[0]: NodeForm.DYNAMIC}) == model.ns({})
+
+
+def test_forms_of_a_plan_say_what_is_inside_of_another_node() -> None:
+    forms = forms_of(evaluator_of().quantized(ALL_INTEGERS).plan)
+    assert forms["conv1"] is INTEGER
+    assert forms["relu1"] is None
