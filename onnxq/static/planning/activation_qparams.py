@@ -49,15 +49,17 @@ def tensor_qparams(
         for graph in prepared.model.graphs()
         for name, value in graph.initializers.items()
     }
+    bounds = _bounds(prepared, statistics)
     for group in _known(prepared, statistics):
-        reason = _why_unknown(group, statistics)
+        reason = _why_unknown(group, statistics, bounds)
         if reason:
             unseen.update(dict.fromkeys(group.members, reason))
             continue
-        if group.range is not None:
-            qparams = qparams_of_range(group.range, group.observer().dtype)
+        interval = _interval(group, bounds)
+        if interval is not None:
+            qparams = qparams_of_range(interval, group.observer().dtype)
         else:
-            observer = _merged(group, constants, statistics)
+            observer = _merged(group, constants, statistics, bounds)
             qparams = observer.calculate_qparams()
             notes += _notes_on_least_scale(observer, qparams, group)
         if len(group.members) == 1 and group.members[0] in prepared.clamps:
@@ -75,7 +77,32 @@ def _known(prepared: Prepared, statistics: Statistics) -> tuple[TensorGroup, ...
     return as_observed(found, prepared.observed)
 
 
-def _why_unknown(group: TensorGroup, statistics: Statistics) -> str:
+def _bounds(prepared: Prepared, statistics: Statistics) -> dict[str, tuple[float, float]]:
+    """Tensor -> interval that holds it whatever the input is, of those that nobody observed.
+
+    With every node in integers, such a tensor needs no observer; where its node became float, codes
+    of it begin elsewhere, perhaps in a group with others.
+    """
+    return {
+        source: group.range
+        for group in prepared.in_integers
+        if group.range is not None
+        for source in group.sources
+        if source not in statistics.observers
+    }
+
+
+def _interval(
+    group: TensorGroup, bounds: Mapping[str, tuple[float, float]]
+) -> tuple[float, float] | None:
+    """The interval that holds the whole group whatever the input is; None: not all are so bound."""
+    found = {bounds.get(source) for source in group.sources}
+    return group.range if group.constants or len(found) != 1 else found.pop() or group.range
+
+
+def _why_unknown(
+    group: TensorGroup, statistics: Statistics, bounds: Mapping[str, tuple[float, float]]
+) -> str:
     """Why the group has no qparams, or the empty string."""
     tensor = group.members[0]
     if group.observer.name == NoopObserver.__name__:
@@ -86,7 +113,7 @@ def _why_unknown(group: TensorGroup, statistics: Statistics) -> str:
     for source in group.sources:
         if source in statistics.not_finite:
             return f"tensor '{source}' is not finite: {statistics.not_finite[source]}"
-    known = group.range is not None or group.constants
+    known = group.range is not None or group.constants or bounds.keys() & set(group.sources)
     if known or any(statistics.counts.get(source, 0) for source in group.sources):
         return ""
     for source in group.sources:
@@ -95,10 +122,20 @@ def _why_unknown(group: TensorGroup, statistics: Statistics) -> str:
 
 
 def _merged(
-    group: TensorGroup, constants: Mapping[str, ir.Value], statistics: Statistics
+    group: TensorGroup,
+    constants: Mapping[str, ir.Value],
+    statistics: Statistics,
+    bounds: Mapping[str, tuple[float, float]],
 ) -> Observer:
-    """One observer that has seen every source and constant of the group."""
-    observers = [statistics.observer(source, group.observer) for source in group.sources]
+    """One observer that has seen every source and constant of the group, or their bounds."""
+    observers = []
+    for source in group.sources:
+        if source in bounds:
+            observer = group.observer()
+            observer.observe(np.array(bounds[source], np.float32), 0)
+            observers.append(observer)
+        else:
+            observers.append(statistics.observer(source, group.observer))
     for name in group.constants:
         observer = group.observer()
         try:

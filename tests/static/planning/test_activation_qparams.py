@@ -28,6 +28,7 @@ from onnxq.qconfig import (
 )
 from onnxq.qparams import QParams, per_tensor
 from onnxq.static.calibrate import calibrate
+from onnxq.static.choosing.again import chosen_again, in_float
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import Prepared, prepare
 from onnxq.static.rewrite import rewrite
@@ -84,6 +85,26 @@ def test_a_users_fixed_scale_is_taken() -> None:
     _, made = planned(convs(), FixedObserver.with_args(scale=0.08))
     assert made.tensors["x"] == per_tensor(0.08, 128, UINT8)
     assert set(made.weights) == {"first", "last"}
+
+
+def test_a_bounded_tensor_whose_node_became_float_has_its_bounds() -> None:
+    made = model(
+        [
+            helper.make_node("Conv", ["x", "w"], ["c"], name="first"),
+            helper.make_node("Tanh", ["c"], ["t"], name="tanh"),
+            helper.make_node("Conv", ["t", "v"], ["y"], name="second"),
+        ],
+        {"w": weights(1, 4, 3, 3, 3), "v": weights(1, 4, 4, 3, 3)},
+        {"x": ["N", 3, 8, 8]},
+    )
+    prepared = prepare(made)
+    statistics = calibrate(prepared, {"x": images(2)})
+    assert "t" not in statistics.observers
+    node = next(n for n in prepared.model.graph if n.name == "tanh")
+    later = chosen_again(prepared, in_float(prepared, [node], "its times"))
+    assert isinstance(later.decisions["tanh"], Float)
+    found = plan(later, statistics).tensors["t"]
+    np.testing.assert_allclose(found.scale, 2 / 255, rtol=5e-3)
 
 
 def test_a_noop_observer_leaves_float_and_is_the_reason() -> None:
