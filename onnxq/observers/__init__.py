@@ -14,6 +14,7 @@ from __future__ import annotations
 from onnxq.observers._base import Observer, ObserverBase, ObserverSpec, find_observer
 from onnxq.observers.amax import AmaxObserver
 from onnxq.observers.channel_histogram import ChannelHistogramObserver
+from onnxq.observers.channel_mean import ChannelMeanObserver
 from onnxq.observers.entropy import EntropyObserver
 from onnxq.observers.float_histogram import FloatHistogramObserver
 from onnxq.observers.histogram import HistogramObserver
@@ -35,6 +36,7 @@ default_weight_observer = MinMaxObserver.with_args(dtype="qint8", qscheme="per_t
 __all__ = [
     "AmaxObserver",
     "ChannelHistogramObserver",
+    "ChannelMeanObserver",
     "EntropyObserver",
     "FloatHistogramObserver",
     "HistogramObserver",

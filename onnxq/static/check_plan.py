@@ -8,8 +8,9 @@ from onnxq import catalog
 from onnxq.dynamic.check_decisions import unfit
 from onnxq.errors import nearest
 from onnxq.graph.walk import node_name, tensor_names, walk
+from onnxq.graph.weights import constant_array
 from onnxq.operator.nodes import find_input
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.placing.decision import Quantize, weight_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -74,6 +75,11 @@ def _check_numbers(node: ir.Node, decision: Quantize, plan: Plan, tensors: set[s
             name,
             f"its weight keeps sums over axes {kept.axes}; products run over {rule.pair_axes}.",
         )
+    if kept is not None and kept.inputs is not None:
+        sizes = constant_array(weight_of(node, rule)).shape
+        if not kept.inputs.suits({axis: sizes[axis] for axis in kept.axes}):
+            count = len(kept.inputs.means)
+            raise unfit(name, f"the plan has {count} means of its input's channels that fit none.")
     inputs = (find_input(node, slot) for slot in rule.activations)
     read = [str(value.name) for value in inputs if value is not None]
     for tensor in (*read, *decision.results):

@@ -55,7 +55,8 @@ from onnxq.static.planning.constants import (
     with_gain,
     with_room,
 )
-from onnxq.static.planning.pair_range import check_saturated, reduced
+from onnxq.static.planning.input_means import input_means
+from onnxq.static.planning.pair_range import check_saturated, reduced, with_means
 from onnxq.static.planning.plan_sums import with_agreeing_sums
 from onnxq.targets.range_reduction import RangeReduction, Reduction
 
@@ -178,7 +179,7 @@ def plan(
         tensors, more = with_agreeing_sums(prepared, decisions, tensors)
         notes += more
     gains = _gains(prepared, statistics, tensors, decisions)
-    constants = _constants(prepared, decisions, tensors, gains, saturated)
+    constants = _constants(prepared, statistics, decisions, tensors, gains, saturated)
     dynamic, reasons, of_dynamic = _dynamic(prepared, objective)
     decisions |= reasons
     choices = with_dynamic(prepared.choices, dynamic, reasons)
@@ -215,6 +216,7 @@ class _Constants:
 
 def _constants(
     prepared: Prepared,
+    statistics: Statistics,
     decisions: Mapping[str, Decision],
     tensors: Mapping[str, QParams],
     gains: Mapping[str, npt.NDArray[np.float32]],
@@ -238,6 +240,7 @@ def _constants(
         if made is not None or x in gains:
             weight = with_gain(weight, made, gains.get(x))
         weight, reduction = reduced(weight, node, rule, prepared.target, saturated)
+        weight = with_means(weight, input_means(node, rule, statistics.watched))
         if reduction is not None:
             planned.reductions[name] = reduction
         if rule.bias is not None and has_input(node, rule.bias):

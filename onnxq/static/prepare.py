@@ -40,6 +40,7 @@ from onnxq.static.placing.groups import (
     with_stand_ins,
 )
 from onnxq.static.placing.placed import placed, with_reasons
+from onnxq.static.planning.input_means import averaged
 from onnxq.targets.range_reduction import as_range_reduction
 
 if TYPE_CHECKING:
@@ -130,8 +131,12 @@ class Prepared:
 
     @property
     def watched(self) -> dict[str, ObserverSpec]:
-        """Tensor name -> observer, for tensors behind which errors grow (see static/noise)."""
-        return watched(self.model)
+        """Tensor name -> observer, for tensors that tell more than ranges.
+
+        Errors grow behind some (see static/noise); by the means of others, weights are rounded.
+        """
+        means = averaged(self.model, self.decisions, self.target)
+        return {**means, **watched(self.model)}
 
     def run(self, batch: Mapping[str, npt.NDArray[np.generic]]) -> None:
         """Observes one batch ({input name: array}), after those that came before it.

@@ -1,36 +1,80 @@
-"""KeptSums: int8 codes of a weight whose errors of rounding add up to 0 in each channel.
+"""KeptSums: int8 codes of a weight whose errors of rounding cancel in each channel's results.
 
-A result is off by the sum of d_i a_i, where d_i = w_i / s - q_i. With activations of mean m and
-variance v that are independent of each other, its mean square is
+A result is off by the sum of d_i a_i, where d_i = w_i / s - q_i. With activations of means m_i and
+variances v_i that are independent of each other, its mean square is
 
-    v sum d_i^2 + m^2 (sum d_i)^2
+    sum v_i d_i^2 + (sum m_i d_i)^2
 
-Rounding to the nearest makes the first sum least and leaves the second to chance. Behind a Relu,
-m^2 is about half of v; pixels and tokens that resemble their neighbours add to it. So
-n = round(sum d_i) weights are rounded to the other of their two nearest codes: those whose d_i are
-the largest of that sign, next to a tie, where it costs least. Of K weights about sqrt(K / 12)
-turn, which adds some 1 / K to the first sum.
+Rounding to the nearest makes the first sum least, where all v_i are alike, and leaves the second to
+chance. Behind a Relu, m^2 is about half of v; pixels and tokens that resemble their neighbours add
+to it, and an average over these takes the first sum away, but not the second. So some weights are
+rounded to the other of their two nearest codes. Turning one changes both terms by
+
+    v_i (1 - 2 |d_i|)  and  (S - |m_i|)^2 - S^2,   S = |sum m_i d_i|
+
+and those that give most of the second for the first, |m_i| / (v_i (1 - 2 |d_i|)), are turned as
+long as both together become less. Of K weights about sqrt(K / 12) turn. Without means, all are
+taken for 1, and variances for nothing: the errors of a channel then add up to 0.
 
 Where scales are large because pairs of products have to fit int16, this wins back a third of what
-that costs, or all of it (docs/targets.md). No turned code takes a pair out of int16.
+that costs, or more than all of it (docs/targets.md). No turned code takes a pair out of int16.
+
+Everything is computed in whole numbers, and no two ranks are equal: all machines turn the same.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq.qparams import FloatArray, QParams, quantize
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 Codes = npt.NDArray[np.int8]
+Turned = npt.NDArray[np.int16]
+Whole = npt.NDArray[np.int64]
 Wide = npt.NDArray[np.int16] | npt.NDArray[np.int64]  # int8 sums would wrap
 
 LARGEST_SUM = 128  # of two codes of one sign: 255 * 128 = 32640, and 255 * 129 = 32895 is too much
 CHUNK_ELEMENTS = 1 << 16  # pieces that stay in the cache: 20 to 40 ns a weight, twice that else
 STEP = 1 << 16  # a code's distance in the units of d: sums of whole numbers are exact in any order
+MEAN = 1 << 15  # the largest mean in its units
+VARIANCE = 1 << 10  # the square of that mean in the units of variances
+LARGEST_VARIANCE = 1 << 30  # beside it, no turn is worth its cost
+ROUNDS = 3
+"""Times that weights are turned: one whose mean is large may fit only when others have turned."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputMeans:
+    """Means and deviations of the channels that a weight is multiplied by.
+
+    Attributes:
+        axis: of the weight, along which these channels lie; a group's, where there are groups.
+        means: of all groups, one after another.
+        deviations: from the means, from 0 on.
+    """
+
+    axis: int
+    means: tuple[float, ...]
+    deviations: tuple[float, ...]
+
+    def suits(self, channels: Mapping[int, int]) -> bool:
+        """Whether there is a finite number for each channel, or for each of each group.
+
+        Args:
+            channels: axis of the weight -> its size, for the axes that channels may lie along.
+        """
+        size = channels.get(self.axis, 0)
+        if not size or len(self.means) % size or len(self.means) != len(self.deviations):
+            return False
+        return all(map(math.isfinite, (*self.means, *self.deviations)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +85,12 @@ class KeptSums:
         axes: of the weight, all but its channels', in the order in which products are added, the
             last varying fastest: places (2k, 2k + 1) are a pair, an odd last one is alone.
         channels: that keep their sums; None: all.
+        inputs: means of the activations; None: nothing is known of them.
     """
 
     axes: tuple[int, ...]
     channels: tuple[int, ...] | None = None
+    inputs: InputMeans | None = None
 
     def codes(self, x: FloatArray, qparams: QParams, limit: int) -> Codes:
         """Codes of the weight, rounded so that the sums are kept; otherwise as `quantize` rounds.
@@ -65,6 +111,8 @@ class KeptSums:
         flat = rows.reshape(len(rows), math.prod(rows.shape[1:]))
         weights = np.transpose(x, order)
         scale = np.broadcast_to(qparams.scale, len(rows))
+        mean, variance = self._moments(rows.shape, x.ndim)
+        group = np.arange(len(rows)) * len(mean) // max(len(rows), 1)
         channels = range(len(rows)) if self.channels is None else self.channels
         step = max(1, CHUNK_ELEMENTS // max(flat.shape[1], 1))
         for start in range(0, len(channels), step):
@@ -72,8 +120,28 @@ class KeptSums:
             part = np.asarray(weights[some], np.float32).reshape(len(some), -1)
             with np.errstate(over="ignore"):  # far beyond the codes: clipped
                 steps = part / scale[some, np.newaxis]
-            flat[some] = _turned(steps, flat[some], limit)
+            error = _distances(steps, flat[some])
+            flat[some] = _turned(error, flat[some], limit, mean[group[some]], variance[group[some]])
         return np.ascontiguousarray(np.transpose(rows, np.argsort(order)))
+
+    def _moments(self, rows: tuple[int, ...], rank: int) -> tuple[Whole, Whole]:
+        """Means and variances of what each place is multiplied by, int64 (groups, places)."""
+        places = math.prod(rows[1:])
+        if self.inputs is None:
+            return np.full((1, places), MEAN), np.ones((1, places), np.int64)
+        at = 1 + [a % rank for a in self.axes].index(self.inputs.axis % rank)
+        shape = [size if i == at else 1 for i, size in enumerate(rows)]
+        means = np.array(self.inputs.means, np.float64)
+        largest = float(np.abs(means).max(initial=0.0)) or 1.0
+        variances = np.square(np.array(self.inputs.deviations, np.float64) / largest)
+
+        def placed(each: npt.NDArray[np.float64]) -> Whole:
+            groups = np.rint(each).astype(np.int64).reshape(-1, *shape[1:])
+            full: Whole = np.broadcast_to(groups, (len(groups), *rows[1:]))
+            return full.reshape(len(groups), places)
+
+        units = np.minimum(variances * VARIANCE, LARGEST_VARIANCE)
+        return placed(means / largest * MEAN), placed(units)
 
 
 def leave_int16(one: Wide, other: Wide) -> npt.NDArray[np.bool_]:
@@ -83,41 +151,84 @@ def leave_int16(one: Wide, other: Wide) -> npt.NDArray[np.bool_]:
     return np.asarray((above > LARGEST_SUM) | (below < -LARGEST_SUM))
 
 
-def _turned(steps: npt.NDArray[np.float32], codes: Codes, limit: int) -> Codes:
-    """Codes with as many of a row turned as bring the sum of its errors nearest to 0.
+def _distances(steps: npt.NDArray[np.float32], codes: Codes) -> Whole:
+    """Errors w / s - q in units of 1 / STEP; 0 for clipped weights, which no neighbour makes up for."""
+    distance = np.rint((steps - codes) * np.float32(STEP))
+    distance[np.abs(distance) > STEP // 2] = 0
+    return np.asarray(distance, np.int64)
+
+
+def _turned(error: Whole, codes: Codes, limit: int, mean: Whole, variance: Whole) -> Codes:
+    """Codes with those of a row turned that make its error least.
 
     Args:
-        steps: float32 (channels, products), w / s.
+        error: int64 (channels, places), in units of 1 / STEP.
         codes: int8, rounded and clipped, the same shape.
         limit: of codes.
+        mean: int64 (channels, places), up to MEAN.
+        variance: int64 (channels, places), up to LARGEST_VARIANCE.
     """
-    distance = np.rint((steps - codes) * np.float32(STEP))
-    distance[np.abs(distance) > STEP // 2] = 0  # of clipped weights: no neighbour makes up for it
-    error = distance.astype(np.int64)
-    missing = (error.sum(axis=1, dtype=np.int64) + STEP // 2) // STEP
-    most = int(np.abs(missing).max(initial=0))
-    if not most:
-        return codes
-    sign = np.sign(missing).astype(np.int16)[:, np.newaxis]
-    turned = codes + sign
-    fits = (np.abs(turned) <= limit) & _both_may_turn(turned)
-    gain = np.where(fits, np.maximum(error * sign, 0), 0)
-    # no two ranks are equal: the order does not depend on how this machine sorts
-    count = codes.shape[1]
-    rank = gain * count + np.arange(count - 1, -1, -1)
+    turned: Turned = np.asarray(codes + np.sign(error), np.int16)
+    may_turn = (error != 0) & (np.abs(turned) <= limit) & _pairs_fit(codes, turned)
+    gain = np.sign(error) * mean * STEP
+    cost = variance * (STEP - 2 * np.abs(error))
+    missing = (error * mean).sum(axis=1, dtype=np.int64)
+    found = codes.copy()
+    for _ in range(ROUNDS):
+        turns = _turns(missing, np.where(may_turn, gain, 0), cost)
+        if not turns.any():
+            break
+        found = np.where(turns, turned, found).astype(np.int8)
+        may_turn &= ~turns
+        missing -= (gain * turns).sum(axis=1, dtype=np.int64)
+    return found
+
+
+def _turns(missing: Whole, gain: Whole, cost: Whole) -> npt.NDArray[np.bool_]:
+    """Which places of each row to turn: the first ones by gain per cost, as many as pay.
+
+    Args:
+        missing: int64 (channels,), sum of the errors times the means.
+        gain: int64 (channels, places), by which turning a place lessens that sum; 0: it may not.
+        cost: int64 (channels, places), by which it raises the other term, in its units.
+    """
+    count = gain.shape[1]
+    gain = gain * np.sign(missing)[:, np.newaxis]
+    apart = np.abs(missing)[:, np.newaxis]
+    pays = (gain > 0) & (_less(apart, gain) > _as_squares(cost))
+    ratio = np.where(pays, gain / (cost + 1.0), 0.0)
+    bits = count.bit_length()
+    places = np.arange(count - 1, -1, -1)
+    rank = (ratio.view(np.int64) >> bits << bits) + places
+    most = min(count, 16 + math.isqrt(count))  # some 3.5 times as many as turn
     best = np.argpartition(rank, count - most, axis=1)[:, count - most :]
-    ordered = np.take_along_axis(rank, best, axis=1).argsort(axis=1)[:, ::-1]
-    place = np.take_along_axis(best, ordered, axis=1)
-    chosen = np.arange(most) < np.abs(missing)[:, np.newaxis]
-    turns = np.zeros(codes.shape, np.bool_)
-    np.put_along_axis(turns, place, chosen, axis=1)
-    return np.where(turns & (gain > 0), turned, codes).astype(np.int8)
+    order = np.take_along_axis(rank, best, axis=1).argsort(axis=1)[:, ::-1]
+    place = np.take_along_axis(best, order, axis=1)
+    gained, paid = (
+        np.take_along_axis(a * pays, place, axis=1).cumsum(axis=1) for a in (gain, cost)
+    )
+    worth = _less(apart, gained) - _as_squares(paid)
+    chosen = np.arange(most) <= worth.argmax(axis=1)[:, np.newaxis]
+    turns = np.zeros(gain.shape, np.bool_)
+    np.put_along_axis(turns, place, chosen & (worth.max(axis=1) > 0)[:, np.newaxis], axis=1)
+    return turns & pays
 
 
-def _both_may_turn(turned: npt.NDArray[np.int16]) -> npt.NDArray[np.bool_]:
-    """Codes whose pair fits int16 also where both of it turn; then it fits with one, too."""
-    fits = np.ones(turned.shape, np.bool_)
-    even = turned.shape[1] // 2 * 2
-    pairs = ~leave_int16(turned[:, 0:even:2], turned[:, 1:even:2])
-    fits[:, 0:even:2] = fits[:, 1:even:2] = pairs
+def _less(apart: Whole, gain: Whole) -> npt.NDArray[np.float64]:
+    """apart^2 - (apart - gain)^2, in units of the square of MEAN STEP."""
+    return np.asarray(gain / (MEAN * STEP) * ((2 * apart - gain) / (MEAN * STEP)))
+
+
+def _as_squares(cost: Whole) -> npt.NDArray[np.float64]:
+    """Cost in the units of `_less`."""
+    return np.asarray(cost / (VARIANCE * STEP))
+
+
+def _pairs_fit(codes: Codes, turned: Turned) -> npt.NDArray[np.bool_]:
+    """Codes whose pair fits int16 whichever of the two turn."""
+    fits = np.ones(codes.shape, np.bool_)
+    even = codes.shape[1] // 2 * 2
+    most, least = np.maximum(codes, turned), np.minimum(codes, turned)
+    pairs = [~leave_int16(ends[:, 0:even:2], ends[:, 1:even:2]) for ends in (most, least)]
+    fits[:, 0:even:2] = fits[:, 1:even:2] = pairs[0] & pairs[1]
     return fits

@@ -26,6 +26,8 @@ SPECS = [
     public.MovingAveragePerChannelMinMaxObserver.with_args(ch_axis=1),
     public.HistogramObserver.with_args(bins=512),
     public.ChannelHistogramObserver.with_args(ch_axis=1, bins=512),
+    public.ChannelMeanObserver.with_args(),
+    public.ChannelMeanObserver.with_args(ch_axis=1),
     public.FloatHistogramObserver.with_args(),
     public.NormalizationObserver.with_args(),
     public.NormalizationObserver.with_args(axis=2, ch_axis=1, epsilon=1e-3),

@@ -13,7 +13,7 @@ from onnxq.static.placing.decision import Quantize
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import Prepared, prepare
 from onnxq.static.rewrite import rewrite
-from onnxq.targets.kept_sums import KeptSums
+from onnxq.targets.kept_sums import InputMeans, KeptSums
 from tests.examples import images, network
 
 if TYPE_CHECKING:
@@ -42,6 +42,12 @@ def _with_sums(made: Plan) -> Plan:
     return replace(made, weights=kept)
 
 
+def _with_means(made: Plan, count: int) -> Plan:
+    inputs = InputMeans(1, (1.0,) * count, (0.0,) * count)
+    conv = replace(made.weights["conv1"], kept_sums=KeptSums((2, 3, 1), inputs=inputs))
+    return replace(made, weights={**made.weights, "conv1": conv})
+
+
 WRONG: dict[str, tuple[Callable[[Plan], Plan], str]] = {
     "a node that is not there": (
         lambda p: replace(p, decisions={**p.decisions, "conv9": p.decisions["conv1"]}),
@@ -63,6 +69,7 @@ WRONG: dict[str, tuple[Callable[[Plan], Plan], str]] = {
     "no scale": (lambda p: replace(p, tensors={}), "has no scale in the plan"),
     "no weight": (lambda p: replace(p, weights={}), "its weight has no entry"),
     "sums over other axes": (_with_sums, "keeps sums over axes \\(1,\\); products run over"),
+    "means of other channels": (lambda p: _with_means(p, 5), "5 means of its input's channels"),
 }
 
 

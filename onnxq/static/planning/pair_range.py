@@ -8,8 +8,8 @@ For neighbours i, j in the order in which products are added, and any uint8 code
 Codes never grow with the scale. So the pairs that fit go on to fit; and for each channel, the
 smallest float32 scale for which its other pairs fit is found by bisection over those alone.
 
-A weight that gives up range is rounded so that its channels keep their sums, which wins back most
-of the accuracy: see onnxq.targets.kept_sums.
+A weight that gives up range is rounded so that its channels keep their sums with the means of what
+they are multiplied by, which wins back the accuracy: see onnxq.targets.kept_sums.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from onnxq.errors import CalibrationError
 from onnxq.graph.weights import constant_array
 from onnxq.qparams import PerChannel, QParams, quantize
 from onnxq.static.placing.decision import weight_of
-from onnxq.targets.kept_sums import KeptSums, leave_int16
+from onnxq.targets.kept_sums import InputMeans, KeptSums, leave_int16
 from onnxq.targets.range_reduction import RangeReduction, Reduction
 
 if TYPE_CHECKING:
@@ -126,6 +126,19 @@ def fit_pairs(
     qparams = dataclasses.replace(weight.qparams, scale=scale)
     sums = _kept_sums(rule, channels if weight.qparams.scale.ndim else None)
     return dataclasses.replace(weight, qparams=qparams, kept_sums=sums), reduction
+
+
+def with_means(weight: WeightPlan, inputs: InputMeans | None) -> WeightPlan:
+    """The weight whose sums, where it keeps any, are those with these means of its inputs.
+
+    Args:
+        weight: as `reduced` gave it.
+        inputs: None: nothing is known of them.
+    """
+    if weight.kept_sums is None:
+        return weight
+    sums = dataclasses.replace(weight.kept_sums, inputs=inputs)
+    return dataclasses.replace(weight, kept_sums=sums)
 
 
 def _kept_sums(rule: Rule, channels: Collection[int] | None) -> KeptSums | None:
