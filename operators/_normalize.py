@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,6 +24,7 @@ from onnxq.operator import (
     enter,
 )
 from onnxq.operator.nodes import call_of
+from onnxq.operators._factors import only_along
 from onnxq.operators._function import Decorated, Formula, around_kernel, lower_around
 
 EPSILON = 1e-5  # of the ONNX schemas
@@ -35,9 +36,11 @@ class Normalization(Formula):
 
     Attributes:
         averages: what mean and variance are taken over; None: errors are not followed.
+        rows: whether the parameters have the sizes of the trailing axes.
     """
 
     averages: Callable[[NodeCall], Normalizing] | None = None
+    rows: bool = False
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """X alone is an activation; the result is observed."""
@@ -48,6 +51,12 @@ class Normalization(Formula):
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
         """The averages that X is divided by."""
         return () if self.averages is None else (self.averages(call_of(node)),)
+
+    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """Parameters with a number per element of a row carry its factors."""
+        if not self.rows or not only_along(factor, -1):
+            return ()
+        return ({slot: factor.reshape(-1) for slot in range(1, len(node.inputs))},)
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
         """The operator between DequantizeLinear and QuantizeLinear."""
@@ -66,11 +75,12 @@ def normalization(
     *,
     cases: Callable[[], Iterable[Case]],
     averages: Callable[[NodeCall], Normalizing] | None = None,
+    rows: bool = False,
 ) -> Callable[[Decorated], Decorated]:
     """Makes the formula known as an operator; arguments as `Normalization` has them."""
 
     def known(formula: Decorated) -> Decorated:
-        enter(Normalization(op_type, formula, cases, averages=averages))
+        enter(Normalization(op_type, formula, cases, averages=averages, rows=rows))
         return formula
 
     return known

@@ -6,17 +6,20 @@ Scales are positive, so that codes are ordered as the numbers are.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operator import Array, Call, Case, Float, Form, Operator, Role, Rule, Site, enter
+from onnxq.operator import Array, Call, Case, Float, Form, Operator, Reals, Role, Rule, Site, enter
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import infinite_operand
 from onnxq.qparams import IntArray
+
+Carried = Callable[[ir.Node, Reals], Reals | None]
+"""Factor of the first input, by node and factor of the result."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +35,8 @@ class Selection(Operator):
         form: CODES where ONNX Runtime does not fuse it between DequantizeLinear and QuantizeLinear.
         outputs: slots of results that are codes.
         selects: as in Rule.
+        carried: factor of the first input that gives this factor of the result, None where there is
+            none; None: of no factor.
     """
 
     op_type: str
@@ -41,6 +46,7 @@ class Selection(Operator):
     form: Form = Form.QDQ
     outputs: tuple[int, ...] = (0,)
     selects: bool = False
+    carried: Carried | None = None
 
     def definition(self) -> Callable[[Call, IntArray], Array]:
         """The formula."""
@@ -55,6 +61,11 @@ class Selection(Operator):
             form=self.form,
             selects=self.selects,
         )
+
+    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """The first input carries it where it was."""
+        before = None if self.carried is None else self.carried(node, factor)
+        return () if before is None else ({0: before},)
 
     def cases(self) -> Iterable[Case]:
         """The examples."""
@@ -83,11 +94,12 @@ def selection(
     form: Form = Form.QDQ,
     outputs: tuple[int, ...] = (0,),
     selects: bool = False,
+    carried: Carried | None = None,
 ) -> Callable[[Selecting], Selecting]:
     """Makes the formula known as an operator; arguments as `Selection` has them."""
 
     def known(formula: Selecting) -> Selecting:
-        enter(Selection(op_type, formula, cases, domain, form, outputs, selects))
+        enter(Selection(op_type, formula, cases, domain, form, outputs, selects, carried=carried))
         return formula
 
     return known

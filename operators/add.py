@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -15,6 +15,7 @@ from onnxq.operator import (
     Ints,
     Linear,
     Operator,
+    Reals,
     Response,
     Role,
     Rule,
@@ -23,6 +24,7 @@ from onnxq.operator import (
 )
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import infinite_operand
+from onnxq.operators._factors import on_operands
 from onnxq.operators._fma import fma
 from onnxq.operators._machine_sums import fixed_sum, unfused_sum
 from onnxq.operators._tables import all_codes, look_up_pairs
@@ -51,6 +53,11 @@ class Add(Operator):
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
         """Errors of both operands come out as they are."""
         return (Linear((0, 1), 1.0),)
+
+    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """Both operands carry it."""
+        both = on_operands(node, (0, 1), factor)
+        return () if both is None else (both,)
 
     def cases(self) -> Iterable[Case]:
         """Broadcasts of every kind: the inner one changes how ONNX Runtime rounds."""

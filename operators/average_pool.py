@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,12 +18,14 @@ from onnxq.operator import (
     Float,
     NodeCall,
     Operator,
+    Reals,
     Role,
     Rule,
     Site,
     register,
 )
 from onnxq.operator.examples import normal
+from onnxq.operators._factors import per_channel_alone
 from onnxq.operators._windows import Windows, blocks, pool_geometry, sliding, tap
 from onnxq.operators.global_average_pool import GlobalAveragePool, scales_apart
 from onnxq.qparams import dequantize
@@ -57,6 +59,10 @@ class AveragePool(Operator):
         """ONNX Runtime fuses whatever its kernel counts; with dilations, it then fails to load."""
         dilated = any(step != 1 for step in node.attributes.get_ints("dilations", []))
         return self.rule(node) if dilated else Rule(Role.ELEMENTWISE)
+
+    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """Factors per channel go through it."""
+        return ({0: factor},) if per_channel_alone(factor) else ()
 
     def cases(self) -> Iterable[Case]:
         """The plain one, the nasty ones, an empty batch."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -21,6 +21,7 @@ from onnxq.operator import (
     Ints,
     NodeCall,
     Operator,
+    Reals,
     Role,
     Rule,
     Singles,
@@ -32,6 +33,7 @@ from onnxq.operator import (
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import call_of, has_input, is_constant, shape, sizes
 from onnxq.operators._dynamic import lower_stored
+from onnxq.operators._factors import only_along
 from onnxq.operators._gemm import centred, furthest, integer_matmul, origin, reach, shifted
 from onnxq.operators._pair_windows import conv_correction
 from onnxq.operators._unfolded import unfolded_conv
@@ -85,6 +87,21 @@ class Conv(Operator):
     def unfolded(self, node: ir.Node) -> Unfolded:
         """A place per window, an input per channel and tap."""
         return unfolded_conv(call_of(node), sizes(node, 1))
+
+    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """Filters and bias carry factors of channels."""
+        if not only_along(factor, 1):
+            return ()
+        return ({1: factor.reshape(-1, *[1] * (factor.ndim - 1)), 2: factor.reshape(-1)},)
+
+    def undone(self, node: ir.Node, factor: Reals) -> Mapping[int, Reals] | None:
+        """Filters take the factors of the channels that they see; padding is 0 all the same."""
+        if not is_constant(node, 1) or not only_along(factor, 1):
+            return None
+        groups, filters = node.attributes.get_int("group", 1), sizes(node, 1)[0]
+        seen = np.broadcast_to(factor.reshape(-1), factor.shape[1:2]).reshape(groups, -1)
+        rows = np.repeat(seen, filters // groups, axis=0)
+        return {1: rows.reshape(*rows.shape, *[1] * (factor.ndim - 2))}
 
     def cases(self) -> Iterable[Case]:
         """Ranks, groups, pads, strides, dilations, auto_pad, empty batch."""

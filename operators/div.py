@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -16,6 +16,7 @@ from onnxq.operator import (
     Form,
     Linear,
     Operator,
+    Reals,
     Response,
     Role,
     Rule,
@@ -24,6 +25,7 @@ from onnxq.operator import (
 )
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import constant, infinite_operand, is_constant
+from onnxq.operators._factors import on_operands
 from onnxq.operators._function import around_kernel, lower_around
 from onnxq.operators._number import is_scale, lower_with_number, number_kernel
 from onnxq.operators._tables import is_tabulable
@@ -61,6 +63,11 @@ class Div(Operator):
         if divisor is None:
             return (Curve(1, np.reciprocal, -1.0),)
         return (Linear((0,), float((1 / np.square(divisor, dtype=np.float64)).mean())),)
+
+    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """The dividend carries it."""
+        dividend = on_operands(node, (0,), factor)
+        return () if dividend is None else (dividend,)
 
     def cases(self) -> Iterable[Case]:
         """Numbers, vectors and tensors on either side, an empty batch."""

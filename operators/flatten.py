@@ -8,6 +8,7 @@ import numpy as np
 
 from onnxq.operator import Array, Call, Case
 from onnxq.operator.examples import normal
+from onnxq.operators._factors import reshaped
 from onnxq.operators._select import selection
 from onnxq.qparams import IntArray
 
@@ -21,7 +22,7 @@ def cases() -> Iterable[Case]:
     yield Case("empty batch", (normal(0, 3, 4),))
 
 
-@selection("Flatten", cases=cases)
+@selection("Flatten", cases=cases, carried=reshaped)
 def flatten(call: Call, x: IntArray) -> Array:
     """Y[i, j] = X with the axes before `axis` as rows, the others as columns; ONNX Flatten-13."""
     axis = call.integer("axis", 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from onnxq.operator import (
     Float,
     NodeSite,
     Operator,
+    Reals,
     Role,
     Rule,
     Site,
@@ -36,6 +37,7 @@ from onnxq.operators._dynamic_product import (
     right_rule,
     write_product,
 )
+from onnxq.operators._factors import only_along
 from onnxq.operators._gemm import centred, product, reach
 from onnxq.operators._pairs import product_correction
 from onnxq.operators._unfolded import UnfoldedProduct
@@ -85,6 +87,20 @@ class Gemm(Operator):
         trans_b = node.attributes.get_int("transB", 0)
         weight = WeightSlot(1, 0 if trans_b else 1)
         return Rule(Role.COMPUTE, weight=weight, bias=2, needs_output=False)
+
+    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """Columns of B' and of C carry factors of columns."""
+        if not only_along(factor, -1):
+            return ()
+        trans_b = node.attributes.get_int("transB", 0)
+        return ({1: factor.reshape((-1, 1) if trans_b else (1, -1)), 2: factor.reshape(-1)},)
+
+    def undone(self, node: ir.Node, factor: Reals) -> Mapping[int, Reals] | None:
+        """Rows of a constant B' take the factors of the columns of A."""
+        trans_a, trans_b = (node.attributes.get_int(name, 0) for name in ("transA", "transB"))
+        if trans_a or not is_constant(node, 1) or not only_along(factor, -1):
+            return None
+        return {1: factor.reshape((1, -1) if trans_b else (-1, 1))}
 
     def cases(self) -> Iterable[Case]:
         """Both transpositions, alpha, biases of rank 1 and 2, run-time B, empty batch."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxq.errors import UnsupportedError
-from onnxq.operator import Array, Call, Case, Float, Operator, Role, Rule, Site, register
+from onnxq.operator import Array, Call, Case, Float, Operator, Reals, Role, Rule, Site, register
 from onnxq.operator.examples import normal
+from onnxq.operators._factors import per_channel_alone
 from onnxq.qparams import requantize
 
 LARGEST, SMALLEST = np.float32(256), np.float32(2.0**-32)
@@ -29,6 +30,10 @@ class GlobalAveragePool(Operator):
     def rule(self, node: ir.Node) -> Rule | Float:
         """Element-wise in cost: one addition per input element."""
         return Rule(Role.ELEMENTWISE)
+
+    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """Factors per channel go through it."""
+        return ({0: factor},) if per_channel_alone(factor) else ()
 
     def cases(self) -> Iterable[Case]:
         """1 to 3 spatial axes, one element, empty batch."""

@@ -27,7 +27,7 @@ def cases() -> Iterable[Case]:
     yield Case("empty batch", (normal(0, 5, 8), scale, b), (1, 2))
 
 
-@normalization("LayerNormalization", cases=cases, averages=averages_from_axis)
+@normalization("LayerNormalization", cases=cases, averages=averages_from_axis, rows=True)
 def layer_normalization(
     x: Reals, scale: Reals, *bias: Reals, axis: int = -1, epsilon: float = EPSILON
 ) -> Reals:

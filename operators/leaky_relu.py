@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operator import Array, Call, Case, Float, Operator, Role, Rule, Site, register
+from onnxq.operator import Array, Call, Case, Float, Operator, Reals, Role, Rule, Site, register
 from onnxq.operator.examples import normal
 from onnxq.operators._tables import look_up, table_of
 
@@ -24,6 +24,10 @@ class LeakyRelu(Operator):
     def rule(self, node: ir.Node) -> Rule | Float:
         """Element-wise; the result is observed."""
         return Rule(Role.ELEMENTWISE)
+
+    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """A factor above 0 goes through it."""
+        return ({0: factor},)
 
     def cases(self) -> Iterable[Case]:
         """The plain one, the nasty ones, an empty batch."""

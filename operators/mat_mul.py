@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -16,6 +16,7 @@ from onnxq.operator import (
     DynamicSite,
     Float,
     Operator,
+    Reals,
     Role,
     Rule,
     Site,
@@ -34,6 +35,7 @@ from onnxq.operators._dynamic_product import (
     right_rule,
     write_product,
 )
+from onnxq.operators._factors import fitted, only_along
 from onnxq.operators._gemm import centred, product, reach
 from onnxq.operators._unfolded import UnfoldedProduct
 from onnxq.qparams import requantize
@@ -72,6 +74,21 @@ class MatMul(Operator):
     def unfolded(self, node: ir.Node) -> Unfolded:
         """A place per row of A, an input per column."""
         return UnfoldedProduct()
+
+    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """Columns of B carry factors of columns, whatever the rows of A are."""
+        b = shape(node, 1)
+        if factor.ndim < 2 or factor.shape[-2] > 1 or b is None or len(b) < 2:
+            return ()
+        columns = fitted(factor, len(b))
+        return () if columns is None else ({1: columns},)
+
+    def undone(self, node: ir.Node, factor: Reals) -> Mapping[int, Reals] | None:
+        """Rows of a constant matrix B take the factors of the columns of A."""
+        b = shape(node, 1)
+        if not is_constant(node, 1) or b is None or len(b) != 2 or not only_along(factor, -1):
+            return None
+        return {1: factor.reshape(-1, 1)}
 
     def cases(self) -> Iterable[Case]:
         """Ranks 1 to 4, broadcast batches, weights and activations, empty batch."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +17,14 @@ from onnxq.operator import (
     Float,
     Form,
     Operator,
+    Reals,
     Role,
     Rule,
     Site,
     register,
 )
 from onnxq.operator.examples import normal
+from onnxq.operators._factors import per_channel_alone
 from onnxq.operators._windows import Windows, blocks, pool_geometry, sliding, tap
 from onnxq.qparams import IntArray
 
@@ -44,6 +46,10 @@ class MaxPool(Operator):
         # ONNX Runtime fuses no MaxPool that has an Indices output, used or not
         form = Form.CODES if len(node.outputs) > 1 else Form.QDQ
         return Rule(Role.MOVEMENT, shares_qparams=True, form=form, selects=True, shrinks=True)
+
+    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """Factors per channel go through it."""
+        return ({0: factor},) if per_channel_alone(factor) else ()
 
     def cases(self) -> Iterable[Case]:
         """Ranks, pads, strides, dilations, ceil_mode, auto_pad, empty batch."""

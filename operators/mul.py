@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -16,6 +16,7 @@ from onnxq.operator import (
     Ints,
     Linear,
     Operator,
+    Reals,
     Response,
     Role,
     Rule,
@@ -24,6 +25,7 @@ from onnxq.operator import (
 )
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import constant, infinite_operand, is_constant
+from onnxq.operators._factors import on_operands
 from onnxq.operators._tables import look_up_pairs
 from onnxq.qparams import IntArray, QParams
 
@@ -52,6 +54,11 @@ class Mul(Operator):
             if factors is not None and not is_constant(node, slot):
                 return (Linear((slot,), float(np.square(factors, dtype=np.float64).mean())),)
         return ()
+
+    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """Either operand carries it."""
+        either = (on_operands(node, (slot,), factor) for slot in (0, 1))
+        return tuple(way for way in either if way is not None)
 
     def cases(self) -> Iterable[Case]:
         """The plain one, the nasty ones, an empty batch."""

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import onnx_ir as ir
 
-from onnxq.operator import Array, Call, Case, Float, Form, Operator, Role, Rule, Site, register
+from onnxq.operator import (
+    Array,
+    Call,
+    Case,
+    Float,
+    Form,
+    Operator,
+    Reals,
+    Role,
+    Rule,
+    Site,
+    register,
+)
 from onnxq.operator.examples import normal
 from onnxq.operators._clamp import clamp_codes, lower_clamp
 
@@ -25,6 +37,10 @@ class Relu(Operator):
     def rule(self, node: ir.Node) -> Rule | Float:
         """Clamps to [0, inf)."""
         return Rule(Role.CLAMP, clamp=BOUNDS, form=Form.CODES)
+
+    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """A factor above 0 goes through it."""
+        return ({0: factor},)
 
     def cases(self) -> Iterable[Case]:
         """Any rank, empty batch."""

@@ -35,7 +35,7 @@ def averages(call: NodeCall) -> Normalizing:
     return replace(averages_from_axis(call), centred=False)
 
 
-@normalization("RMSNormalization", cases=cases, averages=averages)
+@normalization("RMSNormalization", cases=cases, averages=averages, rows=True)
 def rms_normalization(x: Reals, scale: Reals, *, axis: int = -1, epsilon: float = EPSILON) -> Reals:
     """Y = X / sqrt(mean(X^2) + epsilon) * scale over the axes from `axis` on.
 

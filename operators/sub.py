@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +17,7 @@ from onnxq.operator import (
     Linear,
     NodePlan,
     Operator,
+    Reals,
     Response,
     Role,
     Rule,
@@ -26,6 +27,7 @@ from onnxq.operator import (
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import infinite_operand
 from onnxq.operator.site import MICROSOFT
+from onnxq.operators._factors import on_operands
 from onnxq.operators._function import lower_around
 from onnxq.operators._number import one_code
 from onnxq.operators._tables import is_tabulable
@@ -54,6 +56,11 @@ class Sub(Operator):
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
         """Errors of both operands come out as they are."""
         return (Linear((0, 1), 1.0),)
+
+    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """Both operands carry it."""
+        both = on_operands(node, (0, 1), factor)
+        return () if both is None else (both,)
 
     def cases(self) -> Iterable[Case]:
         """Broadcasts of every kind: the inner one changes how ONNX Runtime rounds."""

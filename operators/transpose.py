@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+import onnx_ir as ir
 
-from onnxq.operator import Array, Call, Case
+from onnxq.operator import Array, Call, Case, Reals
 from onnxq.operator.examples import normal
 from onnxq.operators._select import selection
 from onnxq.qparams import IntArray
@@ -20,7 +21,13 @@ def cases() -> Iterable[Case]:
     yield Case("empty batch", (normal(0, 3, 4),), (), {"perm": [0, 2, 1]})
 
 
-@selection("Transpose", cases=cases)
+def carried(node: ir.Node, factor: Reals) -> Reals:
+    """The factor, with its axes back in the input's order."""
+    order = node.attributes.get_ints("perm", range(factor.ndim)[::-1])
+    return factor.transpose(np.argsort(np.array(order)))
+
+
+@selection("Transpose", cases=cases, carried=carried)
 def transpose(call: Call, x: IntArray) -> Array:
     """Y[i_perm[0], i_perm[1], ...] = X[i_0, i_1, ...]; ONNX Transpose-13.
 

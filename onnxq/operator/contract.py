@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from onnxq.operator.rule import Float
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import onnx_ir as ir
 
-    from onnxq.core.arrays import Array
+    from onnxq.core.arrays import Array, Reals
     from onnxq.operator.call import Call
     from onnxq.operator.integer_call import IntegerCall
     from onnxq.operator.response import Response
@@ -62,6 +62,34 @@ class Operator(ABC):
         """The node as a product of matrices, for improvements of its weight; None: it is none.
 
         Asked of nodes whose rule has a weight. May look at what `rule` may look at.
+        """
+        return None
+
+    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """Ways to have the result multiplied by a factor: the factor of each input, by slot.
+
+            factor * f(x0, x1, ...) = f(g0 * x0, g1 * x1, ...),    g = 1 where a slot is missing
+
+        Args:
+            node: of one result that matters.
+            factor: above 0, of the result's rank; of size 1 along axes where it does not vary.
+
+        Returns:
+            One mapping per way, the usual one first; none: no factors of inputs give that.
+        """
+        return ()
+
+    def undone(self, node: ir.Node, factor: Reals) -> Mapping[int, Reals] | None:
+        """Factors of constant inputs that leave the result as it is where input 0 is divided.
+
+            f(x / factor, g1 * w, ...) = f(x, w, ...)
+
+        Args:
+            node: whose input 0 is an activation.
+            factor: above 0, of that input's rank, as in `scaled`.
+
+        Returns:
+            Factor by slot; None: no constant undoes that.
         """
         return None
 
