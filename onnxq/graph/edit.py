@@ -142,6 +142,11 @@ def merge_equal(graph: ir.Graph, says: Callable[[ir.Node], Hashable | None]) -> 
     return modified
 
 
+def divider_name(tensor: str) -> str:
+    """Name of the node that an improvement puts behind a tensor to divide its channels."""
+    return f"{tensor}_divide"
+
+
 class NamePool:
     """Names in use; gives out free ones, each once.
 

@@ -18,6 +18,7 @@ from onnxq.improve.improvement import (
     find,
     register,
 )
+from onnxq.improve.smooth import Smooth
 
 __all__ = [
     "Bias",
@@ -25,6 +26,7 @@ __all__ = [
     "Improved",
     "Improvement",
     "ModelImprovement",
+    "Smooth",
     "WeightImprovement",
     "find",
     "improve_model",

@@ -14,6 +14,7 @@ from onnxq.improve.improvement import (
     find,
 )
 from onnxq.quantized.outcome import summaries
+from onnxq.static.choosing.again import chosen_again
 from onnxq.static.prepare import prepared_again
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def improve_model(prepared: Prepared, samples: Samples) -> Prepared:
         if isinstance(improvement, ModelImprovement):
             made = improvement.improve(prepared, samples)
             prepared = prepared_again(prepared, made.model, made.outcomes)
+            if made.naming:
+                prepared = chosen_again(prepared, made.naming)
     return prepared
 
 

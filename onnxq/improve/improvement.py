@@ -10,7 +10,7 @@ that onnxq loads as it loads operators: an entry point `onnxq.operators`, or ONN
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from onnxq.core import plugins
@@ -21,16 +21,24 @@ if TYPE_CHECKING:
 
     from onnxq.quantized.outcome import Outcome
     from onnxq.samples import Samples
+    from onnxq.static.choosing.named_forms import Naming
     from onnxq.static.plan import Plan
     from onnxq.static.prepare import Prepared
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EqualModel:
-    """A canonical float model that computes what another one does, and how it came about."""
+    """A canonical float model that computes what another one does, and how it came about.
+
+    Attributes:
+        model: with nodes of the same names, and perhaps more.
+        outcomes: what was tried.
+        naming: forms of nodes that the qconfig leaves open, found on the way.
+    """
 
     model: ir.Model
     outcomes: tuple[Outcome, ...]
+    naming: Naming = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

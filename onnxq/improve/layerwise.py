@@ -163,7 +163,7 @@ class _Walk:
         self.last = {t: i for i, s in enumerate(self.segments) for t in s.reads}
         self.outputs = [str(v.name) for v in prepared.model.graph.outputs]
         self.lanes = (_Lane(), _Lane())
-        self.feeds = list(_all_feeds(prepared, batches))
+        self.feeds = list(all_feeds(prepared, batches))
         for feeds in self.feeds:
             for lane in self.lanes:
                 for tensor, array in feeds.items():
@@ -261,7 +261,7 @@ def is_float(array: Array) -> bool:
     return isinstance(array, np.ndarray) and array.dtype.kind == "f"
 
 
-def _all_feeds(prepared: Prepared, batches: Sequence[Batch]) -> Iterator[Mapping[str, Array]]:
+def all_feeds(prepared: Prepared, batches: Sequence[Batch]) -> Iterator[Mapping[str, Array]]:
     """Inputs of every batch, with the state that the float model hands on."""
     inputs = input_specs(prepared.model, prepared.feedback.values())
     if not prepared.feedback:

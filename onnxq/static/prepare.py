@@ -14,6 +14,7 @@ from onnxq.errors import CalibrationError
 from onnxq.graph.annotations import Annotations
 from onnxq.graph.canonical import Canonical, canonicalize
 from onnxq.graph.collector import without_collector
+from onnxq.graph.edit import divider_name
 from onnxq.graph.io import load, model_hash
 from onnxq.graph.pixels import coded_pixels, take_pixels
 from onnxq.graph.saving import to_bytes
@@ -273,11 +274,11 @@ def prepare(
         check_end("output", name, [str(value.name) for value in canonical.model.graph.outputs])
     on_pixels = take_pixels(canonical.model, coded_pixels(canonical.model, wishes))
     nodes = [node for node, _ in walk(canonical.model.graph)]
-    mapping.check(
-        {node.op_type for node in nodes},
-        {node.name for node in nodes if node.name},
-        tensor_names(canonical.model),
-    )
+    tensors = tensor_names(canonical.model)
+    names = {node.name for node in nodes if node.name}
+    if mapping.improve:  # a qconfig that was saved names nodes that improvements will add, too
+        names |= set(map(divider_name, tensors))
+    mapping.check({node.op_type for node in nodes}, names, tensors)
     check_feedback(canonical.model, feedback or {})
     source_hash = model_hash(canonical.model)  # of what `verify` has of the same model
     if not canonical.trains:  # modules have pools there, and channels of their own

@@ -1,0 +1,31 @@
+"""Smoothing: large channels of a product's input are divided, the weight's rows multiplied.
+
+`smoothing` has the derivation, `factored` chooses the exponent of each site by measured error, and
+`factor_sites` finds who takes the factors: the normalization or the weight ahead, at no cost, or a
+Mul, at about 1% of an encoder's time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq.improve.factor_sites import sites_of
+from onnxq.improve.factored import factored
+from onnxq.improve.improvement import EqualModel, ModelImprovement, register
+
+if TYPE_CHECKING:
+    from onnxq.samples import Samples
+    from onnxq.static.prepare import Prepared
+
+NO_SITES = "the model has no product of matrices whose input could be smoothed"
+
+
+@register
+class Smooth(ModelImprovement):
+    """SmoothQuant, its exponent chosen per site by measured error."""
+
+    name = "smooth"
+
+    def improve(self, prepared: Prepared, samples: Samples) -> EqualModel:
+        """Site by site, then as a whole; see onnxq.improve.factored."""
+        return factored(prepared, samples, self.name, sites_of(prepared, -1), NO_SITES)

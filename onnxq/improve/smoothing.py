@@ -1,0 +1,120 @@
+"""Factors that smooth the input of products, and the exponent that serves best: arrays alone.
+
+    Y = X W = (X diag(1/s)) (diag(s) W),      s[j] = max|X[:, j]|^a / max|W[j, :]|^(1 - a)
+
+One scale holds all channels of X, so that a few large ones leave the others few codes; W has a
+scale per column, which a large row widens. With a = 1 all channels of X get one range, with a = 0
+all rows of W. (Xiao et al. 2022, "SmoothQuant", equation 4.) Which a is best depends on both
+distributions: behind a normalization about 0.8, behind a Gelu often 1 or none at all. So each is
+tried with the very quantizers, and what decides is the error of the rounded product, row by row
+
+    mean over rows r of |Yq[r] - Y[r]|^2 / |Y[r]|^2
+
+since a normalization behind brings every row, which is a token, to one size: a few tokens with huge
+values would otherwise decide alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.core.arrays import Singles
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onnxq.core.arrays import Reals
+
+Rounding = Callable[[Singles], Singles]
+"""Gives an array as its codes would have it."""
+
+EXPONENTS = (0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""Exponents that are tried beside none; errors change by less than half a dB between neighbours."""
+SMALLEST = 2.0**-20
+"""Share of the largest magnitude that a channel or a row counts as at least, for finite factors."""
+QUIET = 1e-3
+"""Share of the median row's power that a row counts as at least: below, its error is nothing."""
+
+OUTPUTS = 256
+"""Outputs of a weight that are looked at, evenly spread: an error of X is in all of them alike."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Product:
+    """One of the products that read X.
+
+    Attributes:
+        weight: float32, as its node has it.
+        undone: factors of the weight, which broadcast, that undo those that X is divided by.
+        rounded: the weight as its codes would have it.
+        rows: X in matrices (groups, places, inputs).
+        matrix: the weight in matrices (groups, outputs, inputs).
+    """
+
+    weight: Singles
+    undone: Callable[[Reals], Reals]
+    rounded: Rounding
+    rows: Callable[[Singles], Singles]
+    matrix: Callable[[Singles], Singles]
+
+    def largest(self, channels: int) -> Reals:
+        """(channels,): largest magnitude that the weight has for each channel of X."""
+        labels = np.rint(self.undone(np.arange(1.0, channels + 1))).astype(np.int64) - 1
+        found = np.zeros(channels)
+        np.maximum.at(found, np.broadcast_to(labels, self.weight.shape), np.abs(self.weight))
+        return found
+
+
+def smoothing_factors(x_max: Reals, w_max: Reals, exponent: float) -> Reals:
+    """S = x_max^a / w_max^(1 - a), shape (channels,), all above 0.
+
+    Args:
+        x_max: (channels,), largest magnitude of each channel of X.
+        w_max: (channels,), largest magnitude in each row of W.
+        exponent: a, from 0 to 1.
+    """
+    x, w = (np.maximum(v, SMALLEST * max(float(v.max(initial=0.0)), 1e-30)) for v in (x_max, w_max))
+    return np.asarray(x**exponent / w ** (1 - exponent), np.float64)
+
+
+def row_noise(wanted: Singles, got: Singles) -> float:
+    """Mean over rows of error power over power; arrays (rows, columns)."""
+    power = np.square(wanted, dtype=np.float64).sum(1)
+    error = np.square(got - wanted, dtype=np.float64).sum(1)
+    least = QUIET * float(np.median(power)) if power.size else 0.0
+    seen = power > 0
+    return float((error[seen] / np.maximum(power[seen], least)).mean()) if seen.any() else 0.0
+
+
+def product_noise(
+    x: Singles, factors: Reals, rounded: Rounding, products: Sequence[Product], axis: int
+) -> float:
+    """Mean noise of the products of X / s by s W, both rounded.
+
+    Args:
+        x: with its channels on that axis.
+        factors: s, (channels,).
+        rounded: X / s as its codes would have it.
+        products: that read X.
+        axis: of the channels.
+    """
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    x_rounded = rounded((x / factors.reshape(shape)).astype(np.float32))
+    noises = []
+    for product in products:
+        weight = product.rounded((product.weight * product.undone(factors)).astype(np.float32))
+        wanted, got = (
+            np.matmul(product.rows(seen), _some_outputs(product.matrix(w)).swapaxes(1, 2))
+            for seen, w in ((x, product.weight), (x_rounded, weight))
+        )
+        noises += [row_noise(*group) for group in zip(wanted, got, strict=True)]
+    return float(np.mean(noises))
+
+
+def _some_outputs(matrix: Singles) -> Singles:
+    return matrix[:, :: max(1, matrix.shape[1] // OUTPUTS)]
