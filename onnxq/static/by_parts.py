@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.errors import CalibrationError
 from onnxq.jobs import in_order, slots
+from onnxq.samples.shared_out import Part, parts
 from onnxq.static.calibration import Calibration, check_same
 
 if TYPE_CHECKING:
@@ -24,30 +25,21 @@ if TYPE_CHECKING:
     from onnxq.static.shard import Shard
     from onnxq.static.statistics import Statistics
 
-MOST_BATCHES = 16
-"""Batches of a part: their statistics are sent and merged once."""
-PARTS_EACH = 4
-"""Parts for each worker, at least, so that the last ones end at about the same time."""
-
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Consecutive batches of the samples.
+class Known:
+    """A part of the samples, and what is known of its batches.
 
     Attributes:
-        first: global number of the first one.
-        samples: the batches.
+        part: the batches.
         seen: number -> CRC-32 of those that were observed before.
     """
 
-    first: int
-    samples: Samples
+    part: Part
     seen: Mapping[int, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        last = self.first + (self.samples.count or 1) - 1
-        numbers = f"batch {self.first}" if last == self.first else f"batches {self.first} to {last}"
-        return f"{self.samples.where}, {numbers}"
+        return str(self.part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +69,18 @@ class Observing:
     shard: Shard
     threads: int
 
-    def __call__(self) -> Callable[[Part], Seen]:
+    def __call__(self) -> Callable[[Known], Seen]:
         """Function of a part."""
         run = Calibration(self.prepared, shard=self.shard, threads=self.threads)
 
-        def observe(part: Part) -> Seen:
+        def observe(known: Known) -> Seen:
             run.begin_anew()
-            number = part.first - 1
-            for number, batch in enumerate(part.samples, part.first):
-                if number in part.seen:
-                    check_same(batch, number, part.seen[number])
+            for number, batch in zip(known.part.numbers, known.part.samples, strict=True):
+                if number in known.seen:
+                    check_same(batch, number, known.seen[number])
                 elif self.shard.has(number):
                     _observe(run, batch, number)
-            return Seen(number + 1 - part.first, run.statistics())
+            return Seen(len(known.part.numbers), run.statistics())
 
         return observe
 
@@ -104,7 +95,7 @@ def _observe(run: Calibration, batch: Mapping[str, Array], number: int) -> None:
 def seen_by_parts(
     executor: Executor, observing: Observing, samples: Samples, first: int, before: Statistics
 ) -> Iterator[Seen]:
-    """What was seen in each part of the samples, in their order.
+    """Statistics of each part of the samples, in their order.
 
     Args:
         executor: the workers.
@@ -118,24 +109,8 @@ def seen_by_parts(
             its number; names the part.
         WorkerError: workers died, more often than it was tried.
     """
-    return in_order(executor, observing, _parts(samples, slots(executor), first, before))
-
-
-def _parts(samples: Samples, workers: int, first: int, before: Statistics) -> Iterator[Part]:
-    """Parts of the samples, in order.
-
-    Args:
-        samples: all of them.
-        workers: that work at the same time.
-        first: global number of the first batch.
-        before: what was seen earlier.
-    """
-    size = MOST_BATCHES
-    if samples.count is not None:
-        size = max(1, min(size, -(-samples.count // (PARTS_EACH * workers))))
-    for part in samples.parts(size):
-        count = part.count or 0
-        numbers = range(first, first + count)
-        seen = {n: before.batches[n] for n in numbers if n in before.batches}
-        yield Part(first, part, seen)
-        first += count
+    known = (
+        Known(part, {n: before.batches[n] for n in part.numbers if n in before.batches})
+        for part in parts(samples, slots(executor), first)
+    )
+    return in_order(executor, observing, known)

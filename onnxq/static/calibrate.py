@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.errors import WorkerError
 from onnxq.samples import input_specs, open_samples
+from onnxq.samples.shared_out import without_state
 from onnxq.static.arguments import check_prepared
 from onnxq.static.by_parts import Observing, seen_by_parts
 from onnxq.static.calibration import Calibration, begun
@@ -28,11 +28,6 @@ __all__ = ["Calibration", "Checkpoint", "Shard", "Statistics", "calibrate"]
 
 Progress = Callable[[int, int | None], None]
 """progress(batches done, batches in all or None where that is not known)."""
-
-ONE_BY_ONE = (
-    "state goes round from each batch to the next one (feedback): the batches run one after the "
-    "other, in this process, and the executor has no work."
-)
 
 
 def calibrate(
@@ -94,12 +89,10 @@ def calibrate(
     batches = open_samples(samples, inputs, batch_size, ignore)
     before = begun(prepared, statistics, shard)
     job = _Job(prepared, batches, first, shard, before, keeper, progress)
-    if executor is None:
+    workers = without_state(executor, prepared.feedback)
+    if workers is None:
         return job.here(threads)
-    if prepared.feedback:
-        warnings.warn(ONE_BY_ONE, UserWarning, stacklevel=2)
-        return job.here(threads)
-    return job.by_workers(executor, 1 if threads is None else threads)
+    return job.by_workers(workers, 1 if threads is None else threads)
 
 
 @dataclass(frozen=True, slots=True)

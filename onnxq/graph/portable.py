@@ -1,0 +1,61 @@
+"""Models as other processes load them: by the path of their file, or by their bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import onnx
+
+from onnxq.errors import ModelError
+from onnxq.graph.annotations import Annotations
+from onnxq.graph.io import load, model_hash
+from onnxq.graph.saving import to_bytes
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+@dataclass(frozen=True, slots=True)
+class PortableModel:
+    """A model that can be pickled.
+
+    Attributes:
+        source: absolute path of its file; or its bytes, where it was given in memory.
+        model_hash: of the model as it was loaded; empty: it is not checked.
+    """
+
+    source: Path | bytes
+    model_hash: str = ""
+
+    @classmethod
+    def of(cls, source: object, loaded: ir.Model) -> Self:
+        """The model.
+
+        Args:
+            source: path, ModelProto or onnx_ir.Model.
+            loaded: what `load` made of it.
+
+        Raises:
+            ModelError: it was given in memory, and is too large for protobuf.
+        """
+        if isinstance(source, str | Path):
+            return cls(Path(source).absolute(), model_hash(loaded))
+        return cls(to_bytes(loaded, Annotations.KEPT))
+
+    def load(self) -> ir.Model:
+        """The model, as `load` gives it.
+
+        Raises:
+            ModelError: the file is not there, or holds another model by now.
+        """
+        if isinstance(self.source, bytes):
+            return load(onnx.ModelProto.FromString(self.source))
+        model = load(self.source)
+        if model_hash(model) != self.model_hash:
+            raise ModelError(
+                f"'{self.source}' is another model now than where the work began: the file "
+                "changed, or the workers have another one under this path."
+            )
+        return model

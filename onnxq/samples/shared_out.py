@@ -1,0 +1,136 @@
+"""Work on samples, batch by batch: here, or shared out in parts to the workers of an Executor."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from onnxq.errors import CalibrationError
+from onnxq.jobs import in_order, slots
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from concurrent.futures import Executor
+
+    from onnxq.samples.batches import Samples
+    from onnxq.samples.inputs import Batch
+
+Result = TypeVar("Result")
+
+MOST_BATCHES = 16
+"""Batches of a part, whose results travel together."""
+PARTS_EACH = 4
+"""Parts for each worker, at least, so that the last ones end at about the same time."""
+
+ONE_BY_ONE = (
+    "state goes round from each batch to the next one (feedback): the batches run one after the "
+    "other, in this process, and the executor has no work."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Consecutive batches of the samples.
+
+    Attributes:
+        first: number of the first one.
+        samples: the batches; their count is known.
+    """
+
+    first: int
+    samples: Samples
+
+    @property
+    def numbers(self) -> range:
+        """Numbers of the batches."""
+        return range(self.first, self.first + (self.samples.count or 0))
+
+    def __str__(self) -> str:
+        last = self.numbers[-1]
+        numbers = f"batch {self.first}" if last == self.first else f"batches {self.first} to {last}"
+        return f"{self.samples.where}, {numbers}"
+
+
+def parts(samples: Samples, workers: int, first: int = 0) -> Iterator[Part]:
+    """Parts of the samples, in order.
+
+    Args:
+        samples: all of them.
+        workers: that work at the same time.
+        first: number of the first batch.
+    """
+    size = MOST_BATCHES
+    if samples.count is not None:
+        size = max(1, min(size, -(-samples.count // (PARTS_EACH * workers))))
+    for each in samples.parts(size):
+        part = Part(first, each)
+        yield part
+        first = part.numbers.stop
+
+
+def without_state(executor: Executor | None, feedback: Mapping[str, str]) -> Executor | None:
+    """The executor, unless state goes round: such batches cannot be shared out.
+
+    Warns:
+        UserWarning: it has no work for that reason.
+    """
+    if executor is None or not feedback:
+        return executor
+    warnings.warn(ONE_BY_ONE, UserWarning, stacklevel=3)
+    return None
+
+
+def over_batches(
+    executor: Executor | None,
+    here: Callable[[], Callable[[Batch], Result]],
+    away: Callable[[], Callable[[Batch], Result]],
+    samples: Samples,
+    progress: Callable[[int, int | None], None] | None,
+) -> Iterator[Result]:
+    """Result of each batch, in order.
+
+    Args:
+        executor: whose workers do it; None: this process.
+        here: called once in this process, without an executor; gives the function of a batch.
+        away: likewise in each worker; it is pickled.
+        samples: all batches.
+        progress: called after each batch.
+
+    Raises:
+        CalibrationError: there is no batch.
+        WorkerError: workers died, more often than it was tried.
+        Exception: whatever the work raises; with an executor it names the part.
+    """
+    done = 0
+    for result in _results(executor, here, away, samples):
+        done += 1
+        yield result
+        if progress is not None:
+            progress(done, samples.count)
+    if not done:
+        raise CalibrationError(f"{samples.where} hold no batch; give at least one sample.")
+
+
+def _results(
+    executor: Executor | None,
+    here: Callable[[], Callable[[Batch], Result]],
+    away: Callable[[], Callable[[Batch], Result]],
+    samples: Samples,
+) -> Iterator[Result]:
+    if executor is None:
+        yield from map(here(), samples)
+        return
+    for results in in_order(executor, _OverParts(away), parts(samples, slots(executor))):
+        yield from results
+
+
+@dataclass(frozen=True, slots=True)
+class _OverParts(Generic[Result]):
+    """Work of a worker: the function of a batch, over each batch of a part."""
+
+    make: Callable[[], Callable[[Batch], Result]]
+
+    def __call__(self) -> Callable[[Part], list[Result]]:
+        function = self.make()
+        return lambda part: [function(batch) for batch in part.samples]
