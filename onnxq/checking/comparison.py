@@ -61,6 +61,17 @@ class Comparison:
             self._add(a.astype(np.float64), b.astype(np.float64), reach)
         self.elements += flat_x.size
 
+    def add(self, other: Comparison) -> None:
+        """Adds the sums of other pairs."""
+        self.elements += other.elements
+        self.max_error = float(np.maximum(self.max_error, other.max_error))
+        self.saturated += other.saturated
+        self.left_out += other.left_out
+        self._sum_xx += other._sum_xx
+        self._sum_yy += other._sum_yy
+        self._sum_xy += other._sum_xy
+        self._sum_ee += other._sum_ee
+
     def _add(
         self,
         x: npt.NDArray[np.float64],
@@ -135,6 +146,11 @@ class Agreement:
         """Adds two arrays of shape (samples, classes), classes >= 2."""
         self.samples += len(x)
         self.same += int(np.count_nonzero(x.argmax(axis=1) == y.argmax(axis=1)))
+
+    def add(self, other: Agreement) -> None:
+        """Adds what another one counted."""
+        self.samples += other.samples
+        self.same += other.same
 
     @property
     def share(self) -> float | None:

@@ -1,0 +1,153 @@
+"""Float and quantized model on the same batches, tensor beside tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from onnxq.checking.comparison import Agreement, Comparison
+from onnxq.graph.expose import expose
+from onnxq.ort import runtime
+from onnxq.samples import as_taken, input_specs
+from onnxq.samples.state import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from onnxq.core.arrays import Array
+    from onnxq.graph.coded import Coded
+    from onnxq.ort.runtime import Session
+    from onnxq.qparams import QParams
+    from onnxq.samples.inputs import Batch
+
+CHANNEL_AXIS = 1
+
+
+@dataclass(slots=True)
+class Sums:
+    """Differences of one pair, of a batch or of many.
+
+    Attributes:
+        compared: sums over the elements.
+        top1: agreement of rows.
+        differing: batches in which the shapes differed, so that nothing could be compared.
+    """
+
+    compared: Comparison = field(default_factory=Comparison)
+    top1: Agreement = field(default_factory=Agreement)
+    differing: int = 0
+
+    def add(self, other: Sums) -> None:
+        """Adds those of the next batch; batch by batch, so that the order of additions is one."""
+        self.compared.add(other.compared)
+        self.top1.add(other.top1)
+        self.differing += other.differing
+
+
+@dataclass(slots=True)
+class Pair:
+    """A tensor under comparison: its name on either side, and its running sums.
+
+    Attributes:
+        qparams: of the codes that the quantized side gives; None where it gives numbers.
+        gain: factors per channel that the codes carry, and the float tensor gets for comparing.
+        channels: of the float tensor, where channels of zeros were added; None: none were.
+        coded: numbers that an output's codes stand for; None: it gives numbers.
+        sums: of all batches.
+    """
+
+    name: str
+    source: str
+    target: str
+    qparams: QParams | None
+    gain: tuple[float, ...] | None = None
+    channels: int | None = None
+    coded: Coded | None = None
+    sums: Sums = field(default_factory=Sums)
+
+    def compared(self, x: Array, y: Array) -> Sums:
+        """Sums of one batch."""
+        sums = Sums()
+        if self.coded is not None:
+            y = self.coded.decode(y)
+        if self.channels is not None and y.ndim > CHANNEL_AXIS:
+            y = y[:, : self.channels]
+        if x.shape != y.shape:
+            sums.differing = 1
+            return sums
+        if self.gain is not None:
+            gain = np.array(self.gain[: self.channels], np.float32).reshape(-1, *[1] * (x.ndim - 2))
+            x = np.multiply(x, gain, dtype=np.float32)
+        sums.compared.update(x, y, self.qparams)
+        if self.qparams is None and x.ndim == 2 and x.shape[1] > 1:
+            sums.top1.update(x, y)
+        return sums
+
+
+class SideBySide:
+    """Both models with the compared tensors as outputs.
+
+    Args:
+        source: the float model.
+        target: the quantized one.
+        tensors: inner tensors to compare.
+        outputs: outputs to compare.
+        feedback: {output name: input name} of state; each model has its own.
+        threads: of one inference; None: one per core.
+    """
+
+    def __init__(
+        self,
+        source: ir.Model,
+        target: ir.Model,
+        tensors: Sequence[Pair],
+        outputs: Sequence[Pair],
+        feedback: Mapping[str, str],
+        threads: int | None = None,
+    ) -> None:
+        ours = expose(source, [p.source for p in tensors])
+        theirs = expose(target, [p.target for p in tensors])
+        self._models = (ours.model, theirs.model)
+        self._pairs = [(p, ours.outputs[p.source], theirs.outputs[p.target]) for p in tensors]
+        self._pairs += [(p, p.source, p.target) for p in outputs]
+        self._feedback = feedback
+        self._inputs = input_specs(source, feedback.values())
+        self._theirs = input_specs(target)
+        self._threads = threads
+        self._sessions: tuple[Session, ...] = ()
+
+    def open(self) -> Callable[[Batch], list[Sums]]:
+        """Makes it ready to run; the function of a batch: the Sums of each pair."""
+        wanted_x = list(dict.fromkeys([*(x for _, x, _ in self._pairs), *self._feedback]))
+        wanted_y = list(dict.fromkeys([*(y for _, _, y in self._pairs), *self._feedback]))
+        state_x, state_y = (State(self._inputs, self._feedback) for _ in range(2))
+        asleep = runtime.Waiting.ASLEEP  # two sessions of spinning threads would take turns
+        ours, theirs = (
+            runtime.open_session(model, threads=self._threads, waiting=asleep)
+            for model in self._models
+        )
+        self._sessions = (ours, theirs)
+
+        def compare(batch: Batch) -> list[Sums]:
+            x = _run(ours, state_x.feeds(batch), wanted_x)
+            y = _run(theirs, as_taken(state_y.feeds(batch), self._theirs), wanted_y)
+            state_x.keep(x)
+            state_y.keep(y)
+            return [pair.compared(x[name_x], y[name_y]) for pair, name_x, name_y in self._pairs]
+
+        return compare
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for session in self._sessions:
+            session.close()
+
+
+def _run(session: Session, feeds: Mapping[str, Array], wanted: list[str]) -> dict[str, Array]:
+    return dict(zip(wanted, session.run(feeds, wanted), strict=True))
