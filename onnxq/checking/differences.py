@@ -21,6 +21,8 @@ what rounding leaves of a sum near 0 is not taken for millions of steps."""
 BEYOND = "ulps beyond the kernel's bound"
 """Unit: as ULPS; what stays within the bound that the operator states does not count."""
 
+UNITS = (CODES, SCALES, ULPS, BEYOND)
+"""Units in the order in which one takes the place of another."""
 BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 FAR = 2.0**31
 """Steps between a number and NaN or Inf."""
@@ -101,6 +103,15 @@ class Differences:
         ulp = self._ulp(wanted) if floats else 0.0
         steps = self._steps(got[differ], wanted[differ], ulp)
         self.largest = max(self.largest, int(steps.max(initial=0)))
+
+    def add(self, other: Differences) -> None:
+        """Adds the counts of later batches."""
+        self.elements += other.elements
+        self.differing += other.differing
+        self.largest = max(self.largest, other.largest)
+        self.problem = other.problem or self.problem
+        self.error, self.size = max(self.error, other.error), max(self.size, other.size)
+        self.unit = max(self.unit, other.unit, key=UNITS.index)
 
     def step(self, wanted: Array) -> float:
         """Size of a step of these numbers: 1 for codes, else a scale or an ulp."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +27,25 @@ if TYPE_CHECKING:
 
 
 UNKNOWN = 32  # size of a weight that stands for one known at run time alone
+
+
+@dataclass(slots=True)
+class LayerCounts:
+    """Differences that were found in a layer, in one batch or in many.
+
+    Attributes:
+        heard: sums that differed; None: none did.
+        sums: over the results.
+    """
+
+    heard: Overflows | None = None
+    sums: Differences = field(default_factory=Differences)
+
+    def add(self, other: LayerCounts) -> None:
+        """Adds those of later batches."""
+        if other.heard is not None:
+            self.heard = joined([*filter(None, [self.heard]), other.heard])
+        self.sums.add(other.sums)
 
 
 class Layer:
@@ -62,14 +82,15 @@ class Layer:
         else:
             self._sums.update(got, wanted)
 
-    def settle(self) -> None:
-        """Adds up what was heard of one batch, so that it does not pile up."""
-        everything = joined(self._heard)
-        self._heard = [] if everything is None else [everything]
+    def take(self) -> LayerCounts:
+        """Counts since the last call, which are forgotten here."""
+        found = LayerCounts(joined(self._heard), self._sums)
+        self._heard, self._sums = [], Differences()
+        return found
 
-    def result(self) -> LayerPrediction:
-        """Prediction of the layer, of what was found so far."""
-        found, sums = joined(self._heard), self._sums
+    def result(self, counts: LayerCounts) -> LayerPrediction:
+        """Prediction of the layer, of these counts."""
+        found, sums = counts.heard, counts.sums
         counts = (sums.elements, sums.differing, sums.largest, sums.unit)
         floats = (sums.error, sums.size)
         if found is None:

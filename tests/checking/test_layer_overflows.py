@@ -19,9 +19,10 @@ def heard(*entries: tuple[int, int, int, int]) -> Overflows:
 def test_what_is_heard_adds_up_over_batches() -> None:
     layer = next(iter(find_layers(integer(), Arithmetic.SATURATES).values()))
     layer.hear(heard((0, 1, 3, 5), (2, 3, 0, 7)))
-    layer.settle()
+    counts = layer.take()
     layer.hear(heard((0, 1, 3, 4)))
-    found = layer.result()
+    counts.add(layer.take())
+    found = layer.result(counts)
     assert (found.overflows, found.changed, found.largest_change) == (16, 8, 9)
     assert found.overflowing == (0, 3)
     assert [(p.channel, p.first, p.second, p.count) for p in found.pairs] == [
@@ -34,7 +35,7 @@ def test_what_is_heard_adds_up_over_batches() -> None:
 def test_only_the_pairs_that_differ_most_often_are_named() -> None:
     layer = next(iter(find_layers(integer(), Arithmetic.SATURATES).values()))
     layer.hear(heard(*((2 * i, 2 * i + 1, 0, i + 1) for i in range(MAX_PAIRS + 3))))
-    found = layer.result()
+    found = layer.result(layer.take())
     assert [p.count for p in found.pairs] == list(range(MAX_PAIRS + 3, 3, -1))
     assert found.overflows == sum(range(1, MAX_PAIRS + 4))
 
