@@ -8,7 +8,8 @@ really had, on its kernel. End to end: the reference evaluator runs the model fi
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -17,18 +18,24 @@ from onnxq.checking.end_to_end import EndToEnd
 from onnxq.checking.node_by_node import NodeByNode
 from onnxq.checking.visible import Visible, handed_out
 from onnxq.core.threads import workers
-from onnxq.errors import CalibrationError
 from onnxq.graph.checks import weights_alone
 from onnxq.graph.io import load, model_hash
+from onnxq.graph.portable import PortableModel
 from onnxq.graph.weights import hold_as_arrays
 from onnxq.ort import runtime
 from onnxq.samples import input_specs, open_samples
+from onnxq.samples.shared_out import over_batches, without_state
 from onnxq.samples.state import State, as_feedback, check_feedback
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     import onnx_ir as ir
 
-    from onnxq.samples import Samples
+    from onnxq.checking.end_to_end import EndCounts
+    from onnxq.checking.node_by_node import GraphCounts
+    from onnxq.ort.runtime import Session
+    from onnxq.samples.inputs import Batch
     from onnxq.static.prepare import ModelSource
 
 Progress = Callable[[int, int | None], None]
@@ -44,6 +51,7 @@ def cross_check(
     feedback: Mapping[str, str] | None = None,
     threads: int = 1,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> CrossFindings:
     """CrossFindings of a quantized model on samples; bounds are for `CrossFindings.check`.
 
@@ -58,23 +66,28 @@ def cross_check(
         feedback: {output name: input name} of state; the reference gets ONNX Runtime's.
         threads: of the reference kernels.
         progress: called after each batch.
+        executor: whose workers compare; None: this process. The findings are the same. Workers of
+            another kind of machine are refused, as ONNX Runtime makes another graph there. Batches
+            with state run here, one after the other.
     Raises:
         ModelError: the model cannot be read, or ONNX Runtime does not accept it.
         CalibrationError: unusable samples.
         QConfigError: a feedback that the model does not have, or fewer than 1 thread.
     """
-    target = load(model)
-    if target is model:
-        target = target.clone()  # the caller's weights stay as they are
-    hold_as_arrays(target)  # two sessions and the reference read them
+    target = _loaded(model)
     state = as_feedback(feedback)
     check_feedback(target, state)
     inputs = input_specs(target, state.values())
     batches = open_samples(samples, inputs, batch_size, ignore)
-    with workers(threads):
-        nodes = NodeByNode(target)
-        whole = EndToEnd(target, threads)
-        count = _over(target, batches, State(inputs, state), nodes, whole, progress)
+    chosen = without_state(executor, state)
+    count = 0
+    with _Comparing(target, state, threads) as run:
+        away = None if chosen is None else _Away(PortableModel.of(model, target), threads)
+        for found in over_batches(chosen, run.open, away or run.open, batches, progress):
+            run.nodes.add(found.nodes)
+            run.whole.counts.add(found.whole)
+            count += 1
+    nodes, whole = run.nodes, run.whole
     return CrossFindings(
         model_hash(target),
         count,
@@ -83,43 +96,85 @@ def cross_check(
         nodes.floats(),
         tuple(nodes.instrumented),
         whole.outputs(),
-        whole.first_difference,
-        whole.problem,
+        whole.counts.first_difference,
+        whole.counts.problem,
         weights_alone(target),
     )
 
 
-def _over(
-    target: ir.Model,
-    samples: Samples,
-    state: State,
-    nodes: NodeByNode,
-    whole: EndToEnd,
-    progress: Progress | None,
-) -> int:
-    """Number of batches run; `nodes` and `whole` hold the counts.
+def _loaded(model: ModelSource) -> ir.Model:
+    """The model with its weights as arrays: two sessions and the reference read them."""
+    target = load(model)
+    if target is model:
+        target = target.clone()  # the caller's weights stay as they are
+    hold_as_arrays(target)
+    return target
 
-    Both sessions have one thread, so that float kernels add in the same order.
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Counts of one batch."""
+
+    nodes: GraphCounts
+    whole: EndCounts
+
+
+@dataclass(frozen=True, slots=True)
+class _Away:
+    """Work of a worker: a model under comparison, opened there."""
+
+    model: PortableModel
+    threads: int
+
+    def __call__(self) -> Callable[[Batch], _Found]:
+        return _Comparing(_loaded(self.model.load()), {}, self.threads).open()
+
+
+class _Comparing:
+    """A model under comparison.
+
+    Attributes:
+        nodes: what was found at its nodes.
+        whole: what was found end to end.
     """
-    done = 0
-    plain = runtime.open_session(target, threads=1)
-    visible = Visible(nodes.exposed)
-    names = handed_out(plain)
-    odd = set(plain.outputs) - set(names)
-    with plain, visible.session:
-        for batch in samples:
-            feeds = state.feeds(batch)
+
+    def __init__(self, target: ir.Model, feedback: Mapping[str, str], threads: int) -> None:
+        self._target, self._threads = target, threads
+        self._state = State(input_specs(target, feedback.values()), feedback)
+        self._sessions: tuple[Session, ...] = ()
+        with workers(threads):
+            self.nodes = NodeByNode(target)
+            self.whole = EndToEnd(target, threads)
+
+    def open(self) -> Callable[[Batch], _Found]:
+        """Makes it ready to run; the function of a batch, which takes what was found so far.
+
+        Both sessions have one thread, so that float kernels add in the same order.
+        """
+        plain = runtime.open_session(self._target, threads=1)
+        visible = Visible(self.nodes.exposed)
+        self._sessions = (plain, visible.session)
+        names = handed_out(plain)
+        odd = set(plain.outputs) - set(names)
+
+        def compare(batch: Batch) -> _Found:
+            feeds = self._state.feeds(batch)
             wanted = dict(zip(names, plain.run(feeds, names), strict=True))
-            state.keep(wanted)
+            self._state.keep(wanted)
             outputs, inner = visible.run(feeds)
-            nodes.note_instrumented(wanted, outputs)
+            self.nodes.note_instrumented(wanted, outputs)
             wanted |= {name: x for name in odd if isinstance(x := inner.get(name), np.ndarray)}
-            if whole.differs(feeds, wanted):
-                whole.explain(feeds, wanted, nodes.results(inner))
-            nodes.compare(feeds, inner)
-            done += 1
-            if progress is not None:
-                progress(done, samples.count)
-    if not done:
-        raise CalibrationError(f"{samples.where} hold no batch; give at least one sample.")
-    return done
+            with workers(self._threads):
+                if self.whole.differs(feeds, wanted):
+                    self.whole.explain(feeds, wanted, self.nodes.results(inner))
+                self.nodes.compare(feeds, inner)
+            return _Found(self.nodes.take(), self.whole.take())
+
+        return compare
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for session in self._sessions:
+            session.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,46 +27,88 @@ if TYPE_CHECKING:
 Values = dict[str, Array]
 
 
+@dataclass(slots=True)
+class EndCounts:
+    """Differences of the outputs, in one batch or in many.
+
+    Attributes:
+        sums: output -> its differences.
+        problem: why the model cannot run; batches behind such a one do not count.
+        first_difference: the node where the integers part; empty: none.
+        behind: output that differs -> the first node in front of it that rounds floats, or empty.
+        rounding: output -> steps that are explained.
+        unexplained: outputs with a difference that is not.
+    """
+
+    sums: dict[str, Differences]
+    problem: str = ""
+    first_difference: str = ""
+    behind: dict[str, str] = field(default_factory=dict)
+    rounding: dict[str, int] = field(default_factory=dict)
+    unexplained: set[str] = field(default_factory=set)
+
+    def add(self, later: EndCounts) -> None:
+        """Adds those of later batches."""
+        if self.problem:
+            return
+        for name, sums in later.sums.items():
+            self.sums[name].add(sums)
+        self.problem = later.problem
+        self.first_difference = self.first_difference or later.first_difference
+        for name, node in later.behind.items():
+            self.behind[name] = self.behind.get(name) or node
+        for name, steps in later.rounding.items():
+            self.rounding[name] = max(self.rounding.get(name, 0), steps)
+        self.unexplained |= later.unexplained
+
+
 class EndToEnd:
     """The reference evaluator on the model file, beside ONNX Runtime.
 
     Attributes:
-        problem: why it cannot run; empty: it can.
-        first_difference: the node where the integers part, in the order of ONNX Runtime's graph.
+        counts: what was found, in the order of ONNX Runtime's graph.
     """
 
     def __init__(self, target: ir.Model, threads: int) -> None:
-        self.problem = ""
-        self.first_difference = ""
-        self._behind: dict[str, str] = {}
-        self._rounding: dict[str, int] = {}  # steps that are explained, of outputs that differ
-        self._unexplained: set[str] = set()
-        self._sums: dict[str, Differences] = {
+        self._blank: dict[str, Differences] = {
             str(value.name): output_differences(value) for value in target.graph.outputs
         }
+        self._batch: dict[str, Differences] = {}  # of the last one, where it differs
+        self._refused = ""
         try:
             self._evaluator = reference.evaluator(
                 target, threads=threads, float_nodes=FloatNodes(target)
             )
         except OnnxqError as error:
-            self.problem = str(error)
+            self._refused = str(error)
+        self.counts = self._nothing()
+
+    def _nothing(self) -> EndCounts:
+        return EndCounts({n: replace(sums) for n, sums in self._blank.items()}, self._refused)
+
+    def take(self) -> EndCounts:
+        """Counts since the last call, which are forgotten here."""
+        found, self.counts = self.counts, self._nothing()
+        return found
 
     def differs(self, feeds: Mapping[str, Array], wanted: Values) -> bool:
         """Compares one batch; True where an output differs."""
-        if self.problem:
+        if self.counts.problem:
             return False
+        batch = self._nothing()
         try:
             got = self._evaluator.run(list(wanted), dict(feeds))
         except OnnxqError as error:
-            self.problem = str(error)
+            self.counts.problem = str(error)
             return False
-        before = sum(sums.differing for sums in self._sums.values())
         for (name, theirs), ours in zip(wanted.items(), got, strict=True):
             if isinstance(theirs, np.ndarray):
-                self._sums[name].update(ours, theirs)
+                batch.sums[name].update(ours, theirs)
             else:
-                self._sums[name].problem = "it is no tensor"
-        return sum(sums.differing for sums in self._sums.values()) > before
+                batch.sums[name].problem = "it is no tensor"
+        self._batch = {name: sums for name, sums in batch.sums.items() if sums.differing}
+        self.counts.add(batch)
+        return bool(self._batch)
 
     def explain(
         self,
@@ -73,7 +116,7 @@ class EndToEnd:
         wanted: Values,
         results: Mapping[tuple[str, str], Array],
     ) -> None:
-        """Says of a batch that differs how much of it is rounding, and names what is not.
+        """Says of the last batch, which differs, how much of it is rounding, and names the rest.
 
         Args:
             feeds: of the model.
@@ -81,12 +124,13 @@ class EndToEnd:
             results: (node name, value name) of its graph -> integers.
         """
         run = replay(self._evaluator, feeds, self._named(results, wanted))
-        self.first_difference = self.first_difference or run.unexplained
-        for name, sums in self._sums.items():
+        counts = self.counts
+        counts.first_difference = counts.first_difference or run.unexplained
+        for name, sums in self._batch.items():
             theirs = wanted.get(name)
-            if not sums.differing or not isinstance(theirs, np.ndarray):
+            if not isinstance(theirs, np.ndarray):
                 continue
-            self._behind[name] = self._behind.get(name) or self._first_float(name, run.rounding)
+            counts.behind[name] = counts.behind.get(name) or self._first_float(name, run.rounding)
             self._judge(name, sums, theirs, run)
 
     def _named(self, results: Mapping[tuple[str, str], Array], wanted: Values) -> Theirs:
@@ -107,10 +151,10 @@ class EndToEnd:
         bound, ours = run.bounds.get(name, 0.0), run.outputs.get(name)
         steps = int(bound / sums.step(theirs))
         if not is_within(ours, theirs, bound):
-            self._unexplained.add(name)
+            self.counts.unexplained.add(name)
         else:
             steps = max(steps, sums.largest)
-        self._rounding[name] = max(self._rounding.get(name, 0), steps)
+        self.counts.rounding[name] = max(self.counts.rounding.get(name, 0), steps)
 
     def _first_float(self, output: str, rounding: Collection[int]) -> str:
         """The first node in front of the output that rounds floats; empty: none.
@@ -140,17 +184,17 @@ class EndToEnd:
                 sums.largest,
                 sums.unit,
                 sums.problem,
-                self._behind.get(name, ""),
+                self.counts.behind.get(name, ""),
                 self._steps(name, sums),
             )
-            for name, sums in self._sums.items()
-            if sums.elements or not self.problem
+            for name, sums in self.counts.sums.items()
+            if sums.elements or not self.counts.problem
         )
 
     def _steps(self, name: str, sums: Differences) -> int:
         """Steps that count as rounding."""
-        found = self._rounding.get(name, 0)
-        return min(found, sums.largest - 1) if name in self._unexplained else found
+        found = self.counts.rounding.get(name, 0)
+        return min(found, sums.largest - 1) if name in self.counts.unexplained else found
 
 
 def is_within(ours: object, theirs: Array, bound: float) -> bool:

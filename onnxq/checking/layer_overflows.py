@@ -88,9 +88,9 @@ class Layer:
         self._heard, self._sums = [], Differences()
         return found
 
-    def result(self, counts: LayerCounts) -> LayerPrediction:
+    def result(self, seen: LayerCounts) -> LayerPrediction:
         """Prediction of the layer, of these counts."""
-        found, sums = counts.heard, counts.sums
+        found, sums = seen.heard, seen.sums
         counts = (sums.elements, sums.differing, sums.largest, sums.unit)
         floats = (sums.error, sums.size)
         if found is None:

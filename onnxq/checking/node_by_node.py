@@ -12,7 +12,7 @@ from onnxq import reference
 from onnxq.checking.cross_findings import NOT_REACHED, FloatNode, NodeFinding, UncheckedNode
 from onnxq.checking.differences import Differences
 from onnxq.core.arrays import Array
-from onnxq.errors import OnnxqError
+from onnxq.errors import OnnxqError, UnsupportedError
 from onnxq.graph.expose import Exposed, expose, observable
 from onnxq.graph.expose_steps import expose_steps
 from onnxq.graph.passes.names import UniqueNames
@@ -32,6 +32,50 @@ Values = dict[str, Array]
 
 
 @dataclass(slots=True)
+class NodeCounts:
+    """Differences that were found at a node, in one batch or in many.
+
+    Attributes:
+        kernel: who computed it.
+        reached: how often it ran.
+        integer: whether integers were seen.
+        problem: why it could not be compared; batches behind such a one do not count.
+        sums: all outputs together.
+    """
+
+    kernel: str = ""
+    reached: int = 0
+    integer: bool = False
+    problem: str = ""
+    sums: Differences = field(default_factory=Differences)
+
+    def add(self, later: NodeCounts) -> None:
+        """Adds those of later batches."""
+        if self.problem:
+            return
+        self.kernel = later.kernel or self.kernel
+        self.reached += later.reached
+        self.integer |= later.integer
+        self.problem = later.problem
+        self.sums.add(later.sums)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCounts:
+    """Counts of all nodes of one graph.
+
+    Attributes:
+        keys: name, op type and domain of each node.
+        nodes: counts of each.
+        instrumented: outputs that changed when inner tensors were read.
+    """
+
+    keys: tuple[tuple[str, str, str], ...]
+    nodes: tuple[NodeCounts, ...]
+    instrumented: tuple[str, ...]
+
+
+@dataclass(slots=True)
 class _Node:
     """A node of the optimized graph under comparison.
 
@@ -40,26 +84,20 @@ class _Node:
         inputs: names of values, "" for absent ones.
         outputs: likewise.
         kind: as the graph says it, for nodes that no sample reached.
+        hidden: why it can never be compared; empty: it can.
         runner: the kernel; made when it is first needed.
-        kernel: who computed it.
-        reached: how often it ran.
-        integer: whether integers were seen.
-        problem: why it could not be compared.
         stepwise: it is in the body of a Loop or Scan, with a value for each step.
-        sums: all outputs together.
+        counts: what was found.
     """
 
     node: ir.Node
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     kind: NodeKind
+    hidden: str = ""
     runner: OpRun | None = None
-    kernel: str = ""
-    reached: int = 0
-    integer: bool = False
-    problem: str = ""
     stepwise: bool = False
-    sums: Differences = field(default_factory=Differences)
+    counts: NodeCounts = field(default_factory=NodeCounts)
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -93,7 +131,8 @@ class NodeByNode:
             for node, use in zip(optimized.graph.all_nodes(), uses, strict=True)
         ]
         for entry in self._nodes:
-            entry.problem = self._why_hidden(entry, steps.hidden)
+            entry.hidden = self._why_hidden(entry, steps.hidden)
+            entry.counts.problem = entry.hidden
             entry.stepwise = any(name in self._steps for name in entry.outputs)
         self._last = {name: i for i, entry in enumerate(self._nodes) for name in entry.inputs}
 
@@ -134,7 +173,7 @@ class NodeByNode:
             inner: what ONNX Runtime computed; emptied on the way.
         """
         for i, entry in enumerate(self._nodes):
-            if not entry.problem:
+            if not entry.counts.problem:
                 self._compare_one(entry, feeds, inner)
             for name in (*entry.inputs, *entry.outputs):
                 if self._last.get(name, -1) <= i:
@@ -152,7 +191,7 @@ class NodeByNode:
             theirs = [self._at(n, y, step) for n, y in zip(entry.outputs, wanted, strict=True)]
             if entry.stepwise and all(y is None or y.shape == (0,) for y in theirs):
                 continue  # another branch ran in this step
-            entry.reached += 1
+            entry.counts.reached += 1
             if not facts.named(entry.node.op_type).on_data:
                 return
             xs = [self._at(n, x, step) for n, x in zip(entry.inputs, inputs, strict=True)]
@@ -172,18 +211,18 @@ class NodeByNode:
         ).converts_codes  # int32 biases have no type of codes
         if not converts and not any(_is_codes(x) for x in (*inputs, *wanted)):
             return
-        entry.integer = True
-        if entry.problem:
+        entry.counts.integer = True
+        if entry.counts.problem:
             return
         try:
             got, bound = self._run(entry, inputs)
         except OnnxqError as error:
-            entry.problem = str(error)
+            entry.counts.problem = str(error)
             return
         for slot, theirs in enumerate(wanted):
             if theirs is not None:
                 ours = got[slot] if slot < len(got) else None
-                entry.sums.update(ours, theirs, bound if slot == 0 else None)
+                entry.counts.sums.update(ours, theirs, bound if slot == 0 else None)
 
     def _run(
         self, entry: _Node, inputs: Sequence[Array | None]
@@ -192,7 +231,7 @@ class NodeByNode:
             entry.runner = reference.node_runner(ir.to_proto(entry.node), self._opsets, inputs)
         runner = entry.runner
         ours = isinstance(runner, reference.KernelOp) and runner.uses_kernel(inputs)
-        entry.kernel = "onnxq" if ours else "onnx.reference"
+        entry.counts.kernel = "onnxq" if ours else "onnx.reference"
         outputs = reference.run_node(runner, inputs, {})
         bound = runner.bound(inputs) if ours and isinstance(runner, reference.KernelOp) else None
         return outputs, bound
@@ -205,28 +244,56 @@ class NodeByNode:
                 return source[name]
         return inner.get(name)
 
+    def take(self) -> GraphCounts:
+        """Counts since the last call, which are forgotten here."""
+        found = GraphCounts(
+            tuple(entry.key for entry in self._nodes),
+            tuple(entry.counts for entry in self._nodes),
+            tuple(self.instrumented),
+        )
+        self.instrumented = {}
+        for entry in self._nodes:
+            entry.counts = NodeCounts(problem=entry.hidden)
+        return found
+
+    def add(self, later: GraphCounts) -> None:
+        """Adds the counts of later batches, of the same graph elsewhere.
+
+        Raises:
+            UnsupportedError: the graph is another one there.
+        """
+        if later.keys != tuple(entry.key for entry in self._nodes):
+            raise UnsupportedError(
+                "ONNX Runtime makes another graph of the model on a worker than here: its version, "
+                "or the machine's instruction set, is another one. Use workers like this machine, "
+                "or run without workers (executor=None)."
+            )
+        self.instrumented |= dict.fromkeys(later.instrumented)
+        for entry, counts in zip(self._nodes, later.nodes, strict=True):
+            entry.counts.add(counts)
+
     def findings(self) -> tuple[NodeFinding, ...]:
         """Nodes that were compared, if only on the batches before one that could not be."""
         return tuple(
             NodeFinding(
                 *entry.key,
-                entry.kernel,
-                entry.sums.elements,
-                entry.sums.differing,
-                entry.sums.largest,
-                entry.sums.unit,
-                entry.sums.problem,
+                entry.counts.kernel,
+                entry.counts.sums.elements,
+                entry.counts.sums.differing,
+                entry.counts.sums.largest,
+                entry.counts.sums.unit,
+                entry.counts.sums.problem,
             )
             for entry in self._nodes
-            if entry.integer and (entry.sums.elements or not entry.problem)
+            if entry.counts.integer and (entry.counts.sums.elements or not entry.counts.problem)
         )
 
     def unchecked(self) -> tuple[UncheckedNode, ...]:
         """Integer nodes that were not."""
         return tuple(
-            UncheckedNode(*entry.key, entry.problem or NOT_REACHED)
+            UncheckedNode(*entry.key, entry.counts.problem or NOT_REACHED)
             for entry in self._nodes
-            if _counts_as_integer(entry) and (entry.problem or not entry.reached)
+            if _counts_as_integer(entry) and (entry.counts.problem or not entry.counts.reached)
         )
 
     def floats(self) -> tuple[FloatNode, ...]:
@@ -234,7 +301,8 @@ class NodeByNode:
         return tuple(
             FloatNode(*entry.key)
             for entry in self._nodes
-            if not entry.integer and not (_counts_as_integer(entry) and not entry.reached)
+            if not entry.counts.integer
+            and not (_counts_as_integer(entry) and not entry.counts.reached)
         )
 
 
@@ -258,8 +326,8 @@ def _may_be_integer(node: ir.Node) -> bool:
 
 def _counts_as_integer(entry: _Node) -> bool:
     """By what was seen; a node that no sample reached, by what the graph says."""
-    if entry.reached:
-        return entry.integer
+    if entry.counts.reached:
+        return entry.counts.integer
     converts = facts.named(entry.node.op_type).converts_codes
     return converts or entry.kind is NodeKind.INTEGER
 

@@ -102,7 +102,8 @@ def verify(
     workers = without_state(executor, state)
     away = None
     if workers is not None:
-        away = _Away(*(PortableModel.of(m, load(m)) for m in (model, quantized)), tuple(only))
+        ours = PortableModel.of(model, load(model))
+        away = _Away(ours, PortableModel.of(quantized, target), tuple(only))
     count = 0
     with SideBySide(source, target, tensors, outputs, state) as run:
         for found in over_batches(workers, run.open, away or run.open, batches, progress):
@@ -133,8 +134,8 @@ class _Away:
         source = _float_side(self.model.load(), target)
         tensors, _ = _match_tensors(source, target)
         outputs, _ = _match_outputs(source, read_coded(target, OUTPUTS_KEY))
-        chosen = (_selected(pairs, self.only) for pairs in (tensors, outputs))
-        return SideBySide(source, target, *chosen, {}, threads=1).open()
+        tensors, outputs = _selected(tensors, self.only), _selected(outputs, self.only)
+        return SideBySide(source, target, tensors, outputs, {}, threads=1).open()
 
 
 # --- matching

@@ -22,6 +22,7 @@ from onnxq.cli.options import (
     target_option,
 )
 from onnxq.cli.steps import load_model, merged_files, plan_dynamic_model, prepare_model
+from onnxq.cli.worker_options import Workers, workers_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -212,6 +213,7 @@ def _inspect_dynamic(
     metavar="all|NAME[,NAME]",
     help="Predict on which machines the integers differ. Needs no FLOAT; SAMPLES may be left out.",
 )
+@workers_options
 @json_option
 def verify(
     paths: tuple[Path, ...],
@@ -228,6 +230,7 @@ def verify(
     threads: int,
     isa: str | None,
     as_json: bool,
+    workers: Workers,
 ) -> None:
     """Run both models on SAMPLES side by side: what did quantization change?
 
@@ -254,7 +257,8 @@ def verify(
             "--allow-unchecked": allow_unchecked or None,
         }
         _refuse_options("with --isa", bounds)
-        _predict(paths, isa, reading, threads, as_json)
+        with workers.executor() as executor:
+            _predict(paths, isa, {**reading, "executor": executor}, threads, as_json)
         return
     if reference:
         _refuse_options("with --reference", {"--min-sqnr": min_sqnr, "--only": only or None})
@@ -266,7 +270,8 @@ def verify(
             "max_output_steps": max_output_steps,
             "unchecked": Unchecked.ALLOWED if allow_unchecked else Unchecked.REFUSED,
         }
-        _verify_reference(paths, reading, allowed, threads, as_json)
+        with workers.executor() as executor:
+            _verify_reference(paths, {**reading, "executor": executor}, allowed, threads, as_json)
         return
     _refuse_options(
         "without --reference",
@@ -276,7 +281,9 @@ def verify(
             "--allow-unchecked": allow_unchecked or None,
         },
     )
-    _verify_float(paths, reading, (min_sqnr, max_steps), only, as_json)
+    with workers.executor() as executor:
+        given = {**reading, "executor": executor}
+        _verify_float(paths, given, (min_sqnr, max_steps), only, as_json)
 
 
 def _predict(

@@ -45,7 +45,7 @@ def test_what_differed_before_a_batch_that_cannot_run_is_still_told() -> None:
     whole = EndToEnd(as_ir(quantized_matmul(np.array(3, np.uint8))), 1)
     assert whole.differs(feeds(), {"y": wanted()["y"].astype(np.float32) + 1})
     assert not whole.differs({"x": weights(0, 3, 7)}, wanted())
-    assert whole.problem
+    assert whole.counts.problem
     (output,) = whole.outputs()
     assert output.differing == output.elements == 24
 
@@ -64,14 +64,14 @@ def test_the_first_node_in_the_order_of_the_other_graph_is_named() -> None:
     codes = np.zeros((3, 8), np.uint8)
     results = {("x_q", "x_quantized"): codes, ("matmul", "product_quantized"): codes}
     whole.explain(feeds(), wanted(), results)
-    assert whole.first_difference == "x_q"
+    assert whole.counts.first_difference == "x_q"
 
 
 def test_nodes_are_matched_by_name_where_values_are_called_otherwise() -> None:
     whole = EndToEnd(as_ir(quantized_matmul(np.array(3, np.uint8))), 1)
     codes = np.zeros((3, 8), np.uint8)
     whole.explain(feeds(), wanted(), {("matmul_token_4", "else"): codes})
-    assert whole.first_difference == "matmul_token_4"
+    assert whole.counts.first_difference == "matmul_token_4"
 
 
 def test_a_product_of_scales_is_not_what_is_in_front_of_an_output() -> None:
@@ -96,5 +96,5 @@ def test_what_cannot_run_is_a_problem_not_an_exception(op_type: str) -> None:
     node = helper.make_node(op_type, ["x", "w"], ["y"], "node")
     whole = EndToEnd(as_ir(model([node], {"w": weights(1, 5, 5)}, {"x": ["N", 8]})), 1)
     assert not whole.differs(feeds(), {"y": weights(0, 3, 5)})
-    assert f"{op_type}" in whole.problem
+    assert f"{op_type}" in whole.counts.problem
     assert whole.outputs() == ()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tests.cli.conftest import Run
 
-COUNT = 400
+COUNT = 200
 WAIT_S = 120.0
 
 
@@ -66,3 +66,15 @@ def test_a_killed_calibration_goes_on_to_the_same_file(run: Run, folder: Path) -
     assert again.returncode == 0
     assert (folder / "parts.stats").read_bytes() == (folder / "whole.stats").read_bytes()
     assert not kept.exists()
+
+
+@pytest.mark.parametrize("mode", [[], ["--reference"], ["--isa", "all"]])
+def test_two_jobs_find_what_one_finds(mode: list[str], run: Run, folder: Path) -> None:
+    few = folder / "few.npy"
+    np.save(few, images(6))
+    run("quantize", folder / "net.onnx", few, "-o", folder / "int8.onnx", "--all-integers")
+    paths = [folder / "int8.onnx", few]
+    paths = paths if mode else [folder / "net.onnx", *paths]
+    one, two = (run("verify", *paths, *mode, "--json", "--jobs", jobs) for jobs in (1, 2))
+    assert one.exit_code == two.exit_code == 0, two.stderr
+    assert one.stdout == two.stdout
