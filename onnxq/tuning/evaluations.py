@@ -181,10 +181,14 @@ class MakeEvaluator:
 
     def __call__(self) -> Callable[[QConfigMapping], Score | Refusal]:
         """The function that a worker runs on mappings."""
-        evaluator = Evaluator(
+        evaluator = self.evaluator()
+        return lambda mapping: outcome_of(evaluator, mapping)
+
+    def evaluator(self) -> Evaluator:
+        """The evaluator, made anew."""
+        return Evaluator(
             self.subject, self.samples, self.baseline, self.metric, self.ratio, self.statistics
         )
-        return lambda mapping: outcome_of(evaluator, mapping)
 
 
 def key_of(mapping: QConfigMapping) -> str:

@@ -14,12 +14,13 @@ from onnxq.core.saved import Saved
 class GroupCost:
     """Cost of one group of nodes in its quantized form.
 
-    Errors are given in dB, as the power of the float numbers over that of the error; inf: none.
+    Errors are given in dB, as the power of the float numbers over that of the error; inf: none,
+    NaN: the quantized model does not show the group's results.
 
     Attributes:
         group: name of the NodeGroup.
         metric_drop: the metric of the float model, less the metric with this group alone
-            quantized.
+            quantized; inf for SQNR, which the float model has without bound.
         alone_db: output name -> dB at that output, with this group alone quantized and all else in
             float.
         own_db: dB at the group's results, of the error that it makes itself: on float inputs.
@@ -50,9 +51,11 @@ class GroupCost:
         """Error at the group's results that comes in through its inputs, in the quantized model.
 
         Powers of errors that do not know of each other add up: inherited = total - own. inf where
-        the group's own error is all there is.
+        the group's own error is all there is; NaN where the results do not show.
         """
         inherited = _power(self.total_db) - _power(self.own_db)
+        if math.isnan(inherited):
+            return math.nan
         return -10.0 * math.log10(inherited) if inherited > 0 else math.inf
 
 
