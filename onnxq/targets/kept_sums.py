@@ -152,7 +152,7 @@ def leave_int16(one: Wide, other: Wide) -> npt.NDArray[np.bool_]:
 
 
 def _distances(steps: npt.NDArray[np.float32], codes: Codes) -> Whole:
-    """Errors w / s - q in units of 1 / STEP; 0 for clipped weights, which no neighbour makes up for."""
+    """Errors w / s - q in units of 1 / STEP; 0 for clipped weights, which nothing makes up for."""
     distance = np.rint((steps - codes) * np.float32(STEP))
     distance[np.abs(distance) > STEP // 2] = 0
     return np.asarray(distance, np.int64)
