@@ -147,7 +147,8 @@ def _recurrent(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work:
 
 def _other(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work:
     attributes = attribute_values(node)
-    result = sizes[value_name(node.outputs[0])]
+    # a Loop may have a result that nobody reads
+    result = next((sizes[value_name(v)] for v in node.outputs if is_read(v)), ())
     if node.op_type.startswith(("Gather", "Slice")):
         return _taken(node, sizes, plain)
     if node.op_type.endswith(("Softmax", "Normalization")):
@@ -171,7 +172,7 @@ def _other(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work:
         kind = "rows" if x[:-1] == result[: max(len(x) - 1, 0)] else ""
         return Work(plain.operator, kind, plain.read, plain.written)
     mode = attributes.get("mode")
-    kind = mode if isinstance(mode, str) else _kind_of_operands(node, sizes)
+    kind = mode if isinstance(mode, str) else _kind_of_operands(node, result, sizes)
     return Work(plain.operator, kind, plain.read, plain.written)
 
 
@@ -185,9 +186,8 @@ def _taken(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work:
     return Work(plain.operator, "", plain.written, plain.written, rows=pieces)
 
 
-def _kind_of_operands(node: ir.Node, sizes: Mapping[str, Sizes]) -> str:
+def _kind_of_operands(node: ir.Node, result: Sizes, sizes: Mapping[str, Sizes]) -> str:
     """A word for operands that are repeated over a larger result."""
-    result = sizes[value_name(node.outputs[0])]
     operands = [
         sizes[value_name(value)]
         for value in node.inputs
