@@ -175,9 +175,8 @@ def plan(
     decisions = _demote(prepared, unseen, tensors)
     if statistics.not_finite:
         check_weights_left(prepared, decisions)
-    if prepared.target.agreeing_sums:
-        tensors, more = with_agreeing_sums(prepared, decisions, tensors)
-        notes += more
+    tensors, of_sums = with_agreeing_sums(prepared, decisions, tensors)
+    notes += of_sums
     gains = _gains(prepared, statistics, tensors, decisions)
     constants = _constants(prepared, statistics, decisions, tensors, gains, saturated)
     dynamic, reasons, of_dynamic = _dynamic(prepared, objective)

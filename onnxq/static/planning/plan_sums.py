@@ -1,6 +1,10 @@
 """Scales of a plan's sums, raised until every machine computes the same codes.
 
 onnxq.qdq.sum_scales says why; scales found in training go through it too.
+
+Where an operand is repeated over the other, one machine may differ from itself: ONNX Runtime takes
+for the first operand now one, now the other, by the layout in which the sum runs. Scales of such
+sums are raised for every target.
 """
 
 from __future__ import annotations
@@ -37,7 +41,12 @@ def with_agreeing_sums(
         (tensor -> qparams, a note for each sum that no scale near helps).
     """
     groups = {member: group.members for group in prepared.groups for member in group.members}
-    raised, left = raise_scales(find_sums(prepared, decisions), groups, tensors)
+    sums = find_sums(prepared, decisions)
+    if not prepared.target.agreeing_sums:
+        nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
+        repeated = [one for one in sums if _may_repeat(nodes[one.name])]
+        return raise_scales(repeated, groups, tensors)[0], []
+    raised, left = raise_scales(sums, groups, tensors)
     notes = [
         f"'{one.name}': ARM or x86 without AVX2 may round some of its sums to the next code; no "
         "scale near avoids it"
@@ -59,6 +68,12 @@ def find_sums(prepared: Prepared, decisions: Mapping[str, Decision]) -> list[Sum
         if len(decision.results) == len(decision.rule.outputs):
             found.append(_sum(node, decision))
     return found
+
+
+def _may_repeat(node: ir.Node) -> bool:
+    """Whether the node may add a number, or a tensor of another shape, to its first operand."""
+    shapes = [None if value is None else value.shape for value in node.inputs]
+    return len(shapes) < 2 or None in shapes or shapes[0] != shapes[1]
 
 
 def _sum(node: ir.Node, decision: Quantize) -> Sum:
