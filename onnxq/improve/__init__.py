@@ -18,6 +18,7 @@ from onnxq.improve.improvement import (
     find,
     register,
 )
+from onnxq.improve.round import Round
 from onnxq.improve.smooth import Smooth
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Improved",
     "Improvement",
     "ModelImprovement",
+    "Round",
     "Smooth",
     "WeightImprovement",
     "find",

@@ -32,7 +32,7 @@ class NewConstants:
 
     Attributes:
         weight: float32, the weight's shape, on the grid of qparams; None: as it is.
-        qparams: of the weight's codes; None: the plan's.
+        qparams: of the new weight's codes; None: there is none.
         bias: float64 (groups, outputs); None: as it is.
     """
 
@@ -76,8 +76,8 @@ class Constants:
             new: what takes the place of its constants.
         """
         weight = layer.plan
-        if new.qparams is not None:
-            weight = dataclasses.replace(weight, qparams=new.qparams)
+        if new.qparams is not None:  # codes of other weights have no sums to keep
+            weight = dataclasses.replace(weight, qparams=new.qparams, kept_sums=None)
         bias = layer.bias if new.bias is None else new.bias
         made = self._gain_of_result(layer)
         numbers = bias.reshape(-1) if made is None else bias.reshape(-1) * made

@@ -11,11 +11,12 @@ import numpy as np
 from onnxq import catalog
 from onnxq.graph.walk import node_name, value_name
 from onnxq.graph.weights import constant_array, is_private
+from onnxq.operator import Rule
 from onnxq.operator.nodes import find_input, has_input, input_at
 from onnxq.ort.matmul_add import biased_product
 from onnxq.qdq.tensors import rounded_codes
 from onnxq.qparams import PerBlock, dequantize, fake_quantize
-from onnxq.static.placing.decision import Quantize, weight_of
+from onnxq.static.placing.decision import Quantize, weight_observer, weight_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.core.arrays import Ints, Reals, Singles
-    from onnxq.operator import Rule, Unfolded
-    from onnxq.qparams import IntArray
+    from onnxq.operator import Unfolded
+    from onnxq.qparams import QParams
     from onnxq.static.plan import Plan
     from onnxq.static.planning.constants import WeightPlan
 
@@ -56,8 +57,10 @@ class Layer:
         x: the tensor that it reads.
         y: its result with the bias, before any Relu or Clip that is folded into it.
         plan: how the weight is stored.
+        span: smallest and largest code that its observer gives.
         gain: factor per channel of x, on its axis 1, that codes of x carry; None: none.
         bias_slot: where its bias is, or can be added for nothing; None: nowhere.
+        clamp: real bounds of the Relu or Clip that alone reads y; None: there is none.
     """
 
     node: ir.Node
@@ -66,8 +69,10 @@ class Layer:
     x: str
     y: str
     plan: WeightPlan
+    span: tuple[int, int]
     gain: Singles | None
     bias_slot: BiasSlot | None
+    clamp: tuple[float, float] | None
 
     @property
     def name(self) -> str:
@@ -106,6 +111,47 @@ class Layer:
         return np.array(self.unfolded.matrix(wide)[..., :1])
 
     @property
+    def inputs(self) -> int:
+        """Inputs of an output: channels of its group times taps."""
+        return int(self.matrix.shape[-1])
+
+    @property
+    def matrix(self) -> Reals:
+        """float64 (groups, outputs, inputs): the weight as the model has it."""
+        return self.unfolded.matrix(self.weight).astype(np.float64)
+
+    @property
+    def ends(self) -> tuple[Ints, Ints]:
+        """int32 (groups, outputs): smallest and largest code, less the zero point."""
+        p, limit = self.plan.qparams, self.plan.code_limit
+        low, high = self.span
+        low, high = (low, high) if limit is None else (max(low, -limit), min(high, limit))
+        zero = np.broadcast_to(self._along(p.zero_point).astype(np.int32), self.weight.shape)
+        of_rows = self.unfolded.matrix(zero)[..., 0]
+        return low - of_rows, high - of_rows
+
+    @property
+    def partners(self) -> npt.NDArray[np.int64] | None:
+        """int64 (inputs,): the input whose product is added to this one's in int16; its own: none.
+
+        None where the order in which products are added is not known, or not that of all groups.
+        """
+        assert self.rule.weight is not None
+        if not self.rule.pair_axes:
+            return None
+        axis = self.rule.weight.axis % self.weight.ndim
+        order = (axis, *(a % self.weight.ndim for a in self.rule.pair_axes))
+        sizes = [self.weight.shape[a] for a in order]
+        count = math.prod(sizes[1:])
+        place = np.broadcast_to(np.arange(count).reshape(1, *sizes[1:]), sizes)
+        of_inputs = self.unfolded.matrix(np.transpose(place, np.argsort(order)))[:, 0]
+        shifts = of_inputs - of_inputs[0]
+        if (shifts != shifts[:, :1]).any() or (shifts % 2).any():
+            return None  # groups have pairs of their own
+        at = {int(place): i for i, place in enumerate(of_inputs[0])}
+        return np.array([at.get(place ^ 1, i) for place, i in at.items()])  # 2k and 2k + 1
+
+    @property
     def stored(self) -> Reals:
         """float64 (groups, outputs, inputs): the numbers that the codes stand for."""
         return np.asarray(self.codes * self.scale, np.float64)
@@ -127,8 +173,22 @@ class Layer:
             return codes
         return codes / self.gain.reshape(1, -1, *[1] * (x.ndim - 2))
 
+    def on_grid(self, codes: Ints, qparams: QParams) -> Singles:
+        """The float weight that quantizes to these codes.
+
+        Args:
+            codes: int32 (groups, outputs, inputs), less the zero point.
+            qparams: of the weight.
+        """
+        array = self.unfolded.weight(codes) + self._along(qparams.zero_point).astype(np.int32)
+        weight = dequantize(array.astype(qparams.dtype.storage), qparams)
+        if self.plan.gain is None:
+            return weight
+        gain = self._rows(np.array(self.plan.gain, np.float32))
+        return np.divide(weight, gain, dtype=np.float32)
+
     def pairs(
-        self, x: Singles, y: Singles, index: int, batches: int
+        self, x: Singles, y: Singles, index: int, batches: int, most: int = MOST_PLACES
     ) -> Iterator[tuple[Singles, Singles]]:
         """(rows, results) of evenly spread places of one batch, in pieces.
 
@@ -137,12 +197,13 @@ class Layer:
             y: the float model's result.
             index: of the batch.
             batches: how many there are.
+            most: places of all batches that are looked at.
 
         Yields:
             float32 (groups, places, inputs) and (groups, places, outputs).
         """
         places = self.unfolded.places(x)
-        stride = max(1, places * batches // MOST_PLACES)
+        stride = max(1, places * batches // most)
         width = math.prod(self.unfolded.matrix(self.weight).shape[::2])
         step = stride * max(1, CHUNK_ELEMENTS // max(width, 1))
         for start in range(index % stride, places, step):
@@ -187,27 +248,44 @@ def layer_of(node: ir.Node, plan: Plan) -> Layer | None:
     tensor = value_name(x)
     gain = np.array(plan.gains[tensor], np.float32) if tensor in plan.gains else None
     slot, y = _bias_of(node, decision.rule)
-    return Layer(node, decision.rule, unfolded, tensor, y, weight, gain, slot)
+    return Layer(
+        node,
+        decision.rule,
+        unfolded,
+        tensor,
+        value_name(y),
+        weight,
+        _span_of(node, decision.rule, plan),
+        gain,
+        slot,
+        _clamp_of(y),
+    )
 
 
-def dequantized_weight(weight: WeightPlan, codes: IntArray) -> Singles:
-    """The float weight that `weight` quantizes to these codes.
-
-    Args:
-        weight: with the qparams of the codes.
-        codes: of its dtype, in the layout of the weight.
-    """
-    array = dequantize(codes, weight.qparams)
-    if weight.gain is None:
-        return array
-    return array / np.array(weight.gain, np.float32).reshape(-1, *[1] * (codes.ndim - 1))
+def _span_of(node: ir.Node, rule: Rule, plan: Plan) -> tuple[int, int]:
+    """Codes that the observer of a weight gives; those of its type, where none is known."""
+    dtype = plan.weights[node_name(node)].qparams.dtype
+    if plan.asked is None:
+        return dtype.qmin, dtype.qmax
+    observer = weight_observer(node, rule, plan.asked.mapping)()
+    return max(dtype.qmin, observer.quant_min), min(dtype.qmax, observer.quant_max)
 
 
-def _bias_of(node: ir.Node, rule: Rule) -> tuple[BiasSlot | None, str]:
-    """(where the bias is or can be, the tensor that has it added)."""
+def _bias_of(node: ir.Node, rule: Rule) -> tuple[BiasSlot | None, ir.Value]:
+    """(where the bias is or can be, the result that has it added)."""
     if rule.bias is not None:
-        return BiasSlot(node, rule.bias), value_name(node.outputs[0])
+        return BiasSlot(node, rule.bias), node.outputs[0]
     found = biased_product(node)
     if found is not None and found.adds_vector:
-        return BiasSlot(found.add, found.slot), value_name(found.add.outputs[0])
-    return None, value_name(node.outputs[0])
+        return BiasSlot(found.add, found.slot), found.add.outputs[0]
+    return None, node.outputs[0]
+
+
+def _clamp_of(y: ir.Value) -> tuple[float, float] | None:
+    """Real bounds of the node that alone reads the value, where it bounds it and does no more."""
+    if len(y.uses()) != 1 or y.is_graph_output():
+        return None
+    (reader,) = (use.node for use in y.uses())
+    operator = catalog.find(reader.op_type, reader.domain)
+    rule = None if operator is None else operator.rule(reader)
+    return rule.clamp if isinstance(rule, Rule) else None

@@ -110,7 +110,8 @@ def layerwise(
     with workers(1):  # sums are the same on every machine with one BLAS thread
         walk = _Walk(prepared, plan, batches, name, begin)
         outcomes = walk.through()
-        improved = Improved(dataclasses.replace(prepared, model=walk.now.model), walk.now.plan)
+        better = dataclasses.replace(prepared, model=walk.now.model, aim=walk.aim)
+        improved = Improved(better, walk.now.plan)
         whole = walk.judged()
     count = sum(map(rows_of, batches))
     if count < FEW_SAMPLES:
@@ -156,7 +157,8 @@ class _Walk:
         self.prepared, self.batches, self.name, self.begin = prepared, batches, name, begin
         self.planned = plan
         self.now = Constants(prepared, plan)
-        self.floats = {node_name(node): node for node in prepared.model.graph}
+        self.aim = prepared.model if prepared.aim is None else prepared.aim
+        self.floats = {node_name(node): node for node in self.aim.graph}
         layers = layers_of(prepared.model, plan)
         self.unknown = [name for name in plan.weights if name not in layers]
         self.segments = segments_of(prepared.model, plan, layers.keys())
@@ -202,7 +204,7 @@ class _Walk:
         outputs = [*segment.gives, *more]
         if not outputs:
             return
-        model = cut(self.prepared.model, self.floats, segment, outputs)
+        model = cut(self.aim, self.floats, segment, outputs)
         lane, quantized = self.lanes
         with runtime.open_session(model, threads=1) as session:
             for batch in range(len(self.batches)):
@@ -268,7 +270,8 @@ def all_feeds(prepared: Prepared, batches: Sequence[Batch]) -> Iterator[Mapping[
         yield from batches
         return
     state = State(inputs, prepared.feedback)
-    with runtime.open_session(prepared.model, threads=1) as session:
+    model = prepared.model if prepared.aim is None else prepared.aim
+    with runtime.open_session(model, threads=1) as session:
         for batch in batches:
             feeds = state.feeds(batch)
             yield feeds

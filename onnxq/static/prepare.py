@@ -94,6 +94,8 @@ class Prepared:
         improvements: what became of the improvements so far.
         model_notes: how many of the notes, the first ones, are on the model alone.
         origin: the file that the model was read from; None: it was given in memory.
+        aim: the model as it was before its constants were improved, which computes what is aimed
+            at; None: `model` does.
     """
 
     model: ir.Model = field(repr=False)  # pages of text
@@ -116,6 +118,7 @@ class Prepared:
     improvements: tuple[Outcome, ...] = ()
     model_notes: int = 0
     origin: Origin | None = field(default=None, repr=False)
+    aim: ir.Model | None = field(default=None, repr=False)
     _calibration: list[Calibration] = field(default_factory=list, repr=False)  # begun by run()
     _excerpt: list[Excerpt] = field(default_factory=list, repr=False)  # likewise
 
@@ -184,13 +187,17 @@ class Prepared:
         Raises:
             ModelError: such a model is too large for protobuf. Save it, and prepare the file.
         """
-        others = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "model"}
+        apart = ("model", "aim")
+        others = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
         begun = [calibration.statistics() for calibration in others.pop("_calibration")]
         origin = others.pop("origin")
         if origin is not None and origin.gives(self.model):
             return _read_again, (origin.path, others, begun)
-        data = to_bytes(self.model, Annotations.KEPT)  # sizes that rewriting asks for
-        return _restored, (data, others, begun)
+        models = [  # with the sizes that rewriting asks for
+            None if model is None else to_bytes(model, Annotations.KEPT)
+            for model in (self.model, self.aim)
+        ]
+        return _restored, (models, others, begun)
 
     @property
     def statistics(self) -> Statistics:
@@ -204,9 +211,13 @@ class Prepared:
         return self._calibration[0].statistics()
 
 
-def _restored(data: bytes, others: dict[str, Any], begun: list[Statistics]) -> Prepared:
+def _restored(
+    models: list[bytes | None], others: dict[str, Any], begun: list[Statistics]
+) -> Prepared:
     """The Prepared whose parts `__reduce__` gave."""
-    return _with_begun(Prepared(load(onnx.ModelProto.FromString(data)), **others), begun)
+    model, aim = (None if m is None else load(onnx.ModelProto.FromString(m)) for m in models)
+    assert model is not None, "every Prepared has one"
+    return _with_begun(Prepared(model, aim=aim, **others), begun)
 
 
 def _read_again(path: Path, others: dict[str, Any], begun: list[Statistics]) -> Prepared:
