@@ -245,7 +245,7 @@ class CrossFindings(Saved):
         if not self.nodes and not self.weights_alone:
             if refused:
                 broken += map(_not_checked, self.unreached)
-            if not self.unchecked:
+            if refused and not self.unchecked:
                 broken.append(
                     "ONNX Runtime runs no node of this model in integers: no integers were compared"
                 )
@@ -261,10 +261,12 @@ class CrossFindings(Saved):
             )
         if not self.nodes and not self.unchecked and not self.weights_alone:
             return (
-                "Give a quantized model, as onnxq.quantize(model, samples) makes it. Quantized "
-                "dynamically, all nodes stay in float where objective 'speed' finds them slower "
-                "in integers; objective 'size' (--objective size) quantizes them all the same. "
-                "Other models than quantized ones compare without --reference."
+                "Give a quantized model, as onnxq.quantize(model, samples) makes it. By default "
+                "all nodes stay in float where integers would save too little time; --all-integers "
+                "(Choice.ALL_INTEGERS) quantizes them all the same, as objective 'size' "
+                "(--objective size) does of what is quantized dynamically. A file that is meant to "
+                "be all float passes with --allow-unchecked. Other models than quantized ones "
+                "compare without --reference."
             )
         rounded = [o for o in self.outputs if o.differing and o.behind and not o.problem]
         if rounded and not any(n.differing or n.problem for n in self.nodes):
