@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.dynamic.dynamic_decision import DynamicPlan
+    from onnxq.qconfig import QConfigMapping
     from onnxq.samples.excerpt import Excerpt
     from onnxq.static.calibrate import Checkpoint, Statistics
     from onnxq.static.prepare import Prepared
@@ -82,21 +83,18 @@ def load_model(path: Path, outputs: Iterable[Path] = ()) -> ir.Model:
     return model
 
 
-def prepare_model(
-    model: ir.Model,
+def asked_mapping(
     qconfig: Path | None,
     overrides: tuple[str, ...],
     target: str | None,
-    feedback: dict[str, str] | None = None,
-    range_reduction: str | None = None,
     choice: str | None = None,
-    ends: Ends = NO_ENDS,
-    costs: Path | None = None,
     improve: tuple[str, ...] = (),
-) -> Prepared:
-    """A Prepared of the model, with the configuration, target and costs that were named."""
+) -> QConfigMapping | None:
+    """The mapping that the options name for that target; None: they name none.
+
+    Names are checked here, so that a typing error does not wait for a model of gigabytes.
+    """
     from onnxq import targets
-    from onnxq.costs import Costs
     from onnxq.improve import wanted
     from onnxq.qconfig import (
         Choice,
@@ -105,14 +103,10 @@ def prepare_model(
         default_qconfig_mapping,
         get_default_qconfig,
     )
-    from onnxq.static.prepare import backend_of, prepare
-    from onnxq.targets.range_reduction import as_range_reduction
+    from onnxq.static.prepare import backend_of
 
-    # names are checked first: a typing error should not wait for a model of gigabytes to be hashed
     if target is not None:
         targets.find(target)
-    if range_reduction is not None:
-        as_range_reduction(range_reduction)
     backend = backend_of(target)
     mapping: QConfigMapping | None = None
     if qconfig is not None:
@@ -127,6 +121,29 @@ def prepare_model(
         wanted(mapping.improve)
     if choice is not None:
         mapping = (mapping or default_qconfig_mapping(backend)).set_choice(Choice(choice))
+    return mapping
+
+
+def prepare_model(
+    model: ir.Model,
+    qconfig: Path | None,
+    overrides: tuple[str, ...],
+    target: str | None,
+    feedback: dict[str, str] | None = None,
+    range_reduction: str | None = None,
+    choice: str | None = None,
+    ends: Ends = NO_ENDS,
+    costs: Path | None = None,
+    improve: tuple[str, ...] = (),
+) -> Prepared:
+    """A Prepared of the model, with the configuration, target and costs that were named."""
+    from onnxq.costs import Costs
+    from onnxq.static.prepare import prepare
+    from onnxq.targets.range_reduction import as_range_reduction
+
+    if range_reduction is not None:
+        as_range_reduction(range_reduction)
+    mapping = asked_mapping(qconfig, overrides, target, choice, improve)
     return prepare(
         model,
         mapping,
@@ -141,7 +158,7 @@ def prepare_model(
 
 def calibrate_model(
     prepared: Prepared,
-    samples: Path | None,
+    samples: object,
     ignore: tuple[str, ...],
     batch_size: int | None,
     previous: Statistics | None = None,
