@@ -26,6 +26,7 @@ from onnxq.graph.io import load
 from onnxq.improve.carry_out import check_samples
 from onnxq.ort import runtime
 from onnxq.samples import is_one_shot, open_samples
+from onnxq.samples.held_apart import held_apart
 from onnxq.static.arguments import check_decibels, check_prepared
 from onnxq.static.calibrate import Statistics, calibrate
 from onnxq.static.plan import Plan, plan
@@ -98,6 +99,7 @@ def quantize(
     output_codes: Sequence[str] = (),
     costs: Costs | None = None,
     improve: Sequence[str] | None = None,
+    hold_apart: int | None = None,
 ) -> QuantizedModel:
     """Prepare, calibrate, plan, rewrite, try: the quantized model, with a verdict.
 
@@ -132,6 +134,8 @@ def quantize(
         improve: names of improvements of weights, such as ("smooth", "bias", "round"), each judged
             on a quarter of the samples, which it does not see (docs/improve.md); None: those of the
             qconfig.
+        hold_apart: one batch of the samples in so many is not calibrated on: the result is tried
+            on these, as `tune` does; None: none.
 
     Raises:
         CalibrationError: neither or both of samples and statistics, or unusable ones; or
@@ -162,6 +166,9 @@ def quantize(
     )
     if improve is not None:
         prepared = replace(prepared, qconfig=prepared.qconfig.set_improve(improve))
+    if hold_apart is not None:
+        opened = open_samples(_shareable(samples, check), prepared.inputs, batch_size, ignore)
+        samples, check = held_apart(opened, hold_apart)
     again = prepared.target.range_reduction is RangeReduction.OBSERVED or prepared.qconfig.improve
     if again and is_one_shot(samples):
         samples = open_samples(samples, prepared.inputs, batch_size, ignore).in_memory()
@@ -190,6 +197,19 @@ def quantize(
     _note(made.model, made.plan)
     _warn(made.model)
     return made.model
+
+
+def _shareable(samples: object, check: object) -> object:
+    """The samples, some of which can be held apart.
+
+    Raises:
+        CalibrationError: there are none, or others to check on.
+    """
+    if samples is None or callable(samples) or check is not Check.CALIBRATION:
+        raise CalibrationError(
+            "hold_apart checks on some of the samples: give samples, and no others as check."
+        )
+    return samples
 
 
 def _note(model: QuantizedModel, made: Plan | DynamicPlan) -> None:

@@ -255,6 +255,12 @@ def calibrate(
 @annotations_option
 @verdict_options
 @workers_options
+@click.option(
+    "--hold-apart",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Check on every N-th batch of SAMPLES, which is not calibrated on; `tune` does so.",
+)
 @click.option("--save-plan", type=PATH, help="Write the plan, as JSON.")
 @click.option(
     "--save-qconfig",
@@ -291,11 +297,16 @@ def quantize(
     ends: Ends,
     improve: tuple[str, ...],
     workers: Workers,
+    hold_apart: int | None,
 ) -> None:
     """Quantize MODEL, calibrated on SAMPLES or with --stats, and run it before it is written."""
     begun_s, asked = time.process_time(), Asked(check, min_sqnr, no_verdict)
     if (samples is None) != bool(stats):
         raise click.UsageError("give SAMPLES or --stats, one of the two.")
+    if hold_apart is not None and (stats or check is not None or no_verdict):
+        raise click.UsageError(
+            "--hold-apart checks on some of SAMPLES: without --stats, --check and --no-verdict."
+        )
     outputs = [output, *given(save_plan, save_qconfig, save_stats)]
     claim_beside(model, outputs, [*given(samples, qconfig, check, costs), *stats])
     source = load_model(model, outputs)
@@ -304,23 +315,29 @@ def quantize(
     from onnxq.dynamic.dynamic_decision import as_objective
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.saving import save
+    from onnxq.samples import open_samples
+    from onnxq.samples.held_apart import held_apart
 
     aim = as_objective(objective)
     prepared = prepare_model(
         source, qconfig, overrides, target, feedback, range_reduction, choice, ends, costs, improve
     ).read_from(model)
 
+    to_see: object = samples
+    to_check: object = asked.source
+    if hold_apart is not None:
+        opened = open_samples(samples, prepared.inputs, batch_size, ignore)
+        to_see, to_check = held_apart(opened, hold_apart)
+
     def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
         if stats:
             return merged_files(stats), excerpt
         seen = calibrate_model(
-            prepared, samples, ignore, batch_size, excerpt=excerpt, threads=threads, workers=workers
+            prepared, to_see, ignore, batch_size, excerpt=excerpt, threads=threads, workers=workers
         )
         return seen, excerpt
 
-    job = StaticJob(
-        prepared, form, asked.source, samples, aim, batch_size, ignore, min_sqnr, begun_s
-    )
+    job = StaticJob(prepared, form, to_check, to_see, aim, batch_size, ignore, min_sqnr, begun_s)
     made, statistics = carry_out(job, observe)
     save(made.model, output, Annotations(annotations))
     if save_plan is not None:
