@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from onnxq.static.plan import plan
     from onnxq.static.prepare import prepare
     from onnxq.static.rewrite import rewrite
+    from onnxq.tuning.goal import Goal
+    from onnxq.tuning.tune import tune
 
 __version__ = "0.1.0"
 
@@ -35,6 +37,7 @@ _telemetry.decline()
 
 __all__ = [
     "Check",
+    "Goal",
     "QuantizedModel",
     "__version__",
     "calibrate",
@@ -56,11 +59,13 @@ __all__ = [
     "rewrite",
     "save",
     "targets",
+    "tune",
     "verify",
 ]
 
 _HOMES = {
     "Check": "onnxq.checking.with_verdict",
+    "Goal": "onnxq.tuning.goal",
     "QuantizedModel": "onnxq.quantized.quantized_model",
     "calibrate": "onnxq.static.calibrate",
     "convert": "onnxq.pipeline",
@@ -73,6 +78,7 @@ _HOMES = {
     "quantize_dynamic": "onnxq.pipeline",
     "rewrite": "onnxq.static.rewrite",
     "save": "onnxq.graph.saving",
+    "tune": "onnxq.tuning.tune",
     "verify": "onnxq.checking.verify",
 }
 """Public function or class -> the module that defines it; other names of __all__ are modules."""

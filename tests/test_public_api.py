@@ -25,11 +25,12 @@ FUNCTIONS = (
     "quantize_dynamic",
     "rewrite",
     "save",
+    "tune",
     "verify",
 )
 
 
-CLASSES = ("Check", "QuantizedModel")
+CLASSES = ("Check", "Goal", "QuantizedModel")
 
 
 def run_python(code: str) -> str:

@@ -14,6 +14,7 @@ from onnxq.cli.looking import bench, inspect, targets, verify
 from onnxq.cli.making import calibrate, export, quantize, quantize_dynamic
 from onnxq.cli.measuring import costs
 from onnxq.cli.options import debug_option
+from onnxq.cli.searching import tune
 from onnxq.errors import exit_codes
 
 __all__ = ["main"]
@@ -31,6 +32,17 @@ def main() -> None:
     """Quantize ONNX models, run them on ONNX Runtime, and check every integer."""
 
 
-COMMANDS = (export, inspect, calibrate, quantize, quantize_dynamic, verify, bench, costs, targets)
+COMMANDS = (
+    export,
+    inspect,
+    calibrate,
+    quantize,
+    quantize_dynamic,
+    tune,
+    verify,
+    bench,
+    costs,
+    targets,
+)
 for command in COMMANDS:
     main.add_command(debug_option(command))

@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Executor
 
-PRELOAD = ("onnxq.pipeline", "onnxq.checking.cross_check", "onnxq.checking.predict")
+PRELOAD = (
+    "onnxq.pipeline",
+    "onnxq.checking.cross_check",
+    "onnxq.checking.predict",
+    "onnxq.tuning.tune",
+)
 """Modules with the work of every command."""
 
 

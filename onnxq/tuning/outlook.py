@@ -48,7 +48,7 @@ class Expected:
 
     Attributes:
         lacks: of the goal, in decibels.
-        worth: that the goal wants least, as a share of float's where it is a time or a size.
+        worth: that the goal wants least: of a time or a size, the share of float's.
         noise: at the worst output.
     """
 
@@ -92,7 +92,8 @@ class Outlook:
             return Expected(lacks, 10 * math.log10(max(noise, 1e-30)) / 100, noise)
         if goal.objective is Aim.SIZE:
             return Expected(lacks, share_of_bytes(position), noise)
-        return Expected(lacks, time or 0.0, noise)
+        db = -10 * math.log10(max(noise, 1e-30))
+        return Expected(lacks, (time or 0.0) - self.standing.spare(db), noise)
 
     @property
     def _allowed(self) -> float:

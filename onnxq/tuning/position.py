@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from onnxq.operator import NodeForm
 from onnxq.tuning.kinds import by_kind
 from onnxq.tuning.moves import form_beside, form_in, with_form
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from onnxq.operator import NodeForm
     from onnxq.qconfig import QConfigMapping
     from onnxq.tuning.moves import WholeMove
     from onnxq.tuning.score import Score
@@ -64,18 +64,21 @@ class Position:
         """The position with these moves of the whole model."""
         return replace(self, whole=(*self.whole, *moves))
 
-    def node_forms(self, begun: Mapping[str, NodeForm]) -> dict[str, NodeForm]:
-        """Node name -> its form.
+    def node_forms(self, begun: Mapping[str, NodeForm | None]) -> dict[str, NodeForm | None]:
+        """Node name -> its form; None: it is carried out inside of another one.
 
         Args:
-            begun: forms that `start` gives.
+            begun: forms that `start` gives, of every node.
         """
         found = dict(begun)
         for unit in self.units:
             form = self.forms.get(unit.anchor.name)
             if form is not None:
                 found[unit.anchor.name] = form
-                found |= {other.name: form_beside(other, form) for other in unit.others}
+                for other in unit.others:
+                    beside = form_beside(other, form)
+                    is_inside = other.inside and beside is NodeForm.INTEGER
+                    found[other.name] = None if is_inside else beside
         return found
 
     @property

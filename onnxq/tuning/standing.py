@@ -18,6 +18,9 @@ MARGIN_DROP = 0.1
 """The same of a metric, as a share of the drop that is allowed."""
 DB_OF_TIME = 50.0
 """Decibels that weigh as much as the whole time of the float model, where both are lacking."""
+SPARE_DB = 6.0
+"""Decibels above the bound that are worth something where speed is the objective, at DB_OF_TIME:
+times are predicted, and wrong by some hundredths, for which no accuracy is given away."""
 FARTHEST_DB = 200.0
 """Decibels that stand for all more of them, up to no error at all."""
 
@@ -78,10 +81,18 @@ class Standing:
         """Quantity that the goal wants least: time, bytes, or the noise at the worst output."""
         match self.goal.objective:
             case Aim.SPEED:
-                return math.inf if score.time_ratio is None else score.time_ratio
+                time = math.inf if score.time_ratio is None else score.time_ratio
+                return time - self.spare(score.worst_db)
             case Aim.SIZE:
                 return float(score.size_bytes)
         return noise_of(score)
+
+    def spare(self, db: float) -> float:
+        """Share of float's time that the decibels above the bound are worth."""
+        if self.goal.min_sqnr_db is None:
+            return 0.0
+        above = db - self.goal.min_sqnr_db - MARGIN_DB
+        return min(max(above, 0.0), SPARE_DB) / DB_OF_TIME
 
     def order(self, score: Score) -> tuple[float, float, float]:
         """Key by which scores are sorted, the best first."""

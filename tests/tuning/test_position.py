@@ -55,7 +55,9 @@ def test_forms_of_nodes_are_those_of_the_mapping() -> None:
     begun = {member.name: NodeForm.INTEGER for member in PRODUCT.members}
     there = Position(START, (PRODUCT,)).moved([FormMove(PRODUCT, NodeForm.FLOAT_RESULT)])
     forms = there.node_forms(begun)
-    assert forms == {name: form_of(there.mapping, name) for name in begun}
+    named = {name: form_of(there.mapping, name) for name in begun}
+    assert named.pop("/add") is NodeForm.INTEGER
+    assert forms == {**named, "/add": None}  # inside of the product
 
 
 def test_observer_replaces_the_default_alone() -> None:

@@ -1,0 +1,245 @@
+"""The command that searches: tune."""
+
+from __future__ import annotations
+
+import shlex
+import warnings
+from typing import TYPE_CHECKING
+
+import click
+
+from onnxq.cli.end_options import Ends, ends_options
+from onnxq.cli.options import (
+    PATH,
+    Bound,
+    annotations_option,
+    batch_size_option,
+    choice_option,
+    feedback_option,
+    ignore_option,
+    json_option,
+    names,
+    output_option,
+    qconfig_option,
+    range_reduction_option,
+    set_option,
+    target_option,
+)
+from onnxq.cli.steps import asked_mapping, claim_beside, given, load_model
+from onnxq.cli.worker_options import Workers, workers_options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onnxq.tuning.tuned import Tuned
+
+
+@click.command()
+@click.argument("model", type=PATH)
+@click.argument("samples", type=PATH)
+@output_option
+@click.option(
+    "--min-sqnr", type=Bound(), metavar="DB", help="Least SQNR of every float output beside float."
+)
+@click.option(
+    "--metric",
+    metavar="sqnr|top1|FILE.py:function",
+    help="function(run, samples) -> number, higher is better; run takes {input: array} and gives "
+    "{output: array}, samples have labels. Default: sqnr.",
+)
+@click.option(
+    "--max-drop", type=Bound(min=0), metavar="X", help="Most that the metric may lose of float's."
+)
+@click.option(
+    "--max-time",
+    type=Bound(min=0, min_open=True),
+    metavar="RATIO",
+    help="Most time, as a share of the float model's: 1 is not slower.",
+)
+@click.option(
+    "--objective",
+    type=click.Choice(["speed", "size", "accuracy"]),
+    default="speed",
+    show_default=True,
+    help="What to make best within the bounds.",
+)
+@click.option(
+    "--max-runs",
+    type=click.IntRange(min=1),
+    default=40,
+    show_default=True,
+    help="Models to quantize and run on the samples.",
+)
+@click.option(
+    "--max-seconds", type=Bound(min=0), metavar="S", help="Begin no run after so many seconds."
+)
+@click.option("--check", type=PATH, help="Samples that the goal is checked on.")
+@click.option(
+    "--hold-apart",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Without --check, the goal is checked on every N-th batch of SAMPLES, which chooses "
+    "nothing; default: 4.",
+)
+@click.option(
+    "--improve",
+    default="bias",
+    show_default=True,
+    metavar="NAME,...",
+    callback=names,
+    help="Improvements of weights that may be used: bias, smooth, round ...",
+)
+@click.option(
+    "--journal", type=PATH, help="Keep what is measured; the same command goes on from there."
+)
+@click.option(
+    "--costs",
+    type=PATH,
+    help="Times of nodes from `onnxq costs`; default: measured on this model, here and now.",
+)
+@click.option(
+    "--front",
+    type=PATH,
+    metavar="DIR",
+    help="Write the points of the Pareto front, each a qconfig.",
+)
+@click.option("--save-qconfig", type=PATH, help="Write the qconfig of the best model.")
+@qconfig_option
+@set_option
+@choice_option
+@target_option
+@range_reduction_option
+@ends_options
+@batch_size_option
+@ignore_option
+@feedback_option
+@workers_options
+@annotations_option
+@json_option
+def tune(
+    model: Path,
+    samples: Path,
+    output: Path,
+    min_sqnr: float | None,
+    metric: str | None,
+    max_drop: float | None,
+    max_time: float | None,
+    objective: str,
+    max_runs: int,
+    max_seconds: float | None,
+    check: Path | None,
+    hold_apart: int | None,
+    improve: tuple[str, ...],
+    journal: Path | None,
+    costs: Path | None,
+    front: Path | None,
+    save_qconfig: Path | None,
+    qconfig: Path | None,
+    overrides: tuple[str, ...],
+    choice: str | None,
+    target: str | None,
+    range_reduction: str | None,
+    ends: Ends,
+    batch_size: int | None,
+    ignore: tuple[str, ...],
+    feedback: dict[str, str],
+    workers: Workers,
+    annotations: str,
+    as_json: bool,
+) -> None:
+    """Search for a quantized MODEL that reaches an accuracy, a speed or a size, by measuring it.
+
+    It begins with what `quantize` would make, or with --qconfig, and moves layers to other forms.
+    Where the goal is not reached, nothing is written to the output: the report shows the best there
+    is, --front and --save-qconfig keep it, and the exit code is 8.
+    """
+    claim_beside(
+        model, [output, *given(journal, save_qconfig)], [samples, *given(qconfig, check, costs)]
+    )
+    source = load_model(model, [output])
+    from onnxq.core.atomic import write_atomically
+    from onnxq.costs import Costs
+    from onnxq.errors import VerificationError
+    from onnxq.graph.annotations import Annotations
+    from onnxq.graph.saving import save
+    from onnxq.report.progress import progress_bar
+    from onnxq.samples.held_apart import EVERY
+    from onnxq.tuning.goal import Aim, Goal
+    from onnxq.tuning.tune import tune as search
+    from onnxq.tuning.tuned import MissedGoalWarning
+
+    goal = Goal(min_sqnr, max_drop, max_time, Aim(objective), max_runs, max_seconds)
+    mapping = asked_mapping(qconfig, overrides, target, choice)
+    with (
+        workers.executor() as executor,
+        progress_bar("tune") as progress,
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore", MissedGoalWarning)  # the error below says it
+        tuned = search(
+            source,
+            samples,
+            metric=metric,
+            goal=goal,
+            qconfig=mapping,
+            target=target,
+            feedback=feedback,
+            range_reduction=range_reduction,
+            batch_size=batch_size,
+            ignore=ignore,
+            check=check,
+            hold_apart=hold_apart or EVERY,
+            improve=improve,
+            input_codes=ends.input_codes,
+            output_codes=ends.outputs,
+            costs=None if costs is None else Costs.load(costs),
+            journal=journal,
+            executor=executor,
+            progress=progress,
+        )
+    if front is not None:
+        tuned.save_front(front)
+    if save_qconfig is not None:
+        text = tuned.qconfig.to_yaml().encode()
+        write_atomically(save_qconfig, lambda file: file.write(text))
+    if not tuned.missed:
+        save(tuned.model, output, Annotations(annotations))
+    again = _again(
+        ["onnxq", "quantize", str(model), str(samples), "-o", str(output)],
+        {
+            "--qconfig": str(save_qconfig or "POINT.yaml"),
+            "--target": target,
+            "--range-reduction": range_reduction,
+            "--batch-size": None if batch_size is None else str(batch_size),
+            "--hold-apart": None if check is not None else str(hold_apart or EVERY),
+        },
+        [
+            *(f"--ignore={name}" for name in (*ignore, *tuned.labels)),
+            *(f"--feedback={k}={v}" for k, v in feedback.items()),
+        ],
+    )
+    _report(tuned, again, as_json)
+    if tuned.missed:
+        raise VerificationError(
+            f"the goal was not reached ({'; '.join(tuned.missed)}), and '{output}' is not written. "
+            "Take a point of --front, lower the bound, or allow more --max-runs or --improve."
+        )
+
+
+def _again(command: list[str], options: dict[str, str | None], more: list[str]) -> str:
+    """The command that makes the same file of the best point's qconfig."""
+    named = [part for key, value in options.items() if value is not None for part in (key, value)]
+    return shlex.join([*command, *named, *more])
+
+
+def _report(tuned: Tuned, again: str, as_json: bool) -> None:
+    """Prints the report, or JSON."""
+    from onnxq.report import json_values
+    from onnxq.report.console import open_console
+    from onnxq.tuning.tuned import print_tuned
+
+    if as_json:
+        click.echo(json_values.to_text({**tuned.to_dict(), "again": again}))
+        return
+    print_tuned(open_console(), tuned)
+    click.echo(f"again: {again}")

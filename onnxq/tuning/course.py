@@ -1,0 +1,218 @@
+"""Course of a search through its stages: times, sensitivity, descent; and its journal."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from onnxq.observers import MinMaxObserver, PercentileObserver
+from onnxq.operator import NodeForm
+from onnxq.ort.version import installed
+from onnxq.qconfig import Choice, QConfig
+from onnxq.tuning.baseline import baseline_of
+from onnxq.tuning.descent import Descent
+from onnxq.tuning.estimates import Estimates, spread
+from onnxq.tuning.evaluations import Evaluations
+from onnxq.tuning.evaluator import Evaluator
+from onnxq.tuning.journal import Journal, JournalHead
+from onnxq.tuning.kinds import by_kind, dearest_parts
+from onnxq.tuning.measure_times import measure_times, times_of
+from onnxq.tuning.moves import ActivationObserver, ImproveMove, with_form
+from onnxq.tuning.proposals import Proposals
+from onnxq.tuning.score import Score
+from onnxq.tuning.sensitivity import GroupCost, Sensitivity
+from onnxq.tuning.standing import Standing
+from onnxq.tuning.time_model import forms_of
+from onnxq.tuning.times import Times
+from onnxq.tuning.units import units_of
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+    from pathlib import Path
+
+    from onnxq.costs import Costs
+    from onnxq.observers import ObserverSpec
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.tuning.descent import Found
+    from onnxq.tuning.evaluations import Refusal
+    from onnxq.tuning.goal import Goal
+    from onnxq.tuning.kinds import Alike
+    from onnxq.tuning.metric import Metric
+    from onnxq.tuning.moves import WholeMove
+    from onnxq.tuning.position import Position
+    from onnxq.tuning.subject import Subject
+    from onnxq.tuning.tuning_samples import TuningSamples
+    from onnxq.tuning.units import Unit
+
+Step = Callable[[int, int | None], None]
+"""Called with (runs done, runs at most) after each of them."""
+OTHER_OBSERVERS = (MinMaxObserver, PercentileObserver)
+"""Observers of activations that are tried in place of the default's least squared error."""
+FEW = 16
+"""Samples that the error of a group alone is measured on."""
+VERSION = "0.1.0"
+TIMES, HERE = "times", "here"
+
+
+def open_journal(
+    path: str | Path | None, subject: Subject, samples: TuningSamples, metric: Metric, goal: Goal
+) -> Journal:
+    """The journal of a search; None: in memory alone.
+
+    Raises:
+        CalibrationError: the file is no journal, or of something else.
+        OutputError: it cannot be written.
+    """
+    runtime = ".".join(map(str, installed()))
+    head = JournalHead(
+        subject.model_hash,
+        samples.fingerprint,
+        f"{metric.name} {metric.fingerprint}".strip(),
+        str(subject.settings),
+        f"onnxq {VERSION}, onnxruntime {runtime}",
+        str(goal),
+    )
+    return Journal.open(path, head)
+
+
+def times_in(journal: Journal, evaluator: Evaluator, costs: Costs | None) -> Times:
+    """Times of the model: of the journal, else of the table, else measured, alone and now."""
+    found = journal.find(TIMES, HERE, Times)
+    if found is None:
+        found = measure_times(evaluator) if costs is None else times_of(evaluator, costs)
+        journal.append(TIMES, HERE, found)
+    return found
+
+
+class Course:
+    """Course of one search.
+
+    Args:
+        evaluations: of mappings, on the samples of the search.
+        goal: of the search.
+        executor: runs candidates beside each other; None: this process.
+        progress: is told of each run.
+    """
+
+    def __init__(
+        self, evaluations: Evaluations, goal: Goal, executor: Executor | None, progress: Step
+    ) -> None:
+        self._evaluations, self._goal = evaluations, goal
+        self._executor, self._progress = executor, progress
+        self._begun_s = time.monotonic()
+        self._spent = 0.0  # runs of the sensitivity
+        self._measured: tuple[Alike, ...] = ()
+
+    @property
+    def runs(self) -> float:
+        """Runs so far; those on fewer samples by their share."""
+        return self._spent + self._evaluations.runs
+
+    def _is_late(self) -> bool:
+        most = self._goal.max_seconds
+        return most is not None and time.monotonic() - self._begun_s > most
+
+    def units(self, asked: QConfigMapping) -> tuple[Unit, ...]:
+        """The units that may be moved: of nodes that `asked` does not name."""
+        open_forms = asked.without_forms().set_choice(Choice.ALL_INTEGERS)
+        prepared = self._evaluations.evaluator.subject.prepared(open_forms)
+        return units_of(prepared.model, prepared.decisions, asked)
+
+    def sensitivity(self, asked: QConfigMapping, units: Sequence[Unit]) -> Sensitivity:
+        """Cost of each kind alone, all other units being in float, and of parts of the dearest."""
+        kinds = by_kind(units)
+        found = self._costs(asked, units, kinds)
+        parts = dearest_parts(kinds, {cost.group: cost.noise for cost in found.costs})
+        self._measured = (*kinds, *parts)
+        if not parts:
+            return found
+        more = self._costs(asked, units, parts)
+        costs = sorted((*found.costs, *more.costs), key=lambda cost: cost.worst_db)
+        return replace(found, costs=tuple(costs), runs=found.runs + more.runs)
+
+    def _costs(
+        self, asked: QConfigMapping, units: Sequence[Unit], groups: Sequence[Alike]
+    ) -> Sensitivity:
+        def alone(group: Alike) -> QConfigMapping:
+            mapping, inside = asked, {unit.anchor.name for unit in group.units}
+            for unit in units:
+                coded = unit.anchor.name in inside
+                mapping = with_form(mapping, unit, unit.coded if coded else NodeForm.FLOAT)
+            return mapping
+
+        whole = self._evaluations.evaluator
+        few = whole.samples.few(FEW)
+        beside = baseline_of(whole.subject, few, whole.metric)
+        evaluator = Evaluator(
+            whole.subject, whole.samples, beside, whole.metric, None, whole.statistics
+        )
+        kept = Evaluations(evaluator, self._evaluations.journal, "few ")
+        scores = kept.all([alone(group) for group in groups], self._executor)
+        share = few.rows / max(whole.samples.rows, 1)
+        self._spent += share * len(groups)
+        costs = [
+            GroupCost(
+                group.name,
+                beside.metric - score.metric if math.isfinite(beside.metric) else 0.0,
+                score.sqnr_db,
+                math.inf,
+                math.inf,
+                few.rows,
+            )
+            for group, score in zip(groups, scores, strict=True)
+            if isinstance(score, Score)
+        ]
+        costs.sort(key=lambda cost: cost.worst_db)
+        return Sensitivity(tuple(costs), 0, agreed=True, runs=share * len(groups))
+
+    def descend(
+        self, start: Position, sensitivity: Sensitivity, moves: Sequence[WholeMove]
+    ) -> Found:
+        """The way from the start to the goal.
+
+        Raises:
+            QConfigError: the start itself cannot be made.
+        """
+        evaluator = self._evaluations.evaluator
+        groups = {group.name: group.units for group in self._measured}
+        noise = spread({cost.group: cost.noise for cost in sensitivity.costs}, groups)
+        forms = forms_of(evaluator.quantized(start.start).plan)
+        ratio = evaluator.ratio
+
+        def time_of(position: Position) -> float | None:
+            return None if ratio is None else ratio(position.node_forms(forms))
+
+        proposals = Proposals(
+            Standing(self._goal, evaluator.baseline.metric), Estimates(noise), time_of
+        )
+        most = max(1, math.floor(self._goal.max_runs - self._spent))
+        return Descent(proposals, self._all, moves, most, self._is_late).run(start)
+
+    def _all(self, mappings: Sequence[QConfigMapping]) -> list[Score | Refusal]:
+        found = self._evaluations.all(mappings, self._executor)
+        self._progress(math.ceil(self.runs), self._goal.max_runs)
+        return found
+
+
+def moves_of_the_whole(asked: QConfigMapping, improve: Sequence[str]) -> list[WholeMove]:
+    """Moves of a whole model: other observers of activations, and improvements of weights.
+
+    Args:
+        asked: where the search begins.
+        improve: names of improvements that may be used.
+    """
+    improvements = [ImproveMove(name) for name in improve if name not in asked.improve]
+    return [*map(ActivationObserver, _other_observers(asked)), *improvements]
+
+
+def _other_observers(asked: QConfigMapping) -> list[ObserverSpec]:
+    """Observers of activations other than the default's, for codes of the same type."""
+    base = asked.global_qconfig
+    if not isinstance(base, QConfig):
+        return []
+    dtype = base.activation_observer().dtype
+    specs = [kind.with_args(dtype=dtype) for kind in OTHER_OBSERVERS]
+    return [spec for spec in specs if spec.name != base.activation_observer.name]

@@ -1,0 +1,215 @@
+"""Search for a quantized model that reaches a goal: measured on this machine, then checked.
+
+samples      of the search: calibrated on, and compared on; others are held apart
+times        of each node in each form, taken first and alone
+sensitivity  error of each group of nodes alone, kinds of layers first, then parts of the dearest
+descent      moves in batches, each of them measured
+check        of the best on the samples held apart
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from typing import TYPE_CHECKING
+
+from onnxq.checking.static_job import StaticJob, carry_out
+from onnxq.errors import QConfigError
+from onnxq.improve import wanted
+from onnxq.samples.held_apart import EVERY
+from onnxq.tuning.baseline import baseline_of
+from onnxq.tuning.course import Course, moves_of_the_whole, open_journal, times_in
+from onnxq.tuning.evaluations import Evaluations
+from onnxq.tuning.evaluator import Evaluator
+from onnxq.tuning.front import front_of
+from onnxq.tuning.goal import Goal
+from onnxq.tuning.metric import as_metric
+from onnxq.tuning.position import Position
+from onnxq.tuning.subject import Settings, Subject
+from onnxq.tuning.time_model import TimeModel
+from onnxq.tuning.tuned import Checked, Milestone, MissedGoalWarning, Spent, Tuned
+from onnxq.tuning.tuning_samples import open_tuning_samples
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from concurrent.futures import Executor
+    from pathlib import Path
+
+    from onnxq.costs import Costs
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.qconfig.input_codes import Asked
+    from onnxq.quantized.quantized_model import QuantizedModel
+    from onnxq.samples.excerpt import Excerpt
+    from onnxq.static.prepare import ModelSource, Prepared
+    from onnxq.static.statistics import Statistics
+    from onnxq.targets import Target
+    from onnxq.targets.range_reduction import RangeReduction
+    from onnxq.tuning.course import Step
+    from onnxq.tuning.metric import Metric
+    from onnxq.tuning.position import Point
+    from onnxq.tuning.score import Score
+    from onnxq.tuning.tuning_samples import TuningSamples
+
+DEFAULT_GOAL = Goal()
+
+
+def tune(
+    model: ModelSource,
+    samples: object,
+    *,
+    metric: object = None,
+    goal: Goal = DEFAULT_GOAL,
+    qconfig: QConfigMapping | None = None,
+    target: str | Target | None = None,
+    format: str = "qdq",
+    feedback: Mapping[str, str] | None = None,
+    range_reduction: RangeReduction | str | None = None,
+    batch_size: int | None = None,
+    ignore: Collection[str] = (),
+    check: object = None,
+    hold_apart: int = EVERY,
+    improve: Sequence[str] = ("bias",),
+    input_codes: Mapping[str, Asked] | None = None,
+    output_codes: Sequence[str] = (),
+    costs: Costs | None = None,
+    journal: str | Path | None = None,
+    executor: Executor | None = None,
+    progress: Step | None = None,
+) -> Tuned:
+    """The quantized model that reaches a goal, or comes nearest to it, with all that was measured.
+
+    Args:
+        model: path, ModelProto or onnx_ir.Model of the float model; it is not changed.
+        samples: file, folder, {input name: array of all samples} or batches of that form; labels
+            may be among the arrays.
+        metric: "sqnr" (the default), "top1", "FILE.py:function", or function(run, samples) that
+            gives a number, higher is better (see onnxq.tuning.metric).
+        goal: bounds, an objective within them, and what the search may spend.
+        qconfig: where the search begins; what it names stays as it is. None: onnxq's default.
+        target: the machine that the result is for.
+        format: "qdq" or "qoperator".
+        feedback: {output name: input name} of state that each batch hands to the next one.
+        range_reduction: as of `quantize`.
+        batch_size: samples per run; None: the model's static batch, else 1.
+        ignore: names of arrays in the samples that are neither inputs nor labels.
+        check: samples that the goal is checked on; None: every `hold_apart`-th batch of `samples`.
+        hold_apart: one batch in so many chooses nothing; for where `check` is None.
+        input_codes: as of `quantize`.
+        output_codes: as of `quantize`.
+        improve: improvements of weights that the search may use (see onnxq.improve).
+        costs: times of nodes, from `onnxq costs`; None: they are measured on this machine.
+        journal: file that keeps what was measured, from which a search that was stopped goes on.
+        executor: runs candidates beside each other; the result is the same. None: this process.
+        progress: is told of each run.
+
+    Raises:
+        QConfigError: an option is not known, or does not fit the goal.
+        CalibrationError: unusable samples, too few to hold some apart, or another journal.
+        ModelError: the model cannot be read, or ONNX Runtime does not run it.
+
+    Warns:
+        MissedGoalWarning: the goal was not reached; `missed` of the result says what of it.
+    """
+    settings = Settings(
+        target,
+        dict(feedback or {}),
+        range_reduction,
+        input_codes,
+        output_codes,
+        costs,
+        format,
+    )
+    by = as_metric(metric)
+    _check_goal(goal, by)
+    wanted(improve)
+    subject = Subject.of(model, settings)
+    search, apart = open_tuning_samples(
+        samples, check, subject.inputs, every=hold_apart, batch_size=batch_size, ignore=ignore
+    )
+    asked = subject.default if qconfig is None else qconfig
+    begun_s = time.process_time()
+    baseline = baseline_of(subject, search, by)
+    pass_s = time.process_time() - begun_s
+    with open_journal(journal, subject, search, by, goal) as kept:
+        untimed = Evaluator(subject, search, baseline, by)
+        times = times_in(kept, untimed, costs)
+        ratio = TimeModel(times, subject.prepared(subject.default).model).ratio
+        evaluator = Evaluator(subject, search, baseline, by, ratio, untimed.statistics)
+        course = Course(
+            Evaluations(evaluator, kept), goal, executor, progress or (lambda _done, _most: None)
+        )
+        units = course.units(asked)
+        sensitivity = course.sensitivity(asked, units)
+        start = Position(evaluator.quantized(asked).plan.qconfig, units)
+        found = course.descend(start, sensitivity, moves_of_the_whole(asked, improve))
+        best, score = found.best.position.mapping, found.best.score
+        beside = baseline_of(subject, apart, by)
+        checking = Evaluator(subject, search, beside, by, ratio, evaluator.statistics)
+        checked = Evaluations(checking, kept, "check ")(best)
+    tuned = Tuned(
+        model=_finished(evaluator, best, apart),
+        qconfig=best,
+        score=score,
+        held_apart=Checked(apart.where, beside.metric, checked),
+        float_metric=baseline.metric,
+        missed=_missed(goal, (score, baseline.metric), (checked, beside.metric)),
+        steps=tuple(map(_milestone, found.points)),
+        front=tuple(map(_milestone, front_of(found.points))),
+        sensitivity=sensitivity,
+        times=times,
+        goal=goal,
+        labels=tuple(name for name in search.batches[0] if name not in search.inputs),
+        refused=found.refused,
+        why=found.why,
+        spent=Spent(course.runs, time.process_time() - begun_s, pass_s),
+    )
+    if tuned.missed:
+        warnings.warn(
+            f"the goal was not reached: {'; '.join(tuned.missed)}",
+            MissedGoalWarning,
+            stacklevel=2,
+        )
+    return tuned
+
+
+def _check_goal(goal: Goal, metric: Metric) -> None:
+    if goal.max_drop is not None and metric.float_value == math.inf:
+        raise QConfigError(
+            f"goal: max_drop is a loss of the metric, and {metric.name} of the float model is "
+            "infinite. Name a metric, or use min_sqnr_db."
+        )
+
+
+def _milestone(point: Point) -> Milestone:
+    return Milestone(point.position.words, point.score, point.position.mapping)
+
+
+def _missed(goal: Goal, *scores: tuple[Score, float]) -> tuple[str, ...]:
+    """Bounds that a score does not keep, the samples named."""
+    places = ("on the samples of the search", "on the samples held apart")
+    return tuple(
+        f"{words} {place}"
+        for place, (score, float_metric) in zip(places, scores, strict=True)
+        for words in goal.missed(score, float_metric)
+    )
+
+
+def _finished(
+    evaluator: Evaluator, mapping: QConfigMapping, apart: TuningSamples
+) -> QuantizedModel:
+    """The model that `quantize` makes with the mapping, its verdict on the samples held apart."""
+
+    def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
+        return evaluator.observations.of(prepared), excerpt
+
+    wishes = evaluator.subject.settings
+    job = StaticJob(
+        evaluator.subject.prepared(mapping),
+        wishes.form,
+        apart.for_calibration,
+        evaluator.samples.for_calibration,
+        wishes.objective,
+    )
+    made, _ = carry_out(job, observe)
+    return made.model

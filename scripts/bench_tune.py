@@ -1,0 +1,268 @@
+"""`onnxq.tune` on models of many kinds: what it reaches, in how many runs, for how much CPU time.
+
+    python scripts/bench_tune.py --results FOLDER              # all of them
+    python scripts/bench_tune.py --results FOLDER transformer  # those alone
+
+Each model is searched from onnxq's default for "30 dB" (min_sqnr_db=30) and "not slower"
+(max_time=1, the smallest that is as accurate as the default), for "0.1 point" (at most 0.001 of
+top-1 accuracy below float) where there are labels, and some from all integers, to find what was
+worked out by hand before: the products with weights alone of a transformer, the front end of audio
+in float, the recurrences. Samples are those of scripts/bench_defaults.py; the goal is checked on
+its test samples, which choose nothing. With labels, half of the test images are searched on, and
+the other half checked on.
+
+Time: predicted over float's, from times measured first, one thread; timed: whole runs beside float,
+in turns, median of 31. Runs: models that were quantized and run on the samples, the sensitivity's
+by their share. Passes: CPU time of everything, over one pass of the float model over the samples.
+With --results, each row goes into a file, and those that are there are not measured again.
+The table that this printed is in scripts/bench_tune.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+import tempfile
+import warnings
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
+
+import onnxq
+from onnxq.core import saved
+from onnxq.qconfig import Choice, default_qconfig_mapping
+from scripts._architectures import Size
+from scripts._defaults import SUBJECTS
+from scripts._defaults.mobile import architecture
+from scripts._models import evaluation_data, float_models
+from scripts._tables import head, line
+from scripts._timing import ratio_of, runs_on, session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from onnxq.core.arrays import Array
+    from onnxq.tuning.model_run import ModelRun
+    from onnxq.tuning.score import Score
+    from onnxq.tuning.tuning_samples import TuningSamples
+    from scripts._defaults.case import Case
+
+    Batch = Mapping[str, Array]
+
+TARGET = "x86-vnni"
+ROUNDS = 31
+AT_ONCE = 50  # images
+TRAINED = ("resnet20", "mobilenetv2")
+RECURRENT = ("crnn",)
+SEARCHED_FROM_INTEGERS = ("transformer", "shufflenet", "constant_q", "crnn")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A model with the samples to search on, those to check on, and a batch of one to be timed."""
+
+    model: Path
+    search: object
+    check: object
+    one: Batch
+
+
+@dataclass(frozen=True)
+class Row:
+    """Figures of one search; of a model: dB, time over float's, bytes over float's, metric."""
+
+    name: str
+    goal: str
+    begun: tuple[float, float, float, float]
+    reached: tuple[float, float, float, float]
+    checked: tuple[float, float]  # dB, metric
+    float_metric: float
+    timed: str
+    missed: tuple[str, ...]
+    moves: tuple[str, ...]
+    runs: float
+    passes: float
+
+
+def accuracy(run: ModelRun, samples: TuningSamples) -> float:
+    """Share of images whose largest output is at their label."""
+    right = [
+        next(iter(run(batch).values())).argmax(1) == batch["labels"] for batch in samples.batches
+    ]
+    return float(np.concatenate(right).mean())
+
+
+GOALS: dict[str, Callable[[], dict[str, object]]] = {
+    "30 dB": lambda: {"goal": onnxq.Goal(min_sqnr_db=30)},
+    "not slower": lambda: {"goal": onnxq.Goal(max_time=1, objective="size")},
+    "0.1 point": lambda: {"goal": onnxq.Goal(max_drop=0.001), "metric": accuracy},
+    "30 dB from all integers": lambda: {
+        "goal": onnxq.Goal(min_sqnr_db=30),
+        "qconfig": default_qconfig_mapping().set_choice(Choice.ALL_INTEGERS),
+    },
+}
+
+
+def goals_of(name: str) -> list[str]:
+    """Goals that a model is searched for."""
+    goals = ["30 dB", "not slower"]
+    goals += ["0.1 point"] if name in TRAINED else []
+    return [*goals, "30 dB from all integers"] if name in SEARCHED_FROM_INTEGERS else goals
+
+
+def drawn(case: Case) -> Problem:
+    """A case of scripts/_defaults."""
+    return Problem(case.model, case.calibration, case.test, next(iter(case.timed.values())))
+
+
+def problem(name: str, folder: Path) -> Problem:
+    """The model of that name, its file in the folder."""
+    if name not in TRAINED:
+        make = SUBJECTS[name].make if name in SUBJECTS else partial(architecture, name)
+        return drawn(make(Size.REAL, folder))
+    calibration, images, labels = evaluation_data(None)
+    files = {model.name: model.path for model in float_models(folder, calibration)}
+    half = len(images) // 2
+
+    def batches(first: int) -> list[Batch]:
+        return [
+            {"image": images[i : i + AT_ONCE], "labels": labels[i : i + AT_ONCE]}
+            for i in range(first, first + half, AT_ONCE)
+        ]
+
+    return Problem(files[name], batches(0), batches(half), {"image": images[:1]})
+
+
+def searched(name: str, goal: str, given: Problem) -> Row:
+    """One search."""
+    tuned = onnxq.tune(
+        given.model,
+        given.search,
+        check=given.check,
+        target=TARGET,
+        **GOALS[goal](),  # type: ignore[arg-type]
+    )
+    float_bytes = given.model.stat().st_size
+    with tempfile.TemporaryDirectory() as folder:
+        tuned.model.save(Path(folder) / "tuned.onnx")
+        sessions = {
+            "float": session(given.model),
+            "tuned": session(Path(folder) / "tuned.onnx"),
+        }
+        runs = runs_on(sessions, given.one)
+        timed = ratio_of(runs["tuned"], runs["float"], ROUNDS)
+
+    def figures(score: Score) -> tuple[float, float, float, float]:
+        time = np.nan if score.time_ratio is None else score.time_ratio
+        return score.worst_db, time, score.size_bytes / float_bytes, score.metric
+
+    chosen = next(step for step in tuned.steps if step.qconfig == tuned.qconfig)
+    return Row(
+        name,
+        goal,
+        figures(tuned.steps[0].score),
+        figures(tuned.score),
+        (tuned.held_apart.score.worst_db, tuned.held_apart.score.metric),
+        tuned.held_apart.float_metric,
+        str(timed),
+        tuned.missed,
+        chosen.moves,
+        tuned.spent.runs,
+        tuned.spent.cpu_s / tuned.spent.pass_s,
+    )
+
+
+def table(rows: list[Row]) -> Iterator[str]:
+    """Lines of Markdown: a row per search, then what was moved."""
+    yield head(
+        "model",
+        "goal",
+        "begun: dB",
+        "time",
+        "size",
+        "reached: dB",
+        "time",
+        "size",
+        "checked: dB",
+        "metric (float)",
+        "timed",
+        "runs",
+        "passes",
+    )
+    for row in rows:
+        metric = "-"
+        if np.isfinite(row.float_metric):
+            metric = f"{row.checked[1]:.3f} ({row.float_metric:.3f})"
+        yield line(
+            row.name,
+            row.goal + (" (missed)" if row.missed else ""),
+            *(f"{x:.{n}f}" for x, n in zip(row.begun, (1, 2, 2), strict=False)),
+            *(f"{x:.{n}f}" for x, n in zip(row.reached, (1, 2, 2), strict=False)),
+            f"{row.checked[0]:.1f}",
+            metric,
+            row.timed,
+            f"{row.runs:.1f}",
+            f"{row.passes:.0f}",
+        )
+    yield ""
+    for row in rows:
+        moves = "; ".join(row.moves) or "stays where it begins"
+        missed = f" Missed: {'; '.join(row.missed)}." if row.missed else ""
+        yield f"- {row.name}, {row.goal}: {moves}.{missed}"
+
+
+def read(text: str) -> Row:
+    """The row whose fields are this JSON."""
+    made: Row = saved.read(Row, json.loads(text))
+    return made
+
+
+def main() -> int:
+    names = [*TRAINED, *SUBJECTS, *RECURRENT]
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names))
+    parser.add_argument("--results", type=Path, help="folder of what is measured, and was")
+    args = parser.parse_args()
+    if unknown := set(args.names) - set(names):
+        parser.error(f"no such model: {', '.join(sorted(unknown))}")
+    if args.results is not None:
+        args.results.mkdir(parents=True, exist_ok=True)
+    logging.disable(logging.WARNING)  # of torch's exporter
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    rows: list[Row] = []
+    for name in args.names or names:
+        with tempfile.TemporaryDirectory() as folder:
+            given: Problem | None = None
+            for goal in goals_of(name):
+                file = None if args.results is None else args.results / f"{name}, {goal}.json"
+                if file is not None and file.is_file():
+                    rows.append(read(file.read_text("utf-8")))
+                    continue
+                try:
+                    given = given or problem(name, Path(folder))
+                except FileNotFoundError as error:
+                    print(f"{name}: not measured: {error}", file=sys.stderr)
+                    break
+                rows.append(searched(name, goal, given))
+                if file is not None:
+                    file.write_text(json.dumps(saved.plain(rows[-1]), indent=1), "utf-8")
+                print(f"{name}, {goal}: {rows[-1].reached}", file=sys.stderr, flush=True)
+    print("\n".join(table(rows)))
+    return 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    sys.exit(main())

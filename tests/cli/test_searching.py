@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from onnxq import costs
+from tests.examples import images, network, save
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Run
+
+pytestmark = pytest.mark.slow  # each searches once: calibration, sensitivity and some runs
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("tune")
+    save(network(), made / "m.onnx")
+    table = costs.of("x86-vnni")
+    assert table is not None
+    table.save(made / "costs.csv")
+    np.savez(made / "x.npz", x=images(16), labels=np.arange(16) % 10)
+    return made
+
+
+def test_tune_writes_what_quantize_writes_with_its_qconfig(
+    run: Run, folder: Path, tmp_path: Path
+) -> None:
+    front = tmp_path / "front"
+    command = ["tune", folder / "m.onnx", folder / "x.npz", "-o", tmp_path / "q.onnx"]
+    more = ["--min-sqnr", 35, "--front", front, "--save-qconfig", tmp_path / "q.yaml"]
+    more += ["--target", "x86-vnni", "--costs", folder / "costs.csv"]
+    result = run(*command, *more, "--journal", tmp_path / "journal")
+    assert result.exit_code == 0, result.output
+    assert "held apart" in result.stdout or "every 4th" in result.stdout
+    again = result.stdout.splitlines()[-1]
+    assert again.startswith("again: onnxq quantize")
+    words = again.removeprefix("again: onnxq ").replace(str(tmp_path / "q.onnx"), "AGAIN").split()
+    second = run(*[tmp_path / "again.onnx" if word == "AGAIN" else word for word in words])
+    assert second.exit_code == 0, second.output
+    assert (tmp_path / "again.onnx").read_bytes() == (tmp_path / "q.onnx").read_bytes()
+    points = json.loads((front / "front.json").read_text("utf-8"))
+    assert [(front / point["file"]).is_file() for point in points] == [True] * len(points)
+    last = [*command[:-1], tmp_path / "r.onnx", *more, "--journal", tmp_path / "journal"]
+    resumed = run(*last, "--json")
+    assert (tmp_path / "r.onnx").read_bytes() == (tmp_path / "q.onnx").read_bytes()
+    assert json.loads(resumed.stdout)["missed"] == []
+
+
+def test_goal_out_of_reach_writes_no_model_but_the_front(
+    run: Run, folder: Path, tmp_path: Path
+) -> None:
+    command = ["tune", folder / "m.onnx", folder / "x.npz", "-o", tmp_path / "q.onnx"]
+    bounds = ["--min-sqnr", 200, "--max-time", 0.01, "--max-runs", 9]
+    times = ["--target", "x86-vnni", "--costs", folder / "costs.csv"]
+    result = run(*command, *bounds, *times, "--front", tmp_path / "front")
+    assert result.exit_code == 8
+    assert "the goal was not reached" in result.stderr
+    assert not (tmp_path / "q.onnx").exists()
+    assert (tmp_path / "front" / "point-1.yaml").is_file()
+
+
+def test_drop_of_a_metric_without_a_float_value_is_refused(
+    run: Run, folder: Path, tmp_path: Path
+) -> None:
+    result = run("tune", folder / "m.onnx", folder / "x.npz", "-o", tmp_path / "q", "--max-drop", 1)
+    assert result.exit_code == 5
+    assert "max_drop" in result.stderr
+
+
+def test_held_apart_samples_contradict_others_to_check_on(
+    run: Run, folder: Path, tmp_path: Path
+) -> None:
+    npz = folder / "x.npz"
+    result = run("quantize", folder / "m.onnx", npz, "-o", tmp_path / "q", "--ignore", "labels",
+                 "--hold-apart", 4, "--check", npz)  # fmt: skip
+    assert result.exit_code == 2

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import onnxq
+from onnxq import costs
+from onnxq.jobs import Processes
+from onnxq.tuning.tune import tune
+from onnxq.tuning.tuned import MissedGoalWarning
+from tests.examples import images, network, save
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+    from pathlib import Path
+
+    from onnxq.tuning.model_run import ModelRun
+    from onnxq.tuning.tuned import Tuned
+    from onnxq.tuning.tuning_samples import TuningSamples
+
+pytestmark = pytest.mark.slow  # a search is a calibration, and some quantizations
+
+GOAL = onnxq.Goal(min_sqnr_db=36, max_runs=12)
+TABLE = costs.of("x86-vnni")
+COMMAND = """
+import numpy as np, onnxq, sys
+onnxq.tune(sys.argv[1], {'x': np.load(sys.argv[2])}, journal=sys.argv[3],
+           goal=onnxq.Goal(min_sqnr_db=36, max_runs=12), target='x86-vnni')
+"""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("tune")
+    np.save(folder / "x.npy", images(16))
+    return save(network(), folder / "m.onnx"), folder / "x.npy"
+
+
+@pytest.fixture(scope="module")
+def journal(files: tuple[Path, Path]) -> tuple[Path, Tuned]:
+    """A journal with the times that the others share, and what it led to."""
+    path = files[0].parent / "journal"
+    return path, tuned(files, path)
+
+
+def tuned(files: tuple[Path, Path], journal: Path, executor: Executor | None = None) -> Tuned:
+    model, x = files
+    samples = {"x": np.load(x)}
+    return tune(model, samples, journal=journal, goal=GOAL, target="x86-vnni", executor=executor)
+
+
+def times_alone(journal: Path, to: Path) -> Path:
+    """A journal that has the times of another one, and nothing else."""
+    lines = journal.read_bytes().splitlines(keepends=True)
+    to.write_bytes(
+        b"".join(each for each in lines[1:] if b'"times"' in each[:40]).join([lines[0], b""])
+    )
+    return to
+
+
+def test_goal_is_reached_and_the_report_has_each_stage(journal: tuple[Path, Tuned]) -> None:
+    found = journal[1]
+    assert found.missed == ()
+    assert found.score.worst_db >= 36
+    assert found.held_apart.score.worst_db >= 36
+    report = found.report()
+    for words in ("what each group costs alone", "models that were measured", "front", "goal"):
+        assert words in report
+
+
+def test_qconfig_of_every_point_gives_a_model_without_a_search(
+    files: tuple[Path, Path], journal: tuple[Path, Tuned]
+) -> None:
+    model, x = files
+    found = journal[1]
+    again = onnxq.quantize(
+        model, {"x": np.load(x)}, qconfig=found.qconfig, target="x86-vnni", hold_apart=4
+    )
+    assert again.to_bytes() == found.model.to_bytes()
+    assert found.qconfig in [point.qconfig for point in found.front]
+
+
+@pytest.mark.nightly
+def test_four_workers_give_the_bytes_of_one(
+    files: tuple[Path, Path], journal: tuple[Path, Tuned], tmp_path: Path
+) -> None:
+    with Processes(4, ("onnxq.tuning.tune",)) as executor:
+        found = tuned(files, times_alone(journal[0], tmp_path / "j"), executor=executor)
+    assert found.model.to_bytes() == journal[1].model.to_bytes()
+    assert found.steps == journal[1].steps
+
+
+@pytest.mark.nightly
+def test_killed_search_goes_on_to_the_same_bytes(
+    files: tuple[Path, Path], journal: tuple[Path, Tuned], tmp_path: Path
+) -> None:
+    path = times_alone(journal[0], tmp_path / "j")
+    lines = path.read_bytes().count(b"\n")
+    command = [sys.executable, "-c", COMMAND, *map(str, (*files, path))]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None and path.read_bytes().count(b"\n") < lines + 3:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    assert path.read_bytes().count(b"\n") < journal[0].read_bytes().count(b"\n")
+    found = tuned(files, path)
+    assert found.model.to_bytes() == journal[1].model.to_bytes()
+    assert found.steps == journal[1].steps
+
+
+def accuracy(run: ModelRun, samples: TuningSamples) -> float:
+    right = [run(batch)["y"].argmax(1) == batch["labels"] for batch in samples.batches]
+    return float(np.concatenate(right).mean())
+
+
+def test_metric_of_the_user_gets_labels_and_bounds_the_drop(files: tuple[Path, Path]) -> None:
+    x = np.load(files[1])
+    found = tune(
+        files[0],
+        {"x": x, "labels": np.arange(16) % 10},
+        metric=accuracy,
+        goal=onnxq.Goal(max_drop=1.0, max_runs=2),
+        improve=(),
+        target="x86-vnni",
+        costs=TABLE,
+    )
+    assert found.labels == ("labels",)
+    assert found.float_metric - found.score.metric <= 1.0
+
+
+def test_goal_out_of_reach_warns_and_gives_the_best(files: tuple[Path, Path]) -> None:
+    goal = onnxq.Goal(min_sqnr_db=199, max_time=0.01, max_runs=4)
+    with pytest.warns(MissedGoalWarning, match="not reached"):
+        found = tune(files[0], {"x": np.load(files[1])}, goal=goal, target="x86-vnni", costs=TABLE)
+    assert found.missed
+    assert found.front
+
+
+def test_drop_of_a_metric_that_float_has_no_value_of_is_refused(files: tuple[Path, Path]) -> None:
+    with pytest.raises(onnxq.errors.QConfigError, match="max_drop"):
+        tune(files[0], {"x": np.load(files[1])}, goal=onnxq.Goal(max_drop=1.0))
