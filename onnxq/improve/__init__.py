@@ -9,6 +9,7 @@
 
 from onnxq.improve.bias import Bias
 from onnxq.improve.carry_out import improve_model, improve_weights, wanted
+from onnxq.improve.equalize import Equalize
 from onnxq.improve.improvement import (
     EqualModel,
     Improved,
@@ -24,6 +25,7 @@ from onnxq.improve.smooth import Smooth
 __all__ = [
     "Bias",
     "EqualModel",
+    "Equalize",
     "Improved",
     "Improvement",
     "ModelImprovement",

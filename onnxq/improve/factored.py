@@ -62,6 +62,7 @@ MUL_GAIN_DB = 1.0
 """Gain from which on a Mul, an element-wise pass over the tensor, is worth its time."""
 NO_HELP = "no exponent loses less"
 WHOLE = "the outputs lose by it"
+FEW = f"{{}} batches of samples: wanted {SHARE} or more, to hold one back to judge"
 
 
 def factored(
@@ -77,13 +78,34 @@ def factored(
         none: what is said where there are no sites.
     """
     batches = enough(samples, prepared.inputs, prepared.feedback.values())
-    few = f"{len(batches)} batches of samples: wanted {SHARE} or more, to hold one back to judge"
     if not sites or len(batches) < SHARE:
-        why = few if sites else none
+        why = FEW.format(len(batches)) if sites else none
         return EqualModel(prepared.model, (Outcome(name, "", False, why=why),))
     with workers(1):  # sums are the same on every machine with one BLAS thread
         chosen = [_choice(site, seen, prepared) for site, seen in _seen(prepared, sites, batches)]
         return _judged(prepared, name, chosen, batches)
+
+
+def judged(
+    prepared: Prepared, samples: Samples, name: str, factors: Mapping[Site, Reals]
+) -> EqualModel:
+    """The model with all of these factors if the outputs lose less then; arguments as `factored`.
+
+    Args:
+        prepared: the float model, and what is to become of it.
+        samples: of the float model.
+        name: of the improvement.
+        factors: (channels,) by site.
+    """
+    batches = enough(samples, prepared.inputs, prepared.feedback.values())
+    if len(batches) < SHARE:
+        return EqualModel(prepared.model, (Outcome(name, "", False, why=FEW.format(len(batches))),))
+    with workers(1):
+        plain, tried = (_tried(prepared, each, {}, batches) for each in ({}, factors))
+    kept = tried.noise < plain.noise
+    whole = _whole(name, plain, tried, kept=kept)
+    places = [Outcome(name, site.tensor, kept, why="" if kept else WHOLE) for site in factors]
+    return EqualModel((tried if kept else plain).model, (*places, whole))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -236,14 +258,14 @@ class _Tried:
     Attributes:
         model: the float model.
         naming: forms that go with it.
-        choices: sites that are smoothed.
+        sites: that have factors.
         noise: at the outputs, over their power.
         decisions: of the plan.
     """
 
     model: ir.Model
     naming: Naming
-    choices: tuple[_Choice, ...]
+    sites: frozenset[Site]
     noise: float
     decisions: Mapping[str, Decision]
 
@@ -256,34 +278,32 @@ def _judged(
     prepared: Prepared, name: str, choices: Sequence[_Choice], batches: Sequence[Batch]
 ) -> EqualModel:
     """The model with those sites that lose least at the outputs together."""
-    helping = [choice for choice in choices if choice.factors is not None]
-    left = tuple(c.outcome(name, kept=False) for c in choices if c.factors is None)
-    if not helping:
-        return EqualModel(prepared.model, left)
-    plain = _tried(prepared, (), {}, batches)
-    stayed = [c for c in helping if any(map(plain.runs_in_integers, c.site.readers))]
-    back = sorted((c for c in helping if c not in stayed), key=lambda c: -c.after_db)
+    factors = {c.site: c.factors for c in choices if c.factors is not None}
+    if not factors:
+        return EqualModel(prepared.model, tuple(c.outcome(name, kept=False) for c in choices))
+    plain = _tried(prepared, {}, {}, batches)
+    stayed = [s for s in factors if any(map(plain.runs_in_integers, s.readers))]
+    ordered = sorted(choices, key=lambda c: -c.after_db)
+    back = [c.site for c in ordered if c.site in factors and c.site not in stayed]
     floats = _left_by_data(prepared, plain, choices)
-    tried = [plain]
+    best = plain
     for count in sorted({0, len(back) // 2, len(back)}):
-        sites = (*stayed, *back[:count])
-        divided = {product for choice in sites for product in choice.site.readers}
+        sites = {site: factors[site] for site in (*stayed, *back[:count])}
+        divided = {product for site in sites for product in site.readers}
         naming = {product: form for product, form in floats.items() if product not in divided}
-        if sites:
-            tried.append(_tried(prepared, sites, naming, batches))
-    best = min(tried, key=lambda t: t.noise)
-    kept = tuple(c.outcome(name, kept=c in best.choices) for c in helping)
+        tried = _tried(prepared, sites, naming, batches) if sites else plain
+        best = min(best, tried, key=lambda t: t.noise)
+    outcomes = [c.outcome(name, kept=c.site in best.sites) for c in choices]
     products = [product for choice in choices for product in choice.site.readers]
     more = sum(map(best.runs_in_integers, products)) - sum(map(plain.runs_in_integers, products))
-    whole = Outcome(
-        name,
-        "",
-        best is not plain,
-        decibels(1.0, plain.noise),
-        decibels(1.0, best.noise),
-        f"{more} more of {len(products)} products run in integers" if more else "",
-    )
-    return EqualModel(best.model, (*kept, *left, whole), best.naming)
+    why = f"{more} more of {len(products)} products run in integers" if more else ""
+    whole = replace(_whole(name, plain, best, kept=best is not plain), why=why)
+    return EqualModel(best.model, (*outcomes, whole), best.naming)
+
+
+def _whole(name: str, plain: _Tried, tried: _Tried, *, kept: bool) -> Outcome:
+    """Outcome at the outputs."""
+    return Outcome(name, "", kept, decibels(1.0, plain.noise), decibels(1.0, tried.noise))
 
 
 def _left_by_data(prepared: Prepared, plain: _Tried, choices: Sequence[_Choice]) -> Naming:
@@ -302,12 +322,11 @@ def _left_by_data(prepared: Prepared, plain: _Tried, choices: Sequence[_Choice])
 
 
 def _tried(
-    prepared: Prepared, choices: Sequence[_Choice], naming: Naming, batches: Sequence[Batch]
+    prepared: Prepared, factors: Mapping[Site, Reals], naming: Naming, batches: Sequence[Batch]
 ) -> _Tried:
-    """The model with these sites smoothed, quantized on the batches to choose by, and judged."""
+    """The model with these factors, quantized on the batches to choose by, judged on the others."""
     made = prepared
-    if choices:
-        factors = {c.site: c.factors for c in choices if c.factors is not None}
+    if factors:
         made = prepared_again(prepared, with_factors(prepared.model, factors))
     if naming:
         made = chosen_again(made, naming)
@@ -330,4 +349,4 @@ def _tried(
                         np.square(wanted.astype(np.float64) - got.astype(np.float64)).sum()
                     )
     ratio = noise / max(signal, 1e-300)
-    return _Tried(made.model, naming, tuple(choices), ratio, planned.decisions)
+    return _Tried(made.model, naming, frozenset(factors), ratio, planned.decisions)
