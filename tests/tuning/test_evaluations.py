@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING
 
 import pytest
@@ -8,7 +9,7 @@ from onnxq.errors import QConfigError, UnsupportedError
 from onnxq.jobs import Processes
 from onnxq.observers import MinMaxObserver
 from onnxq.qconfig import QConfig, default_qconfig_mapping, onnxq_default_qconfig
-from onnxq.tuning.evaluations import Evaluations, Refusal, key_of
+from onnxq.tuning.evaluations import Evaluations, MakeEvaluator, Refusal, key_of
 from onnxq.tuning.journal import Journal, JournalHead
 from onnxq.tuning.metric import MetricError
 from onnxq.tuning.score import Score
@@ -99,7 +100,13 @@ def _with_others(mapping: QConfigMapping) -> QConfigMapping:
     )
 
 
-@pytest.mark.slow
+def test_an_evaluator_that_travelled_gives_the_same_scores(evaluator: Evaluator) -> None:
+    work = pickle.loads(pickle.dumps(MakeEvaluator.of(evaluator)))()
+    mappings = [*MAPPINGS, _with_others(ALL_INTEGERS)]
+    assert [work(mapping) for mapping in mappings] == [evaluator(mapping) for mapping in mappings]
+
+
+@pytest.mark.nightly
 def test_any_number_of_workers_gives_the_same_scores_and_the_same_journal(
     evaluator: Evaluator, tmp_path: Path
 ) -> None:
