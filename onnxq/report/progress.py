@@ -6,16 +6,6 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-
 Step = Callable[[int, int | None], None]
 """Called with (done, total or None where that is not known)."""
 
@@ -26,6 +16,16 @@ def progress_bar(what: str) -> Iterator[Step]:
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
+    from rich.console import Console  # here: logs need none of it
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq import reference
 from onnxq.dynamic.dynamic_decision import Objective
-from onnxq.reference.float_nodes import FloatNodes
 from onnxq.samples import input_specs, open_samples
 from onnxq.samples.state import State
 from onnxq.static.plan import plan
@@ -115,6 +113,10 @@ def plan_observed(
 
 def _overflowing(model: ir.Model, batches: Samples, state: State) -> Channels:
     """Node -> channels in which a pair of products left int16; sums stay exact meanwhile."""
+    # the kernels of all of ONNX, 0.2 s of CPU time to import: for those alone who come here
+    from onnxq import reference
+    from onnxq.reference.float_nodes import FloatNodes
+
     channels: dict[str, set[int]] = {}
 
     def hear(node: onnx.NodeProto, found: Overflows) -> None:
