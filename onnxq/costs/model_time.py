@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import onnx_ir as ir
 
@@ -124,15 +124,51 @@ def walked(
         return forms.get(node_name(node), NodeForm.FLOAT)
 
     for node in model.graph:
-        form = form_of(node)
-        layouts = [found.states.get(value, FLOATS).layout for value in moving(node)]
-        reads, writes = layout_of(node, form, layouts, sizes)
-        found.reads[node] = TensorState(form in READS_CODES, reads)
-        result = TensorState(form is NodeForm.INTEGER, writes)
-        found.states.update(dict.fromkeys(node.outputs, result))
-        absorbed = is_absorbed(node, form, form_of)
-        found.own[node] = (_inside if absorbed else _alone)(node, form, sizes, costs)
+        step = step_of(node, form_of, found.states, sizes, costs)
+        found.reads[node], found.own[node] = step.reads, step.own
+        found.states.update(dict.fromkeys(node.outputs, step.writes))
     return found
+
+
+class Step(NamedTuple):
+    """What a node does in a form.
+
+    Attributes:
+        reads: state in which it reads its activations.
+        writes: state of its results.
+        own: times of what it runs; None: not known.
+    """
+
+    reads: TensorState
+    writes: TensorState
+    own: tuple[Estimate, ...] | None
+
+
+def step_of(
+    node: ir.Node,
+    form_of: Callable[[ir.Node], NodeForm],
+    states: Mapping[ir.Value, TensorState],
+    sizes: Mapping[str, Sizes],
+    costs: Costs,
+) -> Step:
+    """Step of the node in its form.
+
+    Args:
+        node: of the main graph.
+        form_of: forms of it and of its sources.
+        states: of what it reads.
+        sizes: of the values, by name.
+        costs: table of the machine.
+    """
+    form = form_of(node)
+    layouts = [states.get(value, FLOATS).layout for value in moving(node)]
+    reads, writes = layout_of(node, form, layouts, sizes)
+    absorbed = is_absorbed(node, form, form_of)
+    return Step(
+        TensorState(form in READS_CODES, reads),
+        TensorState(form is NodeForm.INTEGER, writes),
+        (_inside if absorbed else _alone)(node, form, sizes, costs),
+    )
 
 
 def _inside(

@@ -11,6 +11,7 @@ million, and by LARGEST at most.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,11 @@ class Sum:
     outputs: tuple[str | None, ...]
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict, hash=False)
 
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Names of its tensors of codes, on whose qparams alone it depends whether it agrees."""
+        return tuple(name for name in (*self.inputs, *self.outputs) if name is not None)
+
     def agrees(self, tensors: Mapping[str, QParams]) -> bool:
         """Whether the node computes the same codes on every machine, with these qparams.
 
@@ -64,7 +70,7 @@ class Sum:
         """
         operator = catalog.find(self.op_type, self.domain)
         assert operator is not None, "sums are of operators that are known"
-        own = {name: tensors[name] for name in (*self.inputs, *self.outputs) if name is not None}
+        own = {name: tensors[name] for name in self.tensors}
         signed = {name: qparams for name, qparams in own.items() if qparams.dtype == INT8}
         forms = [own]
         if signed:
@@ -92,16 +98,50 @@ def raise_scales(
     Returns:
         (name -> qparams, sums that still do not agree).
     """
-    raised = dict(tensors)
+    looked = _Looked(sums, dict(tensors))
     for _ in range(ROUNDS):
-        upset = [one for one in sums if not one.agrees(raised)]
+        upset = looked.upset()
         if not upset:
-            return raised, []
-        for one in upset:
-            if not one.agrees(raised):  # another one may have helped
-                result = next(name for name in one.outputs if name is not None)
-                raised |= _raised(one, groups[result], raised)
-    return raised, [one for one in sums if not one.agrees(raised)]
+            break
+        for i in upset:
+            if not looked.agrees(i):  # another one may have helped
+                result = next(name for name in sums[i].outputs if name is not None)
+                looked.change(_raised(sums[i], groups[result], looked.tensors))
+    return looked.tensors, [sums[i] for i in looked.upset()]
+
+
+class _Looked:
+    """Sums that are asked whether they agree, each once until one of its tensors changes.
+
+    Args:
+        sums: in the order in which they are computed.
+        tensors: name -> qparams; changed by `change`.
+    """
+
+    def __init__(self, sums: Sequence[Sum], tensors: dict[str, QParams]) -> None:
+        self._sums, self.tensors = sums, tensors
+        self._known: dict[int, bool] = {}
+        self._touching: dict[str, list[int]] = {}
+        for i, one in enumerate(sums):
+            for name in one.tensors:
+                self._touching.setdefault(name, []).append(i)
+
+    def agrees(self, i: int) -> bool:
+        """Whether the i-th sum agrees."""
+        if i not in self._known:
+            self._known[i] = self._sums[i].agrees(self.tensors)
+        return self._known[i]
+
+    def upset(self) -> list[int]:
+        """Numbers of the sums that do not agree."""
+        return [i for i in range(len(self._sums)) if not self.agrees(i)]
+
+    def change(self, more: Mapping[str, QParams]) -> None:
+        """Takes other qparams over."""
+        self.tensors |= more
+        for name in more:
+            for i in self._touching.get(name, ()):
+                self._known.pop(i, None)
 
 
 def _raised(
@@ -109,11 +149,11 @@ def _raised(
 ) -> dict[str, QParams]:
     """The group at its nearest scale for which the node agrees; empty where there is none."""
     for factor in _factors():
-        raised = {}
+        raised: dict[str, QParams] = {}
         for member in members:
             scale = np.asarray(tensors[member].scale * np.float32(factor), np.float32)
             raised[member] = replace(tensors[member], scale=scale)
-        if one.agrees({**tensors, **raised}):
+        if one.agrees(ChainMap(raised, tensors)):
             return raised
     return {}
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onnxq.costs.changed_time import ChangedTime
 from onnxq.costs.cut import ALWAYS, NEVER, BinaryChoices
 from onnxq.costs.model_time import (
     FLOATS,
@@ -61,6 +62,7 @@ class Weighing:
         self.forms = forms_of(prepared)
         self._both = _Both(self._walked(self.forms), self._walked({}))
         self._base = predicted(self._model, self._both.integers, costs)
+        self._changed_time = ChangedTime(self._model, self._both.integers, costs)
         self._owner = {node: self._base_of(node) for node in self._model.graph}
 
     def _walked(self, forms: Mapping[str, NodeForm]) -> Walked:
@@ -173,9 +175,16 @@ class Weighing:
 
     def saved_by_integers(self, nodes: list[ir.Node]) -> float:
         """Nanoseconds that the model would take longer with these nodes in float."""
-        names = {node_name(node) for node in nodes}
-        forms = {n: NodeForm.FLOAT if n in names else form for n, form in self.forms.items()}
-        return self.ns(forms) - self._base.ns
+        moved = set(nodes)
+
+        def form_of(node: ir.Node) -> NodeForm:
+            return NodeForm.FLOAT if node in moved else self._form_of(node)
+
+        changed = [node for node in nodes if self._form_of(node) is not NodeForm.FLOAT]
+        return self._changed_time.ns(changed, form_of)
+
+    def _form_of(self, node: ir.Node) -> NodeForm:
+        return self.forms.get(node_name(node), NodeForm.FLOAT)
 
     def reason(self, nodes: list[ir.Node]) -> str:
         """Why they stay in float together; empty where that saves too little to tell.
@@ -207,6 +216,7 @@ def in_us(ns: float) -> float:
 
 def neighbours(nodes: list[ir.Node]) -> list[list[ir.Node]]:
     """The nodes in groups that tensors connect, in their order."""
+    place = {node: i for i, node in enumerate(nodes)}
     left, groups = dict.fromkeys(nodes), []
     while left:
         group, waiting = [], [next(iter(left))]
@@ -220,6 +230,5 @@ def neighbours(nodes: list[ir.Node]) -> list[list[ir.Node]]:
                 if other in left:
                     del left[other]
                     waiting.append(other)
-        order = set(group)
-        groups.append([node for node in nodes if node in order])
+        groups.append(sorted(group, key=place.__getitem__))
     return groups
