@@ -12,18 +12,14 @@ from onnxq.observers import MinMaxObserver, PercentileObserver
 from onnxq.operator import NodeForm
 from onnxq.ort.version import installed
 from onnxq.qconfig import Choice, QConfig
-from onnxq.tuning.baseline import baseline_of
 from onnxq.tuning.descent import Descent
 from onnxq.tuning.estimates import Estimates, spread
-from onnxq.tuning.evaluations import Evaluations
-from onnxq.tuning.evaluator import Evaluator
 from onnxq.tuning.journal import Journal, JournalHead
 from onnxq.tuning.kinds import by_kind, dearest_parts
+from onnxq.tuning.measure_sensitivity import sensitivity_of
 from onnxq.tuning.measure_times import measure_times, times_of
 from onnxq.tuning.moves import ActivationObserver, ImproveMove, with_form
 from onnxq.tuning.proposals import Proposals
-from onnxq.tuning.score import Score
-from onnxq.tuning.sensitivity import GroupCost, Sensitivity
 from onnxq.tuning.standing import Standing
 from onnxq.tuning.time_model import forms_of
 from onnxq.tuning.times import Times
@@ -37,12 +33,15 @@ if TYPE_CHECKING:
     from onnxq.observers import ObserverSpec
     from onnxq.qconfig import QConfigMapping
     from onnxq.tuning.descent import Found
-    from onnxq.tuning.evaluations import Refusal
+    from onnxq.tuning.evaluations import Evaluations, Refusal
+    from onnxq.tuning.evaluator import Evaluator
     from onnxq.tuning.goal import Goal
     from onnxq.tuning.kinds import Alike
     from onnxq.tuning.metric import Metric
     from onnxq.tuning.moves import WholeMove
     from onnxq.tuning.position import Position
+    from onnxq.tuning.score import Score
+    from onnxq.tuning.sensitivity import Sensitivity
     from onnxq.tuning.subject import Subject
     from onnxq.tuning.tuning_samples import TuningSamples
     from onnxq.tuning.units import Unit
@@ -51,8 +50,6 @@ Step = Callable[[int, int | None], None]
 """Called with (runs done, runs at most) after each of them."""
 OTHER_OBSERVERS = (MinMaxObserver, PercentileObserver)
 """Observers of activations that are tried in place of the default's least squared error."""
-FEW = 16
-"""Samples that the error of a group alone is measured on."""
 VERSION = "0.1.0"
 TIMES, HERE = "times", "here"
 
@@ -143,30 +140,12 @@ class Course:
                 mapping = with_form(mapping, unit, unit.coded if coded else NodeForm.FLOAT)
             return mapping
 
-        whole = self._evaluations.evaluator
-        few = whole.samples.few(FEW)
-        beside = baseline_of(whole.subject, few, whole.metric)
-        evaluator = Evaluator(
-            whole.subject, whole.samples, beside, whole.metric, None, whole.statistics
-        )
-        kept = Evaluations(evaluator, self._evaluations.journal, "few ")
-        scores = kept.all([alone(group) for group in groups], self._executor)
-        share = few.rows / max(whole.samples.rows, 1)
-        self._spent += share * len(groups)
-        costs = [
-            GroupCost(
-                group.name,
-                beside.metric - score.metric if math.isfinite(beside.metric) else 0.0,
-                score.sqnr_db,
-                math.inf,
-                math.inf,
-                few.rows,
-            )
-            for group, score in zip(groups, scores, strict=True)
-            if isinstance(score, Score)
-        ]
-        costs.sort(key=lambda cost: cost.worst_db)
-        return Sensitivity(tuple(costs), 0, agreed=True, runs=share * len(groups))
+        together = asked
+        for unit in units:
+            together = with_form(together, unit, unit.coded)
+        found = sensitivity_of(self._evaluations, alone, groups, together, self._executor)
+        self._spent += found.runs
+        return found
 
     def descend(
         self, start: Position, sensitivity: Sensitivity, moves: Sequence[WholeMove]

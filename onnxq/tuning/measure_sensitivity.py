@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from onnxq.tuning.evaluations import Evaluations
     from onnxq.tuning.tuning_samples import TuningSamples
 
-FEW_SHARE, LEAST_ROWS = 16, 8
+FEW_SHARE, LEAST_ROWS = 16, 4
 """Groups are first measured on this part of the search samples, and on so many at least."""
 MORE_SHARE = 4
 """The dearest are measured again on this part."""
-DEAREST = 8
+DEAREST = 4
 """Groups that are."""
 ALONE, TOGETHER = "alone", "together"
 """Kinds of records in the journal."""
