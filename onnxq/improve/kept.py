@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -25,7 +25,7 @@ class _Place:
 
 
 class Kept:
-    """Arrays of tensors, by batch; each is dropped when nobody reads it any more."""
+    """Arrays of tensors, by batch; a context manager that closes its files."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, list[Array | _Place]] = {}
@@ -45,7 +45,7 @@ class Kept:
             arrays.append(array)
         else:
             if tensor not in self._files:
-                self._files[tensor] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `drop`
+                self._files[tensor] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `drop` or at the end
             file = self._files[tensor]
             offset = file.seek(0, 2)
             file.write(np.ascontiguousarray(array).data)
@@ -61,6 +61,13 @@ class Kept:
         count = int(np.prod(found.shape, dtype=np.int64))
         data = file.read(count * found.dtype.itemsize)
         return np.frombuffer(data, found.dtype, count).reshape(found.shape)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            file.close()
 
     def drop(self, tensor: str) -> None:
         """Forgets the arrays of a tensor."""

@@ -107,8 +107,9 @@ def layerwise(
             f"{len(batches)} batches of samples: wanted {SHARE} or more, to hold one back to judge"
         )
         return with_outcomes(Improved(prepared, plan), (Outcome(name, "", False, why=why),))
-    with workers(1):  # sums are the same on every machine with one BLAS thread
-        walk = _Walk(prepared, plan, batches, name, begin)
+    # sums are the same whatever the number of cores, with one BLAS thread
+    with workers(1), Kept() as floats, Kept() as quantized:
+        walk = _Walk(prepared, plan, batches, name, begin, floats, quantized)
         outcomes = walk.through()
         better = dataclasses.replace(prepared, model=walk.now.model, aim=walk.aim)
         improved = Improved(better, walk.now.plan)
@@ -136,23 +137,23 @@ def with_outcomes(improved: Improved, outcomes: tuple[Outcome, ...]) -> Improved
     )
 
 
-class _Lane:
-    """One of the two models: what its segments have made of every batch."""
-
-    def __init__(self) -> None:
-        self.kept = Kept()
-
-    def run(self, session: runtime.Session, batch: int) -> dict[str, Array]:
-        """Results of a segment for a batch, by name."""
-        feeds = {name: self.kept.get(name, batch) for name in session.inputs}
-        return dict(zip(session.outputs, session.run(feeds), strict=True))
-
-
 class _Walk:
-    """Both models, walked through once."""
+    """Both models, walked through once.
+
+    Args:
+        prepared, plan, batches, name, begin: as of `layerwise`.
+        floats, quantized: what the segments of the two models have made of every batch.
+    """
 
     def __init__(
-        self, prepared: Prepared, plan: Plan, batches: Sequence[Batch], name: str, begin: Begin
+        self,
+        prepared: Prepared,
+        plan: Plan,
+        batches: Sequence[Batch],
+        name: str,
+        begin: Begin,
+        floats: Kept,
+        quantized: Kept,
     ) -> None:
         self.prepared, self.batches, self.name, self.begin = prepared, batches, name, begin
         self.planned = plan
@@ -164,12 +165,12 @@ class _Walk:
         self.segments = segments_of(prepared.model, plan, layers.keys())
         self.last = {t: i for i, s in enumerate(self.segments) for t in s.reads}
         self.outputs = [str(v.name) for v in prepared.model.graph.outputs]
-        self.lanes = (_Lane(), _Lane())
+        self.lanes = floats, quantized
         self.feeds = list(all_feeds(prepared, batches))
         for feeds in self.feeds:
             for lane in self.lanes:
                 for tensor, array in feeds.items():
-                    lane.kept.add(tensor, array)
+                    lane.add(tensor, array)
 
     def through(self) -> list[Outcome]:
         """Runs all segments; what became of every layer."""
@@ -205,27 +206,27 @@ class _Walk:
         if not outputs:
             return
         model = cut(self.aim, self.floats, segment, outputs)
-        lane, quantized = self.lanes
+        floats, quantized = self.lanes
         with runtime.open_session(model, threads=1) as session:
             for batch in range(len(self.batches)):
-                made = lane.run(session, batch)
+                made = _results(session, floats, batch)
                 if layer is not None and work is not None:
-                    x = quantized.kept.get(layer.x, batch).astype(np.float32, copy=False)
+                    x = quantized.get(layer.x, batch).astype(np.float32, copy=False)
                     y = made[layer.y].astype(np.float32, copy=False)
                     work.observe(layer.seen(x, self.now.plan), y, batch)
                 for tensor in segment.gives:
-                    lane.kept.add(tensor, made[tensor])
+                    floats.add(tensor, made[tensor])
 
     def _quantized_lane(self, segment: Segment) -> None:
         if not segment.gives:
             return
         model = cut(self.now.model, self.now.nodes, segment, segment.gives)
         write_part(model, self.now.plan)
-        lane = self.lanes[1]
+        quantized = self.lanes[1]
         with runtime.open_session(model, threads=1) as session:
             for batch in range(len(self.batches)):
-                for tensor, array in lane.run(session, batch).items():
-                    lane.kept.add(tensor, array)
+                for tensor, array in _results(session, quantized, batch).items():
+                    quantized.add(tensor, array)
 
     def _drop(self, index: int) -> None:
         """Forgets what no later segment reads."""
@@ -233,14 +234,14 @@ class _Walk:
             if last != index or tensor in self.outputs:
                 continue
             for lane in self.lanes:
-                if tensor in lane.kept:
-                    lane.kept.drop(tensor)
+                if tensor in lane:
+                    lane.drop(tensor)
 
     def judged(self) -> Outcome:
         """What the outputs gain, on the batches held back."""
         signal = before = after = 0.0
         plain = dataclasses.replace(self.prepared, input_codes={}, output_codes=())
-        kept, quantized = (lane.kept for lane in self.lanes)
+        kept, quantized = self.lanes
         with runtime.open_session(rewrite(plain, self.planned), threads=1) as session:
             for batch in filter(is_held_back, range(len(self.batches))):
                 results = session.run(self.feeds[batch])
@@ -256,6 +257,12 @@ class _Walk:
             return Outcome(self.name, "", True, why="no output of floats to judge by")
         before_db, after_db = decibels(signal, before), decibels(signal, after)
         return Outcome(self.name, "", after_db >= before_db, before_db, after_db)
+
+
+def _results(session: runtime.Session, kept: Kept, batch: int) -> dict[str, Array]:
+    """Results of a segment for a batch, by name."""
+    feeds = {name: kept.get(name, batch) for name in session.inputs}
+    return dict(zip(session.outputs, session.run(feeds), strict=True))
 
 
 def is_float(array: Array) -> bool:

@@ -71,9 +71,10 @@ def check_types(
             in_float.setdefault(f"{dtype} weights", []).append(node_name(node))
     return [
         f"{kind}: ONNX Runtime has no integer kernels for them and computes in float between "
-        f"DequantizeLinear and QuantizeLinear: they save bytes, not time ('{names[0]}'"
+        f"DequantizeLinear and QuantizeLinear{saves} ('{names[0]}'"
         + (f" and {len(names) - 1} more)" if len(names) > 1 else ")")
         for kind, names in in_float.items()
+        for saves in ([": they save bytes, not time"] if kind.endswith("weights") else [""])
     ]
 
 
