@@ -114,11 +114,15 @@ class _Rounding:
         seen, held = (sums.means for sums in self._sums)
         found: tuple[float, _Rounded] | None = None
         for ridge in RIDGES:
-            made = self._rounded(seen, ridge)
+            try:
+                made = self._rounded(seen, ridge)
+            except np.linalg.LinAlgError:  # the ridge is lost beside means that are large
+                continue
             error = float(held.error(made.change, made.shift).sum())
             if found is None or error < found[0]:
                 found = error, made
-        assert found is not None, "there are ridges"
+        if found is None:
+            return Proposal(None, why="its inputs hardly vary")
         error, made = found
         signal = float(held.yy.sum())
         before, after = decibels(signal, float(held.rr.sum())), decibels(signal, error)

@@ -116,7 +116,8 @@ def test_layers_see_what_the_whole_quantized_model_gives_them(
             feeds = {"x": samples["x"][4 * batch : 4 * batch + 4]}
             wanted = dict(zip(session.outputs, session.run(feeds), strict=True))
             for name, pairs in seen.items():
-                np.testing.assert_allclose(pairs[batch][1], wanted[results[name].y], atol=1e-5)
+                y = wanted[results[name].y].astype(np.float64)
+                np.testing.assert_allclose(pairs[batch][1].astype(np.float64), y, atol=1e-5)
 
 
 def test_arrays_come_back_from_memory_and_from_files(monkeypatch: pytest.MonkeyPatch) -> None:
