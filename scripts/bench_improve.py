@@ -67,7 +67,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one way gives."""
+    """Figures of a model that was improved in one way."""
 
     sqnr_db: float
     top1: float
@@ -100,7 +100,7 @@ def measured(
 
 
 def models(folder: Path, calibration: Singles) -> Iterator[FloatModel]:
-    """Those of `float_models`, and the transformer."""
+    """Models of `float_models`, and the transformer."""
     import torch  # needed for exporting only
 
     from onnxq.pytorch import export, load_module

@@ -1,4 +1,4 @@
-"""Samples that an improvement does not see, which judge it."""
+"""Samples that an improvement does not see, which judge it: the last of each four batches."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from onnxq.samples.excerpt import rows_of
+from onnxq.samples.held_apart import EVERY
 from onnxq.samples.inputs import has_dynamic_batch
 
 if TYPE_CHECKING:
@@ -14,16 +15,13 @@ if TYPE_CHECKING:
     from onnxq.samples import InputSpec
     from onnxq.samples.inputs import Batch
 
-SHARE = 4
-"""One batch in so many is held back: the last of each four, so that both kinds are spread evenly
-and the choice depends on nothing but the order of the samples."""
 FEW_SAMPLES = 64
 """Below it, means and covariances of few samples are what improvements fit: said in the report."""
 
 
 def is_held_back(index: int) -> bool:
     """Whether the batch judges."""
-    return index % SHARE == SHARE - 1
+    return index % EVERY == EVERY - 1
 
 
 def enough(
@@ -37,13 +35,13 @@ def enough(
         fed_back: inputs that each batch gets from the one before: nothing is cut then.
     """
     batches = list(samples)
-    if len(batches) >= SHARE or list(fed_back) or not has_dynamic_batch(inputs):
+    if len(batches) >= EVERY or list(fed_back) or not has_dynamic_batch(inputs):
         return batches
     return [part for batch in batches for part in _cut(batch)]
 
 
 def _cut(batch: Batch) -> list[Batch]:
-    """The batch in SHARE pieces of nearly equal length, fewer where it has fewer rows."""
+    """The batch in EVERY pieces of nearly equal length, fewer where it has fewer rows."""
     rows = rows_of(batch)
-    edges = [rows * i // min(SHARE, rows) for i in range(min(SHARE, rows) + 1)]
+    edges = [rows * i // min(EVERY, rows) for i in range(min(EVERY, rows) + 1)]
     return [{name: x[a:b] for name, x in batch.items()} for a, b in itertools.pairwise(edges)]
