@@ -1,4 +1,4 @@
-"""Samples that an improvement does not see, which judge it: the last of each four batches."""
+"""Samples that improvements look at, and those that judge them: the last of each four batches."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from onnxq.samples.held_apart import EVERY
 from onnxq.samples.inputs import has_dynamic_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
-    from onnxq.samples import InputSpec
+    from onnxq.samples import InputSpec, Samples
     from onnxq.samples.inputs import Batch
 
 FEW_SAMPLES = 64
 """Below it, means and covariances of few samples are what improvements fit: said in the report."""
+MOST_SAMPLES = 1024
+"""More are thinned out, evenly: they are kept in memory, and weights gain no more by them."""
 
 
 def is_held_back(index: int) -> bool:
@@ -24,20 +26,40 @@ def is_held_back(index: int) -> bool:
     return index % EVERY == EVERY - 1
 
 
-def enough(
-    samples: Iterable[Batch], inputs: Sequence[InputSpec], fed_back: Iterable[str]
-) -> list[Batch]:
-    """The batches, cut into smaller ones where there are too few to hold some back.
+def enough(samples: Samples, inputs: Sequence[InputSpec], fed_back: Collection[str]) -> list[Batch]:
+    """The batches to look at, cut into smaller ones where there are too few to hold some back.
 
     Args:
-        samples: batches.
+        samples: can be gone through twice.
         inputs: of the model; says whether a batch can be cut.
-        fed_back: inputs that each batch gets from the one before: nothing is cut then.
+        fed_back: inputs that each batch gets from the one before: the first ones are taken then,
+            and nothing is cut.
     """
-    batches = list(samples)
-    if len(batches) >= EVERY or list(fed_back) or not has_dynamic_batch(inputs):
+    if fed_back:
+        return list(_first(samples))
+    batches = list(itertools.islice(samples, 0, None, _stride(samples)))
+    if len(batches) >= EVERY or not has_dynamic_batch(inputs):
         return batches
     return [part for batch in batches for part in _cut(batch)]
+
+
+def _first(samples: Samples) -> Iterator[Batch]:
+    """The first batches, MOST_SAMPLES or a few more in all."""
+    rows = 0
+    for batch in samples:
+        yield batch
+        rows += rows_of(batch)
+        if rows >= MOST_SAMPLES:
+            return
+
+
+def _stride(samples: Samples) -> int:
+    """One batch in so many makes at most about MOST_SAMPLES; 1 where that would leave too few."""
+    first = next(iter(samples), None)
+    if first is None:
+        return 1
+    count = sum(1 for _ in samples) if samples.count is None else samples.count
+    return max(1, min(-(-count * rows_of(first) // MOST_SAMPLES), count // EVERY))
 
 
 def _cut(batch: Batch) -> list[Batch]:
