@@ -1,39 +1,32 @@
 """EveryKth: the part of a large tensor that a histogram counts, and how far that can mislead it.
 
-Of N values, those at places i with i = o (mod k) are counted, each for k. In the first 32 batches,
-the few values that are farthest from 0 are all counted, each for itself. o goes round with the
-number of the batch, so that k batches of one shape count every place once. k is a prime that
-divides no size of the tensor, so that it has no factor in common with the distance of two
+The first 16 batches are counted whole, so that a small calibration gives what it always gave. Of
+later ones, those of N values at places i with i = o (mod k) are counted, each for k. o goes round
+with the number of the batch, so that k batches of one shape count every place once. k is a prime
+that divides no size of the tensor, so that it has no factor in common with the distance of two
 neighbours along any axis: of every row, column and channel every k-th value is counted, never the
-same few channels again and again.
+same few channels again and again. Both ends are exact.
 
 How far off is the sum of k e(x) over counted values from E, that of e(x) over all, where e is the
 squared error of a grid, say? For o uniform in 0..k-1 and places that say nothing of the values, its
-mean is E, and what is counted in full has no variance. The rest of a batch has
+mean is E. A batch has a variance of at most (k - 1) sum e^2, and of b batches b - 16 have one: at
+their worst, b = 32, the whole has 1/64 of the variance of one batch, relative to E^2.
 
-    variance <= (k - 1) sum e^2
-
-- *Clipping* at t adds (|x| - t)^2 of the values beyond it. A grid of 8 bits cuts off less than what
-  is counted in full, so that its clipping is exact. Otherwise a few far values would decide: the
-  range found in one batch cost 0.3 dB on average, up to 2 dB. Later batches count far values as all
-  others. In b batches, these have (b - 32) / b^2 of the variance in one, 1/128 at most.
-- A grid of fewer bits clips more. Let m values that are counted in full lie beyond u > t, and B be
-  the error of the others. Then E >= m (u - t)^2 + B, with a variance of (k - 1) (u - t)^2 B at
-  most: the deviation is at most sqrt((k - 1) / (4 m)) of E, whatever the distribution.
 - *Rounding* to a grid of step s makes errors that are spread evenly over +-s/2. Squared, they have
-  a mean square of 9/5 of their square mean: a deviation of sqrt(9/5 / n) of E, n being the values
-  that are counted and that are no codes themselves. With LEAST = 8,192 of them that is 1.5%, with
-  half of them zeros 2.1%. Grids that differ little err on the same values, so that their order
-  hardly changes: one batch costs 0.1 dB at most in tests/observers/test_every_kth.py.
-- *A share* p of the values, of which a percentile is the inverse, is exact within what is counted
-  in full, and else has a deviation of sqrt((1 - p) / (p n)) of itself.
-
-Rounding and shares are for one batch; b batches divide their deviation by sqrt(b).
+  a mean square of 9/5 of their square mean: a deviation of sqrt(9/5 / n) of E in one batch, n being
+  the values that are counted and that are no codes themselves. With LEAST = 16,384 of them that is
+  1%, and 0.13% of the whole.
+- *Clipping* at t adds (|x| - t)^2 of few values. Where m of those counted in a batch are beyond and
+  their excess falls off exponentially, sum e^2 / (sum e)^2 = 6 / m: a deviation of sqrt(6 / m) of
+  that part. One batch alone, with m = 2 or 3, would choose ranges that cost 0.3 dB on average and
+  up to 2 dB. What is lost beside the least error grows with the square of the deviation, and 1/64
+  of that is 0.03 dB.
+- *A share* p of the values, of which a percentile is the inverse, has a deviation of
+  sqrt((1 - p) / (p n)) of itself in one batch, and an eighth of that in the whole.
 """
 
 from __future__ import annotations
 
-import enum
 import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -45,40 +38,26 @@ from onnxq.observers._range import chunks, ends_of, finite_range
 if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
 
-LEAST = 1 << 13
+LEAST = 1 << 14
 """Values of a tensor that are counted at least; those with fewer than three times as many are
 counted whole."""
-_STEPS = (97, 61, 43, 31, 29, 23, 19, 17, 13, 11, 7, 5, 3)
-"""Beyond 97, what counting costs is small beside finding the ends (0.03 of 0.4 ns per value)."""
-EARLY = 32
-"""Batches in which all far values are counted. Few batches need it; of many, they are enough."""
-_COARSER = 19  # times the step: some 400 values, of which the bound of what is usual is taken
-_RANK = 3  # the bound leaves out 2 of these 400: 0.5% of the values
-_NOTHING = np.empty(0, np.float32)
-
-
-class FarValues(enum.Enum):
-    """The values of a batch that are farthest from 0."""
-
-    ALL = "all"
-    """Each is counted, for itself."""
-    EVERY_KTH = "every k-th"
-    """They are counted as all others."""
+EARLY = 16
+"""Batches that are counted whole."""
+_STEPS = (61, 43, 31, 29, 23, 19, 17, 13, 11, 7, 5, 3)
+"""Beyond 61, what counting costs is small beside finding the ends (0.05 of 0.4 ns per value)."""
 
 
 class Counted(NamedTuple):
     """Values of a tensor that are counted.
 
     Attributes:
-        part: values that stand for `weight` values each; float32 (count,).
-        far: values that stand for themselves, all farther from 0 than those; (count,).
-        weight: see `part`.
+        part: float32 (count,).
+        weight: values that each of them stands for.
         low: smallest value of the tensor.
         high: largest.
     """
 
     part: Singles
-    far: Singles
     weight: int
     low: np.float32
     high: np.float32
@@ -91,12 +70,10 @@ class EveryKth:
     Attributes:
         step: a prime, or 1.
         first: in 0..step-1.
-        far_values: which of the values that are farthest from 0 are counted.
     """
 
     step: int
     first: int
-    far_values: FarValues
 
     @staticmethod
     def in_batch(shape: tuple[int, ...], index: int) -> EveryKth:
@@ -104,9 +81,8 @@ class EveryKth:
 
         They follow from shape and number alone, whatever shard the batch is in.
         """
-        step = _step(shape)
-        far_values = FarValues.ALL if index < EARLY else FarValues.EVERY_KTH
-        return EveryKth(step, index % step, far_values)
+        step = 1 if index < EARLY else _step(shape)
+        return EveryKth(step, index % step)
 
     def read(self, x: Singles, index: int) -> Counted:
         """Values of x (not empty) that are counted; memory is read once.
@@ -115,26 +91,12 @@ class EveryKth:
             CalibrationError: NaN or Inf in x, the batch with that number.
         """
         if self.step == 1:  # any order has the same values; that of memory copies least
-            return Counted(x.ravel(order="K"), _NOTHING, 1, *finite_range(x, index))
-        flat = x.reshape(-1)
-        bound = np.float32(np.inf) if self.far_values is FarValues.EVERY_KTH else self._usual(flat)
-        parts, far, ends = [], [_NOTHING], []
-        for start, chunk in chunks(flat):
-            low, high = chunk.min(), chunk.max()
-            ends.append((low, high))
-            part = chunk[(self.first - start) % self.step :: self.step]
-            if max(-low, high) > bound:
-                sizes = chunk if low >= 0 else np.abs(chunk)
-                far.append(chunk[sizes > bound])
-                part = part[np.abs(part) <= bound]
-            parts.append(part)
-        ends_of_all = ends_of(ends, x, index)
-        return Counted(np.concatenate(parts), np.concatenate(far), self.step, *ends_of_all)
-
-    def _usual(self, flat: Singles) -> np.float32:
-        """Bound that nearly all absolute values are within."""
-        few = np.abs(flat[self.first :: self.step * _COARSER])
-        return np.float32(np.partition(few, -_RANK)[-_RANK])
+            return Counted(x.ravel(order="K"), 1, *finite_range(x, index))
+        parts, ends = [], []
+        for start, chunk in chunks(x.reshape(-1)):
+            ends.append((chunk.min(), chunk.max()))
+            parts.append(chunk[(self.first - start) % self.step :: self.step])
+        return Counted(np.concatenate(parts), self.step, *ends_of(ends, x, index))
 
 
 @functools.cache
