@@ -287,18 +287,21 @@ def _judged(
     ordered = sorted(choices, key=lambda c: -c.after_db)
     back = [c.site for c in ordered if c.site in factors and c.site not in stayed]
     floats = _left_by_data(prepared, plain, choices)
-    best = plain
+    tried = []
     for count in sorted({0, len(back) // 2, len(back)}):
         sites = {site: factors[site] for site in (*stayed, *back[:count])}
         divided = {product for site in sites for product in site.readers}
         naming = {product: form for product, form in floats.items() if product not in divided}
-        tried = _tried(prepared, sites, naming, batches) if sites else plain
-        best = min(best, tried, key=lambda t: t.noise)
+        if sites:
+            tried.append(_tried(prepared, sites, naming, batches))
+    least = min(tried, key=lambda t: t.noise)
+    kept = least.noise < plain.noise
+    best = least if kept else plain
     outcomes = [c.outcome(name, kept=c.site in best.sites) for c in choices]
     products = [product for choice in choices for product in choice.site.readers]
     more = sum(map(best.runs_in_integers, products)) - sum(map(plain.runs_in_integers, products))
     why = f"{more} more of {len(products)} products run in integers" if more else ""
-    whole = replace(_whole(name, plain, best, kept=best is not plain), why=why)
+    whole = replace(_whole(name, plain, least, kept=kept), why=why)
     return EqualModel(best.model, (*outcomes, whole), best.naming)
 
 
