@@ -29,7 +29,7 @@ MEMORY_SHARE = 4
 """Samples that are kept may take this part of the memory that is free: as much goes into outputs,
 and into copies for other processes."""
 MEMORY_BYTES = 1 << 30
-"""What they may take where nobody tells how much is free."""
+"""Bytes that they may take where nobody tells how much is free."""
 
 
 def open_labelled(

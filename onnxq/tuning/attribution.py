@@ -41,11 +41,11 @@ class Part(enum.Enum):
     """Part that a node of ONNX Runtime's has in the time of one of the float model."""
 
     KERNEL = "kernel"
-    """It computes the node, or converts within it."""
+    """The node is computed, or converted within."""
     AROUND = "around"
-    """It converts, or changes the layout, between the node and a neighbour of another form."""
+    """Conversion or change of layout between the node and a neighbour of another form."""
     OTHER = "other"
-    """It belongs to no node."""
+    """Nothing that any node is known to need."""
 
 
 @dataclass(frozen=True, slots=True)

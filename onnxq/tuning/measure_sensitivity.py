@@ -46,11 +46,11 @@ ALONE, TOGETHER = "alone", "together"
 
 
 class Grouped(Protocol):
-    """What a group has to tell."""
+    """Parts of a group that are read here."""
 
     @property
     def group(self) -> NodeGroup:
-        """Its name and nodes."""
+        """Name and nodes."""
 
 
 G = TypeVar("G", bound=Grouped)

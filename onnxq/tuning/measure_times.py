@@ -1,8 +1,7 @@
 """Measures the times of a model's nodes in float and in each form, on this machine.
 
-The float model and quantized ones run in turns on one thread, with ONNX Runtime's profiler, so that
-what else the machine does slows all of them alike. The sessions without it, whose whole runs are
-compared, take turns too.
+The float model and quantized ones run in turns on one thread, with ONNX Runtime's profiler and
+without, so that what else the machine does slows all of them alike.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from onnxq.core.atomic import temporary_folder
 from onnxq.costs.model_time import walked
 from onnxq.errors import CalibrationError, ModelError, QConfigError, UnsupportedError
@@ -28,8 +29,8 @@ from onnxq.qconfig import Choice, QConfig, QConfigMapping, onnxq_default_dynamic
 from onnxq.samples import as_taken, input_specs
 from onnxq.tuning.attribution import Owner, Part, owners, with_unnamed
 from onnxq.tuning.change_times import change_times, changes_of
-from onnxq.tuning.time_model import forms_ahead, forms_of
-from onnxq.tuning.times import NodeTimes, Times
+from onnxq.tuning.time_model import TimeModel, forms_ahead, forms_of
+from onnxq.tuning.times import ChangeTime, NodeTimes, Times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 MEASURED_S = 2.0
 """CPU seconds that go into runs for their times."""
 LEAST_ROUNDS, MOST_ROUNDS = 8, 60
+LEAST_CHANGING = 0.02
+"""Share of a run that changes take at least, for it to tell what they cost."""
 FLOAT = "float"
 RUN = "run"
 NOT_TIMED = (NodeForm.FLOAT, NodeForm.STORED)
@@ -92,7 +95,32 @@ def measure_times(evaluator: Evaluator, mappings: Sequence[QConfigMapping] = ())
         found.add(each.forms, sum_of)
     others = {name: took for (part, name), took in sums[0].items() if part is Part.OTHER}
     others[RUN] = max(whole_ns[0] - sum(sums[0].values()), 0.0)
-    return Times(here(), _shapes(feeds), found.nodes(), change_times(), others, whole_ns[0])
+    times = Times(here(), _shapes(feeds), found.nodes(), change_times(), others, whole_ns[0])
+    return _fitted(times, source, [(t.forms, ns) for t, ns in zip(timed, whole_ns, strict=True)])
+
+
+def _fitted(times: Times, source: ir.Model, whole: Sequence[tuple[Forms, float]]) -> Times:
+    """The times with changes at the price that whole runs show, at most at their own.
+
+    Among other nodes a change finds its tensor in the cache, and no profiler takes time.
+    """
+    with_changes, without = (TimeModel(each, source) for each in (times, _with(times, 0.0)))
+    float_ns, shares = with_changes.ns({}), []
+    for forms, ns in whole[1:]:
+        nodes = without.ns(forms)
+        changing = with_changes.ns(forms) - nodes
+        if changing > LEAST_CHANGING * ns:
+            shares.append((ns / whole[0][1] * float_ns - nodes) / changing)
+    return _with(times, min(max(float(np.median(shares)), 0.0), 1.0)) if shares else times
+
+
+def _with(times: Times, share: float) -> Times:
+    """The times with changes that take this share of their time."""
+    changes = {
+        name: ChangeTime(each.fixed_ns * share, each.per_element_ns * share)
+        for name, each in times.changes.items()
+    }
+    return replace(times, changes=changes)
 
 
 def _to_be_timed(evaluator: Evaluator, mappings: Sequence[QConfigMapping]) -> list[_Timed]:

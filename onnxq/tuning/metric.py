@@ -126,7 +126,7 @@ def as_metric(value: object) -> Metric:
 
 
 def _called(name: str, function: Function, run: ModelRun, samples: TuningSamples) -> float:
-    """What the function gives, which is a number."""
+    """Number that the function gives."""
     try:
         found = function(run, samples)
     except OnnxqError:  # of `run`, in words of its own

@@ -101,7 +101,7 @@ class Subject:
         return default_qconfig_mapping(backend_of(self.settings.target))
 
     def prepared(self, mapping: QConfigMapping) -> Prepared:
-        """As `prepare` with that mapping.
+        """Prepared with that mapping, as `prepare` gives it.
 
         Raises:
             QConfigError, UnsupportedError: the mapping names what is not there, or cannot run.

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -8,7 +9,8 @@ from onnxq import costs
 from onnxq.operator import NodeForm
 from onnxq.tuning import measure_times as module
 from onnxq.tuning.measure_times import measure_times, measured_ratio, times_of
-from onnxq.tuning.time_model import TimeModel
+from onnxq.tuning.time_model import TimeModel, forms_of
+from onnxq.tuning.times import ChangeTime
 from tests.examples import ALL_INTEGERS
 from tests.tuning.parts import evaluator_of
 
@@ -57,6 +59,16 @@ def test_times_survive_their_file_form_and_predict_the_same(
     model = evaluator.subject.prepared(ALL_INTEGERS).model
     forms = {"conv1": NodeForm.INTEGER, "relu1": None}
     assert TimeModel(again, model).ratio(forms) == TimeModel(times, model).ratio(forms)
+
+
+def test_changes_cost_what_whole_runs_show(evaluator: Evaluator, times: Times) -> None:
+    model = evaluator.subject.prepared(ALL_INTEGERS).model
+    forms = forms_of(evaluator.quantized(ALL_INTEGERS).plan)
+    dear = replace(times, changes={name: ChangeTime(1e6, 0.0) for name in times.changes})
+    floats, half = TimeModel(dear, model).ns({}), module._with(dear, 0.5)
+    whole = [({}, floats), (forms, TimeModel(half, model).ns(forms))]
+    found = module._fitted(dear, model, whole)
+    assert found.changes["quantize"].fixed_ns == pytest.approx(0.5e6)
 
 
 def test_a_measured_ratio_is_a_positive_number(
