@@ -10,6 +10,8 @@ watch nothing.
 from __future__ import annotations
 
 import json
+import pickle
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 FORMAT = "onnxq.stats"
 VERSION = 3
 READ_VERSIONS = (2, VERSION)
+QUICKLY = 1  # zlib's level; 6, as in .stats files, takes three times as long for an eighth less
 DAMAGED = (*HEADER_ERRORS, AttributeError)
 """Errors that reading a truncated or altered npz, its JSON or an observer's arrays raises."""
 
@@ -211,9 +214,12 @@ class Statistics:
                 arrays[f"{number}/{key}"] = np.asarray(array)
         return arrays
 
-    def __reduce__(self) -> tuple[Callable[[Arrays], Statistics], tuple[Arrays]]:
-        """Pickles as the arrays of a .stats file, so that processes can hand statistics over."""
-        return _from_arrays, (self._arrays(),)
+    def __reduce__(self) -> tuple[Callable[[bytes], Statistics], tuple[bytes]]:
+        """Pickles as the arrays of a .stats file, so that processes can hand statistics over.
+
+        Compressed quickly: of 3.8 MB of a MobileNetV2, 0.3 are sent, for 20 ms of CPU time.
+        """
+        return _from_bytes, (zlib.compress(pickle.dumps(self._arrays(), 5), QUICKLY),)
 
     def _header(self) -> dict[str, object]:
         return {
@@ -259,8 +265,8 @@ def _firsts(ours: Mapping[str, NotFinite], theirs: Mapping[str, NotFinite]) -> d
     return dict(sorted(both, key=lambda item: (item[0], -item[1].batch)))
 
 
-def _from_arrays(arrays: Arrays) -> Statistics:
-    return _read(lambda: arrays, "that were pickled")
+def _from_bytes(data: bytes) -> Statistics:
+    return _read(lambda: pickle.loads(zlib.decompress(data)), "that were pickled")
 
 
 def _read(arrays_of: Callable[[], Arrays], where: str) -> Statistics:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +21,17 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
-dask = pytest.importorskip("dask", reason="pip install 'onnxq[dask]'")
-distributed = pytest.importorskip("distributed", reason="pip install 'onnxq[dask]'")
+if importlib.util.find_spec("distributed") is None:  # looked for, since importing it takes long
+    pytest.skip("pip install 'onnxq[dask]'", allow_module_level=True)
 pytestmark = pytest.mark.oracle
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """Two processes with a thread each; a task whose worker died once is given up by Dask."""
+    import dask
+    import distributed
+
     with (
         warnings.catch_warnings(),
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
@@ -45,6 +49,8 @@ def cluster() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def executor(cluster: Any) -> Iterator[Executor]:
+    import distributed
+
     with distributed.Client(cluster, set_as_default=False) as client:
         yield client.get_executor()
 

@@ -55,6 +55,15 @@ def test_a_worker_is_replaced_ignores_ctrl_c_and_is_another_process() -> None:
     assert not is_alive(second)
 
 
+def test_an_error_ends_them_at_once() -> None:
+    begun = time.monotonic()
+    executor = Processes(1)
+    future = executor.submit(time.sleep, 600)
+    executor.__exit__(ValueError, None, None)
+    assert time.monotonic() - begun < WAIT_S
+    assert future.exception(timeout=WAIT_S) is not None
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_workers_end_when_their_parent_is_killed() -> None:
     code = (
