@@ -232,6 +232,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names))
+    parser.add_argument("--goal", action="append", choices=GOALS, help="only this; repeatable")
     parser.add_argument("--results", type=Path, help="folder of what is measured, and was")
     args = parser.parse_args()
     if unknown := set(args.names) - set(names):
@@ -246,6 +247,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             given: Problem | None = None
             for goal in goals_of(name):
+                if args.goal and goal not in args.goal:
+                    continue
                 file = None if args.results is None else args.results / f"{name}, {goal}.json"
                 if file is not None and file.is_file():
                     rows.append(read(file.read_text("utf-8")))

@@ -18,9 +18,10 @@ MARGIN_DROP = 0.1
 """The same of a metric, as a share of the drop that is allowed."""
 DB_OF_TIME = 50.0
 """Decibels that weigh as much as the whole time of the float model, where both are lacking."""
-SPARE_DB = 6.0
-"""Decibels above the bound that are worth something where speed is the objective, at DB_OF_TIME:
-times are predicted, and wrong by some hundredths, for which no accuracy is given away."""
+SPARE_DB, TIME_OF_DB = 3.0, 0.01
+"""Decibels above the bound that are worth something where speed is the objective, and the share of
+float's time that each is worth: times are predicted, and wrong by some hundredths, for which no
+accuracy is given away."""
 FARTHEST_DB = 200.0
 """Decibels that stand for all more of them, up to no error at all."""
 
@@ -92,7 +93,7 @@ class Standing:
         if self.goal.min_sqnr_db is None:
             return 0.0
         above = db - self.goal.min_sqnr_db - MARGIN_DB
-        return min(max(above, 0.0), SPARE_DB) / DB_OF_TIME
+        return min(max(above, 0.0), SPARE_DB) * TIME_OF_DB
 
     def order(self, score: Score) -> tuple[float, float, float]:
         """Key by which scores are sorted, the best first."""

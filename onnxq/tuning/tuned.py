@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.core.atomic import write_atomically
 from onnxq.core.saved import plain
-from onnxq.errors import OutputError
+from onnxq.errors import OutputError, counted
 from onnxq.report.console import open_console, print_table, size_text
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 12
 """Rows of a table; those beyond are counted."""
+MOST_MOVES = 2
+"""Moves of one model that a table names; those beyond are counted."""
 
 
 class MissedGoalWarning(UserWarning):
@@ -210,10 +212,14 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
     _print_sensitivity(console, tuned)
     _print_steps(console, tuned)
     _print_front(console, tuned)
+    for moves in _chosen_moves(tuned):
+        console.print(f"chosen: {moves}", soft_wrap=True)
     apart = tuned.held_apart
     console.print(f"goal: {tuned.goal}")
     console.print(f"on the samples of the search: {_words(tuned.score, tuned.float_metric)}")
     console.print(f"on {apart.where}: {_words(apart.score, apart.float_metric)}")
+    if tuned.model.verdict is not None:
+        console.print(f"verdict: {tuned.model.verdict.sentences()[0]}", soft_wrap=True)
     for missed in tuned.missed:
         console.print(f"missed: {missed}")
     console.print(f"it ended because {tuned.why}; {tuned.spent}", soft_wrap=True)
@@ -236,7 +242,7 @@ def _print_sensitivity(console: Console, tuned: Tuned) -> None:
 def _print_steps(console: Console, tuned: Tuned) -> None:
     rows = []
     for step in tuned.steps[:MOST_ROWS]:
-        moves = "; ".join(step.moves) or "where it begins"
+        moves = counted(step.moves, MOST_MOVES) or "where it begins"
         rows.append((moves, *_figures(step.score)))
     header = ("moves", "metric", "dB", "time", "size")
     print_table(console, "models that were measured", header, rows, numbers=(1, 2, 3, 4))
@@ -251,6 +257,12 @@ def _print_front(console: Console, tuned: Tuned) -> None:
     header = ("point", "metric", "dB", "time", "size", "")
     title = "front: no other is as accurate, as fast and as small"
     print_table(console, title, header, rows, numbers=(1, 2, 3, 4))
+
+
+def _chosen_moves(tuned: Tuned) -> tuple[str, ...]:
+    """The moves to the best model, in words."""
+    found = next((step for step in tuned.steps if step.qconfig == tuned.qconfig), None)
+    return ("where it begins",) if found is None or not found.moves else found.moves
 
 
 def _chosen(tuned: Tuned, point: Milestone) -> str:
