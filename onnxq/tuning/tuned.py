@@ -212,14 +212,14 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
     _print_sensitivity(console, tuned)
     _print_steps(console, tuned)
     _print_front(console, tuned)
-    for moves in _chosen_moves(tuned):
-        console.print(f"chosen: {moves}", soft_wrap=True)
+    for move in _chosen_moves(tuned):
+        console.print(f"chosen: {move}", soft_wrap=True)
     apart = tuned.held_apart
     console.print(f"goal: {tuned.goal}")
     console.print(f"on the samples of the search: {_words(tuned.score, tuned.float_metric)}")
     console.print(f"on {apart.where}: {_words(apart.score, apart.float_metric)}")
     if tuned.model.verdict is not None:
-        console.print(f"verdict: {tuned.model.verdict.sentences()[0]}", soft_wrap=True)
+        console.print(f"verdict: {next(iter(tuned.model.verdict.sentences()))}", soft_wrap=True)
     for missed in tuned.missed:
         console.print(f"missed: {missed}")
     console.print(f"it ended because {tuned.why}; {tuned.spent}", soft_wrap=True)
