@@ -15,7 +15,7 @@ from onnxq.errors import CalibrationError, ModelError
 from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
 from onnxq.graph.saving import saved_bytes
 from onnxq.ort.runtime import Session, open_session
-from onnxq.samples import Samples, input_specs
+from onnxq.samples import Samples, as_taken, input_specs
 from onnxq.tuning.metric import Kind
 from onnxq.tuning.model_run import ModelRun
 from onnxq.tuning.observations import Observations
@@ -65,7 +65,7 @@ class Evaluator:
         self.metric = metric
         self.ratio = ratio
         self.samples = samples
-        self._calibration = samples.for_calibration
+        self._calibration = samples.taken_by(subject.calibrated)
         self.observations = Observations(self._calibration, statistics)
 
     def __call__(self, mapping: QConfigMapping) -> Score:
@@ -113,8 +113,8 @@ class Evaluator:
 
     def _first_batch(self) -> Samples:
         samples = self.baseline.samples
-        first = samples.fed(samples.batches[0])
-        return Samples(samples.where, 1, lambda: iter([first]))
+        taken = as_taken(samples.fed(samples.batches[0]), self.subject.calibrated)
+        return Samples(samples.where, 1, lambda: iter([taken]))
 
     def _score(self, made: Made[Plan]) -> Score:
         """Runs a model.

@@ -12,10 +12,12 @@ from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.annotations import Annotations
 from onnxq.graph.canonical import Canonical, canonicalize
 from onnxq.graph.io import load, model_hash
+from onnxq.graph.pixels import coded_pixels
 from onnxq.graph.saving import saved_bytes, to_bytes
 from onnxq.ort import runtime
 from onnxq.ort.runtime import Session, open_session
 from onnxq.qconfig import default_qconfig_mapping
+from onnxq.qconfig.input_codes import as_input_codes
 from onnxq.samples import input_specs
 from onnxq.samples.state import State, as_feedback
 from onnxq.static.prepare import backend_of, prepare
@@ -120,9 +122,15 @@ class Subject:
 
     @property
     def inputs(self) -> tuple[InputSpec, ...]:
-        """Inputs that samples hold; those that are fed back are optional."""
+        """Inputs that samples hold, as pixels too where these are asked for; state is optional."""
         fed_back = as_feedback(self.settings.feedback).values()
-        return input_specs(self.canonical.model, set(fed_back))
+        pixels = coded_pixels(self.canonical.model, as_input_codes(self.settings.input_codes))
+        return input_specs(self.canonical.model, set(fed_back), pixels or None)
+
+    @property
+    def calibrated(self) -> tuple[InputSpec, ...]:
+        """Inputs of the model that is calibrated, which takes pixels where these are asked for."""
+        return self.prepared(self.default).inputs if self.settings.input_codes else self.inputs
 
     @property
     def outputs(self) -> tuple[str, ...]:

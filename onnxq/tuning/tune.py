@@ -203,12 +203,12 @@ def _finished(
     def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
         return evaluator.observations.of(prepared), excerpt
 
-    wishes = evaluator.subject.settings
+    wishes, taken = evaluator.subject.settings, evaluator.subject.calibrated
     job = StaticJob(
         evaluator.subject.prepared(mapping),
         wishes.form,
-        apart.for_calibration,
-        evaluator.samples.for_calibration,
+        apart.taken_by(taken),
+        evaluator.samples.taken_by(taken),
         wishes.objective,
     )
     made, _ = carry_out(job, observe)

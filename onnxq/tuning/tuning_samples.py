@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from onnxq.errors import CalibrationError, nearest
-from onnxq.samples import Samples
+from onnxq.samples import Samples, as_taken
 from onnxq.samples.excerpt import rows_of
 from onnxq.samples.held_apart import EVERY, held_apart
 from onnxq.samples.labelled import open_labelled
@@ -71,14 +71,17 @@ class TuningSamples:
         """Samples in all."""
         return sum(map(rows_of, map(self.fed, self.batches)))
 
+    def taken_by(self, inputs: Sequence[InputSpec]) -> Samples:
+        """The same batches without labels, with numbers as codes where a model takes these."""
+
+        def produce() -> Iterator[Batch]:
+            return (as_taken(self.fed(batch), inputs) for batch in self.batches)
+
+        return Samples(self.where, len(self), produce)
+
     def fed(self, batch: Batch) -> Batch:
         """The arrays of a batch that the model takes."""
         return {name: x for name, x in batch.items() if name in self.inputs}
-
-    @property
-    def for_calibration(self) -> Samples:
-        """The same batches without labels."""
-        return Samples(self.where, len(self), lambda: map(self.fed, self.batches))
 
     def few(self, rows: int) -> TuningSamples:
         """About so many samples, in whole batches that are spread evenly; at least one batch."""

@@ -11,7 +11,13 @@ import onnxq
 from onnxq.errors import QConfigError
 from onnxq.observers import MinMaxObserver, PercentileObserver
 from onnxq.operator import NodeForm
-from onnxq.qconfig import QConfig, QConfigDynamic, default_qconfig_mapping, onnxq_default_qconfig
+from onnxq.qconfig import (
+    Pixels,
+    QConfig,
+    QConfigDynamic,
+    default_qconfig_mapping,
+    onnxq_default_qconfig,
+)
 from onnxq.samples.held_apart import held_apart
 from onnxq.tuning.metric import SQNR
 from onnxq.tuning.subject import Settings, Subject
@@ -88,7 +94,9 @@ def test_a_score_is_what_verify_finds(evaluator: Evaluator) -> None:
     score = evaluator(ALL_INTEGERS)
     made = evaluator.quantized(ALL_INTEGERS).model
     source = evaluator.subject.canonical.model
-    (output,) = onnxq.verify(source, made, evaluator.samples.for_calibration).outputs
+    (output,) = onnxq.verify(
+        source, made, evaluator.samples.taken_by(evaluator.subject.inputs)
+    ).outputs
     assert score.sqnr_db == {"y": pytest.approx(output.sqnr_db, abs=1e-3)}
     assert score.metric == score.worst_db
     assert score.size_bytes == len(made.to_bytes())
@@ -190,4 +198,18 @@ def test_a_subject_pickles_and_makes_the_same_bytes(evaluator: Evaluator) -> Non
 
 def test_labels_do_not_reach_the_model() -> None:
     assert set(labelled()) == {"x", "labels"}
-    assert all(set(batch) == {"x"} for batch in evaluator_of().samples.for_calibration)
+    evaluator = evaluator_of()
+    taken = evaluator.samples.taken_by(evaluator.subject.calibrated)
+    assert all(set(batch) == {"x"} for batch in taken)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_a_model_that_takes_pixels_is_scored_on_pixels_and_on_numbers(dtype: type) -> None:
+    pixels = Pixels((128.0,) * 3, (16.0,) * 3, 1.0)
+    codes = np.clip(np.round(images(12) * 16 + 128), 0, 255).astype(np.uint8)
+    x = codes if dtype is np.uint8 else ((codes.astype(np.float32) - 128) / 16).astype(np.float32)
+    evaluator = evaluator_of(samples={"x": x}, settings=Settings(input_codes={"x": pixels}))
+    (taken,) = evaluator.quantized(ALL_INTEGERS).model.graph.inputs
+    assert taken.dtype is not None
+    assert taken.dtype.numpy() == np.uint8
+    assert evaluator(ALL_INTEGERS).worst_db > 40

@@ -36,8 +36,8 @@ def test_too_few_samples_are_refused() -> None:
 
 
 def test_calibration_sees_inputs_alone() -> None:
-    assert all(set(batch) == {"x"} for batch in opened()[0].for_calibration)
-    assert opened()[0].for_calibration.count == 9
+    assert all(set(batch) == {"x"} for batch in opened()[0].taken_by([X]))
+    assert opened()[0].taken_by([X]).count == 9
 
 
 def test_few_samples_are_spread_over_all() -> None:
