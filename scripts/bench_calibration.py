@@ -4,11 +4,13 @@
 
 Each figure comes from its own process on one core. Memory is the peak resident size of a process
 that opens the model, calibrates on an npz, and computes every qparams (it holds the imports and the
-weights too). Time is CPU time per batch of one image: plain inference, fully optimized, and
-calibration take turns. ONNX Runtime's calibrators run under a limit of address space, as their
-memory grows with the samples; where they need more, fewer samples are tried. Weights are random.
-Takes about 6 minutes and 0.5 GB of disk; Linux only. The table that this printed is in
-scripts/bench_calibration.md.
+weights too). Time is CPU time per batch of one image: plain inference, fully optimized, the same
+with the observed tensors as outputs, and calibration take turns. `early` is of the first batches,
+which histograms count whole, all other figures are of later ones. `observers` is what calibration
+takes on top of the exposed outputs, over plain inference. ONNX Runtime's calibrators run under a
+limit of address space, as their memory grows with the samples; where they need more, fewer samples
+are tried. Weights are random. Takes about 6 minutes and 0.5 GB of disk; Linux only. The table that
+this printed is in scripts/bench_calibration.md.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from onnxq.observers import (
     Observer,
     PercentileObserver,
 )
+from onnxq.observers._every_kth import EARLY
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfig, QConfigMapping
 from onnxq.samples import input_specs, open_samples
@@ -54,6 +57,7 @@ METHODS: dict[str, type[Observer]] = {
     "Entropy": EntropyObserver,
 }
 STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))  # (channels, blocks) of ResNet-50
+TARGET = "x86-vnni"  # where weights give up range, means of channels are observed, too
 TIMED_BATCHES = 40
 WARM_UP = 4
 FEWER = (8, 2)  # samples for a calibrator that does not fit with the wanted number
@@ -117,7 +121,8 @@ def resnet50() -> onnx.ModelProto:
 
 def _prepare(folder: Path, method: str) -> Prepared:
     qconfig = QConfig(METHODS[method].with_args(), NarrowRangeObserver.with_args())
-    return onnxq.prepare(folder / "resnet50.onnx", QConfigMapping(global_qconfig=qconfig))
+    mapping = QConfigMapping(global_qconfig=qconfig)
+    return onnxq.prepare(folder / "resnet50.onnx", mapping, target=TARGET)
 
 
 def _peak_mb() -> float:
@@ -135,23 +140,30 @@ def measure_memory(folder: Path, method: str, samples: int) -> dict[str, float]:
 
 
 def measure_time(folder: Path, method: str, samples: int) -> dict[str, float]:
-    """Median CPU milliseconds per batch of plain inference and of calibration, in turns."""
-    plain_s, calibration_s = [], []
+    """Medians of CPU milliseconds per batch, and what they are of plain inference."""
     prepared = _prepare(folder, method)
     batches = open_samples(folder / f"{samples}.npz", input_specs(prepared.model))
+    times_s: dict[str, list[float]] = {"plain": [], "exposed": [], "calibration": []}
     with (
         runtime.open_session(folder / "resnet50.onnx", threads=1) as session,
         Calibration(prepared, threads=1) as run,
     ):
-        for batch in itertools.islice(itertools.cycle(batches), TIMED_BATCHES):
-            start = time.process_time()
-            session.run(batch)
-            middle = time.process_time()
-            run.observe(batch)
-            plain_s.append(middle - start)
-            calibration_s.append(time.process_time() - middle)
-    plain, calibration = (1e3 * float(np.median(s[WARM_UP:])) for s in (plain_s, calibration_s))
-    return {"plain_ms": plain, "calibration_ms": calibration, "ratio": calibration / plain}
+        steps = {"plain": session.run, "exposed": run.advance, "calibration": run.observe}
+        for batch in itertools.islice(itertools.cycle(batches), EARLY + TIMED_BATCHES):
+            for name, step in steps.items():
+                start = time.process_time()
+                step(batch)
+                times_s[name].append(time.process_time() - start)
+    early, later = (
+        {name: 1e3 * float(np.median(s[part])) for name, s in times_s.items()}
+        for part in (slice(WARM_UP, EARLY), slice(EARLY, None))
+    )
+    return {
+        **{f"{name}_ms": ms for name, ms in later.items()},
+        "exposing": later["exposed"] / later["plain"],
+        "observers": (later["calibration"] - later["exposed"]) / later["plain"],
+        "early": (early["calibration"] - early["exposed"]) / early["plain"],
+    }
 
 
 def measure_ort(folder: Path, method: str, samples: int) -> dict[str, float]:
@@ -215,7 +227,7 @@ def _make_files(folder: Path, counts: set[int]) -> None:
 
 
 def _ours(folder: Path, few: int, many: int, cap_gb: float) -> None:
-    times_of = ("plain ms", "calibrate ms", "ratio")
+    times_of = ("plain ms", "exposed ms", "calibrate ms", "exposing", "observers", "early")
     print(head("method", f"{few}: MB", f"{many}: MB", "ratio (<= 1.1)", *times_of))
     for method in METHODS:
         small = _measure("memory", folder, method, few, cap_gb)
@@ -225,8 +237,9 @@ def _ours(folder: Path, few: int, many: int, cap_gb: float) -> None:
         assert large
         assert times
         memory = [f"{small['mb']:.0f}", f"{large['mb']:.0f}", f"{large['mb'] / small['mb']:.3f}"]
-        each_ms = [f"{times[name]:.1f}" for name in ("plain_ms", "calibration_ms")]
-        print(line(method, *memory, *each_ms, f"{times['ratio']:.2f}"), flush=True)
+        each_ms = [f"{times[f'{name}_ms']:.1f}" for name in ("plain", "exposed", "calibration")]
+        shares = [f"{times[name]:.2f}" for name in ("exposing", "observers", "early")]
+        print(line(method, *memory, *each_ms, *shares), flush=True)
 
 
 def _beside_ort(folder: Path, few: int, cap_gb: float) -> None:
