@@ -40,6 +40,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 import onnxq
 from onnxq.core import saved
 from onnxq.qconfig import Choice, default_qconfig_mapping
+from onnxq.tuning.goal import Aim
 from scripts._architectures import Size
 from scripts._defaults import SUBJECTS
 from scripts._defaults.mobile import architecture
@@ -103,7 +104,7 @@ def accuracy(run: ModelRun, samples: TuningSamples) -> float:
 
 GOALS: dict[str, Callable[[], dict[str, object]]] = {
     "30 dB": lambda: {"goal": onnxq.Goal(min_sqnr_db=30)},
-    "not slower": lambda: {"goal": onnxq.Goal(max_time=1, objective="size")},
+    "not slower": lambda: {"goal": onnxq.Goal(max_time=1, objective=Aim.SIZE)},
     "0.1 point": lambda: {"goal": onnxq.Goal(max_drop=0.001), "metric": accuracy},
     "30 dB from all integers": lambda: {
         "goal": onnxq.Goal(min_sqnr_db=30),
