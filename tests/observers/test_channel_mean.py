@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.errors import CalibrationError
 from onnxq.observers import ChannelMeanObserver
-from onnxq.observers.channel_mean import ENOUGH
+from onnxq.observers.channel_mean import BATCHES, ENOUGH, FEW
 
 
 def test_means_and_variances_are_those_of_each_channel() -> None:
@@ -38,13 +38,24 @@ def test_other_channels_than_before_are_refused() -> None:
         observer.observe(np.ones((), np.float32), 2)
 
 
-def test_sums_of_different_channels_are_refused() -> None:
+def test_sums_that_are_no_three_a_channel_are_refused() -> None:
     observer = ChannelMeanObserver()
     observer.observe(np.ones((2, 3), np.float32), 0)
-    state = {**observer.state(), "below": observer.state()["below"][:1]}
-    with pytest.raises(CalibrationError, match="sums of different numbers of channels"):
+    state = {**observer.state(), "sums": observer.state()["sums"][:4]}
+    with pytest.raises(CalibrationError, match="4 sums are no three a channel"):
         ChannelMeanObserver().load_state(state)
     other = ChannelMeanObserver()
     other.observe(np.ones((2, 4), np.float32), 1)
     with pytest.raises(CalibrationError, match="3 channels with 4"):
         observer.merge(other)
+
+
+def test_later_batches_are_looked_at_where_they_are_small() -> None:
+    large, small = np.ones((FEW, 3), np.float32), np.full((2, 3), 9, np.float32)
+    observer = ChannelMeanObserver()
+    observer.observe(large, BATCHES - 1)
+    rows = observer.rows
+    observer.observe(9 * large, BATCHES)
+    assert observer.rows == rows
+    observer.observe(small, BATCHES + 1)
+    assert observer.rows == rows + 2
