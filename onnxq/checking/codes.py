@@ -84,7 +84,10 @@ def _codes(value: ir.Value, initializers: Mapping[str | None, ir.Value]) -> Code
     if tensor == name:
         return Codes(name, tensor, None, f"its name does not end in {SUFFIX}")
     if QPARAMS_KEY in value.metadata_props:
-        told = QParams.from_dict(json.loads(value.metadata_props[QPARAMS_KEY]))
+        try:
+            told = QParams.from_dict(json.loads(value.metadata_props[QPARAMS_KEY]))
+        except (ValueError, AttributeError) as error:  # of a file that was edited
+            return Codes(name, tensor, None, f"its metadata '{QPARAMS_KEY}' is no JSON: {error}")
         return Codes(name, tensor, told, gain=_gain(value))
     found = _qparams(value, tensor, initializers)
     if isinstance(found, Unread):
