@@ -48,6 +48,8 @@ from onnxq.static.calibration import Calibration
 from scripts._tables import head, line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from onnxq.static.prepare import Prepared
 
 METHODS: dict[str, type[Observer]] = {
@@ -148,7 +150,11 @@ def measure_time(folder: Path, method: str, samples: int) -> dict[str, float]:
         runtime.open_session(folder / "resnet50.onnx", threads=1) as session,
         Calibration(prepared, threads=1) as run,
     ):
-        steps = {"plain": session.run, "exposed": run.advance, "calibration": run.observe}
+        steps: dict[str, Callable[[dict[str, Any]], object]] = {
+            "plain": session.run,
+            "exposed": run.advance,
+            "calibration": run.observe,
+        }
         for batch in itertools.islice(itertools.cycle(batches), EARLY + TIMED_BATCHES):
             for name, step in steps.items():
                 start = time.process_time()

@@ -74,7 +74,8 @@ class _Loads:
 
     def __init__(self) -> None:
         self.s = 0.0
-        load = runtime.ort.InferenceSession
+        ort = vars(runtime)["ort"]
+        load = ort.InferenceSession
 
         def timed(*args: Any, **kwargs: Any) -> Any:
             start = time.process_time()
@@ -83,7 +84,7 @@ class _Loads:
             finally:
                 self.s += time.process_time() - start
 
-        runtime.ort.InferenceSession = timed  # type: ignore[misc,assignment]
+        ort.InferenceSession = timed
 
 
 LOADS = _Loads()

@@ -112,8 +112,11 @@ class QuantRange:
         """
         if self.qscheme.symmetric:
             return
-        singles = isinstance(minimum, np.float32) and isinstance(maximum, np.float32)
-        if singles and max(-np.float32(minimum), np.float32(maximum)) <= _HALF:
+        if (
+            isinstance(minimum, np.float32)
+            and isinstance(maximum, np.float32)
+            and max(-minimum, maximum) <= _HALF
+        ):
             return  # as nearly always, in a tenth of the time
         low, high = np.ravel(minimum).astype(np.float64), np.ravel(maximum).astype(np.float64)
         width = np.maximum(high, 0) - np.minimum(low, 0)

@@ -144,9 +144,7 @@ class _Looked:
                 self._known.pop(i, None)
 
 
-def _raised(
-    one: Sum, members: Collection[str], tensors: Mapping[str, QParams]
-) -> dict[str, QParams]:
+def _raised(one: Sum, members: Collection[str], tensors: dict[str, QParams]) -> dict[str, QParams]:
     """The group at its nearest scale for which the node agrees; empty where there is none."""
     for factor in _factors():
         raised: dict[str, QParams] = {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -25,6 +26,10 @@ SHAPE = (1, 32, 8, 8)
 W = np.ones((32, 32, 1, 1), np.float32)
 
 
+def _form(forms: dict[str, NodeForm], node: ir.Node) -> NodeForm:
+    return forms[node_name(node)]
+
+
 def costs() -> Costs:
     table = of("x86-vnni")
     assert table is not None
@@ -39,7 +44,7 @@ def random_model(seed: int, count: int = 24) -> ir.Model:
         kind = str(rng.choice(OPERATORS))
         operands = [str(rng.choice(made[-4:])) for _ in range(2 if kind in ("Add", "Mul") else 1)]
         inputs = [*operands, "w"] if kind == "Conv" else operands
-        attributes = {"perm": [0, 1, 3, 2]} if kind == "Transpose" else {}
+        attributes: dict[str, Any] = {"perm": [0, 1, 3, 2]} if kind == "Transpose" else {}
         nodes.append(onnx.helper.make_node(kind, inputs, [f"v{i}"], name=f"n{i}", **attributes))
         made.append(f"v{i}")
     ends = [onnx.helper.make_tensor_value_info(name, 1, SHAPE) for name in made[-2:]]
@@ -62,7 +67,7 @@ def test_difference_is_that_of_two_predictions(seed: int) -> None:
         other = forms | {node_name(node): NodeForm.FLOAT for node in moved}
         whole = predicted(model, walked(model, other, sizes, table), table).ns
         changed = [node for node in moved if forms[node_name(node)] is not NodeForm.FLOAT]
-        got = times.ns(changed, lambda node, other=other: other[node_name(node)])
+        got = times.ns(changed, functools.partial(_form, other))
         assert got == pytest.approx(whole - base, rel=1e-9, abs=1e-6 * base)
 
 
