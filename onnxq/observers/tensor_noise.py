@@ -69,7 +69,7 @@ class TensorNoise:
 
 def noise_at(sqnr_db: float) -> float:
     """Noise over signal at that SQNR: 10^(-sqnr_db / 10)."""
-    return 10.0 ** (-sqnr_db / 10)
+    return math.pow(10.0, -sqnr_db / 10)
 
 
 def decibels(signal: float, noise: float) -> float:

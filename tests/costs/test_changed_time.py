@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
 
-from onnxq.costs import changed_time, of
+from onnxq.costs import of
 from onnxq.costs.changed_time import ChangedTime
-from onnxq.costs.model_time import predicted, walked
+from onnxq.costs.model_time import predicted, step_of, walked
 from onnxq.graph.sizes import sizes_of
 from onnxq.graph.walk import node_name
 from onnxq.operator import NodeForm
@@ -84,14 +85,8 @@ def test_one_node_of_a_long_chain_walks_its_neighbours_alone(
     forms = {node_name(node): NodeForm.INTEGER for node in model.graph}
     sizes = sizes_of(model, {"v0": SHAPE})
     times = ChangedTime(model, walked(model, forms, sizes, costs()), costs())
-    walks = []
-
-    def counted(node: ir.Node, *rest: object) -> object:
-        walks.append(node.name)
-        return step_of(node, *rest)
-
-    step_of = changed_time.step_of
-    monkeypatch.setattr(changed_time, "step_of", counted)
+    walks = Mock(wraps=step_of)
+    monkeypatch.setattr("onnxq.costs.changed_time.step_of", walks)
     middle = model.graph.node("n50")
     times.ns([middle], lambda n: NodeForm.FLOAT if n is middle else NodeForm.INTEGER)
-    assert walks == ["n50", "n51"]
+    assert [call.args[0].name for call in walks.call_args_list] == ["n50", "n51"]

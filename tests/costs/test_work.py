@@ -113,10 +113,11 @@ def test_unknown_sizes_have_no_work() -> None:
 
 
 def test_a_first_result_of_unknown_size_that_nobody_reads_has_no_work() -> None:
-    node = ir.node("Loop", [ir.Value(name="x")], num_outputs=2)
+    x = ir.Value(name="x")
+    node = ir.node("Loop", [x], num_outputs=2)
     values, result = node.outputs
     values.name, result.name = "values", "result"
-    ir.Graph([node.inputs[0]], [result], nodes=[node])
+    ir.Graph([x], [result], nodes=[node])
     assert work_of(node, {"x": (2,), "result": (2,)}) is None
 
 
