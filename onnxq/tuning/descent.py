@@ -113,8 +113,9 @@ class Descent:
 
     @property
     def _left(self) -> int:
-        """Runs that are left."""
-        return 0 if self.is_late() else self.runs - len(self._points) - len(self._refused)
+        """Runs that are left; where the search begins is measured however late it is."""
+        taken = len(self._points) + len(self._refused)
+        return 0 if taken and self.is_late() else self.runs - taken
 
     def _measure(self, positions: Sequence[Position]) -> list[Point | None]:
         """The points, in order; None where one is refused or beyond the budget."""

@@ -138,3 +138,11 @@ def test_time_that_is_up_ends_a_search() -> None:
     late = iter([False, False, *[True] * 100])
     found = replace(descent, is_late=lambda: next(late)).run(network.start)
     assert found.why == "the time is up"
+
+
+def test_search_without_any_time_gives_the_model_that_it_begins_with() -> None:
+    network, _ = drawn(6)
+    descent = _descent(network, Goal(min_sqnr_db=60), None)
+    found = replace(descent, is_late=lambda: True).run(network.start)
+    assert found.best.position == network.start
+    assert found.why == "the time is up"
