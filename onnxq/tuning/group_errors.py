@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 
 def results_of(model: ir.Model, group: NodeGroup) -> list[str]:
-    """Tensors that the nodes of a group give to others, or to the caller of the model.
+    """Tensors that the nodes of a group give to others, or to the caller, in graph order.
 
     Args:
         model: the float model, as prepared.
         group: of its nodes.
     """
-    inside = {node for node, _ in walk(model.graph) if node_name(node) in set(group.nodes)}
+    names = set(group.nodes)
+    inside = {node: None for node, _ in walk(model.graph) if node_name(node) in names}
     return [
         value.name
         for node in inside
