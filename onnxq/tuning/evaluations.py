@@ -62,17 +62,17 @@ class Evaluations:
 
     Args:
         evaluator: finds them.
-        journal: keeps them.
-        prefix: of keys, for the samples: "" for those of the search, "check" for those held apart.
+        journal: keeps them, each under the samples that the mapping was scored on: those held apart
+            have scores of their own, and others to check on have others.
 
     Attributes:
         runs: different mappings that were scored, looked up ones included.
     """
 
-    def __init__(self, evaluator: Evaluator, journal: Journal, prefix: str = "") -> None:
+    def __init__(self, evaluator: Evaluator, journal: Journal) -> None:
         self.evaluator = evaluator
         self.journal = journal
-        self._prefix = prefix
+        self._samples = evaluator.baseline.samples.fingerprint
         self._asked: set[str] = set()
 
     @property
@@ -104,7 +104,7 @@ class Evaluations:
         Raises:
             OnnxqError: the samples, the metric or the journal is at fault, not a mapping.
         """
-        keys = [self._prefix + key_of(mapping) for mapping in mappings]
+        keys = [f"{self._samples} {key_of(mapping)}" for mapping in mappings]
         self._asked.update(keys)
         lacking = {
             key: mapping

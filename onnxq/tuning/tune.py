@@ -146,7 +146,7 @@ def tune(
         best, score = found.best.position.mapping, found.best.score
         beside = baseline_of(subject, apart, by)
         checking = Evaluator(subject, search, beside, by, ratio, evaluator.statistics)
-        checked = Evaluations(checking, kept, "check ")(best)
+        checked = Evaluations(checking, kept)(best)
     tuned = Tuned(
         model=_finished(evaluator, best, apart),
         qconfig=best,

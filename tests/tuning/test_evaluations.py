@@ -13,7 +13,7 @@ from onnxq.tuning.evaluations import Evaluations, MakeEvaluator, Refusal, key_of
 from onnxq.tuning.journal import Journal, JournalHead
 from onnxq.tuning.metric import MetricError
 from onnxq.tuning.score import Score
-from tests.examples import ALL_INTEGERS
+from tests.examples import ALL_INTEGERS, images
 from tests.tuning.parts import evaluator_of
 
 if TYPE_CHECKING:
@@ -75,11 +75,12 @@ def test_a_search_that_goes_on_looks_up_what_was_measured(
         assert found.runs == 4
 
 
-def test_samples_held_apart_have_scores_of_their_own(evaluator: Evaluator) -> None:
+def test_a_mapping_has_a_score_of_its_own_on_every_set_of_samples(evaluator: Evaluator) -> None:
     journal = Journal.open(None, HEAD)
-    Evaluations(evaluator, journal)(ALL_INTEGERS)
-    Evaluations(evaluator, journal, "check ")(ALL_INTEGERS)
-    assert len(journal) == 2
+    first, second = (evaluator_of(samples={"x": images(8, seed=seed)}) for seed in (1, 2))
+    found = [Evaluations(each, journal)(ALL_INTEGERS) for each in (evaluator, first, second)]
+    assert found == [each(ALL_INTEGERS) for each in (evaluator, first, second)]
+    assert len(journal) == len({score.metric for score in found}) == 3
 
 
 def test_a_metric_that_fails_ends_the_search() -> None:
