@@ -15,6 +15,7 @@ ModelRun), and `samples`, whose batches hold the inputs and every other array of
 from __future__ import annotations
 
 import enum
+import inspect
 import math
 import reprlib
 import traceback
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import OnnxqError, QConfigError, first_line, kind_of
-from onnxq.tuning.metric_file import MetricFile
+from onnxq.tuning.metric_file import MetricFile, hash_of
 
 if TYPE_CHECKING:
     from onnxq.tuning.model_run import ModelRun
@@ -59,7 +60,8 @@ class Metric:
         kind: of the metric.
         name: "sqnr", "top1", or the file and function.
         function: of the user's; None: it is built in. It pickles, for other processes.
-        fingerprint: of the function's file; the empty string where there is none.
+        fingerprint: of the function's file, or of the source of a function that was given as such;
+            the empty string where nobody knows it: then the name alone tells one from another.
     """
 
     kind: Kind
@@ -118,11 +120,22 @@ def as_metric(value: object) -> Metric:
         file = MetricFile.of(value, tuple(BUILT_IN))
         return Metric(Kind.OWN, value, file, file.fingerprint)
     if callable(value):
-        return Metric(Kind.OWN, getattr(value, "__qualname__", type(value).__name__), value)
+        name = getattr(value, "__qualname__", type(value).__name__)
+        return Metric(Kind.OWN, name, value, _fingerprint(value))
     raise QConfigError(
         f"metric is {kind_of(value)}; wanted {', '.join(BUILT_IN)}, 'FILE.py:function', or a "
         "function(run, samples) that gives a number."
     )
+
+
+def _fingerprint(function: Callable[..., object]) -> str:
+    """Hash of the function's source, or of its class's; empty where Python has none to show."""
+    try:
+        return hash_of(
+            inspect.getsource(function if inspect.isroutine(function) else type(function))
+        )
+    except (OSError, TypeError):  # typed at a prompt; written in C
+        return ""
 
 
 def _called(name: str, function: Function, run: ModelRun, samples: TuningSamples) -> float:

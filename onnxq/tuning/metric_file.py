@@ -62,7 +62,7 @@ class MetricFile:
     @property
     def fingerprint(self) -> str:
         """Hash of the source, which tells one version of the file from another."""
-        return hashlib.blake2b(self.source.encode(), digest_size=8).hexdigest()
+        return hash_of(self.source)
 
     def function(self) -> Callable[..., object]:
         """The function.
@@ -75,6 +75,11 @@ class MetricFile:
     def __call__(self, *arguments: object) -> object:
         """Result of the function."""
         return self.function()(*arguments)
+
+
+def hash_of(source: str) -> str:
+    """Hash of the text of a metric."""
+    return hashlib.blake2b(source.encode(), digest_size=8).hexdigest()
 
 
 @functools.cache

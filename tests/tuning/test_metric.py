@@ -150,3 +150,20 @@ def test_none_is_sqnr_and_names_are_found() -> None:
 
 def test_a_python_function_is_a_metric() -> None:
     assert as_metric(lambda _run, _samples: 1.0).float_value is None
+
+
+def test_functions_of_one_name_have_fingerprints_of_their_own() -> None:
+    def made(run: object, samples: object) -> float:
+        del run, samples
+        return 1.0
+
+    first = as_metric(made)
+
+    def made(run: object, samples: object) -> float:  # type: ignore[no-redef]  # edited since
+        del run, samples
+        return 2.0
+
+    second = as_metric(made)
+    assert first.name == second.name
+    assert len({first.fingerprint, second.fingerprint, as_metric(len).fingerprint}) == 3
+    assert as_metric(len).fingerprint == ""
