@@ -107,6 +107,15 @@ class Ends:
         return {n: pixels if m is InputCodes.PIXELS else m for n, m in asked.items()}
 
     @property
+    def words(self) -> list[str]:
+        """The options as a command line has them."""
+        return [
+            *(f"--input-codes={name}={meaning}" for name, meaning in self.inputs.items()),
+            *(f"--output-codes={name}" for name in self.outputs),
+            *(f"--pixels-{n}={','.join(map(repr, each))}" for n, each in self._numbers.items()),
+        ]
+
+    @property
     def _numbers(self) -> dict[str, tuple[float, ...]]:
         given = {"mean": self.mean, "std": self.std, "scale": self.scale}
         return {name: numbers for name, numbers in given.items() if numbers is not None}

@@ -153,6 +153,8 @@ def tune(
     Where the goal is not reached, nothing is written to the output: the report shows the best there
     is, --front and --save-qconfig keep it, and the exit code is 8.
     """
+    if check is not None and hold_apart is not None:
+        raise click.UsageError("--hold-apart checks on some of SAMPLES: without --check.")
     claim_beside(
         model, [output, *given(journal, save_qconfig)], [samples, *given(qconfig, check, costs)]
     )
@@ -211,11 +213,13 @@ def tune(
             "--target": target,
             "--range-reduction": range_reduction,
             "--batch-size": None if batch_size is None else str(batch_size),
+            "--annotations": None if annotations == "dropped" else annotations,
             "--hold-apart": None if check is not None else str(hold_apart or EVERY),
         },
         [
             *(f"--ignore={name}" for name in (*ignore, *tuned.labels)),
             *(f"--feedback={k}={v}" for k, v in feedback.items()),
+            *ends.words,
         ],
     )
     _report(tuned, again, as_json)

@@ -3,8 +3,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import click
 import numpy as np
 import pytest
+
+from onnxq.cli.end_options import Ends, ends_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,3 +63,18 @@ def test_options_that_say_nothing_are_refused(
     result = run("inspect", model_path, *options)
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+def test_words_of_the_options_give_the_same_options() -> None:
+    ends = Ends({"x": "pixels"}, ("y",), (-0.5, 0.25), None, (1 / 255,))
+    assert _ends(ends.words) == ends
+
+
+def _ends(words: list[str]) -> Ends:
+    found: list[Ends] = []
+
+    def keep(ends: Ends) -> None:
+        found.append(ends)
+
+    click.command()(ends_options(keep)).main(words, standalone_mode=False)
+    return found[0]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,12 +36,13 @@ def test_tune_writes_what_quantize_writes_with_its_qconfig(
     command = ["tune", folder / "m.onnx", folder / "x.npz", "-o", tmp_path / "q.onnx"]
     more = ["--min-sqnr", 35, "--front", front, "--save-qconfig", tmp_path / "q.yaml"]
     more += ["--target", "x86-vnni", "--costs", folder / "costs.csv"]
+    more += ["--output-codes", "y", "--annotations", "kept"]
     result = run(*command, *more, "--journal", tmp_path / "journal")
     assert result.exit_code == 0, result.output
     assert "held apart" in result.stdout or "every 4th" in result.stdout
     again = result.stdout.splitlines()[-1]
     assert again.startswith("again: onnxq quantize")
-    words = again.removeprefix("again: onnxq ").replace(str(tmp_path / "q.onnx"), "AGAIN").split()
+    words = shlex.split(again.removeprefix("again: onnxq ").replace(f"{tmp_path}/q.onnx", "AGAIN"))
     second = run(*[tmp_path / "again.onnx" if word == "AGAIN" else word for word in words])
     assert second.exit_code == 0, second.output
     assert (tmp_path / "again.onnx").read_bytes() == (tmp_path / "q.onnx").read_bytes()
@@ -77,6 +79,8 @@ def test_held_apart_samples_contradict_others_to_check_on(
     run: Run, folder: Path, tmp_path: Path
 ) -> None:
     npz = folder / "x.npz"
-    result = run("quantize", folder / "m.onnx", npz, "-o", tmp_path / "q", "--ignore", "labels",
-                 "--hold-apart", 4, "--check", npz)  # fmt: skip
-    assert result.exit_code == 2
+    common = (folder / "m.onnx", npz, "-o", tmp_path / "q", "--ignore", "labels")
+    for command in ("quantize", "tune"):
+        result = run(command, *common, "--hold-apart", 4, "--check", npz)
+        assert result.exit_code == 2
+        assert "--hold-apart" in result.stderr
