@@ -114,12 +114,12 @@ class UnfoldedProduct(Unfolded):
         return math.prod(x.shape[1:]) if self.trans_a else math.prod(x.shape[:-1])
 
     def rows(self, x: Singles, places: slice) -> Singles:
-        """These rows, times the factor."""
+        """Rows of A' at these places, times the factor."""
         flat = x.T if self.trans_a else x.reshape(-1, x.shape[-1])
         return flat[np.newaxis, places] * np.float32(self.factor)
 
     def results(self, y: Singles, places: slice) -> Singles:
-        """These rows of Y."""
+        """Rows of Y at these places."""
         return y.reshape(1, -1, y.shape[-1])[:, places]
 
     def matrix(self, weight: npt.NDArray[Number]) -> npt.NDArray[Number]:

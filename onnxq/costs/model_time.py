@@ -131,7 +131,7 @@ def walked(
 
 
 class Step(NamedTuple):
-    """What a node does in a form.
+    """The work of a node in a form.
 
     Attributes:
         reads: state in which it reads its activations.

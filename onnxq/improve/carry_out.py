@@ -62,7 +62,7 @@ def improve_model(prepared: Prepared, samples: Samples) -> Prepared:
 
 
 def improve_weights(prepared: Prepared, plan: Plan, samples: Samples) -> Improved:
-    """What its WeightImprovements make of a plan, with notes; itself where it asks for none."""
+    """The plan that its WeightImprovements make, with notes; itself where it asks for none."""
     improved = Improved(prepared, plan)
     for improvement in wanted(prepared.qconfig.improve):
         if isinstance(improvement, WeightImprovement):

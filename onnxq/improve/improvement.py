@@ -56,7 +56,7 @@ class Improved:
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """What became of every improvement so far."""
+        """Outcomes of every improvement so far."""
         return self.plan.improvements
 
 

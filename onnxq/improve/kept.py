@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Array
 
 MEMORY_BYTES = 1 << 29
-"""Of all arrays that are kept in memory; more lie in temporary files."""
+"""Size of all arrays that are kept in memory; more lie in temporary files."""
 
 
 @dataclass(frozen=True, slots=True)

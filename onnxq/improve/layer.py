@@ -167,7 +167,7 @@ class Layer:
         return flat.astype(np.float64).reshape(groups, outputs)
 
     def seen(self, x: Singles, plan: Plan) -> Singles:
-        """What the integer kernel sees of a tensor x, in the float model's numbers."""
+        """The tensor x as the integer kernel sees it, in the float model's numbers."""
         codes = fake_quantize(np.asarray(x, np.float32), plan.tensors[self.x])
         if self.gain is None:
             return codes

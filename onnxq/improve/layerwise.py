@@ -130,7 +130,7 @@ WHOLE = "the outputs lose by it"
 
 
 def with_outcomes(improved: Improved, outcomes: tuple[Outcome, ...]) -> Improved:
-    """The same, and what became of one more improvement, in both values."""
+    """Both values with the outcomes of one more improvement."""
     every = (*improved.plan.improvements, *outcomes)
     return Improved(
         dataclasses.replace(improved.prepared, improvements=every),
@@ -239,7 +239,7 @@ class _Walk:
                     lane.drop(tensor)
 
     def judged(self) -> Outcome:
-        """What the outputs gain, on the batches held back."""
+        """Outcome at the outputs, on the batches held back."""
         signal = before = after = 0.0
         plain = dataclasses.replace(self.prepared, input_codes={}, output_codes=())
         kept, quantized = self.lanes

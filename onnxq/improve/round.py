@@ -51,14 +51,14 @@ FEW_BITS = 4
 FACTORS = (1.0, 0.92, 0.85, 0.78, 0.71, 0.64)
 """Scales that are tried where codes have FEW_BITS or fewer, as multiples of the plan's."""
 MOST_INPUTS = 8192
-"""Of a layer: its second moments take 512 MiB then, and their inverse a minute."""
+"""Inputs of a layer, at most: its second moments take 512 MiB then, their inverse a minute."""
 LEAST_PLACES = 4
 """Per input, so that the second moments are of full rank with room to spare."""
 PRODUCTS = 1 << 37
 """Products in the second moments of a layer that are worth their time, a few seconds; from 1,400
 inputs on there are fewer places by it."""
 LEAST_POWER = 1e-30
-"""Of an input that is always 0: its weights are rounded to the nearest."""
+"""Power that an input which is always 0 counts with: its weights are rounded to the nearest."""
 
 
 @register

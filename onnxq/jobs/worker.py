@@ -48,7 +48,7 @@ class Lacking(enum.Enum):
     """Answer of a worker that is not ready."""
 
     WORK = "work"
-    """It has not seen this kind of work yet: submit the item with it."""
+    """This kind of work is new to the worker: submit the item with it."""
 
 
 Outcome = Done | Raised | Lacking

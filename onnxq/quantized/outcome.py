@@ -28,7 +28,7 @@ class Outcome:
 
     @property
     def gain_db(self) -> float | None:
-        """What it gains, in dB; None: it was not measured."""
+        """Gain in dB; None: it was not measured."""
         if self.before_db is None or self.after_db is None:
             return None
         return self.after_db - self.before_db
