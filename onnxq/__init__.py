@@ -12,6 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from onnxq.core.version import VERSION as __version__
 from onnxq.ort import telemetry as _telemetry
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from onnxq.static.rewrite import rewrite
     from onnxq.tuning.goal import Goal
     from onnxq.tuning.tune import tune
-
-__version__ = "0.1.0"
 
 _telemetry.decline()
 

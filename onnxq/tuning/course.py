@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from onnxq.core.version import VERSION
 from onnxq.observers import MinMaxObserver, PercentileObserver
 from onnxq.operator import NodeForm
 from onnxq.ort.version import installed
@@ -50,7 +51,6 @@ Step = Callable[[int, int | None], None]
 """Called with (runs done, runs at most) after each of them."""
 OTHER_OBSERVERS = (MinMaxObserver, PercentileObserver)
 """Observers of activations that are tried in place of the default's least squared error."""
-VERSION = "0.1.0"
 TIMES, HERE = "times", "here"
 
 

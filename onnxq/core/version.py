@@ -1,0 +1,6 @@
+"""Version of onnxq."""
+
+from __future__ import annotations
+
+VERSION = "0.1.0"
+"""The one that pyproject.toml names, too."""
