@@ -27,7 +27,7 @@ from onnxq.ort.layouts import CHANGES_LAYOUT, CONVOLUTION
 from onnxq.qdq.read import DEQUANTIZE, QUANTIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import onnx_ir as ir
 
@@ -165,9 +165,8 @@ class _Attribution:
             return Owner(node.op_type, Part.OTHER)
         return Owner(needing[0], Part.AROUND) if needing else Owner(node.op_type, Part.OTHER)
 
-    def _beside(self, node: ir.Node, step: object) -> Iterator[str]:
+    def _beside(self, node: ir.Node, step: Callable[[ir.Node], list[ir.Node]]) -> Iterator[str]:
         """Names of the float nodes next to a node, behind other conversions."""
-        assert callable(step)
         waiting, seen = [node], {node}
         while waiting:
             for other in step(waiting.pop()):

@@ -92,7 +92,7 @@ class ModelRun:
 
     def _static_batch(self) -> int | None:
         """The batch that every input is to have; None: a dynamic one, or none in common."""
-        sizes = {spec.static_batch for spec in self._inputs if spec.shape != () and spec.shape}
+        sizes = {spec.static_batch for spec in self._inputs if spec.shape}
         return sizes.pop() if len(sizes) == 1 else None
 
     def _rows(self, feeds: Mapping[str, Array]) -> int | None:

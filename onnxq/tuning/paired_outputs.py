@@ -9,6 +9,7 @@ import numpy as np
 
 from onnxq.checking.comparison import Agreement, Comparison
 from onnxq.errors import CalibrationError
+from onnxq.tuning.score import least_db
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,13 +73,13 @@ class PairedOutputs:
         Raises:
             CalibrationError: no output holds floats.
         """
-        found = [-math.inf if math.isnan(db) else db for db in self.sqnr_db.values()]
+        found = self.sqnr_db.values()
         if not found:
             raise CalibrationError(
                 "the model gives no floats that SQNR could compare. Use the metric top1, which "
                 "counts equal integers, or FILE.py:function."
             )
-        return min(found)
+        return least_db(found)
 
     @property
     def top1(self) -> float:

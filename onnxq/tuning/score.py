@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -37,13 +37,17 @@ class Score(Saved):
     @property
     def worst_db(self) -> float:
         """Least SQNR of all outputs; -inf where one cannot be compared, inf where there is none."""
-        found = (-math.inf if math.isnan(db) else db for db in self.sqnr_db.values())
-        return min(found, default=math.inf)
+        return least_db(self.sqnr_db.values())
 
     def __str__(self) -> str:
         time = "" if self.time_ratio is None else f", {self.time_ratio:.2f} of float's time"
         size = f"{self.size_bytes / 1e6:.2f} MB"
         return f"metric {self.metric:.5g}, {self.worst_db:.1f} dB, {size}{time}"
+
+
+def least_db(found: Iterable[float]) -> float:
+    """Least of the decibels of several tensors; -inf where one is NaN, inf where there is none."""
+    return min((-math.inf if math.isnan(db) else db for db in found), default=math.inf)
 
 
 Evaluate = Callable[["QConfigMapping"], Score]

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from onnxq.core.saved import Saved
+from onnxq.observers.tensor_noise import noise_at
+from onnxq.tuning.score import least_db
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +40,12 @@ class GroupCost:
     @property
     def worst_db(self) -> float:
         """Least dB at any output; -inf where one cannot be compared, inf where there is none."""
-        found = (-math.inf if math.isnan(db) else db for db in self.alone_db.values())
-        return min(found, default=math.inf)
+        return least_db(self.alone_db.values())
 
     @property
     def noise(self) -> float:
         """Power of the error over that of the numbers, at the worst output; errors add up."""
-        return _power(self.worst_db)
+        return noise_at(self.worst_db)
 
     @property
     def inherited_db(self) -> float:
@@ -53,7 +54,7 @@ class GroupCost:
         Powers of errors that do not know of each other add up: inherited = total - own. inf where
         the group's own error is all there is; NaN where the results do not show.
         """
-        inherited = _power(self.total_db) - _power(self.own_db)
+        inherited = noise_at(self.total_db) - noise_at(self.own_db)
         if math.isnan(inherited):
             return math.nan
         return -10.0 * math.log10(inherited) if inherited > 0 else math.inf
@@ -92,8 +93,3 @@ class Sensitivity(Saved):
             for cost in self.costs
         ]
         return "\n".join(rows)
-
-
-def _power(db: float) -> float:
-    """Power of an error over that of the numbers."""
-    return math.pow(10.0, -db / 10.0)

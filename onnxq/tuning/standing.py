@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onnxq.observers.tensor_noise import noise_at
 from onnxq.tuning.goal import Aim
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ FARTHEST_DB = 200.0
 def noise_of(score: Score) -> float:
     """Power of the error over that of the numbers, at the worst output."""
     db = min(max(score.worst_db, -FARTHEST_DB), FARTHEST_DB)
-    return math.pow(10.0, -db / 10.0)
+    return noise_at(db)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +102,12 @@ class Standing:
 
     def noise_aim(self, score: Score) -> float:
         """Noise at which the bounds on accuracy are expected to be kept."""
-        return noise_of(score) * math.pow(10.0, -self.lacking_db(score) / 10.0)
+        return noise_of(score) * noise_at(self.lacking_db(score))
 
     def noise_allowed(self, score: Score) -> float:
         """Noise up to which they are expected to be kept, from a score that keeps them."""
         if self.goal.min_sqnr_db is not None and self.goal.max_drop is None:
-            return math.pow(10.0, -(self.goal.min_sqnr_db + MARGIN_DB) / 10.0)
+            return noise_at(self.goal.min_sqnr_db + MARGIN_DB)
         if not self.bounds_accuracy:
             return noise_of(score)  # nobody said how much may be lost: nothing
         return 2.0 * noise_of(score)  # of a metric: a step of 3 dB, which is measured then
