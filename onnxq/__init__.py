@@ -12,7 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from onnxq.core.version import VERSION as __version__
+from onnxq.core import version as _version
 from onnxq.ort import telemetry as _telemetry
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from onnxq.static.rewrite import rewrite
     from onnxq.tuning.goal import Goal
     from onnxq.tuning.tune import tune
+
+__version__ = _version.VERSION
 
 _telemetry.decline()
 
