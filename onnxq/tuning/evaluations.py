@@ -1,7 +1,7 @@
 """Evaluations of mappings: looked up in the journal, else run, over any Executor.
 
     evaluations = Evaluations(evaluator, journal)
-    score = evaluations(mapping)                     an Evaluate
+    score = evaluations(mapping)
     outcomes = evaluations.all(mappings, executor)   in their order, whoever ran them
 
 Scores are the same bit for bit whatever the number of workers: each is a function of the mapping

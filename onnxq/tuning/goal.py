@@ -70,11 +70,6 @@ class Goal(Saved):
         if self.max_time == 0:
             raise QConfigError("goal: max_time is 0, which no model reaches; 1 is float's time.")
 
-    @property
-    def has_bounds(self) -> bool:
-        """Whether it asks for anything but the aim."""
-        return any(b is not None for b in (self.min_sqnr_db, self.max_drop, self.max_time))
-
     def missed(self, score: Score, float_metric: float) -> tuple[str, ...]:
         """Bounds that a score does not keep, in words; empty where it keeps all of them.
 

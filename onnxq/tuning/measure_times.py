@@ -172,22 +172,6 @@ class _Found:
         }
 
 
-def measured_ratio(evaluator: Evaluator, mapping: QConfigMapping) -> float:
-    """Time of whole runs over the float model's, measured in turns on one thread.
-
-    Args:
-        evaluator: makes the model.
-        mapping: of the model.
-
-    Raises:
-        QConfigError, UnsupportedError, ModelError: the mapping gives no model that runs.
-    """
-    made = evaluator.quantized(mapping)
-    timed = [_Timed(evaluator.subject.canonical.model, {}), _Timed(made.model, {})]
-    float_ns, ns = _whole_runs(timed, _feeds(evaluator))
-    return ns / float_ns
-
-
 def _feeds(evaluator: Evaluator) -> dict[str, Array]:
     """The first batch."""
     batch = evaluator.samples.fed(evaluator.samples.batches[0])

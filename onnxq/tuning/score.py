@@ -1,16 +1,13 @@
-"""Score of a model that was quantized with one mapping; Evaluate gives it."""
+"""Score of a model that was quantized with one mapping; an Evaluator gives it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from onnxq.core.saved import Saved
-
-if TYPE_CHECKING:
-    from onnxq.qconfig import QConfigMapping
 
 
 @dataclass(frozen=True)
@@ -48,8 +45,3 @@ class Score(Saved):
 def least_db(found: Iterable[float]) -> float:
     """Least of the decibels of several tensors; -inf where one is NaN, inf where there is none."""
     return min((-math.inf if math.isnan(db) else db for db in found), default=math.inf)
-
-
-Evaluate = Callable[["QConfigMapping"], Score]
-"""Quantizes with a mapping and measures the result. QConfigError, UnsupportedError or ModelError:
-the model cannot be quantized that way, or does not run."""

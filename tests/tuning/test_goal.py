@@ -72,8 +72,3 @@ def test_infinite_sqnr_keeps_every_bound() -> None:
 def test_what_is_no_bound_is_refused(arguments: dict[str, object], said: str) -> None:
     with pytest.raises(QConfigError, match=said):
         Goal(**arguments)  # type: ignore[arg-type]  # the point
-
-
-def test_has_bounds_tells_whether_anything_but_the_aim_is_asked_for() -> None:
-    assert not Goal().has_bounds
-    assert Goal(max_time=1).has_bounds

@@ -8,7 +8,7 @@ import pytest
 from onnxq import costs
 from onnxq.operator import NodeForm
 from onnxq.tuning import measure_times as module
-from onnxq.tuning.measure_times import measure_times, measured_ratio, times_of
+from onnxq.tuning.measure_times import measure_times, times_of
 from onnxq.tuning.time_model import TimeModel, forms_of
 from onnxq.tuning.times import ChangeTime
 from tests.examples import ALL_INTEGERS
@@ -69,13 +69,6 @@ def test_changes_cost_what_whole_runs_show(evaluator: Evaluator, times: Times) -
     whole = [({}, floats), (forms, TimeModel(half, model).ns(forms))]
     found = module._fitted(dear, model, whole)
     assert found.changes["quantize"].fixed_ns == pytest.approx(0.5e6)
-
-
-def test_a_measured_ratio_is_a_positive_number(
-    evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "MEASURED_S", 0.02)
-    assert measured_ratio(evaluator, ALL_INTEGERS) > 0
 
 
 def test_a_table_of_costs_gives_times_of_the_same_kind(evaluator: Evaluator) -> None:
