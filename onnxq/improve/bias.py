@@ -22,7 +22,7 @@ import numpy as np
 from onnxq.improve.constants import NewConstants
 from onnxq.improve.held_back import is_held_back
 from onnxq.improve.improvement import Improved, WeightImprovement, register
-from onnxq.improve.layerwise import Proposal, layerwise
+from onnxq.improve.layerwise import NO_ELEMENTS, Proposal, layerwise
 from onnxq.observers.tensor_noise import decibels
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class _Residuals:
     def proposal(self) -> Proposal:
         """The bias with the mean of what is missing added."""
         if not self._count.sum(axis=(1, 2)).all():
-            return Proposal(None, why="the samples have no elements there")
+            return Proposal(None, why=NO_ELEMENTS)
         shift = self._sum[0] / np.maximum(self._count[0], 1)
         after = self._squares - 2 * shift * self._sum[1] + self._count[1] * np.square(shift)
         signal = float(self._signal.sum())

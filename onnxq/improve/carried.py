@@ -86,7 +86,7 @@ def _through(node: ir.Node, way: Mapping[int, Reals]) -> Carriers | None:
         if value is None:
             continue
         if constant(value) is not None:
-            if not is_float(value):
+            if not is_float_constant(value):
                 return None
             constants.append(Scaled(node, slot, factor))
             continue
@@ -117,7 +117,7 @@ def undoing(
         if operator is None or [slot for slot, x in enumerate(node.inputs) if x is value] != [0]:
             return None
         way = operator.undone(node, factor)
-        if way is None or any(not is_float(input_at(node, slot)) for slot in way):
+        if way is None or any(not is_float_constant(input_at(node, slot)) for slot in way):
             return None
         found += [Scaled(node, slot, each) for slot, each in way.items()]
     return tuple(found)
@@ -139,7 +139,7 @@ def multiply(scaled: Scaled, exchange: ConstantExchange) -> None:
     )
 
 
-def is_float(value: ir.Value) -> bool:
+def is_float_constant(value: ir.Value) -> bool:
     """Whether it is a float32 constant."""
     tensor = constant(value)
     return tensor is not None and tensor.dtype == ir.DataType.FLOAT

@@ -19,9 +19,9 @@ from onnxq.graph.expose import expose
 from onnxq.graph.walk import node_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.improve.factor_sites import along, with_factors
-from onnxq.improve.held_back import enough, is_held_back
+from onnxq.improve.held_back import enough, is_held_back, too_few
 from onnxq.improve.improvement import EqualModel
-from onnxq.improve.layerwise import all_feeds, is_float
+from onnxq.improve.layerwise import WHOLE, all_feeds, is_float
 from onnxq.improve.smoothing import EXPONENTS, Product, product_noise, smoothing_factors
 from onnxq.observers.tensor_noise import decibels
 from onnxq.observers.weight_observation import observe_weight
@@ -29,7 +29,6 @@ from onnxq.operator import Float, NodeForm
 from onnxq.ort import runtime
 from onnxq.qparams import fake_quantize
 from onnxq.quantized.outcome import Outcome
-from onnxq.samples.held_apart import EVERY
 from onnxq.static.calibrate import calibrate
 from onnxq.static.choosing.again import chosen_again
 from onnxq.static.choosing.named_forms import NamedForm
@@ -62,8 +61,6 @@ WINDOW = 16
 MUL_GAIN_DB = 1.0
 """Gain from which on a Mul, an element-wise pass over the tensor, is worth its time."""
 NO_HELP = "no exponent loses less"
-WHOLE = "the outputs lose by it"
-FEW = f"{{}} batches of samples: wanted {EVERY} or more, to hold one back to judge"
 
 
 def factored(
@@ -79,8 +76,7 @@ def factored(
         none: what is said where there are no sites.
     """
     batches = enough(samples, prepared.inputs, prepared.feedback.values())
-    if not sites or len(batches) < EVERY:
-        why = FEW.format(len(batches)) if sites else none
+    if why := too_few(batches) if sites else none:
         return EqualModel(prepared.model, (Outcome(name, "", False, why=why),))
     with workers(1):  # sums are the same on every machine with one BLAS thread
         chosen = [_choice(site, seen, prepared) for site, seen in _seen(prepared, sites, batches)]
@@ -99,8 +95,8 @@ def judged(
         factors: (channels,) by site.
     """
     batches = enough(samples, prepared.inputs, prepared.feedback.values())
-    if len(batches) < EVERY:
-        return EqualModel(prepared.model, (Outcome(name, "", False, why=FEW.format(len(batches))),))
+    if why := too_few(batches):
+        return EqualModel(prepared.model, (Outcome(name, "", False, why=why),))
     with workers(1):
         plain, tried = (_tried(prepared, each, {}, batches) for each in ({}, factors))
     kept = tried.noise < plain.noise

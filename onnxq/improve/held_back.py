@@ -26,6 +26,13 @@ def is_held_back(index: int) -> bool:
     return index % EVERY == EVERY - 1
 
 
+def too_few(batches: Sequence[Batch]) -> str:
+    """Reason why none of so few batches can be held back; the empty string: one can."""
+    if len(batches) >= EVERY:
+        return ""
+    return f"{len(batches)} batches of samples: wanted {EVERY} or more, to hold one back to judge"
+
+
 def enough(samples: Samples, inputs: Sequence[InputSpec], fed_back: Collection[str]) -> list[Batch]:
     """The batches to look at, cut into smaller ones where there are too few to hold some back.
 
@@ -38,7 +45,7 @@ def enough(samples: Samples, inputs: Sequence[InputSpec], fed_back: Collection[s
     if fed_back:
         return list(_first(samples))
     batches = list(itertools.islice(samples, 0, None, _stride(samples)))
-    if len(batches) >= EVERY or not has_dynamic_batch(inputs):
+    if not too_few(batches) or not has_dynamic_batch(inputs):
         return batches
     return [part for batch in batches for part in _cut(batch)]
 

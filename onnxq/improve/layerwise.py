@@ -22,7 +22,7 @@ import numpy as np
 from onnxq.core.threads import workers
 from onnxq.graph.walk import node_name
 from onnxq.improve.constants import Constants
-from onnxq.improve.held_back import FEW_SAMPLES, enough, is_held_back
+from onnxq.improve.held_back import FEW_SAMPLES, enough, is_held_back, too_few
 from onnxq.improve.improvement import Improved
 from onnxq.improve.kept import Kept
 from onnxq.improve.layer import layers_of
@@ -32,7 +32,6 @@ from onnxq.ort import runtime
 from onnxq.quantized.outcome import Outcome
 from onnxq.samples import input_specs
 from onnxq.samples.excerpt import rows_of
-from onnxq.samples.held_apart import EVERY
 from onnxq.samples.state import State
 from onnxq.static.rewrite import rewrite, write_part
 
@@ -103,10 +102,7 @@ def layerwise(
         CalibrationError: unusable samples.
     """
     batches = enough(samples, prepared.inputs, prepared.feedback.values())
-    if len(batches) < EVERY:
-        why = (
-            f"{len(batches)} batches of samples: wanted {EVERY} or more, to hold one back to judge"
-        )
+    if why := too_few(batches):
         return with_outcomes(Improved(prepared, plan), (Outcome(name, "", False, why=why),))
     # sums are the same whatever the number of cores, with one BLAS thread
     with workers(1), Kept() as floats, Kept() as quantized:
@@ -127,6 +123,8 @@ def layerwise(
 NO_HELP = "it does not help there"
 FEW = "made from {} samples, which is few: give 128 or more"
 WHOLE = "the outputs lose by it"
+NO_ELEMENTS = "the samples have no elements there"
+SHARED = "other nodes read its weight, too"
 
 
 def with_outcomes(improved: Improved, outcomes: tuple[Outcome, ...]) -> Improved:

@@ -31,7 +31,7 @@ from onnxq.improve.gptq import Grid, error_of, gptq
 from onnxq.improve.held_back import is_held_back
 from onnxq.improve.improvement import Improved, WeightImprovement, register
 from onnxq.improve.layer import MOST_PLACES
-from onnxq.improve.layerwise import Proposal, layerwise
+from onnxq.improve.layerwise import NO_ELEMENTS, SHARED, Proposal, layerwise
 from onnxq.improve.moments import Sums
 from onnxq.observers.tensor_noise import decibels
 from onnxq.targets.range_reduction import RangeReduction
@@ -73,7 +73,7 @@ class Round(WeightImprovement):
 
         def begin(layer: Layer, batches: int) -> _Rounding | str:
             if not layer.is_alone:
-                return "other nodes read its weight, too"
+                return SHARED
             if layer.inputs > MOST_INPUTS:
                 return f"it has {layer.inputs} inputs, more than {MOST_INPUTS}"
             summed_in_pairs = target.reduces_range and layer.rule.saturating_pairs
@@ -110,7 +110,7 @@ class _Rounding:
     def proposal(self) -> Proposal:
         """The constants of the ridge with the least error on the batches held back."""
         if not all(sums.count for sums in self._sums):
-            return Proposal(None, why="the samples have no elements there")
+            return Proposal(None, why=NO_ELEMENTS)
         seen, held = (sums.means for sums in self._sums)
         found: tuple[float, _Rounded] | None = None
         for ridge in RIDGES:

@@ -22,7 +22,7 @@ from onnxq.dtypes import INT8
 from onnxq.improve.constants import NewConstants
 from onnxq.improve.held_back import is_held_back
 from onnxq.improve.improvement import Improved, WeightImprovement, register
-from onnxq.improve.layerwise import Proposal, layerwise
+from onnxq.improve.layerwise import NO_ELEMENTS, SHARED, Proposal, layerwise
 from onnxq.observers.tensor_noise import decibels
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class AdaRound(WeightImprovement):
 
         def begin(layer: Layer, batches: int) -> _Learning | str:
             if not layer.is_alone:
-                return "other nodes read its weight, too"
+                return SHARED
             pairs = prepared.target.reduces_range and layer.rule.saturating_pairs
             if pairs and layer.plan.qparams.dtype == INT8:
                 return "products of other codes may leave int16 on this target"
@@ -86,7 +86,7 @@ class _Learning:
     def proposal(self) -> Proposal:
         """The rounding that was learned, judged on the batches held back."""
         if not all(self._seen):
-            return Proposal(None, why="the samples have no elements there")
+            return Proposal(None, why=NO_ELEMENTS)
         seen, held = (_joined(pairs) for pairs in self._seen)
         layer = self._layer
         low, high = (end[..., np.newaxis] for end in layer.ends)
