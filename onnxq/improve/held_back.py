@@ -6,7 +6,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from onnxq.samples.excerpt import rows_of
-from onnxq.samples.held_apart import EVERY
+from onnxq.samples.held_apart import EVERY, is_last
 from onnxq.samples.inputs import has_dynamic_batch
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ MOST_SAMPLES = 1024
 
 def is_held_back(index: int) -> bool:
     """Whether the batch judges."""
-    return index % EVERY == EVERY - 1
+    return is_last(index)
 
 
 def too_few(batches: Sequence[Batch]) -> str:

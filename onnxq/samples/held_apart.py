@@ -42,13 +42,16 @@ def held_apart(samples: Samples, every: int = EVERY) -> tuple[Samples, Samples]:
     apart = None if samples.count is None else samples.count // every
     rest = None if samples.count is None or apart is None else samples.count - apart
     return (
-        Samples(samples.where, rest, _some(samples, lambda i: (i + 1) % every != 0)),
+        Samples(samples.where, rest, _some(samples, lambda i: not is_last(i, every))),
         Samples(
-            f"{samples.where}, every {every}th",
-            apart,
-            _some(samples, lambda i: (i + 1) % every == 0),
+            f"{samples.where}, every {every}th", apart, _some(samples, lambda i: is_last(i, every))
         ),
     )
+
+
+def is_last(number: int, every: int = EVERY) -> bool:
+    """Whether a batch is the last one of its n, which is held apart."""
+    return number % every == every - 1
 
 
 def check_every(every: object) -> None:
