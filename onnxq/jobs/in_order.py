@@ -1,12 +1,12 @@
 """Results of work over an Executor, in the order of the items, whatever the order they came in.
 
-window      at most 2 pieces for each worker are taken from the items and not handed on yet: one
-runs, one waits. Items may be one-shot, endless, and large.
-lost        where a future has an exception, the worker was lost (see `worker`): the piece runs
-again. Who was lost twice runs alone, as others may have died of it: a process that
-dies takes the pool of `ProcessPoolExecutor` with it. MOST_LOSSES end the run.
-raised      what work raises is raised here, in its turn, with the name of the item.
-stopped     leaving the loop (an error, Ctrl-C, `close`) cancels what waits.
+window   at most 2 pieces for each worker are taken from the items and not handed on yet: one
+         runs, one waits. Items may be one-shot, endless, and large.
+lost     where a future has an exception, the worker was lost (see `worker`): the piece runs
+         again. Who was lost twice runs alone, as others may have died of it: a process that
+         dies takes the pool of `ProcessPoolExecutor` with it. MOST_LOSSES end the run.
+raised   what work raises is raised here, in its turn, with the name of the item.
+stopped  leaving the loop (an error, Ctrl-C, `close`) cancels what waits.
 """
 
 from __future__ import annotations
