@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     help="Models to quantize and run on the samples.",
 )
 @click.option(
-    "--max-seconds", type=Bound(min=0), metavar="S", help="Begin no run after so many seconds."
+    "--max-seconds", type=Bound(min=0), metavar="S", help="Try no move after so many seconds."
 )
 @click.option("--check", type=PATH, help="Samples that the goal is checked on.")
 @click.option(

@@ -40,7 +40,9 @@ class Goal(Saved):
         objective: an Aim or its name.
         max_runs: models that may be quantized and run over the search samples. Passes of the
             sensitivity over fewer samples count by their share.
-        max_seconds: wall time after which nothing new is begun; None: no bound.
+        max_seconds: wall time after which no move is tried any more, counted from behind the
+            calibration and the times; the sensitivity, and the model that a search begins with, are
+            measured whatever they take. None: no bound.
 
     Raises:
         QConfigError: a bound is no number or out of range, or the objective is not known.
