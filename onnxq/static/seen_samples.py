@@ -17,6 +17,12 @@ FEW = 100  # samples that are usual: 100 to 500
 PIXELS = (128.0, 255.0)
 """Bounds of the largest value of whole numbers from 0 on that are taken for pixels."""
 
+STATE = (
+    "If it is state, name the output that it comes from (--feedback) and leave it out of the "
+    "samples, but for the first of each sequence."
+)
+"""Remedy where an input begins as zeros, and is given so every time."""
+
 
 @dataclass(frozen=True, slots=True)
 class SeenInput:
@@ -43,9 +49,10 @@ class SeenInput:
     def notes(self, name: str) -> list[str]:
         """A note if the values are all the same, or look like pixels as they are in a file."""
         if self.minimum == self.maximum:
+            remedy = "Check the samples." if self.minimum else f"Check the samples. {STATE}"
             return [
                 f"input '{name}' is {self.minimum:g} everywhere in all samples: what the model "
-                "computes from other values was not seen. Check the samples."
+                f"computes from other values was not seen. {remedy}"
             ]
         if self.are_whole and self.minimum >= 0 and PIXELS[0] <= self.maximum <= PIXELS[1]:
             return [

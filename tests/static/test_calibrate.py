@@ -433,7 +433,9 @@ def test_suspicious_samples_are_noted() -> None:
 
     assert "on one sample; 100 to 500 are usual" in notes(one)
     assert "all 3 batches of the samples are the same one" in notes(one.repeat(3, axis=0))
-    assert "'x' is 0 everywhere in all samples" in notes(np.zeros((2, 4), np.float32))
+    remedy = notes(np.zeros((2, 4), np.float32))
+    assert "'x' is 0 everywhere in all samples" in remedy
+    assert "--feedback" in remedy
     assert "'x' has whole numbers from 0 to 255, as pixels" in notes(pixels)
     for fine in (pixels / 255, pixels - 128, pixels * 4, np.concatenate([one, one + 1])):
         assert notes(fine) == ""
