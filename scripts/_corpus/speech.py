@@ -88,7 +88,8 @@ def activity(variant: str) -> Task:
         return float(np.mean(right))
 
     path = SILERO.extract(f"silero_vad/data/{variant}.onnx")
-    samples = fed(stretch(10)[0], inputs)[20:80]
+    first, *others = fed(stretch(10)[0], inputs)[20:80]
+    samples = [first, *({k: x for k, x in batch.items() if k != "state"} for batch in others)]
     return Task(
         variant.replace("_", " "), path, samples, score, "area under the curve", {"stateN": "state"}
     )
