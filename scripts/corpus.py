@@ -137,7 +137,9 @@ def measured(task: Task, path: Path, floats: Recorded) -> Made:
     wanted, got = (np.concatenate(each.seen) for each in (floats, ours))
     differing = 0
     if path.stem in COMPARED:
-        found = onnxq.cross_check(path, list(task.samples[:CHECKED]))
+        found = onnxq.cross_check(
+            path, list(task.samples[:CHECKED]), feedback=task.feedback or None
+        )
         differing = sum(node.differing for node in found.nodes)
     return Made(
         score,
