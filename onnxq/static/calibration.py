@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import zlib
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, Self
@@ -22,6 +21,7 @@ from onnxq.errors import CalibrationError
 from onnxq.graph.expose import expose
 from onnxq.ort.runtime import Memory, Session, Waiting, open_session
 from onnxq.samples import input_specs
+from onnxq.samples.fingerprint import crc_of
 from onnxq.samples.inputs import have_batch_axis
 from onnxq.samples.state import State
 from onnxq.static.arguments import check_prepared
@@ -159,7 +159,7 @@ class Calibration:
         self._watch(tensors, number)
         for name in self._not_finite:  # as if they had seen nothing, whatever came first
             self._observers[name] = self._observers[name].spec()
-        self._batches[number] = _fingerprint(batch)
+        self._batches[number] = crc_of(batch)
         self._samples = self._samples.merged(SeenSamples.of(batch, self._sliced))
         self.next_batch = max(self.next_batch, number + 1)
 
@@ -275,7 +275,7 @@ def check_same(batch: Mapping[str, Array], index: int, check: int) -> None:
     Raises:
         CalibrationError: it is another one.
     """
-    if _fingerprint(batch) != check:
+    if crc_of(batch) != check:
         raise CalibrationError(
             f"batch {index} of the samples is not the batch {index} that the statistics have "
             "seen. To resume, give the same samples and batch size; further samples go after "
@@ -291,16 +291,3 @@ def _not_finite(x: Array) -> str:
     if not bad.any():
         return ""
     return f"{np.count_nonzero(bad)} of {x.size} values are NaN or infinite, as {values[bad][0]},"
-
-
-def _fingerprint(batch: Mapping[str, Array]) -> int:
-    """CRC-32 of names, shapes and values."""
-    crc = 0
-    for name in sorted(batch):
-        array = np.ascontiguousarray(batch[name])
-        crc = zlib.crc32(f"{name}{array.dtype}{array.shape}".encode(), crc)
-        if array.dtype.hasobject:  # texts
-            crc = zlib.crc32(repr(array.tolist()).encode(), crc)
-            continue
-        crc = zlib.crc32(array.reshape(-1).view(np.uint8).data, crc)
-    return crc

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
@@ -11,6 +10,7 @@ import numpy as np
 from onnxq.errors import CalibrationError, nearest
 from onnxq.samples import Samples, as_taken
 from onnxq.samples.excerpt import rows_of
+from onnxq.samples.fingerprint import crc_of
 from onnxq.samples.held_apart import EVERY, held_apart
 from onnxq.samples.labelled import open_labelled
 
@@ -95,11 +95,7 @@ class TuningSamples:
         """CRC-32 of names, shapes and values, with the number of samples."""
         crc = 0
         for batch in self.batches:
-            for name in sorted(batch):
-                array = np.ascontiguousarray(batch[name])
-                crc = zlib.crc32(f"{name}{array.dtype}{array.shape}".encode(), crc)
-                data = repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
-                crc = zlib.crc32(data, crc)
+            crc = crc_of(batch, crc)
         return f"{self.rows} samples {crc:08x}"
 
 
