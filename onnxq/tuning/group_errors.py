@@ -78,7 +78,7 @@ def errors_inside(
     with open_session(ours.model, threads=1) as floats, open_session(theirs.model, threads=1) as q:
         for batch in samples.batches:
             fed = samples.fed(batch)
-            x = _run(floats, ours, states[0].feeds(fed))
+            x = _run(floats, ours, as_taken(states[0].feeds(fed), inputs))
             y = _run(q, theirs, as_taken(states[1].feeds(fed), taken))
             states[0].keep(x)
             states[1].keep(y)
