@@ -271,7 +271,7 @@ def _chosen(tuned: Tuned, point: Milestone) -> str:
 
 def _count(console: Console, rows: int) -> None:
     if rows > MOST_ROWS:
-        console.print(f"and {rows - MOST_ROWS} more")
+        console.print(f"and {rows - MOST_ROWS} more\n")
 
 
 def _figures(score: Score) -> tuple[str, str, str, str]:
@@ -286,6 +286,9 @@ def _words(score: Score, float_metric: float) -> str:
 
 
 def _db(value: float, digits: int = 1) -> str:
+    """A number for people; -: what was not seen."""
     if math.isinf(value):
         return "exact" if value > 0 else "lost"
+    if math.isnan(value):
+        return "-"
     return f"{value:.{digits}f}"
