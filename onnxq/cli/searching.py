@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -206,12 +207,14 @@ def tune(
         write_atomically(save_qconfig, lambda file: file.write(text))
     if not tuned.missed:
         save(tuned.model, output, Annotations(annotations))
+    _measure_files(tuned, model, None if tuned.missed else output)
     again = _again(
         ["onnxq", "quantize", str(model), str(samples), "-o", str(output)],
         {
             "--qconfig": str(save_qconfig or "POINT.yaml"),
             "--target": target,
             "--range-reduction": range_reduction,
+            "--costs": None if costs is None else str(costs),
             "--batch-size": None if batch_size is None else str(batch_size),
             "--annotations": None if annotations == "dropped" else annotations,
             "--hold-apart": None if check is not None else str(hold_apart or EVERY),
@@ -228,6 +231,18 @@ def tune(
             f"the goal was not reached ({'; '.join(tuned.missed)}), and '{output}' is not written. "
             "Take a point of --front, lower the bound, or allow more --max-runs or --improve."
         )
+
+
+def _measure_files(tuned: Tuned, model: Path, output: Path | None) -> None:
+    """Gives the verdict the sizes of the files, as `quantize` says them; None: none was written."""
+    from onnxq.checking.bench import size_bytes
+
+    verdict = tuned.model.verdict
+    if verdict is None:
+        return
+    after = verdict.quantized_bytes if output is None else size_bytes(output)
+    sized = replace(verdict, float_bytes=size_bytes(model), quantized_bytes=after)
+    tuned.model.attach(sized)
 
 
 def _again(command: list[str], options: dict[str, str | None], more: list[str]) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -84,3 +85,24 @@ def test_held_apart_samples_contradict_others_to_check_on(
         result = run(command, *common, "--hold-apart", 4, "--check", npz)
         assert result.exit_code == 2
         assert "--hold-apart" in result.stderr
+
+
+def test_again_has_every_option_that_the_bytes_follow_from(
+    run: Run, folder: Path, tmp_path: Path
+) -> None:
+    made, saved = tmp_path / "q.onnx", tmp_path / "q.yaml"
+    pixels = np.random.default_rng(0).integers(0, 256, images(8).shape, np.uint8)
+    np.savez(tmp_path / "p.npz", x=pixels)
+    command = ["tune", folder / "m.onnx", tmp_path / "p.npz", "-o", made, "--save-qconfig", saved]
+    more = ["--costs", folder / "costs.csv", "--max-runs", 2, "--objective", "size"]
+    ends = ["--input-codes", "x=pixels", "--pixels-mean", "0.5", "--output-codes", "y"]
+    result = run(*command, *more, *ends, "--annotations", "kept")
+    assert result.exit_code == 0, result.output
+    words = shlex.split(result.stdout.splitlines()[-1].removeprefix("again: onnxq "))
+    second = run(*[tmp_path / "again.onnx" if word == str(made) else word for word in words])
+    assert second.exit_code == 0, second.output
+    assert (tmp_path / "again.onnx").read_bytes() == made.read_bytes()
+    verdicts = [re.search(r"\d+% of the float", each.stdout) for each in (result, second)]
+    assert verdicts[0] is not None
+    assert verdicts[1] is not None
+    assert verdicts[0][0] == verdicts[1][0]  # sizes are those of the files
