@@ -26,7 +26,7 @@ from onnxq.cli.options import (
     set_option,
     target_option,
 )
-from onnxq.cli.steps import asked_mapping, claim_beside, given, load_model
+from onnxq.cli.steps import asked_mapping, claim_beside, claim_folder, given, load_model
 from onnxq.cli.worker_options import Workers, workers_options
 
 if TYPE_CHECKING:
@@ -159,6 +159,8 @@ def tune(
     claim_beside(
         model, [output, *given(journal, save_qconfig)], [samples, *given(qconfig, check, costs)]
     )
+    for folder in given(front):
+        claim_folder(folder)
     source = load_model(model, [output])
     from onnxq.core.atomic import write_atomically
     from onnxq.costs import Costs
@@ -200,8 +202,7 @@ def tune(
             executor=executor,
             progress=progress,
         )
-    if front is not None:
-        tuned.save_front(front)
+    points = [] if front is None else tuned.save_front(front)
     if save_qconfig is not None:
         text = tuned.qconfig.to_yaml().encode()
         write_atomically(save_qconfig, lambda file: file.write(text))
@@ -211,7 +212,7 @@ def tune(
     again = _again(
         ["onnxq", "quantize", str(model), str(samples), "-o", str(output)],
         {
-            "--qconfig": str(save_qconfig or "POINT.yaml"),
+            "--qconfig": str(save_qconfig or _chosen(tuned, points) or "POINT.yaml"),
             "--target": target,
             "--range-reduction": range_reduction,
             "--costs": None if costs is None else str(costs),
@@ -243,6 +244,12 @@ def _measure_files(tuned: Tuned, model: Path, output: Path | None) -> None:
     after = verdict.quantized_bytes if output is None else size_bytes(output)
     sized = replace(verdict, float_bytes=size_bytes(model), quantized_bytes=after)
     tuned.model.attach(sized)
+
+
+def _chosen(tuned: Tuned, points: list[Path]) -> Path | None:
+    """The file of the front that has the best point; None: there is none."""
+    files = zip(points, tuned.front, strict=bool(points))
+    return next((file for file, point in files if point.qconfig == tuned.qconfig), None)
 
 
 def _again(command: list[str], options: dict[str, str | None], more: list[str]) -> str:

@@ -61,6 +61,19 @@ def claim(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
         written.append(target)
 
 
+def claim_folder(folder: Path) -> None:
+    """Passes a folder that can be written to, or made.
+
+    Raises:
+        OutputError: with what is in the way, before any work is done.
+    """
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise OutputError(f"'{folder}' cannot be made: '{there}' is a file; choose another folder.")
+    if not os.access(there, os.W_OK):
+        raise OutputError(f"'{folder}' cannot be written to: folder '{there}' is read-only.")
+
+
 def _same_file(first: Path, second: Path) -> bool:
     """Hard links count: writing one would change the other."""
     if first == second:

@@ -66,6 +66,19 @@ def test_goal_out_of_reach_writes_no_model_but_the_front(
     assert "the goal was not reached" in result.stderr
     assert not (tmp_path / "q.onnx").exists()
     assert (tmp_path / "front" / "point-1.yaml").is_file()
+    chosen = json.loads((tmp_path / "front" / "front.json").read_text("utf-8"))
+    again = result.stdout.splitlines()[-1]
+    assert any(f"--qconfig {tmp_path / 'front' / point['file']} " in again for point in chosen)
+
+
+def test_front_that_cannot_be_written_is_refused_before_the_search(
+    run: Run, folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    command = ["tune", folder / "m.onnx", tmp_path / "none.npz", "-o", tmp_path / "q.onnx"]
+    result = run(*command, "--front", tmp_path / "file" / "front")
+    assert result.exit_code == 9
+    assert "'file' is a file" in result.stderr.replace(f"{tmp_path}/", "")
 
 
 def test_drop_of_a_metric_without_a_float_value_is_refused(
