@@ -144,7 +144,7 @@ def _called(name: str, function: Function, run: ModelRun, samples: TuningSamples
         found = function(run, samples)
     except OnnxqError:  # of `run`, in words of its own
         raise
-    except Exception as error:  # whatever a user's function raises
+    except (Exception, SystemExit) as error:  # whatever a user's function raises
         raise MetricError(
             f"metric '{name}' fails{_place(error)}: {type(error).__name__}: {first_line(error)}. "
             "It is called as function(run, samples): `run` takes {input: array} and gives {output: "
@@ -163,7 +163,7 @@ def _called(name: str, function: Function, run: ModelRun, samples: TuningSamples
     return float(number)
 
 
-def _place(error: Exception) -> str:
+def _place(error: BaseException) -> str:
     """Where in the user's code it was raised: the innermost line that is not a library's."""
     frames = traceback.extract_tb(error.__traceback__)[1:]
     own = [frame for frame in frames if "site-packages" not in frame.filename]

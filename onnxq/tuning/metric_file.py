@@ -93,7 +93,7 @@ def _function(path: str, name: str, source: str) -> Callable[..., object]:
         raise QConfigError(
             f"metric '{path}:{name}': line {error.lineno}: {error.msg}. Mend the file."
         ) from error
-    except Exception as error:  # whatever running a user's file raises
+    except (Exception, SystemExit) as error:  # whatever running a user's file raises
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
         place = f"line {lines[-1]}: " if lines else ""
         raise QConfigError(

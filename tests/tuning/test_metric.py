@@ -43,6 +43,9 @@ def undefined(run, samples):
 
 def wrong_input(run, samples):
     return run({"z": samples["x"]})["y"].mean()
+
+def leaving(run, samples):
+    raise SystemExit(5)
 """
 
 
@@ -95,6 +98,11 @@ def test_a_function_of_a_file_pickles_by_its_source(file: Path) -> None:
 def test_an_error_of_the_function_names_its_line(subject: Subject, file: Path) -> None:
     with pytest.raises(MetricError, match=r"metrics\.py, line 16: KeyError: 'label'"):
         value(subject, f"{file}:broken")
+
+
+def test_a_function_that_ends_the_process_is_an_error(subject: Subject, file: Path) -> None:
+    with pytest.raises(MetricError, match=r"metrics\.py, line 28: SystemExit: 5"):
+        value(subject, f"{file}:leaving")
 
 
 def test_an_error_of_the_model_keeps_its_own_words(subject: Subject, file: Path) -> None:
