@@ -133,8 +133,12 @@ class QConfigMapping:
         return replace(self, choice=choice)
 
     def set_improve(self, names: Sequence[str]) -> QConfigMapping:
-        """A mapping with these improvements of weights, in place of those that it had."""
-        return replace(self, improve=tuple(names))
+        """A mapping with these improvements of weights, in place of those that it had.
+
+        Raises:
+            QConfigError: it is no list of names, or one stands in it twice.
+        """
+        return replace(self, improve=as_names(names, "QConfigMapping"))
 
     def without_forms(self) -> QConfigMapping:
         """The mapping without the forms that it names: what could be chosen in their place.

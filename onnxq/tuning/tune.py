@@ -15,8 +15,9 @@ import warnings
 from typing import TYPE_CHECKING
 
 from onnxq.checking.static_job import StaticJob, carry_out
-from onnxq.errors import QConfigError
+from onnxq.errors import QConfigError, kind_of
 from onnxq.improve import wanted
+from onnxq.qconfig import default_qconfig_mapping
 from onnxq.samples.held_apart import EVERY
 from onnxq.tuning.baseline import baseline_of
 from onnxq.tuning.course import Course, moves_of_the_whole, open_journal, times_in
@@ -122,7 +123,7 @@ def tune(
     )
     by = as_metric(metric)
     _check_goal(goal, by)
-    wanted(improve)
+    wanted(default_qconfig_mapping().set_improve(improve).improve)
     subject = Subject.of(model, settings)
     search, apart = open_tuning_samples(
         samples, check, subject.inputs, every=hold_apart, batch_size=batch_size, ignore=ignore
@@ -173,7 +174,11 @@ def tune(
     return tuned
 
 
-def _check_goal(goal: Goal, metric: Metric) -> None:
+def _check_goal(goal: object, metric: Metric) -> None:
+    if not isinstance(goal, Goal):
+        raise QConfigError(
+            f"goal is {kind_of(goal)}; wanted onnxq.Goal(...), such as Goal(min_sqnr_db=30)."
+        )
     if goal.max_drop is not None and metric.float_value == math.inf:
         raise QConfigError(
             f"goal: max_drop is a loss of the metric, and {metric.name} of the float model is "

@@ -4,13 +4,14 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import onnxq
 from onnxq import costs
+from onnxq.errors import QConfigError
 from onnxq.jobs import Processes
 from onnxq.tuning.tune import tune
 from onnxq.tuning.tuned import MissedGoalWarning
@@ -144,3 +145,17 @@ def test_goal_out_of_reach_warns_and_gives_the_best(files: tuple[Path, Path]) ->
 def test_drop_of_a_metric_that_float_has_no_value_of_is_refused(files: tuple[Path, Path]) -> None:
     with pytest.raises(onnxq.errors.QConfigError, match="max_drop"):
         tune(files[0], {"x": np.load(files[1])}, goal=onnxq.Goal(max_drop=1.0))
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ({"goal": 30}, r"goal is an int; wanted onnxq\.Goal"),
+        ({"improve": "bias"}, "got 'bias'; wanted a list of names"),
+    ],
+)
+def test_argument_of_another_kind_is_refused_before_the_model_is_read(
+    argument: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(QConfigError, match=said):
+        tune("none.onnx", {}, **argument)
