@@ -6,21 +6,17 @@ import math
 from typing import TYPE_CHECKING
 
 from onnxq.checking.codes import find_codes
-from onnxq.checking.comparison import Comparison
+from onnxq.checking.side_by_side import Pair, SideBySide
 from onnxq.graph.coded import INPUTS_KEY, read_coded
-from onnxq.graph.expose import Exposed, expose, observable
+from onnxq.graph.expose import observable
 from onnxq.graph.walk import node_name, walk
-from onnxq.ort.runtime import open_session
 from onnxq.samples import as_taken, input_specs
-from onnxq.samples.state import State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import onnx_ir as ir
 
-    from onnxq.core.arrays import Array
-    from onnxq.ort.runtime import Session
     from onnxq.qparams import QParams
     from onnxq.tuning.node_group import NodeGroup
     from onnxq.tuning.tuning_samples import TuningSamples
@@ -69,23 +65,16 @@ def errors_inside(
     shown = _shown(source, target, tensors)
     if not shown:
         return {}
-    ours = expose(source, list(shown))
-    theirs = expose(target, [name for name, _ in shown.values()])
-    sums = {tensor: Comparison() for tensor in shown}
+    pairs = [Pair(tensor, tensor, name, qparams) for tensor, (name, qparams) in shown.items()]
     inputs = input_specs(source, tuple(feedback.values()), read_coded(target, INPUTS_KEY))
-    taken = input_specs(target)
-    states = [State(inputs, feedback) for _ in range(2)]
-    with open_session(ours.model, threads=1) as floats, open_session(theirs.model, threads=1) as q:
+    with SideBySide(source, target, pairs, [], feedback, threads=1) as run:
+        compare = run.open()
         for batch in samples.batches:
-            fed = samples.fed(batch)
-            x = _run(floats, ours, as_taken(states[0].feeds(fed), inputs))
-            y = _run(q, theirs, as_taken(states[1].feeds(fed), taken))
-            states[0].keep(x)
-            states[1].keep(y)
-            for tensor, (name, qparams) in shown.items():
-                if x[tensor].shape == y[name].shape:
-                    sums[tensor].update(x[tensor], y[name], qparams)
-    return {tensor: each.sqnr_db for tensor, each in sums.items() if each.elements}
+            found = compare(as_taken(samples.fed(batch), inputs))
+            for pair, sums in zip(pairs, found, strict=True):
+                pair.sums.add(sums)
+    compared = {pair.name: pair.sums.compared for pair in pairs}
+    return {tensor: sums.sqnr_db for tensor, sums in compared.items() if sums.elements}
 
 
 def worst(errors: Mapping[str, float], tensors: Sequence[str]) -> float:
@@ -110,9 +99,3 @@ def _shown(
         elif found is None and tensor in theirs:
             shown[tensor] = (tensor, None)
     return shown
-
-
-def _run(session: Session, exposed: Exposed, feeds: Mapping[str, Array]) -> dict[str, Array]:
-    """Outputs and exposed tensors by their names in the model."""
-    outputs = dict(zip(session.outputs, session.run(feeds), strict=True))
-    return outputs | {tensor: outputs[output] for tensor, output in exposed.outputs.items()}

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import numpy as np
 from onnx import helper
 
-from onnxq.tuning.group_errors import results_of
+from onnxq.qconfig.input_codes import Pixels
+from onnxq.tuning.group_errors import errors_inside, results_of
 from onnxq.tuning.node_group import NodeGroup
-from onnxq.tuning.subject import Subject
-from tests.examples import model
+from onnxq.tuning.subject import Settings, Subject
+from tests.examples import ALL_INTEGERS, model
+from tests.tuning.parts import evaluator_of
 
 
 def test_results_of_a_group_stand_in_graph_order_without_those_that_it_keeps() -> None:
@@ -18,3 +21,13 @@ def test_results_of_a_group_stand_in_graph_order_without_those_that_it_keeps() -
     found = Subject.of(model(nodes, {}, {"x": ["N", 4]})).canonical.model
     group = NodeGroup("branches", ("first", *(f"branch{i}" for i in range(count))))
     assert results_of(found, group) == [f"y{i}" for i in range(count)]
+
+
+def test_errors_inside_of_a_model_that_takes_pixels_are_those_of_codes() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (12, 3, 8, 8), dtype=np.uint8)
+    found = evaluator_of(samples={"x": pixels}, settings=Settings(input_codes={"x": Pixels()}))
+    made = found.quantized(ALL_INTEGERS).model
+    source = found.subject.prepared(ALL_INTEGERS).model
+    errors = errors_inside(source, made, ["r1", "y"], found.baseline.samples, {})
+    assert set(errors) == {"r1", "y"}
+    assert all(30 < db < 70 for db in errors.values())
