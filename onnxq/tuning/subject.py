@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,7 @@ class Settings:
     objective: Objective = Objective.SPEED
 
     def __str__(self) -> str:
+        """All that tells these wishes from others, times of a table by their hash."""
         wishes = (
             targets.resolve(self.target).name,
             self.form,
@@ -62,9 +64,13 @@ class Settings:
             dict(self.feedback) or None,
             self.input_codes,
             tuple(self.output_codes) or None,
-            self.costs,
+            None if self.costs is None else f"costs {_hash_of(self.costs)}",
         )
         return ", ".join(str(wish) for wish in wishes if wish is not None)
+
+
+def _hash_of(costs: Costs) -> str:
+    return hashlib.blake2b(costs.to_csv().encode(), digest_size=8).hexdigest()
 
 
 NO_WISHES = Settings()
