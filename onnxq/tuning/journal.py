@@ -61,6 +61,10 @@ class JournalHead(Saved):
         return [name for name in names if getattr(self, name) != getattr(other, name)]
 
 
+BEGINNING = json.dumps({"format": JournalHead.FORMAT}).encode().removesuffix(b"}")
+"""First bytes of every journal."""
+
+
 class Journal:
     """Measurements of one search that can go on after any end of its process.
 
@@ -169,13 +173,16 @@ def _read(
     """(the head, records, bytes of the whole lines); no head where no line is whole.
 
     Raises:
-        CalibrationError: a line before the last is none of a journal's.
+        CalibrationError: a line before the last is none of a journal's; or there is but one, torn,
+            that is none: what is torn would be cut off.
     """
     if not path.exists():
         return None, {}, 0
     if why := why_no_file(path):
         raise CalibrationError(f"journal '{path}': {why}. {ANEW}")
-    whole, _, _ = path.read_bytes().rpartition(b"\n")
+    whole, _, torn = path.read_bytes().rpartition(b"\n")
+    if not whole and torn[: len(BEGINNING)] != BEGINNING[: len(torn)]:
+        raise CalibrationError(f"journal '{path}': it does not begin like a journal. {ANEW}")
     lines = whole.splitlines() if whole else []
     records: dict[tuple[str, str], Mapping[str, object]] = {}
     head = None

@@ -83,6 +83,14 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
         Journal.open(tmp_path / "model.onnx", HEAD)
 
 
+def test_a_file_of_one_line_that_is_no_journal_stays_as_it_is(tmp_path: Path) -> None:
+    other = tmp_path / "notes.txt"
+    other.write_text("a line without an end")
+    with pytest.raises(CalibrationError, match="does not begin like a journal"):
+        Journal.open(other, HEAD)
+    assert other.read_text() == "a line without an end"
+
+
 def test_an_altered_value_is_refused(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"metric": 1.5', b'"metric": "x"'))
     with Journal.open(path, HEAD) as journal, pytest.raises(CalibrationError, match="a score"):
