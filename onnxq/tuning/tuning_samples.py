@@ -56,7 +56,7 @@ class TuningSamples:
             CalibrationError: the samples have no array of that name.
         """
         if isinstance(key, int):
-            return self.batches[key]
+            return dict(self.batches[key])  # as of `__iter__`
         parts = [batch[key] for batch in self.batches if key in batch]
         if not parts:
             known = list(self.batches[0]) if self.batches else []
