@@ -6,6 +6,7 @@ import io
 import json
 import math
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxq.core.atomic import write_atomically
@@ -15,7 +16,6 @@ from onnxq.report.console import open_console, print_table, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from rich.console import Console
 
@@ -145,7 +145,7 @@ class Tuned:
         """
         self.model.save(path)
 
-    def save_front(self, folder: Path) -> list[Path]:
+    def save_front(self, folder: str | Path) -> list[Path]:
         """Writes the front as point-1.yaml and on, the most accurate first, and front.json.
 
         Returns:
@@ -154,6 +154,7 @@ class Tuned:
         Raises:
             OutputError: the folder cannot be made or written to.
         """
+        folder = Path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
