@@ -51,6 +51,8 @@ Step = Callable[[int, int | None], None]
 """Called with (runs done, runs at most) after each of them."""
 OTHER_OBSERVERS = (MinMaxObserver, PercentileObserver)
 """Observers of activations that are tried in place of the default's least squared error."""
+MOST_SHARE = 0.5
+"""Share of the runs beyond which the sensitivity takes no more of them: moves need the others."""
 TIMES, HERE = "times", "here"
 
 
@@ -119,10 +121,15 @@ class Course:
         return units_of(prepared.model, prepared.decisions, asked)
 
     def sensitivity(self, asked: QConfigMapping, units: Sequence[Unit]) -> Sensitivity:
-        """Cost of each kind alone, all other units being in float, and of parts of the dearest."""
+        """Cost of each kind alone, all other units being in float, and of parts of the dearest.
+
+        Parts are left out where the kinds took too many of the runs.
+        """
         kinds = by_kind(units)
         found = self._costs(asked, units, kinds)
         parts = dearest_parts(kinds, {cost.group: cost.noise for cost in found.costs})
+        if self._spent > MOST_SHARE * self._goal.max_runs:
+            parts = ()
         self._measured = (*kinds, *parts)
         if not parts:
             return found

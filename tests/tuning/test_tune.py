@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
 import onnxq
 from onnxq import costs
@@ -15,7 +16,8 @@ from onnxq.errors import QConfigError
 from onnxq.jobs import Processes
 from onnxq.tuning.tune import tune
 from onnxq.tuning.tuned import MissedGoalWarning
-from tests.examples import images, network, save
+from tests.examples import images, model, network, save, weights
+from tests.tuning.parts import rows
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -85,6 +87,11 @@ def test_qconfig_of_every_point_gives_a_model_without_a_search(
     )
     assert again.to_bytes() == found.model.to_bytes()
     assert found.qconfig in [point.qconfig for point in found.front]
+
+
+def test_front_is_saved_under_a_name(journal: tuple[Path, Tuned], tmp_path: Path) -> None:
+    saved = journal[1].save_front(str(tmp_path / "front"))
+    assert [file.is_file() for file in saved] == [True] * len(journal[1].front)
 
 
 @pytest.mark.nightly
@@ -159,3 +166,20 @@ def test_argument_of_another_kind_is_refused_before_the_model_is_read(
 ) -> None:
     with pytest.raises(QConfigError, match=said):
         tune("none.onnx", {}, **argument)
+
+
+def test_parts_of_a_kind_are_measured_where_moves_still_have_runs() -> None:
+    products = [
+        helper.make_node("MatMul", [f"a{i}", f"w{i}"], [f"p{i}"], f"m{i}") for i in range(6)
+    ]
+    relus = [helper.make_node("Relu", [f"p{i}"], [f"a{i + 1}"], f"r{i}") for i in range(5)]
+    products[5].output[0] = "y"
+    nodes = [node for pair in zip(products, relus, strict=False) for node in pair]
+    chain = model([*nodes, products[5]], {f"w{i}": weights(i, 16, 16) for i in range(6)},
+                  {"a0": ["N", 16]})  # fmt: skip
+    groups = []
+    for runs in (3, 12):
+        goal = onnxq.Goal(max_runs=runs, objective="accuracy")
+        found = tune(chain, rows(chain, 16), goal=goal, improve=(), target="x86-vnni", costs=TABLE)
+        groups.append(len(found.sensitivity.costs))
+    assert groups[0] < groups[1]
