@@ -14,6 +14,7 @@ import onnxq
 from onnxq import costs
 from onnxq.errors import QConfigError
 from onnxq.jobs import Processes
+from onnxq.tuning.goal import Aim
 from onnxq.tuning.tune import tune
 from onnxq.tuning.tuned import MissedGoalWarning
 from tests.examples import images, model, network, save, weights
@@ -179,7 +180,7 @@ def test_parts_of_a_kind_are_measured_where_moves_still_have_runs() -> None:
                   {"a0": ["N", 16]})  # fmt: skip
     groups = []
     for runs in (3, 12):
-        goal = onnxq.Goal(max_runs=runs, objective="accuracy")
+        goal = onnxq.Goal(max_runs=runs, objective=Aim.ACCURACY)
         found = tune(chain, rows(chain, 16), goal=goal, improve=(), target="x86-vnni", costs=TABLE)
         groups.append(len(found.sensitivity.costs))
     assert groups[0] < groups[1]
