@@ -35,6 +35,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "prepare": lambda m: onnxq.prepare(m),
     "quantize": lambda m: onnxq.quantize(m, {"x": images(2)}),
     "quantize_dynamic": lambda m: onnxq.quantize_dynamic(m),
+    "tune": lambda m: onnxq.tune(m, {"x": images(8)}),
     "verify": lambda m: onnxq.verify(m, m, {"x": images(2)}),
     "evaluator": lambda m: reference.evaluator(m),
     "integer_evaluator": lambda m: reference.integer_evaluator(reference.integer_form(m)),
@@ -45,6 +46,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "calibrate": ("MODEL", "SAMPLES", "-o", "OUT"),
     "quantize": ("MODEL", "SAMPLES", "-o", "OUT"),
     "quantize-dynamic": ("MODEL", "-o", "OUT"),
+    "tune": ("MODEL", "SAMPLES", "-o", "OUT"),
     "verify": ("MODEL", "MODEL", "SAMPLES"),
     "bench": ("MODEL", "MODEL"),
 }

@@ -88,7 +88,7 @@ def test_an_observer_takes_its_state(name: str) -> None:
 def test_a_plan_is_rewritten_to_the_same_integers(tmp_path: Path) -> None:
     plan = Plan.load(FOLDER / "plan.json")
     then = parsed("plan.json")
-    later: dict[str, object] = {"choices": {}, "asked": None}
+    later: dict[str, object] = {"choices": {}, "asked": None, "improvements": []}
     later["weights"] = {n: {**w, "kept_sums": None} for n, w in then["weights"].items()}
     assert json.loads(json.dumps(plan.to_dict())) == {**then, **later}
     save(onnxq.rewrite(prepared(), plan), tmp_path / "int8.onnx")

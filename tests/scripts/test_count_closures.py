@@ -17,6 +17,6 @@ def test_a_closure_has_what_imports_lead_to(tmp_path: Path) -> None:
     assert closures(tmp_path) == {"conv": {"conv", "_windows", "_pads"}}
 
 
-@pytest.mark.parametrize(("name", "most"), [("conv", 6), ("softmax", 2), ("lstm", 7), ("sqrt", 3)])
+@pytest.mark.parametrize(("name", "most"), [("conv", 9), ("softmax", 2), ("lstm", 7), ("sqrt", 3)])
 def test_an_operator_is_read_in_few_files(name: str, most: int) -> None:
     assert len(closures()[name]) <= most
