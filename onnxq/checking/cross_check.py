@@ -152,8 +152,9 @@ class _Comparing:
         Both sessions have one thread, so that float kernels add in the same order.
         """
         plain = runtime.open_session(self._target, threads=1)
+        self._sessions = (plain,)  # the second may be refused
         visible = Visible(self.nodes.exposed)
-        self._sessions = (plain, visible.session)
+        self._sessions += (visible.session,)
         names = handed_out(plain)
         odd = set(plain.outputs) - set(names)
 

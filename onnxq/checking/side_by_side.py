@@ -126,11 +126,11 @@ class SideBySide:
         wanted_y = list(dict.fromkeys([*(y for _, _, y in self._pairs), *self._feedback]))
         state_x, state_y = (State(self._inputs, self._feedback) for _ in range(2))
         asleep = runtime.Waiting.ASLEEP  # two sessions of spinning threads would take turns
-        ours, theirs = (
-            runtime.open_session(model, threads=self._threads, waiting=asleep)
-            for model in self._models
-        )
-        self._sessions = (ours, theirs)
+        self._sessions = ()
+        for model in self._models:  # kept one by one: the second may be refused
+            opened = runtime.open_session(model, threads=self._threads, waiting=asleep)
+            self._sessions += (opened,)
+        ours, theirs = self._sessions
 
         def compare(batch: Batch) -> list[Sums]:
             x = _run(ours, state_x.feeds(batch), wanted_x)
