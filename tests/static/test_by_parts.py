@@ -41,7 +41,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 @pytest.fixture
 def samples(tmp_path: Path) -> Path:
-    """As many images of various brightness in one file."""
+    """Images of various brightness in one file, that many."""
     scales = np.linspace(0.1, 4, COUNT, dtype=np.float32).reshape(-1, 1, 1, 1)
     np.save(tmp_path / "x.npy", images(COUNT) * scales)
     return tmp_path / "x.npy"

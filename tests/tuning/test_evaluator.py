@@ -54,7 +54,7 @@ def evaluator() -> Evaluator:
 
 
 def quantized(model: onnx.ModelProto, samples: object, mapping: QConfigMapping) -> bytes:
-    """What `quantize` gives on the samples that are searched on."""
+    """Bytes of the file that `quantize` makes of the samples that are searched on."""
     inputs = Subject.of(model).inputs
     search, _ = held_apart(onnxq.samples.open_samples(samples, inputs))
     return onnxq.quantize(model, search, qconfig=mapping).to_bytes()
