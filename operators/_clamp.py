@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.affine import quantize
 from onnxq.operator import Call, Site
-from onnxq.qparams import IntArray, QParams, quantize
+from onnxq.qparams import IntArray, QParams
 
 Bounds = tuple[float, float]
 

@@ -22,6 +22,7 @@ from typing import TypeVar
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.affine import dequantize, quantize
 from onnxq.operator import (
     Array,
     Call,
@@ -49,7 +50,7 @@ from onnxq.operators._tables import (
     rounded,
     tabulate,
 )
-from onnxq.qparams import IntArray, dequantize, quantize
+from onnxq.qparams import IntArray
 
 TABLE_NS = 0.69
 """A table, measured in an int8 network, ns per element (scripts/bench_elementwise.py)."""

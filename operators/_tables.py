@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq.affine import dequantize, quantize
 from onnxq.dtypes import QDType
 from onnxq.errors import UnsupportedError
 from onnxq.operator import Call, Ints, NodeCall, NodePlan, Reals, Site
-from onnxq.qparams import IntArray, QParams, dequantize, quantize
+from onnxq.qparams import IntArray, QParams
 
 TABLE_BITS = 8
 DIRECT = 1 << 14  # results that QLinearAdd computes in the time that its table takes

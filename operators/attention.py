@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq.affine import dequantize, quantize
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
@@ -28,7 +29,6 @@ from onnxq.operator.examples import normal
 from onnxq.operator.nodes import has_input
 from onnxq.operators._function import lower_around
 from onnxq.operators._heads import merge_heads, split_heads
-from onnxq.qparams import dequantize, quantize
 
 OP = "Attention"
 MASK, PAST_KEY, PAST_VALUE, PAD_LENGTHS = 3, 4, 5, 6  # input slots

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq.affine import dequantize
 from onnxq.operator import (
     Array,
     AttributeValue,
@@ -28,7 +29,6 @@ from onnxq.operator.examples import normal
 from onnxq.operators._factors import per_channel_alone
 from onnxq.operators._windows import Windows, blocks, pool_geometry, sliding, tap
 from onnxq.operators.global_average_pool import GlobalAveragePool, scales_apart
-from onnxq.qparams import dequantize
 
 
 @register

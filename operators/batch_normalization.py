@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq.affine import requantize
 from onnxq.dtypes import INT8, INT32
 from onnxq.operator import (
     Array,
@@ -28,7 +29,7 @@ from onnxq.operator import (
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import constant, shape
 from onnxq.operators._normalize import EPSILON
-from onnxq.qparams import MAX_BIAS_CODE, MIN_SCALE, PerChannel, QParams, requantize
+from onnxq.qparams import MAX_BIAS_CODE, MIN_SCALE, PerChannel, QParams
 
 PARAMETERS = {1: "scale", 2: "B", 3: "mean", 4: "var"}
 RANKS = (3, 4, 5)

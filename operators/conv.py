@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.affine import requantize
 from onnxq.core.threads import in_parallel, shares
 from onnxq.operator import (
     Array,
@@ -38,7 +39,7 @@ from onnxq.operators._gemm import centred, furthest, integer_matmul, origin, rea
 from onnxq.operators._pair_windows import conv_correction
 from onnxq.operators._unfolded import unfolded_conv
 from onnxq.operators._windows import Windows, geometry, sliding
-from onnxq.qparams import IntArray, QParams, requantize
+from onnxq.qparams import IntArray, QParams
 from onnxq.targets.accumulation import EXACT, Accumulator
 
 SPATIAL_RANKS = (1, 2, 3)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq.affine import requantize
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import (
     Array,
@@ -41,7 +42,7 @@ from onnxq.operators._transposed import (
 )
 from onnxq.operators._unfolded import unfolded_transposed
 from onnxq.operators.conv import SPATIAL_RANKS
-from onnxq.qparams import IntArray, PerChannel, PerTensor, QParams, requantize
+from onnxq.qparams import IntArray, PerChannel, PerTensor, QParams
 
 OUTPUT_CHANNELS = 1  # axis of the weight (channels, outputs / group, *kernel)
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq.affine import dequantize
 from onnxq.dtypes import INT32
 from onnxq.operator import (
     Array,
@@ -24,7 +25,6 @@ from onnxq.operator.examples import ints32, scales, zero
 from onnxq.operator.integer_call import QDTYPES, stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._linear import REALS, SMALL_FLOATS, linear_qparams, small_float_scales, spread
-from onnxq.qparams import dequantize
 
 
 @register_integer

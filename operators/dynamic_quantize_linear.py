@@ -7,11 +7,12 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from onnxq.affine import quantize
 from onnxq.dtypes import UINT8
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
 from onnxq.operator.examples import normal
-from onnxq.qparams import QParams, per_tensor, quantize
+from onnxq.qparams import QParams, per_tensor
 
 OP = "DynamicQuantizeLinear"
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from onnxq.affine import quantize
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, Singles, register_integer
 from onnxq.operator.examples import codes, ints32, normal
@@ -18,7 +19,7 @@ from onnxq.operators._activations import Activation, activations
 from onnxq.operators._gemm import centred, integer_matmul
 from onnxq.operators._pairs import product_correction, product_risks
 from onnxq.operators.dynamic_quantize_linear import dynamic_qparams
-from onnxq.qparams import IntArray, quantize
+from onnxq.qparams import IntArray
 from onnxq.targets.accumulation import EXACT, Accumulator, Arithmetic, Overflows, joined
 
 DEFAULTS = ("Sigmoid", "Tanh", "Tanh")

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from onnxq.affine import quantize
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
 from onnxq.operator.examples import codes, normal, scales, zero
 from onnxq.operator.integer_call import stored
@@ -13,7 +14,6 @@ from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_sum, late_columns, product, to_float
 from onnxq.operators._pairs import product_risks
 from onnxq.operators.dynamic_quantize_linear import dynamic_qparams
-from onnxq.qparams import quantize
 from onnxq.targets.accumulation import EXACT, Accumulator, Arithmetic, Overflows
 
 OP = "DynamicQuantizeMatMul"

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.affine import requantize
 from onnxq.operator import (
     Array,
     Call,
@@ -41,7 +42,6 @@ from onnxq.operators._factors import only_along
 from onnxq.operators._gemm import centred, product, reach
 from onnxq.operators._pairs import product_correction
 from onnxq.operators._unfolded import UnfoldedProduct
-from onnxq.qparams import requantize
 from onnxq.targets.accumulation import EXACT, Accumulator
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.affine import requantize
 from onnxq.errors import UnsupportedError
 from onnxq.operator import Array, Call, Case, Float, Operator, Reals, Role, Rule, Site, register
 from onnxq.operator.examples import normal
 from onnxq.operators._factors import per_channel_alone
-from onnxq.qparams import requantize
 
 LARGEST, SMALLEST = np.float32(256), np.float32(2.0**-32)
 """ONNX Runtime's kernel takes x_scale / (y_scale * count) from SMALLEST to below LARGEST."""

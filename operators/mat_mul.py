@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.affine import requantize
 from onnxq.operator import (
     Array,
     Call,
@@ -38,7 +39,6 @@ from onnxq.operators._dynamic_product import (
 from onnxq.operators._factors import fitted, only_along
 from onnxq.operators._gemm import centred, product, reach
 from onnxq.operators._unfolded import UnfoldedProduct
-from onnxq.qparams import requantize
 
 BIAS = 2  # slot, where there is an Add of it behind the node and the result stays in float32
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from onnxq.affine import quantize
 from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import (
@@ -22,7 +23,7 @@ from onnxq.operator import (
 from onnxq.operator.examples import codes, normal
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._linear import REALS
-from onnxq.qparams import PerBlock, QParams, per_tensor, quantize
+from onnxq.qparams import PerBlock, QParams, per_tensor
 
 OP = "MatMulNBits"
 BITS = (2, 4, 8)

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.affine import quantize
 from onnxq.errors import ShapeError
 from onnxq.operator import Array, Call, Case, Float, Form, Operator, Role, Rule, Site, register
 from onnxq.operator.examples import ints, normal
 from onnxq.operator.nodes import constant, has_input, infinite
-from onnxq.qparams import IntArray, QParams, quantize
+from onnxq.qparams import IntArray, QParams
 
 
 @register

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from onnxq.affine import dequantize
 from onnxq.operator import (
     Array,
     Case,
@@ -18,7 +19,6 @@ from onnxq.operator import (
 from onnxq.operator.examples import codes, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
-from onnxq.qparams import dequantize
 
 WORD, POSITION, SEGMENT, GAMMA, BETA = range(2, 7)
 NAMES = ("word_embedding", "position_embedding", "segment_embedding", "gamma", "beta")

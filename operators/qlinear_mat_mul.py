@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from onnxq.affine import requantize
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
 from onnxq.operator.examples import codes, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operators._columns import check_signs, check_sum, columns, product
 from onnxq.operators._pairs import product_risks
-from onnxq.qparams import requantize
 from onnxq.targets.accumulation import EXACT, Accumulator, Arithmetic, Overflows
 
 

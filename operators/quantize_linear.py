@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq.affine import quantize
 from onnxq.dtypes import INT32
 from onnxq.operator import (
     Array,
@@ -22,7 +23,6 @@ from onnxq.operator.examples import normal, scales, zero
 from onnxq.operator.integer_call import QDTYPES, as_tensor
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._linear import REALS, SMALL_FLOATS, linear_qparams, small_float_scales
-from onnxq.qparams import quantize
 
 OVERFLOWS = {
     np.dtype(ml_dtypes.float8_e4m3fn): (480.0, 496.0, 448.0),  # elsewhere beyond 464: NaN
@@ -42,7 +42,7 @@ class QuantizeLinear(IntegerOperator):
     float8 and float4: x / y_scale cast to them, clamped to the finite numbers by `saturate` (1).
     ONNX Runtime does not look at `precision`.
 
-    NaN, Inf and quotients beyond 2^31: see onnxq.qparams.quantize. (ONNX Runtime 1.31 divides by
+    NaN, Inf and quotients beyond 2^31: see onnxq.affine.quantize. (ONNX Runtime 1.31 divides by
     zero, and takes the process along, when it quantizes an empty tensor in blocks.)
     """
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.affine import dequantize, quantize
 from onnxq.dtypes import INT8, UINT8
 from onnxq.operator import (
     Array,
@@ -29,7 +30,6 @@ from onnxq.operators._qlinear import channels_first, channels_last
 from onnxq.operators._reduce import NOT_KNOWN, axes_of, axes_of_node
 from onnxq.operators._sums import count_over, sum_over
 from onnxq.operators.global_average_pool import GlobalAveragePool
-from onnxq.qparams import dequantize, quantize
 
 POOL_RANKS = (3, 4, 5)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
 
+from onnxq.affine import dequantize, quantize
 from onnxq.operator import (
     Array,
     Call,
@@ -24,7 +25,6 @@ from onnxq.operator.examples import ints, normal
 from onnxq.operators._function import lower_around
 from onnxq.operators._reduce import NOT_KNOWN, axes_of, axes_of_node
 from onnxq.operators._sums import sum_over
-from onnxq.qparams import dequantize, quantize
 
 
 @register

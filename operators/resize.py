@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq.affine import dequantize, quantize
 from onnxq.errors import UnsupportedError
 from onnxq.operator import (
     Array,
@@ -37,7 +38,7 @@ from onnxq.operators._interpolate import (
     neighbours,
 )
 from onnxq.operators._resample import CROP, Axis, Places, nearest, resized_axes
-from onnxq.qparams import IntArray, dequantize, quantize
+from onnxq.qparams import IntArray
 
 MODES = ("nearest", "linear", "cubic")
 IMAGE_RANK = 4  # (batch, channels, height, width), or the channels last

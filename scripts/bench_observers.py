@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import onnxq
 from models.cifar10 import load_jpeg_split, load_sample
+from onnxq.affine import fake_quantize
 from onnxq.graph.expose import expose
 from onnxq.observers import (
     EntropyObserver,
@@ -48,7 +49,7 @@ from onnxq.observers import (
 )
 from onnxq.ort.runtime import open_session
 from onnxq.pytorch import export, load_module
-from onnxq.qparams import QParams, fake_quantize, per_tensor
+from onnxq.qparams import QParams, per_tensor
 
 MODELS = {
     "resnet20": "models.resnet:resnet20",

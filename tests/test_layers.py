@@ -11,10 +11,10 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 # fmt: off
 ROOMS = (
-    "errors", "core", "jobs", "dtypes", "qparams", "observers", "targets", "operator", "operators",
-    "catalog", "authoring", "qconfig", "graph", "quantized", "samples", "ort", "costs", "clock",
-    "qdq", "qtensor", "functional", "reference", "dynamic", "static", "improve", "checking",
-    "report", "pipeline", "tuning", "pytorch", "cli", "__main__",
+    "errors", "core", "jobs", "dtypes", "qparams", "affine", "observers", "targets", "operator",
+    "operators", "catalog", "authoring", "qconfig", "graph", "quantized", "samples", "ort", "costs",
+    "clock", "qdq", "qtensor", "functional", "reference", "dynamic", "static", "improve",
+    "checking", "report", "pipeline", "tuning", "pytorch", "cli", "__main__",
 )
 """Folders and single files of onnxq, lowest first: each is named by what it knows."""
 TORCH_ROOMS = (

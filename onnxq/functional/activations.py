@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxq.affine import dequantize, quantize
 from onnxq.errors import ShapeError
 from onnxq.functional.calls import call, check_input, real, result_qparams
-from onnxq.qparams import dequantize, per_tensor, quantize
+from onnxq.qparams import per_tensor
 from onnxq.qtensor import QTensor
 
 

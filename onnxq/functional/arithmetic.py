@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from onnxq.affine import quantize
 from onnxq.errors import ShapeError, kind_of
 from onnxq.functional.calls import call, check_input, result_qparams
-from onnxq.qparams import quantize
 from onnxq.qtensor.checked import whole
 from onnxq.qtensor.tensor import QTensor, output_qparams, write_out
 

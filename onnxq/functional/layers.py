@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from onnxq.affine import quantize
 from onnxq.dtypes import INT32, qint8, quint8
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.functional.calls import call, check_input, check_rank, per_axis, result_qparams
-from onnxq.qparams import PerChannel, PerTensor, QParams, quantize, sum_scale
+from onnxq.qparams import PerChannel, PerTensor, QParams, sum_scale
 from onnxq.qtensor.checked import float_array, qdtype, whole
 from onnxq.qtensor.tensor import QTensor, check_tensor
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq import catalog
+from onnxq.affine import fake_quantize
 from onnxq.core.threads import workers
 from onnxq.graph.expose import expose
 from onnxq.graph.walk import node_name, walk
@@ -27,7 +28,6 @@ from onnxq.observers.tensor_noise import decibels
 from onnxq.observers.weight_observation import observe_weight
 from onnxq.operator import Float, NodeForm
 from onnxq.ort import runtime
-from onnxq.qparams import fake_quantize
 from onnxq.quantized.outcome import Outcome
 from onnxq.static.calibrate import calibrate
 from onnxq.static.choosing.again import chosen_again

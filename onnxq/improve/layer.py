@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from onnxq import catalog
+from onnxq.affine import dequantize, fake_quantize
 from onnxq.graph.walk import node_name, value_name
 from onnxq.graph.weights import constant_array, is_private
 from onnxq.operator import Rule
 from onnxq.operator.nodes import find_input, has_input, input_at
 from onnxq.ort.matmul_add import biased_product
 from onnxq.qdq.tensors import rounded_codes
-from onnxq.qparams import PerBlock, dequantize, fake_quantize
+from onnxq.qparams import PerBlock
 from onnxq.static.placing.decision import Quantize, weight_observer, weight_of
 
 if TYPE_CHECKING:

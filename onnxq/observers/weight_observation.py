@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from onnxq.affine import quantize
 from onnxq.dtypes import INT8
 from onnxq.errors import CalibrationError, ModelError, QConfigError
-from onnxq.qparams import (
-    PerChannel,
-    QParams,
-    quantize,
-)
+from onnxq.qparams import PerChannel, QParams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq.affine import quantize
 from onnxq.graph.weights import derived
-from onnxq.qparams import PerChannel, QParams, quantize
+from onnxq.qparams import PerChannel, QParams
 
 if TYPE_CHECKING:
     from onnxq.dtypes import QDType

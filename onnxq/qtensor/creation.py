@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.affine import quantize
 from onnxq.errors import ShapeError
-from onnxq.qparams import PerChannel, QParams, quantize
+from onnxq.qparams import PerChannel, QParams
 from onnxq.qtensor.checked import float_array, numbers, one_number, qdtype, whole, wholes
 from onnxq.qtensor.tensor import QTensor
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias, cast, overload
 import numpy as np
 import numpy.typing as npt
 
+from onnxq.affine import dequantize, quantize, requantize
 from onnxq.errors import ShapeError, UnsupportedError, kind_of
 from onnxq.qparams import (
     IntArray,
@@ -19,11 +20,8 @@ from onnxq.qparams import (
     QParams,
     QScheme,
     check_shape,
-    dequantize,
     per_channel_affine,
     per_tensor_affine,
-    quantize,
-    requantize,
 )
 from onnxq.qtensor.checked import (
     float_array,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from onnxq import catalog
+from onnxq.affine import code_bounds
 from onnxq.core.saved import Saved
 from onnxq.dynamic.dynamic_decision import (
     Objective,
@@ -30,7 +31,7 @@ from onnxq.graph.weights import constant_array
 from onnxq.observers.weight_observation import observe_weight
 from onnxq.operator import Call, Float, NodePlan
 from onnxq.operator.nodes import has_input, input_at
-from onnxq.qparams import QParams, code_bounds
+from onnxq.qparams import QParams
 from onnxq.quantized.outcome import Outcome  # the codec reads annotations at run time
 from onnxq.static.arguments import check_prepared, check_statistics
 from onnxq.static.choosing.choices import (

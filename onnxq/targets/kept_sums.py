@@ -31,10 +31,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.qparams import FloatArray, QParams, quantize
+from onnxq.affine import quantize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from onnxq.qparams import FloatArray, QParams
 
 Codes = npt.NDArray[np.int8]
 Turned = npt.NDArray[np.int16]

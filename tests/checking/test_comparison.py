@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onnxq.affine import dequantize, quantize
 from onnxq.checking.comparison import CHUNK_ELEMENTS, Agreement, Comparison
 from onnxq.dtypes import INT8, UINT8
-from onnxq.qparams import dequantize, per_tensor, quantize
+from onnxq.qparams import per_tensor
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Singles

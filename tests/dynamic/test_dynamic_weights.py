@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onnxq.affine import quantize
 from onnxq.dynamic.dynamic_decision import DynamicWeightPlan
 from onnxq.dynamic.dynamic_weights import (
     StorageKey,
@@ -22,7 +23,7 @@ from onnxq.dynamic.dynamic_weights import (
 from onnxq.errors import ModelError
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver
 from onnxq.operator import DynamicWeight, Float
-from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams, quantize
+from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
 from tests.examples import weights
 
 if TYPE_CHECKING:

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from onnxq.affine import fake_quantize
 from onnxq.errors import CalibrationError
 from onnxq.observers import HistogramObserver, PercentileObserver
 from onnxq.observers._every_kth import EARLY, LEAST, EveryKth
-from onnxq.qparams import QParams, fake_quantize
 from tests.observers.whole import observe_whole
+
+if TYPE_CHECKING:
+    from onnxq.qparams import QParams
 
 F32 = npt.NDArray[np.float32]
 RNG = np.random.default_rng(21)

@@ -7,10 +7,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from onnxq.affine import fake_quantize
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.observers import HistogramObserver, MinMaxObserver, Observer
 from onnxq.observers._search import TOLERANCE, search_qparams
-from onnxq.qparams import QParams, fake_quantize, per_tensor
+from onnxq.qparams import QParams, per_tensor
 from tests.observers.whole import observe_whole
 
 if TYPE_CHECKING:

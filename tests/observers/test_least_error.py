@@ -6,9 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from onnxq.affine import dequantize, quantize
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.observers import LeastErrorObserver, PerChannelMinMaxObserver
-from onnxq.qparams import PerChannel, QParams, dequantize, quantize
+from onnxq.qparams import PerChannel, QParams
 
 if TYPE_CHECKING:
     from onnxq.observers import Observer

@@ -3,9 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from onnxq.affine import quantize
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.observers import NarrowRangeObserver
-from onnxq.qparams import PerChannel, PerTensor, quantize
+from onnxq.qparams import PerChannel, PerTensor
 
 W = np.random.default_rng(1).normal(size=(8, 4, 3, 3)).astype(np.float32)
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from onnxq.affine import dequantize, quantize
 from onnxq.observers import HistogramObserver, MinMaxObserver, PerChannelMinMaxObserver
 from onnxq.observers.tensor_noise import decibels, predicted_noise
-from onnxq.qparams import QParams, dequantize, quantize
 from tests.observers.whole import observe_whole
+
+if TYPE_CHECKING:
+    from onnxq.qparams import QParams
 
 COUNT = 100_000
 RNG = np.random.default_rng(3)

@@ -18,6 +18,7 @@ from onnx import helper
 from onnx_ir.tape import Tape
 
 from onnxq import catalog
+from onnxq.affine import dequantize, quantize
 from onnxq.dtypes import INT8, INT32, UINT8, QDType
 from onnxq.operator import (
     Array,
@@ -31,7 +32,7 @@ from onnxq.operator import (
     Rule,
     Site,
 )
-from onnxq.qparams import PerChannel, PerTensor, QParams, dequantize, per_tensor, quantize
+from onnxq.qparams import PerChannel, PerTensor, QParams, per_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.tape import Tape
 
+from onnxq.affine import quantize
 from onnxq.dtypes import INT8, QDType
 from onnxq.operator import (
     Array,
@@ -18,7 +19,7 @@ from onnxq.operator import (
     DynamicSite,
     Operator,
 )
-from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
+from onnxq.qparams import PerChannel, PerTensor, QParams
 from tests.operators.builder import IR_VERSION, MICROSOFT, names, node_of, run
 
 if TYPE_CHECKING:

@@ -5,11 +5,12 @@ import onnx_ir as ir
 import pytest
 from onnx_ir.tape import Tape
 
+from onnxq.affine import dequantize, quantize
 from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import ShapeError
 from onnxq.operator import Call, NodePlan, Site
 from onnxq.operators._clamp import bound_codes, clamp_codes, lower_clamp
-from onnxq.qparams import dequantize, per_tensor, quantize
+from onnxq.qparams import per_tensor
 from tests.examples import tensor_of
 
 P = per_tensor(0.05, 100, UINT8)

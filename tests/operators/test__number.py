@@ -3,11 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from onnxq.affine import dequantize
 from onnxq.dtypes import INT8, UINT8, QDType
 from onnxq.errors import ShapeError
 from onnxq.operator import Call, NodePlan
 from onnxq.operators._number import is_scale, number_kernel, one_code
-from onnxq.qparams import dequantize, per_tensor
+from onnxq.qparams import per_tensor
 
 
 @pytest.mark.parametrize("dtype", [UINT8, INT8])

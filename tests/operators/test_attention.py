@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
+from onnxq.affine import dequantize
 from onnxq.errors import ShapeError
 from onnxq.operator import Call, Float, Form
 from onnxq.operators.attention import Attention
-from onnxq.qparams import dequantize
 from tests.operators import builder
 from tests.operators.builder import Types
 

@@ -16,12 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onnxq import catalog
+from onnxq.affine import dequantize
 from onnxq.dtypes import INT8, INT32, UINT8, QDType
 from onnxq.errors import OnnxqError, ShapeError
 from onnxq.operator import Array, Call, Case, Form, IntegerOperator, NodePlan, Operator, Role
 from onnxq.ort import facts
 from onnxq.ort.version import installed
-from onnxq.qparams import PerChannel, QParams, dequantize
+from onnxq.qparams import PerChannel, QParams
 from tests.operators import builder
 from tests.operators.builder import Types
 

@@ -3,10 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from onnxq.affine import dequantize, quantize
 from onnxq.dtypes import UINT8
 from onnxq.operator import Call, Case, Float, Form, NodePlan, Rule
 from onnxq.operators.div import Div
-from onnxq.qparams import dequantize, per_tensor, quantize
+from onnxq.qparams import per_tensor
 from tests.operators import builder
 
 OP = Div()

@@ -3,10 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from onnxq.affine import dequantize, quantize
 from onnxq.dtypes import UINT8
 from onnxq.operator import Call, Case, Form, NodePlan
 from onnxq.operators.hard_sigmoid import HardSigmoid
-from onnxq.qparams import QParams, dequantize, per_tensor, quantize
+from onnxq.qparams import QParams, per_tensor
 from tests.operators import builder
 
 OP = HardSigmoid()

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from onnxq.affine import dequantize, quantize
 from onnxq.dtypes import INT8, UINT8, QDType
 from onnxq.graph.weights import constant
 from onnxq.operator import Call, Case, IntegerCall, NodePlan
 from onnxq.operators.hard_swish import HardSwish
 from onnxq.operators.qlinear_add import QLinearAdd
-from onnxq.qparams import QParams, dequantize, per_tensor, quantize
+from onnxq.qparams import QParams, per_tensor
 from onnxq.targets.accumulation import Accumulator, Arithmetic
 from tests.operators import builder
 

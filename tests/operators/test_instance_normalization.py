@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxq.affine import quantize
 from onnxq.operator import Call
-from onnxq.qparams import quantize
 from tests.operators import builder
 from tests.operators.builder import Types
 

@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 
+from onnxq.affine import quantize
 from onnxq.operator import Call, Float
-from onnxq.qparams import quantize
 from tests.operators import builder
 from tests.operators.builder import Types
 

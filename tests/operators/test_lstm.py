@@ -10,6 +10,7 @@ import pytest
 from onnx_ir.tape import Tape
 
 import onnxq
+from onnxq.affine import dequantize, quantize
 from onnxq.dtypes import INT8, UINT8, QDType
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import UnsupportedError
@@ -18,7 +19,7 @@ from onnxq.operator import Case, DynamicForm, DynamicNodePlan, DynamicSite, Floa
 from onnxq.operators.dynamic_quantize_lstm import DynamicQuantizeLSTM
 from onnxq.operators.lstm import LSTM
 from onnxq.qconfig import QConfigDynamic
-from onnxq.qparams import PerChannel, PerTensor, QParams, dequantize, quantize
+from onnxq.qparams import PerChannel, PerTensor, QParams
 from tests.operators import builder
 from tests.operators.dynamic_case import dynamic_model, dynamic_rule_of, fitted, run_dynamic
 

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxq.affine import dequantize, quantize
 from onnxq.dtypes import UINT8
 from onnxq.operator import Call, Case, NodePlan
 from onnxq.operators.sigmoid import Sigmoid
-from onnxq.qparams import dequantize, per_tensor, quantize
+from onnxq.qparams import per_tensor
 from tests.operators import builder
 
 OP = Sigmoid()

@@ -3,11 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from onnxq.affine import dequantize
 from onnxq.dtypes import INT8, UINT8, UINT16, QDType
 from onnxq.errors import UnsupportedError
 from onnxq.operator import Call, Case, Float, NodePlan
 from onnxq.operators.sub import Sub, mirrored
-from onnxq.qparams import dequantize, per_tensor
+from onnxq.qparams import per_tensor
 from tests.operators import builder
 from tests.operators.builder import codes
 

@@ -3,11 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from onnxq.affine import dequantize, quantize
 from onnxq.dtypes import INT8, UINT8
 from onnxq.observers import MinMaxObserver
 from onnxq.operator import Call, Case, NodePlan
 from onnxq.operators.tanh import OUTPUT_RANGE, Tanh
-from onnxq.qparams import QParams, dequantize, per_tensor, quantize
+from onnxq.qparams import QParams, per_tensor
 from tests.operators import builder
 
 OP = Tanh()

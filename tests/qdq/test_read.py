@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxq import dtypes
+from onnxq.affine import dequantize, quantize
 from onnxq.dtypes import INT8, INT32, UINT8, QDType
 from onnxq.ort.runtime import Optimization, open_session
 from onnxq.qdq.read import (
@@ -23,7 +24,7 @@ from onnxq.qdq.read import (
     one_scale,
     qparams_of,
 )
-from onnxq.qparams import PerTensor, QParams, dequantize, per_tensor, quantize
+from onnxq.qparams import PerTensor, QParams, per_tensor
 
 Array = npt.NDArray[np.generic]
 MICROSOFT = "com.microsoft"

@@ -4,6 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from onnxq.affine import quantize
 from onnxq.dtypes import INT4, INT8, INT32
 from onnxq.qdq.tensors import (
     LAZY_BYTES,
@@ -11,7 +12,7 @@ from onnxq.qdq.tensors import (
     integer_tensor,
     transposed,
 )
-from onnxq.qparams import PerChannel, QParams, per_tensor, quantize
+from onnxq.qparams import PerChannel, QParams, per_tensor
 
 
 def test_codes_are_clipped_to_the_limit() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxq import dtypes, qparams, qtensor
+from onnxq import affine, dtypes, qparams, qtensor
 from onnxq.errors import QConfigError, ShapeError, UnsupportedError
 from onnxq.qtensor import (
     QTensor,
@@ -24,7 +24,7 @@ def test_integers_are_those_of_quantize_linear(dtype: dtypes.QDType) -> None:
     p = qparams.per_tensor(0.4, 1, dtype)
     assert y.dtype == dtype
     assert y.qscheme() is qtensor.per_tensor_affine
-    assert np.array_equal(y.int_repr(), qparams.quantize(X, p))
+    assert np.array_equal(y.int_repr(), affine.quantize(X, p))
     assert y.int_repr().dtype == dtype.storage
 
 

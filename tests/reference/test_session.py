@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 import onnxq
-from onnxq import catalog, qparams, reference
+from onnxq import affine, catalog, reference
 from onnxq.errors import CalibrationError, ModelError, QConfigError, ShapeError, UnsupportedError
 from onnxq.operator import Case, IntegerCall, IntegerOperator, integer_registry, register_integer
 from onnxq.ort import runtime
@@ -625,7 +625,7 @@ def test_convolutions_run_in_the_threads(count: int, monkeypatch: pytest.MonkeyP
         if len(names) == count:
             all_came.set()
         all_came.wait(60)  # so that one thread cannot take all, however busy the machine
-        return qparams.requantize(*given)
+        return affine.requantize(*given)
 
     monkeypatch.setattr("onnxq.operators.conv.requantize", noting)
     reference.evaluator(on_codes([convolution()], CONVOLUTION), threads=count).run(

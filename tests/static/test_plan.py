@@ -8,12 +8,13 @@ import numpy.typing as npt
 import onnx_ir as ir
 import pytest
 
+from onnxq.affine import quantize
 from onnxq.dtypes import INT8, INT32, UINT8
 from onnxq.errors import CalibrationError, ModelError, QConfigError
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver, Observer
 from onnxq.operator import Float
 from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig_mapping
-from onnxq.qparams import PerChannel, QParams, quantize
+from onnxq.qparams import PerChannel, QParams
 from onnxq.static.calibrate import Statistics, calibrate
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.plan import Plan, plan

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onnxq.affine import quantize
 from onnxq.dtypes import INT8
-from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
+from onnxq.qparams import PerChannel, PerTensor, QParams
 from onnxq.targets import kept_sums
 from onnxq.targets.kept_sums import InputMeans, KeptSums, leave_int16
 from tests.examples import weights

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq import targets
+from onnxq.affine import quantize
 from onnxq.dtypes import INT8
 from onnxq.dynamic.dynamic_decision import Objective, QuantizeDynamic
 from onnxq.dynamic.dynamic_plan import dynamic_plan
@@ -28,7 +29,7 @@ from onnxq.pytorch.exporting.dynamic_export import entries_of_nodes
 from onnxq.pytorch.importers.int8_weights import INT8_MAX, within
 from onnxq.qconfig import QConfigDynamic, float16_dynamic_qconfig, onnxq_default_dynamic_qconfig
 from onnxq.qdq.tidy import holds_codes
-from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
+from onnxq.qparams import PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
     import onnx_ir as ir

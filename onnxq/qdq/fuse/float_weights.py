@@ -20,6 +20,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq import dtypes
+from onnxq.affine import quantize
 from onnxq.graph.edit import new_constant
 from onnxq.graph.weights import constant
 from onnxq.operator.nodes import find_input, input_at
@@ -27,7 +28,7 @@ from onnxq.ort import facts
 from onnxq.ort.matmul_add import biased_product
 from onnxq.qdq.read import BIAS, WEIGHT, dequantizer, is_quantize
 from onnxq.qdq.write import Grid, constants_of, feed, new_codes
-from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
+from onnxq.qparams import PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
     from onnxq.graph.edit import FreeNames

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from onnxq.affine import dequantize
 from onnxq.graph.weights import constant
 from onnxq.qdq.read import Unread, dequantizer
-from onnxq.qparams import QParams, dequantize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from onnxq.qdq.fuse.scales import Scales
+    from onnxq.qparams import QParams
 
 
 def float_view(node: ir.Node, scales: Scales) -> ir.Node:

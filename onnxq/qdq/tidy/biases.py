@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.affine import quantize
 from onnxq.dtypes import INT32
 from onnxq.operator.nodes import find_input, input_at
 from onnxq.qdq.read import BIAS, Unread, array_of, dequantizer, is_quantize, one_scale, qparams_of
 from onnxq.qdq.tidy.stored_constants import DEAD
 from onnxq.qdq.tidy.stored_weights import weight_of
 from onnxq.qdq.write import constants_of, feed, new_codes
-from onnxq.qparams import PerChannel, PerTensor, QParams, product_scale, quantize, raised_scale
+from onnxq.qparams import PerChannel, PerTensor, QParams, product_scale, raised_scale
 
 if TYPE_CHECKING:
     import numpy.typing as npt

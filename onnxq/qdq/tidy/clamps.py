@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog
+from onnxq.affine import code_bounds
 from onnxq.graph.edit import graph_of, insert_behind
 from onnxq.operator import Role
 from onnxq.qdq.read import (
@@ -16,7 +17,6 @@ from onnxq.qdq.read import (
     one_scale,
 )
 from onnxq.qdq.write import clip_codes, constants_of
-from onnxq.qparams import code_bounds
 
 if TYPE_CHECKING:
     from onnxq.dtypes import QDType

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from onnx_ir.tape import Tape
 
 from onnxq import catalog
+from onnxq.affine import code_bounds
 from onnxq.graph.edit import graph_of, replace
 from onnxq.operator import Form, NodePlan, Role, Rule, Site
 from onnxq.qdq.read import (
@@ -21,7 +22,7 @@ from onnxq.qdq.read import (
 from onnxq.qdq.tidy.lowered import write
 from onnxq.qdq.tidy.marks import MARK
 from onnxq.qdq.write import Grid, clip_codes, constants_of, grid_of, quantize_behind
-from onnxq.qparams import QParams, code_bounds
+from onnxq.qparams import QParams
 
 if TYPE_CHECKING:
     import onnx_ir as ir

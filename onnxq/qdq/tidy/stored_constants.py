@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.affine import quantize
 from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import UnsupportedError
 from onnxq.graph.edit import graph_of, new_constant
@@ -20,7 +21,7 @@ from onnxq.qdq.read import (
     is_quantize,
     qparams_of,
 )
-from onnxq.qparams import SHIFT, quantize
+from onnxq.qparams import SHIFT
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.affine import code_bounds
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.graph.walk import IF, node_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.observers import NoopObserver
 from onnxq.observers._range import EPS
-from onnxq.qparams import MIN_SCALE, QParams, code_bounds, per_tensor, stored_as
+from onnxq.qparams import MIN_SCALE, QParams, per_tensor, stored_as
 from onnxq.static.placing.groups import as_observed, with_stand_ins
 
 if TYPE_CHECKING:

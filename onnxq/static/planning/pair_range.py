@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from onnxq.affine import quantize
 from onnxq.dtypes import INT8
 from onnxq.errors import CalibrationError
 from onnxq.graph.weights import constant_array
-from onnxq.qparams import PerChannel, QParams, quantize
+from onnxq.qparams import PerChannel, QParams
 from onnxq.static.placing.decision import weight_of
 from onnxq.targets.kept_sums import InputMeans, KeptSums, leave_int16
 from onnxq.targets.range_reduction import RangeReduction, Reduction

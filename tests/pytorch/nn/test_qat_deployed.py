@@ -12,12 +12,12 @@ import torch
 from onnx import TensorProto, helper
 from torch import nn
 
+from onnxq.affine import quantize
 from onnxq.pytorch import FakeQuantize
 from onnxq.pytorch.nn import intrinsic
 from onnxq.pytorch.nn.intrinsic import qat as fused
 from onnxq.pytorch.nn.intrinsic import quantized as deployed
 from onnxq.qconfig import QConfig, onnxq_default_qat_qconfig
-from onnxq.qparams import quantize
 
 MANY = 512  # channels: 4608 products per sum
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from onnxq import dtypes, qconfig, qparams
+from onnxq import affine, dtypes, qconfig, qparams
 from onnxq.errors import CalibrationError, QConfigError, ShapeError, UnsupportedError
 from onnxq.observers import (
     ChannelHistogramObserver,
@@ -93,8 +93,8 @@ def test_scale_is_what_the_observer_says_of_the_same_batches(spec: ObserverSpec)
         assert (found.dtype, found.granularity) == (wanted.dtype, wanted.granularity)
         np.testing.assert_array_equal(fake.scale.numpy(), wanted.scale)
         np.testing.assert_array_equal(fake.zero_point.numpy(), wanted.zero_point)
-        codes = np.clip(qparams.quantize(x.numpy(), wanted), fake.quant_min, fake.quant_max)
-        np.testing.assert_array_equal(rounded.numpy(), qparams.dequantize(codes, wanted))
+        codes = np.clip(affine.quantize(x.numpy(), wanted), fake.quant_min, fake.quant_max)
+        np.testing.assert_array_equal(rounded.numpy(), affine.dequantize(codes, wanted))
         np.testing.assert_array_equal(fake.codes(x).numpy(), codes)
     assert (fake.dtype, fake.qscheme) == (observer.dtype, observer.qscheme)
     assert fake.zero_point.dtype == torch.int32

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from onnxq import dtypes, qparams
+from onnxq import affine, dtypes
 from onnxq.errors import ShapeError
 from onnxq.ort import runtime
 from onnxq.pytorch import export
@@ -58,9 +58,9 @@ def test_codes_and_values_are_those_of_the_numeric_core(
         x, scale, zero_point, p = drawn(dtype, channels, seed)
         codes = rounding_ops.quantize_linear(x, scale, zero_point, AXIS)
         assert codes.dtype == zero_point.dtype
-        np.testing.assert_array_equal(codes.numpy(), qparams.quantize(x.numpy(), p))
+        np.testing.assert_array_equal(codes.numpy(), affine.quantize(x.numpy(), p))
         values = rounding_ops.dequantize_linear(codes, scale, zero_point, AXIS)
-        np.testing.assert_array_equal(values.numpy(), qparams.dequantize(codes.numpy(), p))
+        np.testing.assert_array_equal(values.numpy(), affine.dequantize(codes.numpy(), p))
         rounded = rounding_ops.fake_quantize(
             x, scale, zero_point.to(torch.int32), dtype.qmin, dtype.qmax, AXIS
         )
@@ -72,7 +72,7 @@ def test_int32_codes_of_a_bias_are_dequantized_exactly() -> None:
     scale = torch.tensor([0.1, 0.2, 1e-5, 3.0])
     values = rounding_ops.dequantize_linear(codes, scale, torch.zeros(4, dtype=torch.int32), 0)
     p = QParams(scale.numpy(), np.zeros(4, np.int32), dtypes.INT32, PerChannel(0))
-    np.testing.assert_array_equal(values.numpy(), qparams.dequantize(codes.numpy(), p))
+    np.testing.assert_array_equal(values.numpy(), affine.dequantize(codes.numpy(), p))
 
 
 def test_nan_becomes_the_smallest_code_and_stays_nan_in_training() -> None:
@@ -88,12 +88,12 @@ def test_nan_becomes_the_smallest_code_and_stays_nan_in_training() -> None:
 def test_other_float_types_are_computed_in_float32_and_come_back(half: torch.dtype) -> None:
     x, scale, zero_point, p = drawn(dtypes.UINT8, 3, 4)
     x = x[1:].clamp(-60000, 60000).to(half)
-    exact = qparams.fake_quantize(x.to(torch.float32).numpy(), p)
+    exact = affine.fake_quantize(x.to(torch.float32).numpy(), p)
     rounded = rounding_ops.fake_quantize(x, scale, zero_point.to(torch.int32), 0, 255, AXIS)
     assert rounded.dtype == half
     assert torch.equal(rounded, torch.from_numpy(exact).to(half))
     codes = rounding_ops.quantize_linear(x, scale, zero_point, AXIS)
-    np.testing.assert_array_equal(codes.numpy(), qparams.quantize(x.to(torch.float32).numpy(), p))
+    np.testing.assert_array_equal(codes.numpy(), affine.quantize(x.to(torch.float32).numpy(), p))
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -3])
@@ -104,7 +104,7 @@ def test_any_axis_is_the_channels(axis: int) -> None:
     zero = torch.zeros(scale.shape, dtype=torch.int8)
     p = QParams(scale.numpy(), zero.numpy(), dtypes.INT8, PerChannel(axis))
     codes = rounding_ops.quantize_linear(x, scale, zero, axis)
-    np.testing.assert_array_equal(codes.numpy(), qparams.quantize(x.numpy(), p))
+    np.testing.assert_array_equal(codes.numpy(), affine.quantize(x.numpy(), p))
 
 
 NARROW = [(-7, 7), (-127, 127), (0, 15), (0, 127), (-8, 7), (-64, 63)]
@@ -132,7 +132,7 @@ def test_gradient_is_one_where_the_code_is_inside_and_zero_where_it_was_clamped(
         rounding_ops.fake_quantize(x, scale, zero, 0, 255, AXIS).backward(upstream)
         assert x.grad is not None
         wide = QParams(p.scale, p.zero_point.astype(np.int64), dtypes.INT16, p.granularity)
-        codes = torch.from_numpy(qparams.quantize(x.detach().numpy(), wide).astype(np.int64))
+        codes = torch.from_numpy(affine.quantize(x.detach().numpy(), wide).astype(np.int64))
         inside = (codes >= 0) & (codes <= 255)
         assert torch.equal(x.grad, torch.where(inside, upstream, 0.0))
 

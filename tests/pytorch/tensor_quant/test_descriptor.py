@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import onnxq.pytorch.tensor_quant as public
+from onnxq.affine import quantize
 from onnxq.errors import QConfigError
 from onnxq.observers import AmaxObserver, NarrowRangeObserver
 from onnxq.pytorch.tensor_quant import QuantDescriptor, ScaledQuantDescriptor
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigMapping, ScaleRule
-from onnxq.qparams import quantize
 
 axes = (
     st.none()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from onnxq import dtypes
+from onnxq.affine import dequantize, quantize
 from onnxq.errors import QConfigError
 from onnxq.pytorch.tensor_quant import (
     HistogramCalibrator,
@@ -18,7 +19,7 @@ from onnxq.pytorch.tensor_quant import (
     fake_tensor_quant,
 )
 from onnxq.pytorch.tensor_quant.amax_grid import scale_of
-from onnxq.qparams import PerTensor, QParams, dequantize, quantize
+from onnxq.qparams import PerTensor, QParams
 
 
 def onnx_rule(x: Tensor, amax: float, bits: int, unsigned: bool, narrow: bool) -> Tensor:

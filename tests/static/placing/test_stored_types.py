@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from onnxq import reference, targets
+from onnxq.affine import dequantize
 from onnxq.checking.cross_check import cross_check
 from onnxq.checking.verify import verify
 from onnxq.dtypes import INT8, UINT8
 from onnxq.observers import HistogramObserver, MinMaxObserver, NarrowRangeObserver, ObserverSpec
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfig, QConfigMapping
-from onnxq.qparams import dequantize, per_tensor, stored_as
+from onnxq.qparams import per_tensor, stored_as
 from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pytest
 from onnx import helper
 
+from onnxq.affine import quantize
 from onnxq.dtypes import INT8, INT32, UINT8
 from onnxq.errors import ModelError, QConfigError
 from onnxq.graph.walk import node_name
@@ -24,7 +25,7 @@ from onnxq.observers.weight_observation import (
     observe_weight,
 )
 from onnxq.qconfig import QConfig, QConfigMapping
-from onnxq.qparams import MAX_BIAS_CODE, PerChannel, PerTensor, QParams, per_tensor, quantize
+from onnxq.qparams import MAX_BIAS_CODE, PerChannel, PerTensor, QParams, per_tensor
 from onnxq.static.calibrate import calibrate
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.plan import plan

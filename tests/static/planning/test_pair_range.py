@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onnxq.affine import quantize
 from onnxq.dtypes import INT8
 from onnxq.operator import Role, Rule, WeightSlot
-from onnxq.qparams import PerChannel, PerTensor, QParams, quantize
+from onnxq.qparams import PerChannel, PerTensor, QParams
 from onnxq.static.planning import pair_range
 from onnxq.static.planning.constants import WeightPlan
 from onnxq.static.planning.pair_range import fit_pairs

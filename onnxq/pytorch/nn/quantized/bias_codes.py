@@ -41,7 +41,7 @@ def bias_steps(bias: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
         scale: float32, () or (channels,).
     """
     limits = torch.iinfo(torch.int32)
-    # float64, as onnxq.qparams.quantize for int32 codes
+    # float64, as onnxq.affine.quantize for int32 codes
     return (bias.double() / scale.double()).round_().clamp_(limits.min, limits.max)
 
 

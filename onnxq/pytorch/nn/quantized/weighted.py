@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import torch
 
+from onnxq.affine import quantize
 from onnxq.errors import ModelError, ShapeError
 from onnxq.pytorch.nn.counterpart import Counterpart
 from onnxq.pytorch.nn.quantized.bias_codes import bias_codes, bias_scale, raised_scale
@@ -20,7 +21,6 @@ from onnxq.pytorch.nn.quantized.output_grid import OutputGrid
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 from onnxq.pytorch.nn.quantized.stored import qparams_of, tensors_of
 from onnxq.pytorch.numerics.rounding_ops import dequantize_linear, quantize_linear
-from onnxq.qparams import quantize
 from onnxq.qtensor import QTensor
 
 if TYPE_CHECKING:

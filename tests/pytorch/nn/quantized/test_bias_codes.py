@@ -6,17 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from onnxq.affine import quantize
 from onnxq.dtypes import INT8, INT32, UINT8
 from onnxq.pytorch.nn.quantized.bias_codes import bias_codes, bias_scale, raised_scale
-from onnxq.qparams import (
-    MIN_SCALE,
-    PerChannel,
-    PerTensor,
-    QParams,
-    per_tensor,
-    quantize,
-    sum_scale,
-)
+from onnxq.qparams import MIN_SCALE, PerChannel, PerTensor, QParams, per_tensor, sum_scale
 from onnxq.qparams import raised_scale as raised_in_numpy
 
 CHANNELS = 12

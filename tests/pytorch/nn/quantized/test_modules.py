@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from onnxq.affine import quantize
 from onnxq.dtypes import INT8, INT32
 from onnxq.errors import (
     CalibrationError,
@@ -24,7 +25,6 @@ from onnxq.pytorch.nn.intrinsic import qat as fused
 from onnxq.pytorch.nn.intrinsic import quantized as nniq
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.qconfig import get_default_qat_qconfig, get_default_qconfig
-from onnxq.qparams import quantize
 from onnxq.qtensor import quantize_per_channel, quantize_per_tensor
 
 pytestmark = pytest.mark.oracle
