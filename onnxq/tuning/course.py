@@ -135,7 +135,12 @@ class Course:
             return found
         more = self._costs(asked, units, parts)
         costs = sorted((*found.costs, *more.costs), key=lambda cost: cost.worst_db)
-        return replace(found, costs=tuple(costs), runs=found.runs + more.runs)
+        return replace(
+            found,
+            costs=tuple(costs),
+            runs=found.runs + more.runs,
+            refused={**found.refused, **more.refused},
+        )
 
     def _costs(
         self, asked: QConfigMapping, units: Sequence[Unit], groups: Sequence[Alike]

@@ -25,7 +25,7 @@ from onnxq.tuning.evaluator import Evaluator
 from onnxq.tuning.group_errors import errors_inside, results_of, worst
 from onnxq.tuning.metric import MetricError
 from onnxq.tuning.node_group import NodeGroup
-from onnxq.tuning.sensitivity import GroupCost, Sensitivity
+from onnxq.tuning.sensitivity import ALL_GROUPS, GroupCost, Sensitivity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -81,6 +81,7 @@ class Together(Saved):
 
     Attributes:
         total_db: name of a group -> dB; NaN: the model does not show them.
+        refused: why there is no such model; empty: there is one.
     """
 
     FORMAT: ClassVar[str] = "onnxq groups together 1"
@@ -88,6 +89,7 @@ class Together(Saved):
     ANEW: ClassVar[str] = "Begin a new journal."
 
     total_db: Mapping[str, float] = field(hash=False)
+    refused: str = ""
 
 
 def sensitivity_of(
@@ -97,7 +99,7 @@ def sensitivity_of(
     together: QConfigMapping,
     executor: Executor | None = None,
 ) -> Sensitivity:
-    """Costs of groups of nodes, dearest first; those that give no model are left out.
+    """Costs of groups of nodes, dearest first; of those that give no model, why.
 
     Args:
         evaluations: of the search: their evaluator and journal.
@@ -125,6 +127,7 @@ def sensitivity_of(
         len(again),
         [c.group for c in again] == [c.group for c in dearest],
         rows / max(samples.rows, 1),
+        measuring.refused,
     )
 
 
@@ -138,6 +141,7 @@ class _Measuring:
     def __init__(self, evaluations: Evaluations, executor: Executor | None) -> None:
         self._evaluator, self._journal = evaluations.evaluator, evaluations.journal
         self._executor = executor
+        self.refused: dict[str, str] = {}  # group -> why it gives no model
 
     def costs(
         self, asked: Asked, samples: TuningSamples, together: QConfigMapping
@@ -145,7 +149,9 @@ class _Measuring:
         """Cost of each group on these samples, dearest first."""
         if not asked:
             return []
-        totals = self._together(together, [group for _, group in asked.values()], samples)
+        all_of_them = self._together(together, [group for _, group in asked.values()], samples)
+        if all_of_them.refused:
+            self.refused[ALL_GROUPS] = all_of_them.refused
         evaluator = self._on(samples)
         keys = {name: _key(samples, *item) for name, item in asked.items()}
         lacking = [name for name in asked if self._found(keys[name]) is None]
@@ -156,23 +162,28 @@ class _Measuring:
         found = []
         for name in asked:
             score = self._found(keys[name])
-            if isinstance(score, AloneScore):
+            if isinstance(score, Refusal):
+                self.refused[name] = score.reason
+            elif score is not None:
                 drop = _drop(evaluator.baseline.metric, score.metric)
-                total = totals.get(name, math.nan)
+                total = all_of_them.total_db.get(name, math.nan)
                 rows = samples.rows
                 found.append(GroupCost(name, drop, score.sqnr_db, score.own_db, total, rows))
         return sorted(found, key=lambda cost: (cost.worst_db, -cost.metric_drop))
 
     def _together(
         self, mapping: QConfigMapping, groups: Sequence[NodeGroup], samples: TuningSamples
-    ) -> Mapping[str, float]:
-        """Name of a group -> dB at its results with all of them quantized."""
+    ) -> Together:
+        """Errors at the results of groups with all of them quantized."""
         key = _key(samples, mapping, NodeGroup("", tuple(n for g in groups for n in g.nodes)))
         known = self._journal.find(TOGETHER, key, Together)
         if known is None:
-            known = Together(_errors(self._evaluator, mapping, groups, samples))
+            try:
+                known = Together(_errors(self._evaluator, mapping, groups, samples))
+            except REFUSALS as error:
+                known = Together({}, first_line(error))
             self._journal.append(TOGETHER, key, known)
-        return known.total_db
+        return known
 
     def _on(self, samples: TuningSamples) -> Evaluator:
         """The evaluator on fewer samples, calibrated on all."""
@@ -227,11 +238,8 @@ def _errors(
     groups: Sequence[NodeGroup],
     samples: TuningSamples,
 ) -> dict[str, float]:
-    """Name of a group -> dB at its results, in the model of that mapping."""
-    try:
-        made = evaluator.quantized(mapping)
-    except REFUSALS:
-        return dict.fromkeys((group.name for group in groups), math.nan)
+    """Name of a group -> dB at its results, in the model of that mapping; as `quantized` raises."""
+    made = evaluator.quantized(mapping)
     source = evaluator.subject.prepared(mapping).model
     results = {group.name: results_of(source, group) for group in groups}
     tensors = list(dict.fromkeys(tensor for each in results.values() for tensor in each))

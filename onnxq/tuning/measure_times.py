@@ -19,7 +19,7 @@ import numpy as np
 
 from onnxq.core.atomic import temporary_folder
 from onnxq.costs.model_time import walked
-from onnxq.errors import CalibrationError, ModelError, QConfigError, UnsupportedError
+from onnxq.errors import first_line
 from onnxq.graph.sizes import sizes_of
 from onnxq.operator import NodeForm
 from onnxq.ort.profile import node_ns, quick_mean, scaled
@@ -29,6 +29,7 @@ from onnxq.qconfig import Choice, QConfig, QConfigMapping, onnxq_default_dynamic
 from onnxq.samples import as_taken, input_specs
 from onnxq.tuning.attribution import Owner, Part, owners, with_unnamed
 from onnxq.tuning.change_times import change_times, changes_of
+from onnxq.tuning.evaluations import REFUSALS
 from onnxq.tuning.time_model import TimeModel, forms_ahead, forms_of
 from onnxq.tuning.times import ChangeTime, NodeTimes, Times
 
@@ -54,7 +55,6 @@ NOT_TIMED = (NodeForm.FLOAT, NodeForm.STORED)
 """Forms that quantized models are not asked about: their kernels are the float model's."""
 Sums = Mapping[tuple[Part, str], float]
 """(part, name of a node of the float model) -> nanoseconds."""
-NO_MODEL = (QConfigError, UnsupportedError, ModelError, CalibrationError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,20 +70,23 @@ class _Timed:
     forms: Forms
 
 
-def measure_times(evaluator: Evaluator, mappings: Sequence[QConfigMapping] = ()) -> Times:
+def measure_times(
+    evaluator: Evaluator, mappings: Mapping[str, QConfigMapping] | None = None
+) -> Times:
     """Times of the nodes of a model, in float and in the forms that the mappings give them.
 
     Args:
         evaluator: makes the models.
-        mappings: a node's time in a form is that in the first model in which it has it; none:
-            those of `telling`. One that gives no model is left out.
+        mappings: words for people -> mapping; a node's time in a form is that in the first model in
+            which it has it. None: those of `telling`. One that gives no model that runs is left
+            out, with a note.
 
     Raises:
         CalibrationError: unusable samples.
         ModelError: ONNX Runtime does not run the float model.
     """
     source = _source(evaluator)
-    timed = _to_be_timed(evaluator, mappings or telling(evaluator))
+    timed, notes = _to_be_timed(evaluator, mappings or telling(evaluator))
     feeds = _feeds(evaluator)
     whole_ns = _whole_runs(timed, feeds)
     sums = [
@@ -95,7 +98,7 @@ def measure_times(evaluator: Evaluator, mappings: Sequence[QConfigMapping] = ())
         found.add(each.forms, sum_of)
     others = {name: took for (part, name), took in sums[0].items() if part is Part.OTHER}
     others[RUN] = max(whole_ns[0] - sum(sums[0].values()), 0.0)
-    times = Times(here(), _shapes(feeds), found.nodes(), change_times(), others, whole_ns[0])
+    times = Times(here(), _shapes(feeds), found.nodes(), change_times(), others, whole_ns[0], notes)
     return _fitted(times, source, [(t.forms, ns) for t, ns in zip(timed, whole_ns, strict=True)])
 
 
@@ -123,17 +126,22 @@ def _with(times: Times, share: float) -> Times:
     return replace(times, changes=changes)
 
 
-def _to_be_timed(evaluator: Evaluator, mappings: Sequence[QConfigMapping]) -> list[_Timed]:
-    """The float model, and those of the mappings that run."""
-    timed = [_Timed(evaluator.subject.canonical.model, {})]
-    for mapping in mappings:
+def _to_be_timed(
+    evaluator: Evaluator, mappings: Mapping[str, QConfigMapping]
+) -> tuple[list[_Timed], tuple[str, ...]]:
+    """(the float model, and those of the mappings that run; notes on the others)."""
+    timed, notes = [_Timed(evaluator.subject.canonical.model, {})], []
+    for words, mapping in mappings.items():
         try:
             made = evaluator.quantized(mapping)
             open_session(made.model, threads=1).close()
-        except NO_MODEL:
+        except REFUSALS as error:
+            notes.append(
+                f"no times of the model {words}, which cannot be made: {first_line(error)}"
+            )
             continue
         timed.append(_Timed(made.model, forms_of(made.plan)))
-    return timed
+    return timed, tuple(notes)
 
 
 class _Found:
@@ -187,16 +195,16 @@ def _source(evaluator: Evaluator) -> ir.Model:
     return evaluator.subject.prepared(evaluator.subject.default).model
 
 
-def telling(evaluator: Evaluator) -> tuple[QConfigMapping, ...]:
-    """Mappings that give nodes every form between them: codes, float results, dynamic."""
+def telling(evaluator: Evaluator) -> dict[str, QConfigMapping]:
+    """Mappings, named in words, that give nodes every form between them: codes, dynamic ..."""
     default = evaluator.subject.default.without_forms()
     overall = default.global_qconfig
-    found = [default.set_choice(Choice.ALL_INTEGERS)]
+    found = {"in all integers": default.set_choice(Choice.ALL_INTEGERS)}
     if isinstance(overall, QConfig):
         results = replace(overall, form=NodeForm.FLOAT_RESULT)
-        found.append(QConfigMapping(results, choice=Choice.ALL_INTEGERS))
-    found.append(QConfigMapping(onnxq_default_dynamic_qconfig))
-    return (*found, default)
+        found["with float results"] = QConfigMapping(results, choice=Choice.ALL_INTEGERS)
+    found["quantized dynamically"] = QConfigMapping(onnxq_default_dynamic_qconfig)
+    return {**found, "by default": default}
 
 
 def times_of(evaluator: Evaluator, costs: Costs) -> Times:

@@ -42,6 +42,13 @@ class Score(Saved):
         return f"metric {self.metric:.5g}, {self.worst_db:.1f} dB, {size}{time}"
 
 
+def db_text(value: float, digits: int = 1) -> str:
+    """Decibels for people; exact: nothing differs, lost: all does, -: nobody saw it."""
+    if math.isinf(value):
+        return "exact" if value > 0 else "lost"
+    return "-" if math.isnan(value) else f"{value:.{digits}f}"
+
+
 def least_db(found: Iterable[float]) -> float:
     """Least of the decibels of several tensors; -inf where one is NaN, inf where there is none."""
     return min((-math.inf if math.isnan(db) else db for db in found), default=math.inf)

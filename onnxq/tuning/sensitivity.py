@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping  # noqa: TC003  # the codec reads annotations at run time
+from collections.abc import Mapping  # the codec reads annotations at run time
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from onnxq.core.saved import Saved
 from onnxq.observers.tensor_noise import noise_at
-from onnxq.tuning.score import least_db
+from onnxq.tuning.score import db_text, least_db
+
+ALL_GROUPS = "all groups together"
+"""Name of the model in which every group is quantized, among those that were refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,8 @@ class Sensitivity(Saved):
             whose order is of these.
         agreed: whether these were the dearest on few samples, too, in the same order.
         runs: passes over all search samples that the measurement is worth.
+        refused: name of a group -> why there is no model in which it alone is quantized; of
+            ALL_GROUPS, why nobody knows what is inherited.
     """
 
     FORMAT: ClassVar[str] = "onnxq sensitivity 1"
@@ -80,16 +85,21 @@ class Sensitivity(Saved):
     confirmed: int
     agreed: bool
     runs: float
+    refused: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def of(self, group: str) -> GroupCost | None:
         """The cost of that group; None: none of its nodes is quantized."""
         return next((cost for cost in self.costs if cost.group == group), None)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Models that could not be made, and why, in words."""
+        return tuple(f"not measured: {group}: {why}" for group, why in self.refused.items())
+
     def __str__(self) -> str:
         rows = ["group  dB alone  own  inherited  metric's drop"]
-        rows += [
-            f"{cost.group}  {cost.worst_db:.1f}  {cost.own_db:.1f}  {cost.inherited_db:.1f}  "
-            f"{cost.metric_drop:.4g}"
-            for cost in self.costs
-        ]
-        return "\n".join(rows)
+        for cost in self.costs:
+            figures = map(db_text, (cost.worst_db, cost.own_db, cost.inherited_db))
+            drop = f"{cost.metric_drop:.4g}" if math.isfinite(cost.metric_drop) else "-"
+            rows.append("  ".join([cost.group, *figures, drop]))
+        return "\n".join([*rows, *self.notes])

@@ -74,6 +74,7 @@ class Times(Saved):
         others: row -> nanoseconds of the float model that no node of it stands for, "run" (what a
             run takes whatever its nodes are) among them.
         float_ns: whole runs of the float model: the sum of its nodes, conversions and others.
+        notes: models that were to be measured and cannot be made, and why.
     """
 
     FORMAT: ClassVar[str] = "onnxq times 1"
@@ -86,6 +87,7 @@ class Times(Saved):
     changes: Mapping[str, ChangeTime] = field(hash=False)
     others: Mapping[str, float] = field(hash=False)
     float_ns: float
+    notes: tuple[str, ...] = ()
 
     def of(self, nodes: tuple[str, ...], form: NodeForm) -> float | None:
         """Nanoseconds of nodes in that form; float where one lacks it; None: none was measured."""

@@ -13,6 +13,7 @@ from onnxq.core.atomic import write_atomically
 from onnxq.core.saved import plain
 from onnxq.errors import OutputError, counted
 from onnxq.report.console import open_console, print_table, size_text
+from onnxq.tuning.score import db_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -226,12 +227,14 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
     console.print(f"it ended because {tuned.why}; {tuned.spent}", soft_wrap=True)
     for moves, why in tuned.refused:
         console.print(f"note: not possible: {'; '.join(moves)}: {why}", soft_wrap=True)
+    for note in (*tuned.sensitivity.notes, *(tuned.times.notes if tuned.times else ())):
+        console.print(f"note: {note}", soft_wrap=True)
 
 
 def _print_sensitivity(console: Console, tuned: Tuned) -> None:
     costs = tuned.sensitivity.costs
     rows = [
-        (cost.group, _db(cost.worst_db), _db(cost.own_db), _db(cost.inherited_db))
+        (cost.group, db_text(cost.worst_db), db_text(cost.own_db), db_text(cost.inherited_db))
         for cost in costs[:MOST_ROWS]
     ]
     header = ("group of nodes", "dB alone", "own dB", "inherited dB")
@@ -277,19 +280,10 @@ def _count(console: Console, rows: int) -> None:
 
 def _figures(score: Score) -> tuple[str, str, str, str]:
     time = "-" if score.time_ratio is None else f"{score.time_ratio:.3f}"
-    return _db(score.metric, 4), _db(score.worst_db), time, size_text(score.size_bytes)
+    return db_text(score.metric, 4), db_text(score.worst_db), time, size_text(score.size_bytes)
 
 
 def _words(score: Score, float_metric: float) -> str:
     beside = "" if math.isinf(float_metric) else f" (float {float_metric:.5g})"
     metric, db, time, size = _figures(score)
     return f"metric {metric}{beside}, {db} dB, {time} of float's time, {size}"
-
-
-def _db(value: float, digits: int = 1) -> str:
-    """A number for people; -: what was not seen."""
-    if math.isinf(value):
-        return "exact" if value > 0 else "lost"
-    if math.isnan(value):
-        return "-"
-    return f"{value:.{digits}f}"

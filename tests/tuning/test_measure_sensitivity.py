@@ -16,6 +16,7 @@ from onnxq.tuning.evaluations import Evaluations
 from onnxq.tuning.journal import Journal, JournalHead
 from onnxq.tuning.measure_sensitivity import sensitivity_of
 from onnxq.tuning.node_group import NodeGroup
+from onnxq.tuning.sensitivity import ALL_GROUPS
 from tests.examples import ALL_INTEGERS, model, weights
 from tests.tuning.parts import evaluator_of
 
@@ -119,7 +120,7 @@ def test_the_dearest_are_confirmed_on_more_samples(found: Sensitivity) -> None:
     assert found.runs == pytest.approx((4 * 4 + 15 * 4) / 60, abs=0.1)
 
 
-def test_a_group_without_a_model_is_left_out(evaluator: Evaluator) -> None:
+def test_a_group_without_a_model_says_why(evaluator: Evaluator) -> None:
     def without(group: Nodes) -> QConfigMapping:
         return alone(group).set_node("nowhere", None) if group is GROUPS[0] else alone(group)
 
@@ -128,6 +129,23 @@ def test_a_group_without_a_model_is_left_out(evaluator: Evaluator) -> None:
     )
     assert found.of("first+relu") is None
     assert len(found.costs) == 2
+    assert "nowhere" in found.refused["first+relu"]
+
+
+def test_costs_alone_are_found_where_the_model_of_all_groups_is_refused(
+    evaluator: Evaluator,
+) -> None:
+    found = sensitivity_of(
+        Evaluations(evaluator, Journal.open(None, HEAD)),
+        alone,
+        GROUPS,
+        ALL_INTEGERS.set_node("nowhere", None),
+    )
+    assert "nowhere" in found.refused[ALL_GROUPS]
+    assert all(math.isnan(cost.total_db) for cost in found.costs)
+    assert all(math.isfinite(cost.own_db) for cost in found.costs)
+    assert "nan" not in str(found)
+    assert f"not measured: {ALL_GROUPS}" in str(found)
 
 
 def test_an_interrupted_measurement_goes_on(

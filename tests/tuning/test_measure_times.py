@@ -61,6 +61,16 @@ def test_times_survive_their_file_form_and_predict_the_same(
     assert TimeModel(again, model).ratio(forms) == TimeModel(times, model).ratio(forms)
 
 
+def test_a_model_that_cannot_be_made_leaves_a_note(
+    evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MEASURED_S", 0.0)
+    found = measure_times(evaluator, {"of nobody": ALL_INTEGERS.set_node("nowhere", None)})
+    assert len(found.notes) == 1
+    assert "of nobody" in found.notes[0]
+    assert "nowhere" in found.notes[0]
+
+
 def test_changes_cost_what_whole_runs_show(evaluator: Evaluator, times: Times) -> None:
     model = evaluator.subject.prepared(ALL_INTEGERS).model
     forms = forms_of(evaluator.quantized(ALL_INTEGERS).plan)

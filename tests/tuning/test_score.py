@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 
-from onnxq.tuning.score import Score
+from onnxq.tuning.score import Score, db_text
 
 
 def test_the_worst_output_counts() -> None:
@@ -20,6 +20,11 @@ def test_a_model_without_outputs_of_floats_has_no_worst_one() -> None:
 def test_a_score_survives_its_file_form_with_infinite_numbers() -> None:
     score = Score(math.inf, {"a": math.inf, "b": 12.5}, 10, 0.75)
     assert Score.from_dict(score.to_dict()) == score
+
+
+def test_decibels_for_people_are_words_where_they_are_no_numbers() -> None:
+    texts = [db_text(db) for db in (12.34, math.inf, -math.inf, math.nan)]
+    assert texts == ["12.3", "exact", "lost", "-"]
 
 
 def test_a_score_reads_as_a_line() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -35,6 +36,13 @@ def test_a_group_that_is_not_quantized_has_no_cost() -> None:
     found = Sensitivity((cost(),), 1, agreed=True, runs=2.5)
     assert found.of("g") == cost()
     assert found.of("h") is None
+
+
+def test_a_sensitivity_of_sqnr_shows_no_drop_and_no_bare_nan() -> None:
+    found = replace(cost(math.nan, math.inf), metric_drop=math.inf)
+    assert str(Sensitivity((found,), 0, agreed=True, runs=1.0)).splitlines()[1] == (
+        "g  25.0  -  -  -"
+    )
 
 
 def test_a_sensitivity_reads_as_a_table() -> None:

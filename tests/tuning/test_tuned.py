@@ -10,6 +10,7 @@ from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.tuning.goal import Goal
 from onnxq.tuning.score import Score
 from onnxq.tuning.sensitivity import GroupCost, Sensitivity
+from onnxq.tuning.times import Times
 from onnxq.tuning.tuned import MOST_ROWS, Checked, Tuned
 from tests.examples import network
 
@@ -29,6 +30,15 @@ def tuned(*costs: GroupCost) -> Tuned:
 def test_error_that_does_not_show_is_a_dash() -> None:
     row = next(line for line in tuned(COST).report().splitlines() if line.startswith("Conv, a"))
     assert row.split()[-3:] == ["30.0", "31.0", "-"]
+
+
+def test_report_says_what_could_not_be_made() -> None:
+    found = tuned(COST)
+    refused = replace(found.sensitivity, refused={"MatMul, b": "no kernel"})
+    times = Times("here", {}, {}, {}, {}, 1.0, ("no times of the model in all integers",))
+    report = replace(found, sensitivity=refused, times=times).report()
+    assert "note: not measured: MatMul, b: no kernel" in report
+    assert "note: no times of the model in all integers" in report
 
 
 def test_count_of_further_groups_stands_apart_from_the_next_table() -> None:
