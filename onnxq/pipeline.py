@@ -24,7 +24,7 @@ from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.improve.carry_out import check_samples
-from onnxq.ort import runtime
+from onnxq.ort.types_by_run import types_by_run
 from onnxq.samples import is_one_shot, open_samples
 from onnxq.samples.held_apart import held_apart
 from onnxq.static.arguments import check_decibels, check_prepared
@@ -290,7 +290,7 @@ def plan_dynamic(
     aim, mapping = as_objective(objective), mapping_of(qconfig_spec, dtype)
     beside = [] if dtype is None else notes_on_dtype(mapping, as_dtype(dtype))
     chosen = targets.resolve(target)
-    canonical = canonicalize(load(model), runtime.infer_types)
+    canonical = canonicalize(load(model), types_by_run)
     notes = (*canonical.notes, *check_names(canonical.model, mapping), *beside)
     made = dynamic_plan(canonical.model, mapping, chosen, aim, notes)
     check_something(made, canonical.model)

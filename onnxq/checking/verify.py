@@ -26,7 +26,7 @@ from onnxq.graph.io import load, model_hash
 from onnxq.graph.passes.pad_channels import padded_channels
 from onnxq.graph.pixels import pixels_of, take_pixels
 from onnxq.graph.portable import PortableModel
-from onnxq.ort import runtime
+from onnxq.ort.types_by_run import types_by_run
 from onnxq.samples import input_specs, open_samples
 from onnxq.samples.shared_out import over_batches, without_state
 from onnxq.samples.state import as_feedback, check_feedback
@@ -143,7 +143,7 @@ class _Away:
 
 def _float_side(model: ModelSource, target: ir.Model) -> ir.Model:
     """The canonical float model, which takes pixels where the quantized one does."""
-    source = canonicalize(load(model), runtime.infer_types).model
+    source = canonicalize(load(model), types_by_run).model
     floats = {v.name for v in source.graph.inputs} - read_coded(source, INPUTS_KEY).keys()
     take_pixels(source, {n: coded for n, coded in pixels_of(target).items() if n in floats})
     return source

@@ -16,7 +16,6 @@ import enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
@@ -26,15 +25,11 @@ from onnxq.errors import (
     CalibrationError,
     ModelError,
     OutputError,
-    UnsupportedError,
     first_line,
     nearest,
 )
-from onnxq.graph.expose import expose
-from onnxq.graph.skeleton import in_memory, read_attributes
+from onnxq.ort.handing_over import INLINE_BYTES, hand_over
 from onnxq.ort.node_kinds import NodeKind, NodeUse, count, integer_nodes
-from onnxq.samples import input_specs
-from onnxq.samples.made_up import batch_of_ones
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +44,6 @@ __all__ = [
     "Session",
     "Waiting",
     "count",
-    "infer_types",
     "integer_nodes",
     "open_profiled",
     "open_session",
@@ -68,10 +62,6 @@ OPEN_ERRORS: tuple[type[Exception], ...] = (*ORT_ERRORS, RuntimeError)
 RUN_ERRORS: tuple[type[Exception], ...] = (*ORT_ERRORS, RuntimeError, ValueError)
 NOT_WRITTEN = "Protobuf serialization failed"
 """Words of ONNX Runtime where an optimized model does not fit on the disk."""
-INLINE_BYTES = 1024
-"""Smaller weights stay in the protobuf: shape inference reads them there (shapes, axes, scales)."""
-IN_MEMORY = "in_memory"
-"""Location of the weights that are handed over beside the protobuf."""
 SEPARATE_BYTES = 1 << 26
 """Optimized models with more weights are written with external data, which is then memory-mapped;
 protobuf would hold them in memory, and ends at 2 GB."""
@@ -229,7 +219,11 @@ def _open(model: ir.Model | str | Path, options: ort.SessionOptions) -> Session:
     kept: list[ort.OrtValue] = []
     if isinstance(model, ir.Model):
         name = f"model '{model.graph.name or 'unnamed'}'"
-        source, kept = _hand_over(model, options)
+        handed = hand_over(model)
+        source = handed.graph
+        kept = [ort.OrtValue.ortvalue_from_numpy(array) for array in handed.weights.values()]
+        if kept:
+            options.add_external_initializers(list(handed.weights), kept)
     else:
         name = f"model '{model}'"
         source = str(model)
@@ -242,65 +236,6 @@ def _open(model: ir.Model | str | Path, options: ort.SessionOptions) -> Session:
             f"{name}: ONNX Runtime {ort.__version__} does not accept it: {_reason(error)}"
         ) from error
     return Session(session, name, kept)
-
-
-def _hand_over(model: ir.Model, options: ort.SessionOptions) -> tuple[bytes, list[ort.OrtValue]]:
-    """The graph as protobuf bytes, and the weights, which `options` now points to."""
-    graph = model.clone()
-    names: list[str] = []
-    values: list[ort.OrtValue] = []
-    for name, value in list(graph.graph.initializers.items()):
-        if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
-            del graph.graph.initializers[name]  # ONNX Runtime drops it, and then misses it
-            continue
-        tensor = value.const_value
-        array = None if tensor is None else _shared_array(tensor)
-        if tensor is None or array is None:
-            continue
-        names.append(name)
-        values.append(ort.OrtValue.ortvalue_from_numpy(array))
-        value.const_value = ir.ExternalTensor(
-            IN_MEMORY, 0, array.nbytes, tensor.dtype, shape=ir.Shape(array.shape), name=name
-        )
-    _inline_files(graph)
-    if names:
-        options.add_external_initializers(names, values)
-    try:
-        return ir.to_proto(graph).SerializeToString(), values
-    except (ValueError, RuntimeError) as error:  # what protobuf and upb raise beyond 2 GB
-        raise ModelError(
-            f"model '{model.graph.name}' cannot be serialized: {first_line(error)}. Branches of If "
-            "that own more than 2 GB of weights cannot be run; move these to the main graph."
-        ) from error
-
-
-def _shared_array(tensor: ir.TensorProtocol) -> Array | None:
-    """The array that ONNX Runtime is to read where it is; None: the tensor goes into the protobuf.
-
-    The protobuf takes what is small, and what NumPy has no type for (text, bfloat16, float8, int4).
-    """
-    if tensor.dtype == ir.DataType.STRING or tensor.dtype.bitwidth < 8:
-        return None
-    if tensor.nbytes < INLINE_BYTES:
-        return None
-    array = np.ascontiguousarray(tensor.numpy())
-    return array if array.dtype.type.__module__ == "numpy" else None
-
-
-def _inline_files(model: ir.Model) -> None:
-    """Reads weights that are still in files, which ONNX Runtime would not find from bytes."""
-    for graph in model.graphs():
-        for value in graph.initializers.values():
-            if value.const_value is not None:
-                value.const_value = _read(value.const_value)
-    read_attributes(model)
-
-
-def _read(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
-    """The tensor with its data; one that ONNX Runtime is handed in memory stays as it is."""
-    if isinstance(tensor, ir.ExternalTensor) and tensor.location == IN_MEMORY:
-        return tensor
-    return in_memory(tensor)
 
 
 def _reason(error: Exception) -> str:
@@ -394,46 +329,6 @@ def _weight_bytes(model: ir.Model | str | Path) -> int:
     tensors = (value.const_value for value in model.graph.initializers.values())
     # a tensor of texts has no size in bytes
     return sum(t.nbytes for t in tensors if t is not None and t.dtype != ir.DataType.STRING)
-
-
-def infer_types(
-    model: ir.Model, names: Sequence[str] | None = None
-) -> dict[str, tuple[ir.DataType, tuple[int, ...]]]:
-    """Type and shape of the named values, found by one real run: {value name: (dtype, shape)}.
-
-    The run gets ones (True for booleans), with 1 for each dimension that is not static. A value in
-    a branch of an If that does not run is not in the result.
-
-    Args:
-        model: names are unique over the whole model.
-        names: node outputs or graph inputs, in the main graph or in branches of If; None: every
-            node output of the main graph. Sequences and optionals are left out.
-
-    Raises:
-        ModelError: ONNX Runtime does not accept the model, or the model cannot run on ones.
-        UnsupportedError: a value inside the body of a Loop or Scan.
-    """
-    if names is None:
-        names = [v.name for node in model.graph for v in node.outputs if v.name]
-    exposed = expose(model, names)
-    try:
-        feeds = batch_of_ones(input_specs(model))
-    except UnsupportedError as error:
-        raise ModelError(f"types cannot be found by a run on inputs of ones: {error}") from error
-    with open_session(exposed.model, threads=1, optimization=Optimization.NONE) as session:
-        try:
-            arrays = dict(zip(session.outputs, session.run(feeds), strict=True))
-        except CalibrationError as error:
-            raise ModelError(
-                f"types cannot be found by a run on inputs of ones: {error} Run shape inference "
-                "first (onnx.shape_inference.infer_shapes), or give the inputs static shapes."
-            ) from error
-    return {
-        name: (ir.DataType.from_numpy(arrays[output].dtype), arrays[output].shape)
-        for name, output in exposed.outputs.items()
-        if isinstance(arrays[output], np.ndarray)
-        and (name == output or arrays[output].shape != (0,))  # (0,): the branch did not run
-    }
 
 
 def signatures() -> Iterator[tuple[str, str, tuple[int, int], int, frozenset[str]]]:

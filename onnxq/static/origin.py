@@ -13,7 +13,7 @@ from onnxq.graph.io import load, model_hash
 from onnxq.graph.passes.pad_channels import PadDepthwise
 from onnxq.graph.passes.pool_to_conv import PoolToConv
 from onnxq.graph.pixels import coded_pixels, take_pixels
-from onnxq.ort import runtime
+from onnxq.ort.types_by_run import types_by_run
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -62,7 +62,7 @@ def read_again(
     Raises:
         ModelError: it cannot be read, or is another model now.
     """
-    model = canonicalize(load(path), runtime.infer_types).model
+    model = canonicalize(load(path), types_by_run).model
     take_pixels(model, coded_pixels(model, input_codes))
     found = model_hash(model)
     if found != wanted_hash:

@@ -19,7 +19,7 @@ from onnxq.graph.io import load, model_hash
 from onnxq.graph.pixels import coded_pixels, take_pixels
 from onnxq.graph.saving import to_bytes
 from onnxq.graph.walk import tensor_names, walk
-from onnxq.ort import runtime
+from onnxq.ort.types_by_run import types_by_run
 from onnxq.qconfig import Choice, QConfigMapping, default_qconfig_mapping
 from onnxq.qconfig.absent import absent_op_types
 from onnxq.qconfig.input_codes import as_input_codes, as_output_codes, check_end
@@ -378,7 +378,7 @@ def _decided(model: ir.Model, name: str, asked: _Request, notes: tuple[str, ...]
 def _canonical(model: ModelSource | Canonical) -> Canonical:
     """The canonical model, whose graph may be changed."""
     if not isinstance(model, Canonical):
-        return canonicalize(load(model), runtime.infer_types)
+        return canonicalize(load(model), types_by_run)
     return model if model.trains else model.copy()
 
 

@@ -15,8 +15,8 @@ from onnxq.graph.canonical import Canonical, canonicalize
 from onnxq.graph.io import load, model_hash
 from onnxq.graph.pixels import coded_pixels
 from onnxq.graph.saving import saved_bytes, to_bytes
-from onnxq.ort import runtime
 from onnxq.ort.runtime import Session, open_session
+from onnxq.ort.types_by_run import types_by_run
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.qconfig.input_codes import as_input_codes
 from onnxq.samples import input_specs
@@ -99,7 +99,7 @@ class Subject:
         Raises:
             ModelError: the model is unreadable, quantized already, or of a refused type or opset.
         """
-        canonical = canonicalize(load(model), runtime.infer_types)
+        canonical = canonicalize(load(model), types_by_run)
         found = canonical.model
         return cls(canonical, settings, model_hash(found), saved_bytes(found))
 

@@ -15,6 +15,7 @@ from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.operator import DynamicForm
 from onnxq.ort import runtime
+from onnxq.ort.types_by_run import types_by_run
 from onnxq.qconfig import QConfigDynamic, QConfigMapping, onnxq_default_dynamic_qconfig
 
 WEIGHTS = Path(digits.__file__).parent
@@ -97,7 +98,7 @@ def test_for_an_older_target_it_is_at_most_6_images_behind(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_codes_scales_and_zero_points_take_less_than_a_third(name: str) -> None:
-    before = constants(canonicalize(load(exported(name)), runtime.infer_types).model)
+    before = constants(canonicalize(load(exported(name)), types_by_run).model)
     after = constants(quantized(name))
     gone = sum(size for name, size in before.items() if name not in after)
     new = sum(size for name, size in after.items() if name not in before)

@@ -12,10 +12,11 @@ import onnx_ir as ir
 import pytest
 from onnx import helper
 
-from onnxq.errors import CalibrationError, ModelError, UnsupportedError
+from onnxq.errors import CalibrationError, ModelError
 from onnxq.ort import runtime
 from onnxq.ort.runtime import Memory, NodeKind, Optimization
 from tests.examples import model, weights
+from tests.ort.small_models import parsed, product_model, product_proto, product_weight
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,39 +24,10 @@ if TYPE_CHECKING:
 X = np.linspace(-1, 1, 16, dtype=np.float32).reshape(1, 16)
 
 
-def _weight() -> npt.NDArray[np.float32]:
-    return np.random.default_rng(0).standard_normal((16, 256), np.float32)
-
-
-def _proto(weight: npt.NDArray[np.float32]) -> onnx.ModelProto:
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["m"], name="matmul"),
-        helper.make_node("Relu", ["m"], ["y"], name="relu"),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "net",
-        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 16])],
-        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n", 256])],
-        [onnx.numpy_helper.from_array(weight, "w")],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-
-
-def _model() -> ir.Model:
-    return ir.from_proto(_proto(_weight()))
-
-
-def _parsed(text: str) -> ir.Model:
-    return ir.serde.deserialize_model(
-        onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> {text}')
-    )
-
-
 def test_a_model_runs_from_memory_and_from_a_path_alike(tmp_path: Path) -> None:
-    onnx.save(_proto(_weight()), tmp_path / "net.onnx")
+    onnx.save(product_proto(product_weight()), tmp_path / "net.onnx")
     with (
-        runtime.open_session(_model()) as ours,
+        runtime.open_session(product_model()) as ours,
         runtime.open_session(tmp_path / "net.onnx") as theirs,
     ):
         assert (ours.inputs, ours.outputs) == (("x",), ("y",))
@@ -64,103 +36,21 @@ def test_a_model_runs_from_memory_and_from_a_path_alike(tmp_path: Path) -> None:
 
 def test_weights_mapped_from_an_external_file_run(tmp_path: Path) -> None:
     onnx.save_model(
-        _proto(_weight()), tmp_path / "net.onnx", save_as_external_data=True, location="net.data"
+        product_proto(product_weight()),
+        tmp_path / "net.onnx",
+        save_as_external_data=True,
+        location="net.data",
     )
     model = ir.load(tmp_path / "net.onnx")
     assert isinstance(model.graph.initializers["w"].const_value, ir.ExternalTensor)
     with runtime.open_session(model) as session:
         [y] = session.run({"x": X})
     # sums of 16 products below 4 in size: an ulp or two of 16
-    assert np.abs(y - np.maximum(X @ _weight(), 0)).max() < 1e-5
-
-
-BRANCHES = """g (bool k, float[1,16] x) => (float[1,16] y) {
-    y = If (k) <then_branch = a () => (float[1,16] p) { p = Add(x, x) },
-                else_branch = b () => (float[1,16] q) { q = Sub(x, x) }> }"""
-
-
-@pytest.mark.parametrize("size", [16, 2 * runtime.INLINE_BYTES])
-def test_weights_of_branches_in_external_files_run(size: int, tmp_path: Path) -> None:
-    model = _parsed(BRANCHES)
-    for number, attribute in enumerate(model.graph[0].attributes.values()):
-        branch = attribute.as_graph()
-        tensor = ir.tensor(np.full(size, 2, np.float32), name=f"w{number}")
-        weight = ir.Value(name=tensor.name, const_value=tensor)
-        branch.register_initializer(weight)
-        top = ir.node("ReduceMax", [weight], {"keepdims": 0})
-        branch.insert_before(branch[0], top)
-        branch[1].replace_input_with(1, top.outputs[0])
-    ir.save(model, tmp_path / "net.onnx", external_data="net.data", size_threshold_bytes=0)
-    with runtime.open_session(ir.load(tmp_path / "net.onnx")) as session:
-        [added] = session.run({"x": X, "k": np.array(True)})
-        [taken] = session.run({"x": X, "k": np.array(False)})
-    np.testing.assert_array_equal(added, X + 2)
-    np.testing.assert_array_equal(taken, X - 2)
-
-
-@pytest.mark.parametrize("size", [2, 4096])
-@pytest.mark.parametrize("kind", [ir.DataType.INT4, ir.DataType.UINT4, ir.DataType.INT8])
-def test_small_and_packed_weights_in_external_files_run(
-    kind: ir.DataType, size: int, tmp_path: Path
-) -> None:
-    model = _parsed("g (float[1] x) => (float[n] y) { d = DequantizeLinear(w, s) y = Mul(x, d) }")
-    codes = np.resize(np.array([1, 7]), size).astype(kind.numpy())
-    for name, array in (("w", codes), ("s", np.array(0.5, np.float32))):
-        value = model.graph[0].inputs[0 if name == "w" else 1]
-        assert value is not None
-        value.const_value = ir.tensor(array, name=name)
-        model.graph.register_initializer(value)
-    ir.save(model, tmp_path / "net.onnx", external_data="net.data", size_threshold_bytes=0)
-    loaded = ir.load(tmp_path / "net.onnx")
-    assert isinstance(loaded.graph.initializers["w"].const_value, ir.ExternalTensor)
-    with runtime.open_session(loaded) as session:
-        [y] = session.run({"x": np.ones(1, np.float32)})
-    np.testing.assert_array_equal(y, np.resize(np.array([0.5, 3.5], np.float32), size))
-
-
-def test_weights_that_numpy_has_no_type_for_run_too() -> None:
-    texts = ir.StringTensor([b"a" * 2000, b"b"], shape=ir.Shape([2]), name="w")
-    model = _parsed("g (string[2] x) => (bool[2] y) { y = Equal(x, x) }")
-    weight = ir.Value(name="w", const_value=texts, type=ir.TensorType(ir.DataType.STRING))
-    model.graph.register_initializer(weight)
-    model.graph[0].replace_input_with(1, weight)
-    with runtime.open_session(model) as session:
-        [y] = session.run({"x": np.array(["a", "b"], object)})
-    np.testing.assert_array_equal(y, [False, True])
-    assert runtime.optimized_graph(model).graph.outputs[0].name == "y"
-
-
-@pytest.mark.parametrize("kind", [ir.DataType.INT4, ir.DataType.BFLOAT16])
-def test_packed_and_extended_types_are_handed_over(kind: ir.DataType) -> None:
-    model = _parsed("g (float[4096] x, float s) => (y) { w = Identity(x) y = Cast<to = 1>(w) }")
-    values = ir.tensor(np.arange(4096).astype(np.float32) % 8).numpy().astype(kind.numpy())
-    weight = ir.Value(name="c", const_value=ir.Tensor(values, dtype=kind, name="c"))
-    weight.type = ir.TensorType(kind)
-    model.graph.register_initializer(weight)
-    model.graph[1].replace_input_with(0, weight)
-    with runtime.open_session(model) as session:
-        [y] = session.run({"x": np.zeros(4096, np.float32), "s": np.array(1, np.float32)})
-    np.testing.assert_array_equal(y, np.arange(4096) % 8)
-
-
-def test_an_initializer_that_nothing_reads_does_no_harm() -> None:
-    proto = _proto(_weight())
-    proto.graph.initializer.append(onnx.numpy_helper.from_array(_weight(), "unused"))
-    source = ir.from_proto(proto)
-    with runtime.open_session(source) as session:
-        assert session.run({"x": X})[0].shape == (1, 256)
-    assert "unused" in source.graph.initializers
-
-
-def test_opening_leaves_the_model_as_it_is() -> None:
-    model = _model()
-    weight = model.graph.initializers["w"].const_value
-    runtime.open_session(model).close()
-    assert model.graph.initializers["w"].const_value is weight
+    assert np.abs(y - np.maximum(X @ product_weight(), 0)).max() < 1e-5
 
 
 def test_results_outlive_the_session_and_later_runs() -> None:
-    with runtime.open_session(_model()) as session:
+    with runtime.open_session(product_model()) as session:
         first = session.run({"x": X})[0]
         copy = first.copy()
         session.run({"x": -X})
@@ -169,21 +59,21 @@ def test_results_outlive_the_session_and_later_runs() -> None:
 
 @pytest.mark.parametrize("optimization", Optimization)
 def test_every_level_runs(optimization: Optimization) -> None:
-    with runtime.open_session(_model(), threads=1, optimization=optimization) as session:
+    with runtime.open_session(product_model(), threads=1, optimization=optimization) as session:
         assert session.run({"x": X})[0].shape == (1, 256)
 
 
 @pytest.mark.parametrize("memory", Memory)
 def test_both_ways_to_get_memory_give_the_same(memory: Memory) -> None:
-    with runtime.open_session(_model(), memory=memory) as session:
+    with runtime.open_session(product_model(), memory=memory) as session:
         for count in (1, 5, 2):
             y = np.asarray(session.run({"x": np.repeat(X, count, 0)})[0], np.float32)
             # sums of 16 products below 4 in size: an ulp or two of 16
-            assert np.abs(y - np.maximum(X @ _weight(), 0)).max() < 1e-5
+            assert np.abs(y - np.maximum(X @ product_weight(), 0)).max() < 1e-5
 
 
 def test_single_outputs_can_be_asked_for() -> None:
-    model = _parsed("g (float[2] x) => (float[2] a, float[2] b) { a = Neg(x) b = Abs(x) }")
+    model = parsed("g (float[2] x) => (float[2] a, float[2] b) { a = Neg(x) b = Abs(x) }")
     with runtime.open_session(model) as session:
         [b] = session.run({"x": np.array([-1, 2], np.float32)}, ["b"])
     np.testing.assert_array_equal(b, [1, 2])
@@ -218,7 +108,7 @@ def test_an_operator_that_is_not_registered_is_told_apart() -> None:
 
 
 def test_a_graph_that_onnx_runtime_refuses_is_an_error() -> None:
-    model = _parsed("g (float[2] x) => (float[2] y) { y = NoSuchOperator(x) }")
+    model = parsed("g (float[2] x) => (float[2] y) { y = NoSuchOperator(x) }")
     with pytest.raises(ModelError, match="NoSuchOperator"):
         runtime.open_session(model)
 
@@ -237,76 +127,17 @@ def test_feeds_that_do_not_suit_are_errors(
     feeds: dict[str, npt.NDArray[np.generic]], message: str
 ) -> None:
     with (
-        runtime.open_session(_model()) as session,
+        runtime.open_session(product_model()) as session,
         pytest.raises(CalibrationError, match=f"(?s){message}"),
     ):
         session.run(feeds)
 
 
 def test_a_closed_session_says_so() -> None:
-    session = runtime.open_session(_model())
+    session = runtime.open_session(product_model())
     session.close()
     with pytest.raises(CalibrationError, match="the session is closed"):
         session.run({"x": X})
-
-
-def test_types_and_shapes_come_from_one_run() -> None:
-    model = _parsed(
-        """
-        g (float[n,3] x, bool c) => (y) {
-          s = Shape(x)
-          y = If (c) <
-            then_branch = t () => (p) { p = Neg(x) },
-            else_branch = e () => (o) { o = Exp(x) }
-          >
-        }
-        """
-    )
-    assert runtime.infer_types(model, ["x", "s", "y", "p", "o"]) == {
-        "x": (ir.DataType.FLOAT, (1, 3)),
-        "s": (ir.DataType.INT64, (2,)),
-        "y": (ir.DataType.FLOAT, (1, 3)),
-        "p": (ir.DataType.FLOAT, (1, 3)),
-    }
-
-
-def test_every_tensor_of_the_main_graph_is_typed_by_default() -> None:
-    model = _parsed(
-        """
-        g (float[n,3] x) => (z) {
-          s = SequenceConstruct(x, x)
-          i = Constant<value = int64 {0}>()
-          y = SequenceAt(s, i)
-          z = Shape(y)
-        }
-        """
-    )
-    assert runtime.infer_types(model) == {
-        "i": (ir.DataType.INT64, ()),
-        "y": (ir.DataType.FLOAT, (1, 3)),
-        "z": (ir.DataType.INT64, (2,)),
-    }
-
-
-def test_a_model_that_cannot_run_on_ones_is_an_error() -> None:
-    model = _parsed("g (float[2,3] x, int64[2] n) => (y) { y = Reshape(x, n) }")
-    with pytest.raises(ModelError, match="types cannot be found by a run"):
-        runtime.infer_types(model, ["y"])
-
-
-def test_types_inside_a_loop_are_not_to_be_had() -> None:
-    model = _parsed(
-        """
-        g (float[3] x, int64 n, bool c) => (float[3] y) {
-          y = Loop (n, c, x) <body = b (int64 i, bool ci, float[3] s) => (bool co, float[3] so) {
-            co = Identity(ci)
-            so = Neg(s)
-          }>
-        }
-        """
-    )
-    with pytest.raises(UnsupportedError, match="Loop or Scan"):
-        runtime.infer_types(model, ["so"])
 
 
 def _quantized() -> ir.Model:
@@ -353,10 +184,10 @@ def test_optimized_graphs_beyond_the_protobuf_limit_keep_their_weights_outside(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(runtime, "SEPARATE_BYTES", 1000)
-    optimized = runtime.optimized_graph(_model())
+    optimized = runtime.optimized_graph(product_model())
     [weight] = [v.const_value for v in optimized.graph.initializers.values()]
     assert isinstance(weight, ir.ExternalTensor)
-    np.testing.assert_array_equal(weight.numpy(), _weight())
+    np.testing.assert_array_equal(weight.numpy(), product_weight())
 
 
 def test_a_full_disk_for_temporary_files_is_named() -> None:

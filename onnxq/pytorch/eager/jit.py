@@ -16,7 +16,7 @@ from torch import nn
 from onnxq.errors import CalibrationError, QConfigError, UnsupportedError, kind_of, nearest
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.walk import node_name, walk
-from onnxq.ort import runtime
+from onnxq.ort.types_by_run import types_by_run
 from onnxq.pipeline import convert, quantize_dynamic
 from onnxq.pytorch.eager.torch_ao import own_entry
 from onnxq.pytorch.exporting.script import bind_script, export_script
@@ -149,7 +149,7 @@ def by_node(exported: ir.Model, entries: Mapping[str, Entry]) -> QConfigMapping:
     inner = {name: entry for name, entry in entries.items() if name}
     if not inner:
         return mapping
-    canonical = canonicalize(exported, runtime.infer_types).model
+    canonical = canonicalize(exported, types_by_run).model
     for node, _ in walk(canonical.graph):
         read = [str(v.name) for v in node.inputs if v is not None and v.is_initializer()]
         owners = [n for n in inner if any(name.startswith(f"{n}.") for name in read)]

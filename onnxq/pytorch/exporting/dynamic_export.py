@@ -24,7 +24,7 @@ from onnxq.dynamic.spec import as_dtype, dynamic_op_types, entry_for
 from onnxq.errors import ModelError, QConfigError, UnsupportedError, kind_of, nearest
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.walk import node_name, walk
-from onnxq.ort import runtime
+from onnxq.ort.types_by_run import types_by_run
 from onnxq.pipeline import quantize_dynamic as quantize_model
 from onnxq.pytorch.arguments.example_inputs import example_inputs
 from onnxq.pytorch.exporting.exporter import export
@@ -118,7 +118,7 @@ def quantize_dynamic(  # torch's signature, and what exporting needs
         return quantize_model(exported, None, wanted, target=machine, objective=aim)
     if isinstance(entries, QConfigDynamic):
         return quantize_model(exported, entries, target=machine, objective=aim)
-    canonical = canonicalize(exported, runtime.infer_types).model
+    canonical = canonicalize(exported, types_by_run).model
     chosen = entries_of_nodes(model, canonical, entries)
     return quantize_model(exported, chosen, target=machine, objective=aim)
 

@@ -24,7 +24,7 @@ from onnxq.graph.io import model_hash
 from onnxq.graph.walk import node_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.operator import DynamicForm
-from onnxq.ort import runtime
+from onnxq.ort.types_by_run import types_by_run
 from onnxq.pytorch.exporting.dynamic_export import entries_of_nodes
 from onnxq.pytorch.importers.int8_weights import INT8_MAX, within
 from onnxq.qconfig import QConfigDynamic, float16_dynamic_qconfig, onnxq_default_dynamic_qconfig
@@ -61,7 +61,7 @@ def quantize_twins(
     }
     canonical = exported  # canonicalizing would fold the DequantizeLinear of static weights
     if not holds_codes(exported):
-        canonical = canonicalize_module(exported, runtime.infer_types).model
+        canonical = canonicalize_module(exported, types_by_run).model
     mapping = entries_of_nodes(model, canonical, entries)
     found = model_hash(canonical)
     plan = dynamic_plan(canonical, mapping, targets.get_default(), Objective.SIZE, known_hash=found)

@@ -25,7 +25,8 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.observers import ChannelHistogramObserver, HistogramObserver
 from onnxq.observers.weight_observation import limited_to
 from onnxq.operator import Float, Role
-from onnxq.ort import facts, runtime
+from onnxq.ort import facts
+from onnxq.ort.types_by_run import types_by_run
 from onnxq.ort.version import OLDEST
 from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.exporting.exporter import export
@@ -115,7 +116,7 @@ def place(
         model = without_shortcuts(copy.deepcopy(model))
     # in training every node that can is in integers; nothing is chosen
     mapping = qconfig.set_choice(Choice.ALL_INTEGERS)
-    canonical = canonicalize_module(export(model, inputs), runtime.infer_types)
+    canonical = canonicalize_module(export(model, inputs), types_by_run)
     prepared = prepare(canonical, mapping, target)
     return _Placing(traced, bind(model, inputs), prepared).run()
 

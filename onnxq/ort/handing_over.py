@@ -1,0 +1,95 @@
+"""A model's graph apart from its weights, so that ONNX Runtime reads these where they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.errors import ModelError, first_line
+from onnxq.graph.skeleton import in_memory, read_attributes
+
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Array
+
+INLINE_BYTES = 1024
+"""Smaller weights stay in the protobuf: shape inference reads them there (shapes, axes, scales)."""
+IN_MEMORY = "in_memory"
+"""Location of the weights that are handed over beside the protobuf."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HandedOver:
+    """A model in two parts.
+
+    Attributes:
+        graph: protobuf bytes; weights that are handed over are external data at IN_MEMORY in it.
+        weights: {initializer: the array that it is, mapped from disk where the model's is}.
+    """
+
+    graph: bytes
+    weights: dict[str, Array]
+
+
+def hand_over(model: ir.Model) -> HandedOver:
+    """The model without its larger weights, and these.
+
+    Args:
+        model: of any size; left as it is.
+
+    Raises:
+        ModelError: what is left does not fit into a protobuf.
+    """
+    graph = model.clone()
+    weights: dict[str, Array] = {}
+    for name, value in list(graph.graph.initializers.items()):
+        if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
+            del graph.graph.initializers[name]  # ONNX Runtime drops it, and then misses it
+            continue
+        tensor = value.const_value
+        array = None if tensor is None else _shared_array(tensor)
+        if tensor is None or array is None:
+            continue
+        weights[name] = array
+        value.const_value = ir.ExternalTensor(
+            IN_MEMORY, 0, array.nbytes, tensor.dtype, shape=ir.Shape(array.shape), name=name
+        )
+    _inline_files(graph)
+    try:
+        return HandedOver(ir.to_proto(graph).SerializeToString(), weights)
+    except (ValueError, RuntimeError) as error:  # what protobuf and upb raise beyond 2 GB
+        raise ModelError(
+            f"model '{model.graph.name}' cannot be serialized: {first_line(error)}. Branches of If "
+            "that own more than 2 GB of weights cannot be run; move these to the main graph."
+        ) from error
+
+
+def _shared_array(tensor: ir.TensorProtocol) -> Array | None:
+    """The array that ONNX Runtime is to read where it is; None: the tensor goes into the protobuf.
+
+    The protobuf takes what is small, and what NumPy has no type for (text, bfloat16, float8, int4).
+    """
+    if tensor.dtype == ir.DataType.STRING or tensor.dtype.bitwidth < 8:
+        return None
+    if tensor.nbytes < INLINE_BYTES:
+        return None
+    array = np.ascontiguousarray(tensor.numpy())
+    return array if array.dtype.type.__module__ == "numpy" else None
+
+
+def _inline_files(model: ir.Model) -> None:
+    """Reads weights that are still in files, which ONNX Runtime would not find from bytes."""
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            if value.const_value is not None:
+                value.const_value = _read(value.const_value)
+    read_attributes(model)
+
+
+def _read(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+    """The tensor with its data; one that ONNX Runtime is handed in memory stays as it is."""
+    if isinstance(tensor, ir.ExternalTensor) and tensor.location == IN_MEMORY:
+        return tensor
+    return in_memory(tensor)

@@ -1,0 +1,123 @@
+"""Weights of every type and place reach ONNX Runtime, most of them as the arrays that they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+from onnxq.ort import runtime
+from onnxq.ort.handing_over import IN_MEMORY, INLINE_BYTES, hand_over
+from tests.ort.small_models import parsed, product_model, product_proto, product_weight
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+X = np.linspace(-1, 1, 16, dtype=np.float32).reshape(1, 16)
+
+
+def test_large_weights_are_handed_over_as_they_are_and_small_ones_stay() -> None:
+    model = product_model()
+    array = product_weight()
+    model.graph.initializers["w"].const_value = ir.tensor(array, name="w")
+    small = ir.Value(name="b", const_value=ir.tensor(np.zeros(256, np.int8), name="b"))
+    model.graph.register_initializer(small)
+    model.graph.append(ir.node("Identity", [small]))
+    handed = hand_over(model)
+    assert list(handed.weights) == ["w"]
+    assert np.shares_memory(handed.weights["w"], array)
+    [w, b] = onnx.load_from_string(handed.graph).graph.initializer
+    assert [(f.key, f.value) for f in w.external_data if f.key == "location"] == [
+        ("location", IN_MEMORY)
+    ]
+    assert not b.external_data
+
+
+BRANCHES = """g (bool k, float[1,16] x) => (float[1,16] y) {
+    y = If (k) <then_branch = a () => (float[1,16] p) { p = Add(x, x) },
+                else_branch = b () => (float[1,16] q) { q = Sub(x, x) }> }"""
+
+
+@pytest.mark.parametrize("size", [16, 2 * INLINE_BYTES])
+def test_weights_of_branches_in_external_files_run(size: int, tmp_path: Path) -> None:
+    model = parsed(BRANCHES)
+    for number, attribute in enumerate(model.graph[0].attributes.values()):
+        branch = attribute.as_graph()
+        tensor = ir.tensor(np.full(size, 2, np.float32), name=f"w{number}")
+        weight = ir.Value(name=tensor.name, const_value=tensor)
+        branch.register_initializer(weight)
+        top = ir.node("ReduceMax", [weight], {"keepdims": 0})
+        branch.insert_before(branch[0], top)
+        branch[1].replace_input_with(1, top.outputs[0])
+    ir.save(model, tmp_path / "net.onnx", external_data="net.data", size_threshold_bytes=0)
+    with runtime.open_session(ir.load(tmp_path / "net.onnx")) as session:
+        [added] = session.run({"x": X, "k": np.array(True)})
+        [taken] = session.run({"x": X, "k": np.array(False)})
+    np.testing.assert_array_equal(added, X + 2)
+    np.testing.assert_array_equal(taken, X - 2)
+
+
+@pytest.mark.parametrize("size", [2, 4096])
+@pytest.mark.parametrize("kind", [ir.DataType.INT4, ir.DataType.UINT4, ir.DataType.INT8])
+def test_small_and_packed_weights_in_external_files_run(
+    kind: ir.DataType, size: int, tmp_path: Path
+) -> None:
+    model = parsed("g (float[1] x) => (float[n] y) { d = DequantizeLinear(w, s) y = Mul(x, d) }")
+    codes = np.resize(np.array([1, 7]), size).astype(kind.numpy())
+    for name, array in (("w", codes), ("s", np.array(0.5, np.float32))):
+        value = model.graph[0].inputs[0 if name == "w" else 1]
+        assert value is not None
+        value.const_value = ir.tensor(array, name=name)
+        model.graph.register_initializer(value)
+    ir.save(model, tmp_path / "net.onnx", external_data="net.data", size_threshold_bytes=0)
+    loaded = ir.load(tmp_path / "net.onnx")
+    assert isinstance(loaded.graph.initializers["w"].const_value, ir.ExternalTensor)
+    with runtime.open_session(loaded) as session:
+        [y] = session.run({"x": np.ones(1, np.float32)})
+    np.testing.assert_array_equal(y, np.resize(np.array([0.5, 3.5], np.float32), size))
+
+
+def test_weights_that_numpy_has_no_type_for_run_too() -> None:
+    texts = ir.StringTensor([b"a" * 2000, b"b"], shape=ir.Shape([2]), name="w")
+    model = parsed("g (string[2] x) => (bool[2] y) { y = Equal(x, x) }")
+    weight = ir.Value(name="w", const_value=texts, type=ir.TensorType(ir.DataType.STRING))
+    model.graph.register_initializer(weight)
+    model.graph[0].replace_input_with(1, weight)
+    with runtime.open_session(model) as session:
+        [y] = session.run({"x": np.array(["a", "b"], object)})
+    np.testing.assert_array_equal(y, [False, True])
+    assert runtime.optimized_graph(model).graph.outputs[0].name == "y"
+
+
+@pytest.mark.parametrize("kind", [ir.DataType.INT4, ir.DataType.BFLOAT16])
+def test_packed_and_extended_types_are_handed_over(kind: ir.DataType) -> None:
+    model = parsed("g (float[4096] x, float s) => (y) { w = Identity(x) y = Cast<to = 1>(w) }")
+    values = ir.tensor(np.arange(4096).astype(np.float32) % 8).numpy().astype(kind.numpy())
+    weight = ir.Value(name="c", const_value=ir.Tensor(values, dtype=kind, name="c"))
+    weight.type = ir.TensorType(kind)
+    model.graph.register_initializer(weight)
+    model.graph[1].replace_input_with(0, weight)
+    with runtime.open_session(model) as session:
+        [y] = session.run({"x": np.zeros(4096, np.float32), "s": np.array(1, np.float32)})
+    np.testing.assert_array_equal(y, np.arange(4096) % 8)
+
+
+def test_an_initializer_that_nothing_reads_does_no_harm() -> None:
+    proto = product_proto(product_weight())
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(product_weight(), "unused"))
+    source = ir.from_proto(proto)
+    with runtime.open_session(source) as session:
+        assert session.run({"x": X})[0].shape == (1, 256)
+    assert "unused" in source.graph.initializers
+
+
+def test_opening_leaves_the_model_as_it_is() -> None:
+    model = product_model()
+    array = product_weight()
+    model.graph.initializers["w"].const_value = ir.tensor(array, name="w")
+    weight = model.graph.initializers["w"].const_value
+    runtime.open_session(model).close()
+    assert model.graph.initializers["w"].const_value is weight
