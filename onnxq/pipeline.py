@@ -30,7 +30,7 @@ from onnxq.samples.held_apart import held_apart
 from onnxq.static.arguments import check_decibels, check_prepared
 from onnxq.static.calibrate import Statistics, calibrate
 from onnxq.static.plan import Plan, plan
-from onnxq.static.prepare import ModelSource, Prepared, prepare
+from onnxq.static.prepare import prepare
 from onnxq.targets.range_reduction import RangeReduction
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.samples import Samples
     from onnxq.samples.excerpt import Excerpt
+    from onnxq.static.prepared import ModelSource, Prepared
     from onnxq.targets import Target
 
     Batch = Mapping[str, npt.NDArray[np.generic]]

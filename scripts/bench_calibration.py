@@ -50,7 +50,7 @@ from scripts._tables import head, line
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 METHODS: dict[str, type[Observer]] = {
     "MinMax": MinMaxObserver,

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from onnxq.operator import NodeForm
     from onnxq.static.plan import Plan
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
     from scripts._architectures._parts import Feeds
 

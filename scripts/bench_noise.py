@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Array, Reals
     from onnxq.qparams import QParams
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 SAMPLES = 16
 CALIBRATION_SEED, TEST_SEED = 7, 11

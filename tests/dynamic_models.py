@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from onnxq.dynamic.dynamic_decision import DynamicPlan
     from onnxq.dynamic.spec import DynamicSpec
-    from onnxq.static.prepare import ModelSource
+    from onnxq.static.prepared import ModelSource
 
 F32 = npt.NDArray[np.float32]
 

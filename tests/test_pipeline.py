@@ -18,13 +18,15 @@ from onnxq.qconfig import default_qconfig_mapping
 from onnxq.static.calibrate import Shard, calibrate
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.plan import plan
-from onnxq.static.prepare import Prepared, prepare
+from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
 from tests.examples import ALL_INTEGERS, images, model, network, weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from onnxq.static.prepared import Prepared
 
 Batch = dict[str, npt.NDArray[np.float32]]
 

@@ -32,7 +32,7 @@ from tests.saved import samples
 from tests.saved.make import descriptor, prepared_modules, run
 
 if TYPE_CHECKING:
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 FOLDER = Path(__file__).parent / "saved" / "v0_1"
 CLOSE: Any = {"rtol": 0, "atol": 1e-5}  # sums of at most 32 products of about 1, in any order

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from onnxq.checking.node_by_node import GraphCounts
     from onnxq.ort.runtime import Session
     from onnxq.samples.inputs import Batch
-    from onnxq.static.prepare import ModelSource
+    from onnxq.static.prepared import ModelSource
 
 Progress = Callable[[int, int | None], None]
 """Called with (batches done, batches in all or None where that is not known)."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from onnxq.checking.machines import Counts, Kinds
     from onnxq.samples.inputs import Batch
-    from onnxq.static.prepare import ModelSource
+    from onnxq.static.prepared import ModelSource
     from onnxq.targets import Target
 
 Progress = Callable[[int, int | None], None]

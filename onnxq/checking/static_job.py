@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onnxq.checking.runnable import Made
     from onnxq.samples.excerpt import Excerpt
     from onnxq.static.plan import Plan
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
 
 Observe = Callable[["Prepared", "Excerpt"], tuple["Statistics", "Excerpt"]]

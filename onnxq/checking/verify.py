@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from onnxq.checking.side_by_side import Sums
     from onnxq.graph.coded import Coded
     from onnxq.samples.inputs import Batch
-    from onnxq.static.prepare import ModelSource
+    from onnxq.static.prepared import ModelSource
 
 FLOAT_HASH_KEY = "onnxq.float_model_hash"  # rewrite names the float model in the quantized one
 

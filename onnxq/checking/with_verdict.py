@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.samples.excerpt import Excerpt
     from onnxq.static.plan import Plan
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 
 class Check(enum.Enum):

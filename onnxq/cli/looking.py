@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from onnxq.checking.findings import Execution
     from onnxq.static.plan import Plan
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 
 @click.command()

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onnxq.samples.excerpt import Excerpt
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from onnxq.qconfig import QConfigMapping
     from onnxq.samples.excerpt import Excerpt
     from onnxq.static.calibrate import Checkpoint, Statistics
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 
 def given(*paths: Path | None) -> list[Path]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onnxq.dynamic.dynamic_decision import DynamicPlan
     from onnxq.quantized.verdict import Verdict
     from onnxq.static.plan import Plan
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 
 @dataclass(frozen=True, slots=True)

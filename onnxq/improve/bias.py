@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from onnxq.improve.layer import Layer
     from onnxq.samples import Samples
     from onnxq.static.plan import Plan
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 NO_BIAS = "it has no bias, and none can be added for nothing"
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from onnxq.samples import Samples
     from onnxq.static.plan import Plan
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 
 def wanted(names: Sequence[str]) -> tuple[Improvement, ...]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onnxq.improve.layer import BiasSlot, Layer
     from onnxq.qparams import QParams
     from onnxq.static.plan import Plan
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 
 @dataclass(frozen=True, slots=True, eq=False)

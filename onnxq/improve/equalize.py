@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Reals, Singles
     from onnxq.improve.factor_sites import Site
     from onnxq.samples import Samples
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
     Place = tuple[str, int]
     """Name of a node, and a slot."""

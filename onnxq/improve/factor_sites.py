@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Reals
     from onnxq.static.placing.decision import Decision
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from onnxq.samples.inputs import Batch
     from onnxq.static.choosing.named_forms import Naming
     from onnxq.static.placing.decision import Decision
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 MOST_ROWS = 1024
 """Rows of all samples that a site looks at to choose, evenly spread; of images, places."""

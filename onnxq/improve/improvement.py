@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from onnxq.samples import Samples
     from onnxq.static.choosing.named_forms import Naming
     from onnxq.static.plan import Plan
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from onnxq.samples import Samples
     from onnxq.samples.inputs import Batch
     from onnxq.static.plan import Plan
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 
 @dataclass(frozen=True, slots=True, eq=False)

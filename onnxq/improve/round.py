@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from onnxq.improve.moments import Means
     from onnxq.samples import Samples
     from onnxq.static.plan import Plan
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 RIDGES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """Multiples of the mean power of an input; the best was .1 to 1 at 8 bits, .01 to .3 at 4."""

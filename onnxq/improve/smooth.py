@@ -15,7 +15,7 @@ from onnxq.improve.improvement import EqualModel, ModelImprovement, register
 
 if TYPE_CHECKING:
     from onnxq.samples import Samples
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 NO_SITES = "the model has no product of matrices whose input could be smoothed"
 

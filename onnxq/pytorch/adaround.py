@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from onnxq.improve.layer import Layer
     from onnxq.samples import Samples
     from onnxq.static.plan import Plan
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 ITERATIONS = 1000
 """Steps of a layer; the paper takes 10,000, and loses little by a tenth of them."""

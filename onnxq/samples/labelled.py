@@ -15,10 +15,11 @@ import numpy as np
 
 from onnxq.core.memory import available_bytes
 from onnxq.errors import CalibrationError
-from onnxq.samples.batches import Samples, open_samples
+from onnxq.samples.batches import Samples
 from onnxq.samples.columns import npz_columns
 from onnxq.samples.inputs import InputSpec
 from onnxq.samples.items import folder_files
+from onnxq.samples.sources import open_samples
 
 if TYPE_CHECKING:
     from onnxq.samples.inputs import Batch

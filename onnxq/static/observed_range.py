@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from onnxq.samples import Samples
     from onnxq.static.plan import Plan
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
     from onnxq.targets.accumulation import Overflows
 

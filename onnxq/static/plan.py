@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from onnxq.observers.weight_observation import WeightKey
     from onnxq.qconfig import QConfigMapping
     from onnxq.static.planning.pair_range import Saturated
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
 
 

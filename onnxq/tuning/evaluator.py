@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from onnxq.qconfig import QConfigMapping
     from onnxq.samples.excerpt import Excerpt
     from onnxq.static.plan import Plan
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
     from onnxq.tuning.baseline import Baseline
     from onnxq.tuning.metric import Metric

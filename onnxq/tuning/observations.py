@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from onnxq.observers import ObserverSpec
     from onnxq.samples import Samples
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
 
 

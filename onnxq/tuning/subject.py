@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from onnxq.qconfig.input_codes import Asked
     from onnxq.samples import InputSpec
     from onnxq.samples.inputs import Batch
-    from onnxq.static.prepare import ModelSource, Prepared
+    from onnxq.static.prepared import ModelSource, Prepared
     from onnxq.targets import Target
     from onnxq.targets.range_reduction import RangeReduction
 

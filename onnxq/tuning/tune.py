@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from onnxq.qconfig.input_codes import Asked
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.samples.excerpt import Excerpt
-    from onnxq.static.prepare import ModelSource, Prepared
+    from onnxq.static.prepared import ModelSource, Prepared
     from onnxq.static.statistics import Statistics
     from onnxq.targets import Target
     from onnxq.targets.range_reduction import RangeReduction

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 NETS = ("cnn", "transformer", "recurrent")
 VALUES: tuple[object, ...] = (

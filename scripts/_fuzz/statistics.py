@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onnxq.core.arrays import Array
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 NETS = ("cnn", "transformer", "recurrent")
 ACTIVATIONS = (

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import onnx
 
     from onnxq.samples import Samples
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 SAMPLES = {"x": images(64)}
 FOUR_BITS = ALL_INTEGERS.with_overrides(

@@ -21,7 +21,7 @@ from onnxq.qconfig import default_qconfig_mapping
 from onnxq.qdq.qoperator import KEPT_KEY, TABLES_KEY, Remains, remains
 from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import Plan, plan
-from onnxq.static.prepare import Prepared, prepare
+from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
 from tests.examples import weights
 from tests.golden_models import BODIES, CONSTANTS, GRAPHS, conv_model, data
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from onnxq.operator import Operator
     from onnxq.qconfig import QConfigMapping
+    from onnxq.static.prepared import Prepared
 
 
 def both(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 COUNT = 37  # not a multiple of any number of workers or batches
 

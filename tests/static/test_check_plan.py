@@ -11,7 +11,7 @@ from onnxq.pipeline import plan_dynamic
 from onnxq.static.calibrate import calibrate
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.plan import Plan, plan
-from onnxq.static.prepare import Prepared, prepare
+from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
 from onnxq.targets.kept_sums import InputMeans, KeptSums
 from tests.examples import images, network
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onnxq.dynamic.dynamic_decision import QuantizeDynamic
+    from onnxq.static.prepared import Prepared
 
 
 @pytest.fixture(scope="module")

@@ -14,12 +14,13 @@ from onnxq.errors import CalibrationError
 from onnxq.static.calibrate import calibrate
 from onnxq.static.observed_range import plan_observed
 from onnxq.static.plan import Plan, plan
-from onnxq.static.prepare import Prepared, prepare
+from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
 from tests.examples import model, network, weights
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
+    from onnxq.static.prepared import Prepared
 
 DATA = {"x": np.abs(weights(7, 8, 3, 8, 8))}
 

@@ -18,7 +18,7 @@ from onnxq.qparams import PerChannel, QParams
 from onnxq.static.calibrate import Statistics, calibrate
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.plan import Plan, plan
-from onnxq.static.prepare import Prepared, prepare
+from onnxq.static.prepare import prepare
 from onnxq.targets.kept_sums import LARGEST_SUM
 from onnxq.targets.range_reduction import Reduction
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onnxq.core.arrays import Singles
+    from onnxq.static.prepared import Prepared
 
 RNG = np.random.default_rng(0)
 # channels 0 and 3 have a pair of large weights of one sign; 1 of two signs, 2 in no pair

@@ -22,7 +22,7 @@ from onnxq.pytorch.eager.torch_ao import own_entry
 from onnxq.pytorch.exporting.script import bind_script, export_script
 from onnxq.qconfig import Choice, Entry, QConfig, QConfigDynamic, QConfigMapping
 from onnxq.qdq.qoperator import check_format
-from onnxq.static.prepare import Prepared, prepare
+from onnxq.static.prepare import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.quantized.quantized_model import QuantizedModel
+    from onnxq.static.prepared import Prepared
     from onnxq.targets import Target
 
 

@@ -62,7 +62,8 @@ if TYPE_CHECKING:
     from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs
     from onnxq.qconfig import Part
     from onnxq.qdq.sum_scales import Sum
-    from onnxq.static.prepare import Prepared, TensorGroup
+    from onnxq.static.placing.groups import TensorGroup
+    from onnxq.static.prepared import Prepared
     from onnxq.targets import Target
 
 __all__ = ["PlacedGroup", "PlacedWeight", "Placements", "Unplaced", "place", "placements"]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from onnxq.costs import Costs
     from onnxq.graph.sizes import Sizes
     from onnxq.static.choosing.named_forms import NamedForm
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
 
 LEAST_GAIN = 0.05

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.static.choosing.named_forms import Naming
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.operator import DynamicWeight
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 FLOAT_BYTES, PER_CHANNEL = 4, 5
 WORTH_A_WORD = 0.05

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from onnxq.costs import Costs
     from onnxq.static.choosing.named_forms import NamedForm
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
 
 NOISE_OF_TIME = 2e-3

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from onnxq.costs import Costs, Estimate
     from onnxq.costs.model_time import TensorState
     from onnxq.graph.sizes import Sizes
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 
 def forms_of(prepared: Prepared) -> dict[str, NodeForm]:

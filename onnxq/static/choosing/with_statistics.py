@@ -15,7 +15,7 @@ from onnxq.static.choosing.by_stems import by_stems
 from onnxq.static.choosing.rules import open_entry
 
 if TYPE_CHECKING:
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
 
 

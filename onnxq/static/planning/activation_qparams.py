@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from onnxq.dtypes import QDType
     from onnxq.observers import Observer
-    from onnxq.static.prepare import Prepared, TensorGroup
+    from onnxq.static.placing.groups import TensorGroup
+    from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
 
 NEARLY_ALL = 0.95  # share of the codes in use, from which on the others are not meant

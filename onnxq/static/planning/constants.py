@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from onnxq.operator import Rule
     from onnxq.static.placing.decision import Decision
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 
 @dataclass(frozen=True, slots=True)

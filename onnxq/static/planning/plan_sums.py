@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from onnxq.qparams import QParams
     from onnxq.static.placing.decision import Decision
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 
 def with_agreeing_sums(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from onnxq.qparams import QParams
     from onnxq.static.plan import Plan
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 
 @without_collector()

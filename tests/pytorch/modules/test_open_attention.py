@@ -18,7 +18,7 @@ from onnxq.pytorch.modules.open_attention import AttentionCall, OpenAttention, t
 from onnxq.pytorch.modules.transformers import without_shortcuts
 from onnxq.pytorch.train.placements import PLACEMENTS
 from onnxq.qconfig import Choice, QConfigMapping, get_default_qat_qconfig
-from onnxq.static.prepare import Quantize
+from onnxq.static.placing.decision import Quantize
 
 if TYPE_CHECKING:
     from collections.abc import Callable

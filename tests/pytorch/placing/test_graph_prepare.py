@@ -27,7 +27,7 @@ from onnxq.qconfig import (
     default_qconfig_mapping,
     get_default_qat_qconfig,
 )
-from onnxq.static.prepare import Quantize
+from onnxq.static.placing.decision import Quantize
 
 if TYPE_CHECKING:
     from collections.abc import Callable

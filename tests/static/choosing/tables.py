@@ -10,7 +10,7 @@ from onnxq.graph.sizes import sizes_of
 from onnxq.operator import NodeForm
 
 if TYPE_CHECKING:
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 SHAPE = (1, 3, 8, 8)
 """Shape of the models' input x."""

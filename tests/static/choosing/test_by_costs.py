@@ -15,7 +15,7 @@ from tests.examples import images, network
 from tests.static.choosing.tables import table
 
 if TYPE_CHECKING:
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -10,9 +11,12 @@ from onnx import helper
 
 from onnxq.operator import NodeForm
 from onnxq.qconfig import Choice, QConfigMapping, default_qconfig_mapping
-from onnxq.static.prepare import Prepared, prepare
+from onnxq.static.prepare import prepare
 from tests.examples import model, network, weights
 from tests.small_networks import WIDTH, embedded, encoder_block, perceptron, repeated
+
+if TYPE_CHECKING:
+    from onnxq.static.prepared import Prepared
 
 INTEGER, RESULT, FLOAT = NodeForm.INTEGER, NodeForm.FLOAT_RESULT, NodeForm.FLOAT
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Reals, Singles
     from onnxq.qparams import QParams
     from onnxq.static.noise.unfit import Unfit
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
 
 Samples = list[dict[str, "Singles"]]

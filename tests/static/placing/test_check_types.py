@@ -20,12 +20,14 @@ from onnxq.observers import (
 from onnxq.qconfig import QConfig, QConfigMapping
 from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import plan
-from onnxq.static.prepare import Prepared, prepare
+from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
 from tests.examples import images, model, weights
 
 if TYPE_CHECKING:
     import onnx
+
+    from onnxq.static.prepared import Prepared
 
 WEIGHT = NarrowRangeObserver.with_args()
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import onnx
 import pytest
@@ -13,8 +14,11 @@ from onnxq.qconfig import QConfigMapping, onnxq_default_qconfig
 from onnxq.qparams import PerTensor
 from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import plan
-from onnxq.static.prepare import Prepared, prepare
+from onnxq.static.prepare import prepare
 from tests.examples import images, model, weights
+
+if TYPE_CHECKING:
+    from onnxq.static.prepared import Prepared
 
 MINE = MinMaxObserver.with_args()
 OTHER = MinMaxObserver.with_args(dtype="int8")

@@ -30,13 +30,15 @@ from onnxq.qparams import QParams, per_tensor
 from onnxq.static.calibrate import calibrate
 from onnxq.static.choosing.again import chosen_again, in_float
 from onnxq.static.plan import Plan, plan
-from onnxq.static.prepare import Prepared, prepare
+from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
 from tests.examples import images, model, weights
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Self
+
+    from onnxq.static.prepared import Prepared
 
 WEIGHT = onnxq_default_qconfig.weight_observer
 

@@ -38,7 +38,7 @@ from onnxq.static.planning.constants import (
     weight_key,
     with_room,
 )
-from onnxq.static.prepare import Prepared, prepare
+from onnxq.static.prepare import prepare
 from tests.examples import ALL_INTEGERS, model, weights
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Singles
     from onnxq.operator import Rule
+    from onnxq.static.prepared import Prepared
 
 X = per_tensor(0.5, 128, UINT8)
 SYMMETRIC = MinMaxObserver.with_args(dtype="qint8", qscheme="per_tensor_symmetric")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import onnx
 
     from onnxq.core.arrays import Singles
-    from onnxq.static.prepare import Prepared
+    from onnxq.static.prepared import Prepared
 
 
 def product() -> onnx.ModelProto:

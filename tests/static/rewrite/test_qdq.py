@@ -12,12 +12,13 @@ from onnxq.ort import runtime
 from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig_mapping
 from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import Plan, plan
-from onnxq.static.prepare import Prepared, prepare
+from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
 from tests.golden_models import GRAPHS, conv_model, data
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
+    from onnxq.static.prepared import Prepared
 
 GOLDEN = Path(__file__).parent.parent.parent / "golden"
 

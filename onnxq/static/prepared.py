@@ -1,0 +1,217 @@
+"""A float model with a decision for every node, ready to be calibrated and planned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import onnx
+import onnx_ir as ir
+
+from onnxq.errors import CalibrationError
+from onnxq.graph.annotations import Annotations
+from onnxq.graph.io import load
+from onnxq.graph.saving import to_bytes
+from onnxq.samples import InputSpec, input_specs, open_samples
+from onnxq.samples.excerpt import Excerpt
+from onnxq.static.calibration import Calibration
+from onnxq.static.choosing.choices import Choices, choices_of
+from onnxq.static.noise.watched import watched
+from onnxq.static.origin import Origin, read_again
+from onnxq.static.placing.groups import (
+    TensorGroup,
+    observers_of,
+)
+from onnxq.static.planning.input_means import averaged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from onnxq.costs import Costs
+    from onnxq.observers import ObserverSpec
+    from onnxq.operator import Float
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.qconfig.input_codes import InputCodes, Pixels
+    from onnxq.quantized.outcome import Outcome
+    from onnxq.static.choosing.named_forms import NamedForms
+    from onnxq.static.placing.channel_gains import ChannelGain
+    from onnxq.static.placing.decision import Decision
+    from onnxq.static.statistics import Statistics
+    from onnxq.targets import Target
+
+ModelSource = str | Path | onnx.ModelProto | ir.Model
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A canonical float model, and what is to become of each node and tensor.
+
+    Attributes:
+        model: canonical float graph; treat it as read-only.
+        model_hash: names graph and weights; Statistics and Plan carry it. It stays where
+            constants are improved.
+        target: the machine that the model is for.
+        qconfig: what was asked for.
+        chosen: the same with the forms that were chosen without data, and why.
+        decisions: node name -> Quantize or Float(reason), in graph order, subgraphs included.
+        groups: the quantized activation tensors.
+        clamps: tensor -> real bounds of the Relu and Clip that were folded into its Q.
+        channel_gains: the tensors that may carry a factor per channel.
+        in_integers: groups of the tensors with every node in integers that can be: what the data
+            may speak for. They are observed too.
+        feedback: output name -> input name, for models whose state goes round.
+        notes: what canonicalization did, and types and entries that a user should know of.
+        input_codes: inputs of the quantized model that are pixels or codes; pixels are uint8 in
+            `model` already.
+        output_codes: outputs of the quantized model that are codes.
+        costs: times of nodes, which `plan` weighs; None: the target's table, where it has one.
+        left: nodes that stay in float whatever is chosen, and why.
+        source_hash: names the float model as it was given, which `verify` compares with; another
+            than model_hash where an improvement made an equal model of it. Empty: the same.
+        improvements: what became of the improvements so far.
+        model_notes: how many of the notes, the first ones, are on the model alone.
+        origin: the file that the model was read from; None: it was given in memory.
+        aim: the model as it was before its constants were improved, which computes what is aimed
+            at; None: `model` does.
+    """
+
+    model: ir.Model = field(repr=False)  # pages of text
+    model_hash: str
+    target: Target
+    qconfig: QConfigMapping
+    chosen: NamedForms
+    decisions: Mapping[str, Decision]
+    groups: tuple[TensorGroup, ...]
+    clamps: Mapping[str, tuple[float, float]]
+    channel_gains: Mapping[str, ChannelGain]
+    in_integers: tuple[TensorGroup, ...]
+    feedback: Mapping[str, str]
+    notes: tuple[str, ...]
+    input_codes: Mapping[str, InputCodes | Pixels] = field(default_factory=dict)
+    output_codes: tuple[str, ...] = ()
+    costs: Costs | None = field(default=None, repr=False)
+    left: Mapping[str, Float] = field(default_factory=dict)
+    source_hash: str = ""
+    improvements: tuple[Outcome, ...] = ()
+    model_notes: int = 0
+    origin: Origin | None = field(default=None, repr=False)
+    aim: ir.Model | None = field(default=None, repr=False)
+    _calibration: list[Calibration] = field(default_factory=list, repr=False)  # begun by run()
+    _excerpt: list[Excerpt] = field(default_factory=list, repr=False)  # likewise
+
+    @property
+    def observed(self) -> dict[str, ObserverSpec]:
+        """Tensor name -> observer, for every tensor that calibration looks at."""
+        return {**observers_of(self.in_integers), **observers_of(self.groups)}
+
+    @property
+    def choices(self) -> Choices:
+        """Node name -> its form as far as it can be told without data, and why."""
+        throughput = self.target.throughput
+        return choices_of(self.model, self.decisions, self.chosen.reasons, throughput)
+
+    @property
+    def watched(self) -> dict[str, ObserverSpec]:
+        """Tensor name -> observer, for tensors that tell more than ranges.
+
+        Errors grow behind some (see static/noise); by the means of others, weights are rounded.
+        """
+        means = averaged(self.model, self.decisions, self.target)
+        return {**means, **watched(self.model)}
+
+    def run(self, batch: Mapping[str, npt.NDArray[np.generic]]) -> None:
+        """Observes one batch ({input name: array}), after those that came before it.
+
+        Raises:
+            CalibrationError: an input is missing, misnamed, of another shape or dtype, NaN or Inf.
+        """
+        if not self._calibration:
+            self._calibration.append(Calibration(self))
+            self._excerpt.append(self.new_excerpt())
+        calibration = self._calibration[0]
+        for checked in open_samples([batch], calibration.inputs):
+            calibration.observe(checked)
+            self._excerpt[0].offer(checked)
+
+    @property
+    def inputs(self) -> tuple[InputSpec, ...]:
+        """Inputs that samples hold; those that are fed back are optional."""
+        return input_specs(self.model, set(self.feedback.values()))
+
+    @property
+    def excerpt(self) -> Excerpt:
+        """A few of the batches that `run` has observed, to try the quantized model on."""
+        return self._excerpt[0] if self._excerpt else self.new_excerpt()
+
+    def new_excerpt(self) -> Excerpt:
+        """An Excerpt of samples that are still to come."""
+        return Excerpt(self.inputs, self.feedback.values())
+
+    def leaving(self, floats: Mapping[str, Float]) -> Prepared:
+        """The same with these nodes left in float; the observed tensors stay as they are."""
+        left = {**self.left, **floats}
+        return replace(self, decisions={**self.decisions, **left}, left=left)
+
+    def read_from(self, path: str | Path) -> Prepared:
+        """Prepared that knows the file its model was read from, and so pickles as its path."""
+        return replace(self, origin=Origin.of(path, self.model))
+
+    def __reduce__(self) -> tuple[Callable[..., Prepared], tuple[object, ...]]:
+        """Pickles as the path of its model's file, read again where it is unpickled.
+
+        With the bytes of the model where it was given in memory, or edited since it was read.
+
+        Raises:
+            ModelError: such a model is too large for protobuf. Save it, and prepare the file.
+        """
+        apart = ("model", "aim")
+        others = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
+        begun = [calibration.statistics() for calibration in others.pop("_calibration")]
+        origin = others.pop("origin")
+        if origin is not None and origin.gives(self.model):
+            return _read_again, (origin.path, others, begun)
+        models = [  # with the sizes that rewriting asks for
+            None if model is None else to_bytes(model, Annotations.KEPT)
+            for model in (self.model, self.aim)
+        ]
+        return _restored, (models, others, begun)
+
+    @property
+    def statistics(self) -> Statistics:
+        """Statistics of what `run` has observed so far.
+
+        Raises:
+            CalibrationError: `run` was never called.
+        """
+        if not self._calibration:
+            raise CalibrationError("no batch was observed; call run(batch) first, or calibrate().")
+        return self._calibration[0].statistics()
+
+
+def _restored(
+    models: list[bytes | None], others: dict[str, Any], begun: list[Statistics]
+) -> Prepared:
+    """The Prepared whose parts `__reduce__` gave."""
+    model, aim = (None if m is None else load(onnx.ModelProto.FromString(m)) for m in models)
+    assert model is not None, "every Prepared has one"
+    return _with_begun(Prepared(model, aim=aim, **others), begun)
+
+
+def _read_again(path: Path, others: dict[str, Any], begun: list[Statistics]) -> Prepared:
+    """Prepared of a model in a file.
+
+    Raises:
+        ModelError: the file is not there, or holds another model by now.
+    """
+    op_types = others["qconfig"].op_types
+    model = read_again(path, others["model_hash"], others["input_codes"], op_types)
+    return _with_begun(Prepared(model, origin=Origin.of(path, model), **others), begun)
+
+
+def _with_begun(prepared: Prepared, begun: list[Statistics]) -> Prepared:
+    prepared._calibration.extend(Calibration(prepared, seen) for seen in begun)  # noqa: SLF001  # of this module
+    return prepared
