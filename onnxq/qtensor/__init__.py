@@ -19,6 +19,7 @@ from onnxq.qparams import (
     per_tensor_affine,
     per_tensor_symmetric,
 )
+from onnxq.qtensor.compared import Ordered
 from onnxq.qtensor.conversion import from_ir, from_onnx, to_ir, to_onnx
 from onnxq.qtensor.creation import (
     _empty_affine_quantized,
@@ -28,7 +29,7 @@ from onnxq.qtensor.creation import (
     quantize_per_tensor,
 )
 from onnxq.qtensor.files import load, save
-from onnxq.qtensor.tensor import Ordered, QTensor
+from onnxq.qtensor.tensor import QTensor
 
 __all__ = [
     "Ordered",

@@ -1,0 +1,204 @@
+"""Codes in memory with their qparams, and what can be read off them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self, TypeAlias, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxq.affine import dequantize
+from onnxq.errors import ShapeError, UnsupportedError, kind_of
+from onnxq.qparams import (
+    IntArray,
+    PerChannel,
+    PerTensor,
+    QParams,
+    QScheme,
+    check_shape,
+    per_channel_affine,
+    per_tensor_affine,
+)
+from onnxq.qtensor.checked import need_per_tensor, shape_errors, whole
+from onnxq.qtensor.printing import text_of
+
+if TYPE_CHECKING:
+    from onnxq.dtypes import QDType
+
+Indices: TypeAlias = npt.NDArray[np.int64]
+
+
+class StoredTensor:
+    """Codes and qparams; the ground that QTensor's views, comparisons and copies stand on.
+
+    Args:
+        codes: qparams.dtype.storage, any shape that suits qparams.granularity; copied.
+        qparams: of the codes.
+
+    Raises:
+        ShapeError: codes of another dtype, beyond the range of a type narrower than its storage,
+            or whose channels or blocks are not those of the qparams.
+    """
+
+    __slots__ = ("_codes", "_qparams", "_storage")
+
+    def __init__(self, codes: IntArray, qparams: QParams) -> None:
+        if not isinstance(qparams, QParams):
+            raise ShapeError(f"QTensor: qparams is {kind_of(qparams)}; wanted QParams.")
+        codes = np.array(codes, order="C")
+        _check_codes(codes, qparams)
+        self._codes: IntArray = codes
+        self._storage: IntArray = codes.reshape(-1)
+        self._qparams = qparams
+
+    @property
+    def qparams(self) -> QParams:
+        """Scale, zero point, dtype and granularity."""
+        return self._qparams
+
+    @property
+    def dtype(self) -> QDType:
+        """Type of the codes: quint8, ..."""
+        return self._qparams.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes along all axes."""
+        return self._codes.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self._codes.ndim
+
+    @overload
+    def size(self) -> tuple[int, ...]: ...
+    @overload
+    def size(self, dim: int) -> int: ...
+    def size(self, dim: int | None = None) -> tuple[int, ...] | int:
+        """All sizes, or the one along dim. Raises ShapeError for a dim that is not there."""
+        if dim is None:
+            return self.shape
+        with shape_errors("size", self.shape):
+            return self.shape[dim]
+
+    def numel(self) -> int:
+        """Number of elements."""
+        return self._codes.size
+
+    def stride(self) -> tuple[int, ...]:
+        """Elements from one index to the next along each axis, in memory."""
+        return tuple(step // self._codes.itemsize for step in self._codes.strides)
+
+    def is_contiguous(self) -> bool:
+        """Whether the codes lie in memory in the order of their indices."""
+        return self._codes.flags.c_contiguous
+
+    def int_repr(self) -> IntArray:
+        """The codes: dtype.storage, the tensor's shape; a copy."""
+        return self._codes.copy(order="C")
+
+    def dequantize(self) -> npt.NDArray[np.float32]:
+        """(codes - zero_point) * scale, float32, the tensor's shape."""
+        return dequantize(self._codes, self._qparams)
+
+    def item(self) -> float:
+        """The real value of the only element. Raises ShapeError where there are more, or none."""
+        with shape_errors("item", self.shape):
+            return float(self.dequantize().item())
+
+    def qscheme(self) -> QScheme:
+        """per_tensor_affine or per_channel_affine. Raises UnsupportedError for blocks."""
+        granularity = self._qparams.granularity
+        if isinstance(granularity, PerTensor):
+            return per_tensor_affine
+        if isinstance(granularity, PerChannel):
+            return per_channel_affine
+        raise UnsupportedError(
+            f"qscheme: PyTorch has no name for {granularity}; look at qparams.granularity."
+        )
+
+    def q_scale(self) -> float:
+        """The scale. Raises UnsupportedError where there are several."""
+        need_per_tensor("q_scale", self._qparams)
+        return float(self._qparams.scale)
+
+    def q_zero_point(self) -> int:
+        """The code of 0. Raises UnsupportedError where there are several."""
+        need_per_tensor("q_zero_point", self._qparams)
+        return int(self._qparams.zero_point)
+
+    def q_per_channel_scales(self) -> npt.NDArray[np.float64]:
+        """The scales, float64 (channels,), each a float32. Raises UnsupportedError: one for all."""
+        self._channels("q_per_channel_scales")
+        return self._qparams.scale.astype(np.float64)
+
+    def q_per_channel_zero_points(self) -> Indices:
+        """The zero points, int64 (channels,). Raises UnsupportedError: one for all."""
+        self._channels("q_per_channel_zero_points")
+        return self._qparams.zero_point.astype(np.int64)
+
+    def q_per_channel_axis(self) -> int:
+        """The axis of the channels. Raises UnsupportedError: one scale for all."""
+        return self._channels("q_per_channel_axis").axis % self.ndim
+
+    def _channels(self, op: str) -> PerChannel:
+        granularity = self._qparams.granularity
+        if isinstance(granularity, PerChannel):
+            return granularity
+        raise UnsupportedError(
+            f"{op}: the tensor is quantized with {granularity}, not per channel. "
+            "Call q_scale() and q_zero_point(), or look at qparams."
+        )
+
+    def __repr__(self) -> str:
+        return text_of(self.dequantize(), self._qparams)
+
+    def __array__(self, *args: object, **kwargs: object) -> npt.NDArray[np.generic]:
+        raise UnsupportedError(
+            "a QTensor is no array: call dequantize() for its real values, int_repr() for integers."
+        )
+
+    def __bool__(self) -> bool:
+        return self.item() != 0
+
+    def __reduce__(self) -> tuple[type[Self], tuple[IntArray, QParams]]:
+        return type(self), (self.int_repr(), self._qparams)
+
+    def clone(self) -> Self:
+        """A contiguous copy that shares nothing."""
+        return self._with(self._codes.copy(order="C"))
+
+    def _with(self, codes: IntArray) -> Self:
+        """A tensor of those codes and the same qparams; it shares memory where they do."""
+        new = object.__new__(type(self))
+        new._codes, new._qparams = codes, self._qparams
+        shared = np.may_share_memory(codes, self._storage)
+        new._storage = self._storage if shared else codes.ravel(order="K")
+        return new
+
+    def _axis(self, op: str, dim: int) -> int:
+        """The axis from 0; a tensor of rank 0 has one, as PyTorch counts."""
+        rank = max(self.ndim, 1)
+        if not -rank <= whole(op, "dim", dim) < rank:
+            raise ShapeError(
+                f"{op}: dim is {dim}; a tensor of shape {self.shape} wants {-rank} to {rank - 1}."
+            )
+        return dim % rank
+
+
+def _check_codes(codes: IntArray, qparams: QParams) -> None:
+    """Raises ShapeError for a dtype, codes or a shape that qparams do not fit."""
+    dtype = qparams.dtype
+    if codes.dtype != dtype.storage:
+        raise ShapeError(
+            f"QTensor: codes have dtype {codes.dtype}; {dtype} wants {dtype.storage}. "
+            "Call quantize_per_tensor for float values."
+        )
+    narrow = dtype.bits < 8 * dtype.storage.itemsize  # others hold what their storage holds
+    if narrow and codes.size and not dtype.qmin <= codes.min() <= codes.max() <= dtype.qmax:
+        raise ShapeError(
+            f"QTensor: codes are {codes.min()} to {codes.max()}; {dtype} holds {dtype.qmin} to "
+            f"{dtype.qmax}."
+        )
+    check_shape(codes.shape, qparams)
