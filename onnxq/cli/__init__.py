@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import click
 
+from onnxq.cli.calibrating import calibrate
 from onnxq.cli.commands import Commands
-from onnxq.cli.looking import bench, inspect, targets, verify
-from onnxq.cli.making import calibrate, export, quantize, quantize_dynamic
-from onnxq.cli.measuring import costs
+from onnxq.cli.exporting import export
+from onnxq.cli.looking import inspect, targets
+from onnxq.cli.making import quantize, quantize_dynamic
+from onnxq.cli.measuring import bench, costs
 from onnxq.cli.options import debug_option
 from onnxq.cli.searching import tune
+from onnxq.cli.verifying import verify
 from onnxq.errors import exit_codes
 
 __all__ = ["main"]

@@ -1,9 +1,8 @@
-"""Commands that write files: export, calibrate, quantize, quantize-dynamic."""
+"""Commands that write a quantized model: quantize, quantize-dynamic."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -25,13 +24,11 @@ from onnxq.cli.options import (
     qconfig_option,
     range_reduction_option,
     set_option,
-    shard,
     target_option,
     threads_option,
 )
 from onnxq.cli.steps import (
     calibrate_model,
-    claim,
     claim_beside,
     given,
     load_model,
@@ -42,7 +39,6 @@ from onnxq.cli.steps import (
 from onnxq.cli.verdicts import Asked, verdict_options
 from onnxq.cli.worker_options import Workers, workers_options
 from onnxq.cli.written import Written, report_dynamic, report_quantization
-from onnxq.core import signals
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,177 +46,6 @@ if TYPE_CHECKING:
     from onnxq.samples.excerpt import Excerpt
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
-
-
-@click.command()
-@click.argument("module", metavar="MODULE:FACTORY")
-@click.option("--weights", type=PATH, help="safetensors file to load into the module.")
-@click.option(
-    "--samples",
-    type=PATH,
-    help="npz file of example inputs, named as forward's parameters; nested: hidden.0, batch.ids.",
-)
-@click.option(
-    "--input", "inputs", multiple=True, metavar="NAME=DTYPE[SHAPE]", help="A random example input."
-)
-@click.option(
-    "--dynamic-axis",
-    "axes",
-    multiple=True,
-    metavar="NAME:AXIS=SIZE",
-    help="An axis that is dynamic and what its size is called, as in hidden:1=batch. Without any, "
-    "the batch is found, and --samples are cut to their first rows.",
-)
-@click.option("--input-name", "input_names", multiple=True, help="Name of an input, in order.")
-@click.option("--output-name", "output_names", multiple=True, help="Name of an output, in order.")
-@click.option("--opset", type=int, help="18 to 22.")
-@output_option
-def export(
-    module: str,
-    weights: Path | None,
-    samples: Path | None,
-    inputs: tuple[str, ...],
-    axes: tuple[str, ...],
-    input_names: tuple[str, ...],
-    output_names: tuple[str, ...],
-    opset: int | None,
-    output: Path,
-) -> None:
-    """Export a PyTorch module to a float ONNX model and check one against the other.
-
-    MODULE:FACTORY names a function without arguments that makes the module, as in
-    models.resnet:resnet20; the current folder is on the module path.
-    """
-    if samples is not None and inputs:
-        raise click.UsageError("give --samples or --input, not both.")
-    claim([output], [p for p in (weights, samples) if p is not None])
-    from onnxq import pytorch
-    from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET
-    from onnxq.report.console import size_text
-
-    made = pytorch.load_module(module, weights)
-    dynamic: dict[str, dict[int, str]] = {}
-    for name, axis, size in map(pytorch.parse_axis, axes):
-        dynamic.setdefault(name, {})[axis] = size
-    if samples is not None:
-        arrays = pytorch.read_inputs(samples, None) if axes else pytorch.read_inputs(samples)
-        example: pytorch.Inputs = pytorch.nested_inputs(arrays)
-    elif inputs:
-        example = pytorch.nested_inputs(dict(pytorch.parse_input(text) for text in inputs))
-    else:
-        example = pytorch.example_inputs(made)
-    model = pytorch.export(
-        made,
-        example,
-        output,
-        opset=DEFAULT_OPSET if opset is None else opset,
-        input_names=input_names or None,
-        output_names=output_names or None,
-        dynamic_axes=dynamic or None,
-    )
-    click.echo(
-        f"{output}: opset {model.opset_imports['']}, {len(model.graph)} nodes, "
-        f"{size_text(output.stat().st_size)}; agrees with the module on its example inputs"
-    )
-
-
-@click.command()
-@click.argument("model", type=PATH)
-@click.argument("samples", type=PATH)
-@output_option
-@qconfig_option
-@ends_options
-@set_option
-@choice_option
-@target_option
-@batch_size_option
-@threads_option
-@ignore_option
-@feedback_option
-@click.option("--resume", is_flag=True, help="Go on from the statistics in the output file.")
-@click.option(
-    "--shard",
-    metavar="I/N",
-    default="1/1",
-    callback=shard,
-    help="Only every N-th batch, from the I-th on: 1/4, 2/4, 3/4 and 4/4 are all.",
-)
-@click.option(
-    "--checkpoint",
-    type=PATH,
-    help="Keep what was seen in this file, every so often and when stopped; the same command goes "
-    "on from it. Removed at the end.",
-)
-@click.option(
-    "--checkpoint-every",
-    type=click.FloatRange(min=0),
-    default=60,
-    show_default=True,
-    metavar="SECONDS",
-    help="How often; less often where writing it takes long.",
-)
-@workers_options
-def calibrate(
-    model: Path,
-    samples: Path,
-    output: Path,
-    qconfig: Path | None,
-    overrides: tuple[str, ...],
-    choice: str | None,
-    target: str | None,
-    batch_size: int | None,
-    threads: int | None,
-    ignore: tuple[str, ...],
-    feedback: dict[str, str],
-    resume: bool,
-    shard: tuple[int, int],
-    checkpoint: Path | None,
-    checkpoint_every: float,
-    ends: Ends,
-    workers: Workers,
-) -> None:
-    """Observe the activations of MODEL on SAMPLES: an npz or npy file, or a folder of them.
-
-    Ctrl-C and SIGTERM stop it behind a batch, and save what was seen: in the checkpoint, or else in
-    the output, which --resume goes on from.
-    """
-    outputs = [output, *given(checkpoint)]
-    claim_beside(model, outputs, [samples, *given(qconfig)])
-    source = load_model(model, outputs)
-    from onnxq.static.calibrate import Checkpoint, Statistics
-
-    prepared = prepare_model(source, qconfig, overrides, target, feedback, choice=choice, ends=ends)
-    prepared = prepared.read_from(model)
-    kept = Checkpoint(checkpoint, checkpoint_every) if checkpoint else None
-    previous = Statistics.load(output) if resume and output.exists() else None
-    with signals.stoppable() as stopped:
-        statistics = calibrate_model(
-            prepared,
-            samples,
-            ignore,
-            batch_size,
-            previous,
-            shard,
-            stopped,
-            kept,
-            threads=threads,
-            workers=workers,
-        )
-    count = len(statistics.batches)
-    if stopped.is_set() and checkpoint is not None:
-        click.echo(f"stopped after {count} batches; go on with the same command", err=True)
-        raise click.exceptions.Exit(signals.exit_code() or 0)
-    replace(statistics, stopped=stopped.is_set()).save(output)
-    if checkpoint is not None:
-        checkpoint.unlink(missing_ok=True)
-    click.echo(f"{output}: {len(prepared.observed)} tensors, {count} batches")
-    for tensor, why in statistics.not_finite.items():
-        click.echo(f"note: tensor '{tensor}': {why}; nodes around it will stay in float", err=True)
-    for note in statistics.notes_on_samples():  # the other shards may still come
-        click.echo(f"note: {note}", err=True)
-    if stopped.is_set():
-        click.echo("stopped; go on with the same command and --resume", err=True)
-        raise click.exceptions.Exit(signals.exit_code() or 0)
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""The command that times this machine: costs."""
+"""Commands that time: bench, costs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,48 @@ from typing import TYPE_CHECKING
 
 import click
 
-from onnxq.cli.options import output_option, target_option
+from onnxq.cli.options import (
+    PATH,
+    ignore_option,
+    json_option,
+    output_option,
+    target_option,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+@click.command()
+@click.argument("model", metavar="FLOAT", type=PATH)
+@click.argument("quantized", metavar="QUANTIZED", type=PATH)
+@click.argument("samples", type=PATH, required=False)
+@ignore_option
+@click.option(
+    "--batch", type=click.IntRange(min=1), help="Samples per run; default: the model's, else 1."
+)
+@click.option(
+    "--runs", type=click.IntRange(min=1), default=50, show_default=True, help="Timed pairs."
+)
+@json_option
+def bench(
+    model: Path,
+    quantized: Path,
+    samples: Path | None,
+    ignore: tuple[str, ...],
+    batch: int | None,
+    runs: int,
+    as_json: bool,
+) -> None:
+    """Time both models in turns, on one thread; inputs are random where no SAMPLES are given."""
+    from onnxq.checking.bench import bench as run
+    from onnxq.report import console, json_values
+
+    result = run(model, quantized, samples, batch_size=batch, ignore=ignore, runs=runs)
+    if as_json:
+        click.echo(json_values.to_text(json_values.benchmark(result)))
+        return
+    console.print_benchmark(console.open_console(), result)
 
 
 @click.command()

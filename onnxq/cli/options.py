@@ -8,6 +8,9 @@ from typing import Any
 
 import click
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 class Bound(click.FloatRange):
     """A number that something is to keep; NaN, which nothing keeps, is refused."""
@@ -152,3 +155,10 @@ feedback_option = click.option(
     callback=pair,
     help="State: this output of a batch is that input of the next one. May be repeated.",
 )
+
+
+def refuse_options(when: str, given: Mapping[str, object]) -> None:
+    """Raises a UsageError for an option that was given where it has no meaning."""
+    for name, value in given.items():
+        if value is not None:
+            raise click.UsageError(f"{name} has no meaning {when}.")

@@ -40,3 +40,10 @@ def samples_path(tmp_path: Path) -> Path:
     path = tmp_path / "x.npz"
     np.savez(path, x=images(8))
     return path
+
+
+@pytest.fixture
+def quantized_path(run: Run, model_path: Path, samples_path: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "q.onnx"
+    assert run("quantize", model_path, samples_path, "-o", path).exit_code == 0
+    return path

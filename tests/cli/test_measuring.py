@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from onnxq.clock import here
@@ -29,3 +30,17 @@ def test_a_target_that_is_not_known_is_refused(run: Run, tmp_path: Path) -> None
     result = run("costs", "-o", tmp_path / "here.csv", "--target", "x86-vni")
     assert result.exit_code == 5
     assert "x86-vnni" in result.stderr
+
+
+def test_bench_works_without_data(run: Run, model_path: Path, quantized_path: Path) -> None:
+    result = run("bench", model_path, quantized_path, "--batch", 2, "--runs", 2)
+    assert result.exit_code == 0
+    assert "x [2, 3, 8, 8]" in result.stdout
+
+
+def test_bench_takes_samples(
+    run: Run, model_path: Path, quantized_path: Path, samples_path: Path
+) -> None:
+    options = ("--runs", 2, "--json")
+    result = run("bench", model_path, quantized_path, samples_path, *options)
+    assert json.loads(result.stdout)["input_shapes"] == {"x": [1, 3, 8, 8]}

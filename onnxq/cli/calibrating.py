@@ -1,0 +1,134 @@
+"""The command that observes samples: calibrate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from onnxq.cli.end_options import Ends, ends_options
+from onnxq.cli.options import (
+    PATH,
+    batch_size_option,
+    choice_option,
+    feedback_option,
+    ignore_option,
+    output_option,
+    qconfig_option,
+    set_option,
+    shard,
+    target_option,
+    threads_option,
+)
+from onnxq.cli.steps import (
+    calibrate_model,
+    claim_beside,
+    given,
+    load_model,
+    prepare_model,
+)
+from onnxq.cli.worker_options import Workers, workers_options
+from onnxq.core import signals
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@click.argument("model", type=PATH)
+@click.argument("samples", type=PATH)
+@output_option
+@qconfig_option
+@ends_options
+@set_option
+@choice_option
+@target_option
+@batch_size_option
+@threads_option
+@ignore_option
+@feedback_option
+@click.option("--resume", is_flag=True, help="Go on from the statistics in the output file.")
+@click.option(
+    "--shard",
+    metavar="I/N",
+    default="1/1",
+    callback=shard,
+    help="Only every N-th batch, from the I-th on: 1/4, 2/4, 3/4 and 4/4 are all.",
+)
+@click.option(
+    "--checkpoint",
+    type=PATH,
+    help="Keep what was seen in this file, every so often and when stopped; the same command goes "
+    "on from it. Removed at the end.",
+)
+@click.option(
+    "--checkpoint-every",
+    type=click.FloatRange(min=0),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often; less often where writing it takes long.",
+)
+@workers_options
+def calibrate(
+    model: Path,
+    samples: Path,
+    output: Path,
+    qconfig: Path | None,
+    overrides: tuple[str, ...],
+    choice: str | None,
+    target: str | None,
+    batch_size: int | None,
+    threads: int | None,
+    ignore: tuple[str, ...],
+    feedback: dict[str, str],
+    resume: bool,
+    shard: tuple[int, int],
+    checkpoint: Path | None,
+    checkpoint_every: float,
+    ends: Ends,
+    workers: Workers,
+) -> None:
+    """Observe the activations of MODEL on SAMPLES: an npz or npy file, or a folder of them.
+
+    Ctrl-C and SIGTERM stop it behind a batch, and save what was seen: in the checkpoint, or else in
+    the output, which --resume goes on from.
+    """
+    outputs = [output, *given(checkpoint)]
+    claim_beside(model, outputs, [samples, *given(qconfig)])
+    source = load_model(model, outputs)
+    from onnxq.static.calibrate import Checkpoint, Statistics
+
+    prepared = prepare_model(source, qconfig, overrides, target, feedback, choice=choice, ends=ends)
+    prepared = prepared.read_from(model)
+    kept = Checkpoint(checkpoint, checkpoint_every) if checkpoint else None
+    previous = Statistics.load(output) if resume and output.exists() else None
+    with signals.stoppable() as stopped:
+        statistics = calibrate_model(
+            prepared,
+            samples,
+            ignore,
+            batch_size,
+            previous,
+            shard,
+            stopped,
+            kept,
+            threads=threads,
+            workers=workers,
+        )
+    count = len(statistics.batches)
+    if stopped.is_set() and checkpoint is not None:
+        click.echo(f"stopped after {count} batches; go on with the same command", err=True)
+        raise click.exceptions.Exit(signals.exit_code() or 0)
+    replace(statistics, stopped=stopped.is_set()).save(output)
+    if checkpoint is not None:
+        checkpoint.unlink(missing_ok=True)
+    click.echo(f"{output}: {len(prepared.observed)} tensors, {count} batches")
+    for tensor, why in statistics.not_finite.items():
+        click.echo(f"note: tensor '{tensor}': {why}; nodes around it will stay in float", err=True)
+    for note in statistics.notes_on_samples():  # the other shards may still come
+        click.echo(f"note: {note}", err=True)
+    if stopped.is_set():
+        click.echo("stopped; go on with the same command and --resume", err=True)
+        raise click.exceptions.Exit(signals.exit_code() or 0)
