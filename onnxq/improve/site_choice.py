@@ -1,0 +1,200 @@
+"""The exponent that serves a site best, by the measured error of its products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq import catalog
+from onnxq.affine import fake_quantize
+from onnxq.graph.expose import expose
+from onnxq.graph.walk import node_name, walk
+from onnxq.graph.weights import constant_array
+from onnxq.improve.factor_sites import along
+from onnxq.improve.held_back import is_held_back
+from onnxq.improve.layerwise import WHOLE, all_feeds
+from onnxq.improve.smoothing import EXPONENTS, Product, product_noise, smoothing_factors
+from onnxq.observers.tensor_noise import decibels
+from onnxq.observers.weight_observation import observe_weight
+from onnxq.ort import runtime
+from onnxq.quantized.outcome import Outcome
+from onnxq.static.placing.decision import Quantize, weight_of
+from onnxq.static.planning.constants import weight_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import onnx_ir as ir
+
+    from onnxq.core.arrays import Reals, Singles
+    from onnxq.improve.factor_sites import Site
+    from onnxq.improve.smoothing import Rounding
+    from onnxq.observers import ObserverSpec
+    from onnxq.samples.inputs import Batch
+    from onnxq.static.prepared import Prepared
+
+MOST_ROWS = 1024
+"""Rows of all samples that a site looks at to choose, evenly spread; of images, places."""
+WINDOW = 16
+"""Pixels along each axis of an image, from its middle, that a site looks at."""
+MUL_GAIN_DB = 1.0
+"""Gain from which on a Mul, an element-wise pass over the tensor, is worth its time."""
+NO_HELP = "no exponent loses less"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SiteChoice:
+    """A site with the factors that serve it best; None: none do."""
+
+    site: Site
+    factors: Reals | None
+    before_db: float
+    after_db: float
+    exponent: float
+
+    def outcome(self, improvement: str, *, kept: bool) -> Outcome:
+        """Outcome of the site."""
+        where = "folded into constants ahead" if self.site.folds else "a Mul ahead"
+        why = f"exponent {self.exponent:g}, {where}" if kept else WHOLE
+        if self.factors is None:
+            why = NO_HELP
+        return Outcome(improvement, self.site.tensor, kept, self.before_db, self.after_db, why)
+
+
+def site_choices(
+    prepared: Prepared, sites: Sequence[Site], batches: Sequence[Batch]
+) -> list[SiteChoice]:
+    """The choice of every site, each on its own, with the others as they are.
+
+    Args:
+        prepared: the float model, and what is to become of it.
+        sites: where factors can be.
+        batches: of the float model; some of them judge.
+    """
+    return [_choice(site, seen, prepared) for site, seen in _seen(prepared, sites, batches)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Seen:
+    """Parts of a tensor in the float model: two to choose an exponent by, and one that judges."""
+
+    first: Singles
+    second: Singles
+    held: Singles
+
+
+def _seen(
+    prepared: Prepared, sites: Sequence[Site], batches: Sequence[Batch]
+) -> Iterator[tuple[Site, _Seen]]:
+    """Each site with what its tensor is in the float model."""
+    inputs = {value.name for value in prepared.model.graph.inputs}
+    inner = [site.tensor for site in sites if site.tensor not in inputs]
+    exposed = expose(prepared.model, inner)
+    kept: list[tuple[list[Singles], list[Singles]]] = [([], []) for _ in sites]
+    held = sum(map(is_held_back, range(len(batches))))
+    with runtime.open_session(exposed.model, threads=1) as session:
+        for index, feeds in enumerate(all_feeds(prepared, batches)):
+            got = dict(zip(inner, session.run(feeds, list(exposed.outputs.values())), strict=True))
+            share = held if is_held_back(index) else len(batches) - held
+            most = -(-MOST_ROWS // max(share, 1))
+            for site, parts in zip(sites, kept, strict=True):
+                x = {**feeds, **got}[site.tensor].astype(np.float32, copy=False)
+                part = _spread_rows(x, most) if site.axis == -1 else _cropped(x, most)
+                parts[is_held_back(index)].append(part)
+    for site, (seen, judging) in zip(sites, kept, strict=True):
+        yield site, _Seen(*map(np.concatenate, (seen[::2], seen[1::2], judging)))
+
+
+def _spread_rows(x: Singles, most: int) -> Singles:
+    """Rows of x (rows, channels), evenly spread, and the one with the largest value of all."""
+    rows = x.reshape(-1, x.shape[-1])
+    if len(rows) <= most:
+        return np.array(rows, np.float32)
+    places = np.linspace(0, len(rows) - 1, most).astype(np.int64)
+    return np.array(rows[np.union1d(places, np.abs(rows).max(1).argmax())], np.float32)
+
+
+def _cropped(x: Singles, most: int) -> Singles:
+    """The middle of images (images, channels, *spatial): as many as give `most` places, or one."""
+    middle = tuple(slice((n - min(n, WINDOW)) // 2, (n + min(n, WINDOW)) // 2) for n in x.shape[2:])
+    part = x[(slice(None), slice(None), *middle)]
+    places = int(np.prod(part.shape[2:]))
+    return np.array(part[: max(1, most // max(places, 1))], np.float32)
+
+
+def _choice(site: Site, seen: _Seen, prepared: Prepared) -> SiteChoice:
+    """The exponent whose products lose least, judged on the part held back.
+
+    An exponent near 1 brings every channel to the very range that it had: what another sample has
+    beyond it is cut off. So each is tried on other samples than its factors and scales are made of.
+    """
+    products, spec = _products(site, prepared), _observer_spec(site, prepared)
+    channels, rank = seen.first.shape[site.axis], seen.first.ndim
+    others = tuple(a for a in range(rank) if a != site.axis % rank)
+    w_max = np.max([p.largest(channels) for p in products], 0)
+
+    def made(x: Singles, exponent: float) -> tuple[Reals, Rounding]:
+        x_max = np.abs(x).max(others).astype(np.float64)
+        factors = smoothing_factors(x_max, w_max, exponent) if exponent else np.ones(channels)
+        observer = spec()
+        observer.observe((x / along(factors, site.axis, rank)).astype(np.float32), 0)
+        grid = observer.calculate_qparams()
+        return factors, lambda values: fake_quantize(values, grid)
+
+    def noise(made_of: Singles, tried_on: Singles, exponent: float) -> float:
+        return product_noise(tried_on, *made(made_of, exponent), products, site.axis)
+
+    noises = {a: noise(seen.first, seen.second, a) for a in (0.0, *EXPONENTS)}
+    best = min(noises, key=lambda a: noises[a])
+    both = np.concatenate([seen.first, seen.second])
+    before, after = (decibels(1.0, noise(both, seen.held, a)) for a in (0.0, best))
+    helps = after - before > (0.0 if site.folds else MUL_GAIN_DB)
+    return SiteChoice(site, made(both, best)[0] if helps else None, before, after, best)
+
+
+def _products(site: Site, prepared: Prepared) -> list[Product]:
+    """The products in integers that read the site's tensor, with quantizers of their weights."""
+    nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
+    return [_product(nodes[name], site.axis, prepared) for name in site.readers]
+
+
+def _product(node: ir.Node, axis: int, prepared: Prepared) -> Product:
+    decision = prepared.decisions[node_name(node)]
+    operator = catalog.find(node.op_type, node.domain)
+    assert isinstance(decision, Quantize)
+    assert operator is not None
+    unfolded, key = operator.unfolded(node), weight_key(prepared, node, decision.rule)
+    x = node.inputs[0]
+    assert unfolded is not None
+    assert x is not None
+    assert x.shape is not None
+    rank = len(x.shape)
+
+    def undone(factors: Reals) -> Reals:
+        way = operator.undone(node, along(factors, axis, rank))
+        assert way is not None  # of a site
+        return way[key_slot]
+
+    def rounded(weight: Singles) -> Singles:
+        return fake_quantize(weight, observe_weight(weight, key)[0])
+
+    def rows(seen: Singles) -> Singles:
+        return unfolded.rows(seen, slice(0, unfolded.places(seen)))
+
+    assert decision.rule.weight is not None
+    key_slot = decision.rule.weight.slot
+    weight = np.asarray(constant_array(weight_of(node, decision.rule)), np.float32)
+    return Product(weight, undone, rounded, rows, unfolded.matrix)
+
+
+def _observer_spec(site: Site, prepared: Prepared) -> ObserverSpec:
+    """Observer of the tensor, or of the one that will stand in its place."""
+    if site.tensor in prepared.observed:
+        return prepared.observed[site.tensor]
+    op_types = {node_name(node): node.op_type for node, _ in walk(prepared.model.graph)}
+    first = site.readers[0]
+    entry = prepared.chosen.mapping.for_node(first, op_types[first])
+    assert entry is not None  # the node is quantized
+    return entry.activation_observer
