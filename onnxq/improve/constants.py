@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnxq.graph.edit import NamePool, graph_of, new_initializer
 from onnxq.graph.walk import node_name, tensor_names
 from onnxq.graph.weights import is_private
-from onnxq.improve.layer import layer_of
+from onnxq.improve.layers import layer_of
 from onnxq.operator.nodes import has_input, input_at
 from onnxq.qparams import raised_scale
 from onnxq.static.placing.decision import Quantize, weight_of

@@ -8,16 +8,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from onnxq import catalog
 from onnxq.affine import dequantize, fake_quantize
-from onnxq.graph.walk import node_name, value_name
+from onnxq.graph.walk import node_name
 from onnxq.graph.weights import constant_array, is_private
-from onnxq.operator import Rule
-from onnxq.operator.nodes import find_input, has_input, input_at
-from onnxq.ort.matmul_add import biased_product
+from onnxq.operator.nodes import has_input, input_at
 from onnxq.qdq.tensors import rounded_codes
-from onnxq.qparams import PerBlock
-from onnxq.static.placing.decision import Quantize, weight_observer, weight_of
+from onnxq.static.placing.decision import weight_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +22,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.core.arrays import Ints, Reals, Singles
-    from onnxq.operator import Unfolded
+    from onnxq.operator import Rule, Unfolded
     from onnxq.qparams import QParams
     from onnxq.static.plan import Plan
     from onnxq.static.planning.constants import WeightPlan
@@ -222,73 +218,3 @@ class Layer:
     def _rows(self, array: npt.NDArray[Number]) -> npt.NDArray[Number]:
         """Numbers per row in the shape in which they broadcast to the weight."""
         return array.reshape(-1, *[1] * (self.weight.ndim - 1))
-
-
-def layers_of(model: ir.Model, plan: Plan) -> dict[str, Layer]:
-    """Node name -> Layer, of nodes of the main graph, in its order."""
-    found = {}
-    for node in model.graph:
-        layer = layer_of(node, plan)
-        if layer is not None:
-            found[layer.name] = layer
-    return found
-
-
-def layer_of(node: ir.Node, plan: Plan) -> Layer | None:
-    """The Layer that a node is; None: it has no quantized weight, or no product is known of it."""
-    decision, operator = plan.decisions[node_name(node)], catalog.find(node.op_type, node.domain)
-    if not isinstance(decision, Quantize) or node_name(node) not in plan.weights:
-        return None
-    weight = plan.weights[node_name(node)]
-    unfolded = None if operator is None else operator.unfolded(node)
-    x = find_input(node, decision.rule.activations[0])
-    if unfolded is None or x is None or x.is_initializer():
-        return None
-    if isinstance(weight.qparams.granularity, PerBlock):
-        return None
-    tensor = value_name(x)
-    gain = np.array(plan.gains[tensor], np.float32) if tensor in plan.gains else None
-    slot, y = _bias_of(node, decision.rule, plan)
-    return Layer(
-        node,
-        decision.rule,
-        unfolded,
-        tensor,
-        value_name(y),
-        weight,
-        _span_of(node, decision.rule, plan),
-        gain,
-        slot,
-        _clamp_of(y),
-    )
-
-
-def _span_of(node: ir.Node, rule: Rule, plan: Plan) -> tuple[int, int]:
-    """Codes that the observer of a weight gives; those of its type, where none is known."""
-    dtype = plan.weights[node_name(node)].qparams.dtype
-    if plan.asked is None:
-        return dtype.qmin, dtype.qmax
-    observer = weight_observer(node, rule, plan.asked.mapping)()
-    return max(dtype.qmin, observer.quant_min), min(dtype.qmax, observer.quant_max)
-
-
-def _bias_of(node: ir.Node, rule: Rule, plan: Plan) -> tuple[BiasSlot | None, ir.Value]:
-    """(where the bias is or can be, the result that has it added)."""
-    if rule.bias is not None:
-        return BiasSlot(node, rule.bias), node.outputs[0]
-    found = biased_product(node)
-    behind = None if found is None else plan.decisions[node_name(found.add)]
-    on_codes = isinstance(behind, Quantize) and behind.folded_into != node_name(node)
-    if found is not None and found.adds_vector and not on_codes:
-        return BiasSlot(found.add, found.slot), found.add.outputs[0]
-    return None, node.outputs[0]
-
-
-def _clamp_of(y: ir.Value) -> tuple[float, float] | None:
-    """Real bounds of the node that alone reads the value, where it bounds it and does no more."""
-    if len(y.uses()) != 1 or y.is_graph_output():
-        return None
-    (reader,) = (use.node for use in y.uses())
-    operator = catalog.find(reader.op_type, reader.domain)
-    rule = None if operator is None else operator.rule(reader)
-    return rule.clamp if isinstance(rule, Rule) else None

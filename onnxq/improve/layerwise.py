@@ -25,7 +25,7 @@ from onnxq.improve.constants import Constants
 from onnxq.improve.held_back import FEW_SAMPLES, enough, is_held_back, too_few
 from onnxq.improve.improvement import Improved
 from onnxq.improve.kept import Kept
-from onnxq.improve.layer import layers_of
+from onnxq.improve.layers import layers_of
 from onnxq.improve.segments import cut, segments_of
 from onnxq.observers.tensor_noise import decibels
 from onnxq.ort import runtime

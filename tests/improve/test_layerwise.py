@@ -12,7 +12,7 @@ import onnxq
 from onnxq.graph.expose import expose
 from onnxq.improve import kept
 from onnxq.improve.kept import Kept
-from onnxq.improve.layer import layers_of
+from onnxq.improve.layers import layers_of
 from onnxq.improve.layerwise import Proposal, layerwise
 from onnxq.ort import runtime
 from onnxq.samples import open_samples

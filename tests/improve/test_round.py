@@ -10,7 +10,7 @@ from onnx import helper
 
 import onnxq
 from onnxq.improve import Round
-from onnxq.improve.layer import layers_of
+from onnxq.improve.layers import layers_of
 from onnxq.samples import open_samples
 from onnxq.targets.kept_sums import leave_int16
 from tests.examples import ALL_INTEGERS, images, model, weights
