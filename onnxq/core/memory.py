@@ -9,6 +9,18 @@ ROOT = Path("/")
 OWN_GROUP = "sys/fs/cgroup"
 """Folder of the control group that a container runs in."""
 
+KEPT_SHARE = 4
+"""Arrays that are kept may take this part of the memory that is free: as much goes into what is
+computed beside them, and into copies for other processes."""
+KEPT_BYTES = 1 << 30
+"""Bytes that they may take where nobody tells how much is free."""
+
+
+def bytes_to_keep() -> int:
+    """Bytes that arrays which are kept may take."""
+    free = available_bytes()
+    return KEPT_BYTES if free is None else free // KEPT_SHARE
+
 
 def available_bytes(root: Path = ROOT) -> int | None:
     """Bytes that can be had without swapping, and within the container's limit; None: unknown.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.core.memory import available_bytes
+from onnxq.core.memory import bytes_to_keep
 from onnxq.errors import CalibrationError
 from onnxq.samples.batches import Samples
 from onnxq.samples.columns import npz_columns
@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 
 LABELS = "labels"
 """Name of the entry of a tuple that is no input."""
-MEMORY_SHARE = 4
-"""Samples that are kept may take this part of the memory that is free: as much goes into outputs,
-and into copies for other processes."""
-MEMORY_BYTES = 1 << 30
-"""Bytes that they may take where nobody tells how much is free."""
 
 
 def open_labelled(
@@ -115,8 +110,7 @@ def _in_memory(samples: Samples) -> Samples:
     Raises:
         CalibrationError: they take too much memory.
     """
-    free = available_bytes()
-    most = MEMORY_BYTES if free is None else free // MEMORY_SHARE
+    most = bytes_to_keep()
     batches: list[Batch] = []
     taken = 0
     for batch in samples:

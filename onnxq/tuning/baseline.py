@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.core.memory import available_bytes
-from onnxq.samples.labelled import MEMORY_BYTES, MEMORY_SHARE
+from onnxq.core.memory import bytes_to_keep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,8 +54,7 @@ def baseline_of(subject: Subject, samples: TuningSamples, metric: Metric) -> Bas
         MetricError: the user's metric fails on the float model.
         ModelError: ONNX Runtime does not run the model.
     """
-    free = available_bytes()
-    most = MEMORY_BYTES if free is None else free // MEMORY_SHARE
+    most = bytes_to_keep()
     kept: list[dict[str, Array]] | None = []
     taken = 0
     with subject.open_float() as session:

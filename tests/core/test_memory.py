@@ -2,7 +2,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.core.memory import available_bytes
+import pytest
+
+from onnxq.core import memory
+from onnxq.core.memory import available_bytes, bytes_to_keep
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,3 +49,11 @@ def test_a_full_container_is_not_taken_for_an_unknown_one(tmp_path: Path) -> Non
 
 def test_elsewhere_nothing_is_known(tmp_path: Path) -> None:
     assert available_bytes(tmp_path) is None
+
+
+@pytest.mark.parametrize(("free", "most"), [(400, 100), (None, memory.KEPT_BYTES)])
+def test_a_quarter_of_what_is_free_may_be_kept(
+    free: int | None, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: free)
+    assert bytes_to_keep() == most

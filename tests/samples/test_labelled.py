@@ -59,6 +59,6 @@ def test_labels_of_another_number_are_refused() -> None:
 def test_samples_that_do_not_fit_into_memory_are_refused_in_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "available_bytes", lambda: 64)
+    monkeypatch.setattr(module, "bytes_to_keep", lambda: 16)
     with pytest.raises(CalibrationError, match=r"may be kept in memory.*Give fewer"):
         open_labelled(ARRAYS, [X])
