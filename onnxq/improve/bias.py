@@ -42,6 +42,7 @@ class Bias(WeightImprovement):
     """Bias correction from observed means."""
 
     name = "bias"
+    biases_alone = True
 
     def improve(self, prepared: Prepared, plan: Plan, samples: Samples) -> Improved:
         """Layer by layer; see the module."""

@@ -26,13 +26,21 @@ if TYPE_CHECKING:
 
 
 def wanted(names: Sequence[str]) -> tuple[Improvement, ...]:
-    """The improvements of these names: those of the model first, else in the order given.
+    """The improvements of these names, in the order in which they are carried out.
+
+    Those of the model come first, then those of weights, then those of biases alone; else they
+    stand as they were given.
 
     Raises:
         QConfigError: a name is not known.
     """
-    found = [find(name) for name in names]
-    return tuple(sorted(found, key=lambda i: isinstance(i, WeightImprovement)))
+    return tuple(sorted(map(find, names), key=_turn))
+
+
+def _turn(improvement: Improvement) -> int:
+    if isinstance(improvement, WeightImprovement):
+        return 2 if improvement.biases_alone else 1
+    return 0
 
 
 def check_samples(names: Sequence[str], samples: object | None) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from onnxq.samples import InputSpec, Samples
     from onnxq.samples.inputs import Batch
 
-FEW_SAMPLES = 64
+ENOUGH_SAMPLES = 128
 """Below it, means and covariances of few samples are what improvements fit: said in the report."""
 MOST_SAMPLES = 1024
 """More are thinned out, evenly: they are kept in memory, and weights gain no more by them."""

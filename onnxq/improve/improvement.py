@@ -86,7 +86,15 @@ class ModelImprovement(Improvement):
 
 
 class WeightImprovement(Improvement):
-    """An improvement of constants, on the grids of a plan."""
+    """An improvement of constants, on the grids of a plan.
+
+    Attributes:
+        biases_alone: whether it leaves weights as they are. It then goes behind those that choose
+            them, whatever the order in which they are asked for: what a bias makes up for is the
+            error of the weights that are there at last.
+    """
+
+    biases_alone: ClassVar[bool] = False
 
     @abstractmethod
     def improve(self, prepared: Prepared, plan: Plan, samples: Samples) -> Improved:

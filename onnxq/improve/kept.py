@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from onnxq.core.arrays import Array
 
-MEMORY_BYTES = 1 << 29
+MOST_IN_MEMORY = 1 << 29
 """Size of all arrays that are kept in memory; more lie in temporary files."""
 
 
@@ -40,7 +40,7 @@ class Kept:
         arrays = self._arrays.setdefault(tensor, [])
         if not isinstance(array, np.ndarray) or array.dtype.hasobject:
             arrays.append(array)  # sequences and texts
-        elif self._bytes + array.nbytes <= MEMORY_BYTES:
+        elif self._bytes + array.nbytes <= MOST_IN_MEMORY:
             self._bytes += array.nbytes
             arrays.append(array)
         else:

@@ -22,12 +22,12 @@ import numpy as np
 from onnxq.core.threads import workers
 from onnxq.graph.walk import node_name
 from onnxq.improve.constants import Constants
-from onnxq.improve.held_back import FEW_SAMPLES, enough, is_held_back, too_few
+from onnxq.improve.held_back import ENOUGH_SAMPLES, enough, is_held_back, too_few
 from onnxq.improve.improvement import Improved
+from onnxq.improve.judgement import judgement_of
 from onnxq.improve.kept import Kept
 from onnxq.improve.layers import layers_of
 from onnxq.improve.segments import cut, segments_of
-from onnxq.observers.tensor_noise import decibels
 from onnxq.ort import runtime
 from onnxq.quantized.outcome import Outcome
 from onnxq.samples import input_specs
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Array, Singles
     from onnxq.improve.constants import NewConstants
+    from onnxq.improve.judgement import Compared
     from onnxq.improve.layer import Layer
     from onnxq.improve.segments import Segment
     from onnxq.samples import Samples
@@ -112,7 +113,7 @@ def layerwise(
         improved = Improved(better, walk.now.plan)
         whole = walk.judged()
     count = sum(map(rows_of, batches))
-    if count < FEW_SAMPLES:
+    if count < ENOUGH_SAMPLES:
         whole = dataclasses.replace(whole, why=FEW.format(count))
     if not whole.kept:
         improved = Improved(prepared, plan)
@@ -121,7 +122,8 @@ def layerwise(
 
 
 NO_HELP = "it does not help there"
-FEW = "made from {} samples, which is few: give 128 or more"
+CHANCE = "{} samples cannot tell this loss from chance"
+FEW = f"made from {{}} samples, which is few: give {ENOUGH_SAMPLES} or more"
 WHOLE = "the outputs lose by it"
 NO_ELEMENTS = "the samples have no elements there"
 SHARED = "other nodes read its weight, too"
@@ -238,24 +240,25 @@ class _Walk:
 
     def judged(self) -> Outcome:
         """Outcome at the outputs, on the batches held back."""
-        signal = before = after = 0.0
+        found = judgement_of(self._compared())
+        if found is None or not found.signal.sum():
+            return Outcome(self.name, "", True, why="no output of floats to judge by")
+        lost = found.after.sum() > found.before.sum()
+        why = CHANCE.format(found.after.size) if lost and not found.is_loss else ""
+        return Outcome(self.name, "", not found.is_loss, found.before_db, found.after_db, why)
+
+    def _compared(self) -> Iterator[Compared]:
+        """Outputs of the batches held back: of the float model, as planned, and as improved."""
         plain = dataclasses.replace(self.prepared, input_codes={}, output_codes=())
-        kept, quantized = self.lanes
+        floats, improved = self.lanes
         with runtime.open_session(rewrite(plain, self.planned), threads=1) as session:
             for batch in filter(is_held_back, range(len(self.batches))):
-                results = session.run(self.feeds[batch])
-                for name, now in zip(session.outputs, results, strict=True):
-                    if name not in kept or not is_float(kept.get(name, batch)):
-                        continue
-                    x = kept.get(name, batch).astype(np.float64)
-                    signal += float(np.square(x).sum())
-                    before += float(np.square(x - now.astype(np.float64)).sum())
-                    better = quantized.get(name, batch).astype(np.float64)
-                    after += float(np.square(x - better).sum())
-        if not signal:
-            return Outcome(self.name, "", True, why="no output of floats to judge by")
-        before_db, after_db = decibels(signal, before), decibels(signal, after)
-        return Outcome(self.name, "", after_db >= before_db, before_db, after_db)
+                planned = dict(zip(session.outputs, session.run(self.feeds[batch]), strict=True))
+                names = [n for n in planned if n in floats and is_float(floats.get(n, batch))]
+                yield (
+                    rows_of(self.batches[batch]),
+                    [(floats.get(n, batch), planned[n], improved.get(n, batch)) for n in names],
+                )
 
 
 def _results(session: runtime.Session, kept: Kept, batch: int) -> dict[str, Array]:

@@ -99,7 +99,7 @@ TOKENS = {"x": np.random.default_rng(3).normal(size=(16, 5, 8)).astype(np.float3
 def test_layers_see_what_the_whole_quantized_model_gives_them(
     source: onnx.ModelProto, samples: dict[str, Singles], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept, "MEMORY_BYTES", 4096)  # the rest goes through files
+    monkeypatch.setattr(kept, "MOST_IN_MEMORY", 4096)  # the rest goes through files
     prepared = onnxq.prepare(source, ALL_INTEGERS)
     plan = onnxq.plan(prepared, onnxq.calibrate(prepared, samples))
     seen: dict[str, list[tuple[Singles, Singles]]] = {}
@@ -121,7 +121,7 @@ def test_layers_see_what_the_whole_quantized_model_gives_them(
 
 
 def test_arrays_come_back_from_memory_and_from_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "MEMORY_BYTES", 100)
+    monkeypatch.setattr(kept, "MOST_IN_MEMORY", 100)
     between = Kept()
     arrays = [np.full((3, 4), i, np.float32) for i in range(5)]
     for array in arrays:

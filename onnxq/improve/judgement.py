@@ -1,0 +1,86 @@
+"""Judgement of a change at the outputs of a model, by samples that it was not made from.
+
+Few samples tell little: their noise differs much from one to the next. By 64 images, a change of
+MobileNetV2's biases that gains 0.57 dB on 3,000 others lost 0.06. So the two models are compared
+sample by sample, and what counts as a loss is one beyond its standard error:
+
+    d = after - before          mean(d) > std(d) / sqrt(n)
+
+Each layer of such a change has been judged before, by thousands of places: that it helps is to be
+expected, and a loss that chance alone explains is no reason against it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.observers.tensor_noise import decibels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from onnxq.core.arrays import Array, Reals
+
+    Compared = tuple[int, Sequence[tuple[Array, Array, Array]]]
+    """Samples of a batch, and per output of floats: the float model's, and those of the two."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judgement:
+    """Errors of two models at the outputs, sample by sample.
+
+    Attributes:
+        signal: float64 (samples,), squares of the float model's outputs, summed.
+        before: float64 (samples,), squared error of the model as it was.
+        after: float64 (samples,), that of the changed one.
+    """
+
+    signal: Reals
+    before: Reals
+    after: Reals
+
+    @property
+    def before_db(self) -> float:
+        """SQNR of the model as it was, all samples together."""
+        return decibels(float(self.signal.sum()), float(self.before.sum()))
+
+    @property
+    def after_db(self) -> float:
+        """SQNR of the changed model."""
+        return decibels(float(self.signal.sum()), float(self.after.sum()))
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether the changed model loses more than the standard error of so many samples."""
+        lost = self.after - self.before
+        if lost.size < 2:
+            return bool(lost.sum() > 0)
+        return bool(lost.mean() > lost.std(ddof=1) / np.sqrt(lost.size))
+
+
+def judgement_of(batches: Iterable[Compared]) -> Judgement | None:
+    """The judgement of batches; None where they have no output of floats."""
+    parts = [
+        np.stack([_squares(each, n) for each in zip(*outputs, strict=True)])
+        for n, outputs in map(_with_errors, batches)
+        if outputs
+    ]
+    if not parts:
+        return None
+    return Judgement(*np.concatenate(parts, axis=1))
+
+
+def _with_errors(batch: Compared) -> tuple[int, list[tuple[Reals, Reals, Reals]]]:
+    """The batch with what the two models miss in place of what they give."""
+    samples, outputs = batch
+    reals = (tuple(np.asarray(array, np.float64) for array in each) for each in outputs)
+    return samples, [(wanted, wanted - before, wanted - after) for wanted, before, after in reals]
+
+
+def _squares(arrays: Sequence[Reals], samples: int) -> Reals:
+    """Squares of all arrays, summed: (samples,); (1,) where one is not by samples."""
+    rows = samples if all(a.ndim and len(a) == samples for a in arrays) else 1
+    return np.asarray(sum(np.square(a).reshape(rows, -1).sum(axis=1) for a in arrays), np.float64)

@@ -1,0 +1,53 @@
+"""A change is withdrawn for a loss at the outputs, not for what few samples happen to show."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxq.improve.judgement import Judgement, judgement_of
+
+
+def judged(lost: list[float]) -> Judgement:
+    before = np.full(len(lost), 10.0)
+    return Judgement(np.full(len(lost), 1000.0), before, before + np.array(lost))
+
+
+def test_a_loss_within_its_standard_error_is_none() -> None:
+    assert not judged([5.0, -4.0, 3.0, -3.0]).is_loss
+    assert judged([5.0, 4.0, 3.0, -3.0]).is_loss
+    assert judged([0.1, 0.1, 0.1, 0.1]).is_loss  # small, but each sample says so
+    assert not judged([-1.0, -1.0, 0.0, 0.0]).is_loss
+
+
+def test_one_sample_has_no_standard_error_and_decides_alone() -> None:
+    assert judged([0.1]).is_loss
+    assert not judged([0.0]).is_loss
+
+
+def test_decibels_are_of_all_samples_together() -> None:
+    found = Judgement(np.array([50.0, 50.0]), np.array([1.0, 0.0]), np.array([5.0, 5.0]))
+    assert found.before_db == pytest.approx(20.0)
+    assert found.after_db == pytest.approx(10.0)
+
+
+def test_errors_of_all_outputs_count_sample_by_sample() -> None:
+    wanted = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
+    outputs = [(wanted, wanted + 1, wanted), (wanted[:, 0], wanted[:, 0], wanted[:, 0] + 3)]
+    found = judgement_of([(2, outputs)] * 2)
+    assert found is not None
+    assert found.before.tolist() == [2.0] * 4
+    assert found.after.tolist() == [9.0] * 4
+
+
+def test_an_output_that_is_not_by_samples_makes_the_batch_one() -> None:
+    wanted, number = np.ones((2, 3), np.float32), np.array(2.0, np.float32)
+    outputs = [(wanted, wanted + 1, wanted), (number, number, number + 1)]
+    found = judgement_of([(2, outputs)] * 3)
+    assert found is not None
+    assert found.before.tolist() == [6.0] * 3
+    assert found.after.tolist() == [1.0] * 3
+
+
+def test_without_outputs_of_floats_there_is_nothing_to_judge() -> None:
+    assert judgement_of([(2, [])]) is None
