@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from onnxq.graph.origins import hand_on
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
 
@@ -57,6 +59,7 @@ def bypass(node: ir.Node, slot: int = 0) -> bool:
         x.type = y.type
     if x.shape is None:
         x.shape = y.shape
+    hand_on(y, x)
     y.replace_all_uses_with(x, replace_graph_outputs=True)
     graph.remove(node, safe=True)
     if is_output:
@@ -90,6 +93,7 @@ def replace(node: ir.Node, made: ir.Node, names: FreeNames) -> None:
     """Puts a node of one output in the place of another, under its result's name."""
     old, new = node.outputs[0], made.outputs[0]
     new.type, new.shape = old.type, old.shape
+    hand_on(old, new)
     old.replace_all_uses_with(new, replace_graph_outputs=True)
     stem = old.name
     old.name = names.value(f"{stem}_replaced")
@@ -136,6 +140,7 @@ def merge_equal(graph: ir.Graph, says: Callable[[ir.Node], Hashable | None]) -> 
         if kept is node or any(value.is_graph_output() for value in node.outputs):
             continue
         for mine, other in zip(node.outputs, kept.outputs, strict=True):
+            hand_on(mine, other)
             mine.replace_all_uses_with(other)
         graph.remove(node, safe=True)
         modified = True

@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnxq.graph.affine import Affine, affine_of
 from onnxq.graph.edit import all_nodes, bypass
 from onnxq.graph.exchange import ConstantExchange
+from onnxq.graph.origins import move
 from onnxq.graph.weights import constant, derived
 from onnxq.operator.nodes import find_input, input_at, tensor_of
 
@@ -147,5 +148,6 @@ def _scaler(node: ir.Node, tensor: ir.TensorProtocol, affine: Affine) -> Callabl
 
 def _take_over(norm: ir.Node, producer: ir.Node) -> None:
     name = norm.outputs[0].name
+    move(norm.outputs[0], producer.outputs[0])
     bypass(norm)
     producer.outputs[0].name = name

@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnxq.graph.affine import Affine
 from onnxq.graph.edit import all_nodes, bypass
 from onnxq.graph.exchange import ConstantExchange
+from onnxq.graph.origins import move
 from onnxq.graph.passes.fold_batch_norm import channels_of, fold_into, foldable_producer
 from onnxq.graph.passes.formulas import only_reader, producer_of
 from onnxq.graph.weights import constant, derived
@@ -42,6 +43,7 @@ class FoldFactors(ir.passes.InPlacePass):
             operation = _operation(node)
             if operation is not None and _fold(operation, exchange):
                 name = node.outputs[0].name
+                move(node.outputs[0], operation.x)
                 bypass(node, operation.slot)
                 operation.x.name = name
         exchange.share()

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from onnxq.graph.affine import Affine
 from onnxq.graph.edit import all_nodes, bypass
 from onnxq.graph.exchange import ConstantExchange
+from onnxq.graph.origins import set_origins
 from onnxq.graph.passes.fold_batch_norm import channels_of, fold_into, has_room
 from onnxq.graph.passes.fold_factors import LARGEST, SMALLEST, multiply
 from onnxq.graph.passes.formulas import Line, line_of, only_reader
@@ -65,7 +66,7 @@ def _fold_factor(node: ir.Node, line: Line, exchange: ConstantExchange) -> bool:
         multiply(adder, slot, np.asarray(1 / factor), exchange)
     for reader in readers:
         multiply(reader, _WEIGHT, factor, exchange)
-    return bypass(node, _slot_of(node, line.x))
+    return _without(node, line.x)
 
 
 def _fold_summand(node: ir.Node, line: Line, exchange: ConstantExchange) -> bool:
@@ -80,7 +81,13 @@ def _fold_summand(node: ir.Node, line: Line, exchange: ConstantExchange) -> bool
         summand = line.offset * weight.reshape(channels_of(reader), -1).sum(1)
         affine = Affine(np.ones_like(summand), np.zeros_like(summand), summand)
         fold_into(reader, affine, exchange)
-    return bypass(node, _slot_of(node, line.x))
+    return _without(node, line.x)
+
+
+def _without(node: ir.Node, x: ir.Value) -> bool:
+    """Takes the node out; who read its result reads x, which is another tensor."""
+    set_origins(node.outputs[0], ())
+    return bypass(node, _slot_of(node, x))
 
 
 def _readers(value: ir.Value) -> Sequence[ir.Node] | None:

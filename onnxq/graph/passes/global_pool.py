@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, all_nodes, graph_of
+from onnxq.graph.origins import move
 from onnxq.graph.passes.formulas import producer_of
 from onnxq.graph.passes.reductions import axes_of
 from onnxq.operator.nodes import input_at
@@ -92,6 +93,7 @@ def _flatten(pool: ir.Node, names: FreeNames) -> None:
     flatten.metadata_props.update(pool.metadata_props)
     result = flatten.outputs[0]
     result.name, result.type, result.shape = y.name, ir.TensorType(ir.DataType.FLOAT), y.shape
+    move(y, result)
     y.replace_all_uses_with(result, replace_graph_outputs=True)
     y.name = names.value(f"{y.name}_pooled")
     y.type = ir.TensorType(ir.DataType.FLOAT)

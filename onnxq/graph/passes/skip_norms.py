@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, all_nodes, graph_of
+from onnxq.graph.origins import hand_on
 from onnxq.graph.passes.raise_opset import raise_opset
 from onnxq.graph.walk import is_read
 from onnxq.operator.nodes import find_input, has_input, input_at
@@ -113,6 +114,7 @@ def _is_product(value: ir.Value) -> bool:
 def _give_way(old: ir.Value, new: ir.Value) -> None:
     """The new value takes over the readers, the type and, where it has one, the name of the old."""
     new.type, new.shape = old.type or new.type, old.shape or new.shape
+    hand_on(old, new)
     old.replace_all_uses_with(new, replace_graph_outputs=True)
     if old.name:
         new.name, old.name = old.name, None
