@@ -156,10 +156,10 @@ def export(
     check_projections(module)
     given = bind(module, inputs, input_names)
     asked = None if dynamic_axes is None else resolved(dynamic_axes, given)
-    with _eval_mode(module):
+    with eval_mode(module):
         outputs = first_run(module, given)
         axes = asked or batch_axes(module, given)
-        bound = _traceable(given, axes)
+        bound = traceable(given, axes)
         names = output_names or names_of(outputs, bound.tensors)
         traced = twin_without_shortcuts(module)
         traced = traced if is_flat(bound, outputs) else flattened(traced, bound)
@@ -182,7 +182,7 @@ def export(
     return model
 
 
-def _traceable(bound: BoundInputs, axes: Axes) -> BoundInputs:
+def traceable(bound: BoundInputs, axes: Axes) -> BoundInputs:
     """Example inputs whose dynamic axes are 2 or longer: torch.export fixes 0 and 1."""
     for name, of_input in axes.of.items():
         for axis in of_input:
@@ -196,7 +196,7 @@ def _traceable(bound: BoundInputs, axes: Axes) -> BoundInputs:
 
 
 @contextlib.contextmanager
-def _eval_mode(module: nn.Module) -> Iterator[None]:
+def eval_mode(module: nn.Module) -> Iterator[None]:
     """Eval mode inside; each submodule's own mode outside."""
     modes = {part: part.training for part in module.modules()}
     try:
