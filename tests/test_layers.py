@@ -18,8 +18,8 @@ ROOMS = (
 )
 """Folders and single files of onnxq, lowest first: each is named by what it knows."""
 TORCH_ROOMS = (
-    "arguments", "numerics", "modules", "tensor_quant", "nn", "train", "exporting", "placing",
-    "importers", "eager", "deployed", "adaround",
+    "arguments", "numerics", "modules", "tensor_quant", "nn", "train", "exporting", "programs",
+    "placing", "importers", "eager", "deployed", "adaround",
 )
 # fmt: on
 """Likewise of onnxq/pytorch."""

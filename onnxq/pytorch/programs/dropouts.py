@@ -1,0 +1,246 @@
+"""What train mode does where eval mode does nothing, so that a program of eval mode can train.
+
+functional.dropout(x, p if self.training else 0.0)   p, from one run in train mode
+nn.MultiheadAttention                                its p, behind its softmax
+DropPath()(x), which is x in eval mode               the module, marked while it is exported
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute
+from onnxq.pytorch.programs.leaf_calls import DROPOUTS, arguments, scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from torch import fx
+    from torch.export import ExportedProgram
+
+    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
+
+_SEED = 0
+_MARK = 0.5  # rate of the dropout that marks a module; eval mode does not read it
+
+
+@dataclass(frozen=True, slots=True)
+class DropCall:
+    """One call of a dropout function in train mode.
+
+    Attributes:
+        p: share of elements that are dropped.
+        training: whether they are.
+    """
+
+    p: float
+    training: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Dropouts:
+    """Calls of dropout functions in one run of forward in train mode.
+
+    Attributes:
+        calls: path of the module whose forward calls -> its calls in order.
+        attention: the same of the dropout inside of scaled_dot_product_attention.
+        failure: why train mode could not run; empty where it did.
+    """
+
+    calls: Mapping[str, tuple[DropCall, ...]] = field(default_factory=dict)
+    attention: Mapping[str, tuple[DropCall, ...]] = field(default_factory=dict)
+    failure: str = ""
+
+
+def train_dropouts(model: nn.Module, bound: BoundInputs) -> Dropouts:
+    """Dropouts of one run in train mode; of a copy, so that no statistic of the model changes.
+
+    Args:
+        model: any modes.
+        bound: example inputs.
+    """
+    copied = copy.deepcopy(model).train()
+    recorder = _Recorder()
+    names = {module: name for name, module in copied.named_modules()}
+    hooks = [m.register_forward_pre_hook(recorder.entering(names[m])) for m in names]
+    hooks += [m.register_forward_hook(recorder.leave) for m in names]
+    failure = ""
+    try:
+        with torch.random.fork_rng(devices=[]), recorder:
+            torch.manual_seed(_SEED)
+            compute(copied, bound)
+    except FORWARD_RAISES as error:
+        failure = " ".join(str(error).split())[:200]
+    finally:
+        for hook in hooks:
+            hook.remove()
+    calls, attention = (
+        {path: tuple(found) for path, found in kind.items()}
+        for kind in (recorder.calls, recorder.attention)
+    )
+    return Dropouts(calls, attention, failure)
+
+
+class _Recorder(TorchFunctionMode):
+    """Notes calls of dropout functions by the module that is running."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: dict[str, list[DropCall]] = {}
+        self.attention: dict[str, list[DropCall]] = {}
+        self._stack = [""]
+
+    def entering(self, name: str) -> Callable[..., None]:
+        """A pre-hook of the module of that name."""
+        return lambda *_: self._stack.append(name)
+
+    def leave(self, *_: object) -> None:
+        """A hook of any module."""
+        self._stack.pop()
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Notes the call, and runs it."""
+        given = kwargs or {}
+        if func in _DROPPING:
+            bound = {"p": 0.5, "training": True} | dict(zip(_NAMES, args, strict=False)) | given
+            call = DropCall(float(bound["p"]), bool(bound.get("train", bound["training"])))
+            self.calls.setdefault(self._stack[-1], []).append(call)
+        if func is functional.scaled_dot_product_attention:
+            p = args[_DROPOUT_P] if len(args) > _DROPOUT_P else given.get("dropout_p", 0.0)
+            self.attention.setdefault(self._stack[-1], []).append(DropCall(float(p), bool(p)))
+        return func(*args, **given)
+
+
+_NAMES = ("input", "p", "training")
+_DROPOUT_P = 4  # position in scaled_dot_product_attention(q, k, v, mask, dropout_p)
+_DROPPING = {
+    functional.dropout,
+    functional.dropout1d,
+    functional.dropout2d,
+    functional.dropout3d,
+    functional.alpha_dropout,
+    functional.feature_alpha_dropout,
+    torch.dropout,
+}
+
+
+aten = torch.ops.aten
+
+_ATTENTION = (aten.scaled_dot_product_attention.default,)
+
+
+def restore_rates(program: ExportedProgram, model: nn.Module, dropouts: Dropouts) -> None:
+    """Puts what train mode drops into a program of eval mode, where it stays without effect.
+
+    Calls are matched in order, module by module; where train mode makes another number of them,
+    the program stays as it is.
+
+    Args:
+        program: changed in place.
+        model: that was exported.
+        dropouts: of `train_dropouts`.
+    """
+    for targets, noted in ((DROPOUTS, dropouts.calls), (_ATTENTION, dropouts.attention)):
+        found: dict[str, list[fx.Node]] = {}
+        for node in program.graph.nodes:
+            if node.target in targets:
+                found.setdefault(scope(node), []).append(node)
+        for path, nodes in found.items():
+            calls = noted.get(path, ())
+            if len(calls) == len(nodes):
+                for node, call in zip(nodes, calls, strict=True):
+                    _set_rate(node, call)
+    for path, module in model.named_modules():
+        if isinstance(module, nn.MultiheadAttention) and module.dropout:
+            _drop_weights(program, path, module.dropout)
+    program.graph.lint()
+
+
+def _set_rate(node: fx.Node, call: DropCall) -> None:
+    if node.target in _ATTENTION:
+        rest = {name: x for name, x in arguments(node).items() if name != "dropout_p"}
+        node.args = tuple(rest.pop(name) for name in ("query", "key", "value"))
+        node.kwargs = {**rest, "dropout_p": call.p}
+    elif call.training:
+        node.update_arg(1, call.p)
+    else:  # functional.dropout(x, p, training=False)
+        node.replace_all_uses_with(node.args[0])  # type: ignore[arg-type]  # a tensor
+        node.graph.erase_node(node)
+
+
+def _drop_weights(program: ExportedProgram, path: str, p: float) -> None:
+    """Lets the attention weights of a layer go through dropout."""
+    for node in list(program.graph.nodes):
+        if scope(node) != path:
+            continue
+        if node.target in _ATTENTION:
+            _set_rate(node, DropCall(p, training=True))
+        if node.target is aten.softmax.int:
+            with program.graph.inserting_after(node):
+                drop = program.graph.call_function(aten.dropout.default, (node, p, False))
+            drop.meta = dict(node.meta)
+            node.replace_all_uses_with(
+                drop, delete_user_cb=lambda user, made=drop: user is not made
+            )
+
+
+@contextlib.contextmanager
+def marked_identities(model: nn.Module, bound: BoundInputs) -> Iterator[None]:
+    """While it lasts, modules that give their input back in eval mode call dropout instead.
+
+    Stochastic depth and noise are such parts: without a call of some function, a program does not
+    show that they are there. nn.Identity is none of them.
+
+    Args:
+        model: in eval mode.
+        bound: example inputs.
+    """
+    found = _identities(model, bound)
+    try:
+        for module in found:
+            module.forward = _mark
+        yield
+    finally:
+        for module in found:
+            del module.forward
+
+
+def _mark(x: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
+    return functional.dropout(x, _MARK, training=False)
+
+
+def _identities(model: nn.Module, bound: BoundInputs) -> list[nn.Module]:
+    others: set[nn.Module] = set()
+    seen: set[nn.Module] = set()
+
+    def note(module: nn.Module, args: tuple[Any, ...], result: object) -> None:
+        same = bool(args) and result is args[0] and isinstance(result, torch.Tensor)
+        (seen if same else others).add(module)
+
+    hooks = [m.register_forward_hook(note) for m in list(model.modules())[1:] if _may_be_marked(m)]
+    try:
+        compute(model, bound)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return [module for module in model.modules() if module in seen - others]
+
+
+def _may_be_marked(module: nn.Module) -> bool:
+    """Whether a module has nothing but a forward of its own."""
+    bare = not any(True for _ in module.children()) and not module.state_dict(keep_vars=True)
+    return bare and not type(module).__module__.startswith("torch.nn.")

@@ -1,0 +1,113 @@
+"""A GraphModule that keeps all of a model: its tree of modules, and what its graph does not name.
+
+torch.fx's own copies what the graph names and makes the rest anew, so that types of containers,
+parameters that forward does not read, and buffers that are not saved are lost.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx, nn
+from torch._ops import OpOverload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_HELD = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
+_KEPT_META = ("program_nodes", "program_part")
+
+
+class TrainingGraph(fx.GraphModule):
+    """The graph of a model's forward, on the modules, parameters and buffers of the model.
+
+    It is saved and copied like any module; names of nodes stay.
+
+    Args:
+        root: whose tree becomes that of this module.
+        graph: names modules and tensors of the root.
+        class_name: of the generated class.
+    """
+
+    def __init__(
+        self, root: nn.Module | dict[str, Any], graph: fx.Graph, class_name: str = "TrainingGraph"
+    ) -> None:
+        super().__init__(root, graph, class_name)
+        if isinstance(root, nn.Module):
+            self.__dict__.update({name: root.__dict__[name] for name in _HELD})
+
+    def _deepcopy_init(self) -> Callable[..., None]:
+        return TrainingGraph.__init__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The rows of the graph, and everything else."""
+        rest = {k: v for k, v in self.__dict__.items() if k not in ("_graph", "_code")}
+        return _restored, (rest, tuple(map(_row, self.graph.nodes)), type(self).__name__)
+
+
+class _NodeName(str):
+    """Stands for a node among saved arguments."""
+
+    __slots__ = ()
+
+
+class _OperatorName(str):
+    """Stands for an operator of torch.ops, as "aten.add.Tensor"."""
+
+    __slots__ = ()
+
+
+_Row = tuple[str, str, Any, Any, Any, dict[str, Any]]
+
+
+def _row(node: fx.Node) -> _Row:
+    target: Any = node.target
+    if isinstance(target, OpOverload):
+        target = _OperatorName(target)
+    args, kwargs = _plain(fx.node.map_arg((node.args, node.kwargs), lambda n: _NodeName(n.name)))
+    meta = {key: node.meta[key] for key in _KEPT_META if key in node.meta}
+    return node.op, node.name, target, args, kwargs, meta
+
+
+def _plain(argument: Any) -> Any:
+    """The argument in tuples, lists and dicts, where fx has types of its own."""
+    if isinstance(argument, tuple):
+        return tuple(map(_plain, argument))
+    if isinstance(argument, list):
+        return list(map(_plain, argument))
+    if isinstance(argument, dict):
+        return {key: _plain(value) for key, value in argument.items()}
+    if isinstance(argument, slice):
+        return slice(*map(_plain, (argument.start, argument.stop, argument.step)))
+    return argument
+
+
+def _restored(rest: dict[str, Any], rows: tuple[_Row, ...], name: str) -> TrainingGraph:
+    graph = fx.Graph()
+    nodes: dict[str, fx.Node] = {}
+
+    def found(argument: Any) -> Any:
+        if isinstance(argument, _NodeName):
+            return nodes[argument]
+        if isinstance(argument, tuple | list):
+            return type(argument)(map(found, argument))
+        if isinstance(argument, dict):
+            return {key: found(value) for key, value in argument.items()}
+        if isinstance(argument, slice):
+            return slice(*map(found, (argument.start, argument.stop, argument.step)))
+        return argument
+
+    for op, called, target, args, kwargs, meta in rows:
+        if isinstance(target, _OperatorName):
+            target = operator.attrgetter(target)(torch.ops)
+        nodes[called] = graph.create_node(op, target, found(args), found(kwargs), called)
+        nodes[called].meta.update(meta)
+    root = nn.Module()
+    root.__dict__.update(rest)
+    made = TrainingGraph(root, graph, name)
+    made.__dict__.update({key: value for key, value in rest.items() if key not in made.__dict__})
+    made.meta = rest.get("meta", {})
+    made.training = rest["training"]
+    return made

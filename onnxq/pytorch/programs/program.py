@@ -1,0 +1,154 @@
+"""One torch.export program of a module: the source of its training graph and of its ONNX model.
+
+The program is exported in eval mode. Train mode runs code that no graph has (layers left out at
+random, masks drawn with NumPy). Batch norm and dropout are recovered as modules, which obey both
+modes; what train mode alone knows of dropout is read from one run (`programs.dropouts`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import textwrap
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from onnxq.errors import UnsupportedError
+from onnxq.pytorch.arguments.axes import Axes, DynamicAxes, resolved
+from onnxq.pytorch.arguments.batch_axes import batch_axes
+from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs, bind
+from onnxq.pytorch.arguments.flat import flattened
+from onnxq.pytorch.arguments.forward import first_run
+from onnxq.pytorch.exporting.exporter import eval_mode, traceable
+from onnxq.pytorch.exporting.quiet import quiet_exporter
+from onnxq.pytorch.exporting.whole_layers import WholeLayers
+from onnxq.pytorch.modules.transformers import twin_without_shortcuts
+from onnxq.pytorch.programs.dropouts import (
+    Dropouts,
+    marked_identities,
+    restore_rates,
+    train_dropouts,
+)
+from onnxq.pytorch.programs.out_of_place import make_out_of_place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch.export import ExportedProgram
+
+_CACHE = "use_cache"  # argument of Hugging Face's decoders; training does not read the cache
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What torch.export recorded of a module in eval mode.
+
+    Attributes:
+        exported: of the flat form of the module: tensors in, a tuple of tensors out.
+        bound: the example inputs, as forward takes them.
+        axes: which of their axes are dynamic.
+        outputs: what forward returned for them.
+        dropouts: what train mode does where eval mode does nothing; the program has its rates.
+    """
+
+    exported: ExportedProgram
+    bound: BoundInputs
+    axes: Axes
+    outputs: object
+    dropouts: Dropouts
+
+
+def program_of(
+    model: nn.Module, inputs: Inputs, dynamic_axes: DynamicAxes | None = None
+) -> Program:
+    """The program of a module, of which training graph and ONNX model are made.
+
+    Args:
+        model: float; left as it is.
+        inputs: example inputs of forward.
+        dynamic_axes: as for `onnxq.export`; None finds the batch.
+
+    Raises:
+        UnsupportedError: torch.export does not take the module.
+        ModelError: forward fails on the example inputs, or in every other batch size.
+    """
+    given = _without_cache(model, bind(model, inputs))
+    with eval_mode(model), _same_buffers(model):
+        outputs = first_run(model, given)
+        asked = None if dynamic_axes is None else resolved(dynamic_axes, given)
+        axes = asked or batch_axes(model, given)
+        bound = traceable(given, axes)
+        dropouts = train_dropouts(model, bound)
+        model.eval()
+        flat = flattened(twin_without_shortcuts(model), bound)
+        shapes = tuple(_dims(axes.of.get(name, {}), axes) or None for name in bound.tensors)
+        with marked_identities(model, bound), quiet_exporter(), WholeLayers(), _explained(model):
+            exported = torch.export.export(
+                flat, tuple(bound.tensors.values()), dynamic_shapes=shapes, strict=False
+            )
+    make_out_of_place(exported)
+    restore_rates(exported, model, dropouts)
+    return Program(exported, bound, axes, outputs, dropouts)
+
+
+def _without_cache(model: nn.Module, given: BoundInputs) -> BoundInputs:
+    """The call without a cache of keys and values, which is no tensor, where forward has one."""
+    parameters = inspect.signature(model.forward).parameters
+    if _CACHE not in parameters or given.call.arguments.get(_CACHE) is not None:
+        return given
+    call = given.call
+    position = list(parameters).index(_CACHE)
+    if position < len(call.args):
+        args = (*call.args[:position], False, *call.args[position + 1 :])
+        call = replace(call, args=args, arguments={**call.arguments, _CACHE: False})
+    else:
+        call = replace(
+            call,
+            kwargs={**call.kwargs, _CACHE: False},
+            arguments={**call.arguments, _CACHE: False},
+        )
+    return replace(given, call=call)
+
+
+def _dims(of_input: dict[int, str], axes: Axes) -> dict[int, Any]:
+    """torch.export's sizes of one input."""
+    made = {}
+    for axis, label in of_input.items():
+        least, largest = axes.ranges.get(label, (None, None))
+        made[axis] = torch.export.Dim(label, min=least, max=largest)
+    return made
+
+
+@contextlib.contextmanager
+def _same_buffers(model: nn.Module) -> Iterator[None]:
+    """Buffers outside have the values that they had before: counters count in eval mode, too."""
+    held = [(m, name, x, x.clone()) for m in model.modules() for name, x in _buffers(m)]
+    try:
+        yield
+    finally:
+        for module, name, x, value in held:
+            setattr(module, name, x)
+            with torch.no_grad():
+                x.copy_(value)
+
+
+def _buffers(module: nn.Module) -> list[tuple[str, torch.Tensor]]:
+    return list(module.named_buffers(recurse=False))
+
+
+@contextlib.contextmanager
+def _explained(model: nn.Module) -> Iterator[None]:
+    try:
+        yield
+    # torch.export raises errors of many kinds, some of them straight from Exception
+    except Exception as error:
+        said = textwrap.shorten(" ".join(str(error).split()), 400, placeholder=" ...")
+        raise UnsupportedError(
+            f"{type(model).__name__} cannot be exported by torch.export: {said}\nWhat to do: "
+            "change the line of forward that the message names (torch.where in place of a branch "
+            "on values), or mark the quantized region with QuantStub and DeQuantStub and call "
+            "prepare_qat without inputs."
+        ) from error

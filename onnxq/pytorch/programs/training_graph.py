@@ -1,0 +1,341 @@
+"""The module that trains what a program of torch.export computes.
+
+    program (eval mode)  -->  graph of layers, functions and parameters, on the model's own modules
+
+Batch norm and dropout are calls of modules, so that train() and eval() hold. The result is called
+as the model is, and returns what it returns.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx, nn
+
+from onnxq.pytorch.programs.call_form import (
+    ConstantGuard,
+    OutputForm,
+    entry,
+    is_plain,
+    result_of,
+)
+from onnxq.pytorch.programs.graph_module import TrainingGraph
+from onnxq.pytorch.programs.leaf_calls import LeafCalls, arguments, scope, scopes
+from onnxq.pytorch.programs.shape_guard import guard_of
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+    from onnxq.pytorch.programs.program import Program
+
+aten = torch.ops.aten
+
+PROGRAM_NODES = "program_nodes"
+"""Key of a node's meta: names of the program's nodes that it stands for."""
+
+SCOPE = "onnxq_scope"
+"""Key of a node's meta: path of the module that it calls or that calls it; "" is the model."""
+
+_DROPOUTS: dict[Any, Any] = {
+    aten.dropout.default: nn.Dropout,
+    aten.feature_dropout.default: {3: nn.Dropout1d, 4: nn.Dropout2d, 5: nn.Dropout3d},
+    aten.alpha_dropout.default: nn.AlphaDropout,
+    aten.feature_alpha_dropout.default: nn.FeatureAlphaDropout,
+}
+_RECURRENT = {
+    "onnxq.lstm.default": aten.lstm.input,
+    "onnxq.gru.default": aten.gru.input,
+    "aten.lstm.input": aten.lstm.input,
+    "aten.gru.input": aten.gru.input,
+    "aten.rnn_tanh.input": aten.rnn_tanh.input,
+    "aten.rnn_relu.input": aten.rnn_relu.input,
+}
+_HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_pre_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+)
+_PARAMETRIZED = nn.utils.parametrize.ParametrizationList
+
+
+def training_graph(model: nn.Module, program: Program) -> TrainingGraph:
+    """The graph of the program on the model's own modules, parameters and buffers.
+
+    Args:
+        model: the one that was exported, or a copy of it; its layers become part of the result, and
+            their hooks, which the program has, are taken away. Its mode is the result's.
+        program: of `program_of`.
+
+    Raises:
+        UnsupportedError: control flow of the program has no nodes of its own (torch.cond).
+    """
+    return _Building(model, program).run()
+
+
+class _Building:
+    """One walk along a program."""
+
+    def __init__(self, model: nn.Module, program: Program) -> None:
+        self._model, self._program = model, program
+        self._graph = fx.Graph()
+        self._calls = LeafCalls(model, program.exported)
+        self._values: dict[fx.Node, Any] = {}
+        self._attributes: dict[str, fx.Node] = {}
+        self._parametrized: dict[tuple[str, str], fx.Node] = {}
+        self._prefix = ""
+
+    def run(self) -> TrainingGraph:
+        """Builds the graph, and the module of it."""
+        exported = self._program.exported
+        for module in self._model.modules():
+            _remove_hooks(module)
+        self._enter(exported)
+        for node in exported.graph.nodes:
+            if node.op == "call_function":
+                self._step(node, exported.graph_module)
+        self._leave(exported)
+        made = TrainingGraph(self._model, self._graph, type(self._model).__name__)
+        made.graph.eliminate_dead_code()
+        made.graph.lint()
+        made.recompile()
+        return made.train(self._model.training)
+
+    # --- head and end
+
+    def _enter(self, exported: ExportedProgram) -> None:
+        head = entry(self._graph, self._model, self._program.bound)
+        signature = exported.graph_signature
+        placeholders = {n.name: n for n in exported.graph.nodes if n.op == "placeholder"}
+        tensors = list(head.tensors.items())
+        names = dict(zip(signature.user_inputs, self._program.bound.tensors, strict=True))
+        for name, tensor in names.items():
+            node = head.tensors[tensor]
+            node.meta |= {PROGRAM_NODES: (str(name),), "val": placeholders[str(name)].meta["val"]}
+            node.meta[SCOPE] = ""
+            self._values[placeholders[str(name)]] = node
+        in_order = [head.tensors[tensor] for tensor in names.values()]
+        self._module("shape_guard", guard_of(exported), in_order)
+        if head.constants:
+            self._module("constant_guard", ConstantGuard(head.constants), [*head.checked.values()])
+        self._device = self._graph.call_function(getattr, (tensors[0][1], "device"))
+
+    def _leave(self, exported: ExportedProgram) -> None:
+        (end,) = [node for node in exported.graph.nodes if node.op == "output"]
+        results = [self._read(node) for node in end.args[0]]
+        outputs = self._program.outputs
+        if is_plain(outputs):
+            self._graph.output(result_of(outputs, iter(results)))
+            return
+        self._graph.output(self._module("output_form", OutputForm(outputs), results))
+
+    def _module(self, name: str, module: nn.Module, args: list[Any]) -> fx.Node:
+        """A call of a new module, at the root of the model."""
+        while hasattr(self._model, name):
+            name += "_"
+        self._model.add_module(name, module.train(self._model.training))
+        return self._graph.call_module(name, tuple(args))
+
+    # --- values
+
+    def _read(self, argument: Any) -> Any:
+        """What stands for a node of the program now, or anything else as it is."""
+        return fx.node.map_arg(argument, self._value)
+
+    def _value(self, node: fx.Node) -> Any:
+        if node not in self._values and node.op == "placeholder":
+            self._values[node] = self._attribute(node)
+        return self._values[node]
+
+    def _attribute(self, node: fx.Node) -> fx.Node:
+        """A parameter, buffer or constant of the model."""
+        signature = self._program.exported.graph_signature
+        known = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+        path = known.get(node.name)
+        if path is None or not _has(self._model, path):
+            path = self._constant(node)
+        if path not in self._attributes:
+            made = self._graph.get_attr(path)
+            made.meta |= {PROGRAM_NODES: (node.name,), "val": node.meta["val"], SCOPE: ""}
+            self._attributes[path] = made
+        return self._attributes[path]
+
+    def _constant(self, node: fx.Node) -> str:
+        """A tensor that forward made of numbers: a buffer that is not saved."""
+        exported = self._program.exported
+        signature = exported.graph_signature
+        target = signature.inputs_to_lifted_tensor_constants.get(node.name)
+        target = target or signature.inputs_to_buffers[node.name]
+        value = exported.constants[target]
+        name = f"constant_{node.name}"
+        while hasattr(self._model, name):
+            name += "_"
+        self._model.register_buffer(name, value.detach().clone(), persistent=False)
+        return name
+
+    def _set(self, node: fx.Node, made: Any) -> None:
+        self._values[node] = made
+        if isinstance(made, fx.Node):
+            made.meta.setdefault(PROGRAM_NODES, (self._prefix + node.name,))
+            made.meta.setdefault(
+                SCOPE, str(made.target) if made.op == "call_module" else scope(node)
+            )
+            if "val" in node.meta:
+                made.meta.setdefault("val", node.meta["val"])
+
+    # --- one operator
+
+    def _step(self, node: fx.Node, owner: nn.Module) -> None:
+        target = str(node.target)
+        if target == "aten._assert_tensor_metadata.default":
+            return  # a dtype that autocast may change
+        if node.target is operator.getitem and self._unpacked(node):
+            return
+        if target in ("wrap_with_set_grad_enabled", "wrap_with_autocast"):
+            self._inline(node, owner)
+            return
+        if self._is_of_parametrization(node):
+            return
+        if target in _RECURRENT:
+            self._recurrent(node)
+            return
+        self._set(node, self._computed(node))
+
+    def _computed(self, node: fx.Node) -> fx.Node:
+        """The node that computes what an operator does, without writing in place."""
+        path = self._calls.path(node)
+        if path is not None and path:
+            x = arguments(node)["indices"] if node.target is aten.embedding.default else None
+            x = x or node.args[0]
+            return self._graph.call_module(path, (self._read(x),))
+        if node.target in _DROPOUTS:
+            return self._dropout(node)
+        return self._function(node)
+
+    def _function(self, node: fx.Node, target: Any = None) -> fx.Node:
+        args, kwargs = self._read(node.args), self._read(node.kwargs)
+        args = tuple(self._device if isinstance(x, torch.device) else x for x in args)
+        kwargs = {k: self._device if isinstance(x, torch.device) else x for k, x in kwargs.items()}
+        name = self._prefix + node.name
+        return self._graph.create_node("call_function", target or node.target, args, kwargs, name)
+
+    def _unpacked(self, node: fx.Node) -> bool:
+        """Whether a node takes a result out of several that have nodes of their own."""
+        source: Any = node.args[0]
+        results = self._values.get(source)
+        if not isinstance(results, list | tuple):
+            return False
+        position: Any = node.args[1]
+        part = results[position]
+        part.meta[PROGRAM_NODES] = (*part.meta.get(PROGRAM_NODES, ()), self._prefix + node.name)
+        self._values[node] = part
+        return True
+
+    def _is_of_parametrization(self, node: fx.Node) -> bool:
+        """Calls a parametrization once for each of its uses, in place of its operators."""
+        inside = [
+            (path, key)
+            for path, key in zip(scopes(node), node.meta.get("nn_module_stack") or {}, strict=True)
+            if isinstance(self._calls.module(path), _PARAMETRIZED)
+        ]
+        if not inside:
+            return False
+        if inside[0] not in self._parametrized:
+            call = self._graph.call_module(inside[0][0], ())
+            self._parametrized[inside[0]] = call
+            self._set(node, call)
+            call.meta[PROGRAM_NODES] = ()
+        call = self._parametrized[inside[0]]
+        call.meta[PROGRAM_NODES] += (self._prefix + node.name,)
+        call.meta["val"] = node.meta.get("val")
+        self._values[node] = call  # the last of them is what the layer reads
+        return True
+
+    def _dropout(self, node: fx.Node) -> fx.Node:
+        """A module that obeys train and eval, for a function that was given self.training."""
+        x, p, train = node.args
+        if train:  # dropout that is always on
+            return self._function(node)
+        kind: Any = _DROPOUTS[node.target]
+        if isinstance(kind, dict):
+            kind = kind.get(node.meta["val"].ndim, nn.Dropout)
+        return self._module(self._prefix + node.name, kind(float(p)), [self._read(x)])  # type: ignore[arg-type]  # a number
+
+    # --- layers of several results
+
+    def _recurrent(self, node: fx.Node) -> None:
+        path = scope(node)
+        module = self._calls.module(path)
+        if not isinstance(module, nn.RNNBase):
+            target = _RECURRENT[str(node.target)]
+            self._set(node, self._function(node, target))
+            return
+        x, hx = node.args[:2]
+        states: list[Any] = list(hx) if isinstance(hx, tuple | list) else [hx]
+        zeros = all(s.target is aten.zeros.default and scope(s) == path for s in states)
+        args = [self._read(x)]
+        if not zeros:
+            given = [self._read(state) for state in states]
+            args.append(tuple(given) if isinstance(module, nn.LSTM) else given[0])
+        call = self._graph.call_module(path, tuple(args))
+        self._set(node, call)
+        y, state = (self._graph.call_function(operator.getitem, (call, i)) for i in (0, 1))
+        parts = [state]
+        if isinstance(module, nn.LSTM):
+            parts = [self._graph.call_function(operator.getitem, (state, i)) for i in (0, 1)]
+        for made in (y, state, *parts):
+            made.meta |= {PROGRAM_NODES: (self._prefix + node.name,), SCOPE: path}
+        self._values[node] = [y, *parts]
+        for part, value in zip((y, *parts), node.meta["val"], strict=True):
+            part.meta["val"] = value
+
+    # --- regions without gradients
+
+    def _inline(self, node: fx.Node, owner: nn.Module) -> None:
+        """The operators of a region: torch.no_grad, whose results are detached, or autocast."""
+        position = next(
+            i for i, a in enumerate(node.args) if isinstance(a, fx.Node) and a.op == "get_attr"
+        )
+        region: Any = operator.attrgetter(str(node.args[position].target))(owner)  # type: ignore[union-attr]
+        inner = [n for n in region.graph.nodes if n.op == "placeholder"]
+        for placeholder, argument in zip(inner, node.args[position + 1 :], strict=True):
+            self._values[placeholder] = self._read(argument)
+        outer, self._prefix = self._prefix, f"{self._prefix}{node.name}_"
+        for step in region.graph.nodes:
+            if step.op == "call_function":
+                self._step(step, region)
+        (end,) = [n for n in region.graph.nodes if n.op == "output"]
+        self._prefix = outer
+        results = self._read(end.args[0])
+        is_detached = "set_grad" in str(node.target) and node.args[0] is False
+        several = results if isinstance(results, tuple | list) else [results]
+        if is_detached:
+            several = [self._graph.call_function(aten.detach.default, (x,)) for x in several]
+        for made, source in zip(
+            several,
+            fx.node.map_arg(end.args[0], lambda n: n)
+            if isinstance(end.args[0], tuple | list)
+            else [end.args[0]],
+            strict=True,
+        ):
+            made.meta.setdefault("val", source.meta.get("val"))
+            made.meta.setdefault(PROGRAM_NODES, (node.name,))
+            made.meta.setdefault(SCOPE, scope(node))
+        self._values[node] = list(several) if isinstance(results, tuple | list) else several[0]
+
+
+def _remove_hooks(module: nn.Module) -> None:
+    """Takes the hooks around forward away: what they do is in the program."""
+    for name in _HOOKS:
+        getattr(module, name).clear()
+
+
+def _has(model: nn.Module, path: str) -> bool:
+    try:
+        operator.attrgetter(path)(model)
+    except AttributeError:
+        return False
+    return True

@@ -1,0 +1,43 @@
+"""The program of a module: eval mode, the batch open, the module as it was."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from onnxq.errors import UnsupportedError
+from onnxq.pytorch.programs.program import program_of
+from tests.pytorch.programs.nets import Mixed, images
+
+pytestmark = pytest.mark.oracle
+
+
+def test_the_module_stays_as_it_is() -> None:
+    model = Mixed().train()
+    model.norm.eval()
+    before = {name: x.clone() for name, x in model.state_dict().items()}
+    program_of(model, images())
+    assert (model.training, model.norm.training, model.drop.training) == (True, False, True)
+    for name, x in before.items():
+        torch.testing.assert_close(model.state_dict()[name], x, rtol=0, atol=0)
+
+
+def test_the_batch_is_open() -> None:
+    program = program_of(Mixed(), images(1))
+    (node,) = [n for n in program.exported.graph.nodes if n.name == "x"]
+    assert [isinstance(size, int) for size in node.meta["val"].shape] == [False, True, True, True]
+    assert program.axes.of == {"x": {0: "batch"}}
+
+
+class Branching(nn.Module):
+    """A branch on values."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x, or its negative."""
+        return x if x.sum() > 0 else -x
+
+
+def test_a_branch_on_values_is_refused_with_the_remedy() -> None:
+    with pytest.raises(UnsupportedError, match=r"(?s)Branching cannot be exported .*torch\.where"):
+        program_of(Branching(), torch.ones(2, 3))

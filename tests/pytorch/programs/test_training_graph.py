@@ -1,0 +1,155 @@
+"""The training graph computes what the module does, in both modes, and keeps its state."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from onnxq.pytorch.programs.program import program_of
+from onnxq.pytorch.programs.training_graph import PROGRAM_NODES, training_graph
+from tests.pytorch.programs.nets import DropPath, Mixed, Nested, Result, images, sequences
+
+if TYPE_CHECKING:
+    from onnxq.pytorch.programs.graph_module import TrainingGraph
+
+pytestmark = pytest.mark.oracle
+
+
+@pytest.fixture(scope="module")
+def made() -> tuple[Mixed, TrainingGraph]:
+    torch.manual_seed(0)
+    model = Mixed()
+    return model, training_graph(copy.deepcopy(model), program_of(model, images()))
+
+
+def seeded(module: nn.Module, *args: object) -> dict[str, object]:
+    torch.manual_seed(7)
+    result: dict[str, object] = module(*args)
+    return result
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("rows", [4, 2, 1])
+def test_it_computes_what_the_module_computes(
+    made: tuple[Mixed, TrainingGraph], training: bool, rows: int
+) -> None:
+    model, graph = (module.train(training) for module in made)
+    torch.testing.assert_close(
+        seeded(graph, images(rows)), seeded(model, images(rows)), rtol=0, atol=0
+    )
+    torch.testing.assert_close(graph.state_dict(), model.state_dict(), rtol=0, atol=0)
+
+
+def test_gradients_are_those_of_the_module(made: tuple[Mixed, TrainingGraph]) -> None:
+    for module in made:
+        module.train().zero_grad()
+        seeded(module, images())["scores"].square().sum().backward()  # type: ignore[attr-defined]  # a tensor
+    model, graph = made
+    ours = {name: x.grad for name, x in graph.named_parameters()}
+    for name, x in model.named_parameters():
+        torch.testing.assert_close(ours[name], x.grad, rtol=0, atol=0)
+
+
+def test_names_of_parameters_and_buffers_stay(made: tuple[Mixed, TrainingGraph]) -> None:
+    model, graph = made
+    assert [*graph.state_dict()] == [*model.state_dict()]
+    assert [n for n, _ in graph.named_parameters()] == [n for n, _ in model.named_parameters()]
+    assert [n for n, _ in graph.named_buffers()] == [n for n, _ in model.named_buffers()]
+    assert graph.get_parameter("tied.weight") is graph.bare
+
+
+def test_layers_are_called_as_modules(made: tuple[Mixed, TrainingGraph]) -> None:
+    called = {str(node.target) for node in made[1].graph.nodes if node.op == "call_module"}
+    assert {"conv", "norm", "act", "drop", "path", "rms", "tied"} <= called
+    assert "normed.parametrizations.weight" in called
+
+
+def test_nodes_name_those_of_the_program(made: tuple[Mixed, TrainingGraph]) -> None:
+    names = {node.name: node.meta.get(PROGRAM_NODES) for node in made[1].graph.nodes}
+    assert names["conv"] == ("conv2d",)
+    assert names["matmul"] == ("matmul",)
+    assert names["x"] == ("x",)
+
+
+def test_nested_arguments_and_dataclasses_are_those_of_the_module() -> None:
+    model = Nested()
+    graph = training_graph(copy.deepcopy(model), program_of(model, sequences()))
+    got, wanted = graph(*sequences(2)), model(*sequences(2))
+    assert isinstance(got, Result)
+    assert got.name is None
+    torch.testing.assert_close(got.scores, wanted.scores, rtol=0, atol=0)
+    torch.testing.assert_close(got.state, wanted.state, rtol=0, atol=0)
+    assert isinstance(graph.lstm, nn.LSTM)
+    got.scores.sum().backward()
+    assert graph.lstm.weight_ih_l0.grad is not None
+
+
+class Padded(nn.Conv2d):
+    """A convolution that pads by itself, and has a part."""
+
+    def __init__(self) -> None:
+        super().__init__(3, 4, 3, stride=2)
+        self.after = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """ReLU of the convolution of x, padded on one side."""
+        y: Tensor = self.after(
+            functional.conv2d(functional.pad(x, (0, 1, 0, 1)), self.weight, self.bias, 2)
+        )
+        return y
+
+
+def test_a_subclass_that_does_more_becomes_the_plain_layer_on_the_same_tensors() -> None:
+    model = nn.Sequential(Padded())
+    graph = training_graph(copy.deepcopy(model), program_of(model, images()))
+    assert type(graph.get_submodule("0")) is nn.Conv2d
+    assert isinstance(graph.get_submodule("0.after"), nn.ReLU)
+    torch.testing.assert_close(graph(images()), model(images()), rtol=0, atol=0)
+
+
+def test_hooks_act_once() -> None:
+    model = nn.Sequential(nn.Linear(4, 4))
+    model[0].register_forward_hook(lambda _, __, y: y * 2)
+    graph = training_graph(copy.deepcopy(model), program_of(model, torch.ones(2, 4)))
+    torch.testing.assert_close(graph(torch.ones(3, 4)), model(torch.ones(3, 4)))
+
+
+class Detached(nn.Module):
+    """A region without gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Rows, normalized by a factor that is not trained."""
+        y = self.fc(x)
+        with torch.no_grad():
+            factor = y.abs().mean()
+        z: Tensor = y / factor
+        return z
+
+
+def test_regions_without_gradients_have_none() -> None:
+    model, x = Detached(), torch.randn(3, 4)
+    graph = training_graph(copy.deepcopy(model), program_of(model, x))
+    for module in (model, graph):
+        y: Tensor = module(x)
+        y.square().sum().backward()  # type: ignore[no-untyped-call]  # torch's
+    torch.testing.assert_close(graph.get_parameter("fc.weight").grad, model.fc.weight.grad)
+
+
+def test_batch_norm_for_any_rank_becomes_that_of_the_rank() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.SyncBatchNorm(4)).eval()
+    graph = training_graph(copy.deepcopy(model), program_of(model, images()))
+    assert type(graph.get_submodule("1")) is nn.BatchNorm2d
+    torch.testing.assert_close(graph(images()), model(images()))
+
+
+def test_modules_that_drop_in_train_mode_alone_are_kept(made: tuple[Mixed, TrainingGraph]) -> None:
+    assert isinstance(made[1].path, DropPath)
