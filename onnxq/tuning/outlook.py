@@ -9,27 +9,35 @@ integers), and from each of them kinds change one by one as long as that helps.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.operator import NodeForm
+from onnxq.tuning.allotment import Allotment, Option
 from onnxq.tuning.goal import Aim
 from onnxq.tuning.kinds import by_kind
+from onnxq.tuning.move_costs import (
+    bytes_alone,
+    options_of,
+    share_of_bytes,
+    times_alone,
+    times_with_their_kind,
+)
 from onnxq.tuning.position import FormMove
 from onnxq.tuning.standing import DB_OF_TIME
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from onnxq.tuning.estimates import Estimates
     from onnxq.tuning.kinds import Alike
+    from onnxq.tuning.move_costs import Costs, TimeOf
     from onnxq.tuning.position import Point, Position
     from onnxq.tuning.standing import Standing
     from onnxq.tuning.units import Unit
 
-TimeOf = Callable[["Position"], "float | None"]
-"""Predicted time over float's, without a run; None: no times are known."""
-FLOAT_BYTES = 4
-"""Bytes of a weight in float; 1 in every other form."""
+TRIES = 3
+"""Times that a position within a time is looked for, each within what the last one was late."""
 SWEEPS = 3
 """Times that all kinds are gone through, at most: two are the rule."""
 POLICIES = (
@@ -87,13 +95,17 @@ class Outlook:
         lacks = DB_OF_TIME * late
         if noise > self._allowed:
             lacks += 10 * math.log10(noise / self._allowed)
-        wants_quiet = goal.objective is Aim.ACCURACY or math.isinf(self._allowed)
-        if wants_quiet:
+        if self._wants_quiet:
             return Expected(lacks, 10 * math.log10(max(noise, 1e-30)) / 100, noise)
         if goal.objective is Aim.SIZE:
             return Expected(lacks, share_of_bytes(position), noise)
         db = -10 * math.log10(max(noise, 1e-30))
         return Expected(lacks, (time or 0.0) - self.standing.spare(db), noise)
+
+    @property
+    def _wants_quiet(self) -> bool:
+        """Whether less noise is better, whatever there is."""
+        return self.standing.goal.objective is Aim.ACCURACY or math.isinf(self._allowed)
 
     @property
     def _allowed(self) -> float:
@@ -118,7 +130,54 @@ class Outlook:
             found, expected = self._swept(begin, kinds, closed)
             if expected.order < order:
                 best, order = found, expected.order
+        for found in (*self._allotted(here, closed), *self._allotted(best, closed)):
+            expected = self.expected(found)
+            if expected.order < order:
+                best, order = found, expected.order
         return best
+
+    def _allotted(
+        self, position: Position, closed: set[tuple[str, NodeForm]]
+    ) -> Iterator[Position]:
+        """Best positions of all, where moves from that one cost as much together as they do alone.
+
+        They do not, where conversions come and go: one that is late is looked for once more within
+        less.
+        """
+        options = options_of(position, closed)
+        if self.standing.goal.objective is Aim.SIZE and not self._wants_quiet:
+            yield self._taken(position, options, bytes_alone(position, options), math.inf)
+            return
+        now, most = self.time_of(position), self.standing.goal.max_time or math.inf
+        if now is None:
+            return
+        for price in (times_alone, times_with_their_kind):
+            costs, room = price(position, options, self.time_of), most - now
+            for _ in range(TRIES):
+                found = self._taken(position, options, costs, room)
+                yield found
+                late = (self.time_of(found) or 0.0) - most
+                if late <= 0:
+                    break
+                room -= late
+
+    def _taken(
+        self, position: Position, options: Sequence[FormMove], costs: Costs, room: float
+    ) -> Position:
+        """The position with the best moves: the quietest that add so much, else the cheapest."""
+        by_unit: dict[Unit, list[FormMove]] = {
+            unit: [FormMove(unit, position.form(unit))] for unit in position.units
+        }
+        for move in options:
+            by_unit[move.unit].append(move)
+        things = [
+            [Option(costs.get(m, 0.0), self.estimates.of(m.unit, m.form)) for m in moves]
+            for moves in by_unit.values()
+        ]
+        allotment = Allotment(things)
+        quiet = self._wants_quiet
+        taken = allotment.quietest(room) if quiet else allotment.cheapest(self._allowed)
+        return position.moved(moves[i] for moves, i in zip(by_unit.values(), taken, strict=True))
 
     def _swept(
         self, position: Position, kinds: Sequence[Alike], closed: set[tuple[str, NodeForm]]
@@ -151,15 +210,3 @@ def _policy(position: Position, form: NodeForm, closed: set[tuple[str, NodeForm]
         return form if fits and (unit.anchor.name, form) not in closed else NodeForm.FLOAT
 
     return position.moved(FormMove(unit, chosen(unit)) for unit in position.units)
-
-
-def share_of_bytes(position: Position) -> float:
-    """Bytes of the weights of units, over those in float."""
-    every = FLOAT_BYTES * sum(unit.weights for unit in position.units)
-    held = sum(held_bytes(unit, position.form(unit)) for unit in position.units)
-    return held / max(every, 1)
-
-
-def held_bytes(unit: Unit, form: NodeForm) -> int:
-    """Bytes of the weights of a unit in that form."""
-    return unit.weights * (FLOAT_BYTES if form is NodeForm.FLOAT else 1)

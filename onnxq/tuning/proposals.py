@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.tuning.goal import Aim
-from onnxq.tuning.outlook import Outlook, TimeOf, share_of_bytes
+from onnxq.tuning.move_costs import bytes_alone, options_of, times_alone, times_with_their_kind
+from onnxq.tuning.outlook import Outlook
 from onnxq.tuning.position import FormMove
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from onnxq.operator import NodeForm
     from onnxq.tuning.estimates import Estimates
-    from onnxq.tuning.position import Point, Position
+    from onnxq.tuning.move_costs import Costs, TimeOf
+    from onnxq.tuning.position import Point
     from onnxq.tuning.standing import Standing
     from onnxq.tuning.units import Unit
 
@@ -55,7 +57,7 @@ class Proposals:
         """
         score, goal = point.score, self.standing.goal
         shut = set(closed)
-        options = _options(point.position, shut)
+        options = options_of(point.position, shut)
         if batch := self._afresh(point, shut):
             return batch
         if self.standing.lacking_db(score) > 0:
@@ -65,14 +67,14 @@ class Proposals:
         if goal.objective is Aim.ACCURACY:
             return self._quieter(point, options, 0.0, goal.max_time or math.inf)
         if goal.objective is Aim.SIZE:
-            return self._saving(point, _bytes_of(point.position, options), math.inf)
+            return self._saving(point, bytes_alone(point.position, options), math.inf)
         return self._faster(point, options, 0.0)
 
     def _quieter(
         self, point: Point, options: list[FormMove], aim: float, most_time: float
     ) -> Batch:
         """Moves down to a noise, those with the most noise for their time first, within a time."""
-        costs = self._alone(point.position, options)
+        costs = times_alone(point.position, options, self.time_of)
         gains = {move: self.estimates.gain(point.position, move) for move in options}
         useful = [move for move in options if gains[move] > 0]
         useful.sort(key=lambda move: -gains[move] / max(costs[move], LEAST_COST))
@@ -94,8 +96,8 @@ class Proposals:
         now = self.time_of(point.position)
         if now is None:
             return ()
-        alone = self._alone(point.position, options)
-        together = self._with_their_kind(point.position, options)
+        alone = times_alone(point.position, options, self.time_of)
+        together = times_with_their_kind(point.position, options, self.time_of)
         for costs in ({m: min(alone[m], together[m]) for m in options}, alone):
             batch = self._saving(point, costs, now - aim)
             then = self.time_of(point.position.moved(batch))
@@ -103,7 +105,7 @@ class Proposals:
                 return batch
         return ()
 
-    def _saving(self, point: Point, costs: Mapping[FormMove, float], enough: float) -> Batch:
+    def _saving(self, point: Point, costs: Costs, enough: float) -> Batch:
         """Moves that save most for the noise that they add, until that is enough."""
         noise = self.estimates.total(point.position)
         allowed = max(self.standing.noise_allowed(point.score), noise)
@@ -133,42 +135,3 @@ class Proposals:
         moves = [FormMove(unit, best.form(unit)) for unit in moved]
         added = {move: -self.estimates.gain(point.position, move) for move in moves}
         return tuple(sorted(moves, key=lambda move: added[move]))
-
-    def _alone(self, position: Position, options: list[FormMove]) -> dict[FormMove, float]:
-        """Share of float's time that each move costs by itself; negative where it saves some."""
-        now = self.time_of(position)
-        return {move: _difference(now, self.time_of(position.moved([move]))) for move in options}
-
-    def _with_their_kind(
-        self, position: Position, options: list[FormMove]
-    ) -> dict[FormMove, float]:
-        """The same of moves that all units of a kind make at once: nothing changes between them."""
-        alike: dict[tuple[str, NodeForm], list[FormMove]] = {}
-        for move in options:
-            alike.setdefault((move.unit.kind, move.form), []).append(move)
-        now = self.time_of(position)
-        found: dict[FormMove, float] = {}
-        for moves in alike.values():
-            cost = _difference(now, self.time_of(position.moved(moves))) / len(moves)
-            found |= dict.fromkeys(moves, cost)
-        return found
-
-
-def _options(position: Position, closed: set[tuple[str, NodeForm]]) -> list[FormMove]:
-    """Every move of one unit."""
-    return [
-        FormMove(unit, form)
-        for unit in position.units
-        for form in unit.forms
-        if form is not position.form(unit) and (unit.anchor.name, form) not in closed
-    ]
-
-
-def _difference(now: float | None, then: float | None) -> float:
-    return 0.0 if now is None or then is None else then - now
-
-
-def _bytes_of(position: Position, options: list[FormMove]) -> dict[FormMove, float]:
-    """Share of float's weights that each move costs; negative where it saves some."""
-    now = share_of_bytes(position)
-    return {move: share_of_bytes(position.moved([move])) - now for move in options}

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from onnxq.tuning import allotment as module
+from onnxq.tuning.allotment import Allotment, Option
+
+
+def drawn(seed: int, things: int, options: int = 3) -> list[list[Option]]:
+    random = np.random.default_rng(seed)
+    costs = random.uniform(-0.5, 1.0, (things, options))
+    noises = 10 ** random.uniform(-6, -2, (things, options))
+    return [
+        [Option(float(c), float(n)) for c, n in zip(*each, strict=True)]
+        for each in zip(costs, noises, strict=True)
+    ]
+
+
+def sums(things: list[list[Option]], taken: tuple[int, ...] | list[int]) -> tuple[float, float]:
+    picked = [options[i] for options, i in zip(things, taken, strict=True)]
+    return sum(each.cost for each in picked), sum(each.noise for each in picked)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_few_things_get_the_best_of_all_ways(seed: int) -> None:
+    things = drawn(seed, 6)
+    every = [sums(things, way) for way in itertools.product(range(3), repeat=6)]
+    bound = float(np.median([cost for cost, _ in every]))
+    cost, noise = sums(things, Allotment(things).quietest(bound))
+    assert cost <= bound
+    assert noise == pytest.approx(min(n for c, n in every if c <= bound))
+    cost, noise = sums(things, Allotment(things).cheapest(1e-3))
+    assert noise <= 1e-3
+    assert cost == pytest.approx(min(c for c, n in every if n <= 1e-3))
+
+
+def test_a_bound_that_nothing_keeps_gives_what_is_nearest_to_it() -> None:
+    things = drawn(0, 4)
+    least = [min(range(3), key=lambda i, o=options: o[i].cost) for options in things]
+    assert Allotment(things).quietest(-10.0) == least
+    quiet = [min(range(3), key=lambda i, o=options: o[i].noise) for options in things]
+    assert Allotment(things).cheapest(0.0) == quiet
+
+
+def test_a_front_that_is_thinned_stays_near_the_whole_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    things = drawn(1, 12)
+    few, every = Allotment(things), None
+    monkeypatch.setattr(module, "MOST_POINTS", 10**9)
+    every = Allotment(things)
+    for bound in (0.0, 2.0, 4.0):
+        noise, best = (sums(things, each.quietest(bound))[1] for each in (few, every))
+        assert noise <= 1.1 * best
+
+
+def test_no_things_take_nothing() -> None:
+    assert Allotment([]).quietest(0.0) == []
