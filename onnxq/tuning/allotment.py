@@ -98,7 +98,8 @@ def _undominated(cost: Reals, noise: Reals) -> Indices:
     order = np.lexsort((noise, cost))
     quiet = noise[order]
     least = np.minimum.accumulate(quiet)
-    return order[np.concatenate([[True], quiet[1:] < least[:-1]])]
+    kept: Indices = order[np.concatenate([[True], quiet[1:] < least[:-1]])]
+    return kept
 
 
 def _thinned(cost: Reals, noise: Reals, front: Indices) -> Indices:
@@ -107,9 +108,11 @@ def _thinned(cost: Reals, noise: Reals, front: Indices) -> Indices:
         return front
     along = _share(cost[front]) - _share(np.log(np.maximum(noise[front], LEAST_NOISE)))
     stretch = np.floor(along / (along[-1] - along[0]) * (MOST_POINTS - 1))
-    return front[np.concatenate([[True], np.diff(stretch) > 0])]
+    kept: Indices = front[np.concatenate([[True], np.diff(stretch) > 0])]
+    return kept
 
 
 def _share(values: Reals) -> Reals:
     """The values over their range."""
-    return (values - values.min()) / max(float(np.ptp(values)), LEAST_NOISE)
+    shares: Reals = (values - values.min()) / max(float(np.ptp(values)), LEAST_NOISE)
+    return shares

@@ -4,7 +4,8 @@
                        should do, at once; near the goal, those of the whole model before
     lacking time       moves that save the most time for the noise that they add, likewise
     lacking nothing    moves towards the objective that should keep the bounds, among them those
-                       back to the form that a unit began with
+                       back to the form that a unit began with; for the most accurate within a time,
+                       units one by one whose noise decides, so that it is known and not estimated
 
 A batch that disappoints is measured in halves. What a batch changed corrects the estimates of its
 units, so that the next one is another. It ends where no move is left that is worth a run, or with
@@ -39,6 +40,8 @@ NEAR_DB = 6.0
 """Distance from the goal at which moves of a whole model are tried: they give a decibel or two."""
 MOST_FAILURES = 3
 """Batches in a row that change nothing for the better, behind which a search ends."""
+PROBES = 0.25
+"""Share of the runs that may go into what units cost, where nothing else is worth one."""
 DISAPPOINTING = 0.5
 """Share of the expected decibels below which a batch is measured in halves."""
 
@@ -80,6 +83,7 @@ class Descent:
     _points: list[Point] = field(default_factory=list)
     _refused: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
     _closed: set[tuple[str, NodeForm]] = field(default_factory=set)  # tried alone, for nothing
+    _probed: set[str] = field(default_factory=set)  # anchors of units whose noise was asked for
 
     def run(self, start: Position) -> Found:
         """The way from there to the goal.
@@ -98,6 +102,8 @@ class Descent:
                 found, whole = self._best([*self._with_whole(best, whole)], best), []
             elif batch := self.proposals.batch(best, self._closed):
                 found = self._try(best, batch)
+            elif probe := self._probe(best):
+                found = probe
             else:
                 return self._found(best, "no move is left that is worth a run")
             failures = failures + 1 if found is best and batch else 0
@@ -187,6 +193,19 @@ class Descent:
             if len(half) == 1:
                 self._close(half, is_better=part is not None and self._is_better(part, point))
         return self._best(parts, best)
+
+    def _probe(self, point: Point) -> Point | None:
+        """The best of the point and one that tells the noise of a unit; None: enough is known."""
+        if len(self._probed) >= PROBES * self.runs:
+            return None
+        batch = self.proposals.probe(point, self._probed)
+        if not batch:
+            return None
+        self._probed |= {move.unit.anchor.name for move in batch}
+        (found,) = self._measure([point.position.moved(batch)])
+        if found is not None:
+            self.proposals.estimates.correct(point, batch, found.score)
+        return self._best([found], point)
 
     def _close(self, batch: Batch, *, is_better: bool) -> None:
         """Never tries a move of one unit again that made nothing better."""

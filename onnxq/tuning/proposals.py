@@ -6,15 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onnxq.operator import NodeForm
 from onnxq.tuning.goal import Aim
 from onnxq.tuning.move_costs import bytes_alone, options_of, times_alone, times_with_their_kind
 from onnxq.tuning.outlook import Outlook
 from onnxq.tuning.position import FormMove
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
-    from onnxq.operator import NodeForm
     from onnxq.tuning.estimates import Estimates
     from onnxq.tuning.move_costs import Costs, TimeOf
     from onnxq.tuning.position import Point
@@ -69,6 +69,25 @@ class Proposals:
         if goal.objective is Aim.SIZE:
             return self._saving(point, bytes_alone(point.position, options), math.inf)
         return self._faster(point, options, 0.0)
+
+    def probe(self, point: Point, probed: Container[str]) -> Batch:
+        """A move that tells the noise of one unit, where what is best depends on estimates of it.
+
+        Args:
+            point: that it starts from, which keeps its bounds.
+            probed: anchors of units that were.
+        """
+        goal = self.standing.goal
+        bounded = goal.objective is Aim.ACCURACY and goal.max_time is not None
+        if not bounded or self.standing.lacks(point.score):
+            return ()
+        estimates, position = self.estimates, point.position
+        noise = {u: estimates.of(u, u.coded) for u in position.units if u.anchor.name not in probed}
+        loudest = max(noise, key=lambda unit: noise[unit], default=None)
+        if loudest is None or noise[loudest] < LEAST_GAIN * estimates.total(position):
+            return ()
+        is_float = position.form(loudest) is NodeForm.FLOAT
+        return (FormMove(loudest, loudest.coded if is_float else NodeForm.FLOAT),)
 
     def _quieter(
         self, point: Point, options: list[FormMove], aim: float, most_time: float

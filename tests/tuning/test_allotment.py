@@ -39,10 +39,10 @@ def test_few_things_get_the_best_of_all_ways(seed: int) -> None:
 
 def test_a_bound_that_nothing_keeps_gives_what_is_nearest_to_it() -> None:
     things = drawn(0, 4)
-    least = [min(range(3), key=lambda i, o=options: o[i].cost) for options in things]
-    assert Allotment(things).quietest(-10.0) == least
-    quiet = [min(range(3), key=lambda i, o=options: o[i].noise) for options in things]
-    assert Allotment(things).cheapest(0.0) == quiet
+    costs = np.array([[option.cost for option in options] for options in things])
+    assert Allotment(things).quietest(-10.0) == costs.argmin(1).tolist()
+    noises = np.array([[option.noise for option in options] for options in things])
+    assert Allotment(things).cheapest(0.0) == noises.argmin(1).tolist()
 
 
 def test_a_front_that_is_thinned_stays_near_the_whole_one(monkeypatch: pytest.MonkeyPatch) -> None:

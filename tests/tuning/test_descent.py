@@ -15,7 +15,7 @@ from onnxq.tuning.front import front_of
 from onnxq.tuning.goal import Aim, Goal
 from onnxq.tuning.moves import form_in
 from onnxq.tuning.proposals import Proposals
-from onnxq.tuning.standing import Standing
+from onnxq.tuning.standing import Standing, noise_of
 from tests.tuning.made_up import FLOAT, INTEGER, Layer, Network, drawn
 
 if TYPE_CHECKING:
@@ -49,6 +49,26 @@ def test_search_is_near_the_best_of_all_forms_in_few_runs(goal: Goal, factor: fl
     assert statistics.median(ratios) <= factor
     assert max(ratios) < 1.5
     assert max(runs) <= 20
+
+
+@pytest.mark.parametrize("share", [0.5, pytest.param(0.2, marks=pytest.mark.nightly)])
+def test_most_accurate_within_a_time_is_near_the_best_of_all_forms(share: float) -> None:
+    behind: list[float] = []
+    behind_wrong: list[float] = []
+    for seed in SEEDS:
+        network, wrong = drawn(seed)
+        fastest = sum(min(x.float_time, x.integer_time) for x in network.layers)
+        goal = Goal(max_time=fastest + share * (1 - fastest), objective=Aim.ACCURACY)
+        standing = Standing(goal, math.inf)
+        best = noise_of(min(network.every(), key=standing.order))
+        for noise, db in ((None, behind), (wrong, behind_wrong)):
+            found = network.search(goal, noise).best.score
+            assert standing.lacks(found) == 0
+            db.append(10 * math.log10(noise_of(found) / best))
+    # positions that are expected to be within LEAST_DB of each other are not told apart
+    assert max(behind) <= 0.1
+    # noise of a unit below LEAST_GAIN of all is never asked for: wrong by 5 dB, it decides last
+    assert max(behind_wrong) <= 1.0
 
 
 def test_goal_that_is_kept_at_the_start_takes_one_run_where_nothing_is_faster() -> None:
