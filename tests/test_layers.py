@@ -19,7 +19,7 @@ ROOMS = (
 """Folders and single files of onnxq, lowest first: each is named by what it knows."""
 TORCH_ROOMS = (
     "arguments", "numerics", "modules", "tensor_quant", "nn", "train", "exporting", "programs",
-    "placing", "importers", "eager", "deployed", "adaround",
+    "placing", "importers", "eager", "quantization", "deployed", "adaround",
 )
 # fmt: on
 """Likewise of onnxq/pytorch."""

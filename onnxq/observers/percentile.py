@@ -46,7 +46,9 @@ class PercentileObserver(HistogramObserver):
     ) -> None:
         super().__init__(bins, None, dtype, qscheme, reduce_range, quant_min, quant_max, eps)
         if not 0 < percentile <= 100:
-            raise QConfigError(f"percentile: got {percentile}; wanted 0 < percentile <= 100.")
+            raise QConfigError(
+                f"percentile: got {percentile}, out of its range: 0 < percentile <= 100."
+            )
         self.percentile = percentile
 
     def _qparams(self) -> QParams:

@@ -18,8 +18,8 @@ from onnxq.graph.canonical import canonicalize
 from onnxq.graph.walk import node_name, walk
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.pipeline import convert, quantize_dynamic
-from onnxq.pytorch.eager.torch_ao import own_entry
 from onnxq.pytorch.exporting.script import bind_script, export_script
+from onnxq.pytorch.modules.torch_qconfig import own_entry
 from onnxq.qconfig import Choice, Entry, QConfig, QConfigDynamic, QConfigMapping
 from onnxq.qdq.qoperator import check_format
 from onnxq.static.prepare import prepare

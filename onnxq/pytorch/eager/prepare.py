@@ -81,6 +81,23 @@ def prepare(
             "prepare: the model is in train mode, in which dropout and batch norm change what is "
             "observed. Call model.eval() first; or prepare_qat, to train it."
         )
+    return observed(
+        model, inplace, allow_list, observer_non_leaf_module_list, prepare_custom_config_dict
+    )
+
+
+def observed(
+    model: nn.Module,
+    inplace: bool,
+    allow_list: Collection[type[nn.Module]] | None,
+    observer_non_leaf_module_list: Collection[type[nn.Module]] | None,
+    prepare_custom_config_dict: Mapping[str, Any] | None,
+) -> nn.Module:
+    """The model with observers where its qconfigs ask for them, in whatever mode it is.
+
+    Raises:
+        OnnxqError: as prepare, but for the mode.
+    """
     root = _own(model, inplace)
     custom = entries_of(prepare_custom_config_dict, "prepare_custom_config_dict", PREPARING)
     propagate_qconfig_(root, None, custom)
@@ -94,8 +111,8 @@ def prepare(
             "model.eval() before fuse_modules, which then folds it into the weights; or train "
             "with prepare_qat."
         )
-    observed = custom.get(OBSERVED_CLASSES)
-    add_observer_(root, allow_list, observer_non_leaf_module_list, None, observed)
+    classes = custom.get(OBSERVED_CLASSES)
+    add_observer_(root, allow_list, observer_non_leaf_module_list, None, classes)
     watch_first_pass(root)
     return root
 

@@ -9,7 +9,7 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import QConfigError, nearest
 from onnxq.pytorch.eager.custom_config import OPAQUE_NAMES, OPAQUE_TYPES, PREPARING, entries_of
-from onnxq.pytorch.eager.torch_ao import own_entry
+from onnxq.pytorch.modules.torch_qconfig import own_entry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,6 +7,10 @@ QConfig(activation=QuantDescriptor(unsigned=True), weight=QUANT_DESC_8BIT_CONV2D
 
 from __future__ import annotations
 
+from onnxq.pytorch.tensor_quant.affine_function import (
+    FakeAffineTensorQuantFunction,
+    fake_affine_tensor_quant,
+)
 from onnxq.pytorch.tensor_quant.calibrators import HistogramCalibrator, MaxCalibrator
 from onnxq.pytorch.tensor_quant.descriptor import (
     QUANT_DESC_8BIT_CONV1D_WEIGHT_PER_CHANNEL,
@@ -21,10 +25,13 @@ from onnxq.pytorch.tensor_quant.descriptor import (
     QuantDescriptor,
     ScaledQuantDescriptor,
 )
+from onnxq.pytorch.tensor_quant.float8_function import ScaledE4M3Function, scaled_e4m3
 from onnxq.pytorch.tensor_quant.functions import (
     FakeTensorQuantFunction,
+    LegacyFakeTensorQuantFunction,
     TensorQuantFunction,
     fake_tensor_quant,
+    legacy_fake_tensor_quant,
     tensor_quant,
 )
 from onnxq.pytorch.tensor_quant.learned_bounds import Clip
@@ -42,15 +49,21 @@ __all__ = [
     "QUANT_DESC_8BIT_PER_TENSOR",
     "QUANT_DESC_UNSIGNED_8BIT_PER_TENSOR",
     "Clip",
+    "FakeAffineTensorQuantFunction",
     "FakeTensorQuantFunction",
     "HistogramCalibrator",
+    "LegacyFakeTensorQuantFunction",
     "MaxCalibrator",
     "QuantDescriptor",
     "QuantTypeError",
     "QuantValueError",
+    "ScaledE4M3Function",
     "ScaledQuantDescriptor",
     "TensorQuantFunction",
     "TensorQuantizer",
+    "fake_affine_tensor_quant",
     "fake_tensor_quant",
+    "legacy_fake_tensor_quant",
+    "scaled_e4m3",
     "tensor_quant",
 ]

@@ -54,7 +54,7 @@ class MaxCalibrator:
         check_finite(found)
         if self._amax is not None and found.shape != self._amax.shape:
             raise QuantValueError(
-                f"amax changes its shape from {list(self._amax.shape)} to {list(found.shape)}: "
+                f"amax shape changed from {list(self._amax.shape)} to {list(found.shape)}: "
                 f"is axis {self.axis} that of the channels?"
             )
         self._amax = found if self._amax is None else torch.maximum(self._amax, found)
@@ -83,6 +83,7 @@ class HistogramCalibrator:
         unsigned: whether the codes begin at 0.
         num_bins: bins up to the power of two above the largest value, 64 to 65536.
         grow_method: documented as deprecated; without effect.
+        torch_hist: documented; without effect: there is one histogram, counted on the CPU.
         skip_zeros: do not count zeros. (mse and entropy never do: every grid holds them.)
 
     Raises:
@@ -97,6 +98,7 @@ class HistogramCalibrator:
         num_bins: int = 4096,
         grow_method: str | None = None,
         skip_zeros: bool = False,
+        torch_hist: object = False,
     ) -> None:
         if axis is not None:
             raise NotImplementedError(
@@ -104,6 +106,7 @@ class HistogramCalibrator:
             )
         self.num_bits, self.axis, self.unsigned = as_num_bits(num_bits), axis, unsigned
         self.num_bins, self.grow_method, self.skip_zeros = num_bins, grow_method, skip_zeros
+        self.torch_hist = torch_hist
         self._bound = max_bound(num_bits, unsigned)
         self._observer, self._batches = self._fresh("mse"), 0
 

@@ -82,8 +82,8 @@ class ScaledQuantDescriptor:
         self._learn_amax = _as_bool("learn_amax", kwargs.pop("learn_amax", False))
         if self._learn_amax and self._axis is not None:
             raise QuantTypeError(
-                f"axis is {self._axis} and learn_amax is True: one amax is learned for the tensor. "
-                "Leave one of the two out."
+                "axis is ignored and must be None when learn_amax is true: one amax is learned "
+                f"for the tensor; got {self._axis}. Leave one of the two out."
             )
         self._amax = _as_amax(kwargs.pop("amax", None))
         self._scale_amax = _as_scale_amax(kwargs.pop("scale_amax", None))
@@ -293,6 +293,11 @@ def as_num_bits(value: object) -> int:
         QuantValueError: out of 2..16.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        if value == (4, 3):
+            raise QuantTypeError(
+                "num_bits=(4, 3) is float8, which ONNX Runtime's CPU does not compute with; wanted "
+                "an integer, 2 to 16. To see what float8 does to values, call scaled_e4m3(x, amax)."
+            )
         raise QuantTypeError(f"num_bits: got {_said(value)}; wanted an integer, 2 to 16.")
     if not MIN_BITS <= value <= MAX_BITS:
         raise QuantValueError(f"num_bits: got {value}; wanted {MIN_BITS} to {MAX_BITS}.")

@@ -76,7 +76,7 @@ class TensorQuantFunction(Function):
         codes, scale = _codes(inputs, amax, num_bits, unsigned, narrow_range)
         if inputs.dtype == torch.float16 and bool(scale.max() > torch.finfo(torch.float16).max):
             raise QuantValueError(
-                f"scale {float(scale.max()):.6g} is too large for float16, with amax "
+                f"scale is too large for FP16: {float(scale.max()):.6g}, with amax "
                 f"{float(amax.min()):.6g}; pass inputs in float32."
             )
         ctx.save_for_backward(inputs, amax)
@@ -119,6 +119,10 @@ class FakeTensorQuantFunction(Function):
 tensor_quant = cast("Callable[..., tuple[Tensor, Tensor]]", TensorQuantFunction.apply)
 fake_tensor_quant = cast("Callable[..., Tensor]", FakeTensorQuantFunction.apply)
 
+LegacyFakeTensorQuantFunction = FakeTensorQuantFunction
+"""NVIDIA's function before it had a CUDA kernel: the same numbers here."""
+legacy_fake_tensor_quant = fake_tensor_quant
+
 
 def code_range(num_bits: int, unsigned: object, narrow_range: object) -> tuple[int, int]:
     """(lowest, largest) code.
@@ -150,8 +154,8 @@ def check_inputs(inputs: Tensor, unsigned: object) -> None:
     lowest = float(inputs.min())
     if lowest < 0:
         raise QuantTypeError(
-            f"negative values, down to {lowest:.6g}, in unsigned quantization; make the descriptor "
-            "signed, or quantize behind the ReLU."
+            f"Negative values encountered in unsigned quantization, down to {lowest:.6g}; make the "
+            "descriptor signed, or quantize behind the ReLU."
         )
 
 

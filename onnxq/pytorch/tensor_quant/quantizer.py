@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
 _BYTE = 8
 _NOT_SEEN = (
-    "{}: no amax: the calibrator has seen no data. Run enable_calib(), batches, load_calib_amax()."
+    "{}: no amax. Calibrator returned None: it has seen no data. Run enable_calib(), batches, "
+    "load_calib_amax()."
 )
 
 

@@ -29,6 +29,7 @@ from onnxq.pytorch.numerics.compiling import never_compiled
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.train.agreeing_sums import keep_sums, owner
 from onnxq.pytorch.train.grid_keeping import GRID_KEEPING, Between, round_input
+from onnxq.qconfig import QConfig
 from onnxq.qdq.sum_scales import ADD, Sum
 
 if TYPE_CHECKING:
@@ -162,10 +163,14 @@ class Tracker(TorchFunctionMode):
 
     def _before(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         x = next(tensors_in(args), None)
-        if module not in self.names or not reads_codes(module) or x is None:
+        if module not in self.names or x is None:
+            return
+        source: Source = self.sources.get(x) or Lost("")
+        if not reads_codes(module):
+            if may_read_codes(module) and isinstance(source, FakeQuantize):
+                bind_input(module, source)
             return
         name = self.names[module]
-        source: Source = self.sources.get(x) or Lost("")
         known = self.found.setdefault(module, source)
         if known == source:
             return
@@ -222,6 +227,11 @@ def reads_codes(module: nn.Module) -> bool:
         return False
     observed = isinstance(getattr(module, "activation_post_process", None), FakeQuantize)
     return hasattr(module, "weight_fake_quant") or (observed and isinstance(module, LAYERS))
+
+
+def may_read_codes(module: nn.Module) -> bool:
+    """Whether the module has weights and a qconfig: a user's from_observed may quantize it."""
+    return isinstance(module, LAYERS) and isinstance(getattr(module, "qconfig", None), QConfig)
 
 
 class Watch:

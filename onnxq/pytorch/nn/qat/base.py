@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import ModelError, QConfigError
+from onnxq.pytorch.modules.torch_qconfig import own_entry
 from onnxq.pytorch.modules.transposed import along_channels
 from onnxq.pytorch.nn.counterpart import Counterpart
 from onnxq.pytorch.nn.intrinsic import FusedModule, without_batch_norm
@@ -65,26 +66,30 @@ class QatModule(Counterpart):
         """The result of the layer before a ReLU; `others` go to `layer`."""
         return self.layer(x, *self.deployed(), *others)
 
-    def set_qconfig(self, qconfig: QConfig | None) -> None:
+    def set_qconfig(self, qconfig: object) -> None:
         """Keeps the qconfig and makes the weight's FakeQuantize of it; part of the constructors.
+
+        Args:
+            qconfig: onnxq's, or one of torch.ao or onnxq.pytorch.quantization.
 
         Raises:
             QConfigError: there is none, or its weight has an observer that does not round.
         """
         where = type(self).__name__
-        if not isinstance(qconfig, QConfig):
+        found = own_entry(qconfig, where)
+        if not isinstance(found, QConfig):
             raise QConfigError(
                 f"{where}: got qconfig {qconfig!r}; wanted a QConfig, such as "
                 "onnxq.qconfig.get_default_qat_qconfig()."
             )
-        if not isinstance(qconfig.weight, FakeQuantSpec):
+        if not isinstance(found.weight, FakeQuantSpec):
             raise QConfigError(
-                f"{where}: the qconfig's weight is the observer {qconfig.weight}, which does not "
+                f"{where}: the qconfig's weight is the observer {found.weight}, which does not "
                 "round; training wants a FakeQuantSpec. Use get_default_qat_qconfig(), or "
                 "FakeQuantize.with_args(observer=...)."
             )
-        self.qconfig = qconfig
-        part = along_channels(qconfig.weight, self)
+        self.qconfig = found
+        part = along_channels(found.weight, self)
         self.weight_fake_quant = fake_quantize_module(part).to(self.weight.device)
 
     def bind_input(self, fake: FakeQuantize | None) -> None:

@@ -6,8 +6,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import nn
+from torch.nn import functional as F  # noqa: N812  # as everywhere
 
-from onnxq.pytorch.nn.quantized.dynamic.weight_codes import quantized, weight_part
+from onnxq.pytorch.nn.quantized.dynamic.weight_codes import (
+    is_float16,
+    quantized,
+    weight_part,
+)
 from onnxq.pytorch.nn.quantized.prepared import check_type
 from onnxq.pytorch.nn.quantized.weight_buffers import WeightBuffers
 from onnxq.pytorch.numerics.dynamic_ops import dynamic_quantize_linear, matmul_integer
@@ -21,7 +26,13 @@ class Linear(WeightBuffers):
 
     xq, x_scale and x_zp are those of DynamicQuantizeLinear of the whole x, uint8. In the exported
     model DynamicQuantizeLinear and MatMulInteger, which ONNX Runtime fuses; equal to it bit for
-    bit.
+    bit. With float16 weights it computes in float32, and no activation is rounded.
+
+    Args:
+        in_features: length of the last axis of x.
+        out_features: of the result.
+        bias_: whether there is one.
+        dtype: torch.qint8, or torch.float16 for weights of that type.
 
     Attributes:
         bias_values: float32 (out_features,), or None.
@@ -36,11 +47,12 @@ class Linear(WeightBuffers):
         in_features: int,
         out_features: int,
         bias_: bool = True,
-        dtype: torch.dtype = torch.qint8,  # noqa: ARG002  # of torch's signature; codes are int8
+        dtype: torch.dtype = torch.qint8,
     ) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
-        self.register_weight((out_features, in_features))
+        stored = torch.float16 if dtype == torch.float16 else torch.int8
+        self.register_weight((out_features, in_features), stored)
         self.register_buffer("bias_values", torch.zeros(out_features) if bias_ else None)
         self.refresh()
 
@@ -70,6 +82,8 @@ class Linear(WeightBuffers):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """float32 (..., in_features) -> (..., out_features)."""
+        if self.weight_codes.dtype == torch.float16:
+            return F.linear(x, self.weight_codes.to(x.dtype), self.bias_values)
         codes, scale, zero_point = dynamic_quantize_linear(x)
         w_zero_point = None if self._centred else self.weight_zero_point
         total = matmul_integer(codes, self.weight_codes.t(), zero_point, w_zero_point)
@@ -81,13 +95,19 @@ class Linear(WeightBuffers):
         """The module of a float one; its qconfig, a QConfigDynamic, says how weights are quantized.
 
         Raises:
-            UnsupportedError: another type of module, or weights that are to be float16.
+            UnsupportedError: another type of module.
             QConfigError: a qconfig of another kind.
         """
         check_type(mod, cls.float_type, cls.__name__)
         linear: Any = mod
-        made = cls(linear.in_features, linear.out_features, linear.bias is not None)
+        half = is_float16(mod)
+        dtype = torch.float16 if half else torch.qint8
+        made = cls(linear.in_features, linear.out_features, linear.bias is not None, dtype)
         made.to(linear.weight.device)
+        if half:
+            made.weight_codes = linear.weight.detach().to(torch.float16)
+            made.bias_values = None if linear.bias is None else linear.bias.detach().float()
+            return made
         part = weight_part(mod, cls.__name__)
         made.set_weight_bias(quantized(linear.weight, part), linear.bias)
         return made

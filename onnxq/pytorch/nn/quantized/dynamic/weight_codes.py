@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from onnxq.qconfig import Part
 
 
+def is_float16(mod: nn.Module) -> bool:
+    """Whether the module's QConfigDynamic stores its weights as float16."""
+    qconfig = getattr(mod, "qconfig", None)
+    return isinstance(qconfig, QConfigDynamic) and qconfig.weight_observer.name == "NoopObserver"
+
+
 def weight_part(mod: nn.Module, wanted_by: str) -> Part:
     """How the module's weights are quantized: by its QConfigDynamic, else onnxq's default.
 
@@ -30,9 +36,9 @@ def weight_part(mod: nn.Module, wanted_by: str) -> Part:
             f"{wanted_by}.from_float: the {type(mod).__name__} has {kind_of(qconfig)}; "
             "wanted a QConfigDynamic, such as onnxq.qconfig.default_dynamic_qconfig."
         )
-    if qconfig.weight_observer.name == "NoopObserver":
+    if is_float16(mod):
         raise UnsupportedError(
-            f"{wanted_by}.from_float: the qconfig stores weights as float16; these modules hold "
+            f"{wanted_by}.from_float: the qconfig stores weights as float16; this module holds "
             "int8. Use onnxq.pytorch.quantize_dynamic(model, dtype=torch.float16), which writes "
             "them to the ONNX model."
         )

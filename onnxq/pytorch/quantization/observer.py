@@ -1,0 +1,249 @@
+"""Observers as modules, as torch.quantization documents them: obs(x) returns x and has seen it.
+
+    obs = MinMaxObserver(dtype=torch.quint8)
+    for batch in batches:
+        obs(batch)
+    scale, zero_point = obs.calculate_qparams()
+
+The formulas by which min_val and max_val become a scale and a zero point are those of
+onnxq.observers, where an observer of the same name decides; `prepare` makes its observers of the
+same QConfigs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from onnxq import observers
+from onnxq.errors import UnsupportedError
+from onnxq.pytorch.quantization.range_observers import (
+    MinMaxObserver,
+    MovingAverageMinMaxObserver,
+    MovingAveragePerChannelMinMaxObserver,
+    PerChannelMinMaxObserver,
+)
+from onnxq.pytorch.quantization.uniform_observer import (
+    EPS,
+    Observer,
+    ObserverBase,
+    UniformObserver,
+)
+from onnxq.pytorch.quantization.with_args import WithArgs
+
+if TYPE_CHECKING:
+    from onnxq.observers import ObserverSpec
+    from onnxq.qparams import QParams
+
+__all__ = [
+    "HistogramObserver",
+    "MinMaxObserver",
+    "MovingAverageMinMaxObserver",
+    "MovingAveragePerChannelMinMaxObserver",
+    "NoopObserver",
+    "Observer",
+    "ObserverBase",
+    "PerChannelMinMaxObserver",
+    "PlaceholderObserver",
+    "RecordingObserver",
+    "default_debug_observer",
+    "default_dynamic_quant_observer",
+    "default_histogram_observer",
+    "default_observer",
+    "default_per_channel_weight_observer",
+    "default_placeholder_observer",
+    "default_weight_observer",
+    "of_spec",
+]
+
+
+_NO_SCALE = "{} computes no scale: it looks at no ranges."
+
+
+class HistogramObserver(UniformObserver):
+    """The grid of least squared error, searched on a histogram of all values.
+
+    The histogram is onnxq's: 4096 bins for each sign, which any order of batches fills alike. What
+    it holds is in the state_dict as one entry.
+
+    Args:
+        bins: for each sign; None: 4096.
+        upsample_rate: documented; without effect.
+        dtype: as MinMaxObserver; the others too.
+    """
+
+    decides = observers.HistogramObserver
+    min_val: Tensor
+    max_val: Tensor
+
+    def __init__(
+        self,
+        bins: int | None = None,
+        upsample_rate: int | None = None,
+        dtype: torch.dtype = torch.quint8,
+        qscheme: torch.qscheme = torch.per_tensor_affine,
+        reduce_range: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        factory_kwargs: dict[str, Any] | None = None,
+        eps: float = EPS,
+    ) -> None:
+        given: dict[str, Any] = {} if bins is None else {"bins": bins}
+        super().__init__(
+            *(dtype, qscheme, reduce_range, quant_min, quant_max, eps),
+            upsample_rate=upsample_rate,
+            **given,
+        )
+        self.register_buffer("min_val", torch.tensor(float("inf")))
+        self.register_buffer("max_val", torch.tensor(float("-inf")))
+        self.to((factory_kwargs or {}).get("device"))
+        self._observer = self.spec()
+        self._batches = 0
+
+    def observe(self, x: Tensor) -> None:
+        """Counts the values of x on the CPU; an empty x changes nothing.
+
+        Raises:
+            CalibrationError: NaN or Inf in x.
+        """
+        if x.numel() == 0:
+            return
+        values = x.detach().to("cpu", torch.float32)
+        self._observer.observe(values.numpy(), self._batches)
+        self._batches += 1
+        low, high = (end.to(self.min_val.device) for end in torch.aminmax(values))
+        self.min_val.copy_(torch.minimum(self.min_val, low))
+        self.max_val.copy_(torch.maximum(self.max_val, high))
+
+    def decided(self) -> QParams:
+        """Scale and zero point of least squared error."""
+        return self._observer.calculate_qparams()
+
+    def get_extra_state(self) -> dict[str, Tensor]:
+        """The histogram, as tensors by name."""
+        return {k: torch.from_numpy(np.array(v)) for k, v in self._observer.state().items()}
+
+    def set_extra_state(self, state: dict[str, Tensor]) -> None:
+        """Takes over a histogram."""
+        self._observer = self.spec.restore({k: v.cpu().numpy() for k, v in state.items()})
+
+
+class RecordingObserver(ObserverBase):
+    """Keeps a copy of every tensor, for debugging; it says no scale.
+
+    Attributes:
+        tensor_val: the copies, in order.
+    """
+
+    def __init__(self, dtype: torch.dtype = torch.quint8, **_: Any) -> None:
+        super().__init__(dtype)
+        self.tensor_val: list[Tensor] = []
+
+    def observe(self, x: Tensor) -> None:
+        """Keeps a copy."""
+        self.tensor_val.append(x.detach().clone())
+
+    def get_tensor_value(self) -> list[Tensor]:
+        """The copies, in order."""
+        return self.tensor_val
+
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+        """Nothing: always an error.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError(_NO_SCALE.format(type(self).__name__))
+
+
+class NoopObserver(ObserverBase):
+    """Lets tensors pass: for weights that are stored as float16, which need no range."""
+
+    def __init__(self, dtype: torch.dtype = torch.float16, **_: Any) -> None:
+        super().__init__(dtype)
+
+    def observe(self, x: Tensor) -> None:
+        """Does nothing."""
+
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+        """Nothing: always an error.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError(_NO_SCALE.format(type(self).__name__))
+
+
+class PlaceholderObserver(NoopObserver):
+    """Stands where a tensor is quantized when the model runs, and says with which type.
+
+    Args:
+        dtype: of the codes; torch.float32: none.
+        is_dynamic: whether the scale is found when the model runs.
+        compute_dtype: in older torch, the type of such codes.
+    """
+
+    def __init__(
+        self,
+        dtype: torch.dtype = torch.float32,
+        is_dynamic: bool = False,
+        compute_dtype: torch.dtype | None = None,
+        **_: Any,
+    ) -> None:
+        super().__init__(dtype)
+        self.is_dynamic, self.compute_dtype = is_dynamic, compute_dtype
+
+
+def of_spec(spec: ObserverSpec) -> WithArgs:
+    """The maker of a module that observes as onnxq's observer of that spec does.
+
+    Raises:
+        UnsupportedError: torch does not document an observer of that name.
+    """
+    kind = _BY_NAME.get(spec.name)
+    if kind is None:
+        raise UnsupportedError(
+            f"{spec.name} has no module here; known: {', '.join(sorted(_BY_NAME))}. Use the "
+            "QConfig of onnxq.qconfig that holds it."
+        )
+    return WithArgs(kind, {key: _of_torch(value) for key, value in spec.args})
+
+
+_BY_NAME: dict[str, type[ObserverBase]] = {
+    kind.__name__: kind
+    for kind in (
+        MinMaxObserver,
+        PerChannelMinMaxObserver,
+        MovingAverageMinMaxObserver,
+        MovingAveragePerChannelMinMaxObserver,
+        HistogramObserver,
+        RecordingObserver,
+        NoopObserver,
+    )
+}
+_DTYPES = {"uint8": torch.quint8, "int8": torch.qint8, "int32": torch.qint32}
+
+
+def _of_torch(value: object) -> object:
+    """An argument of onnxq's observer as torch has it."""
+    name = getattr(value, "name", "")
+    if name in _DTYPES:
+        return _DTYPES[name]
+    scheme = getattr(torch, str(getattr(value, "value", "")), None)
+    if isinstance(scheme, torch.qscheme):
+        return scheme
+    return torch.float16 if str(value) == "float16" else value
+
+
+default_observer = of_spec(observers.default_observer)
+default_weight_observer = of_spec(observers.default_weight_observer)
+default_placeholder_observer = PlaceholderObserver
+default_debug_observer = RecordingObserver
+default_histogram_observer = HistogramObserver.with_args(reduce_range=True)
+default_per_channel_weight_observer = PerChannelMinMaxObserver.with_args(
+    dtype=torch.qint8, qscheme=torch.per_channel_symmetric
+)
+default_dynamic_quant_observer = PlaceholderObserver.with_args(dtype=torch.quint8, is_dynamic=True)

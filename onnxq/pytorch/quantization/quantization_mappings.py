@@ -1,0 +1,31 @@
+"""Which module takes the place of which, as torch.quantization's functions say it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq.pytorch.eager.layer_types import COMPUTING
+from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING, QAT_MAPPING, STATIC_MAPPING
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def get_default_static_quant_module_mappings() -> dict[type[nn.Module], type[nn.Module]]:
+    """{float or trained type: quantized type}: what `convert` puts in the place of what."""
+    return dict(STATIC_MAPPING)
+
+
+def get_default_dynamic_quant_module_mappings() -> dict[type[nn.Module], type[nn.Module]]:
+    """{float type: dynamic type}: what `quantize_dynamic` puts in the place of what."""
+    return dict(DYNAMIC_MAPPING)
+
+
+def get_default_qat_module_mappings() -> dict[type[nn.Module], type[nn.Module]]:
+    """{float type: trained type}: what `prepare_qat` puts in the place of what."""
+    return dict(QAT_MAPPING)
+
+
+def get_default_qconfig_propagation_list() -> set[type[nn.Module]]:
+    """Types whose result `prepare` observes."""
+    return set(COMPUTING)
