@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx, nn
 
+from onnxq.pytorch.modules.given_weight import GivenWeight
+from onnxq.pytorch.modules.transposed import WEIGHTED
 from onnxq.pytorch.programs.call_form import (
     ConstantGuard,
     OutputForm,
@@ -23,11 +25,13 @@ from onnxq.pytorch.programs.call_form import (
 )
 from onnxq.pytorch.programs.graph_module import TrainingGraph
 from onnxq.pytorch.programs.leaf_calls import LeafCalls, arguments, scope, scopes
+from onnxq.pytorch.programs.products import product_of
 from onnxq.pytorch.programs.shape_guard import guard_of
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
+    from onnxq.pytorch.programs.products import Product
     from onnxq.pytorch.programs.program import Program
 
 aten = torch.ops.aten
@@ -86,6 +90,8 @@ class _Building:
         self._values: dict[fx.Node, Any] = {}
         self._attributes: dict[str, fx.Node] = {}
         self._parametrized: dict[tuple[str, str], fx.Node] = {}
+        self._called: set[str] = set()
+        self._dynamic: set[fx.Node | None] = set()
         self._prefix = ""
 
     def run(self) -> TrainingGraph:
@@ -117,6 +123,7 @@ class _Building:
             node.meta |= {PROGRAM_NODES: (str(name),), "val": placeholders[str(name)].meta["val"]}
             node.meta[SCOPE] = ""
             self._values[placeholders[str(name)]] = node
+            self._dynamic.add(placeholders[str(name)])
         in_order = [head.tensors[tensor] for tensor in names.values()]
         self._module("shape_guard", guard_of(exported), in_order)
         if head.constants:
@@ -188,8 +195,14 @@ class _Building:
 
     # --- one operator
 
+    def _note_dependence(self, node: fx.Node) -> None:
+        """Notes nodes with values that depend on an input."""
+        if any(source in self._dynamic for source in node.all_input_nodes):
+            self._dynamic.add(node)
+
     def _step(self, node: fx.Node, owner: nn.Module) -> None:
         target = str(node.target)
+        self._note_dependence(node)
         if target == "aten._assert_tensor_metadata.default":
             return  # a dtype that autocast may change
         if node.target is operator.getitem and self._unpacked(node):
@@ -207,13 +220,37 @@ class _Building:
     def _computed(self, node: fx.Node) -> fx.Node:
         """The node that computes what an operator does, without writing in place."""
         path = self._calls.path(node)
-        if path is not None and path:
+        if path is not None and not self._is_called(path):
+            self._called.add(path)
             x = arguments(node)["indices"] if node.target is aten.embedding.default else None
-            x = x or node.args[0]
-            return self._graph.call_module(path, (self._read(x),))
+            return self._graph.call_module(path, (self._read(x or node.args[0]),))
+        product = product_of(node)
+        if product is not None and self._has_static_weight(product):
+            return self._given(node, product)
         if node.target in _DROPOUTS:
             return self._dropout(node)
         return self._function(node)
+
+    def _is_called(self, path: str) -> bool:
+        """Whether a layer with a weight is called already: it is quantized for one call."""
+        return not path or (path in self._called and isinstance(self._calls.module(path), WEIGHTED))
+
+    def _has_static_weight(self, product: Product) -> bool:
+        """Whether an input is multiplied by what depends on none."""
+        return product.x in self._dynamic and self._dynamic.isdisjoint(
+            [product.weight, product.bias]
+        )
+
+    def _given(self, node: fx.Node, product: Product) -> fx.Node:
+        """A call of a layer with a weight that is not its own."""
+        weight = self._read(product.weight)
+        if product.is_transposed:
+            weight = self._graph.call_function(aten.t.default, (weight,))
+            weight.meta |= {PROGRAM_NODES: (self._prefix + node.name,), SCOPE: scope(node)}
+        wrapper = GivenWeight(product.layer())
+        args = [self._read(product.x), weight]
+        args += [] if product.bias is None else [self._read(product.bias)]
+        return self._module(self._prefix + node.name, wrapper, args)
 
     def _function(self, node: fx.Node, target: Any = None) -> fx.Node:
         args, kwargs = self._read(node.args), self._read(node.kwargs)
@@ -303,6 +340,8 @@ class _Building:
         inner = [n for n in region.graph.nodes if n.op == "placeholder"]
         for placeholder, argument in zip(inner, node.args[position + 1 :], strict=True):
             self._values[placeholder] = self._read(argument)
+            if argument in self._dynamic:
+                self._dynamic.add(placeholder)
         outer, self._prefix = self._prefix, f"{self._prefix}{node.name}_"
         for step in region.graph.nodes:
             if step.op == "call_function":

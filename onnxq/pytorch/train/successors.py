@@ -24,6 +24,7 @@ from onnxq.pytorch.nn.quantized import DeQuantize
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.train.agreeing_sums import let_sums_agree
+from onnxq.pytorch.train.given_weights import forget_weights, settle_weights
 from onnxq.pytorch.train.grid_keeping import keep_rounding
 from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING, STATIC_MAPPING
 from onnxq.pytorch.train.never_ran import leave_float
@@ -108,7 +109,9 @@ def convert_in_place(module: nn.Module, successors: Successors = USUAL) -> nn.Mo
     """
     leave_float(module, successors.custom)
     let_sums_agree(module)
+    settle_weights(module)
     result = _converted(module, successors, "", {})
+    forget_weights(result)
     for part in result.modules():
         remove_hooks(part, is_watching)
     return result

@@ -1,0 +1,59 @@
+"""Conversion makes codes of a weight as the model computes it then."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations
+
+from onnxq.pytorch.modules.given_weight import GivenWeight
+from onnxq.pytorch.programs.program import program_of
+from onnxq.pytorch.programs.training_graph import training_graph
+from onnxq.pytorch.train.given_weights import forget_weights, settle_weights
+
+pytestmark = pytest.mark.oracle
+
+
+class Computed(nn.Module):
+    """A normed weight, a bare one, and one that is a product."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.normed = parametrizations.weight_norm(nn.Linear(4, 4))
+        self.bare = nn.Parameter(torch.randn(4, 3))
+        self.down, self.up = nn.Parameter(torch.randn(2, 3)), nn.Parameter(torch.randn(3, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, 3)."""
+        y = self.normed(x) @ self.bare
+        return y @ (torch.eye(3) + self.up @ self.down)
+
+
+def test_weights_are_those_of_the_parameters_now() -> None:
+    model = Computed()
+    graph = training_graph(copy.deepcopy(model), program_of(model, torch.randn(2, 4)))
+    calls = {name: m for name, m in graph.named_modules() if isinstance(m, GivenWeight)}
+    assert len(calls) == 3
+    with torch.no_grad():
+        graph.get_parameter("bare").zero_()
+    settle_weights(graph.train())
+    weights = {name: call.layer.weight for name, call in calls.items()}
+    normed, bare, product = weights.values()
+    torch.testing.assert_close(normed, model.normed.weight)
+    assert not bare.any()
+    torch.testing.assert_close(product, (torch.eye(3) + model.up @ model.down).detach().t())
+    assert graph.training
+
+
+def test_a_quantized_layer_needs_no_computation() -> None:
+    model = Computed()
+    graph = training_graph(copy.deepcopy(model), program_of(model, torch.randn(2, 4)))
+    for _, call in list(graph.named_modules()):
+        if isinstance(call, GivenWeight):
+            call.layer = nn.Identity()
+    forget_weights(graph)
+    assert "get_attr" not in {node.op for node in graph.graph.nodes}
+    assert graph(torch.ones(2, 4)).tolist() == torch.ones(2, 4).tolist()
