@@ -13,6 +13,7 @@ from onnxq.graph.edit import FreeNames, divider_name, insert_behind
 from onnxq.graph.exchange import ConstantExchange
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.improve.carried import carriers, multiply, undoing
+from onnxq.improve.integer_products import integer_products
 from onnxq.qconfig import NotSet
 from onnxq.static.placing.decision import Quantize
 
@@ -49,8 +50,8 @@ def sites_of(prepared: Prepared, axis: int) -> list[Site]:
     (onnxq.static.placing.channel_gains).
     """
     readers: dict[ir.Value, list[ir.Node]] = {}
-    for node, _ in walk(prepared.model.graph):
-        x = _divisible_input(node, axis, prepared.decisions)
+    for product in integer_products(prepared).values():
+        node, x = product.node, _divisible_input(product.node, axis)
         if x is not None and node.graph is prepared.model.graph:
             readers.setdefault(x, []).append(node)
     gained = prepared.channel_gains
@@ -70,20 +71,18 @@ def _site(x: ir.Value, axis: int, nodes: Sequence[ir.Node], prepared: Prepared) 
     return Site(value_name(x), axis, names, False)
 
 
-def _divisible_input(
-    node: ir.Node, axis: int, decisions: Mapping[str, Decision]
-) -> ir.Value | None:
+def _divisible_input(node: ir.Node, axis: int) -> ir.Value | None:
     """Input of a product in integers whose weight can take factors of that axis."""
-    decision, x = decisions[node_name(node)], node.inputs[0] if node.inputs else None
-    if not isinstance(decision, Quantize) or decision.rule.weight is None or x is None:
-        return None
-    if x.const_value is not None or x.shape is None or decision.folded_into:
+    x = node.inputs[0] if node.inputs else None
+    if x is None or x.const_value is not None or x.shape is None:
         return None
     size = x.shape[axis] if len(x.shape) > max(axis, 0) else None
     if not isinstance(size, int) or size < 2:
         return None
     operator = catalog.find(node.op_type, node.domain)
-    return None if operator is None or operator.undone(node, _probe(x, axis)) is None else x
+    if operator is None or operator.unfolded(node) is None:
+        return None
+    return None if operator.undone(node, _probe(x, axis)) is None else x
 
 
 def _probe(x: ir.Value, axis: int) -> Reals:

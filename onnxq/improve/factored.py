@@ -123,6 +123,8 @@ def _left_by_data(prepared: Prepared, plain: Trial, choices: Sequence[SiteChoice
     naming: dict[str, NamedForm] = {}
     for name in (name for choice in choices for name in choice.site.readers):
         entry, decision = open_entry(nodes[name], prepared.qconfig), plain.decisions[name]
-        if entry is not None and isinstance(decision, Float):
+        if plain.runs_in_integers(name) or entry is None:
+            continue
+        if isinstance(decision, Float):
             naming[name] = NamedForm(replace(entry, form=NodeForm.FLOAT), decision.reason)
     return naming

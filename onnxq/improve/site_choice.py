@@ -10,28 +10,24 @@ import numpy as np
 from onnxq import catalog
 from onnxq.affine import fake_quantize
 from onnxq.graph.expose import expose
-from onnxq.graph.walk import node_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.improve.factor_sites import along
 from onnxq.improve.held_back import is_held_back
+from onnxq.improve.integer_products import at_run_time, integer_products
 from onnxq.improve.layerwise import WHOLE, all_feeds
 from onnxq.improve.smoothing import EXPONENTS, Product, product_noise, smoothing_factors
 from onnxq.observers.tensor_noise import decibels
-from onnxq.observers.weight_observation import observe_weight
+from onnxq.operator.nodes import input_at
 from onnxq.ort import runtime
 from onnxq.quantized.outcome import Outcome
-from onnxq.static.placing.decision import Quantize, weight_of
-from onnxq.static.planning.constants import weight_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import onnx_ir as ir
-
     from onnxq.core.arrays import Reals, Singles
     from onnxq.improve.factor_sites import Site
+    from onnxq.improve.integer_products import IntegerProduct
     from onnxq.improve.smoothing import Rounding
-    from onnxq.observers import ObserverSpec
     from onnxq.samples.inputs import Batch
     from onnxq.static.prepared import Prepared
 
@@ -73,7 +69,11 @@ def site_choices(
         sites: where factors can be.
         batches: of the float model; some of them judge.
     """
-    return [_choice(site, seen, prepared) for site, seen in _seen(prepared, sites, batches)]
+    products = integer_products(prepared)
+    return [
+        _choice(site, seen, [products[name] for name in site.readers])
+        for site, seen in _seen(prepared, sites, batches)
+    ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,13 +124,14 @@ def _cropped(x: Singles, most: int) -> Singles:
     return np.array(part[: max(1, most // max(places, 1))], np.float32)
 
 
-def _choice(site: Site, seen: _Seen, prepared: Prepared) -> SiteChoice:
+def _choice(site: Site, seen: _Seen, readers: Sequence[IntegerProduct]) -> SiteChoice:
     """The exponent whose products lose least, judged on the part held back.
 
     An exponent near 1 brings every channel to the very range that it had: what another sample has
     beyond it is cut off. So each is tried on other samples than its factors and scales are made of.
     """
-    products, spec = _products(site, prepared), _observer_spec(site, prepared)
+    products = [_product(reader, site.axis) for reader in readers]
+    spec = next((r.observer for r in readers if r.observer is not None), None)
     channels, rank = seen.first.shape[site.axis], seen.first.ndim
     others = tuple(a for a in range(rank) if a != site.axis % rank)
     w_max = np.max([p.largest(channels) for p in products], 0)
@@ -138,6 +139,8 @@ def _choice(site: Site, seen: _Seen, prepared: Prepared) -> SiteChoice:
     def made(x: Singles, exponent: float) -> tuple[Reals, Rounding]:
         x_max = np.abs(x).max(others).astype(np.float64)
         factors = smoothing_factors(x_max, w_max, exponent) if exponent else np.ones(channels)
+        if spec is None:
+            return factors, at_run_time
         observer = spec()
         observer.observe((x / along(factors, site.axis, rank)).astype(np.float32), 0)
         grid = observer.calculate_qparams()
@@ -154,47 +157,22 @@ def _choice(site: Site, seen: _Seen, prepared: Prepared) -> SiteChoice:
     return SiteChoice(site, made(both, best)[0] if helps else None, before, after, best)
 
 
-def _products(site: Site, prepared: Prepared) -> list[Product]:
-    """The products in integers that read the site's tensor, with quantizers of their weights."""
-    nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
-    return [_product(nodes[name], site.axis, prepared) for name in site.readers]
-
-
-def _product(node: ir.Node, axis: int, prepared: Prepared) -> Product:
-    decision = prepared.decisions[node_name(node)]
+def _product(found: IntegerProduct, axis: int) -> Product:
+    node, slot = found.node, found.slot
     operator = catalog.find(node.op_type, node.domain)
-    assert isinstance(decision, Quantize)
     assert operator is not None
-    unfolded, key = operator.unfolded(node), weight_key(prepared, node, decision.rule)
-    x = node.inputs[0]
+    unfolded, x = operator.unfolded(node), input_at(node, 0)
     assert unfolded is not None
-    assert x is not None
     assert x.shape is not None
     rank = len(x.shape)
 
     def undone(factors: Reals) -> Reals:
         way = operator.undone(node, along(factors, axis, rank))
         assert way is not None  # of a site
-        return way[key_slot]
-
-    def rounded(weight: Singles) -> Singles:
-        return fake_quantize(weight, observe_weight(weight, key)[0])
+        return way[slot]
 
     def rows(seen: Singles) -> Singles:
         return unfolded.rows(seen, slice(0, unfolded.places(seen)))
 
-    assert decision.rule.weight is not None
-    key_slot = decision.rule.weight.slot
-    weight = np.asarray(constant_array(weight_of(node, decision.rule)), np.float32)
-    return Product(weight, undone, rounded, rows, unfolded.matrix)
-
-
-def _observer_spec(site: Site, prepared: Prepared) -> ObserverSpec:
-    """Observer of the tensor, or of the one that will stand in its place."""
-    if site.tensor in prepared.observed:
-        return prepared.observed[site.tensor]
-    op_types = {node_name(node): node.op_type for node, _ in walk(prepared.model.graph)}
-    first = site.readers[0]
-    entry = prepared.chosen.mapping.for_node(first, op_types[first])
-    assert entry is not None  # the node is quantized
-    return entry.activation_observer
+    weight = np.asarray(constant_array(input_at(node, slot)), np.float32)
+    return Product(weight, undone, found.rounded, rows, unfolded.matrix)

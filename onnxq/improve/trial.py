@@ -41,6 +41,7 @@ class Trial:
         sites: that have factors.
         noise: at the outputs, over their power.
         decisions: of the plan.
+        dynamic: names of the nodes whose codes are made at run time.
     """
 
     model: ir.Model
@@ -48,10 +49,11 @@ class Trial:
     sites: frozenset[Site]
     noise: float
     decisions: Mapping[str, Decision]
+    dynamic: frozenset[str]
 
     def runs_in_integers(self, node: str) -> bool:
         """Whether the plan has the product in integers."""
-        return isinstance(self.decisions[node], Quantize)
+        return isinstance(self.decisions[node], Quantize) or node in self.dynamic
 
 
 def trial_of(
@@ -82,4 +84,5 @@ def trial_of(
                         np.square(wanted.astype(np.float64) - got.astype(np.float64)).sum()
                     )
     ratio = noise / max(signal, 1e-300)
-    return Trial(made.model, naming, frozenset(factors), ratio, planned.decisions)
+    dynamic = frozenset(planned.dynamic)
+    return Trial(made.model, naming, frozenset(factors), ratio, planned.decisions, dynamic)
