@@ -8,6 +8,7 @@ modes; what train mode alone knows of dropout is read from one run (`programs.dr
 from __future__ import annotations
 
 import contextlib
+import enum
 import inspect
 import textwrap
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from onnxq.pytorch.arguments.batch_axes import batch_axes
 from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs, bind
 from onnxq.pytorch.arguments.flat import flattened
 from onnxq.pytorch.arguments.forward import first_run
+from onnxq.pytorch.arguments.length_axes import length_axes
 from onnxq.pytorch.exporting.exporter import eval_mode, traceable
 from onnxq.pytorch.exporting.quiet import quiet_exporter
 from onnxq.pytorch.exporting.whole_layers import WholeLayers
@@ -61,15 +63,29 @@ class Program:
     dropouts: Dropouts
 
 
+class Open(enum.Enum):
+    """Axes of inputs that a program leaves open where nobody names them."""
+
+    BATCH = "batch"
+    """As `onnxq.export`: nodes are called as in its model."""
+
+    LENGTHS = "lengths"
+    """Lengths of sequences as well."""
+
+
 def program_of(
-    model: nn.Module, inputs: Inputs, dynamic_axes: DynamicAxes | None = None
+    model: nn.Module,
+    inputs: Inputs,
+    dynamic_axes: DynamicAxes | None = None,
+    left_open: Open = Open.BATCH,
 ) -> Program:
     """The program of a module, of which training graph and ONNX model are made.
 
     Args:
         model: float; left as it is.
         inputs: example inputs of forward.
-        dynamic_axes: as for `onnxq.export`; None finds the batch.
+        dynamic_axes: as for `onnxq.export`; None finds those of `left_open`.
+        left_open: what to find.
 
     Raises:
         UnsupportedError: torch.export does not take the module.
@@ -84,11 +100,10 @@ def program_of(
         dropouts = train_dropouts(model, bound)
         model.eval()
         flat = flattened(twin_without_shortcuts(model), bound)
-        shapes = tuple(_dims(axes.of.get(name, {}), axes) or None for name in bound.tensors)
+        finds_lengths = asked is None and left_open is Open.LENGTHS
+        lengths = length_axes(model, bound, axes) if finds_lengths else {}
         with marked_identities(model, bound), quiet_exporter(), WholeLayers(), _explained(model):
-            exported = torch.export.export(
-                flat, tuple(bound.tensors.values()), dynamic_shapes=shapes, strict=False
-            )
+            exported = _exported(flat, bound, axes, lengths)
     make_out_of_place(exported)
     restore_rates(exported, model, dropouts)
     return Program(exported, bound, axes, outputs, dropouts)
@@ -113,10 +128,25 @@ def _without_cache(model: nn.Module, given: BoundInputs) -> BoundInputs:
     return replace(given, call=call)
 
 
-def _dims(of_input: dict[int, str], axes: Axes) -> dict[int, Any]:
+def _exported(
+    flat: nn.Module, bound: BoundInputs, axes: Axes, lengths: dict[str, set[int]]
+) -> ExportedProgram:
+    """The program; lengths that it cannot leave open are fixed."""
+    tensors = tuple(bound.tensors.values())
+    shapes = tuple(_dims(name, axes, lengths) or None for name in bound.tensors)
+    try:
+        return torch.export.export(flat, tensors, dynamic_shapes=shapes, strict=False)
+    # torch.export raises errors of many kinds, some of them straight from Exception
+    except Exception:
+        if not lengths:
+            raise
+        return _exported(flat, bound, axes, {})
+
+
+def _dims(name: str, axes: Axes, lengths: dict[str, set[int]]) -> dict[int, Any]:
     """torch.export's sizes of one input."""
-    made = {}
-    for axis, label in of_input.items():
+    made: dict[int, Any] = dict.fromkeys(lengths.get(name, ()), torch.export.Dim.AUTO)
+    for axis, label in axes.of.get(name, {}).items():
         least, largest = axes.ranges.get(label, (None, None))
         made[axis] = torch.export.Dim(label, min=least, max=largest)
     return made

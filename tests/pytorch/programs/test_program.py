@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from onnxq.errors import UnsupportedError
-from onnxq.pytorch.programs.program import program_of
+from onnxq.pytorch.programs.program import Open, program_of
 from tests.pytorch.programs.nets import Mixed, images
 
 pytestmark = pytest.mark.oracle
@@ -41,3 +41,25 @@ class Branching(nn.Module):
 def test_a_branch_on_values_is_refused_with_the_remedy() -> None:
     with pytest.raises(UnsupportedError, match=r"(?s)Branching cannot be exported .*torch\.where"):
         program_of(Branching(), torch.ones(2, 3))
+
+
+class Tokens(nn.Module):
+    """Rows of features, and a table of eight places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.places = nn.Parameter(torch.randn(8, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same shape."""
+        y: Tensor = self.fc(x) + self.places[: x.shape[1]]
+        return y
+
+
+@pytest.mark.parametrize(("left_open", "is_open"), [(Open.BATCH, False), (Open.LENGTHS, True)])
+def test_lengths_are_open_on_request(left_open: Open, is_open: bool) -> None:
+    exported = program_of(Tokens(), torch.ones(2, 5, 4), left_open=left_open).exported
+    (node,) = [n for n in exported.graph.nodes if n.name == "x"]
+    batch, length, features = (not isinstance(size, int) for size in node.meta["val"].shape)
+    assert (batch, length, features) == (True, is_open, False)
