@@ -1,4 +1,4 @@
-"""Finds axes of example inputs that forward takes in other lengths: tokens, steps, samples of sound.
+"""Finds axes of example inputs that forward takes in other lengths: tokens, steps, sound.
 
 Sizes that occur along several axes are one length: those of ids and of their mask. What is one is
 tried: forward runs with one more of them, or with one less where a table of positions ends.
