@@ -11,7 +11,7 @@ from onnxq.clock.model import BLOCKS, Parts, codes, numbers
 from onnxq.core.atomic import temporary_folder
 from onnxq.costs import Change
 from onnxq.ort.layouts import INTO_BLOCKS, OUT_OF_BLOCKS, QUANTIZES_AT_RUN, REORDERED
-from onnxq.ort.profile import node_ns, quick_mean, scaled
+from onnxq.ort.profile import node_times, quick_mean, without_writing
 from onnxq.ort.runtime import open_profiled, open_session
 from onnxq.qdq.read import DEQUANTIZE, QUANTIZE
 from onnxq.tuning.times import ChangeTime
@@ -52,7 +52,7 @@ def _timed(shape: tuple[int, ...]) -> dict[str, float]:
                 start = time.thread_time()
                 quiet.run(feeds)
                 whole.append((time.thread_time() - start) * 1e9)
-            ns = scaled(node_ns(session.end_profile()), quick_mean(whole))
+            ns = without_writing(node_times(session.end_profile()), quick_mean(whole))
     return {change: ns.get(name, 0.0) for change, name in names.items()}
 
 

@@ -8,29 +8,26 @@ from __future__ import annotations
 
 import math
 import platform
-import time
 from collections import defaultdict
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.core.atomic import temporary_folder
 from onnxq.costs.model_time import walked
 from onnxq.errors import first_line
 from onnxq.graph.sizes import sizes_of
 from onnxq.operator import NodeForm
-from onnxq.ort.profile import node_ns, quick_mean, scaled
-from onnxq.ort.runtime import open_profiled, open_session
+from onnxq.ort.profile import without_writing
+from onnxq.ort.runtime import open_session
 from onnxq.ort.version import installed
 from onnxq.qconfig import Choice, QConfig, QConfigMapping, onnxq_default_dynamic_qconfig
-from onnxq.samples import as_taken, input_specs
 from onnxq.tuning.attribution import Owner, Part, owners, with_unnamed
 from onnxq.tuning.change_times import change_times, changes_of
 from onnxq.tuning.evaluations import REFUSALS
-from onnxq.tuning.time_model import TimeModel, forms_ahead, forms_of
+from onnxq.tuning.time_model import IN_FLOAT, TimeModel, form_ahead, forms_of
+from onnxq.tuning.timed_runs import one_row, profiled
 from onnxq.tuning.times import ChangeTime, NodeTimes, Times
 
 if TYPE_CHECKING:
@@ -40,19 +37,14 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Array
     from onnxq.costs import Costs
-    from onnxq.ort.runtime import Session
     from onnxq.tuning.evaluator import Evaluator
     from onnxq.tuning.time_model import Forms
+    from onnxq.tuning.timed_runs import Profiled
 
-MEASURED_S = 2.0
-"""CPU seconds that go into runs for their times."""
-LEAST_ROUNDS, MOST_ROUNDS = 8, 60
 LEAST_CHANGING = 0.02
 """Share of a run that changes take at least, for it to tell what they cost."""
 FLOAT = "float"
 RUN = "run"
-NOT_TIMED = (NodeForm.FLOAT, NodeForm.STORED)
-"""Forms that quantized models are not asked about: their kernels are the float model's."""
 Sums = Mapping[tuple[Part, str], float]
 """(part, name of a node of the float model) -> nanoseconds."""
 
@@ -87,33 +79,32 @@ def measure_times(
     """
     source = _source(evaluator)
     timed, notes = _to_be_timed(evaluator, mappings or telling(evaluator))
-    feeds = _feeds(evaluator)
-    whole_ns = _whole_runs(timed, feeds)
-    sums = [
-        _sums(source, each, graph, scaled(ns, whole))
-        for each, (graph, ns), whole in zip(timed, _profiles(timed, feeds), whole_ns, strict=True)
-    ]
+    feeds = one_row(evaluator)
+    runs = profiled([each.model for each in timed], feeds)
+    whole = [each.whole_ns for each in runs]
+    sums = [_sums(source, *each) for each in zip(timed, runs, strict=True)]
     found = _Found(source, sums[0])
     for each, sum_of in zip(timed[1:], sums[1:], strict=True):
         found.add(each.forms, sum_of)
     others = {name: took for (part, name), took in sums[0].items() if part is Part.OTHER}
-    others[RUN] = max(whole_ns[0] - sum(sums[0].values()), 0.0)
-    times = Times(here(), _shapes(feeds), found.nodes(), change_times(), others, whole_ns[0], notes)
-    return _fitted(times, source, [(t.forms, ns) for t, ns in zip(timed, whole_ns, strict=True)])
+    others[RUN] = max(whole[0] - sum(sums[0].values()), 0.0)
+    times = Times(here(), _shapes(feeds), found.nodes(), change_times(), others, whole[0], notes)
+    made = zip(timed[1:], whole[1:], strict=True)
+    return _fitted(times, source, [(each.forms, ns) for each, ns in made])
 
 
 def _fitted(times: Times, source: ir.Model, whole: Sequence[tuple[Forms, float]]) -> Times:
-    """The times with changes at the price that whole runs show, at most at their own.
+    """The times with changes at the price that runs of quantized models show, at most at their own.
 
     Among other nodes a change finds its tensor in the cache, and no profiler takes time.
     """
     with_changes, without = (TimeModel(each, source) for each in (times, _with(times, 0.0)))
-    float_ns, shares = with_changes.ns({}), []
-    for forms, ns in whole[1:]:
+    shares = []
+    for forms, ns in whole:
         nodes = without.ns(forms)
         changing = with_changes.ns(forms) - nodes
         if changing > LEAST_CHANGING * ns:
-            shares.append((ns / whole[0][1] * float_ns - nodes) / changing)
+            shares.append((ns - nodes) / changing)
     return _with(times, min(max(float(np.median(shares)), 0.0), 1.0)) if shares else times
 
 
@@ -157,33 +148,27 @@ class _Found:
         self._nodes = [str(node.name) for node in source.graph.all_nodes()]
         self._ns = {n: {FLOAT: sums.get((Part.KERNEL, n), 0.0)} for n in self._nodes}
         self._around = {n: {FLOAT: sums.get((Part.AROUND, n), 0.0)} for n in self._nodes}
-        self._inside: dict[str, set[str]] = defaultdict(set)
+        self._behind: dict[str, dict[str, float]] = defaultdict(dict)
 
     def add(self, forms: Forms, sums: Sums) -> None:
         """Adds a quantized model."""
         for name in self._nodes:
             form = forms.get(name, NodeForm.FLOAT)
-            if form is not None and form not in NOT_TIMED:
+            if form is not None and form not in IN_FLOAT:
                 self._ns[name].setdefault(form.value, sums.get((Part.KERNEL, name), 0.0))
                 self._around[name].setdefault(form.value, sums.get((Part.AROUND, name), 0.0))
         for node in self._source.graph:
             name = str(node.name)
-            computed = sums.get((Part.KERNEL, name), 0.0) > 0 or self._ns[name][FLOAT] == 0
-            if forms.get(name) is NodeForm.FLOAT and not computed:
-                self._inside[name] |= {each.value for each in forms_ahead(node, forms)} - {FLOAT}
+            if forms.get(name, NodeForm.FLOAT) in IN_FLOAT:
+                ahead = form_ahead(node, forms).value
+                self._behind[name].setdefault(ahead, sums.get((Part.KERNEL, name), 0.0))
 
     def nodes(self) -> dict[str, NodeTimes]:
         """Node name -> its times."""
         return {
-            name: NodeTimes(ns, self._around[name], tuple(sorted(self._inside[name])))
+            name: NodeTimes(ns, self._around[name], self._behind[name])
             for name, ns in self._ns.items()
         }
-
-
-def _feeds(evaluator: Evaluator) -> dict[str, Array]:
-    """The first batch."""
-    batch = evaluator.samples.fed(evaluator.samples.batches[0])
-    return evaluator.subject.first_feeds(batch)
 
 
 def _shapes(feeds: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
@@ -201,6 +186,7 @@ def telling(evaluator: Evaluator) -> dict[str, QConfigMapping]:
     overall = default.global_qconfig
     found = {"in all integers": default.set_choice(Choice.ALL_INTEGERS)}
     if isinstance(overall, QConfig):
+        found["all in float"] = QConfigMapping(replace(overall, form=NodeForm.FLOAT))
         results = replace(overall, form=NodeForm.FLOAT_RESULT)
         found["with float results"] = QConfigMapping(results, choice=Choice.ALL_INTEGERS)
     found["quantized dynamically"] = QConfigMapping(onnxq_default_dynamic_qconfig)
@@ -214,7 +200,7 @@ def times_of(evaluator: Evaluator, costs: Costs) -> Times:
         CalibrationError: unusable samples.
     """
     model = _source(evaluator)
-    shapes = _shapes(_feeds(evaluator))
+    shapes = _shapes(one_row(evaluator))
     sizes = sizes_of(model, shapes)
     ns: dict[str, dict[str, float]] = defaultdict(dict)
     for form in NodeForm:
@@ -223,9 +209,9 @@ def times_of(evaluator: Evaluator, costs: Costs) -> Times:
             if own is not None and math.isfinite(total := sum(each.ns for each in own)):
                 ns[str(node.name)][form.value] = total
     nodes = {name: NodeTimes(found) for name, found in ns.items()}
-    float_ns = sum(found.get(FLOAT, 0.0) for found in ns.values())
     source = f"table of {costs.target}, {costs.machine}"
-    return Times(source, shapes, nodes, changes_of(costs), {}, float_ns)
+    times = Times(source, shapes, nodes, changes_of(costs), {}, 1.0)
+    return replace(times, float_ns=TimeModel(times, model).ns({}))
 
 
 def here() -> str:
@@ -235,55 +221,10 @@ def here() -> str:
     return f"measured on {machine}, onnxruntime {major}.{minor}, 1 thread"
 
 
-def _rounds(runs: Sequence[tuple[Session, Mapping[str, Array]]]) -> int:
-    """Rounds that MEASURED_S pays for, after one to find that out."""
-    start = time.thread_time()
-    for session, feeds in runs:
-        session.run(feeds)
-    took = max(time.thread_time() - start, 1e-6)
-    return min(max(int(MEASURED_S / 2 / took), LEAST_ROUNDS), MOST_ROUNDS)
-
-
-def _whole_runs(timed: Sequence[_Timed], feeds: Mapping[str, Array]) -> list[float]:
-    """Nanoseconds of a run of each model, without the profiler."""
-    with ExitStack() as stack:
-        runs = [
-            (
-                stack.enter_context(open_session(each.model, threads=1)),
-                as_taken(feeds, input_specs(each.model)),
-            )
-            for each in timed
-        ]
-        taken: list[list[float]] = [[] for _ in runs]
-        for _ in range(_rounds(runs)):
-            for each, (session, given) in zip(taken, runs, strict=True):
-                start = time.thread_time()
-                session.run(given)
-                each.append((time.thread_time() - start) * 1e9)
-    return [quick_mean(each) for each in taken]
-
-
-def _profiles(
-    timed: Sequence[_Timed], feeds: Mapping[str, Array]
-) -> list[tuple[ir.Model, dict[str, float]]]:
-    """(optimized graph, nanoseconds of its nodes) of each model."""
-    with ExitStack() as stack:
-        sessions = []
-        for each in timed:
-            folder = stack.enter_context(temporary_folder())
-            session, optimized = open_profiled(each.model, folder)
-            stack.enter_context(session)
-            sessions.append((session, as_taken(feeds, input_specs(each.model)), optimized))
-        runs = [(session, given) for session, given, _ in sessions]
-        for _ in range(_rounds(runs) + 1):
-            for session, given in runs:
-                session.run(given)
-        return [(optimized, node_ns(session.end_profile())) for session, _, optimized in sessions]
-
-
-def _sums(source: ir.Model, timed: _Timed, optimized: ir.Model, ns: Mapping[str, float]) -> Sums:
+def _sums(source: ir.Model, timed: _Timed, runs: Profiled) -> Sums:
     """Nanoseconds by part and name, of the times of an optimized graph's nodes."""
-    known = owners(source, optimized, timed.forms)
+    known = owners(source, runs.optimized, timed.forms)
+    ns = without_writing(runs.nodes, runs.whole_ns)
     sums: dict[tuple[Part, str], float] = defaultdict(float)
     for name, took in with_unnamed(ns, known).items():
         owner = known.get(name, Owner(name, Part.OTHER))

@@ -48,11 +48,16 @@ def forms_of(plan: Plan) -> dict[str, NodeForm | None]:
     return {n: None if n in inside else choice.form for n, choice in plan.choices.items()}
 
 
-def forms_ahead(node: ir.Node, forms: Forms) -> set[NodeForm]:
-    """Forms of the nodes that make the inputs of a node."""
+def form_ahead(node: ir.Node, forms: Forms) -> NodeForm:
+    """Form of the first node ahead that computes in integers; FLOAT where none does."""
     makers = (value.producer() for value in moving(node))
-    found = {forms.get(node_name(maker), NodeForm.FLOAT) for maker in makers if maker is not None}
-    return {form for form in found if form is not None}
+    found = (forms.get(node_name(maker), NodeForm.FLOAT) for maker in makers if maker is not None)
+    coded = (form for form in found if form is not None and form not in IN_FLOAT)
+    return next(coded, NodeForm.FLOAT)
+
+
+IN_FLOAT = (NodeForm.FLOAT, NodeForm.STORED)
+"""Forms that run the float model's kernels."""
 
 
 class TimeModel:
@@ -64,7 +69,7 @@ class TimeModel:
     """
 
     def __init__(self, times: Times, model: ir.Model) -> None:
-        self.times = times
+        self.times, self.model = times, model
         self._nodes = list(model.graph)
         self._inputs = list(model.graph.inputs)
         self._outputs = list(model.graph.outputs)
@@ -74,7 +79,6 @@ class TimeModel:
         self._inner = sum(
             each.of(NodeForm.FLOAT) or 0.0 for n, each in times.nodes.items() if n not in named
         )
-        self._float_ns = self.ns({})
 
     def ratio(self, forms: Forms) -> float | None:
         """Predicted time over the float model's; None where it has no time at all.
@@ -82,7 +86,7 @@ class TimeModel:
         Args:
             forms: of the nodes, as `forms_of` gives those of a plan.
         """
-        return self.ns(forms) / self._float_ns if self._float_ns > 0 else None
+        return self.ns(forms) / self.times.float_ns if self.times.float_ns > 0 else None
 
     def ns(self, forms: Forms) -> float:
         """Predicted nanoseconds of one run; arguments as of `ratio`."""
@@ -101,27 +105,20 @@ class TimeModel:
                 needs.setdefault(value, set()).add(TensorState(form in READS_CODES, reads))
             result = TensorState(form is NodeForm.INTEGER, writes)
             states.update(dict.fromkeys(node.outputs, result))
-            if form is not NodeForm.FLOAT or not self._is_inside(node, forms):
-                total += self._node(node, form)
+            total += self._node(node, form, forms)
         return total + sum(
             self._changing(value, state, needs[value])
             for value, state in states.items()
             if value in needs
         )
 
-    def _is_inside(self, node: ir.Node, forms: Forms) -> bool:
-        """Whether the node ahead computes a float node, too: a product its bias."""
-        known = self.times.nodes.get(node_name(node))
-        if known is None or not known.inside:
-            return False
-        ahead = forms_ahead(node, forms)
-        return any(form.value in known.inside for form in ahead)
-
-    def _node(self, node: ir.Node, form: NodeForm) -> float:
+    def _node(self, node: ir.Node, form: NodeForm, forms: Forms) -> float:
         """Time in that form, else in float with conversions on both sides, where it reads codes."""
         known = self.times.nodes.get(node_name(node))
         if known is None:
             return 0.0
+        if form in IN_FLOAT:
+            return known.of_float(form_ahead(node, forms))
         found = known.of(form)
         if found is not None:
             return found

@@ -26,16 +26,18 @@ class NodeTimes:
     """Times of one node.
 
     Attributes:
-        ns: name of a form -> nanoseconds on one thread, conversions not counted. A node that runs
-            inside of another one's kernel takes 0.
+        ns: name of a form -> nanoseconds on one thread, conversions not counted; of float, in the
+            float model. A node that runs inside of another one's kernel takes 0.
         around: name of a form -> nanoseconds of conversions and changes of layout that it needed
             in the model in which the form was measured.
-        inside: names of forms of the node ahead that compute this one too, while it is in float.
+        behind: name of the form of the node ahead -> nanoseconds of this one in float, in models
+            that onnxq made: what ONNX Runtime fuses depends on it. 0: the node ahead computes this
+            one too.
     """
 
     ns: Mapping[str, float] = field(hash=False)
     around: Mapping[str, float] = field(default_factory=dict, hash=False)
-    inside: tuple[str, ...] = ()
+    behind: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def of(self, form: NodeForm) -> float | None:
         """Nanoseconds in that form; None: it was not measured."""
@@ -43,6 +45,11 @@ class NodeTimes:
             if each is not None and each.value in self.ns:
                 return self.ns[each.value]
         return None
+
+    def of_float(self, ahead: NodeForm) -> float:
+        """Nanoseconds in float behind a node of that form."""
+        known = self.behind.get(ahead.value)
+        return (self.of(NodeForm.FLOAT) or 0.0) if known is None else known
 
 
 @dataclass(frozen=True, slots=True)

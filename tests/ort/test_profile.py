@@ -7,7 +7,7 @@ import pytest
 
 from onnxq.core.atomic import temporary_folder
 from onnxq.errors import CalibrationError, ModelError
-from onnxq.ort.profile import node_ns, quick_mean, scaled
+from onnxq.ort.profile import LEAST_NS, NodeTime, node_times, quick_mean, without_writing
 from onnxq.ort.runtime import open_profiled
 from tests.examples import as_ir, images, network
 
@@ -28,14 +28,15 @@ def run(took: int) -> list[dict[str, object]]:
 def test_calls_of_a_node_add_up_and_the_quickest_runs_count(tmp_path: Path) -> None:
     file = tmp_path / "p.json"
     file.write_text(json.dumps([*run(1000), *run(1000), *run(5), *run(50), *run(5)]))
-    assert node_ns(file) == {"a": 7_000.0, "b": 3_500.0}  # half a microsecond each on top
+    # half a microsecond each on top
+    assert node_times(file) == {"a": NodeTime(7_000.0, 2), "b": NodeTime(3_500.0, 1)}
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '[{"cat": "Node"}]', "[1]"])
 def test_a_file_without_runs_is_no_profile(tmp_path: Path, text: str) -> None:
     (tmp_path / "p.json").write_text(text)
     with pytest.raises(ModelError, match="profile"):
-        node_ns(tmp_path / "p.json")
+        node_times(tmp_path / "p.json")
 
 
 def test_every_node_that_runs_has_a_time() -> None:
@@ -44,17 +45,28 @@ def test_every_node_that_runs_has_a_time() -> None:
         with session:
             for _ in range(4):
                 session.run({"x": images(1)})
-            found = node_ns(session.end_profile())
+            found = node_times(session.end_profile())
         with pytest.raises(CalibrationError, match="closed"):
             session.end_profile()
     assert set(found) == {node.name for node in optimized.graph}
-    assert min(found.values()) > 0
+    assert min(time.ns for time in found.values()) > 0
+    assert {time.calls for time in found.values()} == {1}
 
 
-def test_times_are_scaled_down_to_whole_runs_never_up() -> None:
-    assert scaled({"a": 30.0, "b": 10.0}, 20.0) == {"a": 15.0, "b": 5.0}
-    assert scaled({"a": 30.0}, 50.0) == {"a": 30.0}
-    assert scaled({}, 50.0) == {}
+def test_writing_takes_the_same_for_every_call() -> None:
+    times = {"long": NodeTime(90.0), "twice": NodeTime(40.0, 2), "short": NodeTime(20.0)}
+    found = without_writing(times, 110.0)
+    assert found == pytest.approx({"long": 80.0, "twice": 20.0, "short": 10.0})
+
+
+def test_a_node_of_no_time_but_its_writing_keeps_next_to_none() -> None:
+    found = without_writing({"long": NodeTime(90.0), "none": NodeTime(10.0)}, 70.0)
+    assert found == pytest.approx({"long": 70.0, "none": LEAST_NS})
+
+
+def test_times_below_whole_runs_are_left_as_they_are() -> None:
+    assert without_writing({"a": NodeTime(30.0)}, 50.0) == {"a": 30.0}
+    assert without_writing({}, 50.0) == {}
 
 
 def test_the_mean_is_of_the_quickest_quarter() -> None:

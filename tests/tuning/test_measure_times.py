@@ -8,6 +8,7 @@ import pytest
 from onnxq import costs
 from onnxq.operator import NodeForm
 from onnxq.tuning import measure_times as module
+from onnxq.tuning import timed_runs
 from onnxq.tuning.measure_times import measure_times, times_of
 from onnxq.tuning.time_model import TimeModel, forms_of
 from onnxq.tuning.times import ChangeTime
@@ -27,7 +28,7 @@ def evaluator() -> Evaluator:
 @pytest.fixture(scope="module")
 def times(evaluator: Evaluator) -> Times:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "MEASURED_S", 0.1)
+        patch.setattr(timed_runs, "MEASURED_S", 0.1)
         return measure_times(evaluator)
 
 
@@ -51,6 +52,13 @@ def test_all_changes_are_timed(times: Times) -> None:
     assert all(change.ns(100_000) > 0 for change in times.changes.values())
 
 
+def test_what_runs_in_float_has_a_time_behind_each_form_that_was_met(times: Times) -> None:
+    assert set(times.nodes["softmax"].behind) >= {"float"}
+    relu = times.nodes["relu1"]
+    assert relu.of_float(NodeForm.FLOAT) == relu.behind["float"]
+    assert relu.of_float(NodeForm.WIDE) == relu.of(NodeForm.FLOAT)  # was not met
+
+
 def test_times_survive_their_file_form_and_predict_the_same(
     evaluator: Evaluator, times: Times
 ) -> None:
@@ -64,7 +72,7 @@ def test_times_survive_their_file_form_and_predict_the_same(
 def test_a_model_that_cannot_be_made_leaves_a_note(
     evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MEASURED_S", 0.0)
+    monkeypatch.setattr(timed_runs, "MEASURED_S", 0.0)
     found = measure_times(evaluator, {"of nobody": ALL_INTEGERS.set_node("nowhere", None)})
     assert len(found.notes) == 1
     assert "of nobody" in found.notes[0]
@@ -75,8 +83,8 @@ def test_changes_cost_what_whole_runs_show(evaluator: Evaluator, times: Times) -
     model = evaluator.subject.prepared(ALL_INTEGERS).model
     forms = forms_of(evaluator.quantized(ALL_INTEGERS).plan)
     dear = replace(times, changes={name: ChangeTime(1e6, 0.0) for name in times.changes})
-    floats, half = TimeModel(dear, model).ns({}), module._with(dear, 0.5)
-    whole = [({}, floats), (forms, TimeModel(half, model).ns(forms))]
+    half = module._with(dear, 0.5)
+    whole = [(forms, TimeModel(half, model).ns(forms))]
     found = module._fitted(dear, model, whole)
     assert found.changes["quantize"].fixed_ns == pytest.approx(0.5e6)
 

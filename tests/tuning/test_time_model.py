@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from onnxq.operator import NodeForm
@@ -21,7 +23,9 @@ def model_and_names() -> tuple[TimeModel, list[str]]:
     (spec,) = evaluator.subject.inputs
     shape = tuple(n if isinstance(n, int) else 1 for n in spec.shape or ())
     nodes = {name: NodeTimes({"float": 100.0, "integer": 40.0}) for name in names}
-    return TimeModel(Times("", {spec.name: shape}, nodes, CHANGES, {"run": 5.0}, 0.0), model), names
+    float_ns = 100.0 * len(names) + 5.0
+    times = Times("", {spec.name: shape}, nodes, CHANGES, {"run": 5.0}, float_ns)
+    return TimeModel(times, model), names
 
 
 def test_all_in_float_takes_the_sum_of_all(model_and_names: tuple[TimeModel, list[str]]) -> None:
@@ -66,3 +70,15 @@ def test_forms_of_a_plan_say_what_is_inside_of_another_node() -> None:
     forms = forms_of(evaluator_of().quantized(ALL_INTEGERS).plan)
     assert forms["conv1"] is INTEGER
     assert forms["relu1"] is None
+
+
+def test_float_behind_codes_takes_the_time_that_it_had_there(
+    model_and_names: tuple[TimeModel, list[str]],
+) -> None:
+    model, names = model_and_names
+    second = replace(model.times.nodes[names[1]], behind={"integer": 60.0})
+    times = replace(model.times, nodes={**model.times.nodes, names[1]: second})
+    with_it = TimeModel(times, model.model)
+    forms = {names[0]: INTEGER}
+    assert model.ns(forms) - with_it.ns(forms) == 40.0
+    assert model.ns({}) == with_it.ns({})
