@@ -15,12 +15,15 @@ from onnxq.ort.version import installed
 from onnxq.qconfig import Choice, QConfig
 from onnxq.tuning.descent import Descent
 from onnxq.tuning.estimates import Estimates, spread
+from onnxq.tuning.finalists import judged, reserves
 from onnxq.tuning.journal import Journal, JournalHead
 from onnxq.tuning.kinds import by_kind, dearest_parts
 from onnxq.tuning.measure_sensitivity import sensitivity_of
 from onnxq.tuning.measure_times import measure_times, times_of
 from onnxq.tuning.moves import ActivationObserver, ImproveMove, with_form
+from onnxq.tuning.position import Point
 from onnxq.tuning.proposals import Proposals
+from onnxq.tuning.score import Score
 from onnxq.tuning.standing import Standing
 from onnxq.tuning.time_model import forms_of
 from onnxq.tuning.times import Times
@@ -36,12 +39,12 @@ if TYPE_CHECKING:
     from onnxq.tuning.descent import Found
     from onnxq.tuning.evaluations import Evaluations, Refusal
     from onnxq.tuning.evaluator import Evaluator
+    from onnxq.tuning.finalists import Clock
     from onnxq.tuning.goal import Goal
     from onnxq.tuning.kinds import Alike
     from onnxq.tuning.metric import Metric
     from onnxq.tuning.moves import WholeMove
     from onnxq.tuning.position import Position
-    from onnxq.tuning.score import Score
     from onnxq.tuning.sensitivity import Sensitivity
     from onnxq.tuning.subject import Subject
     from onnxq.tuning.tuning_samples import TuningSamples
@@ -51,6 +54,8 @@ Step = Callable[[int, int | None], None]
 """Called with (runs done, runs at most) after each of them."""
 OTHER_OBSERVERS = (MinMaxObserver, PercentileObserver)
 """Observers of activations that are tried in place of the default's least squared error."""
+AGAIN = 2
+"""Searches more, where whole runs take longer than predicted, and too long."""
 MOST_SHARE = 0.5
 """Share of the runs beyond which the sensitivity takes no more of them: moves need the others."""
 TIMES, HERE = "times", "here"
@@ -94,13 +99,20 @@ class Course:
         goal: of the search.
         executor: runs candidates beside each other; None: this process.
         progress: is told of each run.
+        clock: times finalists; None: predicted times are all there is.
     """
 
     def __init__(
-        self, evaluations: Evaluations, goal: Goal, executor: Executor | None, progress: Step
+        self,
+        evaluations: Evaluations,
+        goal: Goal,
+        executor: Executor | None,
+        progress: Step,
+        clock: Clock | None = None,
     ) -> None:
-        self._evaluations, self._goal = evaluations, goal
+        self._evaluations, self._goal, self._clock = evaluations, goal, clock
         self._executor, self._progress = executor, progress
+        self._off = 0.0  # of the predicted times, as a share of float's
         self._begun_s = time.monotonic()
         self._spent = 0.0  # runs of the sensitivity
         self._measured: tuple[Alike, ...] = ()
@@ -174,18 +186,74 @@ class Course:
         ratio = evaluator.ratio
 
         def time_of(position: Position) -> float | None:
-            return None if ratio is None else ratio(position.node_forms(forms))
+            predicted = None if ratio is None else ratio(position.node_forms(forms))
+            return None if predicted is None else predicted + self._off
 
-        proposals = Proposals(
-            Standing(self._goal, evaluator.baseline.metric), Estimates(noise), time_of
-        )
-        most = max(1, math.floor(self._goal.max_runs - self._spent))
-        return Descent(proposals, self._all, moves, most, self._is_late).run(start)
+        standing = Standing(self._goal, evaluator.baseline.metric)
+        proposals = Proposals(standing, Estimates(noise), time_of)
+
+        def search(begin: Position, moves: Sequence[WholeMove]) -> Found:
+            most = max(1, math.floor(self._goal.max_runs - self.runs) - len(self._reserves(start)))
+            return Descent(proposals, self._all, moves, most, self._is_late).run(begin)
+
+        found = search(start, moves)
+        return found if self._clock is None else self._judged(found, standing, search)
+
+    def _judged(
+        self,
+        found: Found,
+        standing: Standing,
+        search: Callable[[Position, Sequence[WholeMove]], Found],
+    ) -> Found:
+        """What was found, judged by times of whole runs; where these are longer, searched on."""
+        assert self._clock is not None
+        start = found.points[0].position
+        found = judged(found, self._clock, standing)
+        for _ in range(AGAIN):
+            if not self._is_misled(found, standing):
+                break
+            again = search(found.best.position, ())
+            points = (*found.points, *again.points)
+            found = judged(replace(again, points=points), self._clock, standing)
+        left = max(math.floor(self._goal.max_runs - self.runs), 0)
+        positions = self._reserves(start)[:left]
+        scores = self._all([position.mapping for position in positions])
+        beside = [
+            Point(position, score)
+            for position, score in zip(positions, scores, strict=True)
+            if isinstance(score, Score)
+        ]
+        return judged(replace(found, points=(*found.points, *beside)), self._clock, standing)
+
+    def _reserves(self, start: Position) -> list[Position]:
+        """Positions that a bound on the time is kept by, whatever else is not."""
+        is_bounded = self._goal.max_time is not None and self._clock is not None
+        return reserves(start) if is_bounded else []
+
+    def _is_misled(self, found: Found, standing: Standing) -> bool:
+        """Whether the best takes longer than predicted, and too long; the others are then taken to.
+
+        Only where runs are left to search on.
+        """
+        left = self._goal.max_runs - self.runs - len(self._reserves(found.points[0].position))
+        if left < 2 or not standing.lacking_time(found.best.score) or self._is_late():
+            return False
+        score = found.best.score
+        if score.predicted_time is None or score.time_ratio is None:
+            return False
+        more = score.time_ratio - score.predicted_time
+        self._off += more
+        return more > 0
 
     def _all(self, mappings: Sequence[QConfigMapping]) -> list[Score | Refusal]:
         found = self._evaluations.all(mappings, self._executor)
         self._progress(math.ceil(self.runs), self._goal.max_runs)
-        return found
+        return [self._later(each) if isinstance(each, Score) else each for each in found]
+
+    def _later(self, score: Score) -> Score:
+        """The score with as much more time as the best took beyond its prediction."""
+        ratio = score.time_ratio
+        return score if ratio is None else replace(score, time_ratio=ratio + self._off)
 
 
 def moves_of_the_whole(asked: QConfigMapping, improve: Sequence[str]) -> list[WholeMove]:

@@ -67,6 +67,13 @@ class Evaluator:
         self.samples = samples
         self._calibration = samples.taken_by(subject.calibrated)
         self.observations = Observations(self._calibration, statistics)
+        self._last: tuple[QConfigMapping, Made[Plan]] | None = None
+
+    def on(self, baseline: Baseline) -> Evaluator:
+        """The evaluator that scores on other samples; it calibrates on the same ones, once."""
+        made = Evaluator(self.subject, self.samples, baseline, self.metric, self.ratio)
+        made.observations = self.observations
+        return made
 
     def __call__(self, mapping: QConfigMapping) -> Score:
         """Score of the model that `quantize` makes with that mapping.
@@ -96,7 +103,22 @@ class Evaluator:
         Raises:
             QConfigError, UnsupportedError, CalibrationError: as of `quantize`.
         """
-        return self._made(mapping, Check.NONE)
+        if self._last is None or self._last[0] != mapping:
+            self._last = mapping, self._made(mapping, Check.NONE)
+        return self._last[1]
+
+    def running(self, mapping: QConfigMapping) -> Made[Plan]:
+        """The model whose score a mapping has: nodes with which it does not run are in float.
+
+        Raises:
+            QConfigError, UnsupportedError, CalibrationError, ModelError: there is none.
+        """
+        made = self.quantized(mapping)
+        try:
+            open_session(made.model, threads=1).close()
+        except ModelError:
+            return self._made(mapping, self._first_batch())
+        return made
 
     def _made(self, mapping: QConfigMapping, check: object) -> Made[Plan]:
         wishes = self.subject.settings

@@ -21,7 +21,6 @@ from onnxq.errors import first_line
 from onnxq.jobs import in_order
 from onnxq.tuning.baseline import baseline_of
 from onnxq.tuning.evaluations import REFUSALS, REFUSED, MakeEvaluator, Refusal, key_of
-from onnxq.tuning.evaluator import Evaluator
 from onnxq.tuning.group_errors import errors_inside, results_of, worst
 from onnxq.tuning.metric import MetricError
 from onnxq.tuning.node_group import NodeGroup
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
     from onnxq.qconfig import QConfigMapping
     from onnxq.tuning.evaluations import Evaluations
+    from onnxq.tuning.evaluator import Evaluator
     from onnxq.tuning.tuning_samples import TuningSamples
 
 FEW_SHARE, LEAST_ROWS = 16, 4
@@ -189,7 +189,7 @@ class _Measuring:
         """The evaluator on fewer samples, calibrated on all."""
         mine = self._evaluator
         baseline = baseline_of(mine.subject, samples, mine.metric)
-        return Evaluator(mine.subject, mine.samples, baseline, mine.metric, None, mine.statistics)
+        return mine.on(baseline)
 
     def _found(self, key: str) -> AloneScore | Refusal | None:
         score = self._journal.find(ALONE, key, AloneScore)

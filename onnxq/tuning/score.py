@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from onnxq.core.saved import Saved
@@ -19,7 +19,10 @@ class Score(Saved):
         sqnr_db: output name -> dB, of every output of floats; inf: nothing differs; NaN: it cannot
             be compared (another shape, or numbers that are not finite).
         size_bytes: of the file.
-        time_ratio: predicted time over the float model's (see Times); None: no times are known.
+        time_ratio: time over the float model's, predicted (see Times) or that of whole runs; None:
+            no times are known.
+        time_range: interval of 95% for the time of whole runs; None: it is predicted.
+        predicted_time: what was predicted where whole runs were timed, too.
     """
 
     FORMAT: ClassVar[str] = "onnxq score 1"
@@ -30,6 +33,13 @@ class Score(Saved):
     sqnr_db: Mapping[str, float] = field(hash=False)
     size_bytes: int
     time_ratio: float | None = None
+    time_range: tuple[float, float] | None = None
+    predicted_time: float | None = None
+
+    def timed(self, ratio: float, interval: tuple[float, float]) -> Score:
+        """The score with the time of whole runs."""
+        predicted = self.time_ratio if self.time_range is None else self.predicted_time
+        return replace(self, time_ratio=ratio, time_range=interval, predicted_time=predicted)
 
     @property
     def worst_db(self) -> float:

@@ -23,6 +23,7 @@ from onnxq.tuning.baseline import baseline_of
 from onnxq.tuning.course import Course, moves_of_the_whole, open_journal, times_in
 from onnxq.tuning.evaluations import Evaluations
 from onnxq.tuning.evaluator import Evaluator
+from onnxq.tuning.finalists import Clock
 from onnxq.tuning.front import front_of
 from onnxq.tuning.goal import Goal
 from onnxq.tuning.metric import as_metric
@@ -133,21 +134,21 @@ def tune(
     baseline = baseline_of(subject, search, by)
     pass_s = time.process_time() - begun_s
     with open_journal(journal, subject, search, by, goal) as kept:
-        untimed = Evaluator(subject, search, baseline, by)
-        times = times_in(kept, untimed, costs)
-        ratio = TimeModel(times, subject.prepared(subject.default).model).ratio
-        evaluator = Evaluator(subject, search, baseline, by, ratio, untimed.statistics)
-        course = Course(
-            Evaluations(evaluator, kept), goal, executor, progress or (lambda _done, _most: None)
-        )
+        evaluator = Evaluator(subject, search, baseline, by)
+        times = times_in(kept, evaluator, costs)
+        evaluator.ratio = TimeModel(times, subject.prepared(subject.default).model).ratio
+        clock = Clock(evaluator, kept) if costs is None else None
+        told = progress or (lambda _done, _most: None)
+        course = Course(Evaluations(evaluator, kept), goal, executor, told, clock)
         units = course.units(asked)
         sensitivity = course.sensitivity(asked, units)
         start = Position(evaluator.quantized(asked).plan.qconfig, units)
         found = course.descend(start, sensitivity, moves_of_the_whole(asked, improve))
         best, score = found.best.position.mapping, found.best.score
         beside = baseline_of(subject, apart, by)
-        checking = Evaluator(subject, search, beside, by, ratio, evaluator.statistics)
-        checked = Evaluations(checking, kept)(best)
+        checked = Evaluations(evaluator.on(beside), kept)(best)
+        if score.time_ratio is not None and score.time_range is not None:
+            checked = checked.timed(score.time_ratio, score.time_range)
     tuned = Tuned(
         model=_finished(evaluator, best, apart),
         qconfig=best,

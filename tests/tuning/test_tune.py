@@ -60,10 +60,10 @@ def tuned(files: tuple[Path, Path], journal: Path, executor: Executor | None = N
 
 
 def times_alone(journal: Path, to: Path) -> Path:
-    """A journal that has the times of another one, and nothing else."""
+    """A journal that has the times of another one, of nodes and of whole runs, and nothing else."""
     lines = journal.read_bytes().splitlines(keepends=True)
     to.write_bytes(
-        b"".join(each for each in lines[1:] if b'"times"' in each[:40]).join([lines[0], b""])
+        b"".join(each for each in lines[1:] if b'"time' in each[:40]).join([lines[0], b""])
     )
     return to
 

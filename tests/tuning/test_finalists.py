@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from onnxq.tuning.descent import Found
+from onnxq.tuning.finalists import MOST, WholeTime, finalists, judged, reserves
+from onnxq.tuning.goal import Goal
+from onnxq.tuning.position import FormMove, Point
+from onnxq.tuning.standing import Standing
+from tests.tuning.made_up import FLOAT, INTEGER, Layer, Network
+
+LAYERS = tuple(Layer(1e-4, 0.2, 0.1) for _ in range(5))
+NETWORK = Network(LAYERS)
+STANDING = Standing(Goal(max_time=1.0), math.inf)
+
+
+def point(floats: int, time: float) -> Point:
+    """The position with so many layers in float, at that predicted time."""
+    units = NETWORK.units
+    position = NETWORK.start.moved(FormMove(unit, FLOAT) for unit in units[:floats])
+    score = NETWORK.score([FLOAT] * floats + [INTEGER] * (len(units) - floats))
+    return Point(position, replace(score, time_ratio=time))
+
+
+class Clock:
+    """Times models by the number of their layers in float."""
+
+    def __init__(self, times: dict[int, float]) -> None:
+        self.times = times
+
+    def timed(self, points: list[Point]) -> list[Point]:
+        return [
+            replace(p, score=p.score.timed(self.times[len(p.position.forms)], (0.0, 2.0)))
+            for p in points
+        ]
+
+
+def test_a_time_is_the_median_of_the_rounds() -> None:
+    found = WholeTime.of([2.0, 4.0, 9.0], [1.0, 2.0, 3.0])
+    assert found.ratio == 2.0
+    assert (found.low, found.high) == (2.0, 3.0)
+
+
+def test_the_best_predicted_and_the_first_are_timed() -> None:
+    points = [point(n, 0.5 + n / 10) for n in (5, 4, 3, 2, 1, 0)]
+    chosen = finalists(points, STANDING)
+    assert len(chosen) == MOST + 1
+    assert points[0] in chosen
+
+
+def test_whole_runs_decide_where_the_prediction_was_wrong() -> None:
+    slow, fast = point(1, 0.5), point(2, 0.6)
+    found = Found((slow, fast), slow, (), "")
+    best = judged(found, Clock({1: 0.9, 2: 0.7}), STANDING).best  # type: ignore[arg-type]
+    assert best.position == fast.position
+    assert (best.score.time_ratio, best.score.predicted_time) == (0.7, 0.6)
+
+
+def test_a_model_that_was_found_twice_is_one_point() -> None:
+    found = Found((point(1, 0.5), point(1, 0.5)), point(1, 0.5), (), "")
+    assert len(judged(found, Clock({1: 0.9}), STANDING).points) == 1  # type: ignore[arg-type]
+
+
+def test_all_in_float_is_a_reserve_of_every_bound_on_the_time() -> None:
+    (only,) = reserves(NETWORK.start)  # these layers cannot be stored
+    assert [only.form(unit) for unit in only.units] == [FLOAT] * len(LAYERS)
+
+
+@pytest.mark.parametrize("times", [{0: 1.05, 5: 1.0}])
+def test_a_bound_on_the_time_that_no_other_keeps_is_kept_by_all_in_float(
+    times: dict[int, float],
+) -> None:
+    found = Found((point(0, 0.9), point(5, 1.0)), point(0, 0.9), (), "")
+    best = judged(found, Clock(times), STANDING).best  # type: ignore[arg-type]
+    assert len(best.position.forms) == 5
