@@ -3,18 +3,20 @@
     python scripts/bench_tune.py --results FOLDER              # all of them
     python scripts/bench_tune.py --results FOLDER transformer  # those alone
 
-Each model is searched from onnxq's default for "30 dB" (min_sqnr_db=30) and "not slower"
-(max_time=1, the smallest that is as accurate as the default), for "0.1 point" (at most 0.001 of
-top-1 accuracy below float) where there are labels, and some from all integers, to find what was
-worked out by hand before: the products with weights alone of a transformer, the front end of audio
-in float, the recurrences. Samples are those of scripts/bench_defaults.py; the goal is checked on
-its test samples, which choose nothing. With labels, half of the test images are searched on, and
-the other half checked on.
+Each model is searched from onnxq's default for "30 dB" (min_sqnr_db=30, as fast as it gets), "not
+slower" (max_time=1, the smallest that is as accurate as the default), and "0.1 point" (at most
+0.001 of top-1 accuracy below float) where there are labels; some from all integers, too, to find
+what was worked out by hand before: the products with weights alone of a transformer, the front end
+of audio in float, the recurrences. The goals of a model share a journal: times, sensitivity and
+scores are measured once. Samples are those of scripts/bench_defaults.py and of
+scripts/_architectures; the goal is checked on test samples, which choose nothing. With labels, half
+of the test images are searched on, and the other half checked on.
 
-Time: predicted over float's, from times measured first, one thread; timed: whole runs beside float,
-in turns, median of 31. Runs: models that were quantized and run on the samples, the sensitivity's
-by their share. Passes: CPU time of everything, over one pass of the float model over the samples.
-With --results, each row goes into a file, and those that are there are not measured again.
+Time: of whole runs over float's, one thread, one sample, in turns, with its interval of 95%;
+predicted: what times of nodes had said. Runs: models that were quantized and run on the samples,
+the sensitivity's by their share, looked-up ones included. Passes: CPU time of the search, over one
+pass of the float model over the samples; the first goal of a model measures what the others look
+up. With --results, each row goes into a file, and those that are there are not measured again.
 The table that this printed is in scripts/bench_tune.md.
 """
 
@@ -39,14 +41,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 
 import onnxq
 from onnxq.core import saved
+from onnxq.errors import OnnxqError
 from onnxq.qconfig import Choice, default_qconfig_mapping
 from onnxq.tuning.goal import Aim
-from scripts._architectures import Size
+from scripts._architectures import ARCHITECTURES, Size
 from scripts._defaults import SUBJECTS
 from scripts._defaults.mobile import architecture
 from scripts._models import evaluation_data, float_models
 from scripts._tables import head, line
-from scripts._timing import ratio_of, runs_on, session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -60,21 +62,19 @@ if TYPE_CHECKING:
     Batch = Mapping[str, Array]
 
 TARGET = "x86-vnni"
-ROUNDS = 31
 AT_ONCE = 50  # images
 TRAINED = ("resnet20", "mobilenetv2")
-RECURRENT = ("crnn",)
 SEARCHED_FROM_INTEGERS = ("transformer", "shufflenet", "constant_q", "crnn")
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A model with the samples to search on, those to check on, and a batch of one to be timed."""
+    """A model with the samples to search on, those to check on, and a metric; None: SQNR."""
 
     model: Path
     search: object
     check: object
-    one: Batch
+    metric: Callable[[ModelRun, TuningSamples], float] | None = None
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,8 @@ class Row:
     reached: tuple[float, float, float, float]
     checked: tuple[float, float]  # dB, metric
     float_metric: float
-    timed: str
+    predicted: float  # time of the one that was reached
+    time_range: tuple[float, float]
     missed: tuple[str, ...]
     moves: tuple[str, ...]
     runs: float
@@ -105,7 +106,7 @@ def accuracy(run: ModelRun, samples: TuningSamples) -> float:
 GOALS: dict[str, Callable[[], dict[str, object]]] = {
     "30 dB": lambda: {"goal": onnxq.Goal(min_sqnr_db=30)},
     "not slower": lambda: {"goal": onnxq.Goal(max_time=1, objective=Aim.SIZE)},
-    "0.1 point": lambda: {"goal": onnxq.Goal(max_drop=0.001), "metric": accuracy},
+    "0.1 point": lambda: {"goal": onnxq.Goal(max_drop=0.001)},
     "30 dB from all integers": lambda: {
         "goal": onnxq.Goal(min_sqnr_db=30),
         "qconfig": default_qconfig_mapping().set_choice(Choice.ALL_INTEGERS),
@@ -122,7 +123,7 @@ def goals_of(name: str) -> list[str]:
 
 def drawn(case: Case) -> Problem:
     """A case of scripts/_defaults."""
-    return Problem(case.model, case.calibration, case.test, next(iter(case.timed.values())))
+    return Problem(case.model, case.calibration, case.test)
 
 
 def problem(name: str, folder: Path) -> Problem:
@@ -140,27 +141,21 @@ def problem(name: str, folder: Path) -> Problem:
             for i in range(first, first + half, AT_ONCE)
         ]
 
-    return Problem(files[name], batches(0), batches(half), {"image": images[:1]})
+    return Problem(files[name], batches(0), batches(half), accuracy)
 
 
-def searched(name: str, goal: str, given: Problem) -> Row:
+def searched(name: str, goal: str, given: Problem, journal: Path) -> Row:
     """One search."""
     tuned = onnxq.tune(
         given.model,
         given.search,
         check=given.check,
+        metric=given.metric,
         target=TARGET,
+        journal=journal,
         **GOALS[goal](),  # type: ignore[arg-type]
     )
     float_bytes = given.model.stat().st_size
-    with tempfile.TemporaryDirectory() as folder:
-        tuned.model.save(Path(folder) / "tuned.onnx")
-        sessions = {
-            "float": session(given.model),
-            "tuned": session(Path(folder) / "tuned.onnx"),
-        }
-        runs = runs_on(sessions, given.one)
-        timed = ratio_of(runs["tuned"], runs["float"], ROUNDS)
 
     def figures(score: Score) -> tuple[float, float, float, float]:
         time = np.nan if score.time_ratio is None else score.time_ratio
@@ -174,7 +169,8 @@ def searched(name: str, goal: str, given: Problem) -> Row:
         figures(tuned.score),
         (tuned.held_apart.score.worst_db, tuned.held_apart.score.metric),
         tuned.held_apart.float_metric,
-        str(timed),
+        tuned.score.predicted_time or np.nan,
+        tuned.score.time_range or (np.nan, np.nan),
         tuned.missed,
         chosen.moves,
         tuned.spent.runs,
@@ -192,10 +188,10 @@ def table(rows: list[Row]) -> Iterator[str]:
         "size",
         "reached: dB",
         "time",
+        "predicted",
         "size",
         "checked: dB",
         "metric (float)",
-        "timed",
         "runs",
         "passes",
     )
@@ -203,14 +199,18 @@ def table(rows: list[Row]) -> Iterator[str]:
         metric = "-"
         if np.isfinite(row.float_metric):
             metric = f"{row.checked[1]:.3f} ({row.float_metric:.3f})"
+        low, high = row.time_range
+        db, time, size, _ = row.reached
         yield line(
             row.name,
             row.goal + (" (missed)" if row.missed else ""),
             *(f"{x:.{n}f}" for x, n in zip(row.begun, (1, 2, 2), strict=False)),
-            *(f"{x:.{n}f}" for x, n in zip(row.reached, (1, 2, 2), strict=False)),
+            f"{db:.1f}",
+            f"{time:.2f} ({low:.2f}..{high:.2f})",
+            f"{row.predicted:.2f}",
+            f"{size:.2f}",
             f"{row.checked[0]:.1f}",
             metric,
-            row.timed,
             f"{row.runs:.1f}",
             f"{row.passes:.0f}",
         )
@@ -228,7 +228,7 @@ def read(text: str) -> Row:
 
 
 def main() -> int:
-    names = [*TRAINED, *SUBJECTS, *RECURRENT]
+    names = list(dict.fromkeys((*TRAINED, *SUBJECTS, *ARCHITECTURES)))
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -259,7 +259,11 @@ def main() -> int:
                 except FileNotFoundError as error:
                     print(f"{name}: not measured: {error}", file=sys.stderr)
                     break
-                rows.append(searched(name, goal, given))
+                try:
+                    rows.append(searched(name, goal, given, Path(folder) / "journal"))
+                except OnnxqError as error:
+                    print(f"{name}, {goal}: {error}", file=sys.stderr, flush=True)
+                    continue
                 if file is not None:
                     file.write_text(json.dumps(saved.plain(rows[-1]), indent=1), "utf-8")
                 print(f"{name}, {goal}: {rows[-1].reached}", file=sys.stderr, flush=True)
