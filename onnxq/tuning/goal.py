@@ -85,7 +85,7 @@ class Goal(Saved):
         drop = float_metric - score.metric
         if self.max_drop is not None and not drop <= self.max_drop:
             found.append(f"the metric drops by {drop:.5g} of at most {self.max_drop:g}")
-        if self.max_time is not None and not _within(score.time_ratio, self.max_time):
+        if self.max_time is not None and score.time_beyond(self.max_time) > 0:
             ratio = "unknown" if score.time_ratio is None else f"{score.time_ratio:.3f}"
             found.append(f"time over float's: {ratio}, of at most {self.max_time:g}")
         return tuple(found)
@@ -104,10 +104,6 @@ class Goal(Saved):
         within = f"{' and '.join(bounds)}, and " if bounds else ""
         limit = "" if self.max_seconds is None else f" and {self.max_seconds:g} s"
         return f"{within}{aim[self.objective]} as it gets in {self.max_runs} runs{limit}"
-
-
-def _within(ratio: float | None, bound: float) -> bool:
-    return ratio is not None and ratio <= bound
 
 
 def _check_number(name: str, value: object, least: float) -> None:

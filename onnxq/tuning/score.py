@@ -9,6 +9,9 @@ from typing import ClassVar
 
 from onnxq.core.saved import Saved
 
+SAME = 0.03
+"""Share of a time by which the medians of whole runs of one file differ, on a busy machine."""
+
 
 @dataclass(frozen=True)
 class Score(Saved):
@@ -35,6 +38,18 @@ class Score(Saved):
     time_ratio: float | None = None
     time_range: tuple[float, float] | None = None
     predicted_time: float | None = None
+
+    def time_beyond(self, bound: float) -> float:
+        """Share of float's time that it takes beyond a bound; inf where no time is known.
+
+        Of whole runs, a median within SAME of the bound is none where its interval reaches it: the
+        float model itself takes 1.01 of its time as often as 0.99.
+        """
+        if self.time_ratio is None:
+            return math.inf
+        if self.time_range is not None and self.time_range[0] <= bound:
+            bound *= 1 + SAME
+        return max(0.0, self.time_ratio - bound)
 
     def timed(self, ratio: float, interval: tuple[float, float]) -> Score:
         """The score with the time of whole runs."""

@@ -73,7 +73,7 @@ class Standing:
         """Share of float's time that it takes beyond the bound."""
         if self.goal.max_time is None:
             return 0.0
-        return 1.0 if score.time_ratio is None else max(0.0, score.time_ratio - self.goal.max_time)
+        return min(score.time_beyond(self.goal.max_time), 1.0)
 
     def lacks(self, score: Score) -> float:
         """Sum of all that it lacks, in decibels; 0: it keeps the bounds."""
