@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute
+from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute, flatten
 from onnxq.pytorch.programs.leaf_calls import DROPOUTS, arguments, scope
 
 if TYPE_CHECKING:
@@ -52,11 +52,13 @@ class Dropouts:
     Attributes:
         calls: path of the module whose forward calls -> its calls in order.
         attention: the same of the dropout inside of scaled_dot_product_attention.
+        results: tensors that forward returned.
         failure: why train mode could not run; empty where it did.
     """
 
     calls: Mapping[str, tuple[DropCall, ...]] = field(default_factory=dict)
     attention: Mapping[str, tuple[DropCall, ...]] = field(default_factory=dict)
+    results: tuple[torch.Tensor, ...] = ()
     failure: str = ""
 
 
@@ -72,11 +74,10 @@ def train_dropouts(model: nn.Module, bound: BoundInputs) -> Dropouts:
     names = {module: name for name, module in copied.named_modules()}
     hooks = [m.register_forward_pre_hook(recorder.entering(names[m])) for m in names]
     hooks += [m.register_forward_hook(recorder.leave) for m in names]
-    failure = ""
+    failure, results = "", tuple[torch.Tensor, ...]()
     try:
-        with torch.random.fork_rng(devices=[]), recorder:
-            torch.manual_seed(_SEED)
-            compute(copied, bound)
+        with recorder:
+            results = seeded_results(copied, bound)
     except FORWARD_RAISES as error:
         failure = " ".join(str(error).split())[:200]
     finally:
@@ -86,7 +87,14 @@ def train_dropouts(model: nn.Module, bound: BoundInputs) -> Dropouts:
         {path: tuple(found) for path, found in kind.items()}
         for kind in (recorder.calls, recorder.attention)
     )
-    return Dropouts(calls, attention, failure)
+    return Dropouts(calls, attention, results, failure)
+
+
+def seeded_results(module: nn.Module, bound: BoundInputs) -> tuple[torch.Tensor, ...]:
+    """Tensors of one run; random numbers are those of one seed, and go on outside as before."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(_SEED)
+        return tuple(flatten(compute(module, bound)))
 
 
 class _Recorder(TorchFunctionMode):
