@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Reals
 
-_LIMB_BITS = 32
+_LOG_BITS = 5
+_LIMB_BITS = 1 << _LOG_BITS
 _LIMBS = 9  # 277 bits of float32
 _LOWEST = -149  # exponent of the smallest subnormal
-_MANTISSA = 24
+_FRACTION = 23  # bits of a float32 below those of its exponent
+_FRACTION_MASK = 2**_FRACTION - 1
+_EXPONENT_MASK = 2**8 - 1
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -44,14 +47,17 @@ class ExactSums:
     def add(self, values: Reals) -> None:
         """Adds values, rounded to float32: (places,), from 0 on; the largest for what is larger."""
         singles = np.minimum(values, _LARGEST).astype(np.float32)
-        exponent = np.frexp(singles)[1].astype(np.int64)
-        position = np.maximum(exponent - _MANTISSA - _LOWEST, 0)
-        whole = np.ldexp(singles.astype(np.float64), -_LOWEST - position).astype(np.int64)
-        limb, shift = np.divmod(position, _LIMB_BITS)
+        bits = singles.view(np.int32).astype(np.int64)
+        exponent = (bits >> _FRACTION) & _EXPONENT_MASK  # without the sign of -0
+        # numbers from 2^-126 on have one bit more than is written
+        whole = (bits & _FRACTION_MASK) | (np.minimum(exponent, 1) << _FRACTION)
+        position = np.maximum(exponent - 1, 0)
+        limb, shift = position >> _LOG_BITS, position & (_LIMB_BITS - 1)
         shifted = whole << shift
-        rows = np.arange(len(self.limbs))
-        self.limbs[rows, limb] += shifted & (2**_LIMB_BITS - 1)
-        self.limbs[rows, limb + 1] += shifted >> _LIMB_BITS
+        flat = self.limbs.reshape(-1)
+        places = np.arange(0, flat.size, _LIMBS) + limb
+        np.add.at(flat, places, shifted & (2**_LIMB_BITS - 1))
+        np.add.at(flat, places + 1, shifted >> _LIMB_BITS)
 
     def merged(self, other: Self) -> ExactSums:
         """The sums of both; one of no places has seen nothing."""

@@ -83,8 +83,9 @@ class ChannelMeanObserver(MinMaxObserver):
             )
         # an error names places of x, where all of it is looked at
         super().observe(values if some.size == values.size else some, index)
-        sums = some.sum(axis=(0, 2), dtype=np.float64)
-        squares = np.square(some, dtype=np.float64).sum(axis=(0, 2))
+        doubles = some.astype(np.float64)
+        sums = np.einsum("oci->c", doubles)
+        squares = np.einsum("oci,oci->c", doubles, doubles)
         if not self.rows:
             self.sums = ExactSums(MOMENTS * channels)
         self.sums.add(np.concatenate([np.maximum(sums, 0), np.maximum(-sums, 0), squares]))
@@ -153,4 +154,5 @@ def _thinned(values: Singles, axis: int) -> Singles:
     parts = values.reshape(math.prod(values.shape[:axis]), channels, -1)
     step = -(-values.size // ENOUGH) | 1  # an odd one meets all columns of an image
     outer, _, inner = parts.shape
-    return parts[:, :, :: min(step, inner)] if inner >= outer else parts[:: min(step, outer)]
+    some = parts[:, :, :: min(step, inner)] if inner >= outer else parts[:: min(step, outer)]
+    return np.ascontiguousarray(some)  # read from memory once
