@@ -102,8 +102,8 @@ class Calibration:
         sliced = self.inputs if have_batch_axis(self.inputs) else ()
         self._sliced = {spec.name for spec in sliced}
         fed = {spec.name for spec in self.inputs}
-        looked_at = dict.fromkeys((*prepared.observed, *self._watching))
-        inner = [name for name in looked_at if name not in fed]
+        self._looked_at = tuple(dict.fromkeys((*self._observers, *self._watching)))
+        inner = [name for name in self._looked_at if name not in fed]
         exposed = expose(prepared.model, inner)
         self._outputs = dict(exposed.outputs)
         self._session: Session = open_session(
@@ -142,33 +142,43 @@ class Calibration:
                 f"batch {number} was observed already; give each its own number."
             )
         tensors = self._run(batch)
-        for name, observer in self._observers.items():
-            if tensors[name].size == 0:  # a branch that did not run
-                continue
-            self._counts[name] += 1
-            if name in self._not_finite:
-                continue
-            try:
-                observer.observe(tensors[name], number)
-            except CalibrationError as error:
-                values = _not_finite(tensors[name])
-                if name in batch or not values:
-                    self._failure = f"tensor '{name}': {error}"
-                    raise CalibrationError(self._failure) from error
-                self._not_finite[name] = NotFinite(number, values)
-        self._watch(tensors, number)
+        for name in self._looked_at:  # by both at once: its values are in the cache
+            if name in self._observers:
+                self._show(name, tensors[name], number, name in batch)
+            if name in self._watching:
+                self._watch(name, tensors[name], number)
         for name in self._not_finite:  # as if they had seen nothing, whatever came first
             self._observers[name] = self._observers[name].spec()
         self._batches[number] = crc_of(batch)
         self._samples = self._samples.merged(SeenSamples.of(batch, self._sliced))
         self.next_batch = max(self.next_batch, number + 1)
 
-    def _watch(self, tensors: Mapping[str, Array], number: int) -> None:
-        """Shows the tensors to the observers of errors, which must not stop a calibration."""
-        for name, observer in self._watching.items():
-            # NaN, Inf and shapes that vary say nothing of errors
-            with contextlib.suppress(CalibrationError):
-                observer.observe(tensors[name], number)
+    def _show(self, name: str, x: Array, number: int, is_input: bool) -> None:
+        """Shows a tensor to its observer.
+
+        Raises:
+            CalibrationError: its observer refuses it, for another reason than NaN or Inf that the
+                model computes.
+        """
+        if x.size == 0:  # a branch that did not run
+            return
+        self._counts[name] += 1
+        if name in self._not_finite:
+            return
+        try:
+            self._observers[name].observe(x, number)
+        except CalibrationError as error:
+            values = _not_finite(x)
+            if is_input or not values:
+                self._failure = f"tensor '{name}': {error}"
+                raise CalibrationError(self._failure) from error
+            self._not_finite[name] = NotFinite(number, values)
+
+    def _watch(self, name: str, x: Array, number: int) -> None:
+        """Shows a tensor to the observer of its errors, which must not stop a calibration."""
+        # NaN, Inf and shapes that vary say nothing of errors
+        with contextlib.suppress(CalibrationError):
+            self._watching[name].observe(x, number)
 
     def advance(self, batch: Mapping[str, Array]) -> None:
         """Runs the model on a batch only to bring the fed-back state forward.
