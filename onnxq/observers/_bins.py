@@ -39,6 +39,7 @@ MIN_EXPONENT = -80
 MAX_EXPONENT = 128  # every float32 is below 2^128
 MOST_VALUES = 2.0**62  # counts of several runs can still be added
 _CHUNK = 1 << 15  # elements; the buffers below (512 KiB) and the counts stay in a 1 MiB L2 cache
+_NOTHING = np.empty(0, np.float32)
 _TINY = np.float32(0.5)
 
 
@@ -86,7 +87,7 @@ class ZeroAnchoredHistogram:
             minimum: x.min().
             maximum: x.max().
         """
-        self.add_counted(Counted(x.ravel(order="K"), 1, minimum, maximum))
+        self.add_counted(Counted(x.ravel(order="K"), _NOTHING, 1, minimum, maximum))
 
     def add_counted(self, counted: Counted) -> None:
         """Counts the values of a tensor, or what is counted of a large one."""
@@ -96,10 +97,11 @@ class ZeroAnchoredHistogram:
             self.coarsen(max(MIN_EXPONENT, math.frexp(largest)[1]))
         self.minimum, self.maximum = min(self.minimum, minimum), max(self.maximum, maximum)
         per_width = np.float32(1 / self.width)
-        for start in range(0, counted.part.size, _CHUNK):
-            places = _places(counted.part[start : start + _CHUNK], per_width, self.bins)
-            # NumPy's fast path: faster than bincount, and no temporary
-            np.add.at(self.counts, places, counted.weight)
+        for x, weight in ((counted.part, counted.weight), (counted.far, 1)):
+            for start in range(0, x.size, _CHUNK):
+                places = _places(x[start : start + _CHUNK], per_width, self.bins)
+                # NumPy's fast path: faster than bincount, and no temporary
+                np.add.at(self.counts, places, weight)
 
     def coarsen(self, exponent: int) -> None:
         """Doubles the width of the bins until the exponent is at least the one given."""

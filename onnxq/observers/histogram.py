@@ -35,8 +35,8 @@ class HistogramObserver(Observer):
     takes the one next to torch's own choice, since the last percents of a small sample's least do
     not hold on other data.
 
-    From the 17th batch on, every k-th value of a large tensor (49,152 and more) is counted, with
-    exact ends; _every_kth says how little that changes.
+    Of a large tensor (49,152 values and more) every k-th is counted, and both ends are exact;
+    _every_kth says how little that changes.
 
     The histogram has a fixed size, and merges exactly in any order (see _bins), so torch's
     upsampling of a histogram whose range grows has no counterpart. Codes of more than 12 bits take
