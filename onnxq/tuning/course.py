@@ -9,18 +9,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq.core.version import VERSION
-from onnxq.observers import MinMaxObserver, PercentileObserver
-from onnxq.operator import NodeForm
 from onnxq.ort.version import installed
-from onnxq.qconfig import Choice, QConfig
+from onnxq.qconfig import Choice
+from onnxq.tuning.coded import Coded
 from onnxq.tuning.descent import Descent
 from onnxq.tuning.estimates import Estimates, spread
 from onnxq.tuning.finalists import judged, reserves
+from onnxq.tuning.goal import Aim
 from onnxq.tuning.journal import Journal, JournalHead
-from onnxq.tuning.kinds import by_kind, dearest_parts
+from onnxq.tuning.kinds import Alike, apart, by_kind, dearest_parts
 from onnxq.tuning.measure_sensitivity import sensitivity_of
 from onnxq.tuning.measure_times import measure_times, times_of
-from onnxq.tuning.moves import ActivationObserver, ImproveMove, with_form
+from onnxq.tuning.moves import (
+    PER_TENSOR,
+    ActivationObserver,
+    WeightScales,
+    is_per_channel,
+)
+from onnxq.tuning.part_moves import PartMoves
 from onnxq.tuning.position import Point
 from onnxq.tuning.proposals import Proposals
 from onnxq.tuning.score import Score
@@ -34,14 +40,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onnxq.costs import Costs
-    from onnxq.observers import ObserverSpec
     from onnxq.qconfig import QConfigMapping
-    from onnxq.tuning.descent import Found
+    from onnxq.tuning.descent import Found, Offers
     from onnxq.tuning.evaluations import Evaluations, Refusal
     from onnxq.tuning.evaluator import Evaluator
     from onnxq.tuning.finalists import Clock
     from onnxq.tuning.goal import Goal
-    from onnxq.tuning.kinds import Alike
     from onnxq.tuning.metric import Metric
     from onnxq.tuning.moves import WholeMove
     from onnxq.tuning.position import Position
@@ -52,12 +56,15 @@ if TYPE_CHECKING:
 
 Step = Callable[[int, int | None], None]
 """Called with (runs done, runs at most) after each of them."""
-OTHER_OBSERVERS = (MinMaxObserver, PercentileObserver)
-"""Observers of activations that are tried in place of the default's least squared error."""
 AGAIN = 2
 """Searches more, where whole runs take longer than predicted, and too long."""
 MOST_SHARE = 0.5
-"""Share of the runs beyond which the sensitivity takes no more of them: moves need the others."""
+"""Share of the runs that the sensitivity takes at most: moves need the others."""
+PARTS_SHARE = 0.125
+"""Share of the runs that are left, up to which moves of groups are worth a look: as many as moves
+of the whole model take, of which they are a finer choice."""
+ENTRY_MOVES = (ActivationObserver, WeightScales)
+"""Moves that a group may have alone."""
 TIMES, HERE = "times", "here"
 
 
@@ -116,6 +123,7 @@ class Course:
         self._begun_s = time.monotonic()
         self._spent = 0.0  # runs of the sensitivity
         self._measured: tuple[Alike, ...] = ()
+        self._coded: Coded | None = None
 
     @property
     def runs(self) -> float:
@@ -135,17 +143,16 @@ class Course:
     def sensitivity(self, asked: QConfigMapping, units: Sequence[Unit]) -> Sensitivity:
         """Cost of each kind alone, all other units being in float, and of parts of the dearest.
 
-        Parts are left out where the kinds took too many of the runs.
+        Where there are too few runs for all, kinds with the least weights are not measured.
         """
-        kinds = by_kind(units)
-        found = self._costs(asked, units, kinds)
+        kinds = tuple(sorted(by_kind(units), key=lambda kind: -kind.weights))
+        coded = Coded(asked, tuple(units))
+        found = self._costs(coded, kinds)
         parts = dearest_parts(kinds, {cost.group: cost.noise for cost in found.costs})
-        if self._spent > MOST_SHARE * self._goal.max_runs:
-            parts = ()
-        self._measured = (*kinds, *parts)
+        self._measured, self._coded = (*kinds, *parts), coded
         if not parts:
             return found
-        more = self._costs(asked, units, parts)
+        more = self._costs(coded, parts)
         costs = sorted((*found.costs, *more.costs), key=lambda cost: cost.worst_db)
         return replace(
             found,
@@ -154,20 +161,11 @@ class Course:
             refused={**found.refused, **more.refused},
         )
 
-    def _costs(
-        self, asked: QConfigMapping, units: Sequence[Unit], groups: Sequence[Alike]
-    ) -> Sensitivity:
-        def alone(group: Alike) -> QConfigMapping:
-            mapping, inside = asked, {unit.anchor.name for unit in group.units}
-            for unit in units:
-                coded = unit.anchor.name in inside
-                mapping = with_form(mapping, unit, unit.coded if coded else NodeForm.FLOAT)
-            return mapping
-
-        together = asked
-        for unit in units:
-            together = with_form(together, unit, unit.coded)
-        found = sensitivity_of(self._evaluations, alone, groups, together, self._executor)
+    def _costs(self, coded: Coded, groups: Sequence[Alike]) -> Sensitivity:
+        most = min(MOST_SHARE * self._goal.max_runs, self._goal.max_runs - 1) - self._spent
+        found = sensitivity_of(
+            self._evaluations, coded.alone, groups, coded.together, self._executor, most
+        )
         self._spent += found.runs
         return found
 
@@ -192,11 +190,15 @@ class Course:
         standing = Standing(self._goal, evaluator.baseline.metric)
         proposals = Proposals(standing, Estimates(noise), time_of)
 
-        def search(begin: Position, moves: Sequence[WholeMove]) -> Found:
-            most = max(1, math.floor(self._goal.max_runs - self.runs) - len(self._reserves(start)))
-            return Descent(proposals, self._all, moves, most, self._is_late).run(begin)
+        def search(
+            begin: Position, moves: Sequence[WholeMove], offers: Offers | None = None
+        ) -> Found:
+            kept = len(self._beside(start, start))
+            most = max(1, math.floor(self._goal.max_runs - self.runs) - kept)
+            return Descent(proposals, self._all, moves, most, self._is_late, offers).run(begin)
 
-        found = search(start, moves)
+        cost_of = {cost.group: cost.noise for cost in sensitivity.costs}
+        found = search(start, moves, self._offers(apart(self._measured, cost_of), moves))
         return found if self._clock is None else self._judged(found, standing, search)
 
     def _judged(
@@ -216,7 +218,7 @@ class Course:
             points = (*found.points, *again.points)
             found = judged(replace(again, points=points), self._clock, standing)
         left = max(math.floor(self._goal.max_runs - self.runs), 0)
-        positions = self._reserves(start)[:left]
+        positions = self._beside(start, found.best.position)[:left]
         scores = self._all([position.mapping for position in positions])
         beside = [
             Point(position, score)
@@ -225,17 +227,28 @@ class Course:
         ]
         return judged(replace(found, points=(*found.points, *beside)), self._clock, standing)
 
-    def _reserves(self, start: Position) -> list[Position]:
-        """Positions that a bound on the time is kept by, whatever else is not."""
-        is_bounded = self._goal.max_time is not None and self._clock is not None
-        return reserves(start) if is_bounded else []
+    def _beside(self, start: Position, best: Position) -> list[Position]:
+        """Positions that are measured beside those of the search, whatever is predicted of them.
+
+        Those that keep a bound on the time; and the best with one scale for each weight, which
+        takes less time by no prediction.
+        """
+        if self._clock is None:
+            return []
+        found = reserves(start) if self._goal.max_time is not None else []
+        base = best.mapping.global_qconfig
+        is_fine = base is not None and is_per_channel(base.weight_observer)
+        if self._goal.objective is Aim.SPEED and is_fine:
+            found.append(best.also(PER_TENSOR))
+        return found
 
     def _is_misled(self, found: Found, standing: Standing) -> bool:
         """Whether the best takes longer than predicted, and too long; the others are then taken to.
 
         Only where runs are left to search on.
         """
-        left = self._goal.max_runs - self.runs - len(self._reserves(found.points[0].position))
+        start = found.points[0].position
+        left = self._goal.max_runs - self.runs - len(self._beside(start, start))
         if left < 2 or not standing.lacking_time(found.best.score) or self._is_late():
             return False
         score = found.best.score
@@ -244,6 +257,17 @@ class Course:
         more = score.time_ratio - score.predicted_time
         self._off += more
         return more > 0
+
+    def _offers(self, groups: Sequence[Alike], moves: Sequence[WholeMove]) -> Offers | None:
+        """Offers of moves of the dearest groups; None: they would take too many of the runs."""
+        if self._coded is None:
+            return None
+        within = [move for move in moves if isinstance(move, ENTRY_MOVES)]
+        parts = PartMoves(self._evaluations, groups, within, self._coded.alone, self._executor)
+        if parts.runs > PARTS_SHARE * (self._goal.max_runs - self._spent):
+            return None
+        self._spent += parts.runs
+        return parts.offers
 
     def _all(self, mappings: Sequence[QConfigMapping]) -> list[Score | Refusal]:
         found = self._evaluations.all(mappings, self._executor)
@@ -254,24 +278,3 @@ class Course:
         """The score with as much more time as the best took beyond its prediction."""
         ratio = score.time_ratio
         return score if ratio is None else replace(score, time_ratio=ratio + self._off)
-
-
-def moves_of_the_whole(asked: QConfigMapping, improve: Sequence[str]) -> list[WholeMove]:
-    """Moves of a whole model: other observers of activations, and improvements of weights.
-
-    Args:
-        asked: where the search begins.
-        improve: names of improvements that may be used.
-    """
-    improvements = [ImproveMove(name) for name in improve if name not in asked.improve]
-    return [*map(ActivationObserver, _other_observers(asked)), *improvements]
-
-
-def _other_observers(asked: QConfigMapping) -> list[ObserverSpec]:
-    """Observers of activations other than the default's, for codes of the same type."""
-    base = asked.global_qconfig
-    if not isinstance(base, QConfig):
-        return []
-    dtype = base.activation_observer().dtype
-    specs = [kind.with_args(dtype=dtype) for kind in OTHER_OBSERVERS]
-    return [spec for spec in specs if spec.name != base.activation_observer.name]

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 EvaluateAll = Callable[[Sequence["QConfigMapping"]], "Sequence[Score | Refusal]"]
 """Measures mappings, which may run beside each other; results in their order."""
 
+Offers = Callable[["Position"], "Sequence[WholeMove]"]
+"""Gives moves of parts of a model that should take noise away from a position."""
+
 NEAR_DB = 6.0
 """Distance from the goal at which moves of a whole model are tried: they give a decibel or two."""
 MOST_FAILURES = 3
@@ -73,6 +76,7 @@ class Descent:
         whole: moves of the whole model.
         runs: that it may take.
         is_late: whether the time is up.
+        offers: gives moves of parts of the model, the best first; None: none are wanted.
     """
 
     proposals: Proposals
@@ -80,6 +84,7 @@ class Descent:
     whole: Sequence[WholeMove]
     runs: int
     is_late: Callable[[], bool] = lambda: False
+    offers: Offers | None = None
     _points: list[Point] = field(default_factory=list)
     _refused: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
     _closed: set[tuple[str, NodeForm]] = field(default_factory=set)  # tried alone, for nothing
@@ -158,16 +163,30 @@ class Descent:
         return 0 < lacking <= NEAR_DB or (not lacking and standing.goal.objective is Aim.ACCURACY)
 
     def _with_whole(self, point: Point, moves: Sequence[WholeMove]) -> list[Point | None]:
-        """Points with each of the moves alone, and with all that help."""
-        alone = self._measure([point.position.also(move) for move in moves])
-        helping = [
-            move
-            for move, found in zip(moves, alone, strict=True)
-            if found is not None and self._is_better(found, point)
-        ]
+        """Points with each of the moves alone, with those of parts, and with all that help.
+
+        Of two ways to decide on one aspect, the better one is among those that help.
+        """
+        ways: list[tuple[WholeMove, ...]] = [(move,) for move in moves]
+        ways += self._ways_of_parts(point.position)
+        alone = self._measure([point.position.also(*way) for way in ways])
+        helping: dict[str, tuple[Point, tuple[WholeMove, ...]]] = {}
+        for way, found in zip(ways, alone, strict=True):
+            rival = helping.get(way[0].aspect, (point,))[0]
+            if found is not None and self._is_better(found, rival):
+                helping[way[0].aspect] = found, way
         if len(helping) < 2:
             return alone
-        return [*alone, *self._measure([point.position.also(*helping)])]
+        together = [move for _, way in helping.values() for move in way]
+        return [*alone, *self._measure([point.position.also(*together)])]
+
+    def _ways_of_parts(self, position: Position) -> list[tuple[WholeMove, ...]]:
+        """Moves of parts of the model, those of an aspect together."""
+        offered = self.offers(position) if self.offers is not None and self._left > 0 else ()
+        by_aspect: dict[str, tuple[WholeMove, ...]] = {}
+        for move in offered:
+            by_aspect[move.aspect] = (*by_aspect.get(move.aspect, ()), move)
+        return list(by_aspect.values())
 
     # --- batches of forms
 

@@ -87,6 +87,8 @@ class Estimates:
 def spread(costs: Mapping[str, float], groups: Mapping[str, Sequence[Unit]]) -> dict[str, float]:
     """Noise of each unit, where that of groups was measured: equal parts.
 
+    A unit of none that was measured has the mean of the others: nobody knows it to be quiet.
+
     Args:
         costs: name of a group -> noise; of a part of another group, too, which then counts.
         groups: name of a group -> units; parts behind what they are parts of.
@@ -95,4 +97,8 @@ def spread(costs: Mapping[str, float], groups: Mapping[str, Sequence[Unit]]) -> 
     for name, units in groups.items():
         if name in costs:
             found |= {unit.anchor.name: costs[name] / len(units) for unit in units}
-    return found
+    if not found:
+        return found
+    mean = sum(found.values()) / len(found)
+    every = [unit.anchor.name for units in groups.values() for unit in units]
+    return dict.fromkeys(every, mean) | found

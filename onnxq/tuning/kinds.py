@@ -45,6 +45,11 @@ class Alike:
         return f"{len(self.units)} x {first.kind}, {first.anchor.name} .. {last.anchor.name[end:]}"
 
     @property
+    def weights(self) -> int:
+        """Numbers in the constants of their anchors."""
+        return sum(unit.weights for unit in self.units)
+
+    @property
     def group(self) -> NodeGroup:
         """The nodes, as what they cost is measured of them."""
         nodes = tuple(member.name for unit in self.units for member in unit.members)
@@ -63,6 +68,24 @@ def by_kind(units: Iterable[Unit]) -> tuple[Alike, ...]:
     for unit in units:
         found.setdefault((unit.kind, unit.forms), []).append(unit)
     return tuple(Alike(tuple(alike)) for alike in found.values())
+
+
+def apart(groups: Iterable[Alike], noise: Mapping[str, float]) -> tuple[Alike, ...]:
+    """Groups that share no unit, the dearest first: parts in place of what they are parts of.
+
+    Args:
+        groups: that were measured; parts behind what they are parts of.
+        noise: name of a group -> what it has; those without are left out.
+    """
+    known = [group for group in groups if group.name in noise]
+    seen: set[str] = set()
+    found: list[Alike] = []
+    for group in reversed(known):  # parts first
+        anchors = {unit.anchor.name for unit in group.units}
+        if seen.isdisjoint(anchors):
+            found.append(group)
+            seen |= anchors
+    return tuple(sorted(found, key=lambda group: -noise[group.name]))
 
 
 def dearest_parts(groups: Iterable[Alike], noise: Mapping[str, float]) -> tuple[Alike, ...]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
@@ -41,6 +42,8 @@ MORE_SHARE = 4
 """The dearest are measured again on this part."""
 DEAREST = 4
 """Groups that are."""
+ROUNDING = 1e-9
+"""Part of a run that is none: runs are sums of shares, which are rounded."""
 ALONE, TOGETHER = "alone", "together"
 """Kinds of records in the journal."""
 
@@ -96,8 +99,9 @@ def sensitivity_of(
     evaluations: Evaluations,
     alone: Callable[[G], QConfigMapping],
     groups: Sequence[G],
-    together: QConfigMapping,
+    together: QConfigMapping | None,
     executor: Executor | None = None,
+    most_runs: float = math.inf,
 ) -> Sensitivity:
     """Costs of groups of nodes, dearest first; of those that give no model, why.
 
@@ -105,8 +109,10 @@ def sensitivity_of(
         evaluations: of the search: their evaluator and journal.
         alone: mapping in which the group is quantized, and all others are float.
         groups: of nodes.
-        together: mapping in which all of them are quantized.
+        together: mapping in which all of them are quantized; None: nobody asks what is inherited.
         executor: runs the groups; None: this process.
+        most_runs: that it may take. The dearest are confirmed as far as these go; groups that they
+            do not go for, the last ones, are among the refused.
 
     Raises:
         CalibrationError: unusable samples.
@@ -114,14 +120,21 @@ def sensitivity_of(
     """
     evaluator = evaluations.evaluator
     samples = evaluator.samples
-    few = samples.few(max(samples.rows // FEW_SHARE, LEAST_ROWS))
+    few = _few(samples)
     more = samples.few(max(samples.rows // MORE_SHARE, 2 * few.rows))
     measuring = _Measuring(evaluations, executor)
+    beside = together is not None  # a model more
+    most_rows = most_runs * samples.rows
     asked = {each.group.name: (alone(each), each.group) for each in groups}
+    measuring.leave_out(list(asked)[_fitting(most_rows, few.rows, beside) :])
+    asked = {name: item for name, item in asked.items() if name not in measuring.refused}
     first = measuring.costs(asked, few, together)
-    dearest = first[:DEAREST] if more.rows > few.rows else []
+    rows = few.rows * (len(asked) + (beside and bool(asked)))
+    dearest = first[: min(DEAREST, _fitting(most_rows - rows, more.rows, beside))]
+    if more.rows <= few.rows:
+        dearest = []
     again = measuring.costs({c.group: asked[c.group] for c in dearest}, more, together)
-    rows = few.rows * (len(groups) + 1) + more.rows * (len(dearest) + bool(dearest))
+    rows += more.rows * (len(dearest) + (beside and bool(dearest)))
     return Sensitivity(
         (*again, *first[len(dearest) :]),
         len(again),
@@ -129,6 +142,22 @@ def sensitivity_of(
         rows / max(samples.rows, 1),
         measuring.refused,
     )
+
+
+def few_runs(samples: TuningSamples, groups: int) -> float:
+    """Runs that so many groups take on few samples, without a model of all of them."""
+    return groups * _few(samples).rows / max(samples.rows, 1)
+
+
+def _few(samples: TuningSamples) -> TuningSamples:
+    return samples.few(max(samples.rows // FEW_SHARE, LEAST_ROWS))
+
+
+def _fitting(most_rows: float, rows: int, beside: bool) -> int:
+    """Models that may run on so many rows each, one beside them not counted."""
+    if math.isinf(most_rows):
+        return sys.maxsize
+    return max(math.floor(most_rows / max(rows, 1) + ROUNDING) - beside, 0)
 
 
 Asked = Mapping[str, tuple["QConfigMapping", NodeGroup]]
@@ -141,15 +170,21 @@ class _Measuring:
     def __init__(self, evaluations: Evaluations, executor: Executor | None) -> None:
         self._evaluator, self._journal = evaluations.evaluator, evaluations.journal
         self._executor = executor
-        self.refused: dict[str, str] = {}  # group -> why it gives no model
+        self.refused: dict[str, str] = {}  # group -> why nothing is known of it
+
+    def leave_out(self, names: Sequence[str]) -> None:
+        """Says of groups that there is no run for them."""
+        self.refused |= dict.fromkeys(names, "no run was left for it")
 
     def costs(
-        self, asked: Asked, samples: TuningSamples, together: QConfigMapping
+        self, asked: Asked, samples: TuningSamples, together: QConfigMapping | None
     ) -> list[GroupCost]:
         """Cost of each group on these samples, dearest first."""
         if not asked:
             return []
-        all_of_them = self._together(together, [group for _, group in asked.values()], samples)
+        all_of_them = Together({})
+        if together is not None:
+            all_of_them = self._together(together, [group for _, group in asked.values()], samples)
         if all_of_them.refused:
             self.refused[ALL_GROUPS] = all_of_them.refused
         evaluator = self._on(samples)

@@ -20,7 +20,7 @@ from onnxq.improve import wanted
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.samples.held_apart import EVERY
 from onnxq.tuning.baseline import baseline_of
-from onnxq.tuning.course import Course, moves_of_the_whole, open_journal, times_in
+from onnxq.tuning.course import Course, open_journal, times_in
 from onnxq.tuning.evaluations import Evaluations
 from onnxq.tuning.evaluator import Evaluator
 from onnxq.tuning.finalists import Clock
@@ -32,6 +32,7 @@ from onnxq.tuning.subject import Settings, Subject
 from onnxq.tuning.time_model import TimeModel
 from onnxq.tuning.tuned import Checked, Milestone, MissedGoalWarning, Spent, Tuned
 from onnxq.tuning.tuning_samples import open_tuning_samples
+from onnxq.tuning.whole_moves import moves_of_the_whole
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from onnxq.operator import NodeForm
-from onnxq.tuning.kinds import Alike, by_kind, dearest_parts
+from onnxq.tuning.kinds import Alike, apart, by_kind, dearest_parts
 from onnxq.tuning.units import Member, Unit
 
 FORMS = (NodeForm.FLOAT, NodeForm.INTEGER)
@@ -33,3 +33,11 @@ def test_parts_of_the_dearest_kinds_are_measured_next() -> None:
     cheap = Alike((unit("/b/1", "Gemm"), unit("/b/2", "Gemm")))
     noise = {dear.name: 1.0, cheap.name: 1e-3}
     assert dearest_parts([cheap, dear], noise) == dear.parts(2)
+
+
+def test_parts_that_were_measured_stand_for_what_they_are_parts_of() -> None:
+    dear = Alike((unit("/a/1"), unit("/a/2")))
+    cheap = Alike((unit("/b/1", "Gemm"), unit("/b/2", "Gemm")))
+    parts = dear.parts(2)
+    noise = {dear.name: 1.0, cheap.name: 0.3, parts[0].name: 0.1, parts[1].name: 0.8}
+    assert apart([dear, cheap, *parts], noise) == (parts[1], cheap, parts[0])

@@ -148,6 +148,22 @@ def test_costs_alone_are_found_where_the_model_of_all_groups_is_refused(
     assert f"not measured: {ALL_GROUPS}" in str(found)
 
 
+def test_groups_that_there_are_no_runs_for_are_named_and_no_more_runs_are_taken(
+    evaluator: Evaluator,
+) -> None:
+    found = sensitivity_of(
+        Evaluations(evaluator, Journal.open(None, HEAD)),
+        alone,
+        GROUPS,
+        ALL_INTEGERS,
+        most_runs=3 * 4 / 60,  # 4 of 60 samples for the model of all groups, and for two groups
+    )
+    assert {cost.group for cost in found.costs} == {"wide", "first+relu"}
+    assert found.refused == {"last": "no run was left for it"}
+    assert found.confirmed == 0
+    assert found.runs == pytest.approx(3 * 4 / 60)
+
+
 def test_an_interrupted_measurement_goes_on(
     evaluator: Evaluator, found: Sensitivity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,15 @@ from __future__ import annotations
 from onnxq.observers import MinMaxObserver
 from onnxq.operator import NodeForm
 from onnxq.qconfig import QConfig, QConfigDynamic, QConfigMapping, onnxq_default_qconfig
-from onnxq.tuning.moves import ActivationObserver, ImproveMove, form_in, with_form
+from onnxq.tuning.moves import (
+    PER_CHANNEL,
+    PER_TENSOR,
+    ActivationObserver,
+    ImproveMove,
+    Within,
+    form_in,
+    with_form,
+)
 from onnxq.tuning.position import FormMove, Position
 from onnxq.tuning.units import Member, Unit
 
@@ -68,6 +76,30 @@ def test_observer_replaces_the_default_alone() -> None:
     changed = mapping.nodes["/mm"]
     assert isinstance(changed, QConfig)
     assert changed.activation == MinMaxObserver.with_args()
+
+
+def test_scales_of_weights_replace_the_default_alone_in_every_form() -> None:
+    own = QConfig(onnxq_default_qconfig.activation, MinMaxObserver.with_args())
+    start = with_form(START.set_node("/own", own), PRODUCT, NodeForm.DYNAMIC)
+    mapping = PER_TENSOR.applied(start)
+    assert mapping.nodes["/own"] == own
+    entry = mapping.nodes["/mm"]
+    assert isinstance(entry, QConfigDynamic)
+    assert entry.weight == PER_TENSOR.spec
+    assert PER_CHANNEL.name == "weights per channel"
+
+
+def test_move_within_units_leaves_other_nodes_alone() -> None:
+    observer = ActivationObserver(MinMaxObserver.with_args())
+    start = START.set_node("/else", onnxq_default_qconfig)
+    within = Within(observer, (PRODUCT,))
+    mapping = within.applied(start)
+    changed = [mapping.nodes[member.name] for member in PRODUCT.members]
+    assert all(isinstance(e, QConfig) and e.activation == observer.spec for e in changed)
+    assert mapping.nodes["/else"] == onnxq_default_qconfig
+    assert mapping.global_qconfig == start.global_qconfig
+    assert within.aspect == observer.aspect
+    assert within.name == "activations by MinMaxObserver: MatMul, /mm"
 
 
 def test_improvement_is_asked_for_behind_others() -> None:

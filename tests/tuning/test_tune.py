@@ -68,6 +68,17 @@ def times_alone(journal: Path, to: Path) -> Path:
     return to
 
 
+@pytest.mark.parametrize("most", [1, 3])
+def test_no_more_runs_are_taken_than_may_be(
+    files: tuple[Path, Path], journal: tuple[Path, Tuned], tmp_path: Path, most: int
+) -> None:
+    goal = onnxq.Goal(min_sqnr_db=20, max_runs=most)
+    samples, times = {"x": np.load(files[1])}, times_alone(journal[0], tmp_path / "j")
+    found = tune(files[0], samples, journal=times, goal=goal, target="x86-vnni")
+    assert found.spent.runs <= most
+    assert found.score.worst_db >= 20
+
+
 def test_goal_is_reached_and_the_report_has_each_stage(journal: tuple[Path, Tuned]) -> None:
     found = journal[1]
     assert found.missed == ()
