@@ -35,6 +35,7 @@ from onnxq.targets.range_reduction import RangeReduction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from concurrent.futures import Executor
     from pathlib import Path
 
     import numpy as np
@@ -101,6 +102,7 @@ def quantize(
     costs: Costs | None = None,
     improve: Sequence[str] | None = None,
     hold_apart: int | None = None,
+    executor: Executor | None = None,
 ) -> QuantizedModel:
     """Prepare, calibrate, plan, rewrite, try: the quantized model, with a verdict.
 
@@ -137,22 +139,30 @@ def quantize(
             qconfig.
         hold_apart: one batch of the samples in so many is not calibrated on: the result is tried
             on these, as `tune` does; None: none.
+        executor: whose workers run the calibration, each on parts of the samples; the result is the
+            same. None: this process.
 
     Raises:
-        CalibrationError: neither or both of samples and statistics, or unusable ones; or
-            improvements without samples.
+        CalibrationError: neither or both of samples and statistics, or unusable ones; improvements
+            without samples; or an executor where no samples are calibrated on.
         QConfigError: an option or improvement is not known, or the bound is no number.
         ModelError: ONNX Runtime does not run the float model.
         VerificationError: an output is below min_sqnr_db; the error has the verdict.
+        WorkerError: workers died, more often than it was tried.
 
     Warns:
-        UserWarning: an output is far from the float model's.
+        UserWarning: an output is far from the float model's; or an executor is given, and feedback.
     """
     begun_s = time.process_time()
     check_decibels(min_sqnr_db)
     if (samples is None) == (statistics is None):
         raise CalibrationError(
             "quantize wants either samples or statistics of an earlier calibration."
+        )
+    if executor is not None and (samples is None or callable(samples)):
+        raise CalibrationError(
+            "executor shares out a calibration on samples: give these, not statistics or a function"
+            " that runs them."
         )
     aim = as_objective(objective)
     prepared = prepare(
@@ -181,7 +191,7 @@ def quantize(
             samples(prepared, *run_args)
             return prepared.statistics, prepared.excerpt
         batches = open_samples(samples, prepared.inputs, batch_size, ignore)
-        return calibrate(prepared, excerpt.watching(batches)), excerpt
+        return calibrate(prepared, excerpt.watching(batches), executor=executor), excerpt
 
     job = StaticJob(
         prepared,

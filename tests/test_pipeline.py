@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -273,3 +274,15 @@ def test_samples_that_come_once_may_be_run_more_often(
     assert model_hash(quantize(network(), source(), range_reduction="observed")) == model_hash(
         wanted
     )
+
+
+def test_workers_of_any_executor_calibrate_to_the_same_bytes() -> None:
+    with ThreadPoolExecutor(2) as executor:
+        shared = quantize(network(), batches(), executor=executor)
+    assert model_hash(shared) == model_hash(quantize(network(), batches()))
+
+
+def test_an_executor_without_samples_to_share_out_is_refused() -> None:
+    statistics = calibrate(prepare(network()), batches())
+    with ThreadPoolExecutor(1) as executor, pytest.raises(CalibrationError, match="executor"):
+        quantize(network(), statistics=statistics, executor=executor)
