@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 from onnxq.core.atomic import as_output_error, check_writable
+from onnxq.core.locked import is_locked_by_another
 from onnxq.core.regular import why_no_file
 from onnxq.core.saved import UNREADABLE, Saved, plain
-from onnxq.errors import CalibrationError
+from onnxq.errors import CalibrationError, OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,7 +99,7 @@ class Journal:
         Raises:
             CalibrationError: the file is no journal, is damaged before its last line, or is of
                 another model, other samples, another metric, setup or version.
-            OutputError: the file cannot be written.
+            OutputError: the file cannot be written, or another search writes to it.
         """
         if path is None:
             return cls(head)
@@ -111,6 +112,14 @@ class Journal:
             raise CalibrationError(f"journal '{path}' is of something else ({shown}). {ANEW}")
         with as_output_error(target):
             file = target.open("r+b" if target.exists() else "x+b")
+        if is_locked_by_another(file):
+            file.close()
+            raise OutputError(
+                f"journal '{path}' is in use: another tune writes to it. Wait for its end, or give "
+                "another file."
+            )
+        first, records, length = _read(target)  # what was written until it was ours
+        with as_output_error(target):
             file.truncate(length)
             file.seek(length)
         made = cls(head, records, file)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onnxq.errors import CalibrationError
+from onnxq.errors import CalibrationError, OutputError
 from onnxq.tuning.journal import Journal, JournalHead
 from onnxq.tuning.score import Score
 from onnxq.tuning.times import Times
@@ -128,3 +128,10 @@ def test_a_killed_process_leaves_every_line_that_it_finished(tmp_path: Path) -> 
             found = journal.find("score", str(number), Score)
             assert found is not None
             assert found.metric == number
+
+
+def test_a_journal_that_another_search_writes_to_is_refused_until_its_end(path: Path) -> None:
+    with Journal.open(path, HEAD), pytest.raises(OutputError, match="another tune writes"):
+        Journal.open(path, HEAD)
+    with Journal.open(path, HEAD) as journal:
+        assert len(journal) == 2

@@ -1,0 +1,33 @@
+"""Locks on open files, which one process at a time may write; they end with the process."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import IO
+
+
+def is_locked_by_another(file: IO[bytes]) -> bool:
+    """Locks a file for as long as it is open, unless another open file holds its lock.
+
+    Where the system or the file system knows no locks, nothing is locked.
+
+    Args:
+        file: open for writing.
+
+    Returns:
+        whether another one has it.
+    """
+    try:
+        fcntl = importlib.import_module("fcntl")
+    except ImportError:  # Windows
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a network's file system without locks
+        return False
+    return False
