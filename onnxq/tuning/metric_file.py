@@ -1,9 +1,15 @@
-"""A function of a user's file, FILE.py:function, which other processes load by its place."""
+"""A function of a user's file, FILE.py:function, which other processes load by its place.
+
+Modules beside the file can be imported, as where Python runs it; they are found there, behind all
+that is installed, for imports within functions too.
+"""
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
+import sys
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +19,7 @@ from onnxq.core.regular import why_no_file
 from onnxq.errors import QConfigError, first_line, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +67,9 @@ class MetricFile:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the source, which tells one version of the file from another."""
-        return hash_of(self.source)
+        """Hash of the source, and of the modules beside it, which tells versions apart."""
+        beside = _beside(Path(self.path).parent, self.source, {})
+        return hash_of("\0".join([self.source, *(beside[name] for name in sorted(beside))]))
 
     def function(self) -> Callable[..., object]:
         """The function.
@@ -82,10 +89,35 @@ def hash_of(source: str) -> str:
     return hashlib.blake2b(source.encode(), digest_size=8).hexdigest()
 
 
+def _beside(folder: Path, source: str, known: dict[str, str]) -> dict[str, str]:
+    """Name -> text of the modules in a folder that a source imports, and those that they do."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return known
+    for name in dict.fromkeys(_imported(tree)):
+        file = folder / f"{name}.py"
+        if name not in known and file.is_file():
+            text = file.read_text("utf-8", errors="replace")
+            known = _beside(folder, text, {**known, name: text})
+    return known
+
+
+def _imported(tree: ast.AST) -> Iterator[str]:
+    """First parts of the names of modules that are imported anywhere."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
 @functools.cache
 def _function(path: str, name: str, source: str) -> Callable[..., object]:
     """The function of a file that is run once in a process."""
     names: dict[str, object] = {"__name__": Path(path).stem, "__file__": path}
+    if (folder := str(Path(path).parent)) not in sys.path:
+        sys.path.append(folder)
     try:
         # the user asked for this file to be run
         exec(compile(source, path, "exec"), names)
