@@ -109,6 +109,9 @@ class Times(Saved):
         )
 
     def of_group(self, group: NodeGroup) -> dict[NodeForm, float]:
-        """Form -> nanoseconds of the group's nodes, for the forms that were measured."""
-        found = {form: self.of(group.nodes, form) for form in NodeForm}
+        """Form -> nanoseconds of the group's nodes, for the forms that one was measured in."""
+        measured = {
+            form for name in group.nodes if name in self.nodes for form in self.nodes[name].ns
+        }
+        found = {form: self.of(group.nodes, form) for form in NodeForm if form.value in measured}
         return {form: ns for form, ns in found.items() if ns is not None}

@@ -26,11 +26,13 @@ from onnxq.tuning.evaluator import Evaluator
 from onnxq.tuning.finalists import Clock
 from onnxq.tuning.front import front_of
 from onnxq.tuning.goal import Goal
+from onnxq.tuning.kinds import by_kind
 from onnxq.tuning.metric import as_metric
+from onnxq.tuning.milestone import Milestone
 from onnxq.tuning.position import Position
 from onnxq.tuning.subject import Settings, Subject
 from onnxq.tuning.time_model import TimeModel
-from onnxq.tuning.tuned import Checked, Milestone, MissedGoalWarning, Spent, Tuned
+from onnxq.tuning.tuned import Checked, MissedGoalWarning, Spent, Tuned
 from onnxq.tuning.tuning_samples import open_tuning_samples
 from onnxq.tuning.whole_moves import moves_of_the_whole
 
@@ -162,6 +164,7 @@ def tune(
         sensitivity=sensitivity,
         times=times,
         goal=goal,
+        kinds=tuple(kind.group for kind in by_kind(units)),
         labels=tuple(name for name in search.batches[0] if name not in search.inputs),
         refused=found.refused,
         why=found.why,
@@ -183,8 +186,9 @@ def _check_goal(goal: object, metric: Metric) -> None:
         )
     if goal.max_drop is not None and metric.float_value == math.inf:
         raise QConfigError(
-            f"goal: max_drop is a loss of the metric, and {metric.name} of the float model is "
-            "infinite. Name a metric, or use min_sqnr_db."
+            f"goal: a drop is a loss of the metric, and {metric.name} of the float model is "
+            "infinite. Name a metric (metric=function, on the command line --metric "
+            "FILE.py:function), or bound the SQNR (min_sqnr_db, on the command line --min-sqnr)."
         )
 
 

@@ -3,62 +3,38 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxq.core.atomic import write_atomically
 from onnxq.core.saved import plain
-from onnxq.errors import OutputError, counted
+from onnxq.errors import counted
 from onnxq.report.console import open_console, print_table, size_text
+from onnxq.tuning.group_tables import MOST_ROWS, count_others, print_group_times, print_sensitivity
+from onnxq.tuning.milestone import Milestone, save_milestones
 from onnxq.tuning.score import db_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from rich.console import Console
 
     from onnxq.qconfig import QConfigMapping
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.tuning.goal import Goal
+    from onnxq.tuning.node_group import NodeGroup
     from onnxq.tuning.score import Score
     from onnxq.tuning.sensitivity import Sensitivity
     from onnxq.tuning.times import Times
 
 
-MOST_ROWS = 12
-"""Rows of a table; those beyond are counted."""
 MOST_MOVES = 2
 """Moves of one model that a table names; those beyond are counted."""
 
 
 class MissedGoalWarning(UserWarning):
     """A search ended without a model that keeps the bounds of its goal."""
-
-
-@dataclass(frozen=True)
-class Milestone:
-    """A model that was measured on the way.
-
-    Attributes:
-        moves: from where the search began, in words.
-        score: on the samples of the search.
-        qconfig: names the form of every node.
-    """
-
-    moves: tuple[str, ...]
-    score: Score
-    qconfig: QConfigMapping = field(repr=False)
-
-    def to_dict(self) -> dict[str, object]:
-        """Plain values; the qconfig as its YAML."""
-        return {
-            "moves": list(self.moves),
-            "score": self.score.to_dict(),
-            "qconfig": self.qconfig.to_yaml(),
-        }
 
 
 @dataclass(frozen=True)
@@ -115,6 +91,7 @@ class Tuned:
         front: those of which no other is as accurate, as fast and as small; most accurate first.
         sensitivity: what each group of nodes costs alone.
         times: what each node takes in each form.
+        kinds: groups of nodes that the report shows times of.
         goal: as it was asked for.
         labels: names of arrays in the samples that are no inputs.
         refused: (moves, why) of each model that could not be made, or did not run.
@@ -133,10 +110,21 @@ class Tuned:
     sensitivity: Sensitivity = field(repr=False)
     times: Times | None = field(repr=False)
     goal: Goal
+    kinds: tuple[NodeGroup, ...] = field(default=(), repr=False)
     labels: tuple[str, ...] = ()
     refused: tuple[tuple[tuple[str, ...], str], ...] = ()
     why: str = ""
     spent: Spent = field(default=Spent(0.0, 0.0, 1.0), compare=False)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether another search found the same, whatever it spent; NaN is what it is."""
+        if not isinstance(other, Tuned):
+            return NotImplemented
+        return self._facts() == other._facts()
+
+    def _facts(self) -> dict[str, object]:
+        kept = {key: value for key, value in self.to_dict().items() if key != "spent"}
+        return {**kept, "qconfig": self.qconfig.to_yaml(), "labels": self.labels}
 
     def save(self, path: str | Path) -> None:
         """Writes the model.
@@ -155,24 +143,10 @@ class Tuned:
         Raises:
             OutputError: the folder cannot be made or written to.
         """
-        folder = Path(folder)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OutputError(f"'{folder}' cannot be made: {error.strerror or error}.") from error
-        files = []
-        for number, point in enumerate(self.front, 1):
-            files.append(folder / f"point-{number}.yaml")
-            _write(files[-1], point.qconfig.to_yaml())
-        points = [
-            {"file": file.name, "moves": list(point.moves), "score": point.score.to_dict()}
-            for file, point in zip(files, self.front, strict=True)
-        ]
-        _write(folder / "front.json", json.dumps(plain(points), indent=1, allow_nan=False))
-        return files
+        return save_milestones(folder, self.front)
 
     def report(self) -> str:
-        """The stages as tables: what costs what, the steps, the front, and what was chosen."""
+        """The stages as tables: decibels and times of groups, the steps, the front, the choice."""
         file = io.StringIO()
         print_tuned(open_console(file), self)
         return file.getvalue()
@@ -195,6 +169,7 @@ class Tuned:
             "front": [plain(point) for point in self.front],
             "sensitivity": plain(self.sensitivity),
             "times": plain(self.times),
+            "group_times": self._group_times(),
             "refused": [{"moves": list(moves), "why": why} for moves, why in self.refused],
             "why": self.why,
             "spent": {
@@ -204,14 +179,25 @@ class Tuned:
             },
         }
 
-
-def _write(file: Path, text: str) -> None:
-    write_atomically(file, lambda opened: opened.write(text.encode()))
+    def _group_times(self) -> list[dict[str, object]]:
+        """Nodes of each kind of layers, with their nanoseconds by form, as far as measured."""
+        if self.times is None:
+            return []
+        return [
+            {
+                "group": group.name,
+                "nodes": list(group.nodes),
+                "ns": {form.value: ns for form, ns in self.times.of_group(group).items()},
+            }
+            for group in self.kinds
+        ]
 
 
 def print_tuned(console: Console, tuned: Tuned) -> None:
     """Sensitivity, steps, front, and both scores of what was chosen."""
-    _print_sensitivity(console, tuned)
+    print_sensitivity(console, tuned.sensitivity)
+    if tuned.times is not None and tuned.kinds:
+        print_group_times(console, tuned.times, tuned.kinds)
     _print_steps(console, tuned)
     _print_front(console, tuned)
     for move in _chosen_moves(tuned):
@@ -231,26 +217,20 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
         console.print(f"note: {note}", soft_wrap=True)
 
 
-def _print_sensitivity(console: Console, tuned: Tuned) -> None:
-    costs = tuned.sensitivity.costs
-    rows = [
-        (cost.group, db_text(cost.worst_db), db_text(cost.own_db), db_text(cost.inherited_db))
-        for cost in costs[:MOST_ROWS]
-    ]
-    header = ("group of nodes", "dB alone", "own dB", "inherited dB")
-    title = "what each group costs alone, the dearest first"
-    print_table(console, title, header, rows, numbers=(1, 2, 3))
-    _count(console, len(costs))
-
-
 def _print_steps(console: Console, tuned: Tuned) -> None:
     rows = []
     for step in tuned.steps[:MOST_ROWS]:
         moves = counted(step.moves, MOST_MOVES) or "where it begins"
         rows.append((moves, *_figures(step.score)))
     header = ("moves", "metric", "dB", "time", "size")
-    print_table(console, "models that were measured", header, rows, numbers=(1, 2, 3, 4))
-    _count(console, len(tuned.steps))
+    print_table(
+        console,
+        "models that were measured (~: time as predicted)",
+        header,
+        rows,
+        numbers=(1, 2, 3, 4),
+    )
+    count_others(console, len(tuned.steps))
 
 
 def _print_front(console: Console, tuned: Tuned) -> None:
@@ -273,17 +253,27 @@ def _chosen(tuned: Tuned, point: Milestone) -> str:
     return "chosen" if point.qconfig == tuned.qconfig else ""
 
 
-def _count(console: Console, rows: int) -> None:
-    if rows > MOST_ROWS:
-        console.print(f"and {rows - MOST_ROWS} more\n")
-
-
 def _figures(score: Score) -> tuple[str, str, str, str]:
-    time = "-" if score.time_ratio is None else f"{score.time_ratio:.3f}"
-    return db_text(score.metric, 4), db_text(score.worst_db), time, size_text(score.size_bytes)
+    return (
+        db_text(score.metric, 4),
+        db_text(score.worst_db),
+        _time(score),
+        size_text(score.size_bytes),
+    )
+
+
+def _time(score: Score) -> str:
+    """Share of float's time; ~: predicted."""
+    if score.time_ratio is None:
+        return "-"
+    return f"{'~' if score.time_range is None else ''}{score.time_ratio:.3f}"
 
 
 def _words(score: Score, float_metric: float) -> str:
     beside = "" if math.isinf(float_metric) else f" (float {float_metric:.5g})"
     metric, db, time, size = _figures(score)
-    return f"metric {metric}{beside}, {db} dB, {time} of float's time, {size}"
+    interval = ""
+    if score.time_range is not None:
+        low, high = score.time_range
+        interval = f" ({low:.3f} to {high:.3f})"
+    return f"metric {metric}{beside}, {db} dB, {time}{interval} of float's time, {size}"

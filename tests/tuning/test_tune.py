@@ -162,7 +162,7 @@ def test_goal_out_of_reach_warns_and_gives_the_best(files: tuple[Path, Path]) ->
 
 
 def test_drop_of_a_metric_that_float_has_no_value_of_is_refused(files: tuple[Path, Path]) -> None:
-    with pytest.raises(onnxq.errors.QConfigError, match="max_drop"):
+    with pytest.raises(onnxq.errors.QConfigError, match="--min-sqnr"):
         tune(files[0], {"x": np.load(files[1])}, goal=onnxq.Goal(max_drop=1.0))
 
 
