@@ -207,7 +207,7 @@ class Course:
         standing: Standing,
         search: Callable[[Position, Sequence[WholeMove]], Found],
     ) -> Found:
-        """What was found, judged by times of whole runs; where these are longer, searched on."""
+        """The search judged by times of whole runs; where these are longer, it goes on."""
         assert self._clock is not None
         start = found.points[0].position
         found = judged(found, self._clock, standing)

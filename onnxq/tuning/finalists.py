@@ -108,7 +108,7 @@ class Clock:
 
 
 def judged(found: Found, clock: Clock, standing: Standing) -> Found:
-    """What a search found, the best by the times of whole runs; each model once."""
+    """The same search with the best by times of whole runs; each model once."""
     points: dict[str, Point] = {}
     for point in found.points:
         points.setdefault(key_of(point.position.mapping), point)
