@@ -18,14 +18,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from onnxq.targets.kept_sums import LARGEST_SUM
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Ints, Reals
-
-Places = npt.NDArray[np.int64]
+    from onnxq.improve.inverse_factor import InverseFactor, Places
 
 BLOCK = 128
 """Columns that are rounded before the others hear of it: products of matrices in place of sums of
@@ -51,24 +49,19 @@ class Grid:
     partner: Places | None = None
 
 
-def gptq(weight: Reals, moments: Reals, grid: Grid) -> Ints:
+def gptq(weight: Reals, factor: InverseFactor, grid: Grid) -> Ints:
     """Codes of the weights by GPTQ.
 
     Args:
         weight: float64 (..., rows, columns).
-        moments: float64 (..., columns, columns), H, positive definite.
+        factor: of the second moments of the columns.
         grid: of the codes.
 
     Returns:
         int32, the shape of weight.
     """
-    columns = weight.shape[-1]
-    power = np.diagonal(moments, axis1=-2, axis2=-1)
-    order = np.argsort(-power, axis=-1, kind="stable")  # (..., columns), equal ones as they stand
+    columns, order, upper = weight.shape[-1], factor.order, factor.upper
     w = np.take_along_axis(weight, order[..., np.newaxis, :], -1).astype(np.float64)
-    h = np.take_along_axis(moments, order[..., np.newaxis, :], -1)
-    h = np.take_along_axis(h, order[..., :, np.newaxis], -2)
-    upper = np.swapaxes(np.linalg.cholesky(np.linalg.inv(h)), -1, -2)
     partner = None if grid.partner is None else _moved(grid.partner, order)
     scale = np.broadcast_to(grid.scale, (*w.shape[:-1], 1))[..., 0]
     codes = np.zeros(w.shape, np.int32)
@@ -84,9 +77,7 @@ def gptq(weight: Reals, moments: Reals, grid: Grid) -> Ints:
             w[..., j + 1 : end] -= error[..., np.newaxis] * upper[..., np.newaxis, j, j + 1 : end]
             errors[..., j - start] = error
         w[..., end:] -= errors @ upper[..., start:end, end:]
-    made = np.empty_like(codes)
-    np.put_along_axis(made, np.broadcast_to(order[..., np.newaxis, :], codes.shape), codes, -1)
-    return made
+    return factor.as_given(codes)
 
 
 def _moved(partner: Places, order: Places) -> Places:

@@ -30,6 +30,7 @@ from onnxq.improve.constants import NewConstants
 from onnxq.improve.gptq import Grid, error_of, gptq
 from onnxq.improve.held_back import is_held_back
 from onnxq.improve.improvement import Improved, WeightImprovement, register
+from onnxq.improve.inverse_factor import inverse_factor
 from onnxq.improve.layer import MOST_PLACES
 from onnxq.improve.layerwise import NO_ELEMENTS, SHARED, Proposal, layerwise
 from onnxq.improve.moments import Sums
@@ -38,7 +39,7 @@ from onnxq.targets.range_reduction import RangeReduction
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Ints, Reals, Singles
-    from onnxq.improve.gptq import Places
+    from onnxq.improve.inverse_factor import InverseFactor, Places
     from onnxq.improve.layer import Layer
     from onnxq.improve.moments import Means
     from onnxq.samples import Samples
@@ -136,8 +137,9 @@ class _Rounding:
         power = np.trace(centred.xx, axis1=1, axis2=2) / weight.shape[-1]
         held_to = np.maximum(ridge * power, LEAST_POWER)[:, np.newaxis, np.newaxis]
         moments = centred.xx + held_to * np.eye(weight.shape[-1])
-        target = weight + np.swapaxes(np.linalg.solve(moments, np.swapaxes(cross, 1, 2)), 1, 2)
-        codes, factors = _with_scales(target, moments, self._grid, self._factors())
+        inverse = inverse_factor(moments)
+        target = weight + inverse.divided(cross)
+        codes, factors = _with_scales(target, moments, inverse, self._grid, self._factors())
         change = codes * (self._grid.scale * factors) - self._stored
         shift = np.zeros(change.shape[:-1])
         if self._layer.bias_slot is not None:
@@ -179,7 +181,11 @@ class _Rounded:
 
 
 def _with_scales(
-    target: Reals, moments: Reals, grid: Grid, factors: tuple[float, ...]
+    target: Reals,
+    moments: Reals,
+    inverse: InverseFactor,
+    grid: Grid,
+    factors: tuple[float, ...],
 ) -> tuple[Ints, Reals]:
     """(codes, factor of each row's scale) with the least error of the rows' products.
 
@@ -190,7 +196,7 @@ def _with_scales(
     every_scale = [np.broadcast_to(grid.scale * f, (groups, outputs, 1)) for f in factors]
     scale = np.concatenate(every_scale, axis=1)
     low, high = (np.tile(end, (1, len(factors))) for end in (grid.low, grid.high))
-    codes = gptq(wide, moments, Grid(scale, low, high, grid.partner))
+    codes = gptq(wide, inverse, Grid(scale, low, high, grid.partner))
     errors = error_of(wide - codes * scale, moments).reshape(groups, len(factors), outputs)
     best = errors.argmin(axis=1)  # the first among equals: the plan's own scale
     every = codes.reshape(groups, len(factors), outputs, inputs)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from onnxq.improve.gptq import Grid, error_of, gptq
+from onnxq.improve.inverse_factor import inverse_factor
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Ints, Reals
@@ -53,13 +54,13 @@ def nearest(weight: Reals, on: Grid) -> Ints:
 def test_codes_are_those_of_the_published_loop(columns: int, bits: int) -> None:
     weight = np.random.default_rng(columns).normal(size=(6, columns))
     moments, on = correlated(columns, columns + 1), grid(6, bits)
-    assert np.array_equal(gptq(weight, moments, on), published(weight, moments, on))
+    assert np.array_equal(gptq(weight, inverse_factor(moments), on), published(weight, moments, on))
 
 
 def test_inputs_that_know_nothing_of_each_other_are_rounded_to_the_nearest() -> None:
     weight = np.random.default_rng(0).normal(size=(4, 9))
     on, moments = grid(4, 4), np.diag(np.arange(1.0, 10.0))
-    assert np.array_equal(gptq(weight, moments, on), nearest(weight, on))
+    assert np.array_equal(gptq(weight, inverse_factor(moments), on), nearest(weight, on))
 
 
 def test_errors_lie_between_those_of_the_best_codes_and_of_the_nearest() -> None:
@@ -69,7 +70,7 @@ def test_errors_lie_between_those_of_the_best_codes_and_of_the_nearest() -> None
     for seed in range(40):
         weight = np.random.default_rng(seed).normal(0, 0.5, (1, 7))
         moments = correlated(7, seed)
-        ours.append(error_of(weight - gptq(weight, moments, on) * 0.7, moments)[0])
+        ours.append(error_of(weight - gptq(weight, inverse_factor(moments), on) * 0.7, moments)[0])
         plain.append(error_of(weight - nearest(weight, on) * 0.7, moments)[0])
         best.append(error_of(weight - every * 0.7, moments).min())
     assert (np.array(ours) >= np.array(best) - 1e-12).all()
@@ -81,8 +82,8 @@ def test_a_stack_of_groups_is_each_group_alone() -> None:
     weight = np.random.default_rng(1).normal(size=(3, 2, 9))
     moments = np.stack([correlated(9, seed) for seed in range(3)])
     on = grid(2, 4)
-    alone = [gptq(w, h, on) for w, h in zip(weight, moments, strict=True)]
-    assert np.array_equal(gptq(weight, moments, on), np.stack(alone))
+    alone = [gptq(w, inverse_factor(h), on) for w, h in zip(weight, moments, strict=True)]
+    assert np.array_equal(gptq(weight, inverse_factor(moments), on), np.stack(alone))
 
 
 def test_pairs_of_codes_stay_within_what_int16_holds() -> None:
@@ -92,7 +93,9 @@ def test_pairs_of_codes_stay_within_what_int16_holds() -> None:
     partner[-1] = columns - 1  # alone
     moments = correlated(columns, 3)
     plain = grid(8, 8)
-    free = gptq(weight, moments, plain)
-    bounded = gptq(weight, moments, Grid(plain.scale, plain.low, plain.high, partner))
+    free = gptq(weight, inverse_factor(moments), plain)
+    bounded = gptq(
+        weight, inverse_factor(moments), Grid(plain.scale, plain.low, plain.high, partner)
+    )
     assert (free[:, 0:32:2] + free[:, 1:32:2] > 128).any()
     assert (bounded[:, 0:32:2] + bounded[:, 1:32:2] <= 128).all()
