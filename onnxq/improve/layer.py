@@ -82,6 +82,13 @@ class Layer:
         return constant_array(weight_of(self.node, self.rule))
 
     @property
+    def written(self) -> Singles:
+        """float32: the weight as it is rounded, times the factors that its codes carry."""
+        if self.plan.gain is None:
+            return self.weight
+        return np.asarray(self.weight * self._rows(np.array(self.plan.gain, np.float32)))
+
+    @property
     def is_alone(self) -> bool:
         """Whether no other node reads the weight."""
         return is_private(weight_of(self.node, self.rule))
@@ -90,10 +97,7 @@ class Layer:
     def codes(self) -> Ints:
         """Integers (groups, outputs, inputs), less the zero point."""
         p = self.plan
-        written = self.weight
-        if p.gain is not None:
-            written = written * self._rows(np.array(p.gain, np.float32))
-        codes = rounded_codes(np.asarray(written, np.float32), p.qparams, p.code_limit, p.kept_sums)
+        codes = rounded_codes(self.written, p.qparams, p.code_limit, p.kept_sums)
         zero = np.broadcast_to(self._along(p.qparams.zero_point), codes.shape)
         matrix = self.unfolded.matrix(codes.astype(np.int32) - zero.astype(np.int32))
         return np.ascontiguousarray(matrix)
