@@ -35,6 +35,7 @@ from onnxq.pytorch.importers import ImportedModelWarning, import_quantized
 from onnxq.pytorch.modules.factory import load_factory, load_module, load_weights
 from onnxq.pytorch.modules.float_functional import FloatFunctional
 from onnxq.pytorch.modules.stubs import DeQuantStub, QuantStub, QuantWrapper
+from onnxq.pytorch.numerics.check_observed import check_observed_values, forget_left_out
 from onnxq.pytorch.numerics.fake_quantize import (
     FakeQuantize,
     LearnableFakeQuantize,
@@ -44,6 +45,7 @@ from onnxq.pytorch.numerics.fake_quantize import (
     enable_observer,
     fake_quantize_module,
 )
+from onnxq.pytorch.numerics.synchronize import synchronize_ranks
 from onnxq.pytorch.placing.search import placements
 
 __all__ = [
@@ -57,6 +59,7 @@ __all__ = [
     "QuantWrapper",
     "add_observer_",
     "add_quant_dequant",
+    "check_observed_values",
     "convert",
     "default_eval_fn",
     "disable_fake_quant",
@@ -67,6 +70,7 @@ __all__ = [
     "export",
     "fake_quantize_module",
     "feeds",
+    "forget_left_out",
     "fuse_known_modules",
     "fuse_modules",
     "fuse_modules_qat",
@@ -89,4 +93,5 @@ __all__ = [
     "quantize_qat",
     "read_inputs",
     "swap_module",
+    "synchronize_ranks",
 ]

@@ -8,23 +8,22 @@ The first line is onnxq.pytorch.numerics.observing, the second onnxq.pytorch.num
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from onnxq.observers import MovingAverageMinMaxObserver
-from onnxq.pytorch.numerics import rounding_ops
+from onnxq.pytorch.numerics import rounding_ops, straight_through
 from onnxq.pytorch.numerics.code_types import torch_dtype
 from onnxq.pytorch.numerics.observing import Observing
 from onnxq.qconfig import FakeQuantSpec, ScaleRule
-from onnxq.qparams import QParams
 
 if TYPE_CHECKING:
+    from onnxq.observers import ObserverSpec
     from onnxq.qconfig import Part
+    from onnxq.qparams import QParams
 
 
 class FakeQuantize(Observing):
@@ -47,11 +46,15 @@ class FakeQuantize(Observing):
         has_observed: whether it has seen data.
         observer_enabled: whether it watches.
         fake_quant_enabled: whether values are rounded; False returns them as they are.
+        left_out: buffer, int64 (): batches that held NaN or infinite values; qparams() raises.
 
     Raises:
         QConfigError: arguments that the observer does not take, or that do not fit together.
         UnsupportedError: a type or scheme that ONNX QuantizeLinear does not have.
     """
+
+    FLAGS = ("observer_enabled", "fake_quant_enabled", "has_observed")
+    fake_quant_enabled: bool = True
 
     def __init__(
         self,
@@ -81,6 +84,8 @@ class FakeQuantize(Observing):
         given = {key: end for key, end in ends.items() if end is not None}
         chosen: Any = observer  # FakeQuantSpec says what it may be
         spec = FakeQuantSpec(chosen).observer
+        if "reduce_range" not in observer_kwargs and _is_reduced(spec, quant_min, quant_max):
+            given["reduce_range"] = False
         return FakeQuantSpec(spec.with_args(**given, **observer_kwargs))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -88,10 +93,21 @@ class FakeQuantize(Observing):
 
         Raises:
             ShapeError: x holds integers.
-            CalibrationError: NaN or Inf in x while it is observed; another number of channels.
+            CalibrationError: another number of channels; NaN or Inf, for a NumPy observer.
         """
         self.watch(x)
         return self.rounded(x) if self.fake_quant_enabled else x
+
+    def watch(self, x: Tensor) -> None:
+        """Observes x while observer_enabled, and finds the scale; under torch.export, nothing.
+
+        Raises:
+            ShapeError: x holds integers.
+            CalibrationError: another number of channels; NaN or Inf, for a NumPy observer.
+        """
+        super().watch(x)
+        if self.fake_quant_enabled:
+            self._refresh()
 
     def rounded(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
         """The second half of forward: x rounded.
@@ -103,29 +119,9 @@ class FakeQuantize(Observing):
         return self._round(x, self.scale if scale is None else scale)
 
     def _round(self, x: Tensor, scale: Tensor) -> Tensor:
-        return rounding_ops.fake_quantize(  # type: ignore[no-any-return]  # a custom_op is untyped
+        return straight_through.fake_quantize(
             x, scale, self.zero_point, self.quant_min, self.quant_max, self.ch_axis
         )
-
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        """(scale, zero_point): copies of the buffers, up to date with what was observed."""
-        found = self.qparams()
-        scale = torch.from_numpy(found.scale.copy()).to(self.scale.device)
-        zero_point = torch.from_numpy(found.zero_point.astype(np.int32))
-        return scale, zero_point.to(self.scale.device)
-
-    def qparams(self) -> QParams:
-        """Scale and zero point as onnxq's value; 1, 0 and a warning before any data."""
-        self._refresh()
-        if not self.has_observed:
-            warnings.warn(
-                f"{type(self).__name__} has seen no data: returning scale 1, zero_point 0. Run "
-                "the model on data first.",
-                UserWarning,
-                stacklevel=2,
-            )
-        scale, zero_point = (b.detach().cpu().numpy() for b in (self.scale, self.zero_point))
-        return QParams(scale, zero_point, self.dtype, self.granularity)
 
     def codes(self, x: Tensor) -> Tensor:
         """The codes of x: integers of the dtype that stores them, in [quant_min, quant_max]."""
@@ -140,19 +136,9 @@ class FakeQuantize(Observing):
             return codes
         return codes.to(torch.int32).clamp_(self.quant_min, self.quant_max).to(stored)
 
-    def enable_observer(self, enabled: bool = True) -> Self:
-        """Lets the observer watch (the documented signature)."""
-        self.observer_enabled = bool(enabled)
-        return self
-
-    def disable_observer(self) -> Self:
-        """Keeps scale and zero point as they are."""
-        return self.enable_observer(False)
-
     def fix(self, qparams: QParams) -> Self:
         """Takes scale and zero point as they are known without data; the observer rests."""
-        self._assign("scale", qparams.scale)
-        self._assign("zero_point", qparams.zero_point.astype(np.int32))
+        self._hold(qparams)
         self.has_observed = True
         self._stale = False
         return self.disable_observer()
@@ -169,11 +155,22 @@ class FakeQuantize(Observing):
     def extra_repr(self) -> str:
         """Settings that tell two modules apart."""
         return (
-            f"{self.observer}, codes={self.quant_min}..{self.quant_max}, "
+            f"{self._observer}, codes={self.quant_min}..{self.quant_max}, "
             f"observer_enabled={self.observer_enabled}, "
             f"fake_quant_enabled={self.fake_quant_enabled}, scale={self.scale}, "
             f"zero_point={self.zero_point}"
         )
+
+
+def _is_reduced(spec: ObserverSpec, quant_min: int | None, quant_max: int | None) -> bool:
+    """Whether those codes lie in the half that the observer's reduce_range leaves.
+
+    They are meant as they are then: FakeQuantize(default_observer, 0, 127) has 128 codes.
+    """
+    if quant_min is None or quant_max is None or not spec.argument("reduce_range", False):
+        return False
+    half = spec()
+    return half.quant_min <= quant_min and quant_max <= half.quant_max
 
 
 class LearnableFakeQuantize(FakeQuantize):
@@ -212,18 +209,21 @@ class LearnableFakeQuantize(FakeQuantize):
         spec = super().with_args(observer, quant_min, quant_max, **observer_kwargs)
         return replace(spec, scale=ScaleRule.LEARNED)
 
+    def synchronize(self) -> None:
+        """Nothing: the scale is a parameter, which DistributedDataParallel keeps equal."""
+
     def _round(self, x: Tensor, scale: Tensor) -> Tensor:
-        return rounding_ops.learned_fake_quantize(  # type: ignore[no-any-return]
+        return straight_through.learned_fake_quantize(
             x, scale, self.zero_point, self.quant_min, self.quant_max, self.ch_axis
         )
 
     def _refresh(self) -> None:
         if self._stale:
-            self._refresh_now()
+            super()._refresh()
             self.disable_observer()
         if not torch.compiler.is_exporting():
             # a step of the optimizer may have gone below; .data: what autograd saved stays as it is
-            self.scale.data.clamp_(min=self.observer.range.eps)
+            self.scale.data.clamp_(min=self._observer.range.eps)
 
 
 def fake_quantize_module(part: Part) -> FakeQuantize:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import nn
 
+from onnxq.pytorch.numerics.ends import ends_of
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
-from onnxq.pytorch.numerics.reduction import extremes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,21 +28,21 @@ class WholeBatch:
     def __init__(self, fake: FakeQuantize, sources: int) -> None:
         self.fake = fake
         self.sources = sources
-        self._seen: dict[int, np.ndarray] = {}
+        self._seen: dict[int, Tensor] = {}
 
     def watch(self, x: Tensor, slot: int) -> None:
         """Takes the tensor number `slot` of a batch."""
         fake = self.fake
         if not fake.observer_enabled or torch.compiler.is_exporting() or x.numel() == 0:
             return
-        if not fake.observer.needs_range_alone:
+        if not fake.needs_range_alone:
             fake.watch(x)  # nothing but the data themselves counts
             return
-        self._seen[slot] = extremes(x.detach(), None)
+        self._seen[slot] = ends_of(x.detach(), None)
         if len(self._seen) == self.sources:
-            ends = np.concatenate([*self._seen.values()])
+            low, high = torch.stack([*self._seen.values()]).amax(0).unbind()
             self._seen.clear()
-            fake.watch(torch.from_numpy(ends).to(x.device))
+            fake.watch(torch.stack([low.neg(), high]))
 
 
 class GroupMember(nn.Module):
@@ -74,3 +73,15 @@ class GroupMember(nn.Module):
         if not fake.fake_quant_enabled or not fake.has_observed:
             return x
         return fake.rounded(x)
+
+
+class GridCopy(GroupMember):
+    """A place whose values were rounded by the FakeQuantize before, and only moved since.
+
+    Rounding them again would change neither a value nor a gradient. What convert makes of it
+    rounds: the exported model has a QuantizeLinear here.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x; rounded once converted."""
+        return x if isinstance(self.fake_quant, FakeQuantize) else super().forward(x)

@@ -1,9 +1,9 @@
 """An observer inside a torch module: it watches a tensor, and its qparams are buffers.
 
-The observer is one of onnxq.observers and decides as it does in calibration. Where a tensor's min
-and max are all that it needs, torch reduces the tensor on its device, the observer sees the result,
-and what it knows is kept in buffers, in memory that does not grow; any other observer is given a
-copy of the tensor as a NumPy array, and what it knows goes into the state_dict.
+The observer is one of onnxq.observers and decides as it does in calibration. Where it follows from
+a tensor's ends (onnxq.pytorch.numerics.ends) these are buffers on the tensor's device, and so is
+what follows: no step reads a value on the host, and torch.compile traces it whole. Any other
+observer is NumPy: it is given a copy of the tensor, and what it knows goes into the state_dict.
 """
 
 from __future__ import annotations
@@ -12,29 +12,33 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from onnxq import dtypes
 from onnxq.errors import CalibrationError, UnsupportedError
 from onnxq.observers import NoopObserver
+from onnxq.pytorch.numerics import ends_state
 from onnxq.pytorch.numerics.compiling import never_compiled
-from onnxq.pytorch.numerics.reduction import check_values, extremes
-from onnxq.pytorch.numerics.rounding_ops import check_floats
-from onnxq.pytorch.numerics.torch_ao_state import adopt
-from onnxq.qparams import PerChannel, PerTensor
+from onnxq.pytorch.numerics.ends import UNSEEN, check_values, ends_of, rule_of
+from onnxq.pytorch.numerics.exact_buffers import ExactBuffers
+from onnxq.pytorch.numerics.ranks import (
+    has_ranks,
+    mean_of_ranks,
+    merged_of_ranks,
+    widest_of_ranks,
+)
+from onnxq.pytorch.numerics.reduction import extremes
+from onnxq.pytorch.numerics.rounding import check_floats
+from onnxq.qparams import PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import numpy.typing as npt
 
     from onnxq.dtypes import QDType
     from onnxq.observers import Observer, ObserverSpec
     from onnxq.qparams import Granularity, QScheme
 
-_SEEN = "seen_"  # buffers that hold the state of an observer that needs a range alone
-_STATE = "observer."  # entries of the state_dict that hold another observer's state
-_FLAGS = ("observer_enabled", "fake_quant_enabled", "has_observed")
+_STATE = "observer."  # entries of the state_dict that hold a NumPy observer's state
 
 Method = TypeVar("Method", bound="Callable[..., None]")
 
@@ -42,12 +46,16 @@ Method = TypeVar("Method", bound="Callable[..., None]")
 def _outside_graphs(method: Method) -> Method:
     """Where torch.compile leaves its graph, or says why not where fullgraph forbids it."""
     return never_compiled(
-        method, "observers are NumPy: disable_observer() first, or compile without fullgraph"
+        method,
+        "this observer looks at all values, in NumPy: disable_observer() first, compile without "
+        "fullgraph, or choose one that follows from min and max",
     )
 
 
-class Observing(nn.Module):
+class Observing(ExactBuffers):
     """Watches what it is shown, and holds the scale and zero point that follow.
+
+    In train mode under DistributedDataParallel the ends are those of all ranks' tensors.
 
     Args:
         spec: the observer.
@@ -55,11 +63,12 @@ class Observing(nn.Module):
     Attributes:
         scale: buffer, float32, shape () or (channels,); (1,) before any data where per channel.
         zero_point: buffer, int32, same shape.
-        observer: what finds them.
+        left_out: buffer, int64 (): batches that held NaN or infinite values, and were not taken
+            into account; `check_left_out` raises for them.
         has_observed: whether it has seen data.
         ran_unobserved: whether data passed before that, while the observer rested.
         observer_enabled: whether it watches.
-        fake_quant_enabled: whether scale and zero point are used at once.
+        is_replicated: whether all ranks are shown the same values: those of a weight.
 
     Raises:
         QConfigError: arguments of the observer that do not fit together.
@@ -68,43 +77,59 @@ class Observing(nn.Module):
 
     scale: Tensor
     zero_point: Tensor
+    ends: Tensor
+    left_out: Tensor
+    _steps: Tensor
+    FLAGS: tuple[str, ...] = ("observer_enabled", "has_observed")
 
     def __init__(self, spec: ObserverSpec) -> None:
         super().__init__()
         self._observer_spec = spec
-        self.observer = _checked(spec())
+        self._observer = _checked(spec())
+        self._rule = rule_of(self._observer)
         self.observer_enabled = True
-        self.fake_quant_enabled = True
         self.has_observed = False
         self.ran_unobserved = False
-        self._stale = False  # the observer has seen more than scale and zero_point tell
-        self._batches = 0
-        start = self.observer.range.default(self.granularity)
+        self.is_replicated = False
+        self._stale = False  # more was seen than scale and zero_point tell
+        self._batches = 0  # of a NumPy observer
+        start = self._observer.range.default(self.granularity)
         self.register_buffer("scale", torch.from_numpy(start.scale.copy()))
         self.register_buffer("zero_point", torch.from_numpy(start.zero_point.astype(np.int32)))
-        if self.observer.needs_range_alone:
-            for key, array in self.observer.state().items():
-                self.register_buffer(_SEEN + key, torch.from_numpy(array.copy()))
+        if self._rule is not None:
+            shape = (2, 0) if self.is_per_channel else (2,)
+            self.register_buffer("ends", torch.full(shape, UNSEEN), persistent=False)
+            self.register_buffer("left_out", torch.zeros((), dtype=torch.int64))
+            steps = torch.tensor(self._rule.steps, dtype=torch.float32)
+            self.register_buffer("_steps", steps, persistent=False)
+
+    @property
+    def observer(self) -> Observer:
+        """The observer, with what it has seen; read on the host."""
+        if self._rule is not None and not self.ends.is_meta:
+            state = ends_state.observer_state(self._observer, self.ends.cpu().numpy())
+            self._observer.load_state(state)
+        return self._observer
 
     @property
     def dtype(self) -> QDType:
         """Type of the codes."""
-        return self.observer.dtype
+        return self._observer.dtype
 
     @property
     def qscheme(self) -> QScheme:
         """Affine or symmetric, per tensor or per channel."""
-        return self.observer.qscheme
+        return self._observer.qscheme
 
     @property
     def quant_min(self) -> int:
         """Smallest code."""
-        return self.observer.quant_min
+        return self._observer.quant_min
 
     @property
     def quant_max(self) -> int:
         """Largest code."""
-        return self.observer.quant_max
+        return self._observer.quant_max
 
     @property
     def is_per_channel(self) -> bool:
@@ -114,120 +139,202 @@ class Observing(nn.Module):
     @property
     def ch_axis(self) -> int:
         """Axis of the channels; -1 where there is one scale, as in torch."""
-        return int(getattr(self.observer, "ch_axis", -1)) if self.is_per_channel else -1
+        return int(getattr(self._observer, "ch_axis", -1)) if self.is_per_channel else -1
 
     @property
     def granularity(self) -> Granularity:
         """Part of the tensor that one scale covers."""
         return PerChannel(self.ch_axis) if self.is_per_channel else PerTensor()
 
-    def watch(self, x: Tensor) -> None:
-        """Observes x while observer_enabled, and finds the scale; under torch.export, nothing.
+    @property
+    def min_val(self) -> Tensor:
+        """Smallest value that counts, float32 () or (channels,); inf or empty before any data.
+
+        Observers that do not follow from min and max have no such attribute.
+        """
+        return self.ends[0].neg()
+
+    @property
+    def max_val(self) -> Tensor:
+        """Largest value that counts, likewise."""
+        return self.ends[1]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The tensor as it is; watched while observer_enabled.
 
         Raises:
             ShapeError: x holds integers.
-            CalibrationError: NaN or Inf in x; another number of channels.
+            CalibrationError: another number of channels; NaN or Inf, for a NumPy observer.
+        """
+        self.watch(x)
+        return x
+
+    def watch(self, x: Tensor) -> None:
+        """Observes x while observer_enabled; under torch.export, nothing.
+
+        Raises:
+            ShapeError: x holds integers.
+            CalibrationError: as `forward`.
         """
         check_floats(x)
         if self.observer_enabled and not torch.compiler.is_exporting():
             self._observe(x.detach())
         elif not self.has_observed:
             self.ran_unobserved = True
-        if self.fake_quant_enabled:
-            self._refresh()
+
+    @property
+    def needs_range_alone(self) -> bool:
+        """Whether min and max of a batch are all that counts of it."""
+        return self._observer.needs_range_alone
+
+    def _observe(self, x: Tensor) -> None:
+        if self._rule is None:
+            self._show(x)
+            return
+        shares = self.training and not self.is_replicated and has_ranks()
+        if x.numel() == 0 and not shares:
+            return
+        ends = ends_of(x, self.ch_axis if self.is_per_channel else None)
+        if shares:
+            ends = widest_of_ranks(ends)
+        if self.ends.shape != ends.shape:
+            self._make_room(ends)
+        new, is_left_out = self._rule.seen_with(self.ends, ends)
+        self.ends.copy_(new)
+        self.left_out.add_(is_left_out)
+        self.has_observed = True
+        self._stale = True
+
+    def _make_room(self, ends: Tensor) -> None:
+        before = self.ends.shape[-1]
+        if self.ends.ndim != ends.ndim or before:
+            raise CalibrationError(
+                f"{type(self).__name__}: got {ends.shape[-1]} channels on axis {self.ch_axis}; "
+                f"before there were {before}. Is ch_axis the channels' axis?"
+            )
+        self.ends = torch.full_like(ends, UNSEEN)
 
     @_outside_graphs
-    def _observe(self, x: Tensor) -> None:
+    def _show(self, x: Tensor) -> None:
         if x.numel() == 0:
             return
-        observer = self.observer
+        observer = self._observer
+        axis = self.ch_axis if self.is_per_channel else None
         try:
-            if observer.needs_range_alone:
-                ends = extremes(x, self.ch_axis if self.is_per_channel else None)
-                observer.load_state(self._seen())
-                observer.observe(ends, 1)  # after batch 0, which holds all that was before
-                observer.compact()
-                for key, array in observer.state().items():
-                    self._assign(_SEEN + key, array)
-            else:
-                check_values(x)
-                observer.observe(x.to("cpu", torch.float32).numpy(), self._batches)
-                observer.compact()
+            check_values(x)
+            alone = observer.needs_range_alone
+            shown = extremes(x, axis) if alone else x.to("cpu", torch.float32).numpy()
+            observer.observe(shown, self._batches)
+            observer.compact()
         except CalibrationError as error:
             raise CalibrationError(f"{type(self).__name__}: {error}") from error
         self._batches += 1
         self.has_observed = True
         self._stale = True
-        if self.fake_quant_enabled:
-            self._refresh()  # here, so that compiled code is left once
-
-    def _seen(self) -> dict[str, npt.NDArray[np.generic]]:
-        return {
-            name.removeprefix(_SEEN): buffer.cpu().numpy()
-            for name, buffer in self.named_buffers(recurse=False)
-            if name.startswith(_SEEN)
-        }
-
-    def _assign(self, name: str, array: npt.NDArray[np.generic]) -> None:
-        """Into the buffer, in place where the shape allows: compiled code and DDP hold on to it."""
-        self._set(name, torch.from_numpy(np.array(array)))
-
-    def _set(self, name: str, values: Tensor) -> None:
-        held = getattr(self, name)
-        if held.shape == values.shape:
-            held.data.copy_(values)
-            return
-        values = values.to(held.device, held.dtype)
-        if isinstance(held, nn.Parameter):
-            held.data = values  # an optimizer knows this parameter
-        else:
-            setattr(self, name, values)
-
-    @_outside_graphs
-    def _refresh_now(self) -> None:
-        found = self.observer.calculate_qparams()
-        if found.granularity != self.granularity:
-            raise UnsupportedError(
-                f"{self.observer} gives a scale for {found.granularity}; FakeQuantize rounds with "
-                f"one for {self.granularity}."
-            )
-        self._assign("scale", found.scale)
-        self._assign("zero_point", found.zero_point.astype(np.int32))
-        self._stale = False
 
     def _refresh(self) -> None:
-        if self._stale:
-            self._refresh_now()
+        """Brings scale and zero point up to date with what was seen."""
+        if not self._stale:
+            return
+        if self._rule is None:
+            self._ask()
+        else:
+            scale, zero_point = self._rule.scale_and_zero_point(self.ends, self._steps)
+            self.set_tensor("scale", scale)
+            self.set_tensor("zero_point", zero_point.to(torch.int32))
+        self._stale = False
 
-    def _apply(self, fn: Callable[..., Tensor], recurse: bool = True) -> Self:
-        """Moves the buffers; a model that is cast to half precision keeps its scales in float32."""
-        before = {name: held.detach() for name, held in self._tensors()}
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name, now in self._tensors():
-            if now.dtype != before[name].dtype:
-                exact = before[name].to(now.device)
-                if isinstance(now, nn.Parameter):
-                    now.data = exact
-                else:
-                    setattr(self, name, exact)
+    @_outside_graphs
+    def _ask(self) -> None:
+        found = self._observer.calculate_qparams()
+        if found.granularity != self.granularity:
+            raise UnsupportedError(
+                f"{self._observer} gives a scale for {found.granularity}; FakeQuantize rounds with "
+                f"one for {self.granularity}."
+            )
+        self._hold(found)
+
+    def _hold(self, qparams: QParams) -> None:
+        self.set_tensor("scale", torch.from_numpy(qparams.scale.copy()))
+        self.set_tensor("zero_point", torch.from_numpy(qparams.zero_point.astype(np.int32)))
+
+    def check_left_out(self) -> None:
+        """Asks the device whether batches were left out.
+
+        Raises:
+            CalibrationError: some held NaN or infinite values.
+        """
+        if self._rule is None or self.left_out.is_meta:
+            return
+        count = int(self.left_out)
+        if count:
+            raise CalibrationError(
+                f"{type(self).__name__}: {count} of the batches that it watched held values that "
+                "are NaN or infinite in float32, or a range wider than float32 can say. Lower the "
+                "learning rate, or correct the input; a mask of -inf has to be boolean, or a "
+                "constant of the module. Scale and zero point are those of the other batches: "
+                "accept them with model.apply(forget_left_out)."
+            )
+
+    def qparams(self) -> QParams:
+        """Scale and zero point as onnxq's value; 1, 0 and a warning before any data.
+
+        Raises:
+            CalibrationError: NaN or infinite values were watched.
+        """
+        self.check_left_out()
+        self._refresh()
+        if not self.has_observed:
+            ends_state.warn_unseen(type(self).__name__)
+        scale, zero_point = (b.detach().cpu().numpy() for b in (self.scale, self.zero_point))
+        return QParams(scale, zero_point, self.dtype, self.granularity)
+
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+        """(scale, zero_point): copies of the buffers, up to date with what was observed."""
+        found = self.qparams()
+        scale = torch.from_numpy(found.scale.copy()).to(self.scale.device)
+        zero_point = torch.from_numpy(found.zero_point.astype(np.int32))
+        return scale, zero_point.to(self.scale.device)
+
+    def synchronize(self) -> None:
+        """Takes over what the other ranks have seen; see `synchronize_ranks`."""
+        if self._rule is None:
+            self._observer = merged_of_ranks(self._observer)
+        elif self._rule.averaging_constant is None:
+            self.ends.copy_(widest_of_ranks(self.ends))
+        else:
+            self.ends.copy_(mean_of_ranks(self.ends))
+        # a scale that was given without data stays
+        has_seen = self._rule is None or bool(self.ends.isfinite().all())
+        self._stale = self.has_observed and has_seen
+        self._refresh()
+
+    def reset_min_max_vals(self) -> None:
+        """Forgets what was seen; scale and zero point stay until the next batch."""
+        self._observer = self._observer_spec()
+        if self._rule is not None:
+            self.ends.fill_(UNSEEN)
+            self.left_out.zero_()
+
+    def enable_observer(self, enabled: bool = True) -> Self:
+        """Lets the observer watch (the documented signature)."""
+        self.observer_enabled = bool(enabled)
         return self
 
-    def _tensors(self) -> list[tuple[str, Tensor]]:
-        return [*self.named_buffers(recurse=False), *self.named_parameters(recurse=False)]
+    def disable_observer(self) -> Self:
+        """Keeps scale and zero point as they are."""
+        return self.enable_observer(False)
 
-    def _save_to_state_dict(
-        self,
-        destination: Any,
-        prefix: str,
-        keep_vars: bool,
-    ) -> None:
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         self._refresh()
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        for flag in _FLAGS:
+        for flag in self.FLAGS:
             destination[prefix + flag] = torch.tensor([getattr(self, flag)], dtype=torch.uint8)
-        if not self.observer.needs_range_alone:
-            for key, array in self.observer.state().items():
-                destination[f"{prefix}{_STATE}{key}"] = torch.from_numpy(np.array(array))
+        if self._rule is not None:
+            ends_state.save_ends(destination, prefix, self.ends)
+            return
+        for key, array in self._observer.state().items():
+            destination[f"{prefix}{_STATE}{key}"] = torch.from_numpy(np.array(array))
 
     def _load_from_state_dict(
         self,
@@ -238,36 +345,35 @@ class Observing(nn.Module):
         missing_keys: list[str],
         *lists: list[str],
     ) -> None:
-        if self.observer.needs_range_alone:
-            axis = self.ch_axis if self.is_per_channel else None
-            adopt(state_dict, prefix, self._observer_spec(), _SEEN, axis)
-        for flag in _FLAGS:
+        if self._rule is not None:
+            self._load_ends(state_dict, prefix, missing_keys)
+        self._load_observer(state_dict, prefix + _STATE)
+        for flag in self.FLAGS:
             value = state_dict.pop(prefix + flag, None)
             if value is None:
                 missing_keys.append(prefix + flag)
             else:
                 setattr(self, flag, bool(value.item()))
-        for name, held in self._tensors():
-            value = state_dict.get(prefix + name)
-            if value is None or value.shape == held.shape:
-                continue
-            if value.ndim == held.ndim or name.startswith(_SEEN):
-                # another number of channels; of our own, as the caller keeps the state
-                self._set(name, value.detach().clone())
-        self._load_observer(state_dict, prefix + _STATE)
+        self.fit(state_dict, prefix)
         self._stale = False
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, *lists
         )
-        _, errors = lists
-        if self.observer.needs_range_alone and not self.scale.is_meta and not errors:
-            self.observer.load_state(self._seen())  # with errors, torch raises in the end
+
+    def _load_ends(self, state_dict: dict[str, Tensor], prefix: str, missing: list[str]) -> None:
+        found = ends_state.take_ends(state_dict, prefix)
+        if found is None:
+            missing += [prefix + name for name in (ends_state.MIN, ends_state.MAX)]
+        elif found.ndim == self.ends.ndim:  # else the scale has another rank too, and torch says so
+            self.set_tensor("ends", found)
+        # checkpoints of torch, and of onnxq before it counted
+        state_dict.setdefault(prefix + "left_out", torch.zeros_like(self.left_out))
 
     def _load_observer(self, state_dict: dict[str, Tensor], prefix: str) -> None:
         found = {k for k in state_dict if k.startswith(prefix)}
         state = {k.removeprefix(prefix): state_dict.pop(k).cpu().numpy() for k in found}
         if state:
-            self.observer = self._observer_spec.restore(state)
+            self._observer = self._observer_spec.restore(state)
 
 
 def _checked(observer: Observer) -> Observer:

@@ -1,4 +1,4 @@
-"""Smallest and largest values of a tensor, found on the device that holds it."""
+"""Smallest and largest values of a tensor as an array, for observers that are NumPy."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from onnxq.errors import CalibrationError
+from onnxq.pytorch.numerics.ends import ends_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -28,40 +29,14 @@ def extremes(x: Tensor, axis: int | None) -> npt.NDArray[np.float32]:
     Raises:
         CalibrationError: x has no such axis, or no values (meta device); NaN or Inf in x.
     """
-    check_values(x)
-    low, high = _ends(x, axis)
-    ends = torch.stack([low, high]).to("cpu", torch.float32).numpy()
+    ends = ends_of(x, axis).to("cpu").numpy()
     if not np.isfinite(ends).all():
         raise CalibrationError(_not_finite(x))
+    both = np.stack([-ends[0], ends[1]])
     if axis is None:
-        return ends
+        return both
     channels_second = [2, -1, *[1] * (x.ndim - 2)]
-    return np.moveaxis(ends.reshape(channels_second), 1, axis)
-
-
-def check_values(x: Tensor) -> None:
-    """Guards what is observed.
-
-    Raises:
-        CalibrationError: x is on the meta device.
-    """
-    if x.is_meta:
-        raise CalibrationError(
-            "the tensor is on the meta device, which holds no values to observe; run the model on "
-            "data, or turn the observer off with disable_observer()."
-        )
-
-
-def _ends(x: Tensor, axis: int | None) -> tuple[Tensor, Tensor]:
-    if axis is None:
-        low, high = torch.aminmax(x)
-        return low, high
-    if not -x.ndim <= axis < x.ndim:
-        raise CalibrationError(f"shape {list(x.shape)} has no ch_axis {axis}.")
-    if x.ndim == 1:
-        return x, x  # no other axis; torch takes that for all of them
-    others = [i for i in range(x.ndim) if i != axis % x.ndim]
-    return x.amin(others), x.amax(others)  # 20 times as fast as aminmax along an axis
+    return np.moveaxis(both.reshape(channels_second), 1, axis)
 
 
 def _not_finite(x: Tensor) -> str:

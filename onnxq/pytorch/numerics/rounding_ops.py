@@ -12,56 +12,23 @@ divides a CUDA tensor by a number by multiplying it with the reciprocal.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from onnxq.errors import ShapeError
+from onnxq.pytorch.numerics.rounding import (
+    EXACT,
+    Codes,
+    check,
+    learned_gradients,
+    numbers_of,
+    passed_inside,
+    rounded,
+    spread,
+)
 
 NO_AXIS = -1  # one scale for the tensor: the operators ignore the axis
-_EXACT = torch.float32
-_HALF = 0.5  # a step: between the last code that is inside and the first that is not
-
-
-def _spread(values: Tensor, rank: int, axis: int) -> Tensor:
-    """Scales or zero points, shaped to broadcast with a tensor of that rank."""
-    if values.ndim == 0:
-        return values
-    if not -rank <= axis < rank:
-        raise ShapeError(f"axis {axis} is outside a tensor of rank {rank}.")
-    return values.reshape([-1 if i == axis % rank else 1 for i in range(rank)])
-
-
-def _check(x: Tensor, scale: Tensor) -> None:
-    """Guards what is quantized.
-
-    Raises:
-        ShapeError: x is not floating point, or on another device than scale.
-    """
-    if x.device != scale.device:
-        # torch would take a scale of rank 0 on the CPU, and multiply by its reciprocal
-        raise ShapeError(
-            f"x is on {x.device}, its scale on {scale.device}; move both to one device, such as "
-            f"with model.to({str(x.device)!r})."
-        )
-    check_floats(x)
-
-
-def check_floats(x: Tensor) -> None:
-    """Passes what can be quantized.
-
-    Raises:
-        ShapeError: x is not floating point.
-    """
-    if not x.dtype.is_floating_point:
-        raise ShapeError(
-            f"got a tensor of {x.dtype}, shape {list(x.shape)}; wanted floating-point values. "
-            "Integers (token ids, masks, codes) are not quantized: leave them out of the quantized "
-            "region, or convert them with .float() first."
-        )
 
 
 @torch.library.custom_op("onnxq::quantize_linear", mutates_args=())
@@ -77,10 +44,10 @@ def quantize_linear(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> 
     Returns:
         zero_point.dtype, shape of x.
     """
-    _check(x, scale)
+    check(x, scale)
     limits = torch.iinfo(zero_point.dtype)
-    zp = _spread(zero_point, x.ndim, axis).to(_EXACT)
-    v = x.to(_EXACT) / _spread(scale, x.ndim, axis)
+    zp = spread(zero_point, x.ndim, axis).to(EXACT)
+    v = x.to(EXACT) / spread(scale, x.ndim, axis)
     # fmax gives the number where the other is NaN: the smallest code, as in ONNX Runtime
     v = torch.fmin(torch.fmax(v, limits.min - zp), limits.max - zp)
     return v.round_().add_(zp).to(zero_point.dtype)
@@ -88,7 +55,7 @@ def quantize_linear(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> 
 
 @quantize_linear.register_fake
 def _(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:  # noqa: ARG001
-    _check(x, scale)
+    check(x, scale)
     return torch.empty_like(x, dtype=zero_point.dtype)
 
 
@@ -104,13 +71,13 @@ def dequantize_linear(codes: Tensor, scale: Tensor, zero_point: Tensor, axis: in
     """
     # int64: the difference of two int32 is rounded to float32 once, as ONNX Runtime does
     wide = torch.int64 if codes.dtype == torch.int32 else torch.int32
-    centred = codes.to(wide) - _spread(zero_point, codes.ndim, axis).to(wide)
-    return centred.to(_EXACT).mul_(_spread(scale, codes.ndim, axis))
+    centred = codes.to(wide) - spread(zero_point, codes.ndim, axis).to(wide)
+    return centred.to(EXACT).mul_(spread(scale, codes.ndim, axis))
 
 
 @dequantize_linear.register_fake
 def _(codes: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:  # noqa: ARG001
-    return torch.empty_like(codes, dtype=_EXACT)
+    return torch.empty_like(codes, dtype=EXACT)
 
 
 @torch.library.custom_op("onnxq::fake_quantize", mutates_args=())
@@ -136,7 +103,8 @@ def fake_quantize(
     Raises:
         ShapeError: x is not floating point, or on another device than scale; it has no such axis.
     """
-    return _fake_quantized(x, scale, zero_point, qmin, qmax, axis)
+    numbers = numbers_of(scale, zero_point)
+    return rounded(x, scale, zero_point, Codes(qmin, qmax, axis), numbers)
 
 
 @torch.library.custom_op("onnxq::learned_fake_quantize", mutates_args=())
@@ -148,29 +116,8 @@ def learned_fake_quantize(
     d out / d scale = rint(v) - v where v = x / scale lies inside, qmin - zp below, qmax - zp
     above;   times 1 / sqrt(n qmax), n the number of elements that share the scale
     """
-    return _fake_quantized(x, scale, zero_point, qmin, qmax, axis)
-
-
-def _fake_quantized(
-    x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int, axis: int
-) -> Tensor:
-    _check(x, scale)
-    s = _spread(scale, x.ndim, axis)
-    v = (x.to(_EXACT) / s).round_()
-    number = _number(zero_point)
-    if number is None:
-        zp = _spread(zero_point, x.ndim, axis).to(_EXACT)
-        # two passes, yet four times as fast as clamp between tensors; both keep NaN
-        torch.maximum(v, qmin - zp, out=v)
-        torch.minimum(v, qmax - zp, out=v)
-    else:
-        v.clamp_(qmin - number, qmax - number)
-    return v.mul_(s).to(x.dtype)
-
-
-def _number(zero_point: Tensor) -> int | None:
-    """The zero point, where there is one and reading it does not wait for a device."""
-    return int(zero_point) if zero_point.ndim == 0 and zero_point.device.type == "cpu" else None
+    numbers = numbers_of(scale, zero_point)
+    return rounded(x, scale, zero_point, Codes(qmin, qmax, axis), numbers)
 
 
 def _fake(
@@ -181,85 +128,12 @@ def _fake(
     qmax: int,  # noqa: ARG001
     axis: int,  # noqa: ARG001
 ) -> Tensor:
-    _check(x, scale)
+    check(x, scale)
     return torch.empty_like(x)
 
 
 fake_quantize.register_fake(_fake)
 learned_fake_quantize.register_fake(_fake)
-
-
-@torch.library.custom_op("onnxq::fake_quantize_backward", mutates_args=())
-def _pass_inside(
-    grad: Tensor, x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int, axis: int
-) -> Tensor:
-    """The gradient where the code of x lies in [qmin, qmax], 0 elsewhere."""
-    v = x.to(_EXACT) / _spread(scale, x.ndim, axis)
-    number = _number(zero_point)
-    if number is not None:
-        low, high = _beyond(qmin - number, -1), _beyond(qmax - number, 1)
-        return _where_between(grad, v, low, high)
-    codes = v.round_().add_(_spread(zero_point, x.ndim, axis).to(_EXACT))
-    return _where_between(grad, codes, qmin - _HALF, qmax + _HALF)
-
-
-def _beyond(last: int, sign: int) -> float:
-    """The first float32 past `last` that rint takes further; a tie goes to the even number."""
-    tie = np.float32(last + sign * _HALF)
-    return float(tie if last % 2 else np.nextafter(tie, np.float32(sign * np.inf)))
-
-
-def _where_between(grad: Tensor, v: Tensor, low: float, high: float) -> Tensor:
-    """The gradient where low < v < high, 0 elsewhere.
-
-    In one pass; in float32, since bfloat16 does not tell 127.5 from 128.
-    """
-    passed = torch.ops.aten.hardtanh_backward(grad.to(_EXACT), v, low, high)
-    return passed.to(grad.dtype)  # type: ignore[no-any-return]  # aten is untyped
-
-
-@_pass_inside.register_fake
-def _(
-    grad: Tensor,
-    x: Tensor,  # noqa: ARG001
-    scale: Tensor,  # noqa: ARG001
-    zero_point: Tensor,  # noqa: ARG001
-    qmin: int,  # noqa: ARG001
-    qmax: int,  # noqa: ARG001
-    axis: int,  # noqa: ARG001
-) -> Tensor:
-    return torch.empty_like(grad)
-
-
-@torch.library.custom_op("onnxq::learned_fake_quantize_backward", mutates_args=())
-def _learn(
-    grad: Tensor, x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int, axis: int
-) -> tuple[Tensor, Tensor]:
-    """The gradients of x and of scale."""
-    s, zp = _spread(scale, x.ndim, axis), _spread(zero_point, x.ndim, axis).to(_EXACT)
-    v = x.to(_EXACT) / s
-    rounded = v.round()
-    inside = _where_between(grad, v + zp, qmin, qmax)
-    torch.maximum(rounded, qmin - zp, out=rounded)
-    torch.minimum(rounded, qmax - zp, out=rounded)
-    # grad * (clamp(rint(v)) - v), the second term only where it was not clamped
-    slope = rounded.mul_(grad).sub_(v.mul_(inside))
-    total = slope.sum_to_size(s.shape).reshape(scale.shape)
-    sharing = max(x.numel() // max(scale.numel(), 1), 1)
-    return inside, total / math.sqrt(sharing * max(qmax, 1))
-
-
-@_learn.register_fake
-def _(
-    grad: Tensor,
-    x: Tensor,  # noqa: ARG001
-    scale: Tensor,
-    zero_point: Tensor,  # noqa: ARG001
-    qmin: int,  # noqa: ARG001
-    qmax: int,  # noqa: ARG001
-    axis: int,  # noqa: ARG001
-) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(grad), torch.empty_like(scale)
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001
@@ -270,11 +144,15 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: A
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    return _pass_inside(grad, *ctx.saved_tensors, *ctx.numbers), None, None, None, None, None
+    x, scale, zero_point = ctx.saved_tensors
+    passed = passed_inside(grad, x, scale, zero_point, Codes(*ctx.numbers))
+    return passed, None, None, None, None, None
 
 
 def _learned_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    return *_learn(grad, *ctx.saved_tensors, *ctx.numbers), None, None, None, None
+    x, scale, zero_point = ctx.saved_tensors
+    learned = learned_gradients(grad, x, scale, zero_point, Codes(*ctx.numbers))
+    return *learned, None, None, None, None
 
 
 fake_quantize.register_autograd(_backward, setup_context=_keep)

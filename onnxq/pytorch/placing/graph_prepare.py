@@ -23,8 +23,10 @@ from onnxq.pytorch.modules.stubs import DeQuantStub
 from onnxq.pytorch.modules.transposed import WEIGHTED
 from onnxq.pytorch.nn.intrinsic import FUSED
 from onnxq.pytorch.nn.quantized.observed import bind_input
+from onnxq.pytorch.numerics.check_observed import check_observed_values
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
-from onnxq.pytorch.numerics.group import GroupMember, WholeBatch
+from onnxq.pytorch.numerics.group import GridCopy, GroupMember, WholeBatch
+from onnxq.pytorch.numerics.ranks import check_not_sharded
 from onnxq.pytorch.placing.search import place
 from onnxq.pytorch.placing.tracing import module_of, trace
 from onnxq.pytorch.train.agreeing_sums import keep_sums
@@ -51,6 +53,12 @@ _FUSED: dict[tuple[type[nn.Module], ...], tuple[Any, Any]] = {
 }
 _PLAIN: dict[type[nn.Module], Any] = {kind: QAT_MAPPING[kind] for kind in WEIGHTED}
 _RELUS = (functional.relu, torch.relu, "relu")
+_MOVING = frozenset(
+    (
+        *("reshape", "view", "flatten", "unflatten", "permute", "transpose", "squeeze"),
+        *("unsqueeze", "contiguous", "chunk", "split", "getitem", "select", "expand"),
+    )
+)
 
 
 def prepare_graph_qat(
@@ -75,12 +83,14 @@ def prepare_graph_qat(
             quantizes has no counterpart in it.
         QConfigError: the qconfig has observers where training wants fake quantization.
     """
+    check_not_sharded(model, "prepare_qat")
     mapping = qconfig or QConfigMapping(get_default_qat_qconfig(backend_of(target)))
     prepared = _prepared(_TrainingBuilder, model, inputs, mapping, target)
     bound = bind(model, inputs)
     prepared.eval()
     with torch.no_grad():
         prepared(*bound.args, **bound.kwargs)  # every FakeQuantize has seen data
+    check_observed_values(prepared)
     return prepared.train()
 
 
@@ -203,8 +213,18 @@ class _Builder:
             module: nn.Module = fake
             if batch is not None or name not in sources:
                 slot = sources.index(name) if name in sources else None
-                module = GroupMember(fake, batch, slot)
+                is_copy = slot is None and self._was_rounded(self._nodes[name], fake)
+                module = (GridCopy if is_copy else GroupMember)(fake, batch, slot)
             self._round(self._nodes[name], name, module, fake)
+
+    def _was_rounded(self, node: fx.Node, fake: FakeQuantize) -> bool:
+        """Whether the node only moves what the FakeQuantize has rounded."""
+        while node not in self._makers:
+            name = getattr(node.target, "__name__", node.target)
+            if name not in _MOVING or len(node.all_input_nodes) != 1:
+                return False
+            node = node.all_input_nodes[0]
+        return self._makers[node] is fake
 
     def _round(self, node: fx.Node, name: str, module: nn.Module, fake: FakeQuantize) -> None:
         path = self._free(f"{name}_fake_quant")

@@ -22,7 +22,9 @@ from onnxq.pytorch.modules.stubs import DeQuantStub
 from onnxq.pytorch.nn.qat import QatModule
 from onnxq.pytorch.nn.quantized import DeQuantize
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
+from onnxq.pytorch.numerics.check_observed import check_observed_values
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
+from onnxq.pytorch.numerics.ranks import check_not_sharded
 from onnxq.pytorch.train.agreeing_sums import let_sums_agree
 from onnxq.pytorch.train.given_weights import forget_weights, settle_weights
 from onnxq.pytorch.train.grid_keeping import keep_rounding
@@ -105,8 +107,12 @@ def convert_in_place(module: nn.Module, successors: Successors = USUAL) -> nn.Mo
         successors: what takes the place of what.
 
     Raises:
-        CalibrationError: no data was seen; the message names the module.
+        CalibrationError: no data was seen, or values that are NaN or infinite; the message names
+            the module.
+        UnsupportedError: its parameters are sharded.
     """
+    check_not_sharded(module, "convert")
+    check_observed_values(module)
     leave_float(module, successors.custom)
     let_sums_agree(module)
     settle_weights(module)

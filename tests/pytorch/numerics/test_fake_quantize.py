@@ -25,6 +25,7 @@ from onnxq.observers import (
     PercentileObserver,
     PerChannelMinMaxObserver,
     RecordingObserver,
+    default_observer,
 )
 from onnxq.pytorch import (
     FakeQuantize,
@@ -34,6 +35,7 @@ from onnxq.pytorch import (
     enable_fake_quant,
     enable_observer,
     fake_quantize_module,
+    forget_left_out,
 )
 from onnxq.qconfig import FakeQuantSpec, QConfig, ScaleRule
 
@@ -230,19 +232,51 @@ def test_integers_are_refused_with_the_remedy(dtype: torch.dtype) -> None:
             fake(torch.zeros(2, 3, dtype=dtype))
 
 
-@pytest.mark.parametrize("spec", [MinMaxObserver, NarrowRangeObserver, HistogramObserver])
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_nan_and_inf_are_refused_while_observing_and_leave_no_trace(
-    spec: object, value: float
+NOT_FINITE = [float("nan"), float("inf"), float("-inf")]
+
+
+def with_one(value: float) -> Tensor:
+    bad = torch.ones(4, 6, 5)
+    bad[1, 2, 3] = value
+    return bad
+
+
+@pytest.mark.parametrize("value", NOT_FINITE)
+def test_nan_and_inf_are_refused_by_numpy_observers_and_leave_no_trace(value: float) -> None:
+    fake = trained(HistogramObserver)
+    before = fake.state_dict()
+    with pytest.raises(CalibrationError, match=r"FakeQuantize.*1 of 120 values.*\[1, 2, 3\]"):
+        fake(with_one(value))
+    for name, kept in fake.state_dict().items():
+        assert torch.equal(kept, before[name]), name
+
+
+@pytest.mark.parametrize("spec", SPECS[:9], ids=LABELS[:9])
+@pytest.mark.parametrize("value", NOT_FINITE)
+def test_nan_and_inf_are_left_out_on_the_device_and_refused_when_asked(
+    spec: ObserverSpec, value: float
 ) -> None:
     fake = trained(spec)
     before = fake.state_dict()
-    bad = torch.ones(4, 6, 5)
-    bad[1, 2, 3] = value
-    with pytest.raises(CalibrationError, match=r"FakeQuantize.*1 of 120 values.*\[1, 2, 3\]"):
-        fake(bad)
-    for name, kept in fake.state_dict().items():
+    fake(with_one(value))
+    after = fake.state_dict()
+    assert int(after.pop("left_out")) == 1
+    for name, kept in after.items():
         assert torch.equal(kept, before[name]), name
+    for ask in (fake.qparams, fake.calculate_qparams):
+        with pytest.raises(CalibrationError, match=r"1 of the batches .* NaN or infinite"):
+            ask()
+    fake.apply(forget_left_out)
+    assert np.array_equal(fake.qparams().scale, before["scale"].numpy())
+
+
+@pytest.mark.parametrize("spec", SPECS[:9], ids=LABELS[:9])
+def test_a_first_batch_that_is_left_out_does_not_count(spec: ObserverSpec) -> None:
+    fake = FakeQuantize(spec)
+    fake(with_one(float("nan")))
+    for x in batches():
+        fake(x)
+    assert torch.equal(fake.scale, trained(spec).scale)
 
 
 def test_another_number_of_channels_is_refused() -> None:
@@ -309,6 +343,21 @@ class TestAsValue:
         assert (fake.quant_min, fake.quant_max) == (0, 127)
         fake(torch.tensor([0.0, 127.0]))
         assert fake.scale.item() == 1.0
+
+    @pytest.mark.parametrize(
+        ("arguments", "codes"),
+        [
+            ({"quant_min": 0, "quant_max": 127}, (0, 127)),
+            ({"quant_min": 0, "quant_max": 255}, (0, 127)),
+            ({"quant_min": 0, "quant_max": 127, "reduce_range": True}, (0, 63)),
+            ({}, (0, 127)),
+        ],
+    )
+    def test_codes_that_are_given_are_not_halved_again(
+        self, arguments: dict[str, Any], codes: tuple[int, int]
+    ) -> None:
+        fake = FakeQuantize(default_observer, **arguments)  # which reduces the range
+        assert (fake.quant_min, fake.quant_max) == codes
 
     def test_a_class_stands_for_its_defaults(self) -> None:
         entry = QConfig(activation=FakeQuantize, weight=LearnableFakeQuantize)  # type: ignore[arg-type]

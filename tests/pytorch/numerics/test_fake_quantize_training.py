@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from onnxq.observers import MovingAverageMinMaxObserver, NarrowRangeObserver
+from onnxq.observers import HistogramObserver, MovingAverageMinMaxObserver, NarrowRangeObserver
 from onnxq.pytorch import FakeQuantize, LearnableFakeQuantize, disable_observer, export
 
 if TYPE_CHECKING:
@@ -115,19 +115,35 @@ def test_compiled_training_is_eager_training(kind: type[FakeQuantize], half: boo
 def test_inductor_trains_as_eager_does() -> None:
     net = Net(FakeQuantize)
     twin = copy.deepcopy(net)
-    net.apply(disable_observer)
-    x, _ = task()
-    twin(x)  # observes
-    net.load_state_dict(twin.state_dict())
-    for module in (net, twin):
-        module.apply(disable_observer)
     compiled: Any = torch.compile(net, fullgraph=True)
     wanted = losses(twin, twin, half=False)
     assert losses(net, compiled, half=False) == pytest.approx(wanted, rel=1e-4)
 
 
-def test_one_graph_is_possible_once_the_observers_rest_and_refused_before() -> None:
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_one_graph_observes_rounds_and_trains_from_the_first_batch_on(backend: str) -> None:
+    net = Net(FakeQuantize)
+    twin = copy.deepcopy(net)
+    compiled: Any = torch.compile(net, backend=backend, fullgraph=True)
+    assert losses(net, compiled, half=False) == losses(twin, twin, half=False)
+    theirs = twin.state_dict()
+    for name, ours in net.state_dict().items():
+        assert torch.equal(ours, theirs[name]), name
+
+
+def test_one_graph_learns_scales_once_a_batch_was_seen() -> None:
+    net, (x, _) = Net(LearnableFakeQuantize), task()
+    compiled: Any = torch.compile(net, backend="aot_eager", fullgraph=True)
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="run one batch"):
+        compiled(x)
+    net(x)
+    twin = copy.deepcopy(net)
+    assert losses(net, compiled, half=False) == losses(twin, twin, half=False)
+
+
+def test_an_observer_that_is_numpy_is_refused_in_one_graph_until_it_rests() -> None:
     net, (x, _) = Net(FakeQuantize), task()
+    net.y_fake = FakeQuantize(HistogramObserver)
     compiled: Any = torch.compile(net, backend="eager", fullgraph=True)
     with pytest.raises(torch._dynamo.exc.Unsupported, match=r"disable_observer\(\) first"):
         compiled(x)

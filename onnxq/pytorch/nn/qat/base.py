@@ -91,6 +91,7 @@ class QatModule(Counterpart):
         self.qconfig = found
         part = along_channels(found.weight, self)
         self.weight_fake_quant = fake_quantize_module(part).to(self.weight.device)
+        self.weight_fake_quant.is_replicated = True
 
     def bind_input(self, fake: FakeQuantize | None) -> None:
         """Notes which FakeQuantize made the input."""

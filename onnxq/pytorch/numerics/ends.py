@@ -1,0 +1,186 @@
+"""The ends of a tensor's values, (-min, max), found, folded and rounded to by tensor operations.
+
+    ends    (-min x, max x), shape (2,), or (2, channels); (-inf, -inf) before any data
+    widest  max(seen, ends)
+    average seen + c (ends - seen)                     its first batch as it is
+
+With the minimum negated both ends go on alike. Nothing here reads a value on the host: a batch with
+NaN or infinite values is left out and counted on the device. The numbers are those of the observers
+in onnxq.observers, to the bit: float32, and one division by a tensor, since torch divides a CUDA
+tensor by a number with its reciprocal.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from onnxq.errors import CalibrationError
+from onnxq.observers import (
+    MinMaxObserver,
+    MovingAverageMinMaxObserver,
+    MovingAveragePerChannelMinMaxObserver,
+    NarrowRangeObserver,
+    PerChannelMinMaxObserver,
+)
+from onnxq.observers._range import EPS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from onnxq.observers import Observer
+
+UNSEEN = -math.inf
+_WIDEST = (MinMaxObserver, PerChannelMinMaxObserver, NarrowRangeObserver)
+_AVERAGES = (MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver)
+_TINY = float(np.finfo(np.float32).tiny)
+
+
+@dataclass(frozen=True, slots=True)
+class EndsRule:
+    """What an observer makes of the ends of its batches.
+
+    Attributes:
+        averaging_constant: weight of a new batch; None: the widest ends count.
+        symmetric: whether the larger end alone counts; the zero point is `middle` then.
+        steps: distance of the codes that the range is spread over.
+        quant_min: smallest code.
+        quant_max: largest code.
+        middle: zero point of a symmetric rule.
+        eps: smallest scale.
+        eps_is_relative: eps is a share of the largest channel's scale.
+    """
+
+    averaging_constant: float | None
+    symmetric: bool
+    steps: float
+    quant_min: int
+    quant_max: int
+    middle: int
+    eps: float
+    eps_is_relative: bool
+
+    def seen_with(self, seen: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
+        """(ends that count now, whether the batch was left out).
+
+        Args:
+            seen: ends that count so far, float32 (2,) or (2, channels).
+            ends: of the batch, same shape.
+
+        Returns:
+            Same shape; and bool (): the ends are not finite, or wider than float32 can say.
+        """
+        new = self._folded(seen, ends)
+        # a symmetric range may be twice as wide as the largest float32
+        width = (new * 0.5 if self.symmetric else new).sum(0)
+        is_fine = width < math.inf
+        if is_fine.ndim:
+            is_fine = is_fine.all()
+        return torch.where(is_fine, new, seen), is_fine.logical_not()
+
+    def _folded(self, seen: Tensor, ends: Tensor) -> Tensor:
+        if self.averaging_constant is None:
+            return torch.maximum(seen, ends)
+        moved = (ends - seen).mul_(self.averaging_constant).add_(seen)
+        return torch.where(moved.isnan(), ends, moved)  # -inf - -inf: the first batch
+
+    def scale_and_zero_point(self, ends: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
+        """The grid that covers [min, max] and 0: what the observer's calculate_qparams gives.
+
+        Args:
+            ends: float32 (2,) or (2, channels), of something that was seen.
+            steps: self.steps as float32 (), on the device of the ends.
+
+        Returns:
+            Scale, and whole numbers, both float32 () or (channels,).
+        """
+        reach = ends.clamp_min(0)
+        if self.eps_is_relative:
+            scale = self._relative(ends.amax(0) / steps)
+            return scale, torch.zeros_like(scale)
+        scale = self._at_least_eps((reach.amax(0) if self.symmetric else reach.sum(0)) / steps)
+        if self.symmetric:
+            return scale, torch.full_like(scale, self.middle)
+        zero_point = (reach[0] / scale).round_().add_(self.quant_min)
+        return scale, zero_point.clamp_(self.quant_min, self.quant_max)
+
+    def _at_least_eps(self, scale: Tensor) -> Tensor:
+        if self.eps >= EPS:
+            return scale.clamp_min(self.eps)
+        # values that are all 0 ask for no scale: torch's, however small the eps
+        return torch.where(scale > 0, scale.clamp_min(self.eps), EPS)
+
+    def _relative(self, scale: Tensor) -> Tensor:
+        largest = scale.amax()
+        floor = torch.where(largest > 0, largest, 1.0).mul(self.eps).clamp_min(_TINY)
+        return torch.maximum(scale, floor)
+
+
+def rule_of(observer: Observer) -> EndsRule | None:
+    """The rule of an observer that follows from ends alone; None: it has to see the values.
+
+    A subclass may compute otherwise: it is no such observer.
+    """
+    kind = type(observer)
+    if kind not in (*_WIDEST, *_AVERAGES):
+        return None
+    grid = observer.range
+    is_narrow = kind is NarrowRangeObserver
+    symmetric = observer.qscheme.symmetric
+    return EndsRule(
+        averaging_constant=getattr(observer, "averaging_constant", None),
+        symmetric=symmetric,
+        steps=grid.quant_max if is_narrow else grid.steps / 2 if symmetric else grid.steps,
+        quant_min=grid.quant_min,
+        quant_max=grid.quant_max,
+        middle=0 if is_narrow else grid.middle,
+        eps=grid.eps,
+        eps_is_relative=is_narrow,
+    )
+
+
+def ends_of(x: Tensor, axis: int | None) -> Tensor:
+    """The ends of x, or of its channels along an axis: float32 (2,), or (2, channels).
+
+    Args:
+        x: floating point; bfloat16 and float16 are exact in float32. Empty: UNSEEN.
+        axis: of the channels; None: none.
+
+    Raises:
+        CalibrationError: x has no such axis, or no values (meta device).
+    """
+    check_values(x)
+    low, high = _least_and_largest(x, axis)
+    return torch.stack([low.neg(), high]).to(torch.float32)
+
+
+def check_values(x: Tensor) -> None:
+    """Guards what is observed.
+
+    Raises:
+        CalibrationError: x is on the meta device.
+    """
+    if x.is_meta:
+        raise CalibrationError(
+            "the tensor is on the meta device, which holds no values to observe; run the model on "
+            "data, or turn the observer off with disable_observer()."
+        )
+
+
+def _least_and_largest(x: Tensor, axis: int | None) -> tuple[Tensor, Tensor]:
+    if x.numel() == 0:
+        none = x.new_full(() if axis is None else (x.shape[axis],), UNSEEN)
+        return none.neg(), none
+    if axis is None:
+        low, high = torch.aminmax(x)
+        return low, high
+    if not -x.ndim <= axis < x.ndim:
+        raise CalibrationError(f"shape {list(x.shape)} has no ch_axis {axis}.")
+    if x.ndim == 1:
+        return x, x  # no other axis; torch takes that for all of them
+    others = [i for i in range(x.ndim) if i != axis % x.ndim]
+    return x.amin(others), x.amax(others)  # 20 times as fast as aminmax along an axis

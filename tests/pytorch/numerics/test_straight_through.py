@@ -1,0 +1,80 @@
+"""One fake quantization in three forms: whole under export, open under compile, quick in eager."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from onnxq.pytorch.numerics import rounding_ops, straight_through
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Form = Any
+FORMS: list[tuple[Form, Form]] = [
+    (straight_through.fake_quantize, rounding_ops.fake_quantize),
+    (straight_through.learned_fake_quantize, rounding_ops.learned_fake_quantize),
+]
+
+
+def results(form: Callable[..., Tensor], *, channels: bool) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(4, 3, 5, generator=generator).requires_grad_()
+    scale = torch.tensor([0.02, 0.1, 0.01] if channels else 0.02).requires_grad_()
+    zero = torch.tensor([1, -2, 3] if channels else 5, dtype=torch.int32)
+    y = form(x, scale, zero, -128, 127, 1)
+    y.backward(torch.randn(y.shape, generator=generator))  # type: ignore[no-untyped-call]
+    assert x.grad is not None
+    return [y.detach(), x.grad, torch.zeros(()) if scale.grad is None else scale.grad]
+
+
+@pytest.mark.parametrize("channels", [False, True])
+@pytest.mark.parametrize(("quick", "whole"), FORMS)
+def test_all_forms_give_the_same_bits(quick: Form, whole: Form, channels: bool) -> None:
+    compiled = torch.compile(quick, backend="aot_eager", fullgraph=True)
+    wanted = results(whole, channels=channels)
+    for form in (quick, compiled):
+        for ours, theirs in zip(results(form, channels=channels), wanted, strict=True):
+            assert torch.equal(ours, theirs)
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize(("quick", "whole"), FORMS)
+def test_compiled_code_has_open_operations_and_an_exported_program_the_whole_one(
+    quick: Form, whole: Form
+) -> None:
+    class Rounds(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            scale, zero = torch.tensor(0.1), torch.tensor(0, dtype=torch.int32)
+            return quick(x, scale, zero, -7, 7, -1)  # type: ignore[no-any-return]
+
+    x = torch.randn(3)
+    seen: list[str] = []
+
+    def note(graph: torch.fx.GraphModule, _: object) -> Any:
+        seen.extend(str(node.target) for node in graph.graph.nodes)
+        return graph
+
+    torch.compile(Rounds(), backend=note, fullgraph=True)(x)
+    assert not any("onnxq" in target for target in seen)
+    program = torch.export.export(Rounds(), (x,))
+    name = whole._opoverload.name().replace("::", ".")
+    assert [str(n.target) for n in program.graph.nodes if "onnxq" in str(n.target)] == [
+        f"{name}.default"
+    ]
+    torch._dynamo.reset()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+@pytest.mark.parametrize("channels", [False, True])
+@pytest.mark.parametrize(("quick", "whole"), FORMS)
+def test_cuda_gives_the_bits_of_the_cpu(quick: Form, whole: Form, channels: bool) -> None:
+    def on_cuda(x: Tensor, scale: Tensor, zero: Tensor, *codes: int) -> Tensor:
+        return quick(x.cuda(), scale.cuda(), zero.cuda(), *codes).cpu()  # type: ignore[no-any-return]
+
+    here, there = (results(form, channels=channels) for form in (whole, on_cuda))
+    for ours, theirs in zip(here[:2], there[:2], strict=True):
+        assert torch.equal(ours, theirs)
