@@ -11,6 +11,7 @@ from onnxq.tuning.goal import Aim
 from onnxq.tuning.move_costs import bytes_alone, options_of, times_alone, times_with_their_kind
 from onnxq.tuning.outlook import Outlook
 from onnxq.tuning.position import FormMove
+from onnxq.tuning.standing import TIME_ERROR
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
@@ -25,13 +26,16 @@ Batch = tuple[FormMove, ...]
 """Moves that are measured together, those that promise most first."""
 
 LEAST_GAIN = 0.02
-"""Share of the noise that a batch has to take away to be worth a run: a tenth of a decibel."""
-LEAST_SAVING = 0.01
-"""Share of float's time, or of its weights, that a batch has to save to be worth a run."""
+"""Share of the noise that a batch has to take away to be worth a run: a tenth of a decibel, an
+eighth of what other samples change."""
+LEAST_SAVING = TIME_ERROR / 3
+"""Share of float's time, or of its weights, that a batch has to save to be worth a run: what whole
+runs tell apart with the two batches that may follow."""
 LEAST_COST = 0.002
-"""Share of float's time that stands for less: no order follows from smaller differences."""
+"""Share of float's time that stands for less, a fifteenth of what whole runs tell apart: ratios of
+gain to nothing would order moves by the noise of their times."""
 LEAST_DB = 0.1
-"""Decibels that a position has to lack less, to be worth a run."""
+"""Decibels that a position has to lack less, to be worth a run: as LEAST_GAIN."""
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,22 @@ if TYPE_CHECKING:
     from onnxq.tuning.goal import Goal
     from onnxq.tuning.score import Score
 
-MARGIN_DB = 0.5
-"""Distance from the bound that a search keeps: other samples than its own have other errors."""
+MARGIN_DB = 0.8
+"""Distance from the bound that a search keeps: two models of three have at most so many decibels
+less on samples held apart than on those that they were found on (scripts/tune_margins.py)."""
+TIME_ERROR = 0.03
+"""Share of float's time that whole runs in turns are off by, half their interval in the median
+(scripts/tune_margins.py)."""
 MARGIN_DROP = 0.1
 """The same of a metric, as a share of the drop that is allowed."""
-DB_OF_TIME = 50.0
-"""Decibels that weigh as much as the whole time of the float model, where both are lacking."""
-SPARE_DB, TIME_OF_DB = 3.0, 0.01
-"""Decibels above the bound that are worth something where speed is the objective, and the share of
-float's time that each is worth: times are predicted, and wrong by some hundredths, for which no
-accuracy is given away."""
+DB_OF_TIME = MARGIN_DB / TIME_ERROR
+"""Decibels that weigh as much as the whole time of the float model, where both are lacking: what is
+not known of the one weighs as much as what is not known of the other."""
+SPARE_DB = 3.0
+"""Decibels above the bound that are worth something where speed is wanted: half the noise."""
+TIME_OF_DB = TIME_ERROR / SPARE_DB
+"""Share of float's time that each of them is worth: they are not given away for a time that may be
+none."""
 FARTHEST_DB = 200.0
 """Decibels that stand for all more of them, up to no error at all."""
 
