@@ -82,21 +82,19 @@ class GivenWeight(nn.Module):
             self.layer._parameters.pop(name, None)  # noqa: SLF001
             object.__setattr__(self.layer, name, None)
 
-    def filled(self, weight: Tensor | None = None, bias: Tensor | None = None) -> nn.Module:
+    def filled(self) -> nn.Module:
         """A copy of the layer with parameters, from which a trained layer is made.
 
-        Args:
-            weight: None: zeros.
-            bias: None: zeros, where there is a bias.
+        They are what `give` gave it; zeros where it gave nothing.
         """
         made = copy.copy(self.layer)
         made.__dict__["_parameters"] = dict(self.layer._parameters)  # noqa: SLF001
-        for name, value, shape in zip(_NAMES, (weight, bias), self.shapes, strict=True):
-            made.__dict__.pop(name, None)
+        for name, shape in zip(_NAMES, self.shapes, strict=True):
+            given = made.__dict__.pop(name, None)
             if shape is None:
                 made.register_parameter(name, None)
                 continue
-            filling = torch.zeros(shape) if value is None else value.detach().clone()
+            filling = torch.zeros(shape) if given is None else given.detach().clone()
             made.register_parameter(name, nn.Parameter(filling))
         return made
 
@@ -117,7 +115,9 @@ def _computed(layer: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Ten
 
 
 def weighted_layer(graph: fx.GraphModule, node: fx.Node) -> tuple[str, nn.Module] | None:
-    """Path and layer with a weight that a node calls, given to it or its own; None: it calls none.
+    """Path and layer with a weight that a node calls; None: it calls none.
+
+    A layer that is given its weight is filled, so that it has one.
 
     Args:
         graph: whose node it is.
@@ -128,5 +128,5 @@ def weighted_layer(graph: fx.GraphModule, node: fx.Node) -> tuple[str, nn.Module
     path = str(node.target)
     module = graph.get_submodule(path)
     if isinstance(module, GivenWeight):
-        return f"{path}.layer", module.layer
+        return f"{path}.layer", module.filled()
     return (path, module) if isinstance(module, WEIGHTED) else None
