@@ -28,6 +28,7 @@ from onnxq.cli.options import (
 )
 from onnxq.cli.steps import asked_mapping, claim_beside, claim_folder, given, load_model
 from onnxq.cli.worker_options import Workers, workers_options
+from onnxq.tuning.defaults import IMPROVE, MOST_RUNS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
 @click.option(
     "--max-runs",
     type=click.IntRange(min=1),
-    default=40,
+    default=MOST_RUNS,
     show_default=True,
     help="Models to quantize and run on the samples.",
 )
@@ -84,7 +85,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--improve",
-    default="bias",
+    default=",".join(IMPROVE),
     show_default=True,
     metavar="NAME,...",
     callback=names,

@@ -26,9 +26,8 @@ from onnxq.tuning.time_model import Forms, forms_of
 if TYPE_CHECKING:
     from onnxq.checking.runnable import Made
     from onnxq.qconfig import QConfigMapping
-    from onnxq.samples.excerpt import Excerpt
+    from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.static.plan import Plan
-    from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
     from onnxq.tuning.baseline import Baseline
     from onnxq.tuning.metric import Metric
@@ -65,7 +64,7 @@ class Evaluator:
         self.metric = metric
         self.ratio = ratio
         self.samples = samples
-        self._calibration = samples.taken_by(subject.calibrated)
+        self._calibration = samples.taken_by(subject.calibrated_inputs())
         self.observations = Observations(self._calibration, statistics)
         self._last: tuple[QConfigMapping, Made[Plan]] | None = None
 
@@ -120,22 +119,24 @@ class Evaluator:
             return self._made(mapping, self._first_batch())
         return made
 
+    def finished(self, mapping: QConfigMapping, apart: TuningSamples) -> QuantizedModel:
+        """The model that `quantize` makes with the mapping, its verdict on samples held apart.
+
+        Raises:
+            QConfigError, UnsupportedError, CalibrationError, ModelError: as of `quantize`.
+        """
+        return self._made(mapping, apart.taken_by(self.subject.calibrated_inputs())).model
+
     def _made(self, mapping: QConfigMapping, check: object) -> Made[Plan]:
         wishes = self.subject.settings
         prepared = self.subject.prepared(mapping)
-
-        def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
-            return self.observations.of(prepared), excerpt
-
-        job = StaticJob(
-            prepared, wishes.form, check, self._calibration, wishes.objective, min_sqnr_db=None
-        )
-        made, _ = carry_out(job, observe)
+        job = StaticJob(prepared, wishes.form, check, self._calibration, wishes.objective)
+        made, _ = carry_out(job, self.observations.beside)
         return made
 
     def _first_batch(self) -> Samples:
         samples = self.baseline.samples
-        taken = as_taken(samples.fed(samples.batches[0]), self.subject.calibrated)
+        taken = as_taken(samples.fed(samples.batches[0]), self.subject.calibrated_inputs())
         return Samples(samples.where, 1, lambda: iter([taken]))
 
     def _score(self, made: Made[Plan]) -> Score:

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onnxq.core.saved import Saved
 from onnxq.errors import QConfigError, kind_of, member
+from onnxq.tuning.defaults import MOST_RUNS
 
 if TYPE_CHECKING:
     from onnxq.tuning.score import Score
-
-MOST_RUNS = 40
-"""Runs where the caller names no number: see Goal.max_runs."""
 
 
 class Aim(enum.Enum):

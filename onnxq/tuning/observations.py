@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from onnxq.observers import ObserverSpec
     from onnxq.samples import Samples
+    from onnxq.samples.excerpt import Excerpt
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
 
@@ -58,6 +59,10 @@ class Observations:
         if any(_holder(seen, *item) is None for item in observed.items()):
             seen.append(self._calibrated(_Observed(prepared, _with_their_like(seen, observed))))
         return _joined(seen, observed)
+
+    def beside(self, prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
+        """The statistics, as a StaticJob asks for them; nothing is added to the excerpt."""
+        return self.of(prepared), excerpt
 
     def _calibrated(self, prepared: Prepared | _Observed) -> Statistics:
         self.calibrations += 1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.checking.comparison import Agreement, Comparison
+from onnxq.checking.side_by_side import Pair
 from onnxq.errors import CalibrationError
 from onnxq.tuning.score import least_db
 
@@ -27,8 +27,7 @@ class PairedOutputs:
 
     def __init__(self, coded: Mapping[str, Coded] | None = None) -> None:
         self._coded = dict(coded or {})
-        self._floats: dict[str, Comparison] = {}
-        self._agreements: dict[str, Agreement] = {}
+        self._floats: dict[str, Pair] = {}
         self._equal: dict[str, tuple[int, int]] = {}
         self._differing: set[str] = set()
 
@@ -47,8 +46,6 @@ class PairedOutputs:
     def _add(self, name: str, x: Array, y: Array) -> None:
         if x.dtype.kind in "OSU":
             return
-        if name in self._coded and x.shape == y.shape:
-            y = self._coded[name].decode(y)
         if x.shape != y.shape:
             self._differing.add(name)
             return
@@ -56,14 +53,15 @@ class PairedOutputs:
             equal, seen = self._equal.get(name, (0, 0))
             self._equal[name] = equal + int(np.count_nonzero(x == y)), seen + x.size
             return
-        self._floats.setdefault(name, Comparison()).update(x, y)
-        if x.ndim == 2 and x.shape[1] > 1:
-            self._agreements.setdefault(name, Agreement()).update(x, y)
+        fresh = Pair(name, name, name, None, coded=self._coded.get(name))
+        pair = self._floats.setdefault(name, fresh)
+        pair.sums.add(pair.compared(x, y))
 
     @property
     def sqnr_db(self) -> dict[str, float]:
         """Output of floats -> dB; NaN where it cannot be compared."""
-        found = {name: each.sqnr_db for name, each in self._floats.items() if each.elements}
+        sums = {name: pair.sums.compared for name, pair in self._floats.items()}
+        found = {name: each.sqnr_db for name, each in sums.items() if each.elements}
         return found | dict.fromkeys(sorted(self._differing), math.nan)
 
     @property
@@ -90,7 +88,7 @@ class PairedOutputs:
         Raises:
             CalibrationError: no output is of shape (samples, classes), and none of integers.
         """
-        shares = [each.share for each in self._agreements.values()]
+        shares = [pair.sums.top1.share for pair in self._floats.values()]
         found = [share for share in shares if share is not None]
         found += [equal / seen for equal, seen in self._equal.values() if seen]
         found += [0.0] * len(self._differing)

@@ -6,15 +6,13 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import onnx
-
 from onnxq import targets
 from onnxq.dynamic.dynamic_decision import Objective
-from onnxq.graph.annotations import Annotations
 from onnxq.graph.canonical import Canonical, canonicalize
 from onnxq.graph.io import load, model_hash
 from onnxq.graph.pixels import coded_pixels
-from onnxq.graph.saving import saved_bytes, to_bytes
+from onnxq.graph.portable import PortableModel
+from onnxq.graph.saving import saved_bytes
 from onnxq.ort.runtime import Session, open_session
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.qconfig import default_qconfig_mapping
@@ -133,8 +131,7 @@ class Subject:
         pixels = coded_pixels(self.canonical.model, as_input_codes(self.settings.input_codes))
         return input_specs(self.canonical.model, set(fed_back), pixels or None)
 
-    @property
-    def calibrated(self) -> tuple[InputSpec, ...]:
+    def calibrated_inputs(self) -> tuple[InputSpec, ...]:
         """Inputs of the model that is calibrated, which takes pixels where these are asked for."""
         return self.prepared(self.default).inputs if self.settings.input_codes else self.inputs
 
@@ -165,14 +162,17 @@ class Subject:
         Raises:
             ModelError: the model is too large for protobuf; tune it in one process.
         """
-        data = to_bytes(self.canonical.model, Annotations.KEPT)
+        model = PortableModel.of(self.canonical.model, self.canonical.model)
         others = (self.canonical.notes, self.settings, self.model_hash, self.float_bytes)
-        return _restored, (data, *others)
+        return _restored, (model, *others)
 
 
 def _restored(
-    data: bytes, notes: tuple[str, ...], settings: Settings, known_hash: str, float_bytes: int
+    model: PortableModel,
+    notes: tuple[str, ...],
+    settings: Settings,
+    known_hash: str,
+    float_bytes: int,
 ) -> Subject:
     """The Subject whose parts `__reduce__` gave."""
-    model = load(onnx.ModelProto.FromString(data))
-    return Subject(Canonical(model, notes), settings, known_hash, float_bytes)
+    return Subject(Canonical(model.load(), notes), settings, known_hash, float_bytes)

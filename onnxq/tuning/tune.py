@@ -14,13 +14,13 @@ import time
 import warnings
 from typing import TYPE_CHECKING
 
-from onnxq.checking.static_job import StaticJob, carry_out
 from onnxq.errors import QConfigError, kind_of
 from onnxq.improve import wanted
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.samples.held_apart import EVERY
 from onnxq.tuning.baseline import baseline_of
 from onnxq.tuning.course import Course, open_journal, times_in
+from onnxq.tuning.defaults import IMPROVE
 from onnxq.tuning.evaluations import Evaluations
 from onnxq.tuning.evaluator import Evaluator
 from onnxq.tuning.finalists import Clock
@@ -44,17 +44,13 @@ if TYPE_CHECKING:
     from onnxq.costs import Costs
     from onnxq.qconfig import QConfigMapping
     from onnxq.qconfig.input_codes import Asked
-    from onnxq.quantized.quantized_model import QuantizedModel
-    from onnxq.samples.excerpt import Excerpt
-    from onnxq.static.prepared import ModelSource, Prepared
-    from onnxq.static.statistics import Statistics
+    from onnxq.static.prepared import ModelSource
     from onnxq.targets import Target
     from onnxq.targets.range_reduction import RangeReduction
     from onnxq.tuning.course import Step
     from onnxq.tuning.metric import Metric
     from onnxq.tuning.position import Point
     from onnxq.tuning.score import Score
-    from onnxq.tuning.tuning_samples import TuningSamples
 
 DEFAULT_GOAL = Goal()
 
@@ -74,7 +70,7 @@ def tune(
     ignore: Collection[str] = (),
     check: object = None,
     hold_apart: int = EVERY,
-    improve: Sequence[str] = ("bias",),
+    improve: Sequence[str] = IMPROVE,
     input_codes: Mapping[str, Asked] | None = None,
     output_codes: Sequence[str] = (),
     costs: Costs | None = None,
@@ -153,7 +149,7 @@ def tune(
         if score.time_ratio is not None and score.time_range is not None:
             checked = checked.timed(score.time_ratio, score.time_range)
     tuned = Tuned(
-        model=_finished(evaluator, best, apart),
+        model=evaluator.finished(best, apart),
         qconfig=best,
         score=score,
         held_apart=Checked(apart.where, beside.metric, checked),
@@ -204,23 +200,3 @@ def _missed(goal: Goal, *scores: tuple[Score, float]) -> tuple[str, ...]:
         for place, (score, float_metric) in zip(places, scores, strict=True)
         for words in goal.missed(score, float_metric)
     )
-
-
-def _finished(
-    evaluator: Evaluator, mapping: QConfigMapping, apart: TuningSamples
-) -> QuantizedModel:
-    """The model that `quantize` makes with the mapping, its verdict on the samples held apart."""
-
-    def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
-        return evaluator.observations.of(prepared), excerpt
-
-    wishes, taken = evaluator.subject.settings, evaluator.subject.calibrated
-    job = StaticJob(
-        evaluator.subject.prepared(mapping),
-        wishes.form,
-        apart.taken_by(taken),
-        evaluator.samples.taken_by(taken),
-        wishes.objective,
-    )
-    made, _ = carry_out(job, observe)
-    return made.model

@@ -199,7 +199,7 @@ def test_a_subject_pickles_and_makes_the_same_bytes(evaluator: Evaluator) -> Non
 def test_labels_do_not_reach_the_model() -> None:
     assert set(labelled()) == {"x", "labels"}
     evaluator = evaluator_of()
-    taken = evaluator.samples.taken_by(evaluator.subject.calibrated)
+    taken = evaluator.samples.taken_by(evaluator.subject.calibrated_inputs())
     assert all(set(batch) == {"x"} for batch in taken)
 
 

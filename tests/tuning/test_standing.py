@@ -11,6 +11,7 @@ from onnxq.tuning.standing import (
     FARTHEST_DB,
     MARGIN_DB,
     SPARE_DB,
+    TIME_ERROR,
     TIME_OF_DB,
     Standing,
     noise_of,
@@ -85,3 +86,9 @@ def test_noise_is_allowed_up_to_the_bound_else_none_is_added() -> None:
 def test_noise_that_is_aimed_at_takes_away_what_is_lacking() -> None:
     wanted = standing(min_sqnr_db=30)
     assert wanted.noise_aim(score(20.0)) == pytest.approx(noise_at(30 + MARGIN_DB))
+
+
+def test_what_is_uncertain_of_a_time_weighs_as_much_as_what_is_of_an_error() -> None:
+    wanted = standing(min_sqnr_db=30, max_time=0.5)
+    late, loud = score(40.0, time=0.5 + TIME_ERROR), score(30.0, time=0.5)
+    assert wanted.lacks(late) == pytest.approx(wanted.lacks(loud))
