@@ -69,7 +69,7 @@ class TimeModel:
     """
 
     def __init__(self, times: Times, model: ir.Model) -> None:
-        self.times, self.model = times, model
+        self.times = times
         self._nodes = list(model.graph)
         self._inputs = list(model.graph.inputs)
         self._outputs = list(model.graph.outputs)

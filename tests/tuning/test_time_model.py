@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,12 +13,16 @@ from tests.examples import ALL_INTEGERS
 from tests.small_networks import perceptron
 from tests.tuning.parts import evaluator_of, rows
 
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
 INTEGER = NodeForm.INTEGER
 CHANGES = {"quantize": ChangeTime(10.0, 0.0), "dequantize": ChangeTime(7.0, 0.0)}
 
 
 @pytest.fixture(scope="module")
-def model_and_names() -> tuple[TimeModel, list[str]]:
+def network() -> tuple[ir.Model, Times]:
+    """A chain of nodes, and times of all of them."""
     evaluator = evaluator_of(perceptron(), rows(perceptron()))
     model = evaluator.subject.prepared(ALL_INTEGERS).model
     names = [str(node.name) for node in model.graph]
@@ -24,8 +30,13 @@ def model_and_names() -> tuple[TimeModel, list[str]]:
     shape = tuple(n if isinstance(n, int) else 1 for n in spec.shape or ())
     nodes = {name: NodeTimes({"float": 100.0, "integer": 40.0}) for name in names}
     float_ns = 100.0 * len(names) + 5.0
-    times = Times("", {spec.name: shape}, nodes, CHANGES, {"run": 5.0}, float_ns)
-    return TimeModel(times, model), names
+    return model, Times("", {spec.name: shape}, nodes, CHANGES, {"run": 5.0}, float_ns)
+
+
+@pytest.fixture(scope="module")
+def model_and_names(network: tuple[ir.Model, Times]) -> tuple[TimeModel, list[str]]:
+    model, times = network
+    return TimeModel(times, model), list(times.nodes)
 
 
 def test_all_in_float_takes_the_sum_of_all(model_and_names: tuple[TimeModel, list[str]]) -> None:
@@ -73,12 +84,18 @@ def test_forms_of_a_plan_say_what_is_inside_of_another_node() -> None:
 
 
 def test_float_behind_codes_takes_the_time_that_it_had_there(
-    model_and_names: tuple[TimeModel, list[str]],
+    network: tuple[ir.Model, Times],
 ) -> None:
-    model, names = model_and_names
-    second = replace(model.times.nodes[names[1]], behind={"integer": 60.0})
-    times = replace(model.times, nodes={**model.times.nodes, names[1]: second})
-    with_it = TimeModel(times, model.model)
-    forms = {names[0]: INTEGER}
-    assert model.ns(forms) - with_it.ns(forms) == 40.0
-    assert model.ns({}) == with_it.ns({})
+    model, times = network
+    first, second, *_ = times.nodes
+    known = replace(times.nodes[second], behind={"integer": 60.0})
+    without = TimeModel(times, model)
+    with_it = TimeModel(replace(times, nodes={**times.nodes, second: known}), model)
+    assert without.ns({first: INTEGER}) - with_it.ns({first: INTEGER}) == 40.0
+    assert without.ns({}) == with_it.ns({})
+
+
+def test_a_model_of_times_travels_to_other_processes(network: tuple[ir.Model, Times]) -> None:
+    model, times = network
+    ratio = pickle.loads(pickle.dumps(TimeModel(times, model).ratio))
+    assert ratio({}) == 1.0
