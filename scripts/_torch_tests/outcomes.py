@@ -62,6 +62,8 @@ def _outcome(case: ElementTree.Element, suite: Suite) -> Outcome:
     if ended.tag == "skipped":
         return Outcome(name, Kind.OTHER, said)
     known = suite.cause_of(name)
+    if "compiled without CUDA" in said:
+        return Outcome(name, Kind.OTHER, "needs a GPU")
     absent = re.search(rf"_torch_tests\.{redirected.ROOT}\.(\w+)", f"{ended.get('message')}")
     if absent is not None and known is None:
         return Outcome(name, Kind.OTHER, f"{redirected.ABSENT} {absent[1]}")

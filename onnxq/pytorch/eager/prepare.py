@@ -23,6 +23,7 @@ from onnxq.pytorch.eager.custom_config import OBSERVED_CLASSES, PREPARING, entri
 from onnxq.pytorch.eager.layer_types import UNFOLDED, WHOLE
 from onnxq.pytorch.eager.propagation import propagate_qconfig_
 from onnxq.pytorch.eager.torch_ao import own_module
+from onnxq.pytorch.modules.door import Model, check_traceable, in_float32, opened
 from onnxq.pytorch.modules.hooks import carry_over
 from onnxq.pytorch.modules.open_attention import why_whole
 from onnxq.pytorch.modules.places import exchanged, places
@@ -75,7 +76,7 @@ def prepare(
     """
     given = (inplace, allow_list, observer_non_leaf_module_list, prepare_custom_config_dict)
     if _without_stubs(inputs, qconfig, target, given):
-        return prepare_graph(model, inputs, qconfig, target)
+        return prepare_graph(_traceable(model, "prepare"), in_float32(inputs), qconfig, target)
     if model.training:
         raise ModelError(
             "prepare: the model is in train mode, in which dropout and batch norm change what is "
@@ -145,7 +146,8 @@ def prepare_qat(
         QConfigError: no module has a qconfig; one whose observers do not round.
     """
     if _without_stubs(inputs, qconfig, target, (mapping, inplace)):
-        return prepare_graph_qat(model, inputs, qconfig, target)
+        plain = _traceable(model, "prepare_qat")
+        return prepare_graph_qat(plain, in_float32(inputs), qconfig, target)
     if not model.training:
         raise ModelError(
             "prepare_qat: the model is in eval mode, in which fuse_modules folds batch norm away "
@@ -186,6 +188,18 @@ def _without_stubs(
             "modules are for models with stubs. Leave them out."
         )
     return inputs is not None
+
+
+def _traceable(model: Model, wanted_by: str) -> nn.Module:
+    """The plain module, in float32, of any form that `onnxq.export` takes but scripts.
+
+    Raises:
+        UnsupportedError: a ScriptModule.
+        ModelError: no module, a path that holds no program.
+    """
+    module = opened(model)
+    check_traceable(module, wanted_by)
+    return module
 
 
 def _own(model: nn.Module, inplace: bool) -> nn.Module:

@@ -22,7 +22,8 @@ from onnxq.graph.annotations import Annotations
 from onnxq.ort import runtime
 from onnxq.pytorch.arguments.axes import BATCH, Axes, DynamicAxes, resolved
 from onnxq.pytorch.arguments.batch_axes import batch_axes
-from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs, bind
+from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs, bind, positional
+from onnxq.pytorch.arguments.cache import without_cache
 from onnxq.pytorch.arguments.flat import flattened, is_flat
 from onnxq.pytorch.arguments.flat import output_names as names_of
 from onnxq.pytorch.arguments.forward import first_run
@@ -34,9 +35,12 @@ from onnxq.pytorch.exporting.check import (
 )
 from onnxq.pytorch.exporting.check_quantized import check_in_steps
 from onnxq.pytorch.exporting.quiet import quiet_exporter
+from onnxq.pytorch.exporting.reshaped import FAILED_VIEW, name_sizes, reshaped_program
 from onnxq.pytorch.exporting.result import check_request, own_weights, tidy
+from onnxq.pytorch.exporting.script import bind_script, check_script_request, export_script
 from onnxq.pytorch.exporting.translation import translation_table
 from onnxq.pytorch.exporting.whole_layers import RECURRENT_TABLE, WholeLayers, merge_directions
+from onnxq.pytorch.modules.door import Model, in_float32, is_scripted, opened, recorded
 from onnxq.pytorch.modules.transformers import twin_without_shortcuts, zeroes_padding
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.train.agreeing_sums import warn_of_sums
@@ -87,7 +91,7 @@ _ADVICE = (
 
 
 def export(
-    module: nn.Module,
+    module: Model,
     inputs: Inputs,
     path: str | Path | None = None,
     *,
@@ -109,11 +113,14 @@ def export(
     The module's own modes (train or eval, each submodule) are as before afterwards.
 
     Args:
-        module: anything that torch.export can trace.
+        module: anything that torch.export can trace; an ExportedProgram, or the path of a .pt2
+            file; a scripted or traced module (in opset 20, by torch's older exporter, with tensors
+            as inputs). One in half precision is exported in float32, with a warning.
         inputs: example inputs of forward: a tensor, a sequence of its arguments, or a mapping by
             parameter name. Tensors may be nested in them, in tuples, lists, dicts, named tuples and
             dataclasses; each becomes an input of the model, called as the parameter, or as the way
             to it: hidden_0, hidden_1. None, numbers and strings are constants of the model.
+            use_cache is False where forward has it and nothing is said.
         path: where to write it, as one file (weights go to `<name>.data` beside it above 2 GB);
             None writes nothing.
         opset: 18 to 22.
@@ -123,8 +130,9 @@ def export(
             name of a single tensor.
         dynamic_axes: input name -> {axis: name of its size}; or by parameter, for all tensors in
             it, or nested like it, as torch.export's dynamic_shapes (see pytorch.arguments.axes).
-            None finds the batch: axis 0 of every input, or axes of equal length along which forward
-            computes rows one by one (see pytorch.arguments.batch_axes). {} fixes all shapes to
+            None takes those of a program, and else finds the batch: axis 0 of every input, or axes
+            of equal length along which forward computes rows one by one (see
+            pytorch.arguments.batch_axes). {} fixes all shapes to
             those of the example inputs.
         tolerance: largest accepted difference as a share of the largest absolute output value, or
             in steps of a quantized output; None derives it from the module's size.
@@ -134,8 +142,8 @@ def export(
         it stays as it is when training goes on.
     Raises:
         QConfigError: inputs, names or axes that forward does not have.
-        ModelError: parameters in float64 or bfloat16; forward fails on the example inputs, or in
-            every other batch size.
+        ModelError: parameters in float64; a path that holds no program; forward fails on the
+            example inputs, or in every other batch size.
         UnsupportedError: an opset out of range, a module that cannot be exported, a request
             that the exporter did not fulfil.
         VerificationError: the exported model computes something else than the module.
@@ -149,21 +157,32 @@ def export(
     check_format(format)
     if path is not None:
         io.check_writable(path)  # before the work, not after it
+    module = opened(module)
+    if is_scripted(module):
+        check_script_request(opset == DEFAULT_OPSET, input_names, output_names, dynamic_axes)
+        model = export_script(module.eval(), bind_script(module, inputs))
+        if path is not None:
+            io.save(model, path, Annotations.KEPT)
+        return model
+    inputs = in_float32(inputs)
     if any(isinstance(part, FakeQuantize) for part in module.modules()):
         check_prepared(module)
         module = convert_in_place(copy.deepcopy(module))
     check_dtypes(module)
     check_projections(module)
-    given = bind(module, inputs, input_names)
-    asked = None if dynamic_axes is None else resolved(dynamic_axes, given)
+    given = without_cache(module, bind(module, inputs, input_names))
+    asked = recorded(module, given) if dynamic_axes is None else resolved(dynamic_axes, given)
     with eval_mode(module):
         outputs = first_run(module, given)
         axes = asked or batch_axes(module, given)
         bound = traceable(given, axes)
         names = output_names or names_of(outputs, bound.tensors)
         traced = twin_without_shortcuts(module)
-        traced = traced if is_flat(bound, outputs) else flattened(traced, bound)
-        model = _trace(traced, bound, axes, opset, names)
+        if is_flat(bound, outputs):
+            model = _trace(traced, bound, axes, opset, names)
+        else:
+            flat = flattened(traced, bound)
+            model = _trace(flat, positional(bound.tensors), axes, opset, names)
         check_request(model, list(bound.tensors), axes.of, opset, names)
         tidy(model)
         merge_directions(model)
@@ -215,25 +234,43 @@ def _trace(
     output_names: Sequence[str] | None,
 ) -> ir.Model:
     """The ONNX model that torch's exporter makes of a module that takes the tensors of `bound`."""
-    # None, not {}, for an input without dynamic axes: torch wants an entry per input
-    shapes = {name: axes.of.get(name) or None for name in bound.tensors}
-    flat = bound.is_flat
     try:
-        with quiet_exporter(), WholeLayers():
-            program = torch.onnx.export(
-                module,
-                bound.args if flat else tuple(bound.tensors.values()),
-                kwargs=bound.kwargs if flat else None,
-                dynamo=True,
-                verbose=False,
-                opset_version=opset,
-                input_names=list(bound.tensors),
-                output_names=output_names,
-                dynamic_shapes=shapes if flat else tuple(shapes.values()),
-                custom_translation_table=translation_table(opset) | RECURRENT_TABLE,
-            )
+        return _written(module, bound, axes, opset, output_names)
+    except torch.onnx.OnnxExporterError as error:
+        if FAILED_VIEW not in _reasons(error)[-1]:
+            raise UnsupportedError(_explained(module, error)) from error
+    with quiet_exporter(), WholeLayers():
+        reshaped = reshaped_program(module, bound, axes)
+    try:
+        model = _written(reshaped, bound, axes, opset, output_names)
     except torch.onnx.OnnxExporterError as error:
         raise UnsupportedError(_explained(module, error)) from error
+    name_sizes(model, axes)
+    return model
+
+
+def _written(
+    source: nn.Module | torch.export.ExportedProgram,
+    bound: BoundInputs,
+    axes: Axes,
+    opset: int,
+    output_names: Sequence[str] | None,
+) -> ir.Model:
+    # None, not {}, for an input without dynamic axes: torch wants an entry per input
+    shapes = {name: axes.of.get(name) or None for name in bound.tensors}
+    with quiet_exporter(), WholeLayers():
+        program = torch.onnx.export(
+            source,
+            bound.args,
+            kwargs=bound.kwargs or None,
+            dynamo=True,
+            verbose=False,
+            opset_version=opset,
+            input_names=list(bound.tensors),
+            output_names=output_names,
+            dynamic_shapes=shapes if isinstance(source, nn.Module) else None,
+            custom_translation_table=translation_table(opset) | RECURRENT_TABLE,
+        )
     if program is None:
         raise AssertionError("torch.onnx.export(dynamo=True) returns a program")
     return program.model
@@ -253,15 +290,21 @@ class Limits(NamedTuple):
 
 def _explained(module: nn.Module, error: BaseException) -> str:
     """The failure in one line, the exporter's own reason, and the remedy where it is known."""
+    reasons = _reasons(error)
+    known = [advice for mark, advice in _ADVICE if any(mark in reason for reason in reasons)]
+    innermost = textwrap.shorten(reasons[-1], 400, placeholder=" ...")
+    remedy = known[0] if known else "change the line of forward that the message above names."
+    return f"{type(module).__name__} cannot be exported to ONNX: {innermost}\nWhat to do: {remedy}"
+
+
+def _reasons(error: BaseException) -> list[str]:
+    """Messages of an error and its causes, outermost first."""
     reasons = []
     cause: BaseException | None = error
     while cause is not None:
         reasons.append(str(cause))
         cause = cause.__cause__
-    known = [advice for mark, advice in _ADVICE if any(mark in reason for reason in reasons)]
-    innermost = textwrap.shorten(reasons[-1], 400, placeholder=" ...")
-    remedy = known[0] if known else "change the line of forward that the message above names."
-    return f"{type(module).__name__} cannot be exported to ONNX: {innermost}\nWhat to do: {remedy}"
+    return reasons
 
 
 def _check_values(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import onnx
 import onnx_ir as ir
@@ -12,25 +13,52 @@ import torch
 
 from onnxq.errors import QConfigError, UnsupportedError, kind_of
 from onnxq.ort import runtime
-from onnxq.pytorch.arguments.bound_inputs import BoundInputs, positional
+from onnxq.pytorch.arguments.axes import BATCH
+from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs, positional
 from onnxq.pytorch.exporting.check import check_against, relative_tolerance
-from onnxq.pytorch.exporting.exporter import BATCH
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SCRIPT_OPSET = 20  # the last one that this exporter writes
 
 
-def bind_script(model: torch.jit.ScriptModule, inputs: Sequence[object]) -> BoundInputs:
-    """Inputs by position, under the names of forward's parameters.
+def check_script_request(usual_opset: object, *others: object) -> None:
+    """Passes an export that asks for what torch's older exporter gives.
+
+    Args:
+        usual_opset: whether the opset was left open.
+        others: names and axes; None where they were left open.
 
     Raises:
-        QConfigError: another number of them.
+        UnsupportedError: it asks for more.
+    """
+    if not usual_opset or any(other is not None for other in others):
+        raise UnsupportedError(
+            f"a ScriptModule is exported in opset {SCRIPT_OPSET}, with the names of its forward, "
+            "and axis 0 as the batch. Leave opset, input_names, output_names and dynamic_axes out, "
+            "or export the module that it was made of."
+        )
+
+
+def bind_script(model: torch.jit.ScriptModule, inputs: Inputs) -> BoundInputs:
+    """Inputs under the names of forward's parameters.
+
+    Args:
+        model: scripted or traced.
+        inputs: a tensor, a sequence of them, or by name those of the first parameters.
+
+    Raises:
+        QConfigError: another number of them, or other names.
         UnsupportedError: one that is no tensor.
     """
     forward: Any = model.forward
     names = [argument.name for argument in forward.schema.arguments[1:]]
+    if isinstance(inputs, Mapping):
+        if list(inputs) != names[: len(inputs)]:
+            raise QConfigError(
+                f"forward({', '.join(names)}) of a ScriptModule got {', '.join(inputs)}; wanted "
+                "its first parameters, in order."
+            )
+        inputs = list(inputs.values())
+    inputs = [inputs] if isinstance(inputs, torch.Tensor) else inputs
     if len(inputs) > len(names) or not inputs:
         raise QConfigError(f"forward({', '.join(names)}) got {len(inputs)} inputs.")
     tensors: dict[str, torch.Tensor] = {}

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import inspect
 import textwrap
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,6 +20,7 @@ from onnxq.errors import UnsupportedError
 from onnxq.pytorch.arguments.axes import Axes, DynamicAxes, resolved
 from onnxq.pytorch.arguments.batch_axes import batch_axes
 from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs, bind
+from onnxq.pytorch.arguments.cache import without_cache
 from onnxq.pytorch.arguments.flat import flattened
 from onnxq.pytorch.arguments.forward import first_run
 from onnxq.pytorch.arguments.length_axes import length_axes
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torch.export import ExportedProgram
-
-_CACHE = "use_cache"  # argument of Hugging Face's decoders; training does not read the cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +89,7 @@ def program_of(
         UnsupportedError: torch.export does not take the module.
         ModelError: forward fails on the example inputs, or in every other batch size.
     """
-    given = _without_cache(model, bind(model, inputs))
+    given = without_cache(model, bind(model, inputs))
     with eval_mode(model), _same_buffers(model):
         outputs = first_run(model, given)
         asked = None if dynamic_axes is None else resolved(dynamic_axes, given)
@@ -107,25 +105,6 @@ def program_of(
     make_out_of_place(exported)
     restore_rates(exported, model, dropouts)
     return Program(exported, bound, axes, outputs, dropouts)
-
-
-def _without_cache(model: nn.Module, given: BoundInputs) -> BoundInputs:
-    """The call without a cache of keys and values, which is no tensor, where forward has one."""
-    parameters = inspect.signature(model.forward).parameters
-    if _CACHE not in parameters or given.call.arguments.get(_CACHE) is not None:
-        return given
-    call = given.call
-    position = list(parameters).index(_CACHE)
-    if position < len(call.args):
-        args = (*call.args[:position], False, *call.args[position + 1 :])
-        call = replace(call, args=args, arguments={**call.arguments, _CACHE: False})
-    else:
-        call = replace(
-            call,
-            kwargs={**call.kwargs, _CACHE: False},
-            arguments={**call.arguments, _CACHE: False},
-        )
-    return replace(given, call=call)
 
 
 def _exported(
