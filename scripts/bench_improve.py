@@ -1,167 +1,282 @@
-"""Accuracy that improvements of weights give, on every trained model here that has layers.
+"""Accuracy that improvements of weights give, on trained models and others, and what they cost.
 
-    python scripts/bench_improve.py -o scripts/bench_improve.md        # half an hour of CPU time
-    python scripts/bench_improve.py --model resnet20 --model mobilenetv2
+    python scripts/bench_improve.py --results FOLDER -o scripts/bench_improve.md  # 30 minutes
+    python scripts/bench_improve.py --results FOLDER --data cifar10_jpeg.npz resnet20 mobilenetv2
 
-Calibration and improvements: the 256 embedded training images, 8 at a time. SQNR and accuracy: all
-1,000 embedded test images, which nothing else sees; SQNR is of the logits against the float
-model's. "kept": layers of all layers. "CPU s": of the improvements alone, one thread. 4 bits are
-those of the weights (NarrowRangeObserver, a scale per channel); activations have 8.
+Trained on CIFAR-10: calibration and improvements see the 256 embedded training images, 8 at a time.
+SQNR and top-1: the 1,000 embedded test images, or with --data all 10,000, which nothing else sees.
+SQNR is of the outputs against the float model's. vit_stem is there where ONNXQ_VIT_STEM names its
+weights (scripts/train_vit_stem.py). Weights of the others are random, samples made up, as in
+scripts/bench_defaults.py and scripts/bench_architectures.py: 32 to calibrate on, 16 to test.
+
+"exact": float weights in place of rounded ones, decisions and activations as they are; no rounding
+of weights can do more, unless it makes up for the activations, too. "kept": places of all places,
+then what was withdrawn at the outputs. "CPU s": of the improvements, one thread; of `smooth` and
+`equalize` with the calibration behind. 4 bits are those of the weights (NarrowRangeObserver, a
+scale per channel); activations have 8. AdaRound takes 1,000 steps per layer, which are minutes: on
+one network. With --results, the rows of a model and a form go into a file, and those that are there
+are not measured again.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
 
 import onnxq
 from onnxq.graph.io import save
-from onnxq.improve import improve_model, improve_weights
-from onnxq.qconfig import default_qconfig_mapping
+from onnxq.improve import Improved, WeightImprovement, improve_model, wanted
+from onnxq.improve.layers import layers_of
+from onnxq.operator import DynamicForm
+from onnxq.qconfig import QConfigMapping, default_qconfig_mapping, onnxq_default_dynamic_qconfig
 from onnxq.samples import open_samples
+from scripts._architectures import Size, build
+from scripts._architectures._parts import batches
+from scripts._defaults import SUBJECTS
+from scripts._defaults.case import Case, drawn, top1
+from scripts._defaults.images import VIT_STEM
 from scripts._models import ROOT, FloatModel, evaluation_data, float_models
 from scripts._tables import head, line, publish, sqnr_db, versions
-from scripts.bench_ptq import logits
+from scripts._timing import session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from onnxq.core.arrays import Singles
-    from onnxq.improve import Improved
-    from onnxq.qconfig import QConfigMapping
-    from scripts._models import Labels
+    import numpy.typing as npt
 
-WAYS: tuple[tuple[str, ...], ...] = (
-    (),
-    ("bias",),
-    ("round",),
-    ("bias", "round"),
-    ("smooth",),
-    ("equalize",),
-    ("smooth", "round"),
-)
-KINDS = (("x86-vnni", 8), ("portable", 8), ("x86-vnni", 4))
-BATCH = 8
+    from onnxq.quantized.outcome import Outcome
+
+    Way = tuple[str, ...]
+
+WEIGHTS: tuple[Way, ...] = (("bias",), ("round",))
+FACTORS: tuple[Way, ...] = (("smooth",), ("equalize",))
+BATCH, AT_ONCE = 8, 100
+IMBALANCED = "mobilenetv2-imbalanced"
+TRAINED = ("resnet20", "mobilenetv2", IMBALANCED, "transformer")
+WITH_TORCH = ("resnet20",)
+OF_MODELS = {"smooth", "equalize"}
+SMALL = ("lcnet", "tcn", "bert")
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """A model on a target, with weights of so many bits."""
+class Kind:
+    """How a model is quantized, and in which ways it is improved."""
 
-    model: FloatModel
+    title: str
+    qconfig: QConfigMapping
     target: str
-    bits: int
-
-    @property
-    def qconfig(self) -> QConfigMapping:
-        """The default, but for the weights."""
-        if self.bits == 8:
-            return default_qconfig_mapping()
-        observer = f"observer: NarrowRangeObserver, dtype: int{self.bits}"
-        limit = 2 ** (self.bits - 1) - 1
-        return default_qconfig_mapping().with_overrides(
-            [f"global={{weight: {{{observer}, quant_max: {limit}}}}}"]
-        )
+    ways: tuple[Way, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class Row:
     """Figures of a model that was improved in one way."""
 
+    title: str
+    way: str
     sqnr_db: float
-    top1: float
+    score: float | None
     kept: str
     seconds: float
 
 
-def improved(case: Case, names: tuple[str, ...], images: Singles) -> tuple[Improved, float]:
-    """(what the improvements give, their CPU seconds)."""
-    prepared = onnxq.prepare(case.model.path, case.qconfig.set_improve(names), case.target)
-    samples = open_samples({"image": images}, prepared.inputs, BATCH)
-    begun = time.process_time()
-    prepared = improve_model(prepared, samples)
-    of_model = time.process_time() - begun
-    plan = onnxq.plan(prepared, onnxq.calibrate(prepared, samples))
-    begun = time.process_time()
-    return improve_weights(prepared, plan, samples), of_model + time.process_time() - begun
+def kinds(name: str) -> Iterator[Kind]:
+    """The kinds that a model is measured in."""
+    default = default_qconfig_mapping()
+    yield Kind("default", default, "x86-vnni", WEIGHTS + FACTORS)
+    if name == "sentence_encoder":
+        entry = replace(onnxq_default_dynamic_qconfig, form=DynamicForm.INTEGER)
+        products = QConfigMapping().set_op_type("MatMul", entry).set_op_type("Gemm", entry)
+        yield Kind("dynamic", products, "x86-vnni", (("smooth",),))
+    if name not in TRAINED or name == IMBALANCED:
+        return
+    yield Kind("portable", default, "portable", WEIGHTS)
+    narrow = "global={weight: {observer: NarrowRangeObserver, dtype: int4, quant_max: 7}}"
+    learned: tuple[Way, ...] = (("adaround",),) if name in WITH_TORCH else ()
+    ways = (("bias",), ("round",), *learned)
+    yield Kind("4 bits", default.with_overrides([narrow]), "x86-vnni", ways)
 
 
-def measured(
-    case: Case, names: tuple[str, ...], data: tuple[Singles, Singles, Labels], folder: Path
-) -> Figures:
-    """Figures on the test images."""
-    calibration, images, labels = data
-    better, seconds = improved(case, names, calibration)
-    path = folder / "quantized.onnx"
-    save(onnxq.rewrite(better.prepared, better.plan), path)
-    wanted, got = logits(case.model.path, images), logits(path, images)
-    layers = [outcome for outcome in better.outcomes if outcome.place]
-    kept = f"{sum(o.kept for o in layers)} of {len(layers)}" if names else ""
-    top1 = float(np.mean(got.argmax(axis=1) == labels))
-    return Figures(sqnr_db(wanted, got), top1, kept, seconds)
-
-
-def models(folder: Path, calibration: Singles) -> Iterator[FloatModel]:
-    """Models of `float_models`, and the transformer."""
+def trained(data: Path | None, folder: Path) -> dict[str, Callable[[], Case]]:
+    """The models of models/, by name."""
     import torch  # needed for exporting only
 
     from onnxq.pytorch import export, load_module
 
-    yield from float_models(folder, calibration)
-    path = folder / "transformer.onnx"
-    module = load_module("models.transformer:transformer", ROOT / "models/transformer.safetensors")
-    export(module, (torch.from_numpy(calibration[:2]),), path)
-    yield FloatModel("transformer", path)
+    @cache
+    def everything() -> dict[str, Case]:
+        calibration, pictures, labels = evaluation_data(data)
+        path = folder / "transformer.onnx"
+        file = ROOT / "models" / "transformer.safetensors"
+        module = load_module("models.transformer:transformer", file)
+        export(module, (torch.from_numpy(calibration[:2]),), path)
+        models = [*float_models(folder, calibration), FloatModel("transformer", path)]
+        seen = batches({"image": torch.from_numpy(calibration)}, BATCH)
+        unseen = batches({"image": torch.from_numpy(pictures)}, AT_ONCE)
+        return {m.name: Case(m.path, seen, unseen, {}, top1(labels)) for m in models}
+
+    def one(name: str) -> Case:
+        return everything()[name]
+
+    return {name: partial(one, name) for name in TRAINED}
 
 
-def lines(chosen: list[str], folder: Path) -> Iterator[str]:
-    """The page."""
-    data = evaluation_data(None)
-    packages = versions("onnxruntime", "onnx", "numpy")
-    yield f"scripts/bench_improve.py, {packages}; 1,000 test images, 256 calibration images."
-    yield ""
-    yield from (__doc__ or "").split("\n\n")[2].splitlines()
-    for model in models(folder, data[0]):
-        if chosen and model.name not in chosen:
+def cases(data: Path | None, folder: Path) -> dict[str, Callable[[], Case]]:
+    """Name of a model -> what makes it, in the order of the page."""
+    found = trained(data, folder)
+    for name in ("vit_stem", "sentence_encoder", "shufflenet"):
+        if name != "vit_stem" or os.environ.get(VIT_STEM):
+            (folder / name).mkdir()
+            found[name] = partial(SUBJECTS[name].make, Size.REAL, folder / name)
+    for name in SMALL:
+        found[name] = partial(small, name, folder / f"{name}.onnx")
+    return found
+
+
+def small(name: str, path: Path) -> Case:
+    """An architecture with random weights."""
+    module, feeds = build(name, Size.REAL)
+    onnxq.export(module, feeds(4, 5), path)
+    return drawn(path, feeds)
+
+
+def outputs(model: Path, case: Case) -> list[npt.NDArray[np.float64]]:
+    """Outputs on the test batches."""
+    run = session(model)
+    parts = zip(*(run.run(None, batch) for batch in case.test), strict=True)
+    return [np.concatenate(part).astype(np.float64) for part in parts]
+
+
+def rows(kind: Kind, case: Case) -> Iterator[Row]:
+    """The rows of a model in one kind."""
+    in_float = outputs(case.model, case)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "quantized.onnx"
+        plain = planned(kind, (), case)
+
+        def row(way: str, made: Improved, seconds: float) -> Row:
+            got = outputs(path, case)
+            score = case.score(got) if case.score else None
+            found = sqnr_db(in_float[0], got[0])
+            return Row(kind.title, way, found, score, kept_of(made.outcomes), seconds)
+
+        for way in ((), *kind.ways):
+            begun = time.process_time()
+            better = improved(kind, way, case, plain)
+            seconds = time.process_time() - begun
+            save(onnxq.rewrite(better.prepared, better.plan), path)
+            yield row(", ".join(way) or "nothing", better, seconds)
+            if not way and has_exact_weights(path, plain):
+                yield row("exact", plain, 0.0)
+
+
+def planned(kind: Kind, way: Way, case: Case) -> Improved:
+    """The model as planned, behind improvements of the float model."""
+    prepared = onnxq.prepare(case.model, kind.qconfig.set_improve(way), kind.target)
+    samples = open_samples(case.calibration, prepared.inputs)
+    prepared = improve_model(prepared, samples)
+    return Improved(prepared, onnxq.plan(prepared, onnxq.calibrate(prepared, samples)))
+
+
+def improved(kind: Kind, way: Way, case: Case, plain: Improved) -> Improved:
+    """The model with these improvements; its plan without is at hand."""
+    better = planned(kind, way, case) if set(way) & OF_MODELS else plain
+    samples = open_samples(case.calibration, better.prepared.inputs)
+    for improvement in wanted(way):
+        if isinstance(improvement, WeightImprovement):
+            better = improvement.improve(better.prepared, better.plan, samples)
+    return better
+
+
+def kept_of(outcomes: tuple[Outcome, ...]) -> str:
+    """Places that were kept, of all; and what was withdrawn at the outputs."""
+    places = [outcome for outcome in outcomes if outcome.place]
+    if not places:
+        return ""
+    withdrawn = [o.improvement for o in outcomes if not o.place and not o.kept]
+    said = f"{sum(o.kept for o in places)} of {len(places)}"
+    return said + "".join(f", {name} withdrawn" for name in withdrawn)
+
+
+def has_exact_weights(path: Path, made: Improved) -> bool:
+    """Puts float weights into the quantized file; whether all nodes take them in place of codes."""
+    model = onnx.load(path)
+    nodes = {node.name: node for node in model.graph.node}
+    real = {o for node in nodes.values() if node.op_type == "DequantizeLinear" for o in node.output}
+    for name, layer in layers_of(made.prepared.model, made.plan).items():
+        assert layer.rule.weight is not None
+        slot, tensor = layer.rule.weight.slot, f"{name}_exact"
+        if nodes[name].input[slot] not in real:
+            return False  # a product of integers with a float result
+        model.graph.initializer.append(onnx.numpy_helper.from_array(layer.written, tensor))
+        nodes[name].input[slot] = tensor
+    onnx.save(model, path)
+    return True
+
+
+def measured(name: str, make: Callable[[], Case], results: Path | None) -> Iterator[Row]:
+    """The rows of a model, kind by kind, from files where they were measured before."""
+    for kind in kinds(name):
+        file = None if results is None else results / f"{name} {kind.title}.json"
+        if file is not None and file.is_file():
+            yield from (Row(**row) for row in json.loads(file.read_text()))
             continue
-        top1 = float(np.mean(logits(model.path, data[1]).argmax(axis=1) == data[2]))
+        found = list(rows(kind, make()))
+        if file is not None:
+            file.write_text(json.dumps([asdict(row) for row in found], indent=1))
+        yield from found
+
+
+def section(name: str, found: Iterator[Row]) -> Iterator[str]:
+    """The table of a model."""
+    yield f"## {name}"
+    yield ""
+    yield head("form", "improve", "SQNR dB", "gain", "top-1", "kept", "CPU s")
+    plain = 0.0
+    for row in found:
+        is_improved = row.way not in ("nothing", "exact")
+        plain = row.sqnr_db if row.way == "nothing" else plain
+        gain = "" if row.way == "nothing" else f"{row.sqnr_db - plain:+.2f}"
+        score = "" if row.score is None else f"{row.score:.2%}"
+        cost = f"{row.seconds:.0f}" if is_improved else ""
+        yield line(row.title, row.way, f"{row.sqnr_db:.2f}", gain, score, row.kept, cost)
+
+
+def lines(args: argparse.Namespace, folder: Path) -> Iterator[str]:
+    """The page."""
+    packages = versions("onnxruntime", "onnx", "numpy")
+    yield f"scripts/bench_improve.py, {packages}."
+    for paragraph in (__doc__ or "").split("\n\n")[2:]:
         yield ""
-        yield f"## {model.name}: float {top1:.2%}"
-        yield ""
-        yield head("target", "weights", "improve", "SQNR dB", "gain", "top-1", "kept", "CPU s")
-        for target, bits in KINDS:
-            plain = 0.0
-            for names in WAYS:
-                found = measured(Case(model, target, bits), names, data, folder)
-                plain = plain if names else found.sqnr_db
-                yield line(
-                    target,
-                    f"{bits} bits",
-                    ", ".join(names) or "nothing",
-                    f"{found.sqnr_db:.2f}",
-                    f"{found.sqnr_db - plain:+.2f}" if names else "",
-                    f"{found.top1:.2%}",
-                    found.kept,
-                    f"{found.seconds:.0f}" if names else "",
-                )
+        yield from paragraph.strip().splitlines()
+    for name, make in cases(args.data, folder).items():
+        if not args.models or name in args.models:
+            yield ""
+            yield from section(name, measured(name, make, args.results))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", action="append", default=[], help="only this one; repeated")
+    parser.add_argument("models", nargs="*", help="these alone; without: all of them")
+    parser.add_argument("--data", type=Path, help="npz with all CIFAR-10 images as JPEG files")
+    parser.add_argument("--results", type=Path, help="folder of rows that were measured")
     parser.add_argument("-o", "--output", type=Path, help="file for the page")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        publish(lines(args.model, Path(folder)), args.output)
+        publish(lines(args, Path(folder)), args.output)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,6 +15,9 @@ from onnxq.improve.trial import trial_of
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import QConfigMapping, onnxq_default_dynamic_qconfig
 from tests.examples import ALL_INTEGERS, model, weights
+
+if TYPE_CHECKING:
+    from onnxq.samples.inputs import Batch
 
 IN_INTEGERS = replace(onnxq_default_dynamic_qconfig, form=DynamicForm.INTEGER)
 CHANNELS = np.array([40.0, *[1.0] * 11], np.float32)
@@ -30,7 +34,7 @@ def test_factors_that_even_out_the_channels_lose_less(qconfig: QConfigMapping) -
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "product")]
     prepared = onnxq.prepare(model(nodes, {"w": weight}, {"x": ["N", 12]}), qconfig, "x86-vnni")
     rows = np.random.default_rng(0).normal(size=(64, 12)).astype(np.float32) * CHANNELS
-    batches = [{"x": rows[i : i + 8]} for i in range(0, 64, 8)]
+    batches: list[Batch] = [{"x": rows[i : i + 8]} for i in range(0, 64, 8)]
     (site,) = sites_of(prepared, -1)
     plain, tried = (
         trial_of(prepared, factors, {}, batches)
