@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onnxq.costs import Costs
+    from onnxq.operator import NodeForm
     from onnxq.qconfig import QConfigMapping
     from onnxq.tuning.descent import Found, Offers
     from onnxq.tuning.evaluations import Evaluations, Refusal
@@ -183,8 +184,13 @@ class Course:
         forms = forms_of(evaluator.quantized(start.start).plan)
         ratio = evaluator.ratio
 
+        known: dict[frozenset[tuple[str, NodeForm]], float | None] = {}  # proposals ask again
+
         def time_of(position: Position) -> float | None:
-            predicted = None if ratio is None else ratio(position.node_forms(forms))
+            key = frozenset(position.forms.items())
+            if key not in known:
+                known[key] = None if ratio is None else ratio(position.node_forms(forms))
+            predicted = known[key]
             return None if predicted is None else predicted + self._off
 
         standing = Standing(self._goal, evaluator.baseline.metric)
