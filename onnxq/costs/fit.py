@@ -59,9 +59,16 @@ class Fit:
             ns: measured times, above 0.
         """
         x, y = np.array(sizes, np.float64), np.array(ns, np.float64)
-        base = least_positive(np.column_stack([np.ones(len(x)), x]), y)
-        residuals = np.log(y / (base[0] + x @ base[1:]))
-        return cls(base, np.log2(1 + x), residuals)
+        return cls.with_base(least_positive(np.column_stack([np.ones(len(x)), x]), y), sizes, ns)
+
+    @classmethod
+    def with_base(
+        cls, base: Sequence[float] | Floats, sizes: Sequence[tuple[int, ...]], ns: Sequence[float]
+    ) -> Fit:
+        """The fit of rows whose base is known; arguments as of `of`."""
+        known, x, y = np.array(base), np.array(sizes, np.float64), np.array(ns, np.float64)
+        residuals = np.log(y / (known[0] + x @ known[1:]))
+        return cls(known, np.log2(1 + x), residuals)
 
     @property
     def error(self) -> float:

@@ -2,6 +2,7 @@
 
 The first lines are "# name: value": which machine, and how it was measured. Below them, one row per
 measurement: the Work of a node, the form it took, and its nanoseconds among its like on one thread.
+Behind the rows stand their fits, see `known_fits`.
 """
 
 from __future__ import annotations
@@ -14,13 +15,18 @@ import io
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from onnxq.core.atomic import write_atomically
 from onnxq.core.regular import why_no_file
 from onnxq.costs.fit import Fit, error_of
+from onnxq.costs.known_fits import Key, KnownFit, as_lines, fits_in
 from onnxq.costs.work import Work
 from onnxq.errors import QConfigError
 from onnxq.operator import NodeForm
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 FORMAT = "onnxq.costs 1"
 ANEW = "Measure again: `onnxq costs -o FILE`."
@@ -106,6 +112,7 @@ class Costs:
         date: of the measurement, as 2026-11-22.
         throughput: most operations per second in products, which tells the instructions in use.
         timings: what was measured.
+        fits: those that are known; others follow from the timings when they are asked for.
     """
 
     target: str
@@ -116,17 +123,20 @@ class Costs:
     date: str
     throughput: str
     timings: tuple[Timing, ...] = dataclasses.field(repr=False)
+    fits: Mapping[Key, KnownFit] = dataclasses.field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @functools.cached_property
-    def _rows(self) -> dict[tuple[str, str, NodeForm], list[Timing]]:
-        rows: dict[tuple[str, str, NodeForm], list[Timing]] = {}
+    def _rows(self) -> dict[Key, list[Timing]]:
+        rows: dict[Key, list[Timing]] = {}
         for timing in self.timings:
             key = (timing.work.operator, timing.work.kind, timing.form)
             rows.setdefault(key, []).append(timing)
         return rows
 
     @functools.cached_property
-    def _fits(self) -> dict[tuple[str, str, NodeForm], tuple[Fit, float]]:
+    def _fits(self) -> dict[Key, tuple[Fit, float]]:
         return {}
 
     @functools.cached_property
@@ -158,7 +168,12 @@ class Costs:
             if rows is None:
                 return None
             measured = [t.work.sizes for t in rows], [t.ns for t in rows]
-            self._fits[key] = Fit.of(*measured), error_of(*measured)
+            known = self.fits.get(key)
+            self._fits[key] = (
+                (Fit.of(*measured), error_of(*measured))
+                if known is None
+                else (Fit.with_base(known.base, *measured), known.error)
+            )
         return self._fits[key]
 
     def check_target(self, target: str) -> None:
@@ -173,14 +188,9 @@ class Costs:
                 f"'{target}'. Measure there: `onnxq costs -o FILE`, or leave them out."
             )
 
-    def errors(self) -> dict[tuple[str, str, NodeForm], tuple[int, float]]:
+    def errors(self) -> dict[Key, tuple[int, float]]:
         """(rows, relative error) of each (operator, kind, form), in the table's order."""
-        found = {}
-        for key, rows in self._rows.items():
-            fitted = self._fit(rows[0].work, key[2])
-            assert fitted is not None
-            found[key] = (len(rows), fitted[1])
-        return found
+        return {key: (len(self._rows[key]), fit.error) for key, fit in self.known_fits().items()}
 
     def save(self, path: str | Path) -> None:
         """Writes the CSV file, which is there whole or not at all.
@@ -188,7 +198,9 @@ class Costs:
         Raises:
             OutputError: the file cannot be written.
         """
-        text = self.to_csv().encode()
+        table = self.to_csv()
+        fits = Costs.from_csv(table).known_fits()  # of rounded numbers, as they will be read
+        text = f"{table}{as_lines(table, fits)}".encode()
         write_atomically(path, lambda file: file.write(text))
 
     def to_csv(self) -> str:
@@ -204,6 +216,15 @@ class Costs:
             named = (work.operator, work.kind, timing.form.value)
             writer.writerow([*named, *work.sizes, f"{timing.ns:.4g}"])
         return out.getvalue()
+
+    def known_fits(self) -> dict[Key, KnownFit]:
+        """Fits of all rows."""
+        found = {}
+        for key, rows in self._rows.items():
+            fitted = self._fit(rows[0].work, key[2])
+            assert fitted is not None  # the rows are there
+            found[key] = KnownFit(tuple(fitted[0].base.tolist()), fitted[1])
+        return found
 
     @classmethod
     def load(cls, path: str | Path) -> Costs:
@@ -227,8 +248,9 @@ class Costs:
             ValueError: it has another format, other columns, or a row that is none.
         """
         lines = text.splitlines()
-        pairs = [line[1:].partition(":") for line in lines if line.startswith("#")]
-        header = {name.strip(): value.strip() for name, _, value in pairs}
+        notes = [line[1:].partition(":") for line in lines if line.startswith("#")]
+        pairs = [(name.strip(), value.strip()) for name, _, value in notes]
+        header = dict(pairs)
         if header.pop("format", None) != FORMAT:
             raise ValueError(f"its first line is not '# format: {FORMAT}'")
         if missing := [name for name in HEADER if name not in header]:
@@ -236,10 +258,14 @@ class Costs:
         reader = csv.reader(line for line in lines if not line.startswith("#"))
         if tuple(next(reader, ())) != COLUMNS:
             raise ValueError(f"its columns are not {', '.join(COLUMNS)}")
-        return cls(**{name: header[name] for name in HEADER}, timings=tuple(map(_timing, reader)))
+        timings = tuple(map(_timing, reader))
+        named = {name: header[name] for name in HEADER}
+        return cls(**named, timings=timings, fits=fits_in(lines, pairs))
 
 
-HEADER = tuple(field.name for field in dataclasses.fields(Costs) if field.name != "timings")
+HEADER = tuple(
+    field.name for field in dataclasses.fields(Costs) if field.name not in {"timings", "fits"}
+)
 
 
 def _timing(row: list[str]) -> Timing:
