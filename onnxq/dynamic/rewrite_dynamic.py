@@ -16,6 +16,7 @@ from onnx_ir.tape import Tape
 
 from onnxq import catalog
 from onnxq.catalog import has_dynamic_form
+from onnxq.core.collector import without_collector
 from onnxq.dynamic.check_decisions import check_decisions
 from onnxq.dynamic.dynamic_weights import can_turn, permuted, unpermuted
 from onnxq.dynamic.outermost import Outermost
@@ -24,7 +25,6 @@ from onnxq.dynamic.tied_codes import store_tied_codes_once
 from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.checks import FORMAT_KEY
-from onnxq.graph.collector import without_collector
 from onnxq.graph.edit import all_nodes, all_values, graph_of
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.walk import node_name, value_name, walk

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from onnxq.core.collector import without_collector
 from onnxq.errors import ModelError
 from onnxq.graph import checks
-from onnxq.graph.collector import without_collector
 from onnxq.graph.edit import use_short_domain
 from onnxq.graph.passes.attention_bias import GiveAttentionBias
 from onnxq.graph.passes.channel_shuffle import ShuffleToGather

@@ -9,9 +9,9 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError
 
 from onnxq.core.atomic import check_writable, write_atomically
+from onnxq.core.collector import without_collector
 from onnxq.core.regular import why_no_file
 from onnxq.errors import ModelError, first_line, kind_of, nearest
-from onnxq.graph.collector import without_collector
 from onnxq.graph.diagnose import why_unreadable
 from onnxq.graph.door.check_model import check_model, refuse
 from onnxq.graph.door.depth import MAX_DEPTH, check_depth

@@ -11,9 +11,9 @@ import onnx_ir as ir
 from google.protobuf.message import EncodeError
 
 from onnxq.core.atomic import as_output_error, check_writable, put, temporary, write_atomically
+from onnxq.core.collector import without_collector
 from onnxq.errors import ModelError, OutputError, kind_of
 from onnxq.graph.annotations import Annotations, drop_annotations
-from onnxq.graph.collector import without_collector
 from onnxq.graph.door.check_model import refuse
 from onnxq.graph.door.external_data import check_external_data
 from onnxq.graph.edit import all_nodes

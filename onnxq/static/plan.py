@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onnxq import catalog
 from onnxq.affine import code_bounds
+from onnxq.core.collector import without_collector
 from onnxq.core.saved import Saved
 from onnxq.dynamic.dynamic_decision import (
     Objective,
@@ -20,7 +21,6 @@ from onnxq.dynamic.dynamic_decision import (
 from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.tied_weights import notes_on_both_parts
 from onnxq.errors import CalibrationError, UnsupportedError
-from onnxq.graph.collector import without_collector
 from onnxq.graph.walk import (
     attribute_values,
     node_name,

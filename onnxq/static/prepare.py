@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxq import targets
+from onnxq.core.collector import without_collector
 from onnxq.graph.canonical import Canonical, canonicalize
-from onnxq.graph.collector import without_collector
 from onnxq.graph.edit import divider_name
 from onnxq.graph.io import load, model_hash
 from onnxq.graph.pixels import coded_pixels, take_pixels

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxq.graph.collector import without_collector
+from onnxq.core.collector import without_collector
 from onnxq.graph.edit import use_short_domain
 from onnxq.graph.passes.lift_constants import LiftConstants
 from onnxq.graph.passes.names import UniqueNames

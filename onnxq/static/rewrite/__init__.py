@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onnxq.core.collector import without_collector
 from onnxq.dtypes import INT8
 from onnxq.dynamic.check_decisions import check_decisions
 from onnxq.dynamic.rewrite_dynamic import opset_needed, write_dynamic
 from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.checks import FORMAT_KEY
-from onnxq.graph.collector import without_collector
 from onnxq.ort.add_norm import write_sums
 from onnxq.ort.clipped_product import write_max
 from onnxq.qconfig.input_codes import InputCodes

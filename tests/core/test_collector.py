@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from onnxq.graph.collector import without_collector
+from onnxq.core.collector import without_collector
 
 
 def test_collector_is_off_inside_and_on_behind() -> None:
