@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from onnxq.core import version as _version
+from onnxq.core.collector import without_collector as _without_collector
 from onnxq.ort import telemetry as _telemetry
 
 if TYPE_CHECKING:
@@ -90,9 +91,10 @@ def __getattr__(name: str) -> object:
         from onnxq.errors import nearest
 
         raise AttributeError(f"module 'onnxq' has no attribute '{name}'.{nearest(name, __all__)}")
-    if name not in _HOMES:
-        return import_module(f"onnxq.{name}")  # the import system binds it here
-    found: object = getattr(import_module(_HOMES[name]), name)
+    with _without_collector():
+        if name not in _HOMES:
+            return import_module(f"onnxq.{name}")  # the import system binds it here
+        found: object = getattr(import_module(_HOMES[name]), name)
     globals()[name] = found
     return found
 

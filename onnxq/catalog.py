@@ -1,4 +1,7 @@
-"""Finds operators: every file of onnxq.operators, and those that plugins bring."""
+"""Finds operators: each in the file of onnxq.operators that has its name, or in plugins.
+
+A file is imported when an operator of its name is looked for: a model has few of them.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from onnxq import operators
 from onnxq.core import plugins
+from onnxq.core.collector import without_collector
 from onnxq.operator import (
     IntegerOperator,
     Operator,
@@ -31,7 +35,7 @@ ALIASES = dict.fromkeys(ONNX_DOMAINS, "")
 
 def find(op_type: str, domain: str = "") -> Operator | None:
     """The operator of that name, or None where onnxq has no integer form of it."""
-    _load()
+    _load_named(op_type)
     return registry.get((ALIASES.get(domain, domain), op_type))
 
 
@@ -54,7 +58,7 @@ def find_integer(op_type: str, domain: str = "") -> IntegerOperator | None:
     What the float model has under the same name, and ONNX Runtime runs on codes as it is (MaxPool,
     Clip), is found too.
     """
-    _load()
+    _load_named(op_type)
     key = (ALIASES.get(domain, domain), op_type)
     if key in integer_registry:
         return integer_registry[key]
@@ -70,7 +74,7 @@ def all_integer_operators() -> tuple[IntegerOperator, ...]:
 
 def is_on_codes(node: ir.Node) -> bool:
     """Whether a node computes with codes, or makes or reads them: its model is quantized."""
-    _load()
+    _load_named(node.op_type)
     domain = ALIASES.get(node.domain, node.domain)
     if domain not in CODES_DOMAINS:
         return False
@@ -85,10 +89,40 @@ def _load() -> None:
     Raises:
         UnsupportedError: a plugin cannot be imported.
     """
-    for module in pkgutil.iter_modules(operators.__path__):
-        if not module.name.startswith("_"):
-            importlib.import_module(f"{operators.__name__}.{module.name}")
-    plugins.load()
+    with without_collector():
+        for module in _files().values():
+            importlib.import_module(module)
+        plugins.load()
+
+
+@functools.cache
+def _load_named(op_type: str) -> None:
+    """Imports the files that may define operators of that name, in any domain.
+
+    With plugins, every file, before them: a plugin that defines an operator that is there already
+    is then the one that is refused.
+
+    Raises:
+        UnsupportedError: a plugin cannot be imported.
+    """
+    if plugins.are_there():
+        _load()
+    for module in files_of(op_type):
+        importlib.import_module(module)
+
+
+def files_of(op_type: str) -> tuple[str, ...]:
+    """Modules that may define operators of that name: those of ai.onnx, and of Microsoft's."""
+    names = (f"{prefix}{op_type}".lower() for prefix in ("", "microsoft"))
+    return tuple(_files()[name] for name in names if name in _files())
+
+
+@functools.cache
+def _files() -> dict[str, str]:
+    """{name of the file without underscores: module}."""
+    names = (module.name for module in pkgutil.iter_modules(operators.__path__))
+    public = (name for name in names if not name.startswith("_"))
+    return {name.replace("_", ""): f"{operators.__name__}.{name}" for name in public}
 
 
 def has_dynamic_form(node: ir.Node) -> bool:

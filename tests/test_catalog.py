@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from onnxq import catalog, operators
@@ -19,6 +22,24 @@ def test_every_public_file_is_imported() -> None:
     names = {op.definition().__module__ for op in catalog.all_operators()}
     assert f"{operators.__name__}.conv" in names
     assert len(names) == len(catalog.all_operators())
+
+
+def test_every_operator_is_in_a_file_of_its_name() -> None:
+    for operator in catalog.all_operators():
+        assert operator.definition().__module__ in catalog.files_of(operator.op_type)
+    for integer in catalog.all_integer_operators():
+        if type(integer).__module__.startswith(operators.__name__):  # other tests register some
+            assert type(integer).__module__ in catalog.files_of(integer.op_type)
+
+
+def test_an_operator_comes_without_the_others() -> None:
+    code = (
+        "import sys; from onnxq import catalog; catalog.find('Conv'); catalog.find('NoSuch'); "
+        "print(*(m for m in sys.modules if m.startswith('onnxq.operators.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "onnxq.operators.conv" in done.stdout
+    assert "onnxq.operators.softmax" not in done.stdout
 
 
 def test_operators_are_sorted() -> None:

@@ -40,11 +40,21 @@ def load() -> None:
             where = f"entry point '{entry.name}' ({entry.value}) in group {ENTRY_POINTS}"
             remedy = "repair or uninstall the package that brings it"
             _import_once(entry.value, entry.load, f"{where}: {{}}; {remedy}.")
-        for name in filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))):
+        for name in _own_modules():
             run = functools.partial(importlib.import_module, name)
             where = f"module '{name}' of the environment variable {VARIABLE}"
             remedy = "repair it, or put the folder that it is in on PYTHONPATH"
             _import_once(name, run, f"{where}: {{}}; {remedy}.")
+
+
+def are_there() -> bool:
+    """Whether any plugin is installed or named."""
+    return bool(_entry_points() or _own_modules())
+
+
+def _own_modules() -> list[str]:
+    """Names of modules that the environment variable lists."""
+    return [*filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(",")))]
 
 
 @functools.cache

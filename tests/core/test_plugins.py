@@ -74,3 +74,9 @@ def test_unknown_names_are_refused_after_the_plugins_were_asked() -> None:
         dtypes.find("int77")
     with pytest.raises(QConfigError, match="'NoObserver' is not known"):
         find_observer("NoObserver")
+
+
+def test_a_plugin_is_there_where_one_is_installed_or_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not plugins.are_there()
+    monkeypatch.setenv(plugins.VARIABLE, " , mine ")
+    assert plugins.are_there()
