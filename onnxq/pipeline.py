@@ -225,15 +225,16 @@ def _shareable(samples: object, check: object) -> object:
 
 def _note(model: QuantizedModel, made: Plan | DynamicPlan) -> None:
     """Adds the notes of the plan to the verdict: who asks for no plan sees them nowhere else."""
-    verdict = model.verdict
-    if made.notes and verdict is not None:
+    verdict = model.verdict if made.notes else None  # asking looks at every node
+    if verdict is not None:
         model.attach(replace(verdict, notes=(*verdict.notes, *made.notes)))
 
 
 def _warn(model: QuantizedModel) -> None:
     """Warns of an output that is far from float, for the caller of our caller."""
-    if model.verdict is not None and model.verdict.warning:
-        warnings.warn(model.verdict.warning, UserWarning, stacklevel=3)
+    verdict = model.verdict
+    if verdict is not None and verdict.warning:
+        warnings.warn(verdict.warning, UserWarning, stacklevel=3)
 
 
 def quantize_dynamic(

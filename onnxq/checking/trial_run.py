@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.checking.collapse import find_collapse
 from onnxq.checking.comparison import Agreement, Comparison
@@ -37,6 +38,8 @@ SESSION_SIZES = 2.0
 for packing them and for activations."""
 TIME_SHARE = 0.05
 """Share of the CPU time of the work so far that may go into pairs of runs for their time alone."""
+KEPT_BYTES = 1 << 26
+"""Size of weights that stay in memory from the run on, in place of being rounded for each use."""
 LEAST_PAIRS = 2
 MOST_PAIRS = 11
 
@@ -105,11 +108,22 @@ def try_alone(model: QuantizedModel, batch: Batch) -> Verdict:
 
 
 def _opened(model: QuantizedModel) -> tuple[runtime.Session, Execution]:
+    _keep_codes(model)
     try:
         session, optimized = runtime.open_with_graph(model)
     except ModelError as error:
         raise RefusalError(error, None) from error
     return session, execution_in(model, optimized)
+
+
+def _keep_codes(model: QuantizedModel) -> None:
+    """Rounds weights once, for the run and for the file: of a model with few bytes of them."""
+    if weight_bytes(model) > KEPT_BYTES:
+        return
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            if isinstance(value.const_value, ir.LazyTensor):
+                value.const_value.cache = True
 
 
 @dataclass(slots=True)

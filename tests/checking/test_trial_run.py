@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper
 
@@ -21,8 +22,6 @@ from tests.refused_models import refused, samples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import onnx_ir as ir
 
     from onnxq.core.arrays import Array
     from onnxq.quantized.quantized_model import QuantizedModel
@@ -164,6 +163,16 @@ def test_a_model_that_does_not_run_is_told_with_the_batch() -> None:
     assert "re-use buffer" in refusal(quantized, x)
     assert refusal(quantized, None) == ""
     assert refusal(source, x) == ""
+
+
+def test_large_weights_are_rounded_once_for_the_run_and_the_file() -> None:
+    wide = model([helper.make_node("MatMul", ["x", "w"], ["y"], "product")],
+                 {"w": weights(1, 512, 600)}, {"x": [2, 512]}, {"y": 1})  # fmt: skip
+    source, quantized = made(wide, {"x": weights(2, 4, 512)})
+    lazy = [v.const_value for v in quantized.graph.initializers.values()]
+    assert [t.cache for t in lazy if isinstance(t, ir.LazyTensor)] == [False]
+    try_out(quantized, on_made_up_inputs(source, LONG_AGO_S))
+    assert [t.cache for t in lazy if isinstance(t, ir.LazyTensor)] == [True]
 
 
 def test_no_sample_to_check_on_is_an_error(pair: tuple[ir.Model, QuantizedModel]) -> None:
