@@ -12,7 +12,7 @@ scores are measured once. Samples are those of scripts/bench_defaults.py and of
 scripts/_architectures; the goal is checked on test samples, which choose nothing. With labels, half
 of the test images are searched on, and the other half checked on.
 
-Time: of whole runs over float's, one thread, one sample, in turns, with its interval of 95%;
+Timed: whole runs over float's, one thread, one sample, in turns, with the interval of 95%;
 predicted: what times of nodes had said. Runs: models that were quantized and run on the samples,
 the sensitivity's by their share, looked-up ones included. Passes: CPU time of the search, over one
 pass of the float model over the samples; the first goal of a model measures what the others look
@@ -187,7 +187,7 @@ def table(rows: list[Row]) -> Iterator[str]:
         "time",
         "size",
         "reached: dB",
-        "time",
+        "timed",
         "predicted",
         "size",
         "checked: dB",

@@ -38,7 +38,7 @@ def margins(page: str) -> Iterator[str]:
     yield head("of", "rows", *(f"{q:.2f}" for q in QUANTILES))
     yield _line("apart, dB", apart)
     yield _line("interval, of float's time", [(high - low) / 2 for _, low, high in times])
-    yield _line("predicted", [abs(found[0] - float(row["time"])) for found, row in predicted])
+    yield _line("predicted", [abs(found[0] - float(row["predicted"])) for found, row in predicted])
 
 
 def _line(name: str, values: Sequence[float]) -> str:

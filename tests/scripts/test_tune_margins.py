@@ -3,7 +3,7 @@ from __future__ import annotations
 from scripts._tables import head, line
 from scripts.tune_margins import margins
 
-NAMES = ("model", "reached: dB", "time", "checked: dB", "timed")
+NAMES = ("model", "reached: dB", "predicted", "checked: dB", "timed")
 
 
 def test_margins_are_quantiles_of_differences_over_the_rows() -> None:
